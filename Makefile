@@ -1,0 +1,44 @@
+# The front door: `make demo` and `make test` need Python 3.11+, git and make, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help demo test e2e lint format bench lock openapi clean
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; try: make PYTHON=python3.12")'
+	@echo "installing the locked dependencies into $(VENV) (once, about a minute)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(STAMP)  ## three real training jobs on a local cluster, in about a minute (KEEP=1 leaves it running)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m localcluster.demo $(if $(KEEP),--keep)
+
+test: $(STAMP)  ## everything that needs no other program
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q $(ARGS)
+
+e2e: $(STAMP)  ## the same behaviours through a real kube-apiserver in $KUBEBUILDER_ASSETS
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q tests/e2e --cluster=real $(ARGS)
+
+lint: $(STAMP)  ## ruff, mypy --strict, import-linter
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+format: $(STAMP)  ## put the code into the house format
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+bench: $(STAMP)  ## ratios against a bare ASGI application, side by side in one run
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks
+
+lock:  ## work the lock file out again (needs uv)
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-header --extra dev pyproject.toml -o requirements/dev.txt
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
