@@ -1,0 +1,49 @@
+"""Who is asking, and what they ask: the two values that authentication and authorisation exchange."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ANONYMOUS_USER = "system:anonymous"
+UNAUTHENTICATED_GROUP = "system:unauthenticated"
+AUTHENTICATED_GROUP = "system:authenticated"
+MASTERS_GROUP = "system:masters"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """A user as Kubernetes knows one. Hashable: it is part of the access review's cache key."""
+
+    user: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()  # sorted by key
+
+
+ANONYMOUS = Identity(user=ANONYMOUS_USER, groups=(UNAUTHENTICATED_GROUP,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """One selector requirement of a list or watch, as SubjectAccessReview carries it (Z10)."""
+
+    key: str
+    operator: str  # In, NotIn, Exists, DoesNotExist
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attributes:
+    """What a request wants, as authorisation sees it (Z3–Z8). `path` alone for a non-resource request."""
+
+    verb: str
+    path: str
+    is_resource: bool = False
+    group: str = ""
+    version: str = ""
+    namespace: str = ""
+    resource: str = ""
+    subresource: str = ""
+    name: str = ""
+    field_requirements: tuple[Requirement, ...] = ()
+    label_requirements: tuple[Requirement, ...] = ()

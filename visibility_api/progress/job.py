@@ -1,0 +1,127 @@
+"""What the cluster says of one training job: identity, phase, rank 0, replicas.
+
+Knows nothing of how it was found out; `cluster` builds these values from Kubernetes objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+
+class Phase(StrEnum):
+    """Where a job stands; workloads-and-protocols.md 3.2 says how each kind's conditions map to it."""
+
+    PENDING = "Pending"
+    INITIALIZING = "Initializing"
+    RUNNING = "Running"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (Phase.SUCCEEDED, Phase.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class JobRef:
+    """Names one job in one life: two jobs of the same name are told apart by uid."""
+
+    resource: str  # plural of the workload's own resource, e.g. "trainjobs"
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.resource}/{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Termination:
+    """How a container last ended (`state.terminated`, else `lastState.terminated`)."""
+
+    exit_code: int
+    signal: int | None  # 1 to 64; None when it exited by itself
+    reason: str  # OOMKilled, Error, Completed, …; "" when the kubelet gave none
+    finished_at: datetime | None
+
+    @property
+    def is_retryable(self) -> bool | None:
+        """Whether trying again may help (workloads-and-protocols.md 3.4); None after a success."""
+        if self.exit_code == 0:
+            return None
+        if self.reason == "OOMKilled" or self.exit_code == 139:
+            return False  # tends to repeat
+        return self.exit_code > 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rank0:
+    """The pod and container that speak for the whole job."""
+
+    pod_name: str
+    pod_uid: str
+    pod_ip: str | None
+    host_network: bool
+    node_name: str | None  # None until scheduled
+    container_name: str
+    progress_path: str  # absolute, inside the container
+    is_running: bool  # the container runs now
+    is_terminating: bool  # the pod is being deleted
+    waiting_reason: str  # why the container does not run yet, e.g. ImagePullBackOff; "" otherwise
+    restart_count: int
+    restart_attempt: int  # JobSet's; 0 where there is none
+    started_at: datetime | None
+    last_termination: Termination | None
+    termination_message: str  # as the container left it; hostile, at most 12 KiB
+
+    @property
+    def attempt(self) -> str:
+        """One life of the training process; rates and numbers are never mixed across lives."""
+        return f"{self.pod_uid}/{self.restart_count}/{self.restart_attempt}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """Counts of one replica group; None where the controller does not say."""
+
+    name: str
+    desired: int | None = None
+    ready: int | None = None
+    active: int | None = None
+    succeeded: int | None = None
+    failed: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeHints:
+    """What the job's annotations `visibility.trainer.kubeflow.org/…` ask for; None = not said."""
+
+    source: str | None = None
+    interval_s: float | None = None
+    faults: tuple[str, ...] = ()  # annotations that were refused, in our own words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingJob:
+    """One training job as the cluster shows it at one moment."""
+
+    ref: JobRef
+    labels: Mapping[str, str] = field(default=NO_LABELS)
+    created_at: datetime | None
+    phase: Phase
+    reason: str = ""  # CamelCase, the controller's where it gives one
+    message: str = ""
+    phase_since: datetime | None = None
+    is_suspended: bool = False
+    is_queued: bool = False  # suspended because Kueue has not admitted it yet
+    rank0: Rank0 | None = None
+    replicas: tuple[Replica, ...] = ()
+    hints: ProbeHints = ProbeHints()

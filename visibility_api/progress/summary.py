@@ -1,0 +1,61 @@
+"""The internal document: everything one job's TrainJobProgress is encoded from.
+
+Every API version is an encoder over this value; `tracker` builds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from .job import Phase, TrainingJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A `metav1.Condition`; `since` moves only when `status` does."""
+
+    type: str  # Reporting, Fresh, Stalled, Diverged, Suspended, Complete, Failed
+    status: str  # "True", "False" or "Unknown"
+    reason: str  # CamelCase, never empty (metav1.Condition requires it)
+    message: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservationSummary:
+    """How we know what we show, and how well."""
+
+    source: str  # exec, http, logs, push, status, termination
+    last_probe_at: datetime | None
+    next_probe_at: datetime | None
+    latency_s: float | None  # of the last probe that was answered
+    consecutive_failures: int
+    reason: str  # "" after a success
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProgress:
+    """What is served for one job. Absent is None, never 0 or ""."""
+
+    job: TrainingJob
+    phase: Phase
+    progress_percentage: int | None = None  # 0 to 100
+    remaining_s: int | None = None  # at least 0
+    completion_at: datetime | None = None  # estimated
+    started_at: datetime | None = None
+    updated_at: datetime | None = None  # the training process's clock, UTC
+    step: int | None = None
+    total_steps: int | None = None
+    steps_per_s: float | None = None
+    epoch: float | None = None
+    total_epochs: float | None = None
+    metrics: tuple[tuple[str, str], ...] = ()
+    message: str | None = None
+    conditions: tuple[Condition, ...] = ()
+    observation: ObservationSummary | None = None
+    seen_at: datetime | None = None  # when we last received a new report, our clock
+
+    def condition(self, type_: str) -> Condition | None:
+        return next((c for c in self.conditions if c.type == type_), None)
