@@ -1,0 +1,225 @@
+"""One connection pool to kube-apiserver: requests with bounds, line streams, WebSockets.
+
+Configuration (kubeconfig, in-cluster, exec plugins, token refresh) is kubernetes_asyncio's; its generated
+API calls are not used: they build a Python object for every field of every pod, where we need a dozen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+import msgspec
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.client.rest import RESTClientObject
+from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
+
+from .errors import ApiError, ClusterError, Unreachable
+
+Query = Sequence[tuple[str, str]]
+
+USER_AGENT = "trainjob-visibility"
+MAX_ERROR_BYTES = 64 * 1024
+MAX_MESSAGE_CHARACTERS = 500
+MAX_LINE_BYTES = 8 * 1024 * 1024  # one watch event: etcd holds at most 1.5 MiB, JSON is larger
+CONNECT_TIMEOUT_S = 10.0
+
+
+class _StatusDetails(msgspec.Struct):
+    retryAfterSeconds: float = 0
+
+
+class _Status(msgspec.Struct):
+    reason: str = ""
+    message: str = ""
+    details: _StatusDetails | None = None
+
+
+class KubeClient:
+    """Speaks to one kube-apiserver as one user. Use `connect`; close it when done."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        configuration.connection_pool_maxsize = 0  # our own bounds hold (probe concurrency, watches)
+        self._configuration = configuration
+        self._rest = RESTClientObject(configuration)
+        self._session: aiohttp.ClientSession = self._rest.pool_manager
+        self._host = str(configuration.host).rstrip("/")
+
+    @classmethod
+    async def connect(cls, kubeconfig: Path | None) -> Self:
+        """A client by `kubeconfig`, or by the pod's own service account when it is None.
+
+        Makes no request yet. Raises ClusterError when the configuration cannot be used.
+        """
+        configuration = Configuration()
+        try:
+            if kubeconfig is None:
+                load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # theirs
+            else:
+                await load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
+            return cls(configuration)
+        except (ConfigException, OSError, ssl.SSLError) as error:
+            place = f"kubeconfig {kubeconfig}" if kubeconfig else "the in-cluster service account"
+            hint = "" if kubeconfig else " (outside a cluster give --kubeconfig)"
+            raise ClusterError(f"cannot use {place}: {error}{hint}") from error
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._rest.close()
+
+    async def get(
+        self, path: str, *, query: Query = (), timeout_s: float = 30.0, max_bytes: int = 64 * 1024 * 1024
+    ) -> bytes:
+        """The body of a 2xx answer. Raises ApiError or Unreachable."""
+        return await self._request("GET", path, query, None, timeout_s, max_bytes)
+
+    async def post(self, path: str, body: bytes, *, timeout_s: float = 10.0) -> bytes:
+        """Create: the body of a 2xx answer to a JSON body. Raises ApiError or Unreachable."""
+        return await self._request("POST", path, (), body, timeout_s, 4 * 1024 * 1024)
+
+    async def _request(
+        self, method: str, path: str, query: Query, body: bytes | None, timeout_s: float, max_bytes: int
+    ) -> bytes:
+        try:
+            async with (
+                asyncio.timeout(timeout_s),
+                self._session.request(
+                    method,
+                    self._host + path,
+                    params=query,
+                    data=body,
+                    headers=await self._headers(),
+                    allow_redirects=False,
+                    server_hostname=self._rest.server_hostname,
+                ) as response,
+            ):
+                await _raise_for_status(response)
+                return await _read(response, max_bytes)
+        except TimeoutError as error:
+            raise Unreachable(f"{method} {path}: no answer within {timeout_s:g}s") from error
+        except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
+            raise Unreachable(f"{method} {path}: {_describe(error)}") from error
+
+    @asynccontextmanager
+    async def lines(
+        self, path: str, *, query: Query, silence_s: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The lines of a streamed answer as they come; ends with the stream.
+
+        A stream that says nothing for `silence_s` is dead (Unreachable). Raises ApiError, Unreachable.
+        """
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S + 20) as connecting:
+                async with self._session.get(
+                    self._host + path,
+                    params=query,
+                    headers=await self._headers(),
+                    allow_redirects=False,
+                    server_hostname=self._rest.server_hostname,
+                    timeout=aiohttp.ClientTimeout(total=None, sock_read=silence_s),
+                ) as response:
+                    connecting.reschedule(None)
+                    await _raise_for_status(response)
+                    yield _split_lines(response.content)
+        except TimeoutError as error:
+            raise Unreachable(f"GET {path}: the stream was silent for {silence_s:g}s") from error
+        except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
+            raise Unreachable(f"GET {path}: {_describe(error)}") from error
+
+    @asynccontextmanager
+    async def websocket(
+        self, path: str, *, query: Query, protocols: Sequence[str], max_message_bytes: int
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """An open WebSocket. Raises ApiError when the upgrade is refused, Unreachable when it breaks."""
+        try:
+            async with self._session.ws_connect(
+                self._host.replace("http", "ws", 1) + path,
+                params=query,
+                headers=await self._headers(),
+                protocols=protocols,
+                max_msg_size=max_message_bytes,
+                autoping=True,
+                compress=0,
+                server_hostname=self._rest.server_hostname,
+                timeout=aiohttp.ClientWSTimeout(ws_close=0.5),
+            ) as socket:
+                yield socket
+        except aiohttp.WSServerHandshakeError as error:
+            raise ApiError(error.status, "", "the WebSocket upgrade was refused") from error
+        except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
+            raise Unreachable(f"GET {path}: {_describe(error)}") from error
+
+    async def _headers(self) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": USER_AGENT}
+        if self._configuration.api_key:
+            token = await self._configuration.get_api_key_with_prefix("BearerToken")
+            if token:
+                headers["Authorization"] = token
+        headers["Content-Type"] = "application/json"
+        return headers
+
+
+async def _raise_for_status(response: aiohttp.ClientResponse) -> None:
+    if response.status < 300:
+        return
+    body = await response.content.read(MAX_ERROR_BYTES)
+    status = _Status()
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):  # a proxy's HTML or plain text: the code must do
+        status = msgspec.json.decode(body, type=_Status)
+    retry_after_s = status.details.retryAfterSeconds if status.details else 0.0
+    with suppress(ValueError):  # an HTTP date: rare, and a back-off of our own follows anyway
+        retry_after_s = max(retry_after_s, float(response.headers.get("Retry-After", 0)))
+    raise ApiError(
+        response.status,
+        status.reason,
+        status.message[:MAX_MESSAGE_CHARACTERS],
+        retry_after_s=retry_after_s or None,
+    )
+
+
+async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > max_bytes:
+            raise Unreachable(f"GET {response.url.path}: the answer exceeds {max_bytes} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+async def _split_lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Not `readline`: that fails on lines longer than the read buffer."""
+    rest: list[bytes] = []
+    size = 0
+    async for chunk in stream.iter_any():
+        head, *tail = chunk.split(b"\n")
+        rest.append(head)
+        size += len(head)
+        for piece in tail:
+            line = b"".join(rest)
+            rest, size = [piece], len(piece)
+            if line:
+                yield line
+        if size > MAX_LINE_BYTES:
+            raise Unreachable(f"a watch event exceeds {MAX_LINE_BYTES} bytes")
+    # what is left after the last newline was cut off by the end of the stream
+
+
+def _describe(error: BaseException) -> str:
+    """Class and message, without bodies or headers (aiohttp's messages carry neither)."""
+    text = str(error)[:MAX_MESSAGE_CHARACTERS]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
