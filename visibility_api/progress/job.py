@@ -123,5 +123,6 @@ class TrainingJob:
     is_suspended: bool = False
     is_queued: bool = False  # suspended because Kueue has not admitted it yet
     rank0: Rank0 | None = None
+    alternates: tuple[Rank0, ...] = ()  # others that may hold rank 0 (MPI), asked when rank0 has no document
     replicas: tuple[Replica, ...] = ()
     hints: ProbeHints = ProbeHints()

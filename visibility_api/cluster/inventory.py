@@ -1,0 +1,170 @@
+"""Every TrainJob of the cluster, put together from the watches of TrainJobs, JobSets and rank-0 pods.
+
+Plain state and plain functions: nothing here awaits, so a reader never sees half a change.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, TypeVar
+
+from visibility_api.progress.job import JobRef, Replica, TrainingJob
+
+from .annotations import read_annotations
+from .objects import JobSet, Pod, TrainJob
+from .phase import trainjob_phase
+from .rank0 import JOBSET, describe_rank0, rank0_pod, trainer_groups
+
+TRAINJOBS = "trainjobs"
+QUEUE_NAME = "kueue.x-k8s.io/queue-name"
+
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+V = TypeVar("V")
+Key = tuple[str, str]  # namespace, name: of the TrainJob and of its JobSet alike
+
+
+class TrainJobInventory:
+    """Joins the three collections by namespace and name, then by owner uid.
+
+    on_job is called with each job that is new or has changed, on_gone with each that has ceased to be.
+    """
+
+    def __init__(self, *, on_job: Callable[[TrainingJob], None], on_gone: Callable[[JobRef], None]) -> None:
+        self._on_job = on_job
+        self._on_gone = on_gone
+        self._trainjobs: dict[Key, TrainJob] = {}
+        self._jobsets: dict[Key, JobSet] = {}
+        self._pods: defaultdict[Key, dict[str, Pod]] = defaultdict(dict)
+        self._known: dict[Key, TrainingJob] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    # What the watches call. `scope` is the namespace a list was of, None for the whole cluster.
+
+    def list_trainjobs(self, objects: Sequence[TrainJob], scope: str | None = None) -> None:
+        self._trainjobs = _replace(self._trainjobs, ((_key(o), o) for o in objects), scope)
+        self._refresh({*self._trainjobs, *self._known})
+
+    def list_jobsets(self, objects: Sequence[JobSet], scope: str | None = None) -> None:
+        self._jobsets = _replace(self._jobsets, ((_key(o), o) for o in objects), scope)
+        self._refresh(self._trainjobs)
+
+    def list_pods(self, objects: Sequence[Pod], scope: str | None = None) -> None:
+        for key in [k for k in self._pods if scope in (None, k[0])]:
+            del self._pods[key]
+        for pod in objects:
+            self._pods[_jobset_key(pod)][pod.metadata.name] = pod
+        self._refresh(self._trainjobs)
+
+    def change_trainjob(self, change: ChangeType, object_: TrainJob) -> None:
+        key = _key(object_)
+        if change == "DELETED":
+            self._trainjobs.pop(key, None)
+        else:
+            self._trainjobs[key] = object_
+        self._refresh((key,))
+
+    def change_jobset(self, change: ChangeType, object_: JobSet) -> None:
+        key = _key(object_)
+        if change == "DELETED":
+            self._jobsets.pop(key, None)
+        else:
+            self._jobsets[key] = object_
+        self._refresh((key,))
+
+    def change_pod(self, change: ChangeType, object_: Pod) -> None:
+        key = _jobset_key(object_)
+        if change == "DELETED":
+            self._pods[key].pop(object_.metadata.name, None)
+            if not self._pods[key]:
+                del self._pods[key]
+        else:
+            self._pods[key][object_.metadata.name] = object_
+        self._refresh((key,))
+
+    def _refresh(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            before = self._known.get(key)
+            source = self._trainjobs.get(key)
+            if before is not None and (source is None or source.metadata.uid != before.ref.uid):
+                del self._known[key]
+                self._on_gone(before.ref)
+                before = None
+            if source is None:
+                continue
+            after = describe_trainjob(
+                source, self._jobsets.get(key), self._pods[key].values() if key in self._pods else ()
+            )
+            if after != before:
+                self._known[key] = after
+                self._on_job(after)
+
+
+def describe_trainjob(job: TrainJob, jobset: JobSet | None, pods: Iterable[Pod]) -> TrainingJob:
+    """The domain's view of one TrainJob. A JobSet that another object controls is not the job's."""
+    meta = job.metadata
+    if jobset is not None and ((owner := jobset.metadata.controller) is None or owner.uid != meta.uid):
+        jobset = None
+    wishes = read_annotations(meta.annotations)
+    candidates = []
+    if jobset is not None:
+        pods = list(pods)
+        for group in trainer_groups(jobset):
+            pod = rank0_pod(pods, jobset, group)
+            if pod is not None and (rank0 := describe_rank0(pod, wishes)) is not None:
+                candidates.append(rank0)
+    rank0, *alternates = candidates or [None]
+    verdict = trainjob_phase(job, jobset, rank0)
+    is_suspended = verdict.phase == "Suspended"
+    return TrainingJob(
+        ref=JobRef(resource=TRAINJOBS, namespace=meta.namespace, name=meta.name, uid=meta.uid),
+        labels=meta.labels or {},
+        created_at=meta.creation_timestamp,
+        phase=verdict.phase,
+        reason=verdict.reason,
+        message=verdict.message,
+        phase_since=verdict.since,
+        is_suspended=is_suspended,
+        is_queued=is_suspended and bool(meta.label(QUEUE_NAME)),
+        rank0=rank0,
+        alternates=tuple(a for a in alternates if a is not None),
+        replicas=_replicas(job, jobset),
+        hints=wishes.hints,
+    )
+
+
+def _replicas(job: TrainJob, jobset: JobSet | None) -> tuple[Replica, ...]:
+    """Every replicated job: pods wanted by the JobSet's template, child Jobs counted by the TrainJob."""
+    counts = {s.name: s for s in (job.status.jobs_status if job.status else None) or ()}
+    wanted: dict[str, int | None] = dict.fromkeys(counts)
+    for group in (jobset.spec.replicated_jobs if jobset else None) or ():
+        spec = group.template.spec if group.template else None
+        wanted[group.name] = spec.parallelism if spec else None
+    return tuple(
+        Replica(
+            name=name,
+            desired=desired,
+            ready=count.ready if (count := counts.get(name)) else None,
+            active=count.active if count else None,
+            succeeded=count.succeeded if count else None,
+            failed=count.failed if count else None,
+        )
+        for name, desired in wanted.items()
+    )
+
+
+def _key(object_: TrainJob | JobSet) -> Key:
+    return object_.metadata.namespace, object_.metadata.name
+
+
+def _jobset_key(pod: Pod) -> Key:
+    return pod.metadata.namespace, pod.metadata.label(f"{JOBSET}jobset-name")
+
+
+def _replace(held: dict[Key, V], listed: Iterable[tuple[Key, V]], scope: str | None) -> dict[Key, V]:
+    """`held` with everything of `scope` replaced by what was listed."""
+    kept = {} if scope is None else {k: v for k, v in held.items() if k[0] != scope}
+    kept.update(listed)
+    return kept

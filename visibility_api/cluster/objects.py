@@ -1,0 +1,185 @@
+"""The few fields of Kubernetes objects that are used here; everything else is skipped while decoding."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+Labels = dict[str, str]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Object(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """Absent fields take the default; out of the garbage collector's sight, for these form no cycles."""
+
+
+class OwnerReference(_Object, frozen=True):
+    uid: str = ""
+    kind: str = ""
+    name: str = ""
+    controller: bool = False
+
+
+class Meta(_Object, frozen=True):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    labels: Labels | None = None
+    annotations: Labels | None = None
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
+
+    def label(self, key: str) -> str:
+        return (self.labels or {}).get(key, "")
+
+    def annotation(self, key: str) -> str:
+        return (self.annotations or {}).get(key, "")
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        return next((o for o in self.owner_references or () if o.controller), None)
+
+
+class ObjectCondition(_Object, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+    last_transition_time: datetime | None = None
+
+
+class JobStatus(_Object, frozen=True):
+    """`TrainJob.status.jobsStatus[]`: counts of child Jobs, copied from the JobSet."""
+
+    name: str = ""
+    ready: Count | None = None
+    succeeded: Count | None = None
+    failed: Count | None = None
+    active: Count | None = None
+    suspended: Count | None = None
+
+
+class TrainJobSpec(_Object, frozen=True):
+    suspend: bool | None = None
+    managed_by: str | None = None
+
+
+class TrainJobStatus(_Object, frozen=True):
+    conditions: tuple[ObjectCondition, ...] | None = None
+    jobs_status: tuple[JobStatus, ...] | None = None
+
+
+class TrainJob(_Object, frozen=True):
+    metadata: Meta
+    spec: TrainJobSpec = TrainJobSpec()
+    status: TrainJobStatus | None = None
+
+
+class TemplateMeta(_Object, frozen=True):
+    labels: Labels | None = None
+
+
+class JobSpec(_Object, frozen=True):
+    parallelism: Count | None = None
+    completions: Count | None = None
+
+
+class JobTemplate(_Object, frozen=True):
+    metadata: TemplateMeta | None = None
+    spec: JobSpec | None = None
+
+
+class ReplicatedJob(_Object, frozen=True):
+    name: str = ""
+    template: JobTemplate | None = None
+
+    def label(self, key: str) -> str:
+        metadata = self.template.metadata if self.template else None
+        return ((metadata.labels if metadata else None) or {}).get(key, "")
+
+
+class SuccessPolicy(_Object, frozen=True):
+    target_replicated_jobs: tuple[str, ...] | None = None
+
+
+class JobSetSpec(_Object, frozen=True):
+    replicated_jobs: tuple[ReplicatedJob, ...] | None = None
+    success_policy: SuccessPolicy | None = None
+
+
+class JobSetStatus(_Object, frozen=True):
+    conditions: tuple[ObjectCondition, ...] | None = None
+
+
+class JobSet(_Object, frozen=True):
+    metadata: Meta
+    spec: JobSetSpec = JobSetSpec()
+    status: JobSetStatus | None = None
+
+
+class EnvVar(_Object, frozen=True):
+    name: str = ""
+    value: str | None = None  # None for valueFrom
+
+
+class Container(_Object, frozen=True):
+    name: str = ""
+    env: tuple[EnvVar, ...] | None = None
+
+    def env_value(self, name: str) -> str | None:
+        """The literal value; the last of several wins, as in the container."""
+        return next((e.value for e in reversed(self.env or ()) if e.name == name and e.value), None)
+
+
+class StateWaiting(_Object, frozen=True):
+    reason: str = ""
+
+
+class StateRunning(_Object, frozen=True):
+    started_at: datetime | None = None
+
+
+class StateTerminated(_Object, frozen=True):
+    exit_code: int = 0
+    signal: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class ContainerState(_Object, frozen=True):
+    waiting: StateWaiting | None = None
+    running: StateRunning | None = None
+    terminated: StateTerminated | None = None
+
+
+class ContainerStatus(_Object, frozen=True):
+    name: str = ""
+    restart_count: Count = 0
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
+class PodSpec(_Object, frozen=True):
+    node_name: str | None = None
+    host_network: bool = False
+    containers: tuple[Container, ...] = ()
+
+
+class PodStatus(_Object, frozen=True):
+    phase: str = ""
+    reason: str | None = None
+    message: str | None = None
+    pod_ip: str | None = msgspec.field(default=None, name="podIP")
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+
+
+class Pod(_Object, frozen=True):
+    metadata: Meta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()

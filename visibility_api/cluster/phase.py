@@ -1,0 +1,100 @@
+"""The phase of a TrainJob: workloads-and-protocols.md 3.2, first match wins.
+
+Conditions are looked up by type and status, never by position: their order is not their time order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from visibility_api.progress.job import Phase, Rank0
+
+from .objects import JobSet, ObjectCondition, TrainJob
+from .rank0 import is_initializer, trainer_groups
+
+OWN_CONTROLLERS = ("", "trainer.kubeflow.org/trainjob-controller")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseVerdict:
+    phase: Phase
+    reason: str
+    message: str
+    since: datetime | None = None
+
+
+def trainjob_phase(job: TrainJob, jobset: JobSet | None, rank0: Rank0 | None) -> PhaseVerdict:
+    """Where the job stands, with the controller's reason where it gives one."""
+    conditions = (job.status.conditions if job.status else None) or ()
+    for type_, phase in (("Failed", Phase.FAILED), ("Complete", Phase.SUCCEEDED)):
+        if found := _true(conditions, type_):
+            return _verdict(phase, found, type_)
+    suspended = _true(conditions, "Suspended")
+    if job.spec.suspend or suspended:
+        return _verdict(Phase.SUSPENDED, suspended, "Suspended")
+    if (job.spec.managed_by or "") not in OWN_CONTROLLERS and not conditions and jobset is None:
+        return PhaseVerdict(
+            phase=Phase.UNKNOWN,
+            reason="ManagedElsewhere",
+            message=f"the job is managed by {job.spec.managed_by}, which has not written a status yet",
+        )
+    if jobset is None:
+        return PhaseVerdict(phase=Phase.PENDING, reason="NoJobSet", message="its JobSet does not exist yet")
+    return _of_parts(job, jobset, rank0)
+
+
+def _of_parts(job: TrainJob, jobset: JobSet, rank0: Rank0 | None) -> PhaseVerdict:
+    if rank0 is not None and rank0.is_running:
+        return PhaseVerdict(phase=Phase.RUNNING, reason="Rank0Running", message="", since=rank0.started_at)
+    counts = {s.name: s for s in (job.status.jobs_status if job.status else None) or ()}
+    groups = jobset.spec.replicated_jobs or ()
+    busy = [
+        g.name for g in groups if is_initializer(g) and (c := counts.get(g.name)) and (c.active or c.ready)
+    ]
+    if busy:
+        return PhaseVerdict(
+            phase=Phase.INITIALIZING, reason="InitializerRunning", message=f"{', '.join(busy)} runs"
+        )
+    starting = _true((jobset.status.conditions if jobset.status else None) or (), "StartupPolicyInProgress")
+    if starting:
+        return _verdict(Phase.INITIALIZING, starting, "StartupPolicyInProgress")
+    ready = any((c := counts.get(name)) and c.ready for name in trainer_groups(jobset))
+    if rank0 is None:
+        if ready:
+            return PhaseVerdict(phase=Phase.RUNNING, reason="TrainerReady", message="")
+        return PhaseVerdict(phase=Phase.PENDING, reason="NoPod", message="its rank-0 pod does not exist yet")
+    if rank0.waiting_reason == "Unscheduled":
+        return PhaseVerdict(
+            phase=Phase.PENDING, reason="Unscheduled", message=f"pod {rank0.pod_name} is not scheduled yet"
+        )
+    if rank0.last_termination is not None:  # ended or between two tries, and the job goes on
+        return PhaseVerdict(
+            phase=Phase.RUNNING,
+            reason=rank0.waiting_reason or "Rank0Terminated",
+            message=f"container {rank0.container_name} of pod {rank0.pod_name} ended with exit code "
+            f"{rank0.last_termination.exit_code}; the job goes on",
+        )
+    if ready:
+        return PhaseVerdict(phase=Phase.RUNNING, reason="TrainerReady", message="")
+    return PhaseVerdict(
+        phase=Phase.INITIALIZING,
+        reason=rank0.waiting_reason or "ContainerCreating",
+        message=f"container {rank0.container_name} of pod {rank0.pod_name} does not run yet",
+    )
+
+
+def _true(conditions: Iterable[ObjectCondition], type_: str) -> ObjectCondition | None:
+    return next((c for c in conditions if c.type == type_ and c.status == "True"), None)
+
+
+def _verdict(phase: Phase, condition: ObjectCondition | None, reason: str) -> PhaseVerdict:
+    if condition is None:
+        return PhaseVerdict(phase=phase, reason=reason, message="")
+    return PhaseVerdict(
+        phase=phase,
+        reason=condition.reason or reason,
+        message=condition.message or "",
+        since=condition.last_transition_time,
+    )
