@@ -1,0 +1,87 @@
+"""The progress document as bytes: its fields, its limits, and how it is made to fit.
+
+Knows the wire form (docs/document.md), not where it goes. Readers share no code with this file, only
+tests/vectors/ and openapi/progress-document.schema.json.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Mapping, NamedTuple, Optional, Union
+
+SCHEMA_VERSION = 1
+MAX_BYTES = 64 * 1024
+MAX_METRICS = 256
+MAX_TEXT = 64  # characters of a metric's name or value; the limits of TrainJob.status.trainerStatus
+MAX_MESSAGE = 1024  # characters; enough for a sentence and an error's first line
+MAX_INTEGER = 2**53  # above it a JSON reader that uses doubles would see another number
+
+
+class Snapshot(NamedTuple):
+    """What one process knew of its training at one moment. None = not known, never 0."""
+
+    state: str  # running, completed, failed
+    timestamp: float  # Unix seconds, the training process's clock
+    start_time: float  # Unix seconds; of this attempt, not of the job
+    step: Optional[int] = None
+    total_steps: Optional[int] = None
+    epoch: Optional[float] = None
+    total_epochs: Optional[float] = None
+    percentage: Optional[int] = None  # 0 to 100
+    remaining_s: Optional[int] = None  # at least 0
+    metrics: Mapping[str, Union[int, float, str]] = {}
+    message: Optional[str] = None
+    rank: Optional[int] = None
+    attempt: Optional[int] = None
+
+    def is_same_progress(self, other: Snapshot) -> bool:
+        """Whether nothing has moved between the two but the clock."""
+        return self._replace(timestamp=other.timestamp, remaining_s=other.remaining_s) == other
+
+
+def encode(snapshot: Snapshot, max_bytes: int = MAX_BYTES) -> bytes:
+    """The document in at most `max_bytes` of UTF-8.
+
+    Metrics give way first, the last names before the first; then the message loses its end. What remains
+    without both takes less than 500 bytes.
+    """
+    metrics = list(snapshot.metrics.items())[:MAX_METRICS]
+    body = _dump(snapshot, metrics)
+    while len(body) > max_bytes and metrics:
+        metrics = metrics[: len(metrics) * 3 // 4]
+        body = _dump(snapshot, metrics)
+    if len(body) > max_bytes:
+        spare = max_bytes - len(_dump(snapshot._replace(message=None), metrics)) - len(b',"message":""')
+        message = (snapshot.message or "")[: max(spare, 0) // 6]  # a character takes 6 bytes at most: \u0001
+        body = _dump(snapshot._replace(message=message or None), metrics)
+    return body
+
+
+def format_time(unix_s: float) -> str:
+    """RFC 3339 in UTC with microseconds; by hand, because importing datetime costs what all of this may."""
+    seconds, micros = divmod(int(unix_s * 1_000_000), 1_000_000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{micros:06d}Z"
+
+
+def _dump(snapshot: Snapshot, metrics: list[tuple[str, Union[int, float, str]]]) -> bytes:
+    import json  # not at the top: it would be a third of this package's import time
+
+    fields: dict[str, Any] = {
+        "schemaVersion": SCHEMA_VERSION,
+        "state": snapshot.state,
+        "step": snapshot.step,
+        "totalSteps": snapshot.total_steps,
+        "epoch": snapshot.epoch,
+        "totalEpochs": snapshot.total_epochs,
+        "progressPercentage": snapshot.percentage,
+        "estimatedRemainingSeconds": snapshot.remaining_s,
+        "metrics": dict(metrics) or None,
+        "message": snapshot.message[:MAX_MESSAGE] if snapshot.message else None,
+        "startTime": format_time(snapshot.start_time),
+        "timestamp": format_time(snapshot.timestamp),
+        "rank": snapshot.rank,
+        "attempt": snapshot.attempt,
+    }
+    known = {name: value for name, value in fields.items() if value is not None}
+    text = json.dumps(known, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")  # a lone surrogate has no UTF-8 form

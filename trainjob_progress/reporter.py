@@ -1,0 +1,347 @@
+"""The reporter: three verbs (start, update, finish), and `step` for the hot loop.
+
+It never raises into training and never blocks it. `step` counts, remembers and reads one flag: no clock, no
+lock, no system call. The publishers' threads raise that flag when they are ready for news; only then are
+numbers taken from tensors, on the training thread, because reading a device from another thread can
+break a CUDA graph that is being captured.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Any, Mapping, Optional, Sequence, Type, Union
+
+from . import settings, termination
+from .document import MAX_MESSAGE, MAX_METRICS, Snapshot
+from .estimate import Pace
+from .publisher import Publisher, warn
+from .rank import find_rank, is_helper_process
+from .sinks import Sink
+from .values import is_plain, to_amount, to_count, to_metrics
+
+FLUSH_TIMEOUT_S = 3.0  # of a pod's 30 s grace period; a sink that has not answered by then will not
+PATIENCE_S = 0.5  # how long a due report waits for the loop to come by
+
+
+class Reporter:
+    """Says how far this process's training has come. Make one with `report()`."""
+
+    __slots__ = (
+        "__weakref__",
+        "_attempt",
+        "_due",
+        "_due_since_s",
+        "_epoch",
+        "_final",
+        "_fresh",
+        "_has_warned",
+        "_is_over",
+        "_message",
+        "_metrics",
+        "_pace",
+        "_percentage",
+        "_pid",
+        "_publishers",
+        "_rank",
+        "_remaining_s",
+        "_snapshot",
+        "_start_time",
+        "_state",
+        "_step",
+        "_total_epochs",
+        "_total_steps",
+    )
+
+    def __init__(self) -> None:
+        self._state = "running"
+        self._step: Any = 0
+        self._total_steps: Optional[int] = None
+        self._epoch: Optional[float] = None
+        self._total_epochs: Optional[float] = None
+        self._percentage: Optional[float] = None
+        self._remaining_s: Optional[float] = None
+        self._message: Optional[str] = None
+        self._fresh: dict[str, Any] = {}  # as handed over since the last snapshot; may hold tensors
+        self._metrics: dict[str, Union[int, float, str]] = {}  # of the last snapshot
+        self._due = False  # set by a publisher's thread, cleared by the training thread
+        self._due_since_s = 0.0
+        self._snapshot: Optional[Snapshot] = None
+        self._publishers: list[Publisher] = []
+        self._is_over = False
+        self._final: Optional[Snapshot] = None  # what is written once it is over; None: nothing
+        self._has_warned = False
+        self._pace = Pace()
+        self._pid = os.getpid()
+        self._rank: Optional[int] = None
+        self._attempt: Optional[int] = None
+        self._start_time = time.time()
+
+    def start(
+        self,
+        total_steps: Optional[int] = None,
+        *,
+        total_epochs: Optional[float] = None,
+        initial_step: int = 0,
+        rank: Optional[int] = None,
+        sinks: Optional[Sequence[Sink]] = None,
+    ) -> None:
+        """Begin to report to `sinks` (default: those the environment asks for) if this process is rank 0."""
+        try:
+            self._step = to_count(initial_step) or 0
+            self._total_steps = to_count(total_steps)
+            self._total_epochs = to_amount(total_epochs)
+            self._attempt = settings.find_attempt()
+            if rank is None:
+                rank = find_rank()
+                if is_helper_process():
+                    return
+            self._rank = rank
+            if rank:
+                return
+            places = settings.find_sinks() if sinks is None else sinks
+            if places:
+                self._snapshot = self._take(self._fresh)
+                self._publishers = [Publisher(sink, self._latest) for sink in places]
+                atexit.register(self._exit)
+                termination.watch(self)
+        except Exception as error:
+            self._warn(error)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this process writes documents: rank 0, with somewhere to write, and not finished."""
+        return bool(self._publishers) and not self._is_over and self._pid == os.getpid()
+
+    def step(self, n: int = 1, /, **metrics: object) -> None:
+        """`n` more steps are done. Metrics: numbers, text, or tensors, read when a report is due."""
+        try:
+            self._step += n
+            if metrics:
+                self._remember(metrics)
+            if self._due:
+                self._collect()
+        except Exception as error:
+            self._warn(error)
+
+    def update(
+        self,
+        *,
+        step: Optional[int] = None,
+        total_steps: Optional[int] = None,
+        epoch: Optional[float] = None,
+        total_epochs: Optional[float] = None,
+        percentage: Optional[float] = None,
+        remaining_s: Optional[float] = None,
+        message: Optional[str] = None,
+        metrics: Optional[Mapping[str, object]] = None,
+    ) -> None:
+        """Set what is given, leave the rest.
+
+        `step` is absolute. `percentage` (0 to 100) and `remaining_s` replace what would be worked out here.
+        """
+        try:
+            if step is not None:
+                self._step = step
+            if total_steps is not None:
+                self._total_steps = to_count(total_steps)
+            if epoch is not None:
+                self._epoch = to_amount(epoch)
+            if total_epochs is not None:
+                self._total_epochs = to_amount(total_epochs)
+            if percentage is not None:
+                self._percentage = to_amount(percentage)
+            if remaining_s is not None:
+                self._remaining_s = to_amount(remaining_s)
+            if message is not None:
+                self._message = str(message)[:MAX_MESSAGE]
+            if metrics:
+                self._remember(metrics)
+            if self._due:
+                self._collect()
+        except Exception as error:
+            self._warn(error)
+
+    def epoch(
+        self, epoch: Optional[float] = None, total: Optional[float] = None, /, **metrics: object
+    ) -> None:
+        """`epoch` epochs are done (default: one more); `total` are planned."""
+        done = (self._epoch or 0) + 1 if epoch is None else epoch
+        self.update(epoch=done, total_epochs=total, metrics=metrics)
+
+    def message(self, text: str) -> None:
+        """Say in a sentence what is being done: "evaluating", "saving checkpoint 12"."""
+        self.update(message=text)
+
+    def finish(self, state: str = "completed", message: Optional[str] = None) -> None:
+        """Write the last document and wait for it, FLUSH_TIMEOUT_S at most. A second call does nothing.
+
+        `state`: completed, failed, or running when the process ends without having said which.
+        """
+        try:
+            if self._is_over or self._pid != os.getpid():
+                return
+            if message is not None:
+                self._message = str(message)[:MAX_MESSAGE]
+            self._state = state
+            self._collect()
+            self._final = self._snapshot
+            self._close()
+            self._await([publisher.flush(is_last=True) for publisher in self._publishers], FLUSH_TIMEOUT_S)
+        except Exception as error:
+            self._warn(error)
+
+    def flush(self, timeout_s: float = FLUSH_TIMEOUT_S) -> None:
+        """Write what is known now and wait until every sink has tried, `timeout_s` at most.
+
+        Tensors are left alone: this runs in a signal handler too, and a device that hangs would hang it.
+        """
+        try:
+            if self.is_active:
+                self._snapshot = self._take(self._plain())
+                self._await([publisher.flush() for publisher in self._publishers], timeout_s)
+        except Exception as error:
+            self._warn(error)
+
+    def abandon(self) -> None:
+        """Stop without a last document: another reporter takes this one's place."""
+        try:
+            if self.is_active:
+                self._close()
+                for publisher in self._publishers:
+                    publisher.flush(is_last=True)
+        except Exception as error:
+            self._warn(error)
+
+    def __enter__(self) -> Reporter:  # noqa: PYI034 — typing.Self is younger than Python 3.9
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        if error is None or (isinstance(error, SystemExit) and not error.code):
+            self.finish()
+        else:
+            self.finish("failed", describe(error))
+
+    def _exit(self) -> None:
+        """The process ends without `finish`: say only what is certain; the cluster knows its exit code."""
+        error = getattr(sys, "last_value", None)  # set when an exception that nobody caught is printed
+        if error is not None and not hasattr(sys, "ps1"):
+            self.finish("failed", describe(error))
+        else:
+            is_done = self._total_steps is not None and self._step >= self._total_steps
+            self.finish("completed" if is_done else "running")
+
+    def _close(self) -> None:
+        self._is_over = True
+        self._due = False
+        termination.forget(self)
+        atexit.unregister(self._exit)
+
+    def _await(self, outcomes: Sequence[SimpleQueue[bool]], timeout_s: float) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        for outcome in outcomes:
+            try:
+                outcome.get(timeout=max(deadline_s - time.monotonic(), 0))
+            except Empty:
+                self._warn(TimeoutError(f"a sink has not taken the document within {timeout_s:g} s"))
+
+    def _remember(self, metrics: Mapping[str, object]) -> None:
+        fresh = self._fresh
+        fresh.update(metrics)
+        if len(fresh) > MAX_METRICS:  # names that change at every step: keep the newest, not all
+            self._fresh = dict(metrics)
+
+    def _plain(self) -> dict[str, object]:
+        return {name: value for name, value in self._fresh.copy().items() if is_plain(value)}
+
+    def _collect(self) -> None:
+        """On the training thread: turn what was handed over into numbers, for the latest snapshot."""
+        self._due = False
+        if self._is_over:
+            return
+        fresh, self._fresh = self._fresh, {}
+        if self._pid == os.getpid():  # after a fork, threads and the right to write stay with the parent
+            self._snapshot = self._take(fresh)
+
+    def _latest(self) -> Optional[Snapshot]:
+        """On a publisher's thread: the newest snapshot, and a request for the next one.
+
+        When the loop has not come by for a while (a long step, an evaluation), what needs no device is taken
+        here, so that the last of a burst of steps is not missing until the next one.
+        """
+        if self._is_over:
+            return self._final
+        seen, now_s = self._snapshot, time.monotonic()
+        if not self._due:
+            self._due_since_s = now_s
+            self._due = True
+        elif now_s - self._due_since_s > PATIENCE_S and is_plain(self._step):
+            taken = self._take(self._plain())
+            # The time of a report is when something moved: a hung run must look hung. And if the training
+            # thread came by meanwhile, its own snapshot is better.
+            if seen is not None and self._snapshot is seen and not taken.is_same_progress(seen):
+                self._snapshot = taken
+        return self._snapshot
+
+    def _take(self, fresh: Mapping[str, object]) -> Snapshot:
+        now_s = time.monotonic()
+        step = to_count(self._step)
+        total = self._total_steps
+        if not total or (step or 0) > total:
+            total = None  # the plan was wrong; a reader would drop it too
+        self._metrics = metrics = to_metrics(fresh, self._metrics) if fresh else self._metrics
+        rate = None
+        if step is not None:
+            self._pace.observe(now_s, step)
+            rate = self._pace.steps_per_s(now_s, step)
+        share = self._share(step, total)
+        remaining_s = self._remaining_s
+        if self._state == "completed" and share is not None:
+            share, remaining_s = 1.0, 0.0
+        elif remaining_s is None and rate and total:
+            remaining_s = (total - (step or 0)) / rate
+        return Snapshot(
+            state=self._state,
+            timestamp=time.time(),
+            start_time=self._start_time,
+            step=step,
+            total_steps=total,
+            epoch=self._epoch,
+            total_epochs=self._total_epochs,
+            percentage=None if share is None else int(100 * min(share, 1.0)),
+            remaining_s=None if remaining_s is None else round(remaining_s),
+            metrics=metrics,
+            message=self._message,
+            rank=self._rank,
+            attempt=self._attempt,
+        )
+
+    def _share(self, step: Optional[int], total: Optional[int]) -> Optional[float]:
+        """The share that is done, from 0 to 1 and perhaps above; None where no end is known."""
+        if self._percentage is not None:
+            return self._percentage / 100
+        if step is not None and total:
+            return step / total
+        if self._epoch is not None and self._total_epochs:
+            return self._epoch / self._total_epochs
+        return None
+
+    def _warn(self, error: Exception) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            warn(f"a report was lost, training goes on: {type(error).__name__}: {error}")
+
+
+def describe(error: BaseException) -> str:
+    """An exception's type and the first line of what it says, at most 200 characters."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}"[:200] if lines else type(error).__name__

@@ -1,0 +1,72 @@
+"""Sinks that are files: the progress file, replaced whole, and the container's termination message."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from trainjob_progress.document import Snapshot, encode
+
+TERMINATION_MAX_BYTES = 1000  # X14: kept whole up to 4,096 bytes and in pods of up to twelve containers
+_OURS = b'{"schemaVersion":'
+
+
+class FileSink:
+    """Replaces the file at `path` with each document: readers see the old one or the new one, never half."""
+
+    def __init__(self, path: str, interval_s: float = 1.0) -> None:
+        self.interval_s = interval_s
+        self._path = path
+        # On the same filesystem, or it could not be renamed; one for each sink, so that two never share it.
+        self._temporary = f"{path}.{os.getpid()}.{id(self):x}.tmp"
+
+    def write(self, snapshot: Snapshot) -> None:
+        body = encode(snapshot) + b"\n"
+        try:
+            # 0644: an exec probe may run as another user. No fsync: readers share the page cache, and a
+            # node that loses power loses the container too.
+            descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _CLOEXEC, 0o644)
+            with open(descriptor, "wb", buffering=0) as file:
+                file.write(body)
+            os.replace(self._temporary, self._path)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        with suppress(OSError):  # it was renamed, or never made
+            os.unlink(self._temporary)
+
+
+class TerminationSink:
+    """Keeps the last document in the container's termination message, for a job that ends between two probes.
+
+    The kubelet mounts this file by itself, so it cannot be renamed over. It is written in one call, filled
+    up with blanks to the length it had: a process killed half-way leaves a whole document. A message that
+    the program wrote itself is left alone.
+    """
+
+    def __init__(self, path: str, interval_s: float = 1.0) -> None:
+        self.interval_s = interval_s
+        self._path = path
+
+    def write(self, snapshot: Snapshot) -> None:
+        body = encode(snapshot, TERMINATION_MAX_BYTES)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | _CLOEXEC, 0o644)
+        try:
+            there = os.read(descriptor, len(_OURS))
+            if there.strip() and there != _OURS:
+                return
+            length = os.fstat(descriptor).st_size
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            os.write(descriptor, body.ljust(min(length, TERMINATION_MAX_BYTES)))
+            if length > TERMINATION_MAX_BYTES:
+                os.ftruncate(descriptor, len(body))
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        pass
+
+
+_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
