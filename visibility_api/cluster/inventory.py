@@ -115,7 +115,7 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, pods: Iterable[Pod])
             pod = rank0_pod(pods, jobset, group)
             if pod is not None and (rank0 := describe_rank0(pod, wishes)) is not None:
                 candidates.append(rank0)
-    rank0, *alternates = candidates or [None]
+    rank0 = candidates[0] if candidates else None
     verdict = trainjob_phase(job, jobset, rank0)
     is_suspended = verdict.phase == "Suspended"
     return TrainingJob(
@@ -129,19 +129,18 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, pods: Iterable[Pod])
         is_suspended=is_suspended,
         is_queued=is_suspended and bool(meta.label(QUEUE_NAME)),
         rank0=rank0,
-        alternates=tuple(a for a in alternates if a is not None),
+        alternates=tuple(candidates[1:]),
         replicas=_replicas(job, jobset),
         hints=wishes.hints,
     )
 
 
 def _replicas(job: TrainJob, jobset: JobSet | None) -> tuple[Replica, ...]:
-    """Every replicated job: pods wanted by the JobSet's template, child Jobs counted by the TrainJob."""
+    """Every replicated job, counted in child Jobs as the TrainJob does (3.1): a Job of 64 pods is one."""
     counts = {s.name: s for s in (job.status.jobs_status if job.status else None) or ()}
     wanted: dict[str, int | None] = dict.fromkeys(counts)
     for group in (jobset.spec.replicated_jobs if jobset else None) or ():
-        spec = group.template.spec if group.template else None
-        wanted[group.name] = spec.parallelism if spec else None
+        wanted[group.name] = group.replicas
     return tuple(
         Replica(
             name=name,

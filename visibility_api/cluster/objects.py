@@ -82,18 +82,13 @@ class TemplateMeta(_Object, frozen=True):
     labels: Labels | None = None
 
 
-class JobSpec(_Object, frozen=True):
-    parallelism: Count | None = None
-    completions: Count | None = None
-
-
 class JobTemplate(_Object, frozen=True):
     metadata: TemplateMeta | None = None
-    spec: JobSpec | None = None
 
 
 class ReplicatedJob(_Object, frozen=True):
     name: str = ""
+    replicas: Count = 1
     template: JobTemplate | None = None
 
     def label(self, key: str) -> str:

@@ -178,7 +178,7 @@ class Watch(Generic[T]):
         return version
 
     def _decode(self, raw: msgspec.Raw) -> T | None:
-        """One object, or None when its fields have other types than they should: it must not hide the rest."""
+        """One object, or None when a field has another type than it should: it must not hide the rest."""
         try:
             return self._object.decode(raw)
         except msgspec.MsgspecError:

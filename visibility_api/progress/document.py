@@ -1,0 +1,241 @@
+"""The progress document: what a training process writes (docs/document.md), read as hostile bytes.
+
+Any bytes become a `Progress` or a `Refused`, in bounded time and memory, and no byte of a refused document
+is ever repeated: the path it was read from is the user's to choose.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, NoReturn
+
+import msgspec
+
+MAX_DOCUMENT_BYTES = 64 * 1024
+MAX_METRICS = 256
+MAX_METRIC_CHARACTERS = 64  # of a name and of a value, as upstream's trainerStatus has it
+MAX_MESSAGE_CHARACTERS = 1024
+MAX_INTEGER = 2**53  # numbers above do not survive JSON consumers (R18)
+
+State = Literal["running", "completed", "failed"]
+STATES: tuple[State, ...] = ("running", "completed", "failed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far one training process says it has come. Absent is None."""
+
+    timestamp: datetime  # the training process's clock, UTC; may disagree with ours
+    state: State | None = None
+    step: int | None = None  # optimizer steps finished
+    total_steps: int | None = None  # at least `step`; None when the run has no planned end
+    epoch: float | None = None
+    total_epochs: float | None = None
+    progress_percentage: int | None = None  # 0 to 100
+    remaining_s: int | None = None
+    metrics: tuple[tuple[str, str], ...] = ()  # in the order they were written
+    message: str | None = None
+    started_at: datetime | None = None
+    rank: int | None = None
+    attempt: int | None = None
+
+    @property
+    def is_final(self) -> bool:
+        return self.state in ("completed", "failed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Why there is no document, in our own words only."""
+
+    reason: str  # CamelCase, shown as the reason of a condition
+    message: str
+
+
+class _Refusal(Exception):
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(reason)
+        self.refused = Refused(reason=reason, message=message)
+
+
+def parse_document(data: bytes) -> Progress | Refused:
+    """The document in `data`: our own form, or upstream's `{"trainerStatus": …}`."""
+    try:
+        fields = _object(data)
+        if "trainerStatus" in fields and "timestamp" not in fields:
+            return _trainer_status(fields["trainerStatus"])
+        return _own_form(fields)
+    except _Refusal as refusal:
+        return refusal.refused
+
+
+def _object(data: bytes) -> Mapping[str, Any]:
+    if len(data) > MAX_DOCUMENT_BYTES:
+        _refuse("TooLarge", f"the document exceeds {MAX_DOCUMENT_BYTES} bytes")
+    if not data.strip():
+        _refuse("Empty", "the document is empty")
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        _refuse("NotUTF8", "the document is not UTF-8 text")
+    try:
+        value = msgspec.json.decode(data)
+    except RecursionError:
+        _refuse("TooDeep", "the document is nested too deeply")
+    except msgspec.DecodeError:
+        _refuse("NotJSON", "the document is not valid JSON")
+    if not isinstance(value, dict):
+        _refuse("NotAnObject", "the document is not a JSON object")
+    return value
+
+
+def _own_form(fields: Mapping[str, Any]) -> Progress:
+    state = fields.get("state")
+    if state is not None and state not in STATES:
+        _refuse("InvalidField", f"state must be one of {', '.join(STATES)}")
+    step = _integer(fields, "step")
+    total = _integer(fields, "totalSteps")
+    message = _text(fields, "message")
+    return Progress(
+        timestamp=_required_time(fields, "timestamp"),
+        state=state,
+        step=step,
+        total_steps=total if total and (step is None or total >= step) else None,
+        epoch=_number(fields, "epoch"),
+        total_epochs=_number(fields, "totalEpochs"),
+        progress_percentage=_percentage(fields, "progressPercentage"),
+        remaining_s=_rounded(fields, "estimatedRemainingSeconds"),
+        metrics=_metrics(fields.get("metrics")),
+        message=message[:MAX_MESSAGE_CHARACTERS] if message else None,
+        started_at=_time(fields, "startTime"),
+        rank=_integer(fields, "rank"),
+        attempt=_integer(fields, "attempt"),
+    )
+
+
+def _trainer_status(status: object) -> Progress:
+    """Upstream's form; clamped and rounded where upstream refuses (workloads-and-protocols.md 1.1)."""
+    if not isinstance(status, dict):
+        _refuse("InvalidField", "trainerStatus must be an object")
+    pairs = status.get("metrics") or []
+    if not isinstance(pairs, list):
+        _refuse("InvalidField", "trainerStatus.metrics must be a list")
+    metrics: dict[object, object] = {}
+    for pair in pairs[:MAX_METRICS]:
+        if not isinstance(pair, dict):
+            _refuse("InvalidField", "trainerStatus.metrics must hold objects")
+        metrics[pair.get("name")] = pair.get("value")
+    return Progress(
+        timestamp=_required_time(status, "lastUpdatedTime"),
+        progress_percentage=_percentage(status, "progressPercentage"),
+        remaining_s=_rounded(status, "estimatedRemainingSeconds"),
+        metrics=_metrics(metrics),
+    )
+
+
+def _metrics(value: object) -> tuple[tuple[str, str], ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, dict):
+        _refuse("InvalidField", "metrics must be an object")
+    metrics: dict[str, str] = {}
+    for name, number in value.items():
+        if len(metrics) == MAX_METRICS:
+            break
+        if not isinstance(name, str) or not name:
+            _refuse("InvalidField", "metrics must have names")
+        if number is None:
+            continue
+        if isinstance(number, bool) or not isinstance(number, (int, float, str)):
+            _refuse("InvalidField", "metrics must be finite numbers or strings")
+        metrics.setdefault(name[:MAX_METRIC_CHARACTERS], str(number)[:MAX_METRIC_CHARACTERS])
+    return tuple(metrics.items())
+
+
+def _number(fields: Mapping[str, Any], name: str) -> float | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        _refuse("InvalidField", f"{name} must be a number")
+    if not math.isfinite(value) or not 0 <= value <= MAX_INTEGER:
+        _refuse("InvalidField", f"{name} must lie between 0 and 2^53")
+    return float(value)
+
+
+def _rounded(fields: Mapping[str, Any], name: str) -> int | None:
+    value = _number(fields, name)
+    return None if value is None else round(value)
+
+
+def _integer(fields: Mapping[str, Any], name: str) -> int | None:
+    value = _number(fields, name)
+    if value is not None and not value.is_integer():
+        _refuse("InvalidField", f"{name} must be a whole number")
+    return None if value is None else int(value)
+
+
+def _percentage(fields: Mapping[str, Any], name: str) -> int | None:
+    value = fields.get(name)
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        return max(0, min(100, round(value)))
+    if value is not None:
+        _refuse("InvalidField", f"{name} must be a number")
+    return None
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, str):
+        _refuse("InvalidField", f"{name} must be a string")
+    return value
+
+
+# RFC 3339 section 5.6; `fromisoformat` alone would take week dates and times without a zone.
+_RFC3339 = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,12}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+_EARLIEST, _LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(9998, 12, 31, tzinfo=UTC)
+
+
+def parse_time(text: str) -> datetime | None:
+    """The instant of an RFC 3339 text, in UTC, or None; a leap second counts as the second after it."""
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        return None
+    date, clock, fraction, zone = match.groups()
+    is_leap = clock.endswith(":60")
+    if is_leap:
+        clock = clock[:-2] + "59"
+    zone = "+00:00" if zone in "Zz" else zone
+    try:
+        instant = datetime.fromisoformat(f"{date}T{clock}.{(fraction or '0')[:6]:0<6}{zone}")
+        instant = instant.astimezone(UTC) + timedelta(seconds=is_leap)
+    except (ValueError, OverflowError):
+        return None
+    return instant if _EARLIEST <= instant <= _LATEST else None
+
+
+def _time(fields: Mapping[str, Any], name: str) -> datetime | None:
+    text = _text(fields, name)
+    if text is None:
+        return None
+    instant = parse_time(text[:64])
+    if instant is None:
+        _refuse("InvalidField", f"{name} must be an RFC 3339 time with a zone")
+    return instant
+
+
+def _required_time(fields: Mapping[str, Any], name: str) -> datetime:
+    instant = _time(fields, name)
+    if instant is None:
+        _refuse("MissingField", f"{name} is required")
+    return instant
+
+
+def _refuse(reason: str, message: str) -> NoReturn:
+    raise _Refusal(reason, message)

@@ -1,0 +1,22 @@
+"""What one look at a job brought, as the probes and other sources hand it on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from .document import Progress, Refused
+from .job import JobRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One answer, good or bad, of one source about one attempt of one job."""
+
+    ref: JobRef
+    attempt: str  # Rank0.attempt of the container that was asked
+    source: str
+    at: datetime  # our clock
+    outcome: Progress | Refused
+    latency_s: float | None = None  # None when there was no answer
+    next_at: datetime | None = None  # when this source asks again; None = it does not

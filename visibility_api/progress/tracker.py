@@ -1,0 +1,242 @@
+"""Brings together what the cluster says of each job and what its training process says, and publishes it.
+
+Plain state, no `await`: every event leaves each job's record whole and its document published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from .document import Progress, Refused, parse_document
+from .estimate import Pace, percentage
+from .job import JobRef, Phase, Rank0, Termination, TrainingJob
+from .observation import Observation
+from .summary import Condition, JobProgress, ObservationSummary
+from .verdict import Evidence, judge
+
+TERMINATION = "termination"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Record:
+    """All that is kept of one job."""
+
+    job: TrainingJob
+    rank0: Rank0 | None = None  # the last known; outlives the pod
+    last_termination: Termination | None = None  # outlives the pod that shows it
+    report: Progress | None = None
+    source: str = ""  # of `report`
+    attempt: str = ""  # of `report`
+    reported_at: datetime | None = None
+    moved_at: datetime | None = None
+    pace: Pace = field(default_factory=Pace)
+    pace_attempt: str = ""
+    last_look: Observation | None = None
+    failures: int = 0
+    conditions: tuple[Condition, ...] = ()
+    message_read: str = ""  # the termination message that was looked at, as attempt + text
+
+
+class Tracker:
+    """One record a job, by its identity. `interval_s` is the default time between two looks."""
+
+    def __init__(
+        self,
+        *,
+        publish: Callable[[JobProgress], None],
+        retract: Callable[[JobRef], None],
+        now: Callable[[], datetime],
+        interval_s: float,
+    ) -> None:
+        self._publish = publish
+        self._retract = retract
+        self._now = now
+        self._interval_s = interval_s
+        self._records: dict[JobRef, _Record] = {}
+
+    def job_changed(self, job: TrainingJob) -> None:
+        """The cluster shows this job, new or otherwise than before."""
+        record = self._records.get(job.ref)
+        if record is None:
+            record = self._records[job.ref] = _Record(job=job)
+        record.job = job
+        if job.rank0 is not None:
+            if record.rank0 is not None and record.rank0.attempt != job.rank0.attempt:
+                record.last_look, record.failures = None, 0  # said of a process that is no more
+            record.rank0 = job.rank0
+            record.last_termination = job.rank0.last_termination or record.last_termination
+            self._read_termination_message(record, job.rank0)
+        self._show(record)
+
+    def job_gone(self, ref: JobRef) -> None:
+        """The job was deleted; so is what is known of it."""
+        if self._records.pop(ref, None) is not None:
+            self._retract(ref)
+
+    def observed(self, observation: Observation) -> None:
+        """One look at a job. A late word of an attempt that has ended changes nothing."""
+        record = self._records.get(observation.ref)
+        if record is None or observation.attempt not in _attempts(record):
+            return
+        record.last_look = observation
+        if isinstance(observation.outcome, Progress):
+            record.failures = 0
+            self._take(record, observation.outcome, observation.attempt, observation.source)
+        else:
+            record.failures += 1
+        self._show(record)
+
+    def _read_termination_message(self, record: _Record, rank0: Rank0) -> None:
+        """What the container left behind may be newer than what was last read of it (design.md 4)."""
+        key = f"{rank0.attempt} {rank0.termination_message}"
+        if not rank0.termination_message or key == record.message_read:
+            return
+        record.message_read = key
+        outcome = parse_document(rank0.termination_message.encode())
+        if isinstance(outcome, Progress):  # anything else is somebody's plain text
+            self._take(record, outcome, rank0.attempt, TERMINATION)
+
+    def _take(self, record: _Record, report: Progress, attempt: str, source: str) -> None:
+        """Newest wins within an attempt; a new attempt begins anew."""
+        held = record.report if record.attempt == attempt else None
+        if held is not None:
+            if report == held or report.timestamp < held.timestamp:
+                return
+            if source != record.source:
+                report = _completed(report, held)
+        if record.pace_attempt != attempt:
+            record.pace, record.pace_attempt = Pace(), attempt
+        pace = record.pace.advance(report)
+        now = self._now()
+        if pace != record.pace or held is None:
+            record.moved_at = now
+        record.pace = pace
+        record.report, record.attempt, record.source, record.reported_at = report, attempt, source, now
+
+    def _show(self, record: _Record) -> None:
+        now = self._now()
+        job, report, look = record.job, record.report, record.last_look
+        is_current = report is not None and (
+            job.rank0 is None or record.attempt in _attempts(record) or job.phase.is_final
+        )
+        interval_s = job.hints.interval_s or self._interval_s
+        failure = look.outcome if look is not None and isinstance(look.outcome, Refused) else None
+        record.conditions = judge(
+            Evidence(
+                job=job,
+                report=report,
+                is_current=is_current,
+                reported_at=record.reported_at,
+                moved_at=record.moved_at,
+                pace=record.pace,
+                failure=failure,
+                failures=record.failures,
+                interval_s=interval_s,
+            ),
+            now=now,
+            before=record.conditions,
+        )
+        self._publish(_summary(record, is_current=is_current, now=now))
+
+
+def _attempts(record: _Record) -> tuple[str, ...]:
+    """The attempts whose word counts: of the pods that may hold rank 0 now, or of the last one known."""
+    job = record.job
+    if job.rank0 is None:
+        return (record.rank0.attempt,) if record.rank0 else ()
+    return (job.rank0.attempt, *(a.attempt for a in job.alternates))
+
+
+def _completed(report: Progress, held: Progress) -> Progress:
+    """`report` of one source, with what only the other source says: no field flickers between them."""
+    return replace(
+        report,
+        step=held.step if report.step is None else report.step,
+        total_steps=report.total_steps or held.total_steps,
+        epoch=held.epoch if report.epoch is None else report.epoch,
+        total_epochs=report.total_epochs or held.total_epochs,
+        metrics=tuple({**dict(held.metrics), **dict(report.metrics)}.items()),
+        message=report.message or held.message,
+        started_at=report.started_at or held.started_at,
+    )
+
+
+def _summary(record: _Record, *, is_current: bool, now: datetime) -> JobProgress:
+    job, report = record.job, record.report
+    rank0 = job.rank0 or record.rank0
+    if rank0 is not None and rank0.last_termination is None and record.last_termination is not None:
+        rank0 = replace(rank0, last_termination=record.last_termination)
+    started_at = (report.started_at if report else None) or (rank0.started_at if rank0 else None)
+    shown = JobProgress(
+        job=replace(job, rank0=rank0),
+        phase=job.phase,
+        started_at=started_at,
+        conditions=record.conditions,
+        observation=_observation(record),
+    )
+    if report is None:
+        return shown
+    done = percentage(report)
+    if report.state == "completed" or (job.phase is Phase.SUCCEEDED and report.is_final):
+        done = 100 if done is not None else None
+    remaining_s, completion_at = _end(record, report, is_current=is_current, now=now)
+    return replace(
+        shown,
+        progress_percentage=done,
+        remaining_s=remaining_s,
+        completion_at=completion_at,
+        updated_at=report.timestamp,
+        step=report.step,
+        total_steps=report.total_steps,
+        steps_per_s=record.pace.steps_per_s() if is_current and not job.phase.is_final else None,
+        epoch=report.epoch,
+        total_epochs=report.total_epochs,
+        metrics=report.metrics,
+        message=report.message,
+        seen_at=record.reported_at,
+    )
+
+
+def _end(
+    record: _Record, report: Progress, *, is_current: bool, now: datetime
+) -> tuple[int | None, datetime | None]:
+    """Seconds left and when it will end; nothing for a run that does not move now."""
+    if report.state == "completed":
+        return 0, None
+    if record.job.phase is not Phase.RUNNING or not is_current or record.reported_at is None:
+        return None, None
+    if any(c.type == "Stalled" and c.status == "True" for c in record.conditions):
+        return None, None
+    remaining_s = record.pace.remaining_s(report)
+    if remaining_s is None or remaining_s > 10 * 365 * 86400:  # beyond any run: the pace is noise
+        return None, None
+    completion_at = record.reported_at + timedelta(seconds=remaining_s)
+    return max(0, round((completion_at - now).total_seconds())), completion_at
+
+
+def _observation(record: _Record) -> ObservationSummary | None:
+    look = record.last_look
+    if look is None:
+        if record.report is None:
+            return None
+        return ObservationSummary(
+            source=record.source,
+            last_probe_at=None,
+            next_probe_at=None,
+            latency_s=None,
+            consecutive_failures=0,
+            reason="",
+            message="",
+        )
+    refused = look.outcome if isinstance(look.outcome, Refused) else None
+    return ObservationSummary(
+        source=record.source or look.source,
+        last_probe_at=look.at,
+        next_probe_at=None if record.job.phase.is_final else look.next_at,
+        latency_s=look.latency_s,
+        consecutive_failures=record.failures,
+        reason=refused.reason if refused else "",
+        message=refused.message if refused else "",
+    )

@@ -1,0 +1,172 @@
+"""The verdict on one job: its conditions, each with a reason and a sentence that says what to make of it.
+
+`kubectl wait --for=condition=…` and automation read these; every condition is always present.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from .document import Progress, Refused
+from .estimate import Pace
+from .job import Phase, TrainingJob
+from .summary import Condition
+
+FRESH_INTERVALS = 3.0  # a report may be missed twice before its numbers count as old
+FRESH_AT_LEAST_S = 30.0
+STALLED_GAPS = 5.0  # evaluation and checkpoints pause the steps: allow the longest pause seen, several times
+STALLED_AT_LEAST_S = 300.0
+JUDGED_METRICS = ("loss", "train_loss", "grad_norm", "eval_loss")  # NaN filters hide losses, not grad_norm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Everything a verdict is made from; the two times are on our clock."""
+
+    job: TrainingJob
+    report: Progress | None  # the last one, of whatever attempt
+    is_current: bool  # `report` is of the attempt that runs now
+    reported_at: datetime | None  # when the last new report came
+    moved_at: datetime | None  # when the position last changed
+    pace: Pace
+    failure: Refused | None  # of the last look, None after a success
+    failures: int  # looks in a row without a document
+    interval_s: float
+
+
+def judge(evidence: Evidence, *, now: datetime, before: Iterable[Condition] = ()) -> tuple[Condition, ...]:
+    """All conditions; `since` of one that did not change is taken over from `before`."""
+    previous = {c.type: c for c in before}
+    made = []
+    for type_, rule in _RULES.items():
+        status, reason, message = rule(evidence, now)
+        old = previous.get(type_)
+        since = old.since if old is not None and old.status == status else now
+        made.append(Condition(type=type_, status=status, reason=reason, message=message, since=since))
+    return tuple(made)
+
+
+def describe_age(age: timedelta) -> str:
+    """`90s`, `12m`, `5h`, `3d`: enough to judge by."""
+    seconds = max(0, int(age.total_seconds()))
+    for limit, unit, name in ((120, 1, "s"), (7200, 60, "m"), (172800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds // unit}{name}"
+    return f"{seconds // 86400}d"
+
+
+_Verdict = tuple[str, str, str]  # status, reason, message
+
+
+def _reporting(evidence: Evidence, _now: datetime) -> _Verdict:
+    if evidence.is_current:
+        return "True", "DocumentRead", "rank 0 reports its progress"
+    if evidence.failure is not None:
+        return "False", evidence.failure.reason, evidence.failure.message
+    rank0, phase = evidence.job.rank0, evidence.job.phase
+    if phase.is_final:
+        if evidence.report is not None:
+            return "True", "DocumentRead", "rank 0 reported its progress"
+        return "False", "EndedWithoutReport", "the job ended and no report of it was read"
+    if evidence.job.hints.source == "none":
+        return "False", "SwitchedOff", "an annotation of the job switches reading its progress off"
+    if rank0 is None:
+        return "False", "NoRank0Pod", "the job has no rank-0 pod yet"
+    if not rank0.is_running:
+        return "False", "Rank0NotRunning", f"container {rank0.container_name} does not run"
+    return "Unknown", "NotYetProbed", "rank 0 has not been asked yet"
+
+
+def _fresh(evidence: Evidence, now: datetime) -> _Verdict:
+    report, reported_at = evidence.report, evidence.reported_at
+    if report is None or reported_at is None:
+        return "False", "NoReport", "there is no report yet"
+    age = now - reported_at
+    ago = describe_age(age)
+    if report.is_final and evidence.is_current:
+        return "True", "FinalReport", "this is the last word of the run"
+    if evidence.job.phase.is_final:
+        return "False", "EndedWithoutFinalReport", f"the job ended; its last report came {ago} ago"
+    if not evidence.is_current:
+        return "False", "AttemptEnded", f"reported {ago} ago by an attempt that has ended"
+    if evidence.job.phase is Phase.SUSPENDED:
+        return "False", "Suspended", f"the job is suspended; its last report came {ago} ago"
+    limit_s = max(FRESH_AT_LEAST_S, FRESH_INTERVALS * evidence.interval_s, 2 * evidence.pace.longest_gap_s)
+    if evidence.failure is not None and age.total_seconds() > 2 * evidence.interval_s:
+        return (
+            "False",
+            evidence.failure.reason,
+            f"last report {ago} ago; since then: {evidence.failure.message}",
+        )
+    if age.total_seconds() > limit_s:
+        return "False", "NoNewReport", f"rank 0 answers, but its last new report came {ago} ago"
+    return "True", "RecentReport", "the numbers are current"
+
+
+def _stalled(evidence: Evidence, now: datetime) -> _Verdict:
+    if evidence.job.phase is not Phase.RUNNING or evidence.moved_at is None or not evidence.is_current:
+        return "False", "NotJudged", "only a running job with reports is judged"
+    if evidence.report is not None and evidence.report.is_final:
+        return "False", "Finished", "the run has reported its end"
+    limit_s = max(STALLED_AT_LEAST_S, STALLED_GAPS * evidence.pace.longest_gap_s)
+    still = now - evidence.moved_at
+    if still.total_seconds() > limit_s:
+        return (
+            "True",
+            "NoAdvance",
+            (
+                f"no advance for {describe_age(still)}; the longest pause before was "
+                f"{describe_age(timedelta(seconds=evidence.pace.longest_gap_s))}"
+            ),
+        )
+    return "False", "Advancing", "the run moves"
+
+
+def _diverged(evidence: Evidence, _now: datetime) -> _Verdict:
+    for name, value in evidence.report.metrics if evidence.report else ():
+        if name in JUDGED_METRICS and not _is_finite(value):
+            return "True", "NonFiniteMetric", f"{name} is not a finite number"
+    return "False", "Finite", "no judged metric is NaN or infinite"
+
+
+def _is_finite(value: str) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except ValueError:
+        return True  # a word is no number, so no divergence either
+
+
+def _suspended(evidence: Evidence, _now: datetime) -> _Verdict:
+    job = evidence.job
+    if job.is_queued:
+        return "True", "Queued", job.message or "the job waits in its queue"
+    if job.is_suspended:
+        return "True", job.reason or "Suspended", job.message or "the job is suspended"
+    return "False", "NotSuspended", "the job is not suspended"
+
+
+def _complete(evidence: Evidence, _now: datetime) -> _Verdict:
+    if evidence.job.phase is Phase.SUCCEEDED:
+        return "True", evidence.job.reason or "Complete", evidence.job.message or "the job has completed"
+    return "False", "NotComplete", "the job has not completed"
+
+
+def _failed(evidence: Evidence, _now: datetime) -> _Verdict:
+    job = evidence.job
+    if job.phase is Phase.FAILED:
+        return "True", job.reason or "Failed", job.message or "the job has failed"
+    return "False", "NotFailed", "the job has not failed"
+
+
+_RULES: dict[str, Callable[[Evidence, datetime], _Verdict]] = {
+    "Reporting": _reporting,
+    "Fresh": _fresh,
+    "Stalled": _stalled,
+    "Diverged": _diverged,
+    "Suspended": _suspended,
+    "Complete": _complete,
+    "Failed": _failed,
+}
