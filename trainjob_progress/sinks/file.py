@@ -26,7 +26,7 @@ class FileSink:
             # 0644: an exec probe may run as another user. No fsync: readers share the page cache, and a
             # node that loses power loses the container too.
             descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _CLOEXEC, 0o644)
-            with open(descriptor, "wb", buffering=0) as file:
+            with open(descriptor, "wb") as file:  # buffered: a raw write may stop half-way without an error
                 file.write(body)
             os.replace(self._temporary, self._path)
         except BaseException:
@@ -59,9 +59,10 @@ class TerminationSink:
                 return
             length = os.fstat(descriptor).st_size
             os.lseek(descriptor, 0, os.SEEK_SET)
-            os.write(descriptor, body.ljust(min(length, TERMINATION_MAX_BYTES)))
-            if length > TERMINATION_MAX_BYTES:
-                os.ftruncate(descriptor, len(body))
+            padded = body.ljust(min(length, TERMINATION_MAX_BYTES))
+            if os.write(descriptor, padded) < len(padded):
+                os.ftruncate(descriptor, 0)  # no message is better than half of one
+                raise OSError("there was room for a part of the message only")
         finally:
             os.close(descriptor)
 

@@ -1,0 +1,253 @@
+"""The progress file and the termination message, written by real processes that end in every way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainjob_progress.document import Snapshot
+from trainjob_progress.settings import find_attempt, find_sinks
+from trainjob_progress.sinks.file import TERMINATION_MAX_BYTES, FileSink, TerminationSink
+
+ROOT = Path(__file__).parents[2]
+
+
+def snapshot(**fields: Any) -> Snapshot:  # noqa: ANN401
+    return Snapshot(**{"state": "running", "timestamp": time.time(), "start_time": 0.0, **fields})
+
+
+class Training:
+    """A training script in a process of its own, with its own progress file and termination message."""
+
+    def __init__(self, directory: Path, script: str, **environ: str) -> None:
+        self.path = directory / "progress.json"
+        self.termination_path = directory / "termination-log"
+        environ = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "TRAINJOB_PROGRESS_FILE": str(self.path),
+            "TRAINJOB_TERMINATION_MESSAGE_PATH": str(self.termination_path),
+            **environ,
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", f"from trainjob_progress import *\n{script}"],
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait_for_line(self) -> None:
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline()
+
+    def end(self) -> tuple[int, str]:
+        """(exit code, stderr)."""
+        _, errors = self.process.communicate(timeout=60)
+        return self.process.returncode, errors
+
+    @property
+    def document(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self.path.read_bytes())
+        assert self.path.stat().st_mode & 0o777 == 0o644
+        assert json.loads(self.termination_path.read_bytes()) == document
+        assert list(self.path.parent.glob("*.tmp")) == []
+        return document
+
+
+def test_a_run_without_with_block_that_reaches_its_total_is_completed(tmp_path: Path) -> None:
+    training = Training(tmp_path, "r = report(total_steps=2); r.step(loss=1); r.step(loss=0.5)")
+    assert training.end() == (0, "")
+    document = training.document
+    assert (document["state"], document["step"], document["metrics"]) == ("completed", 2, {"loss": 0.5})
+
+
+def test_a_process_that_ends_early_without_saying_why_is_not_called_completed(tmp_path: Path) -> None:
+    training = Training(tmp_path, "r = report(total_steps=3); r.step(); raise SystemExit(3)")
+    assert training.end()[0] == 3
+    assert (training.document["state"], training.document["step"]) == ("running", 1)
+
+
+def test_an_uncaught_exception_is_a_failed_run_with_its_first_line(tmp_path: Path) -> None:
+    training = Training(tmp_path, "r = report(total_steps=3); r.step(2); 1 / 0")
+    assert training.end()[0] == 1
+    document = training.document
+    assert (document["state"], document["step"], document["message"]) == (
+        "failed",
+        2,
+        "ZeroDivisionError: division by zero",
+    )
+
+
+SLOW_LOOP = (
+    "r = report(total_steps=9); r.step(7, loss=0.5); print('ready', flush=True)\nimport time\ntime.sleep(60)"
+)
+
+
+def test_sigterm_writes_the_last_document_and_still_ends_the_process(tmp_path: Path) -> None:
+    training = Training(tmp_path, SLOW_LOOP)
+    training.wait_for_line()
+    training.process.terminate()
+    assert training.end() == (-signal.SIGTERM, "")
+    assert (training.document["step"], training.document["metrics"]) == (7, {"loss": 0.5})
+
+
+def test_a_handler_of_ones_own_still_gets_sigterm(tmp_path: Path) -> None:
+    own = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(17))\n"
+    training = Training(tmp_path, own + SLOW_LOOP)
+    training.wait_for_line()
+    training.process.terminate()
+    assert training.end() == (17, "")
+    assert training.document["step"] == 7
+
+
+def test_an_ignored_sigterm_stays_ignored(tmp_path: Path) -> None:
+    script = (
+        "import os, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "with report(total_steps=9) as r: r.step(7); os.kill(os.getpid(), signal.SIGTERM); r.step(2)"
+    )
+    training = Training(tmp_path, script)
+    assert training.end() == (0, "")
+    assert (training.document["state"], training.document["step"]) == ("completed", 9)
+
+
+def test_the_old_sigterm_handler_is_back_after_the_run(tmp_path: Path) -> None:
+    check = (
+        "import signal\nwith report() as r: assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL\n"
+        "assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL"
+    )
+    assert Training(tmp_path, check).end() == (0, "")
+
+
+def test_a_killed_process_leaves_what_it_wrote_before(tmp_path: Path) -> None:
+    training = Training(tmp_path, SLOW_LOOP)
+    training.wait_for_line()
+    deadline_s = time.monotonic() + 20
+    while not training.termination_path.exists() or b'"step":7' not in training.termination_path.read_bytes():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+    training.process.kill()
+    training.end()
+    assert json.loads(training.termination_path.read_bytes())["step"] == 7
+
+
+def test_a_training_on_another_thread_reports_as_well(tmp_path: Path) -> None:
+    script = (
+        "import threading\ndef train():\n  with report(total_steps=2) as r: r.step(2)\n"
+        "t = threading.Thread(target=train); t.start(); t.join()"
+    )
+    training = Training(tmp_path, script)
+    assert training.end() == (0, "")
+    assert training.document["state"] == "completed"
+
+
+def test_a_missing_directory_is_one_line_and_the_run_succeeds(tmp_path: Path) -> None:
+    script = "with report(total_steps=2) as r: r.step(2)"
+    training = Training(
+        tmp_path, script, TRAINJOB_PROGRESS_FILE="/nowhere/p.json", TRAINJOB_TERMINATION_MESSAGE_PATH=""
+    )
+    code, errors = training.end()
+    assert code == 0
+    assert errors.splitlines() == [
+        "trainjob_progress: FileSink failed, training goes on: FileNotFoundError: "
+        + errors.split("FileNotFoundError: ", 1)[1].rstrip("\n")
+    ]
+
+
+def test_a_full_disk_is_one_line_and_the_old_document_stays_whole(tmp_path: Path) -> None:
+    script = (
+        "import resource\nr = report(total_steps=2)\nr.flush()\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))\nr.step(2); r.finish()"
+    )
+    training = Training(tmp_path, script, TRAINJOB_TERMINATION_MESSAGE_PATH="")
+    code, errors = training.end()
+    assert (code, errors.count("\n")) == (0, 1)
+    assert "FileSink failed" in errors
+    assert json.loads(training.path.read_bytes())["step"] == 0
+    assert list(tmp_path.glob("*.tmp")) == []
+
+
+def test_a_closed_stderr_is_survived(tmp_path: Path) -> None:
+    script = "import os\nos.close(2)\nwith report(total_steps=2) as r: r.step(2)"
+    assert Training(tmp_path, script, TRAINJOB_PROGRESS_FILE="/nowhere/p.json").end()[0] == 0
+
+
+def test_a_reader_never_sees_half_a_document(tmp_path: Path) -> None:
+    path = tmp_path / "progress.json"
+    sink = FileSink(str(path))
+    sink.write(snapshot(step=0))
+    is_over = threading.Event()
+
+    def write() -> None:
+        for step in range(2000):
+            sink.write(snapshot(step=step, message="x" * (step % 900)))
+        is_over.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    reads = 0
+    while not is_over.is_set():
+        json.loads(path.read_bytes())
+        reads += 1
+    writer.join()
+    assert reads > 10
+
+
+def test_the_termination_message_is_whole_json_whatever_was_longer_before(tmp_path: Path) -> None:
+    path = tmp_path / "termination-log"
+    path.touch()
+    inode = path.stat().st_ino
+    sink = TerminationSink(str(path))
+    for length in (0, 600, 20, 3000, 1):
+        sink.write(snapshot(message="é" * length, metrics={f"m{i}": i for i in range(length)}))
+        body = path.read_bytes()
+        assert len(body) <= TERMINATION_MAX_BYTES
+        json.loads(body)
+    assert path.stat().st_ino == inode  # the kubelet mounts it: it must not be replaced
+
+
+def test_a_termination_message_that_the_program_wrote_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "termination-log"
+    path.write_text("out of licences")
+    TerminationSink(str(path)).write(snapshot())
+    assert path.read_text() == "out of licences"
+
+
+def test_off_a_cluster_there_is_nowhere_to_write() -> None:
+    assert find_sinks({}) == []
+
+
+def test_in_a_pod_the_default_file_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os.path, "exists", lambda path: path == "/dev/termination-log")
+    sinks = find_sinks({"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+    assert [(type(sink), sink._path) for sink in sinks] == [  # type: ignore[attr-defined]
+        (FileSink, "/tmp/trainjob-progress.json"),
+        (TerminationSink, "/dev/termination-log"),
+    ]
+
+
+def test_an_empty_variable_switches_a_sink_off() -> None:
+    off = {"TRAINJOB_PROGRESS_FILE": "", "TRAINJOB_TERMINATION_MESSAGE_PATH": ""}
+    assert find_sinks({"KUBERNETES_SERVICE_HOST": "10.0.0.1", **off}) == []
+
+
+@pytest.mark.parametrize(
+    ("environ", "attempt"),
+    [
+        ({}, None),
+        ({"TORCHELASTIC_RESTART_COUNT": "2"}, 2),
+        ({"TRAINJOB_ATTEMPT": "1", "TORCHELASTIC_RESTART_COUNT": "2"}, 1),
+        ({"TRAINJOB_ATTEMPT": "first"}, None),
+    ],
+)
+def test_the_attempt_is_what_the_launcher_counts(environ: dict[str, str], attempt: int | None) -> None:
+    assert find_attempt(environ) == attempt

@@ -1,0 +1,397 @@
+"""The reporter inside one process: what a loop says is what its sinks get."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from trainjob_progress import Reporter, report, report_metrics, track
+from trainjob_progress.document import Snapshot
+
+
+class MemorySink:
+    """Keeps what it is given; asks for more every 10 ms."""
+
+    def __init__(self, interval_s: float = 0.01) -> None:
+        self.interval_s = interval_s
+        self.written: list[Snapshot] = []
+        self.is_closed = False
+
+    def write(self, snapshot: Snapshot) -> None:
+        assert not self.is_closed
+        self.written.append(snapshot)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    @property
+    def last(self) -> Snapshot:
+        return self.written[-1]
+
+
+class HangingSink(MemorySink):
+    """Takes nothing until it is released, as a disk or a network that hangs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_entered = threading.Event()
+        self.released = threading.Event()
+
+    def write(self, snapshot: Snapshot) -> None:
+        self.is_entered.set()
+        self.released.wait(60)
+        super().write(snapshot)
+
+
+class BrokenSink(MemorySink):
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+        self.tries = 0
+
+    def write(self, snapshot: Snapshot) -> None:
+        self.tries += 1
+        raise self.error
+
+
+@pytest.fixture
+def sink() -> MemorySink:
+    return MemorySink()
+
+
+@pytest.fixture(autouse=True)
+def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("RANK", "TRAINJOB_PROGRESS_FILE", "TRAINJOB_ATTEMPT", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    yield
+    report(sinks=[])  # so that none of a test's reporters is left behind
+
+
+def wait_until(is_so: Callable[[], object], timeout_s: float = 10.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not is_so():
+        assert time.monotonic() < deadline_s, "it did not happen in time"
+        time.sleep(0.002)
+
+
+def test_a_started_run_says_so_before_its_first_step(sink: MemorySink) -> None:
+    report(total_steps=10, sinks=[sink])
+    wait_until(lambda: sink.written)
+    assert (sink.last.state, sink.last.step, sink.last.total_steps, sink.last.percentage) == (
+        "running",
+        0,
+        10,
+        0,
+    )
+
+
+def test_the_end_of_the_block_writes_the_last_document_and_waits_for_it(sink: MemorySink) -> None:
+    with report(total_steps=10, sinks=[sink]) as r:
+        for i in range(10):
+            r.step(loss=1 / (i + 1), lr=0.1)
+    last = sink.last
+    assert (last.state, last.step, last.percentage, last.remaining_s) == ("completed", 10, 100, 0)
+    assert last.metrics == {"loss": 0.1, "lr": 0.1}
+    assert sink.is_closed
+
+
+def test_an_exception_passes_through_and_is_the_message_of_a_failed_run(sink: MemorySink) -> None:
+    def train() -> None:
+        with report(total_steps=10, sinks=[sink]) as r:
+            r.step(3)
+            raise ValueError("loss is nan\nand more lines")
+
+    with pytest.raises(ValueError, match="loss is nan"):
+        train()
+    assert (sink.last.state, sink.last.step, sink.last.message) == ("failed", 3, "ValueError: loss is nan")
+    assert sink.last.percentage == 30
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, "completed"), (None, "completed"), (1, "failed")])
+def test_sys_exit_inside_the_block_is_judged_by_its_code(
+    sink: MemorySink, code: int | None, state: str
+) -> None:
+    with pytest.raises(SystemExit), report(sinks=[sink]):
+        raise SystemExit(code)
+    assert sink.last.state == state
+
+
+def test_steps_are_seen_while_the_loop_runs(sink: MemorySink) -> None:
+    with report(total_steps=1000, sinks=[sink]) as r:
+        for _ in range(5):
+            before = r._step
+            r.step(loss=0.5)
+            wait_until(lambda seen=before: sink.last.step > seen)
+    assert [s.step for s in sink.written] == sorted(s.step for s in sink.written)
+
+
+def test_tensors_are_read_on_the_training_thread_and_only_when_a_report_is_due() -> None:
+    reads: list[threading.Thread] = []
+
+    class Tensor:
+        def item(self) -> float:
+            reads.append(threading.current_thread())
+            return 0.5
+
+    sink = MemorySink(interval_s=60)  # asks once, at the start
+    with report(sinks=[sink]) as r:
+        wait_until(lambda: r._due)
+        for _ in range(1000):
+            r.step(loss=Tensor())
+    assert len(reads) == 2  # when the first report was due, and at the end
+    assert set(reads) == {threading.current_thread()}
+    assert sink.last.metrics == {"loss": 0.5}
+
+
+def test_the_last_of_a_burst_of_steps_is_not_held_back_by_a_long_one(sink: MemorySink) -> None:
+    r = report(total_steps=10, sinks=[sink])
+    wait_until(lambda: r._due)
+    r.step(loss=0.5)
+    r.step(loss=0.25)
+    r.step(loss=0.125)  # and now the loop evaluates for an hour
+    wait_until(lambda: sink.last.step == 3)
+    assert sink.last.metrics == {"loss": 0.125}
+
+
+@pytest.mark.parametrize("loss", [0.5, float("nan")])
+def test_a_run_that_hangs_is_not_made_to_look_fresh(sink: MemorySink, loss: float) -> None:
+    class Tensor:
+        def item(self) -> float:
+            raise AssertionError("a hanging device was asked")
+
+    r = report(total_steps=10, sinks=[sink])
+    wait_until(lambda: r._due)
+    r.step(loss=loss)
+    wait_until(lambda: r._due)
+    r._fresh["device"] = Tensor()
+    written = len(sink.written)
+    r._due_since_s -= 60  # it has been waiting for a minute
+    for _ in range(20):
+        r._latest()
+    assert len(sink.written) == written
+
+
+def test_a_resumed_run_starts_at_its_step_and_has_no_wrong_rate(sink: MemorySink) -> None:
+    r = report(total_steps=2000, initial_step=1900, sinks=[sink])
+    time.sleep(0.05)  # time has to pass for there to be a rate
+    r.step()
+    r.flush()
+    assert sink.last.step == 1901
+    assert sink.last.remaining_s is not None
+    assert sink.last.remaining_s >= 4  # 99 steps of 50 ms and more; now / time would say 0
+
+
+def test_a_total_that_was_too_small_is_dropped(sink: MemorySink) -> None:
+    with report(total_steps=3, sinks=[sink]) as r:
+        r.step(4)
+    assert (sink.last.step, sink.last.total_steps, sink.last.percentage) == (4, None, None)
+
+
+def test_no_total_means_no_percentage_and_no_end(sink: MemorySink) -> None:
+    with report(sinks=[sink]) as r:
+        r.step(5, loss=1)
+    assert (sink.last.step, sink.last.percentage, sink.last.remaining_s) == (5, None, None)
+
+
+def test_epochs_alone_make_a_percentage(sink: MemorySink) -> None:
+    r = report(total_epochs=4, sinks=[sink])
+    r.epoch()
+    r.flush()
+    assert (sink.last.epoch, sink.last.total_epochs, sink.last.percentage) == (1, 4, 25)
+
+
+def test_epochs_and_messages_and_everything_can_be_set(sink: MemorySink) -> None:
+    r = report(sinks=[sink])
+    r.epoch(2, 5, accuracy=0.9)
+    r.message("evaluating")
+    r.update(step=70, total_steps=100, percentage=12.5, remaining_s=33.4, metrics={"rewards/margins": 1})
+    r.flush()
+    last = sink.last
+    assert (last.step, last.total_steps, last.epoch, last.total_epochs) == (70, 100, 2, 5)
+    assert (last.percentage, last.remaining_s, last.message) == (12, 33, "evaluating")
+    assert last.metrics == {"accuracy": 0.9, "rewards/margins": 1}
+
+
+def test_only_rank_0_writes(monkeypatch: pytest.MonkeyPatch, sink: MemorySink) -> None:
+    monkeypatch.setenv("RANK", "1")
+    with report(sinks=[sink]) as r:
+        assert not r.is_active
+        r.step(loss=1)
+    assert sink.written == []
+    with report(sinks=[sink], rank=0) as r:
+        r.step()
+    assert (sink.last.rank, sink.last.step) == (0, 1)
+
+
+def test_off_a_cluster_nothing_is_written_and_no_thread_is_started() -> None:
+    before = threading.active_count()
+    with report(total_steps=3) as r:
+        r.step(loss=1)
+        assert not r.is_active
+    assert threading.active_count() == before
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_fork_never_writes(sink: MemorySink) -> None:
+    r = report(total_steps=10, sinks=[sink])
+    wait_until(lambda: r._due)
+    child = os.fork()
+    if child == 0:
+        r.step(5, loss=1)
+        r.flush()
+        r.finish()
+        os._exit(1 if r.is_active or len(sink.written) > 1 else 0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    r.step()
+    r.finish()
+    assert (sink.last.step, sink.last.state) == (1, "completed")
+
+
+def test_a_sink_that_hangs_slows_down_neither_the_loop_nor_the_other_sinks(sink: MemorySink) -> None:
+    hanging = HangingSink()
+    r = report(total_steps=100_000, sinks=[hanging, sink])
+    assert hanging.is_entered.wait(10)
+    for _ in range(3):
+        before = r._step
+        r.step(loss=0.5)
+        wait_until(lambda seen=before: sink.last.step > seen)
+    assert hanging.written == []
+    hanging.released.set()
+    r.finish()
+    assert len(hanging.written) < 4  # what it missed was skipped
+    assert hanging.last == sink.last
+
+
+def test_finish_gives_up_on_a_sink_that_hangs(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("trainjob_progress.reporter.FLUSH_TIMEOUT_S", 0.05)
+    hanging = HangingSink()
+    r = report(sinks=[hanging])
+    r.finish()
+    hanging.released.set()
+    assert "has not taken the document within 0.05 s" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), BrokenPipeError(), RuntimeError("odd"), MemoryError()]
+)
+def test_a_sink_that_fails_is_one_line_then_silence(
+    error: Exception, capfd: pytest.CaptureFixture[str]
+) -> None:
+    broken = BrokenSink(error)
+    with report(sinks=[broken]) as r:
+        r.step(loss=1)
+        wait_until(lambda: broken.tries > 3)
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("trainjob_progress: BrokenSink failed, training goes on: ")
+
+
+def test_a_sink_that_works_again_gets_the_newest_document() -> None:
+    broken = BrokenSink(OSError("for now"))
+    with report(sinks=[broken]) as r:
+        r.step()
+        wait_until(lambda: broken.tries)
+        broken.write = lambda s: broken.written.append(s)  # type: ignore[method-assign]
+    assert (broken.last.step, broken.last.state) == (1, "completed")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda r: r.step("two"),
+        lambda r: r.step(None),
+        lambda r: r.step(loss=object()),
+        lambda r: r.step(**{"": 1, "x" * 1000: "y" * 1000}),
+        lambda r: r.update(step=object(), epoch="x", total_steps="x", percentage="x", remaining_s=[]),
+        lambda r: r.update(metrics=7),
+        lambda r: r.update(metrics={1: 2, None: 3}),
+        lambda r: r.epoch("three"),
+        lambda r: r.message(b"\xff"),
+        lambda r: r.finish(7, 8),
+        lambda r: r.flush(timeout_s="soon"),
+    ],
+)
+def test_no_call_raises_whatever_it_is_given(call: Callable[[Reporter], None]) -> None:
+    sink = MemorySink()
+    with report(total_steps="many", initial_step=[], sinks=[sink]) as r:  # type: ignore[arg-type]
+        wait_until(lambda: r._due)
+        call(r)
+        r.step(loss=0.5)
+    assert sink.is_closed
+
+
+def test_metric_names_that_change_every_step_are_not_kept() -> None:
+    with report(sinks=[MemorySink(interval_s=60)]) as r:
+        for i in range(10_000):
+            r.step(**{f"loss_{i}": 0.5})
+            assert len(r._fresh) <= 256
+
+
+def test_the_newest_reporter_takes_over(sink: MemorySink) -> None:
+    first = report(sinks=[sink])
+    wait_until(lambda: sink.written)
+    other = MemorySink()
+    second = report(sinks=[other])
+    wait_until(lambda: sink.is_closed)
+    first.step()
+    assert (first.is_active, second.is_active) == (False, True)
+    assert [s.step for s in sink.written] == [0]
+
+
+def test_report_metrics_has_katibs_signature_and_uses_the_reporter_there_is(sink: MemorySink) -> None:
+    with report(sinks=[sink]):
+        report_metrics({"accuracy": 0.5}, timeout=1)
+        report_metrics(metrics={"loss": "0.25"})
+    assert sink.last.metrics == {"accuracy": 0.5, "loss": "0.25"}
+
+
+def test_track_counts_what_its_body_has_finished(sink: MemorySink) -> None:
+    seen: list[Any] = []
+    for item in track("abcd", epochs=3, sinks=[sink]):
+        seen.append(item)
+        report_metrics({"loss": len(seen)})
+    assert seen == list("abcd") * 3
+    last = sink.last
+    assert (last.state, last.step, last.total_steps, last.epoch, last.total_epochs) == (
+        "completed",
+        12,
+        12,
+        3,
+        3,
+    )
+    assert last.metrics == {"loss": 12}
+
+
+def test_track_of_a_stream_has_no_total(sink: MemorySink) -> None:
+    for _ in track((i for i in range(5)), sinks=[sink]):
+        pass
+    assert (sink.last.step, sink.last.total_steps, sink.last.percentage) == (5, None, 100)
+
+
+def test_leaving_a_tracked_loop_early_is_not_called_completed(sink: MemorySink) -> None:
+    for i in track(range(10), sinks=[sink]):
+        if i == 4:
+            break
+    assert (sink.last.state, sink.last.step) == ("running", 4)
+
+
+def test_a_loader_that_breaks_is_a_failed_run(sink: MemorySink) -> None:
+    def loader() -> Iterator[int]:
+        yield 1
+        raise OSError("shard 7 is missing")
+
+    with pytest.raises(OSError, match="shard 7"):
+        for _ in track(loader(), sinks=[sink]):
+            pass
+    assert (sink.last.state, sink.last.step, sink.last.message) == (
+        "failed",
+        1,
+        "OSError: shard 7 is missing",
+    )
