@@ -55,12 +55,14 @@ class Request:
 
 @dataclass(slots=True, kw_only=True)
 class Response:
-    """A whole answer. `body` may come in slices, so that a large one does not hold others up (design.md 7)."""
+    """A whole answer. `body` may come in slices, so that a large one does not hold others up."""
 
     status: int = 200
     content_type: str = "application/json"
     body: bytes | Sequence[bytes] = b""
-    headers: Sequence[tuple[bytes, bytes]] = ()  # beside Content-Type, Content-Length, Audit-Id, Cache-Control
+    headers: Sequence[
+        tuple[bytes, bytes]
+    ] = ()  # beside Content-Type, Content-Length, Audit-Id, Cache-Control
 
 
 @dataclass(slots=True, kw_only=True)

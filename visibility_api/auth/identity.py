@@ -34,7 +34,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
-    """What a request wants, as authorisation sees it (Z3–Z8). `path` alone for a non-resource request."""
+    """What a request wants, as authorisation sees it (Z3 to Z8). `path` alone for a non-resource request."""
 
     verb: str
     path: str

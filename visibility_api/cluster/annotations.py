@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from visibility_api.progress.duration import parse_duration_s
 from visibility_api.progress.job import ProbeHints
 
 PREFIX = "visibility.trainer.kubeflow.org/"
@@ -19,8 +20,6 @@ SOURCES = ("exec", "none")
 # Never read, whoever asks: credentials, and files whose reading has effects or no end.
 FORBIDDEN_ROOTS = ("/proc", "/sys", "/dev", "/run/secrets", "/var/run/secrets")
 
-_DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(ms|s|m|h)?", re.ASCII)
-_UNIT_S = {"ms": 0.001, None: 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _CONTAINER = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
@@ -48,7 +47,7 @@ def read_annotations(annotations: Mapping[str, str] | None) -> Wishes:
 
     interval_s: float | None = None
     if (text := given.get(PREFIX + "interval")) is not None:
-        interval_s = parse_duration_s(text)
+        interval_s = parse_duration_s(text + "s" if text.isdigit() else text)  # `30` occurs as well (1.2)
         if interval_s is None:
             refuse("interval", 'it must be a duration such as "30s" or "2m"')
         elif not MIN_INTERVAL_S <= interval_s <= MAX_INTERVAL_S:
@@ -70,12 +69,6 @@ def read_annotations(annotations: Mapping[str, str] | None) -> Wishes:
         path=path,
         container=container,
     )
-
-
-def parse_duration_s(text: str) -> float | None:
-    """Seconds of `30`, `30s`, `1.5m`, `500ms`; None when it is no such duration."""
-    match = _DURATION.fullmatch(text)
-    return float(match[1]) * _UNIT_S[match[2]] if match else None
 
 
 def path_fault(path: str) -> str:

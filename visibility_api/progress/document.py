@@ -97,16 +97,16 @@ def _own_form(fields: Mapping[str, Any]) -> Progress:
     state = fields.get("state")
     if state is not None and state not in STATES:
         _refuse("InvalidField", f"state must be one of {', '.join(STATES)}")
-    step = _integer(fields, "step")
-    total = _integer(fields, "totalSteps")
+    step, total = _integer(fields, "step"), _integer(fields, "totalSteps")
+    epoch, epochs = _number(fields, "epoch"), _number(fields, "totalEpochs")
     message = _text(fields, "message")
     return Progress(
         timestamp=_required_time(fields, "timestamp"),
         state=state,
         step=step,
-        total_steps=total if total and (step is None or total >= step) else None,
-        epoch=_number(fields, "epoch"),
-        total_epochs=_number(fields, "totalEpochs"),
+        total_steps=total if total and total >= (step or 0) else None,
+        epoch=epoch,
+        total_epochs=epochs if epochs and epochs >= (epoch or 0) else None,
         progress_percentage=_percentage(fields, "progressPercentage"),
         remaining_s=_rounded(fields, "estimatedRemainingSeconds"),
         metrics=_metrics(fields.get("metrics")),
@@ -148,7 +148,7 @@ def _metrics(value: object) -> tuple[tuple[str, str], ...]:
             break
         if not isinstance(name, str) or not name:
             _refuse("InvalidField", "metrics must have names")
-        if number is None:
+        if number is None or number == "":
             continue
         if isinstance(number, bool) or not isinstance(number, (int, float, str)):
             _refuse("InvalidField", "metrics must be finite numbers or strings")

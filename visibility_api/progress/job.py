@@ -114,7 +114,7 @@ class TrainingJob:
     """One training job as the cluster shows it at one moment."""
 
     ref: JobRef
-    labels: Mapping[str, str] = field(default=NO_LABELS)
+    labels: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
     created_at: datetime | None
     phase: Phase
     reason: str = ""  # CamelCase, the controller's where it gives one

@@ -94,7 +94,7 @@ class Tracker:
         if not rank0.termination_message or key == record.message_read:
             return
         record.message_read = key
-        outcome = parse_document(rank0.termination_message.encode())
+        outcome = parse_document(rank0.termination_message.encode(errors="replace"))
         if isinstance(outcome, Progress):  # anything else is somebody's plain text
             self._take(record, outcome, rank0.attempt, TERMINATION)
 

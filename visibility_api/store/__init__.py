@@ -33,7 +33,7 @@ class Entry:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Change:
-    """One step of a resource's history. A DELETED entry has the last content at the deletion's revision (W13)."""
+    """One step of a resource's history; DELETED has the last content at the deletion's revision (W13)."""
 
     type: ChangeType
     entry: Entry
@@ -54,7 +54,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """A consistent state of one resource: every entry of it at `revision`, by namespace, then name (L14)."""
+    """A consistent state of one resource: its entries at `revision`, by namespace, then name (L14)."""
 
     revision: int
     entries: Sequence[Entry]

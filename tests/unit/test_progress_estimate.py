@@ -1,0 +1,108 @@
+"""Rate and end of a run, from differences of its own clock."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, strategies as st
+
+from visibility_api.progress.document import Progress
+from visibility_api.progress.estimate import Pace, percentage
+
+T0 = datetime(2026, 1, 23, 10, 0, tzinfo=UTC)
+
+
+def report(after_s: float, step: int | None = None, total: int | None = 1000, **more: object) -> Progress:
+    at = T0 + timedelta(seconds=after_s)
+    return Progress(timestamp=at, step=step, total_steps=total, **more)  # type: ignore[arg-type]
+
+
+def pace_of(*reports: Progress) -> Pace:
+    pace = Pace()
+    for one in reports:
+        pace = pace.advance(one)
+    return pace
+
+
+def test_one_report_gives_no_pace() -> None:
+    assert pace_of(report(0, step=500)).per_second is None
+
+
+def test_two_reports_give_the_rate_between_them() -> None:
+    pace = pace_of(report(0, step=100), report(10, step=150))
+    assert pace.steps_per_s() == pytest.approx(5.0)
+    assert pace.remaining_s(report(10, step=150)) == pytest.approx(170.0)
+
+
+def test_a_run_resumed_at_step_900_is_not_credited_with_the_steps_before() -> None:
+    pace = pace_of(report(0, step=900), report(10, step=910))
+    assert pace.steps_per_s() == pytest.approx(1.0)
+
+
+def test_going_back_to_a_checkpoint_measures_anew_and_is_no_error() -> None:
+    pace = pace_of(report(0, step=100), report(10, step=200), report(20, step=120))
+    assert pace.per_second is None
+    assert pace.advance(report(30, step=140)).per_second == pytest.approx(2.0)
+
+
+def test_a_clock_that_goes_backwards_changes_no_rate() -> None:
+    pace = pace_of(report(0, step=100), report(10, step=200))
+    assert pace.advance(report(-3600, step=300)).per_second == pace.per_second
+
+
+def test_the_same_report_read_twice_changes_nothing() -> None:
+    pace = pace_of(report(0, step=100), report(10, step=200))
+    assert pace.advance(report(10, step=200)) == pace
+
+
+def test_the_longest_pause_between_two_moves_is_kept() -> None:
+    pace = pace_of(report(0, step=1), report(1, step=2), report(61, step=3), report(62, step=4))
+    assert pace.longest_gap_s == 60.0
+
+
+def test_without_steps_the_percentage_gives_the_end() -> None:
+    pace = pace_of(
+        report(0, total=None, progress_percentage=10), report(10, total=None, progress_percentage=20)
+    )
+    assert pace.remaining_s(report(10, total=None, progress_percentage=20)) == pytest.approx(80.0)
+    assert pace.steps_per_s() is None
+
+
+def test_the_reports_own_estimate_counts_until_a_pace_is_known() -> None:
+    first = report(0, step=100, remaining_s=7)
+    assert pace_of(first).remaining_s(first) == 7.0
+    second = report(10, step=200, remaining_s=7)
+    assert pace_of(first, second).remaining_s(second) == pytest.approx(80.0)
+
+
+def test_a_run_without_a_planned_end_has_a_rate_and_no_end() -> None:
+    pace = pace_of(report(0, step=1, total=None), report(1, step=2, total=None))
+    assert pace.steps_per_s() == pytest.approx(1.0)
+    assert pace.remaining_s(report(1, step=2, total=None)) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "percent"),
+    [
+        (report(0, step=999), 99),
+        (report(0, step=1000), 100),
+        (report(0, step=0), 0),
+        (report(0, step=5, total=None), None),
+        (report(0, step=5, progress_percentage=45), 45),
+        (report(0, total=None, epoch=1.5, total_epochs=3.0), 50),
+        (report(0, total=None), None),
+    ],
+)
+def test_percentage_is_rounded_down_so_that_100_means_all(one: Progress, percent: int | None) -> None:
+    assert percentage(one) == percent
+
+
+@given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(0, 10**6)), max_size=30))
+def test_no_sequence_of_reports_gives_a_negative_rate_or_end(said: list[tuple[float, int]]) -> None:
+    reports = [report(at, step=step, total=10**6) for at, step in said]
+    pace = pace_of(*reports)
+    assert pace.per_second is None or pace.per_second >= 0
+    if reports:
+        remaining = pace.remaining_s(reports[-1])
+        assert remaining is None or remaining >= 0

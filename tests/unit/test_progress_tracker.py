@@ -1,0 +1,302 @@
+"""What is published for a job as the cluster and its training process speak, in turn."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from visibility_api.progress.document import Progress, Refused
+from visibility_api.progress.job import JobRef, Phase, ProbeHints, Rank0, Termination, TrainingJob
+from visibility_api.progress.observation import Observation
+from visibility_api.progress.summary import JobProgress
+from visibility_api.progress.tracker import Tracker
+
+T0 = datetime(2026, 1, 23, 10, 0, tzinfo=UTC)
+REF = JobRef(resource="trainjobs", namespace="team-a", name="bert", uid="u1")
+RANK0 = Rank0(
+    pod_name="bert-node-0-0-abcde",
+    pod_uid="p1",
+    pod_ip="10.0.0.7",
+    host_network=False,
+    node_name="gpu-1",
+    container_name="node",
+    progress_path="/tmp/trainjob-progress.json",
+    is_running=True,
+    is_terminating=False,
+    waiting_reason="",
+    restart_count=0,
+    restart_attempt=0,
+    started_at=T0,
+    last_termination=None,
+    termination_message="",
+)
+JOB = TrainingJob(ref=REF, created_at=T0, phase=Phase.RUNNING, reason="Rank0Running", rank0=RANK0)
+KILLED = Termination(exit_code=137, signal=9, reason="OOMKilled", finished_at=T0)
+
+
+class Bench:
+    """A tracker, its published documents, and a clock that moves by hand."""
+
+    def __init__(self) -> None:
+        self.now = T0
+        self.published: list[JobProgress] = []
+        self.retracted: list[JobRef] = []
+        self.tracker = Tracker(
+            publish=self.published.append,
+            retract=self.retracted.append,
+            now=lambda: self.now,
+            interval_s=15.0,
+        )
+
+    @property
+    def last(self) -> JobProgress:
+        return self.published[-1]
+
+    def condition(self, type_: str) -> tuple[str, str]:
+        found = self.last.condition(type_)
+        assert found is not None
+        return found.status, found.reason
+
+    def job(self, job: TrainingJob) -> None:
+        self.tracker.job_changed(job)
+
+    def look(
+        self, outcome: Progress | Refused, *, attempt: str = RANK0.attempt, source: str = "exec"
+    ) -> None:
+        self.tracker.observed(
+            Observation(ref=REF, attempt=attempt, source=source, at=self.now, outcome=outcome, latency_s=0.01)
+        )
+
+    def report(self, step: int, *, attempt: str = RANK0.attempt, **more: object) -> None:
+        self.look(
+            Progress(timestamp=self.now, step=step, total_steps=1000, **more),  # type: ignore[arg-type]
+            attempt=attempt,
+        )
+
+    def advance(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_job_exists_before_it_was_ever_asked(bench: Bench) -> None:
+    bench.job(JOB)
+    assert bench.last.phase is Phase.RUNNING
+    assert bench.condition("Reporting") == ("Unknown", "NotYetProbed")
+    assert bench.last.progress_percentage is None
+
+
+def test_a_job_without_pod_says_so(bench: Bench) -> None:
+    bench.job(replace(JOB, phase=Phase.PENDING, rank0=None))
+    assert bench.condition("Reporting") == ("False", "NoRank0Pod")
+
+
+def test_reports_become_percentage_rate_and_end(bench: Bench) -> None:
+    bench.job(JOB)
+    bench.report(100)
+    bench.advance(10)
+    bench.report(150, metrics=(("loss", "0.5"),))
+    assert bench.last.progress_percentage == 15
+    assert bench.last.steps_per_s == pytest.approx(5.0)
+    assert bench.last.remaining_s == 170
+    assert bench.last.completion_at == bench.now + timedelta(seconds=170)
+    assert bench.last.metrics == (("loss", "0.5"),)
+    assert bench.condition("Reporting") == ("True", "DocumentRead")
+    assert bench.condition("Fresh") == ("True", "RecentReport")
+
+
+def test_a_silent_pod_keeps_its_last_document_and_shows_its_age(bench: Bench) -> None:
+    bench.job(JOB)
+    bench.report(40)
+    bench.advance(90)
+    bench.look(Refused(reason="PodUnreachable", message="the pod could not be asked"))
+    assert bench.last.step == 40
+    fresh = bench.last.condition("Fresh")
+    assert fresh is not None
+    assert (fresh.status, fresh.reason) == ("False", "PodUnreachable")
+    assert "last report 90s ago" in fresh.message
+    assert bench.last.observation is not None
+    assert bench.last.observation.consecutive_failures == 1
+    assert bench.last.observation.reason == "PodUnreachable"
+
+
+def test_an_old_number_read_again_and_again_is_not_shown_as_new(bench: Bench) -> None:
+    bench.job(JOB)
+    old = Progress(timestamp=T0, step=40, total_steps=1000)
+    for _ in range(10):
+        bench.look(old)
+        bench.advance(15)
+    bench.look(old)
+    assert bench.condition("Reporting") == ("True", "DocumentRead")
+    assert bench.condition("Fresh") == ("False", "NoNewReport")
+    assert bench.last.seen_at == T0
+
+
+def test_a_run_that_stops_advancing_is_stalled_and_has_no_end(bench: Bench) -> None:
+    bench.job(JOB)
+    bench.report(100)
+    bench.advance(10)
+    bench.report(200)
+    for _ in range(30):
+        bench.advance(15)
+        bench.report(200)
+    assert bench.condition("Stalled") == ("True", "NoAdvance")
+    assert bench.last.remaining_s is None
+    bench.advance(15)
+    bench.report(201)
+    assert bench.condition("Stalled") == ("False", "Advancing")
+
+
+def test_a_long_evaluation_seen_before_does_not_make_a_run_stalled(bench: Bench) -> None:
+    bench.job(JOB)
+    bench.report(100)
+    bench.advance(200)
+    bench.report(101)
+    bench.advance(900)
+    bench.report(101)
+    assert bench.condition("Stalled") == ("False", "Advancing")
+
+
+@pytest.mark.parametrize("value", ["nan", "NaN", "inf", "-Infinity"])
+def test_a_loss_that_is_no_number_is_divergence(bench: Bench, value: str) -> None:
+    bench.job(JOB)
+    bench.report(1, metrics=(("accuracy", "nan"), ("loss", value)))
+    assert bench.condition("Diverged") == ("True", "NonFiniteMetric")
+
+
+def test_a_restart_in_place_keeps_the_old_numbers_but_not_as_new(bench: Bench) -> None:
+    bench.job(JOB)
+    bench.report(500)
+    again = replace(RANK0, restart_count=1, last_termination=KILLED)
+    bench.job(replace(JOB, rank0=again))
+    assert bench.last.step == 500
+    assert bench.condition("Fresh") == ("False", "AttemptEnded")
+    assert bench.condition("Reporting") == ("Unknown", "NotYetProbed")
+    assert bench.last.steps_per_s is None
+    assert bench.last.remaining_s is None
+    bench.advance(5)
+    bench.report(400, attempt=again.attempt)
+    assert bench.last.step == 400
+    assert bench.condition("Fresh") == ("True", "RecentReport")
+
+
+def test_a_late_word_of_a_dead_attempt_changes_nothing(bench: Bench) -> None:
+    bench.job(JOB)
+    bench.report(500)
+    bench.job(replace(JOB, rank0=replace(RANK0, pod_uid="p2")))
+    before = bench.last
+    bench.advance(5)
+    bench.report(900, attempt=RANK0.attempt)
+    assert bench.last is before
+
+
+def test_a_report_that_is_older_than_the_last_changes_nothing(bench: Bench) -> None:
+    bench.job(JOB)
+    bench.report(500)
+    bench.look(Progress(timestamp=T0 - timedelta(seconds=5), step=400, total_steps=1000))
+    assert bench.last.step == 500
+
+
+def test_the_document_left_in_the_termination_message_is_the_last_word(bench: Bench) -> None:
+    bench.job(JOB)
+    bench.report(900, metrics=(("loss", "0.4"), ("accuracy", "0.9")))
+    bench.advance(3)
+    left = json.dumps(
+        {"timestamp": bench.now.isoformat(), "state": "completed", "step": 1000, "metrics": {"loss": 0.1}}
+    )
+    ended = replace(
+        RANK0,
+        is_running=False,
+        last_termination=Termination(exit_code=0, signal=None, reason="Completed", finished_at=T0),
+        termination_message=left,
+    )
+    bench.job(replace(JOB, rank0=ended))
+    assert bench.last.step == 1000
+    assert bench.last.progress_percentage == 100
+    assert dict(bench.last.metrics) == {"loss": "0.1", "accuracy": "0.9"}
+    assert bench.condition("Fresh") == ("True", "FinalReport")
+    bench.job(replace(JOB, phase=Phase.SUCCEEDED, rank0=None))
+    assert bench.last.step == 1000
+    assert bench.last.remaining_s == 0
+    assert bench.last.job.rank0 == ended
+    assert bench.condition("Complete") == ("True", "Rank0Running")
+
+
+@pytest.mark.parametrize("text", ["Traceback (most recent call last):", "{", '{"timestamp": 3}', "\ud800"])
+def test_a_termination_message_that_is_no_document_is_left_alone(bench: Bench, text: str) -> None:
+    bench.job(JOB)
+    bench.report(900)
+    bench.job(replace(JOB, rank0=replace(RANK0, is_running=False, termination_message=text)))
+    assert bench.last.step == 900
+
+
+def test_a_killed_job_shows_how_it_ended_after_its_pod_has_gone(bench: Bench) -> None:
+    bench.job(JOB)
+    bench.report(500)
+    bench.job(replace(JOB, rank0=replace(RANK0, is_running=False, last_termination=KILLED)))
+    bench.job(replace(JOB, phase=Phase.FAILED, reason="FailedJobs", rank0=None))
+    assert bench.last.job.rank0 is not None
+    assert bench.last.job.rank0.last_termination == KILLED
+    assert bench.condition("Failed") == ("True", "FailedJobs")
+    assert bench.condition("Fresh") == ("False", "EndedWithoutFinalReport")
+    assert bench.last.remaining_s is None
+
+
+def test_the_last_exit_is_still_shown_when_a_new_pod_takes_over(bench: Bench) -> None:
+    bench.job(replace(JOB, rank0=replace(RANK0, is_running=False, last_termination=KILLED)))
+    bench.job(replace(JOB, rank0=replace(RANK0, pod_uid="p2")))
+    assert bench.last.job.rank0 is not None
+    assert bench.last.job.rank0.last_termination == KILLED
+
+
+def test_a_job_that_never_reported_says_so_when_it_has_ended(bench: Bench) -> None:
+    bench.job(JOB)
+    bench.look(Refused(reason="NoProgressFile", message="/tmp/x does not exist (yet)"))
+    assert bench.condition("Reporting") == ("False", "NoProgressFile")
+    bench.job(replace(JOB, phase=Phase.SUCCEEDED))
+    assert bench.condition("Reporting") == ("False", "NoProgressFile")
+
+
+def test_a_queued_job_is_suspended_for_that_reason(bench: Bench) -> None:
+    bench.job(replace(JOB, phase=Phase.SUSPENDED, is_suspended=True, is_queued=True, rank0=None))
+    assert bench.condition("Suspended") == ("True", "Queued")
+
+
+def test_a_job_that_is_switched_off_says_so(bench: Bench) -> None:
+    bench.job(replace(JOB, hints=ProbeHints(source="none")))
+    assert bench.condition("Reporting") == ("False", "SwitchedOff")
+
+
+def test_a_condition_keeps_its_time_until_its_status_changes(bench: Bench) -> None:
+    bench.job(JOB)
+    bench.report(1)
+    first = bench.last.condition("Reporting")
+    bench.advance(15)
+    bench.report(2)
+    again = bench.last.condition("Reporting")
+    assert first is not None
+    assert again is not None
+    assert again.since == first.since
+
+
+def test_a_deleted_job_is_retracted_once(bench: Bench) -> None:
+    bench.job(JOB)
+    bench.tracker.job_gone(REF)
+    bench.tracker.job_gone(REF)
+    assert bench.retracted == [REF]
+    bench.report(1)
+    assert len(bench.published) == 1
+
+
+def test_the_other_mpi_pod_may_speak_for_the_job(bench: Bench) -> None:
+    other = replace(RANK0, pod_name="bert-node-0-0-xyz", pod_uid="p9")
+    bench.job(replace(JOB, alternates=(other,)))
+    bench.report(7, attempt=other.attempt)
+    assert bench.last.step == 7
+    assert bench.condition("Fresh") == ("True", "RecentReport")

@@ -1,0 +1,69 @@
+"""How this process speaks of itself: log set-up, and the metrics of its own rooms."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from visibility_api import __version__
+
+
+def set_up_logs(verbosity: int) -> None:
+    """Events as JSON lines in a pod, key=value on a terminal; to stderr, as Kubernetes components do."""
+    renderer: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer(colors=False)
+        if sys.stderr.isatty()
+        else structlog.processors.JSONRenderer()
+    )
+    level = logging.DEBUG if verbosity >= 4 else logging.INFO
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+
+
+class Metrics:
+    """What the probes and the store count; no job, pod or namespace is ever a label."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        Gauge("visibility_build_info", "The version that runs.", ["version"], registry=registry).labels(
+            __version__
+        ).set(1)
+        self._looks = Counter(
+            "visibility_probes_total",
+            "Looks at rank 0, by outcome.",
+            ["source", "outcome"],
+            registry=registry,
+        )
+        self._latency = Histogram(
+            "visibility_probe_duration_seconds",
+            "How long one look took.",
+            ["source"],
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+            registry=registry,
+        )
+        self._lateness = Histogram(
+            "visibility_probe_lateness_seconds",
+            "How long after its due time a look began; grows under overload.",
+            buckets=(0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15, 60),
+            registry=registry,
+        )
+        self.jobs = Gauge("visibility_jobs", "Training jobs that are served.", registry=registry)
+        self.probed_jobs = Gauge("visibility_probed_jobs", "Jobs that are asked in turn.", registry=registry)
+
+    def count_look(self, source: str, outcome: str, latency_s: float, lateness_s: float) -> None:
+        """One look; `outcome` is Reported or one of our own reason words."""
+        self._looks.labels(source, outcome).inc()
+        self._latency.labels(source).observe(latency_s)
+        self._lateness.observe(max(0.0, lateness_s))
