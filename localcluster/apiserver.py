@@ -1,0 +1,246 @@
+"""The stand-in for kube-apiserver: listens, identifies, authorizes, and hands each request to the room it belongs to."""
+
+from __future__ import annotations
+
+import ssl
+import uuid
+from pathlib import Path
+
+import structlog
+from aiohttp import web
+
+from localcluster import discovery
+from localcluster.aggregator import Aggregator
+from localcluster.identity import Authenticator, User, impersonated
+from localcluster.metadata import Object
+from localcluster.negotiation import negotiate
+from localcluster.node_agent import NodeAgent
+from localcluster.objects_api import ObjectsApi
+from localcluster.pki import Authority, write_pair
+from localcluster.pod_api import PodApi
+from localcluster.rbac import Attributes, Authorizer
+from localcluster.registry import Registry
+from localcluster.request_info import parse_request
+from localcluster.resources import Resource
+from localcluster.responses import Call, attributes, json_response, status_response
+from localcluster.status import ApiError, no_such_route
+from localcluster.store import Store
+
+MAX_BODY_BYTES = 3 * 1024 * 1024  # P11
+_HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
+_IMPERSONATED = (("users", "", "name"), ("uids", "authentication.k8s.io", "uid"))
+
+log = structlog.get_logger()
+
+
+class ApiServer:
+    """Serves one store over TLS on loopback. `start`, `stop` and `restart` keep the port."""
+
+    def __init__(self, directory: Path, *, port: int = 0, bind_address: str = "127.0.0.1") -> None:
+        """`directory` receives ca.crt, the serving pair and the front-proxy pair; it must exist."""
+        self.directory = directory
+        self.port = port
+        self.client_authority = Authority("localcluster-ca")
+        self.front_proxy_authority = Authority("localcluster-front-proxy-ca")
+        self.ca_file = directory / "ca.crt"
+        self.ca_file.write_bytes(self.client_authority.certificate_pem)
+        self._bind_address = bind_address
+        self._runner: web.AppRunner | None = None
+        self._node_agents: dict[str, NodeAgent] = {}
+        self._tls = self._serving_context()
+        self._front_proxy_pair = write_pair(
+            directory, "front-proxy-client", self.front_proxy_authority.issue_client("front-proxy-client", [])
+        )
+        self._use(Store())
+
+    def _use(self, store: Store) -> None:
+        """Build everything that hangs on the store."""
+        self.store = store
+        self.registry = Registry(store)
+        self.authenticator = Authenticator(store)
+        self.authorizer = Authorizer(store)
+        self._objects = ObjectsApi(self.registry, self.authenticator, self.authorizer)
+        self._pods = PodApi(self.registry, self.authorizer, self._node_agents)
+        self._aggregator = Aggregator(self.registry, self._front_proxy_pair)
+
+    @property
+    def url(self) -> str:
+        return f"https://{self._bind_address}:{self.port}"
+
+    def add_node_agent(self, node_name: str, agent: NodeAgent) -> None:
+        """Who answers exec and logs for the pods of that node."""
+        self._node_agents[node_name] = agent
+
+    def proxy_settings(self) -> dict[str, str]:
+        """The data of ConfigMap kube-system/extension-apiserver-authentication (A11)."""
+        return {
+            "client-ca-file": self.client_authority.certificate_pem.decode(),
+            "requestheader-client-ca-file": self.front_proxy_authority.certificate_pem.decode(),
+            "requestheader-username-headers": '["X-Remote-User"]',
+            "requestheader-group-headers": '["X-Remote-Group"]',
+            "requestheader-uid-headers": '["X-Remote-Uid"]',
+            "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+            "requestheader-allowed-names": '["front-proxy-client"]',
+        }
+
+    async def start(self) -> None:
+        application = web.Application(client_max_size=MAX_BODY_BYTES)
+        application.router.add_route("*", "/{path:.*}", self._handle)
+        # A handler ends with its client, so that an idle watch or exec does not outlive its connection (W22).
+        self._runner = web.AppRunner(
+            application, handler_cancellation=True, access_log=None, shutdown_timeout=1
+        )
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._bind_address, self.port, ssl_context=self._tls)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        await self._aggregator.start()
+
+    async def stop(self) -> None:
+        """Close the port and every connection, as when the process dies; the state stays in memory."""
+        await self._aggregator.stop()
+        self.store.end_subscriptions()
+        if self._runner:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def restart(self, *, keep_state: bool = True) -> None:
+        """Stop and start on the same port. Without the state it is a new, empty cluster: bootstrap it again."""
+        await self.stop()
+        if keep_state:
+            self.store.compact()  # a new watch cache knows no history
+        else:
+            self._use(Store())
+        await self.start()
+
+    def cut_watches(self) -> None:
+        """End every open watch without a word."""
+        self.store.end_subscriptions()
+
+    def compact(self) -> None:
+        """Forget the history: open watches end with 410 Expired, and so do resumptions from before."""
+        self.store.compact()
+
+    def _serving_context(self) -> ssl.SSLContext:
+        names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
+        pair = write_pair(
+            self.directory, "apiserver", self.client_authority.issue_server(names, [self._bind_address])
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*pair)
+        # Unlike Go this verifies in the handshake: a certificate of another CA fails the connection, not the request.
+        context.load_verify_locations(cadata=self.client_authority.certificate_pem.decode())
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.set_alpn_protocols(["http/1.1"])
+        return context
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        try:
+            response = await self._answer(request)
+        except ApiError as error:
+            response = status_response(error)
+        except web.HTTPException:
+            raise
+        except Exception:
+            log.exception("request failed", method=request.method, path=request.path)
+            response = status_response(ApiError(500, "InternalError", "Internal error occurred: see the log"))
+        if not response.prepared:
+            response.headers["Audit-Id"] = request.headers.get("Audit-Id") or str(uuid.uuid4())
+            response.headers.setdefault("Cache-Control", "no-cache, private")
+        return response
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        query = {key: request.query.getall(key)[0] for key in request.query}
+        info = parse_request(request.method, request.rel_url.raw_path, query)
+        user = self._impersonate(request, self._identify(request))
+        if info.path not in _HEALTH_PATHS:
+            self.authorizer.check(attributes(user, info))
+        call = Call(request=request, info=info, user=user, query=query)
+        if not info.is_resource:
+            return await self._answer_path(call)
+        if self._aggregator.serves(info.group, info.version):
+            return await self._aggregator.proxy(call)
+        resource = self.registry.resources.get((info.group, info.version, info.resource))
+        if resource is None or (info.subresource and info.subresource not in resource.subresources):
+            raise no_such_route()
+        if info.subresource in ("exec", "log"):
+            return await self._pods.answer(call)
+        return await self._objects.answer(call, resource)
+
+    def _identify(self, request: web.Request) -> User:
+        transport = request.transport
+        connection = transport.get_extra_info("ssl_object") if transport else None
+        return self.authenticator.identify(connection, request.headers)
+
+    def _impersonate(self, request: web.Request, asker: User) -> User:
+        wanted = impersonated(request.headers, request.headers.getall("Impersonate-Group", []))
+        if wanted is None:
+            return asker
+        questions = [(kind, group, getattr(wanted, field)) for kind, group, field in _IMPERSONATED]
+        questions += [("groups", "", name) for name in request.headers.getall("Impersonate-Group", [])]
+        for kind, group, name in questions:
+            if name:
+                self.authorizer.check(
+                    Attributes(user=asker, verb="impersonate", resource=kind, group=group, name=name)
+                )
+        return wanted
+
+    async def _answer_path(self, call: Call) -> web.StreamResponse:
+        path, accept = call.info.path.rstrip("/") or "/", call.request.headers.get("Accept", "")
+        if path in _HEALTH_PATHS:
+            return web.Response(text="ok")
+        if path == "/version":
+            return json_response(discovery.VERSION)
+        if path in ("/api", "/apis"):
+            return self._discovery_root(path, accept)
+        if path.startswith("/openapi/v3"):
+            return await self._openapi(path.removeprefix("/openapi/v3").strip("/"), call)
+        parts = path.strip("/").split("/")
+        if parts[0] == "apis" and len(parts) == 3 and self._aggregator.serves(parts[1], parts[2]):
+            return await self._aggregator.proxy(call)
+        if parts[0] in ("api", "apis") and len(parts) > 1:
+            return json_response(self._legacy_discovery(parts))
+        raise no_such_route()
+
+    def _stored_rows(self) -> list[Resource]:
+        return list(self.registry.resources.values())
+
+    def _discovery_root(self, path: str, accept: str) -> web.StreamResponse:
+        rows = [row for row in self._stored_rows() if bool(row.group) == (path == "/apis")]
+        groups = discovery.aggregated_groups(rows)
+        if path == "/apis":
+            groups = self._aggregator.merged_groups(groups)
+        if negotiate(accept, ("APIGroupDiscoveryList",)).kind:
+            return json_response(
+                discovery.aggregated_document(groups), content_type=discovery.AGGREGATED_CONTENT_TYPE
+            )
+        if path == "/api":
+            return json_response({"kind": "APIVersions", "versions": ["v1"]})
+        legacy = [discovery.legacy_group(item) for item in groups]
+        return json_response({"kind": "APIGroupList", "apiVersion": "v1", "groups": legacy})
+
+    def _legacy_discovery(self, parts: list[str]) -> Object:
+        if parts[0] == "apis" and len(parts) == 2:
+            rows = [row for row in self._stored_rows() if row.group]
+            groups = self._aggregator.merged_groups(discovery.aggregated_groups(rows))
+            found = next((item for item in groups if item["metadata"]["name"] == parts[1]), None)
+            if found:
+                return {"kind": "APIGroup", "apiVersion": "v1"} | discovery.legacy_group(found)
+        group, version = ("", parts[1]) if parts[0] == "api" else (parts[1], parts[-1])
+        rows = [row for row in self._stored_rows() if (row.group, row.version) == (group, version)]
+        if not rows or len(parts) > 3:
+            raise no_such_route()
+        return discovery.legacy_resources(rows, rows[0].api_version)
+
+    async def _openapi(self, below: str, call: Call) -> web.StreamResponse:
+        roots = {row.root.strip("/"): f"/openapi/v3{row.root}" for row in self._stored_rows()}
+        if not below:
+            paths = {root: {"serverRelativeURL": url} for root, url in roots.items()}
+            return json_response({"paths": paths | await self._aggregator.openapi_paths()})
+        if below in roots:
+            rows = [row for row in self._stored_rows() if row.root.strip("/") == below]
+            return json_response(discovery.openapi_v3(rows, "localcluster"))
+        parts = below.split("/")
+        if len(parts) == 3 and self._aggregator.serves(parts[1], parts[2]):
+            return await self._aggregator.proxy(call, parts[1], parts[2])
+        raise no_such_route()
