@@ -18,18 +18,22 @@ def report(
     initial_step: int = 0,
     rank: Optional[int] = None,
     sinks: Optional[Sequence[Sink]] = None,
+    bar: bool = False,
 ) -> Reporter:
     """A reporter that has started: `with report(total_steps=N) as r: r.step(loss=loss)`.
 
     `initial_step`: steps done before, when training resumes from a checkpoint. `rank`: which process this is
-    (default: found); only rank 0 writes. `sinks`: where to (default: what the environment asks for).
+    (default: found); only rank 0 writes. `sinks`: where to (default: what the environment asks for). `bar`: a
+    bar on the terminal as well.
     Never raises.
     """
     global _current
     if _current is not None:
         _current.abandon()  # two would take turns in one file
     reporter = Reporter()
-    reporter.start(total_steps, total_epochs=total_epochs, initial_step=initial_step, rank=rank, sinks=sinks)
+    reporter.start(
+        total_steps, total_epochs=total_epochs, initial_step=initial_step, rank=rank, sinks=sinks, bar=bar
+    )
     _current = reporter
     return reporter
 
@@ -59,6 +63,7 @@ class track(Generic[T]):  # read as a verb, like enumerate and reversed
         initial_step: int = 0,
         rank: Optional[int] = None,
         sinks: Optional[Sequence[Sink]] = None,
+        bar: bool = False,
     ) -> None:
         self._iterable = iterable
         self._epochs = epochs
@@ -66,7 +71,9 @@ class track(Generic[T]):  # read as a verb, like enumerate and reversed
             steps: Optional[int] = len(iterable) * epochs  # type: ignore[arg-type]  # asked, not known
         except Exception:
             steps = None  # a stream; torch's IterableDataset raises its own kind of error here
-        self.reporter = report(steps, total_epochs=epochs, initial_step=initial_step, rank=rank, sinks=sinks)
+        self.reporter = report(
+            steps, total_epochs=epochs, initial_step=initial_step, rank=rank, sinks=sinks, bar=bar
+        )
 
     def __iter__(self) -> Iterator[T]:
         reporter = self.reporter

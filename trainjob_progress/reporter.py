@@ -89,8 +89,12 @@ class Reporter:
         initial_step: int = 0,
         rank: Optional[int] = None,
         sinks: Optional[Sequence[Sink]] = None,
+        bar: bool = False,
     ) -> None:
-        """Begin to report to `sinks` (default: those the environment asks for) if this process is rank 0."""
+        """Begin to report, if this process is rank 0: to `sinks`, by default those the environment asks for.
+
+        `bar`: a bar on the terminal as well.
+        """
         try:
             self._step = to_count(initial_step) or 0
             self._total_steps = to_count(total_steps)
@@ -103,7 +107,7 @@ class Reporter:
             self._rank = rank
             if rank:
                 return
-            places = settings.find_sinks() if sinks is None else sinks
+            places = settings.find_sinks(bar=bar) if sinks is None else sinks
             if places:
                 self._snapshot = self._take(self._fresh)
                 self._publishers = [Publisher(sink, self._latest) for sink in places]

@@ -13,7 +13,7 @@ from trainjob_progress.document import MAX_BYTES, Snapshot, encode, format_time
 from trainjob_progress.values import to_count, to_metrics, to_number
 
 
-def snapshot(**fields: Any) -> Snapshot:  # noqa: ANN401
+def snapshot(**fields: Any) -> Snapshot:
     return Snapshot(
         **{"state": "running", "timestamp": 1769164245.123456, "start_time": 1769164000.0, **fields}
     )

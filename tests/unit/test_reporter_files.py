@@ -21,7 +21,7 @@ from trainjob_progress.sinks.file import TERMINATION_MAX_BYTES, FileSink, Termin
 ROOT = Path(__file__).parents[2]
 
 
-def snapshot(**fields: Any) -> Snapshot:  # noqa: ANN401
+def snapshot(**fields: Any) -> Snapshot:
     return Snapshot(**{"state": "running", "timestamp": time.time(), "start_time": 0.0, **fields})
 
 
