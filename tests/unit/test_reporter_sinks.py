@@ -317,7 +317,7 @@ FAULTS: list[Callable[[PushServer], dict[str, Any]]] = [
     lambda _: {"ca_path": None},
     lambda _: {"token_path": "/nowhere/token"},
     lambda _: {"url": "https://no-such-host.invalid/x"},
-    lambda _: {"url": server.url.replace("localhost", "127.0.0.1")},  # the certificate says localhost
+    lambda server: {"url": server.url.replace("localhost", "127.0.0.1")},  # the certificate says localhost
     lambda _: {"url": "https://127.0.0.1:1/refused"},
 ]
 
