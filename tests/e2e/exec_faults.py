@@ -53,7 +53,7 @@ class FaultyAgent:
         namespace: str,
         pod: str,
         container: str,
-        **options: Any,  # noqa: ANN401  # passed on as they are
+        **options: Any,  # passed on as they are
     ) -> AsyncIterator[bytes]:
         return self._agent.stream_logs(namespace, pod, container, **options)
 

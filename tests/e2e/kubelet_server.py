@@ -25,18 +25,16 @@ class KubeletServer:
     def __init__(self, agent: NodeAgent) -> None:
         self._agent = agent
         self._runner: web.AppRunner | None = None
-        self.port = 0
 
-    async def start(self, tls: ssl.SSLContext) -> None:
+    async def start(self, tls: ssl.SSLContext, port: int) -> None:
         app = web.Application()
         for method in ("GET", "POST"):
             app.router.add_route(method, "/exec/{namespace}/{pod}/{container}", self._exec)
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.5)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=tls)
+        site = web.TCPSite(self._runner, "127.0.0.1", port, ssl_context=tls)
         await site.start()
-        self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
         if self._runner is not None:

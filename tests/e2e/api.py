@@ -1,0 +1,140 @@
+"""A small blocking Kubernetes client for tests: raw dictionaries, and HTTP answers as they came."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+Object = dict[str, Any]
+MERGE = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+class ApiFailure(AssertionError):
+    """An answer of 400 or above where a test expected success."""
+
+    def __init__(self, method: str, path: str, answer: httpx.Response) -> None:
+        super().__init__(f"{method} {path}: {answer.status_code} {answer.text[:500]}")
+        self.code = answer.status_code
+
+
+class Api:
+    """One user at one server. `url` without a trailing slash."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        ca_file: Path,
+        cert: tuple[Path, Path] | None = None,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        context = ssl.create_default_context(cafile=str(ca_file))
+        if cert is not None:
+            context.load_cert_chain(*cert)
+        sent = dict(headers or {})
+        if token is not None:
+            sent["Authorization"] = f"Bearer {token}"
+        self._http = httpx.Client(base_url=url, verify=context, headers=sent, timeout=30, trust_env=False)
+
+    @classmethod
+    def from_kubeconfig(cls, path: Path) -> Api:
+        """By the only cluster and user of a kubeconfig that names files or holds a token."""
+        config = yaml.safe_load(path.read_text())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        cert = None
+        if "client-certificate" in user:
+            cert = Path(user["client-certificate"]), Path(user["client-key"])
+        return cls(
+            cluster["server"],
+            ca_file=Path(cluster["certificate-authority"]),
+            cert=cert,
+            token=user.get("token"),
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Mapping[str, str] | list[tuple[str, str]] | None = None,
+        body: Object | None = None,
+    ) -> httpx.Response:
+        """The answer, whatever it is."""
+        return self._http.request(method, path, headers=headers, json=body)
+
+    def get(self, path: str, **query: str) -> Object:
+        return self._checked("GET", path, query=query)
+
+    def items(self, path: str, **query: str) -> list[Object]:
+        found: list[Object] = self.get(path, **query)["items"]
+        return found
+
+    def create(self, path: str, body: Object) -> Object:
+        return self._checked("POST", path, body=body)
+
+    def patch(self, path: str, body: Object) -> Object:
+        """A JSON merge patch."""
+        return self._checked("PATCH", path, body=body, content_type=MERGE)
+
+    def apply(self, path: str, body: Object) -> Object:
+        """A forced server-side apply to the path of one object."""
+        query = {"fieldManager": "e2e", "force": "true"}
+        return self._checked("PATCH", path, body=body, content_type=APPLY, query=query)
+
+    def delete(self, path: str, **options: Any) -> None:  # fields of DeleteOptions
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", **options} if options else None
+        self._checked("DELETE", path, body=body)
+
+    def _checked(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Object | None = None,
+        content_type: str = "application/json",
+        query: Mapping[str, str] | None = None,
+    ) -> Object:
+        headers = {"Content-Type": content_type} if body is not None else None
+        answer = self._http.request(method, path, params=query, headers=headers, json=body)
+        if answer.is_error:
+            raise ApiFailure(method, path, answer)
+        found: Object = answer.json()
+        return found
+
+
+def write_kubeconfig(
+    path: Path,
+    *,
+    url: str,
+    ca_file: Path,
+    cert: tuple[Path, Path] | None = None,
+    token: str | None = None,
+    namespace: str = "default",
+) -> Path:
+    """A kubeconfig for one user at one server."""
+    user: Object = {}
+    if cert is not None:
+        user = {"client-certificate": str(cert[0]), "client-key": str(cert[1])}
+    if token is not None:
+        user["token"] = token
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "e2e", "cluster": {"server": url, "certificate-authority": str(ca_file)}}],
+        "users": [{"name": "user", "user": user}],
+        "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": "user", "namespace": namespace}}],
+        "current-context": "e2e",
+    }
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(config))
+    return path

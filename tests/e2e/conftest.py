@@ -1,0 +1,104 @@
+"""Clusters, the server under test and namespaces for the e2e suite.
+
+One cluster and one server for the whole session; a namespace for each module or test, so that jobs may share
+names and a broken one disturbs nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster import Cluster
+from tests.e2e.kube import find_binaries
+from tests.e2e.visibility_server import VisibilityServer
+from tests.e2e.workspace import User, Workspace
+
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs a cluster; skip it all, with the reason, when its binaries are missing."""
+    missing = find_binaries()[1] if config.getoption("--cluster") == "real" else []
+    for item in items:
+        if _HERE in item.path.parents and "cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.e2e)
+            if missing:
+                item.add_marker(
+                    pytest.mark.skip(reason=f"no real kube-apiserver was tested: {'; '.join(missing)}")
+                )
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    directory = tmp_path_factory.mktemp("cluster")
+    found: Cluster
+    if request.config.getoption("--cluster") == "real":
+        from tests.e2e.real_cluster import RealCluster
+
+        found = RealCluster(directory, find_binaries()[0])
+    else:
+        from tests.e2e.local_cluster import StandInCluster
+
+        found = StandInCluster(directory)
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture(scope="session")
+def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VisibilityServer]:
+    found = VisibilityServer(cluster, tmp_path_factory.mktemp("server"))
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture(scope="session")
+def users(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, User]:
+    directory = tmp_path_factory.mktemp("users")
+    return {
+        "admin": User("kubernetes-admin", cluster, cluster.admin_pair, directory / "admin"),
+        "alice": User("alice", cluster, cluster.issue_client("alice"), directory / "alice"),
+        "bob": User("bob", cluster, cluster.issue_client("bob"), directory / "bob"),
+    }
+
+
+def _workspace(cluster: Cluster, users: dict[str, User]) -> Iterator[Workspace]:
+    found = Workspace(cluster, users)
+    try:
+        yield found
+    finally:
+        found.clean()
+
+
+@pytest.fixture(scope="module")
+def bare(cluster: Cluster, users: dict[str, User]) -> Iterator[Workspace]:
+    """A namespace on a cluster where the server need not run."""
+    yield from _workspace(cluster, users)
+
+
+@pytest.fixture
+def workspace(cluster: Cluster, server: VisibilityServer, users: dict[str, User]) -> Iterator[Workspace]:
+    """A namespace for one test."""
+    yield from _workspace(cluster, users)
+
+
+@pytest.fixture(scope="module")
+def shared(cluster: Cluster, server: VisibilityServer, users: dict[str, User]) -> Iterator[Workspace]:
+    """A namespace for the tests of one module."""
+    yield from _workspace(cluster, users)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_has_died(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that used the cluster or the server and left it dead has failed, whatever it asserted."""
+    yield
+    for name in ("cluster", "server"):
+        if name in request.fixturenames:
+            found = request.getfixturevalue(name)
+            found.check() if name == "cluster" else found.check_alive()

@@ -1,0 +1,64 @@
+"""The local stand-in, in this process."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import yaml
+
+from localcluster.cluster import LocalCluster
+from localcluster.pki import write_pair
+from tests.e2e.api import Api
+from tests.e2e.exec_faults import FaultyAgent
+from tests.e2e.loop_thread import LoopThread
+from tests.e2e.pki import KeyPair
+
+
+class StandInCluster:
+    """See Cluster."""
+
+    kind = "local"
+
+    def __init__(self, directory: Path) -> None:
+        self._loop = LoopThread()
+        self._exit = contextlib.AsyncExitStack()
+        self._cluster = self._loop.call(self._exit.enter_async_context(LocalCluster.start(directory)))
+        self.agent = FaultyAgent(self._cluster.kubelet)
+        self._cluster.apiserver.add_node_agent(self._cluster.kubelet.node_name, self.agent)
+        self.url, self.port = self._cluster.url, self._cluster.apiserver.port
+        self.ca_file = self._cluster.ca_file
+        user = yaml.safe_load(self._cluster.kubeconfig("admin").read_text())["users"][0]["user"]
+        self.admin_pair = KeyPair(cert=Path(user["client-certificate"]), key=Path(user["client-key"]))
+        self.admin = Api.from_kubeconfig(self._cluster.kubeconfig("admin"))
+        self._directory = directory
+
+    def issue_client(self, name: str, *groups: str) -> KeyPair:
+        pair = self._cluster.apiserver.client_authority.issue_client(name, list(groups))
+        cert, key = write_pair(self._directory, f"client-{name}", pair)
+        return KeyPair(cert=cert, key=key)
+
+    def issue_front_proxy(self, name: str) -> KeyPair:
+        pair = self._cluster.apiserver.front_proxy_authority.issue_client(name, [])
+        cert, key = write_pair(self._directory, f"front-proxy-{name}", pair)
+        return KeyPair(cert=cert, key=key)
+
+    def stop_apiserver(self) -> None:
+        self._loop.call(self._cluster.apiserver.stop())
+
+    def start_apiserver(self) -> None:
+        self._loop.call(self._cluster.apiserver.start())
+
+    def forget_history(self) -> None:
+        async def forget() -> None:
+            self._cluster.apiserver.compact()
+
+        self._loop.call(forget())
+
+    def check(self) -> None:
+        self._loop.check()
+
+    def stop(self) -> None:
+        self.admin.close()
+        self._loop.call(self._exit.aclose())
+        self._loop.stop()

@@ -1,0 +1,96 @@
+"""A real kube-apiserver and etcd. The kubelet and the controllers of training jobs are the local ones."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import yaml
+
+from localcluster.client import ApiClient
+from localcluster.controllers import Controllers
+from localcluster.kubelet import Kubelet
+from tests.e2e.api import Api
+from tests.e2e.exec_faults import FaultyAgent
+from tests.e2e.kube import KubeApiserver
+from tests.e2e.kubelet_server import KubeletServer
+from tests.e2e.loop_thread import LoopThread
+from tests.e2e.pki import KeyPair, server_context
+from tests.e2e.processes import free_port, wait_until
+
+_CRDS = Path(__file__).with_name("crds")
+_CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+class RealCluster:
+    """See Cluster."""
+
+    kind = "real"
+
+    def __init__(self, directory: Path, binaries: dict[str, Path]) -> None:
+        self._directory = directory
+        self._kube = KubeApiserver(directory / "control-plane", binaries)
+        self._pki = self._kube.pki
+        self.url, self.port = self._kube.url, self._kube.port
+        self.ca_file = self._pki.serving.bundle
+        self.admin_pair = self._kube.admin
+        self.admin = Api(self.url, ca_file=self.ca_file, cert=(self.admin_pair.cert, self.admin_pair.key))
+        self._loop = LoopThread()
+        self._exit = contextlib.AsyncExitStack()
+        self._kube.start()
+        self._install_crds()
+        self._loop.call(self._start_node())
+
+    def issue_client(self, name: str, *groups: str) -> KeyPair:
+        return self._pki.clients.issue_client(name, *groups)
+
+    def issue_front_proxy(self, name: str) -> KeyPair:
+        return self._pki.front_proxy.issue_client(name)
+
+    def stop_apiserver(self) -> None:
+        self._kube.stop_apiserver()
+
+    def start_apiserver(self) -> None:
+        self._kube.start_apiserver()
+
+    def forget_history(self) -> None:
+        """A restarted watch cache begins at etcd's newest revision; one write makes that a later one."""
+        self.admin.create(
+            "/api/v1/namespaces/default/configmaps", {"metadata": {"generateName": "a-later-revision-"}}
+        )
+        self._kube.restart()
+
+    def check(self) -> None:
+        self._loop.check()
+
+    def stop(self) -> None:
+        self._loop.call(self._exit.aclose())
+        self._loop.stop()
+        self.admin.close()
+        self._kube.stop()
+
+    def _install_crds(self) -> None:
+        names = []
+        for file in sorted(_CRDS.glob("*.yaml")):
+            crd = yaml.safe_load(file.read_text())
+            names.append(crd["metadata"]["name"])
+            self.admin.create(_CRD_PATH, crd)
+        for name in names:
+            wait_until(lambda name=name: self._is_established(name), what=f"CRD {name} is served")
+
+    def _is_established(self, name: str) -> bool:
+        conditions = self.admin.get(f"{_CRD_PATH}/{name}").get("status", {}).get("conditions", [])
+        return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+
+    async def _start_node(self) -> None:
+        tls = self._kube.admin_tls
+        client = await self._exit.enter_async_context(ApiClient(self.url, tls))
+        port = free_port()  # the node says it before its server can be built
+        kubelet = Kubelet(client, self._directory / "pods", port=port)
+        self.agent = FaultyAgent(kubelet)
+        server = KubeletServer(self.agent)
+        certificate = self._pki.serving.issue_server("kubelet", "127.0.0.1")
+        await server.start(server_context(certificate, clients=self._pki.clients), port)
+        self._exit.push_async_callback(server.stop)
+        await self._exit.enter_async_context(kubelet)
+        await self._exit.enter_async_context(Controllers(client))

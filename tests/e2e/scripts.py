@@ -1,0 +1,50 @@
+"""What the pods of test jobs run. Each is the text of a Python program."""
+
+from __future__ import annotations
+
+# Counts steps until the file `finish` appears in its working directory; each report tells when it was made.
+REPORTING = """
+import os, time
+from trainjob_progress import report
+
+with report(total_steps=100_000) as r:
+    while not os.path.exists("finish"):
+        r.step(loss=0.5, reported_at=time.time())
+        time.sleep(0.05)
+"""
+
+# Ends well after a few steps; its last word is step 5 of 5.
+SHORT = """
+import time
+from trainjob_progress import report
+
+with report(total_steps=5) as r:
+    for step in range(5):
+        r.step(loss=1 / (step + 1))
+        time.sleep(0.1)
+"""
+
+SILENT = "import time; time.sleep(3600)"
+
+_FILE = """
+import os, time
+from pathlib import Path
+
+path = Path(os.environ["TRAINJOB_PROGRESS_FILE"])
+path.parent.mkdir(parents=True, exist_ok=True)
+{make}
+time.sleep(3600)
+"""
+
+SECRET = "hunter2-do-not-echo"  # stands for what a path could be pointed at
+
+
+def _with_file(make: str) -> str:
+    return _FILE.format(make=make)
+
+
+GARBAGE = _with_file(f'path.write_text("root:{SECRET}:0:0 is not a document {{")')
+BINARY = _with_file("path.write_bytes(os.urandom(1000) + bytes([0xFF, 0xFE]))")
+GIGABYTE = _with_file("path.touch(); os.truncate(path, 2**30)")
+FIFO = _with_file("os.mkfifo(path)")
+DIRECTORY = _with_file("path.mkdir()")

@@ -1,0 +1,165 @@
+"""The server under test: a subprocess with just the rights that apiservice/ grants, behind the aggregator."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+
+from tests.e2e.api import Api, Object, write_kubeconfig
+from tests.e2e.cluster import Cluster
+from tests.e2e.loop_thread import LoopThread
+from tests.e2e.manifests import (
+    APISERVICE_PATH,
+    NAMESPACE,
+    SERVICE_ACCOUNT,
+    SERVICE_NAME,
+    apply_manifests,
+)
+from tests.e2e.pki import Authority
+from tests.e2e.processes import Daemon, free_port, wait_until
+from tests.e2e.tcp_proxy import TcpProxy
+
+PROBE_INTERVAL_S = 1.0
+
+
+class VisibilityServer:
+    """Installed and started on `cluster`; `proxy` is the only way from it to the API server."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._cluster = cluster
+        self._directory = directory
+        self.port = free_port()
+        self.url = f"https://127.0.0.1:{self.port}"
+        self.authority = Authority(directory, "visibility")
+        self.proxy = TcpProxy(cluster.port)
+        self.loop = LoopThread()
+        self.loop.call(self.proxy.start())
+        self._install()
+        kubeconfig = write_kubeconfig(
+            directory / "server.kubeconfig",
+            url=f"https://127.0.0.1:{self.proxy.port}",
+            ca_file=cluster.ca_file,
+            token=self._service_account_token(),
+        )
+        self._daemon = Daemon(
+            "visibility-api",
+            self._argv(kubeconfig),
+            log=directory / "visibility-api.log",
+            env={"PATH": os.environ.get("PATH", ""), "HOME": str(directory)},
+        )
+        self.start()
+
+    def start(self) -> None:
+        """Returns when the server is ready and the API server says it is available."""
+        self._daemon.start()
+        self.wait_ready()
+        self.wait_available()
+
+    def stop(self) -> None:
+        self._daemon.stop(grace_s=10)
+        self.loop.call(self.proxy.stop())
+        self.loop.stop()
+
+    def check_alive(self) -> None:
+        self._daemon.check_alive()
+
+    def wait_ready(self, timeout_s: float = 30) -> None:
+        def ready() -> bool:
+            self._daemon.check_alive()
+            try:
+                return self.get("/readyz").status_code == 200
+            except httpx.TransportError as error:
+                raise AssertionError(str(error)) from error
+
+        wait_until(ready, what="the server's /readyz is ok", timeout_s=timeout_s)
+
+    def wait_available(self, timeout_s: float = 40) -> None:
+        """By the aggregator's own verdict: it asks every 30 s, and at once when the APIService changes."""
+
+        def available() -> bool:
+            self._daemon.check_alive()
+            conditions = self._cluster.admin.get(APISERVICE_PATH).get("status", {}).get("conditions", [])
+            verdict = next((each for each in conditions if each["type"] == "Available"), None)
+            assert verdict is not None
+            assert verdict["status"] == "True", verdict
+            return True
+
+        wait_until(available, what="the APIService is Available", timeout_s=timeout_s)
+
+    def get(
+        self,
+        path: str,
+        *,
+        cert: tuple[Path, Path] | None = None,
+        token: str | None = None,
+        headers: Sequence[tuple[str, str]] = (),
+    ) -> httpx.Response:
+        """Ask the server itself, past the aggregator."""
+        context = httpx.create_ssl_context(verify=str(self.authority.bundle), trust_env=False)
+        if cert is not None:
+            context.load_cert_chain(*cert)
+        sent = list(headers)
+        if token is not None:
+            sent.append(("Authorization", f"Bearer {token}"))
+        with httpx.Client(verify=context, trust_env=False, timeout=15) as client:
+            return client.get(self.url + path, headers=sent)
+
+    def peak_memory_bytes(self) -> int:
+        """The most memory the process has had at one time (VmHWM)."""
+        status = Path(f"/proc/{self._daemon.pid}/status").read_text()
+        found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+        assert found is not None
+        return int(found[1]) * 1024
+
+    def log_text(self) -> str:
+        return self._daemon.log.read_text(errors="replace")
+
+    def _argv(self, kubeconfig: Path) -> list[str]:
+        serving = self.authority.issue_server("visibility-api", SERVICE_NAME, "127.0.0.1", "localhost")
+        return [
+            *(sys.executable, "-m", "visibility_api", "serve"),
+            *("--kubeconfig", str(kubeconfig)),
+            *("--authentication-kubeconfig", str(kubeconfig)),
+            *("--authorization-kubeconfig", str(kubeconfig)),
+            *("--bind-address", "127.0.0.1"),
+            *("--secure-port", str(self.port)),
+            *("--tls-cert-file", str(serving.cert)),
+            *("--tls-private-key-file", str(serving.key)),
+            *("--probe-interval", f"{PROBE_INTERVAL_S:g}s"),
+            *("--probe-timeout", f"{PROBE_INTERVAL_S:g}s"),
+            *("--shutdown-delay-duration", "0s"),
+            *("-v", "4"),
+        ]
+
+    def _install(self) -> None:
+        admin = self._cluster.admin
+        _ensure(admin, "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+        _ensure(admin, accounts, {"metadata": {"name": SERVICE_ACCOUNT}})
+        # The stand-in has no priority and fairness, which only kube-apiserver itself would apply (P16).
+        skipped = {"FlowSchema", "PriorityLevelConfiguration"} if self._cluster.kind == "local" else set()
+        apply_manifests(
+            admin,
+            port=self.port,
+            ca_bundle=self.authority.bundle.read_bytes(),
+            skipped_kinds=frozenset(skipped),
+        )
+
+    def _service_account_token(self) -> str:
+        answer = self._cluster.admin.create(
+            f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{SERVICE_ACCOUNT}/token",
+            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
+        )
+        token: str = answer["status"]["token"]
+        return token
+
+
+def _ensure(admin: Api, collection: str, body: Object) -> None:
+    answer = admin.raw("POST", collection, body=body)
+    assert answer.status_code in (201, 409), answer.text

@@ -1,0 +1,188 @@
+"""One namespace with training jobs in it, and the users who look at them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+
+from tests.e2e.api import Api, Object, write_kubeconfig
+from tests.e2e.cluster import Cluster
+from tests.e2e.pki import KeyPair
+from tests.e2e.processes import wait_until
+from tests.e2e.rbac import bind_in_namespace
+
+GROUP = "visibility.trainer.kubeflow.org"
+PREFIX = f"/apis/{GROUP}/v1alpha1"
+TRAINER = "/apis/trainer.kubeflow.org/v1alpha1"
+_KUBECTL = Path(sys.executable).with_name("kubectl")
+
+
+class User:
+    """Somebody with a client certificate; `api` is the same person without kubectl."""
+
+    def __init__(self, name: str, cluster: Cluster, pair: KeyPair, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.pair = pair
+        self._home = directory
+        cert = (pair.cert, pair.key)
+        self.kubeconfig = write_kubeconfig(
+            directory / "kubeconfig", url=cluster.url, ca_file=cluster.ca_file, cert=cert
+        )
+        self.api = Api(cluster.url, ca_file=cluster.ca_file, cert=cert)
+
+    def kubectl(self, *arguments: str, timeout_s: float = 30) -> subprocess.CompletedProcess[str]:
+        """Real kubectl, with a discovery cache of its own. Never raises for an exit code."""
+        return subprocess.run(
+            self.kubectl_argv(*arguments),
+            env=self.kubectl_env(),
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def kubectl_argv(self, *arguments: str) -> list[str]:
+        return [str(_KUBECTL), "--kubeconfig", str(self.kubeconfig), *arguments]
+
+    def kubectl_env(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ.get("PATH", ""),
+            "HOME": str(self._home),
+            "KUBECACHEDIR": str(self._home / "cache"),
+        }
+
+
+class Workspace:
+    """A namespace; `alice` may view it and nothing else, `bob` has no rights at all."""
+
+    def __init__(self, cluster: Cluster, users: dict[str, User]) -> None:
+        self.cluster = cluster
+        self.admin = users["admin"]
+        self.alice = users["alice"]
+        self.bob = users["bob"]
+        self.name = f"team-{secrets.token_hex(3)}"
+        self._numbers = itertools.count()
+        cluster.admin.create("/api/v1/namespaces", {"metadata": {"name": self.name}})
+        bind_in_namespace(cluster.admin, self.name, "view", self.alice.name)
+
+    @property
+    def collection(self) -> str:
+        """Our own list path for this namespace."""
+        return f"{PREFIX}/namespaces/{self.name}/trainjobs"
+
+    def start_job(
+        self,
+        name: str,
+        script: str,
+        *,
+        image: str = "python:3",
+        runtime: str = "torch-distributed",
+        labels: dict[str, str] | None = None,
+    ) -> Object:
+        """Create a TrainJob that runs `script`."""
+        return self.cluster.admin.create(
+            f"{TRAINER}/namespaces/{self.name}/trainjobs",
+            {
+                "apiVersion": "trainer.kubeflow.org/v1alpha1",
+                "kind": "TrainJob",
+                "metadata": {"name": name, "labels": labels or {}},
+                "spec": {
+                    "runtimeRef": {"name": runtime},
+                    "trainer": {"image": image, "command": ["python", "-c", script]},
+                },
+            },
+        )
+
+    def delete_job(self, name: str) -> None:
+        self.cluster.admin.delete(f"{TRAINER}/namespaces/{self.name}/trainjobs/{name}")
+
+    def document(self, name: str, user: User | None = None) -> Object:
+        """The progress subresource, through the API server; the admin's view unless said otherwise."""
+        api = self.cluster.admin if user is None else user.api
+        return api.get(f"{self.collection}/{name}/progress")
+
+    def wait_document(
+        self,
+        name: str,
+        predicate: Callable[[Object], object],
+        *,
+        what: str,
+        timeout_s: float = 20,
+        poll_s: float = 0.05,
+    ) -> Object:
+        """Poll until `predicate` holds for the job's status; returns the document."""
+
+        def look() -> Object | None:
+            try:
+                document = self.document(name)
+            except httpx.TransportError as error:
+                raise AssertionError(str(error)) from error
+            assert predicate(document.get("status", {})), document.get("status")
+            return document
+
+        found = wait_until(look, what=f"{name}: {what}", timeout_s=timeout_s, poll_s=poll_s)
+        assert found is not None
+        return found
+
+    def wait_reporting(self, name: str, *, beyond_step: int = 0, timeout_s: float = 20) -> Object:
+        return self.wait_document(
+            name,
+            lambda status: status.get("steps", {}).get("current", 0) > beyond_step,
+            what=f"reports a step beyond {beyond_step}",
+            timeout_s=timeout_s,
+        )
+
+    def wait_condition(
+        self, name: str, type_: str, status: str, *, reason: str | None = None, timeout_s: float = 20
+    ) -> Object:
+        """Returns the condition."""
+        document = self.wait_document(
+            name,
+            lambda seen: (
+                (found := condition(seen, type_))["status"] == status
+                and (reason is None or found["reason"] == reason)
+            ),
+            what=f"{type_}={status} {reason or ''}",
+            timeout_s=timeout_s,
+        )
+        return condition(document["status"], type_)
+
+    def pods(self, job: str) -> list[Object]:
+        return self.cluster.admin.items(
+            f"/api/v1/namespaces/{self.name}/pods", labelSelector=f"jobset.sigs.k8s.io/jobset-name={job}"
+        )
+
+    def wait_running(self, job: str) -> Object:
+        """Returns the job's first running pod."""
+
+        def running() -> Object | None:
+            return next(
+                (pod for pod in self.pods(job) if pod.get("status", {}).get("phase") == "Running"), None
+            )
+
+        found = wait_until(running, what=f"a pod of {job} runs")
+        assert found is not None
+        return found
+
+    def clean(self) -> None:
+        """Delete the jobs; the controllers delete what hangs on them, the kubelet ends the processes."""
+        jobs = f"{TRAINER}/namespaces/{self.name}/trainjobs"
+        for job in self.cluster.admin.items(jobs):
+            self.delete_job(job["metadata"]["name"])
+
+
+def condition(status: Object, type_: str) -> Object:
+    """The condition of that type; LookupError when there is none."""
+    found = [each for each in status.get("conditions", []) if each["type"] == type_]
+    if not found:
+        raise LookupError(f"no condition {type_}")
+    each: Object = found[0]
+    return each
