@@ -145,18 +145,21 @@ class KubeClient:
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """An open WebSocket. Raises ApiError when the upgrade is refused, Unreachable when it breaks."""
         try:
-            async with self._session.ws_connect(
+            socket = await self._session.ws_connect(
                 self._host.replace("http", "ws", 1) + path,
                 params=query,
                 headers=await self._headers(),
                 protocols=protocols,
                 max_msg_size=max_message_bytes,
-                autoping=True,
                 compress=0,
                 server_hostname=self._rest.server_hostname,
-                timeout=aiohttp.ClientWSTimeout(ws_close=0.5),
-            ) as socket:
+            )
+            try:
                 yield socket
+            finally:
+                # Not `socket.close`: that waits for the peer's close frame behind all it still has to say,
+                # and a peer that floods us never comes to it. There is no public way to just hang up.
+                socket._response.close()
         except aiohttp.WSServerHandshakeError as error:
             raise ApiError(error.status, "", "the WebSocket upgrade was refused") from error
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:

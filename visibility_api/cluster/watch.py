@@ -93,6 +93,7 @@ class Watch(Generic[T]):
         self._event = msgspec.json.Decoder(_Event)
         self._on_list = on_list
         self._on_event = on_event
+        self._version = ""  # the last resourceVersion handed on; "" = list first
         self._selectors = [
             pair for pair in (("labelSelector", label_selector), ("fieldSelector", field_selector)) if pair[1]
         ]
@@ -100,33 +101,32 @@ class Watch(Generic[T]):
     async def run(self) -> None:
         """Follow the collection until cancelled; every failure is logged once, counted and outlived."""
         delay_s = FIRST_DELAY_S
-        version = ""  # "" = list first
         while True:
             try:
-                if not version:
-                    version = await self._list()
+                if not self._version:
+                    self._version = await self._list()
                     delay_s = FIRST_DELAY_S
-                version = await self._follow(version)
+                await self._follow()
                 self._recovered()
                 continue
             except ApiError as error:
                 if error.status == 410:  # our version is no longer held: the next round lists
                     log.info("watch expired", path=self.path)
                     self.health.relists += 1
-                    version = ""
+                    self._version = ""
                     await asyncio.sleep(random.uniform(0, FIRST_DELAY_S))
                     continue
                 self._failed(error)
                 self.health.attempted = True
                 if error.status in (404, 403, 401):
-                    version = ""
+                    self._version = ""
                     await asyncio.sleep(ABSENT_DELAY_S if error.status == 404 else LONGEST_DELAY_S / 3)
                     continue
                 wait_s = max(delay_s, error.retry_after_s or 0.0)
             except (Unreachable, msgspec.MsgspecError) as error:
                 self._failed(error)
                 if isinstance(error, msgspec.MsgspecError):
-                    version = ""
+                    self._version = ""
                 wait_s = delay_s
             await asyncio.sleep(min(wait_s, LONGEST_DELAY_S) * random.uniform(0.5, 1.0))
             delay_s = min(delay_s * 2, LONGEST_DELAY_S)
@@ -150,14 +150,14 @@ class Watch(Generic[T]):
         log.debug("listed", path=self.path, objects=len(objects))
         return str(page.metadata.resourceVersion)
 
-    async def _follow(self, version: str) -> str:
-        """Hand on changes after `version` until the stream ends; return the last version seen."""
+    async def _follow(self) -> None:
+        """Hand on changes after the last version until the stream ends, however it does."""
         timeout_s = random.randint(*WATCH_TIMEOUT_S)
         query = [
             *self._selectors,
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
-            ("resourceVersion", version),
+            ("resourceVersion", self._version),
             ("timeoutSeconds", str(timeout_s)),
         ]
         began = asyncio.get_running_loop().time()
@@ -168,14 +168,17 @@ class Watch(Generic[T]):
                     status = msgspec.json.decode(event.object, type=_ErrorStatus)
                     raise ApiError(status.code, status.reason, status.message[:500])
                 if event.type == "BOOKMARK":
-                    version = msgspec.json.decode(event.object, type=_Versioned).metadata.resourceVersion
+                    self._version = msgspec.json.decode(
+                        event.object, type=_Versioned
+                    ).metadata.resourceVersion
                 elif event.type in ("ADDED", "MODIFIED", "DELETED"):
-                    version = msgspec.json.decode(event.object, type=_Versioned).metadata.resourceVersion
+                    self._version = msgspec.json.decode(
+                        event.object, type=_Versioned
+                    ).metadata.resourceVersion
                     if (changed := self._decode(event.object)) is not None:
                         self._on_event(event.type, changed)  # type: ignore[arg-type]  # narrowed by `in`
         if asyncio.get_running_loop().time() - began < 1.0:
             raise Unreachable(f"GET {self.path}: the watch ended within a second")  # do not spin (W9)
-        return version
 
     def _decode(self, raw: msgspec.Raw) -> T | None:
         """One object, or None when a field has another type than it should: it must not hide the rest."""

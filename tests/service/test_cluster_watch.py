@@ -1,0 +1,285 @@
+"""A watch against a kube-apiserver that cuts, stalls, expires and lies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from visibility_api.cluster import watch as watch_module
+from visibility_api.cluster.client import KubeClient
+from visibility_api.cluster.errors import ApiError, Unreachable
+from visibility_api.cluster.objects import TrainJob
+from visibility_api.cluster.watch import Watch
+
+from .fake_apiserver import fake_apiserver
+
+PATH = "/apis/trainer.kubeflow.org/v1alpha1/trainjobs"
+
+
+def trainjob(name: str, version: int) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "a", "uid": name, "resourceVersion": str(version)}}
+
+
+def a_list(version: int, *items: Any, token: str = "") -> web.Response:
+    return web.json_response(
+        {"metadata": {"resourceVersion": str(version), "continue": token}, "items": list(items)}
+    )
+
+
+def status(code: int, reason: str, retry_after_s: int = 0) -> web.Response:
+    details = {"retryAfterSeconds": retry_after_s} if retry_after_s else {}
+    return web.json_response(
+        {"kind": "Status", "code": code, "reason": reason, "message": "no", "details": details}, status=code
+    )
+
+
+def line(type_: str, object_: Any) -> bytes:
+    return json.dumps({"type": type_, "object": object_}).encode() + b"\n"
+
+
+class Script:
+    """Answers requests in order by the given steps, then holds every further watch open."""
+
+    def __init__(self, *steps: Any) -> None:
+        self.steps = list(steps)
+        self.requests: list[dict[str, str]] = []
+        self.ended = asyncio.Event()
+        self.asked = asyncio.Condition()
+
+    async def until_asked(self, times: int) -> None:
+        async with asyncio.timeout(10), self.asked:
+            await self.asked.wait_for(lambda: len(self.requests) >= times)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(dict(request.query))
+        async with self.asked:
+            self.asked.notify_all()
+        if not self.steps:
+            if "watch" not in request.query:
+                return a_list(1)
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await self.ended.wait()
+            return response
+        step = self.steps.pop(0)
+        if isinstance(step, web.Response):
+            return step
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for piece in step:
+            if piece is CUT:
+                assert request.transport is not None
+                request.transport.abort()
+                return response
+            await response.write(piece)
+        return response
+
+
+CUT = object()
+
+
+class Seen:
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+        self.log: list[str] = []
+        self.changed = asyncio.Condition()
+
+    def on_list(self, objects: Sequence[TrainJob]) -> None:
+        self.names = {o.metadata.name: o.metadata.uid for o in objects}
+        self._tell("LIST " + ",".join(self.names))
+
+    def on_event(self, type_: str, object_: TrainJob) -> None:
+        self._tell(f"{type_} {object_.metadata.name}")
+
+    def _tell(self, entry: str) -> None:
+        self.log.append(entry)
+        self._notifier = asyncio.ensure_future(self._notify())
+
+    async def _notify(self) -> None:
+        async with self.changed:
+            self.changed.notify_all()
+
+    async def until(self, *log: str) -> None:
+        async with asyncio.timeout(20), self.changed:
+            await self.changed.wait_for(lambda: self.log == list(log))
+
+
+@pytest.fixture(autouse=True)
+def no_long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_module, "FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(watch_module, "ABSENT_DELAY_S", 0.01)
+    monkeypatch.setattr(watch_module, "LONGEST_DELAY_S", 0.05)
+
+
+@asynccontextmanager
+async def following(script: Script) -> AsyncIterator[tuple[Seen, Watch[TrainJob]]]:
+    seen = Seen()
+    async with fake_apiserver(script.handle) as client:
+        watch = Watch(
+            client,
+            PATH,
+            kind=TrainJob,
+            on_list=seen.on_list,
+            on_event=seen.on_event,
+            label_selector="team",
+        )
+        task = asyncio.create_task(watch.run())
+        try:
+            yield seen, watch
+        finally:
+            task.cancel()
+            script.ended.set()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_it_lists_in_pages_then_watches_from_the_lists_version() -> None:
+    script = Script(a_list(7, trainjob("a", 1), token="more"), a_list(7, trainjob("b", 2)))
+    async with following(script) as (seen, watch):
+        await seen.until("LIST a,b")
+        await script.until_asked(3)
+    assert watch.health.synced
+    assert script.requests[1]["continue"] == "more"
+    watched = script.requests[2]
+    assert watched["resourceVersion"] == "7"
+    assert watched["allowWatchBookmarks"] == "true"
+    assert {request["labelSelector"] for request in script.requests} == {"team"}
+
+
+async def test_it_resumes_after_a_cut_from_the_last_event_or_bookmark() -> None:
+    bookmark = {"metadata": {"resourceVersion": "40"}, "kind": "TrainJob"}
+    script = Script(
+        a_list(7),
+        [line("ADDED", trainjob("a", 12)), line("BOOKMARK", bookmark), CUT],
+        [line("DELETED", trainjob("a", 41))],
+    )
+    async with following(script) as (seen, _):
+        await seen.until("LIST ", "ADDED a", "DELETED a")
+    assert script.requests[2]["resourceVersion"] == "40"
+
+
+async def test_an_event_cut_in_the_middle_is_not_taken_and_comes_again() -> None:
+    whole = line("ADDED", trainjob("a", 12))
+    script = Script(a_list(7), [whole[:40], CUT], [whole[:30], whole[30:]])
+    async with following(script) as (seen, _):
+        await seen.until("LIST ", "ADDED a")
+    assert script.requests[2]["resourceVersion"] == "7"
+
+
+@pytest.mark.parametrize(
+    "expired",
+    [
+        [line("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})],
+        status(410, "Expired"),
+    ],
+    ids=["as an event", "as a status"],
+)
+async def test_it_lists_anew_when_its_version_has_expired(expired: Any) -> None:
+    script = Script(a_list(7, trainjob("a", 1)), expired, a_list(90, trainjob("b", 80)))
+    async with following(script) as (seen, watch):
+        await seen.until("LIST a", "LIST b")
+    assert watch.health.relists == 1
+
+
+@pytest.mark.parametrize(
+    "refused", [status(500, "InternalError"), status(429, "TooManyRequests", 1), status(503, "")]
+)
+async def test_it_outlives_a_server_in_trouble(refused: web.Response) -> None:
+    script = Script(refused, a_list(7, trainjob("a", 1)))
+    async with following(script) as (seen, watch):
+        await seen.until("LIST a")
+        assert watch.health.last_error == ""
+
+
+@pytest.mark.parametrize("code", [403, 404])
+async def test_a_collection_that_may_not_be_read_or_is_not_served_is_tried_again(code: int) -> None:
+    script = Script(status(code, "x"), status(code, "x"), a_list(7, trainjob("a", 1)))
+    async with following(script) as (seen, watch):
+        await seen.until("LIST a")
+        assert watch.health.attempted
+
+
+@pytest.mark.parametrize("garbage", [web.Response(body=b"<html>"), web.Response(body=b'{"items":7}')])
+async def test_an_answer_that_is_no_list_is_outlived(garbage: web.Response) -> None:
+    script = Script(garbage, a_list(7, trainjob("a", 1)))
+    async with following(script) as (seen, _):
+        await seen.until("LIST a")
+
+
+async def test_an_object_of_unexpected_shape_hides_no_other() -> None:
+    odd = {"metadata": {"name": "odd", "namespace": "a", "uid": "o", "labels": 7, "resourceVersion": "8"}}
+    script = Script(a_list(7, odd, trainjob("a", 1)), [line("ADDED", odd), line("ADDED", trainjob("b", 9))])
+    async with following(script) as (seen, _):
+        await seen.until("LIST a", "ADDED b")
+
+
+async def read_to_the_end(client: KubeClient, *, silence_s: float) -> None:
+    async with client.lines(PATH, query=[("watch", "true")], silence_s=silence_s) as lines:
+        async for _ in lines:
+            pass
+
+
+async def test_a_silent_stream_is_dead() -> None:
+    script = Script()
+
+    async with fake_apiserver(script.handle) as client:
+        with pytest.raises(Unreachable):
+            await read_to_the_end(client, silence_s=0.2)
+        script.ended.set()
+
+
+async def test_an_event_without_end_is_cut_at_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("visibility_api.cluster.client.MAX_LINE_BYTES", 1000)
+    script = Script([b"x" * 600, b"x" * 600, b"x" * 600])
+    async with fake_apiserver(script.handle) as client:
+        with pytest.raises(Unreachable, match="exceeds 1000 bytes"):
+            await read_to_the_end(client, silence_s=5)
+
+
+async def test_a_refusal_carries_the_status_and_nothing_longer() -> None:
+    async def refuse(_request: web.Request) -> web.Response:
+        body = {"reason": "Forbidden", "message": "m" * 10_000, "details": {"retryAfterSeconds": 3}}
+        return web.json_response(body, status=403)
+
+    async with fake_apiserver(refuse) as client:
+        with pytest.raises(ApiError) as raised:
+            await client.get(PATH)
+    assert (raised.value.status, raised.value.reason, raised.value.retry_after_s) == (403, "Forbidden", 3.0)
+    assert len(raised.value.message) == 500
+
+
+async def test_an_answer_beyond_its_bound_is_not_kept() -> None:
+    async def flood(_request: web.Request) -> web.Response:
+        return web.Response(body=b"x" * 5000)
+
+    async with fake_apiserver(flood) as client:
+        with pytest.raises(Unreachable, match="exceeds 1000 bytes"):
+            await client.get(PATH, max_bytes=1000)
+
+
+async def test_a_server_that_never_answers_is_given_up() -> None:
+    ended = asyncio.Event()
+
+    async def stall(_request: web.Request) -> web.Response:
+        await ended.wait()
+        return web.Response()
+
+    async with fake_apiserver(stall) as client:
+        with pytest.raises(Unreachable, match="no answer within"):
+            await client.get(PATH, timeout_s=0.1)
+        ended.set()
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    async def redirect(_request: web.Request) -> web.Response:
+        return web.Response(status=302, headers={"Location": "http://169.254.169.254/"})
+
+    async with fake_apiserver(redirect) as client:
+        with pytest.raises(ApiError) as raised:
+            await client.get(PATH)
+    assert raised.value.status == 302
