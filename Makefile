@@ -36,9 +36,10 @@ format: $(STAMP)  ## put the code into the house format
 bench: $(STAMP)  ## ratios against a bare ASGI application, side by side in one run
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks
 
-lock:  ## work the lock file out again (needs uv)
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --no-header --extra dev pyproject.toml -o requirements/dev.txt
+lock:  ## work the lock files out again (needs uv)
+	@for extra in server dev; do uv pip compile --quiet --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-header --extra $$extra pyproject.toml \
+	  -o requirements/$$extra.txt; done
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

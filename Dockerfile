@@ -1,0 +1,18 @@
+# The server image: the locked dependencies and the package, nothing else, as a user without rights.
+FROM docker.io/library/python:3.13-slim AS build
+WORKDIR /src
+COPY requirements/server.txt requirements/server.txt
+RUN python -m venv /opt/visibility \
+ && /opt/visibility/bin/pip install --no-cache-dir --require-hashes -r requirements/server.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY visibility_api visibility_api
+COPY trainjob_progress trainjob_progress
+RUN /opt/visibility/bin/pip install --no-cache-dir --no-deps .
+
+FROM docker.io/library/python:3.13-slim
+COPY --from=build /opt/visibility /opt/visibility
+USER 65532:65532
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+EXPOSE 10250
+ENTRYPOINT ["/opt/visibility/bin/visibility-api"]
+CMD ["serve"]
