@@ -270,7 +270,8 @@ def _forbidden(error: AccessDenied) -> Forbidden:
         subject = f"{plural} {quote(asked.name)} is forbidden" if asked.name else f"{plural} is forbidden"
         what = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
         where = f"in the namespace {quote(asked.namespace)}" if asked.namespace else "at the cluster scope"
-        refused = f"User {user} cannot {asked.verb} resource {quote(what)} in API group {quote(asked.group)} {where}"
+        group = quote(asked.group)
+        refused = f"User {user} cannot {asked.verb} resource {quote(what)} in API group {group} {where}"
         details = Details(name=asked.name, group=asked.group, kind=asked.resource)
     message = f"{subject}: {_without_markup(refused)}"
     return Forbidden(f"{message}: {error.reason}" if error.reason else message, details=details)

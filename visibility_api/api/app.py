@@ -1,0 +1,241 @@
+"""The ASGI application: one fixed chain in front of the handlers.
+
+Audit-Id → in-flight bound → authentication → authorisation → route → handler → answer. Authorisation comes
+before routing: whoever has no right learns nothing of what exists (Z2).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from time import perf_counter
+
+import structlog
+
+from visibility_api.auth.identity import MASTERS_GROUP
+
+from .compression import GzipCache
+from .deadline import within
+from .delivery import DEFAULT_CACHE_CONTROL, deliver
+from .message import Authenticator, Authorizer, Headers, Receive, Request, Response, Scope, Send, Stream
+from .metrics import RequestMetrics
+from .protocols import answer_other_protocol
+from .refusal import refuse
+from .request_info import RequestInfo, read_request
+from .routing import UNREADABLE, Route, Routes
+from .status import (
+    InternalError,
+    RequestError,
+    ReviewUnavailable,
+    Timeout,
+    TooManyRequests,
+    Unavailable,
+    to_request_error,
+)
+
+log = structlog.get_logger(__name__)
+
+SEND_TIMEOUT_S = 60.0  # for one whole answer to a slow reader, as the Go server's request limit
+CHUNK_TIMEOUT_S = 10.0  # for one piece of a watch: a reader this slow is cut (W20)
+MAX_PLANS = 4096
+MAX_PLANNED_CHARACTERS = 1024  # longer request lines are read each time instead of being kept
+MAX_AUDIT_ID_BYTES = 128
+_PRINTABLE = bytes(range(0x21, 0x7F))
+_EXEMPT_PATHS = frozenset(("/healthz", "/livez", "/readyz"))  # overload must not get us restarted
+_LOGGED_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What may be under way at once (P11)."""
+
+    in_flight: int = 400  # requests that are no running watch; system:masters may exceed it
+    watches: int = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """All that follows from a request line alone; kept, because the same lines come again and again."""
+
+    info: RequestInfo
+    route: Route
+    is_watch: bool
+    is_exempt: bool  # from the in-flight bound
+
+
+class Api:
+    """The application. Holds no state of a request; counts what is under way."""
+
+    def __init__(
+        self,
+        *,
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        routes: Routes,
+        metrics: RequestMetrics,
+        is_synced: Callable[[], bool] = lambda: True,
+        is_draining: Callable[[], bool] = lambda: False,
+        limits: Limits = Limits(),
+    ) -> None:
+        """`is_synced`: the caches are filled. `is_draining`: watches are being ended, new ones refused."""
+        self._authenticator = authenticator
+        self._authorizer = authorizer
+        self._routes = routes
+        self._metrics = metrics
+        self._is_synced = is_synced
+        self._is_draining = is_draining
+        self._limits = limits
+        self._compressed = GzipCache()
+        self._kept_plan = lru_cache(MAX_PLANS)(self._make_plan)
+        self._in_flight = 0
+        self._watches = 0
+        metrics.watch_in_flight(lambda: (self._in_flight, self._watches))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await answer_other_protocol(scope, receive, send)
+            return
+        began = perf_counter()
+        headers: Headers = scope["headers"]
+        audit_id = _audit_id(headers)
+        plan = _UNREADABLE_PLAN
+        self._in_flight += 1
+        try:
+            try:
+                plan = self._plan(scope["method"], scope["path"], scope["query_string"])
+                outcome = await within(plan.info.timeout_s, self._answer(plan, scope, receive))
+            except Exception as error:
+                outcome = self._refuse(error, plan, scope, audit_id)
+            if type(outcome) is Response:
+                self._metrics.count_request(plan.route.labels, outcome.status)
+                await within(
+                    SEND_TIMEOUT_S,
+                    deliver(
+                        outcome, send=send, audit_id=audit_id, headers=headers, compressed=self._compressed
+                    ),
+                )
+                self._metrics.observe_duration(plan.route.labels, perf_counter() - began)
+                return
+        except TimeoutError:
+            # Returning early makes the server below close the connection, which is what R17 asks for.
+            log.info("client too slow, connection closed", audit_id=audit_id.decode())
+            return
+        finally:
+            self._in_flight -= 1
+        if isinstance(outcome, Stream):
+            self._metrics.count_request(plan.route.labels, 200)
+            await self._stream(outcome, send, audit_id)
+
+    def _plan(self, method: str, path: str, query_string: bytes) -> _Plan:
+        if len(path) + len(query_string) > MAX_PLANNED_CHARACTERS:
+            return self._make_plan(method, path, query_string)
+        return self._kept_plan(method, path, query_string)
+
+    def _make_plan(self, method: str, path: str, query_string: bytes) -> _Plan:
+        info = read_request(method, path, query_string)
+        return _Plan(
+            info=info,
+            route=self._routes.find(method, info),
+            is_watch=info.is_watch,
+            is_exempt=path in _EXEMPT_PATHS,
+        )
+
+    async def _answer(self, plan: _Plan, scope: Scope, receive: Receive) -> Response | Stream:
+        """The handler's answer. Raises what any filter or the handler raises."""
+        limits = self._limits
+        # Who asks is not known yet, and to find out may take a review: twice the bound may wait here.
+        if self._in_flight > 2 * limits.in_flight and not plan.is_exempt:
+            raise TooManyRequests
+        identity = await self._authenticator.authenticate(scope)
+        if self._in_flight > limits.in_flight and not plan.is_exempt and MASTERS_GROUP not in identity.groups:
+            raise TooManyRequests
+        await self._authorizer.authorize(identity, plan.info.attributes)
+        if plan.route.needs_documents and not self._is_synced():
+            raise Unavailable("the caches are not filled yet")  # never a 404 instead (R3)
+        if plan.is_watch:
+            if self._is_draining():
+                raise Unavailable("apiserver is shutting down")  # W24
+            if self._watches >= limits.watches:
+                raise TooManyRequests
+        return await plan.route.handler(
+            Request(
+                method=scope["method"],
+                path=scope["path"],
+                query=plan.info.query,
+                headers=scope["headers"],
+                identity=identity,
+                attributes=plan.info.attributes,
+                receive=receive,
+            )
+        )
+
+    def _refuse(self, error: Exception, plan: _Plan, scope: Scope, audit_id: bytes) -> Response:
+        refused: RequestError
+        if isinstance(error, TimeoutError):
+            refused = Timeout("request did not complete within the allotted timeout")
+        else:
+            refused = to_request_error(error, uri=_uri(scope))
+        if isinstance(refused, InternalError | ReviewUnavailable):
+            log.error(
+                "request failed",
+                audit_id=audit_id.decode(),
+                method=scope["method"][:16],
+                path=scope["path"][:_LOGGED_CHARACTERS],
+                exc_info=error,
+            )
+        return refuse(refused, headers=scope["headers"], query=plan.info.query)
+
+    async def _stream(self, stream: Stream, send: Send, audit_id: bytes) -> None:
+        """Headers at once, before there is anything to tell (W3), then what the handler writes."""
+        self._watches += 1
+        try:
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": 200,
+                    "headers": [
+                        (b"content-type", stream.content_type.encode()),
+                        (b"audit-id", audit_id),
+                        DEFAULT_CACHE_CONTROL,
+                    ],
+                }
+            )
+
+            async def send_chunk(chunk: bytes) -> None:
+                await within(
+                    CHUNK_TIMEOUT_S, send({"type": "http.response.body", "body": chunk, "more_body": True})
+                )
+
+            await stream.write(send_chunk)
+            await send({"type": "http.response.body"})
+        except TimeoutError:
+            log.info("watcher too slow, stream cut", audit_id=audit_id.decode())
+        except Exception:
+            log.exception("stream failed", audit_id=audit_id.decode())
+        finally:
+            self._watches -= 1
+
+
+_UNREADABLE_PLAN = _Plan(
+    info=read_request("GET", "/", b""), route=UNREADABLE, is_watch=False, is_exempt=False
+)
+
+
+def _audit_id(headers: Headers) -> bytes:
+    """The request's own, which KAS always sets, else a new one (R15); one unfit for a header is replaced."""
+    for name, value in headers:
+        if name == b"audit-id":
+            if 0 < len(value) <= MAX_AUDIT_ID_BYTES and not value.translate(None, _PRINTABLE):
+                return value
+            break
+    digits = f"{random.getrandbits(128):032x}"  # a version 4 UUID; it names an answer and guards nothing
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}".encode()
+
+
+def _uri(scope: Scope) -> str:
+    """Path and query as they were sent."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    query: bytes = scope["query_string"]
+    return (raw + b"?" + query if query else raw).decode("latin-1")[:_LOGGED_CHARACTERS]

@@ -1,0 +1,107 @@
+"""What is counted of requests, under the API server's own names (P19), and how it is shown.
+
+Counting is three dictionary look-ups: the client library's own counters cost more than an answer's encoding.
+Labels are words of our own (verbs and resources that exist), so their number is bounded.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from .message import Handler, Request, Response
+
+Labels = tuple[str, str, str]  # verb, resource, subresource: known words only
+
+# The API server's own, without the ones beyond its 60 s limit.
+DURATION_BUCKETS_S = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 10, 20, 30, 60)
+
+
+class RequestMetrics(Collector):
+    """Counts of requests and watch events. Watches count when they start; their duration is left out."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests: dict[tuple[Labels, int], int] = {}
+        self._durations: dict[Labels, tuple[list[int], list[float]]] = {}  # per bucket; [sum of seconds]
+        self._watch_events: dict[str, int] = {}
+        self._in_flight: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        registry.register(self)
+
+    def watch_in_flight(self, read: Callable[[], tuple[int, int]]) -> None:
+        """`read` gives the requests in flight, and the watches, whenever they are asked for."""
+        self._in_flight = read
+
+    def count_request(self, labels: Labels, code: int) -> None:
+        key = (labels, code)
+        self._requests[key] = self._requests.get(key, 0) + 1
+
+    def observe_duration(self, labels: Labels, seconds: float) -> None:
+        held = self._durations.get(labels)
+        if held is None:
+            held = self._durations[labels] = ([0] * (len(DURATION_BUCKETS_S) + 1), [0.0])
+        held[0][bisect_left(DURATION_BUCKETS_S, seconds)] += 1
+        held[1][0] += seconds
+
+    def count_watch_events(self, resource: str, number: int) -> None:
+        """Events sent to watchers of one of our resources."""
+        self._watch_events[resource] = self._watch_events.get(resource, 0) + number
+
+    def collect(self) -> Iterator[Metric]:
+        requests = CounterMetricFamily(
+            "apiserver_request",
+            "Requests by verb, resource and HTTP status.",
+            labels=("verb", "resource", "subresource", "code"),
+        )
+        for (labels, code), count in self._requests.items():
+            requests.add_metric((*labels, str(code)), count)
+        yield requests
+        durations = HistogramMetricFamily(
+            "apiserver_request_duration_seconds",
+            "From the request line to the last byte handed over; watches excepted.",
+            labels=("verb", "resource", "subresource"),
+        )
+        for labels, (counts, (total_s,)) in self._durations.items():
+            durations.add_metric(labels, _cumulative(counts), total_s)
+        yield durations
+        requests_in_flight, watches = self._in_flight()
+        in_flight = GaugeMetricFamily(
+            "apiserver_current_inflight_requests",
+            "Requests under way; watches excepted.",
+            labels=("request_kind",),
+        )
+        in_flight.add_metric(("readOnly",), requests_in_flight)
+        yield in_flight
+        long_running = GaugeMetricFamily(
+            "apiserver_longrunning_requests", "Watches under way.", labels=("verb",)
+        )
+        long_running.add_metric(("WATCH",), watches)
+        yield long_running
+        events = CounterMetricFamily(
+            "apiserver_watch_events", "Events sent to watchers.", labels=("resource",)
+        )
+        for resource, count in self._watch_events.items():
+            events.add_metric((resource,), count)
+        yield events
+
+
+def metrics_endpoint(registry: CollectorRegistry) -> dict[str, Handler]:
+    """`/metrics`: everything in the registry, as text or OpenMetrics, by what the scraper accepts (D20)."""
+
+    async def show(request: Request) -> Response:
+        encode, content_type = choose_encoder(request.header(b"accept") or "")
+        return Response(content_type=content_type, body=encode(registry))
+
+    return {"/metrics": show}
+
+
+def _cumulative(counts: list[int]) -> list[tuple[str, float]]:
+    total, buckets = 0, []
+    for bound, count in zip((*DURATION_BUCKETS_S, float("inf")), counts, strict=True):
+        total += count
+        buckets.append(("+Inf" if bound == float("inf") else str(float(bound)), float(total)))
+    return buckets
