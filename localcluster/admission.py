@@ -1,4 +1,4 @@
-"""Defaults and side effects that belong to one kind. Everything else about objects is generic (registry.py)."""
+"""Defaults and side effects that belong to one kind; the rest is generic (registry.py)."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class _NotAvailable(Exception):
 
 
 class Aggregator:
-    """Proxies the groups of APIServices to their servers, and keeps their Available condition true to life."""
+    """Proxies the groups of APIServices to their servers, and keeps their Available conditions honest."""
 
     def __init__(self, registry: Registry, front_proxy_pair: tuple[Path, Path]) -> None:
         self._registry = registry

@@ -1,4 +1,4 @@
-"""The stand-in for kube-apiserver: listens, identifies, authorizes, and hands each request to the room it belongs to."""
+"""The stand-in for kube-apiserver: listens, identifies, authorizes, and hands each request on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 from aiohttp import web
 
-from localcluster import discovery
+from localcluster import bootstrap, discovery
 from localcluster.aggregator import Aggregator
 from localcluster.identity import Authenticator, User, impersonated
 from localcluster.metadata import Object
@@ -52,6 +52,7 @@ class ApiServer:
             directory, "front-proxy-client", self.front_proxy_authority.issue_client("front-proxy-client", [])
         )
         self._use(Store())
+        bootstrap.fill(self.registry, self.proxy_settings())
 
     def _use(self, store: Store) -> None:
         """Build everything that hangs on the store."""
@@ -86,7 +87,7 @@ class ApiServer:
     async def start(self) -> None:
         application = web.Application(client_max_size=MAX_BODY_BYTES)
         application.router.add_route("*", "/{path:.*}", self._handle)
-        # A handler ends with its client, so that an idle watch or exec does not outlive its connection (W22).
+        # A handler ends with its client: an idle watch or exec does not outlive its connection (W22).
         self._runner = web.AppRunner(
             application, handler_cancellation=True, access_log=None, shutdown_timeout=1
         )
@@ -105,12 +106,13 @@ class ApiServer:
             self._runner = None
 
     async def restart(self, *, keep_state: bool = True) -> None:
-        """Stop and start on the same port. Without the state it is a new, empty cluster: bootstrap it again."""
+        """Stop and start on the same port; without the state it is a new cluster, bootstrapped afresh."""
         await self.stop()
         if keep_state:
             self.store.compact()  # a new watch cache knows no history
         else:
             self._use(Store())
+            bootstrap.fill(self.registry, self.proxy_settings())
         await self.start()
 
     def cut_watches(self) -> None:
@@ -128,7 +130,7 @@ class ApiServer:
         )
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*pair)
-        # Unlike Go this verifies in the handshake: a certificate of another CA fails the connection, not the request.
+        # Unlike Go this verifies in the handshake: a foreign certificate fails the connection itself.
         context.load_verify_locations(cadata=self.client_authority.certificate_pem.decode())
         context.verify_mode = ssl.CERT_OPTIONAL
         context.set_alpn_protocols(["http/1.1"])

@@ -1,4 +1,4 @@
-"""What a new cluster holds before anybody uses it: namespaces, default roles and bindings, the proxy ConfigMap."""
+"""What a new cluster holds: namespaces, default roles and bindings, the authentication ConfigMap."""
 
 from __future__ import annotations
 

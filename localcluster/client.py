@@ -139,7 +139,7 @@ def _error(code: int, content: bytes, status: Object | None = None) -> ApiError:
 
 
 class Reflector:
-    """A local copy of one collection, kept by list and watch; `on_change(type, object)` is told of every change."""
+    """A copy of one collection, kept by list and watch; `on_change(type, object)` hears of each change."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The whole local cluster as one object: API server, controllers and kubelet in one process, and kubeconfigs for it."""
+"""The whole local cluster as one object: API server, controllers, kubelet, and kubeconfigs for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import yaml
 
-from localcluster import bootstrap
 from localcluster.apiserver import ApiServer
 from localcluster.client import ApiClient
 from localcluster.controllers import Controllers
@@ -21,7 +20,7 @@ from localcluster.resources import BY_PLURAL
 
 
 class LocalCluster:
-    """`async with LocalCluster.start(directory) as cluster:`. Everything it writes lies below the directory."""
+    """`async with LocalCluster.start(directory) as cluster:`. It writes below that directory only."""
 
     def __init__(self, directory: Path, apiserver: ApiServer, admin: ApiClient) -> None:
         self.directory = directory
@@ -34,10 +33,8 @@ class LocalCluster:
     @contextlib.asynccontextmanager
     async def start(cls, directory: Path, *, port: int = 0) -> AsyncIterator[LocalCluster]:
         """A running cluster; at the end its pods are killed and its port is closed."""
-        directory = directory.resolve()
-        (directory / "pki").mkdir(parents=True, exist_ok=True)
+        directory = _prepared(directory)
         apiserver = ApiServer(directory / "pki", port=port)
-        bootstrap.fill(apiserver.registry, apiserver.proxy_settings())
         await apiserver.start()
         try:
             pair = write_pair(
@@ -109,6 +106,11 @@ class LocalCluster:
         path.touch(mode=0o600)
         path.write_text(yaml.safe_dump(config, sort_keys=False))
         return path
+
+
+def _prepared(directory: Path) -> Path:
+    (directory / "pki").mkdir(parents=True, exist_ok=True)
+    return directory.resolve()
 
 
 def _files(pair: tuple[Path, Path]) -> dict[str, str]:

@@ -35,7 +35,7 @@ class ContainerLog:
         self.is_closed = False
 
     async def copy_from(self, reader: asyncio.StreamReader) -> None:
-        """Write what a process prints until it closes its end. A line shows once it is complete or too long."""
+        """Write what a process prints until it closes its end; a line shows once complete or too long."""
         pending = b""
         while chunk := await reader.read(READ_BYTES):
             *lines, pending = (pending + chunk).split(b"\n")

@@ -1,7 +1,7 @@
 """One container as a local process. Its root directory stands for its filesystem; nothing is isolated.
 
-Paths: exec arguments, the progress file, the termination message and volume mounts lie below the root. The main
-command itself runs from the host, so `python` is this environment's interpreter.
+Exec arguments, the progress file, the termination message and volume mounts are mapped below the root. The
+main command runs from the host, so `python` is this environment's interpreter.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def field_value(pod: Object, path: str) -> str:
 
 
 def environment(pod: Object, container: Object, root: Path, extra: Mapping[str, str]) -> dict[str, str]:
-    """The process environment; `extra` holds values already read from Secrets and ConfigMaps, by variable name."""
+    """The process environment; `extra` holds the variables that came from Secrets and ConfigMaps."""
     variables: dict[str, str] = {}
     for entry in container.get("env") or []:
         source = entry.get("valueFrom") or {}
@@ -199,7 +199,7 @@ class Container:
 
 
 class ExecProcess:
-    """A command started by exec. Read both streams, then `wait`; whoever started it calls `close` at the end."""
+    """A command started by exec. Read both streams, `wait`, and `close` it in any case."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process

@@ -1,6 +1,6 @@
 """The controllers that turn a TrainJob into pods: Trainer, JobSet, Job, scheduler, and a little housekeeping.
 
-A client of the Kubernetes API, real or stand-in. What each object should look like is decided in trainjobs.py,
+A client of the Kubernetes API, real or stand-in. What objects should look like is decided in trainjobs.py,
 jobsets.py and jobs.py; this module only looks, compares and writes.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Self
 
 import aiohttp
 import structlog
@@ -48,7 +49,7 @@ log = structlog.get_logger()
 
 
 class Controllers:
-    """`async with` it. One queue, one worker: a key is looked at again whenever it or a child of it changes."""
+    """`async with` it. One queue, one worker: a key is looked at again when it or a child of it changes."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
@@ -65,7 +66,7 @@ class Controllers:
             "namespaces": self._reconcile_namespace,
         }
 
-    async def __aenter__(self) -> Controllers:
+    async def __aenter__(self) -> Self:
         for runtime in RUNTIMES:
             await self._client.create_missing("clustertrainingruntimes", runtime)
         for plural, reflector in self._reflectors.items():
@@ -157,8 +158,10 @@ class Controllers:
                 )
 
     async def _is_orphan(self, plural: str, thing: Object) -> bool:
-        """True when the controlling owner is gone; the object is deleted then. A real cluster's garbage collector
-        does this too, but kube-apiserver alone does not."""
+        """True when the controlling owner is gone; the object is deleted then.
+
+        A real cluster's garbage collector does this too, kube-apiserver alone does not.
+        """
         owner = controller_of(thing)
         if owner is None or owner["kind"] not in OWNER_PLURALS:
             return False

@@ -1,4 +1,4 @@
-"""What there is to ask for: /api, /apis in the legacy and the aggregated form, and OpenAPI v3 (D3-D12, O1-O9)."""
+"""What there is to ask for: /api and /apis, legacy and aggregated, and OpenAPI v3 (D3-D12, O1-O9)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import ssl
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 from localcluster.metadata import Object, new_uid, uid_of
@@ -52,7 +52,7 @@ def authenticated(user: User) -> User:
 
 
 class Authenticator:
-    """Turns what a connection and its headers show into a user; 401 when something is shown and none of it holds."""
+    """Turns what a connection and its headers show into a user; 401 when what is shown does not hold."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -188,14 +188,16 @@ def _certificate_user(connection: ssl.SSLObject | None) -> User | None:
     certificate = connection.getpeercert() if connection else None
     if not connection or not certificate:
         return None
-    subject = [pair for name in certificate.get("subject", ()) for pair in name]  # type: ignore[misc]
-    names = [value for key, value in subject if key == "commonName"]
+    # typeshed leaves this open; it is a tuple of relative names, each made of (type, value) pairs.
+    relative_names = cast("tuple[tuple[tuple[str, str], ...], ...]", certificate.get("subject", ()))
+    subject = [pair for relative_name in relative_names for pair in relative_name]
+    names = [value for kind, value in subject if kind == "commonName"]
     if not names:
         return None
     fingerprint = hashlib.sha256(connection.getpeercert(binary_form=True) or b"").hexdigest()
     return User(
-        name=str(names[0]),
-        groups=tuple(str(value) for key, value in subject if key == "organizationName"),
+        name=names[0],
+        groups=tuple(value for kind, value in subject if kind == "organizationName"),
         extra={f"{_EXTRA}credential-id": [f"X509SHA256={fingerprint}"]},
     )
 

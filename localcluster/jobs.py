@@ -82,7 +82,7 @@ def _pod(job: Object, index: int | None) -> Object:
 
 
 def succeeded_indexes(job: Object, pods: Sequence[Object]) -> set[int]:
-    """Completion indexes that are done (numbers 0, 1, … when the Job is not Indexed); a deleted pod still counts."""
+    """Completion indexes that are done (0, 1, … when the Job is not Indexed); deleted pods still count."""
     succeeded = [pod for pod in pods if phase_of(pod) == "Succeeded"]
     if job["spec"].get("completionMode") == "Indexed":
         known = (job.get("status") or {}).get("completedIndexes") or ""
@@ -121,11 +121,11 @@ def has_failed(job: Object, pods: Sequence[Object]) -> bool:
         each for pod in pods if is_active(pod) for each in pod["status"].get("containerStatuses") or []
     ]
     restarts = sum(each["restartCount"] for each in statuses)
-    return restarts > 0 if limit == 0 else restarts >= limit
+    return bool(restarts > 0 if limit == 0 else restarts >= limit)
 
 
 def job_status(job: Object, pods: Sequence[Object]) -> Object:
-    """Counts and conditions. The end is told twice, as since 1.31: the criteria first, then the condition itself."""
+    """Counts and conditions. The end is told twice, as since 1.31: the criterion, then the condition."""
     status: Object = copy.deepcopy(job.get("status") or {})
     active = [pod for pod in pods if is_active(pod)]
     done = succeeded_indexes(job, pods)

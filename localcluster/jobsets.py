@@ -90,7 +90,7 @@ def _job(jobset: Object, replicated: Object, index: int, global_index: int, tota
 
 
 def jobset_status(jobset: Object, jobs: Sequence[Object]) -> Object:
-    """The status after looking at the Jobs of the current attempt; `restarts` grows when they must start again."""
+    """The status by the Jobs of the current attempt; `restarts` grows when they must start again."""
     status: Object = copy.deepcopy(jobset.get("status") or {})
     status["restarts"] = restarts_of(jobset)
     status["replicatedJobsStatus"] = [
@@ -107,7 +107,8 @@ def jobset_status(jobset: Object, jobs: Sequence[Object]) -> Object:
         status["restarts"] += 1
     elif failed:
         reason = "ReachedMaxRestarts" if allowed else "FailedJobs"
-        message = f"jobset failed due to one or more job failures (first failed job: {failed[0]['metadata']['name']})"
+        first = failed[0]["metadata"]["name"]
+        message = f"jobset failed due to one or more job failures (first failed job: {first})"
         conditions = with_condition(conditions, "Failed", "True", reason, message)
         status["terminalState"] = "Failed"
     elif _has_succeeded(jobset, jobs):

@@ -6,8 +6,9 @@ import asyncio
 import base64
 import contextlib
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Self, TypeVar
 
 import aiohttp
 import structlog
@@ -24,6 +25,7 @@ from localcluster.volumes import prepare_volumes
 RETRY_S = 0.5
 END_WAIT_S = 5.0
 FINISHED = ("Succeeded", "Failed")
+_T = TypeVar("_T")
 log = structlog.get_logger()
 
 __all__ = ["ExecError", "ExecProcess", "Kubelet"]
@@ -46,7 +48,7 @@ class Kubelet:
         self._pods = Reflector(client, "pods", self._observe, fieldSelector=f"spec.nodeName={node_name}")
         self._main: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Kubelet:
+    async def __aenter__(self) -> Self:
         await self._register()
         self._main = asyncio.create_task(self._pods.run(), name=f"kubelet {self.node_name}")
         return self
@@ -126,7 +128,7 @@ class Kubelet:
     def kill(
         self, namespace: str, pod: str, number: int, *, container: str = "", reason: str | None = None
     ) -> None:
-        """Signal the pod's processes from outside, as the kernel's OOM killer would (`reason="OOMKilled"`)."""
+        """Signal the pod's processes from outside, as the kernel's OOM killer does (`reason="OOMKilled"`)."""
         self._worker(namespace, pod).kill(number, container=container, reason=reason)
 
     def root(self, namespace: str, pod: str, container: str) -> Path:
@@ -288,7 +290,8 @@ class Kubelet:
                         found.setdefault(container["name"], {})[entry["name"]] = plain
         return found
 
-    async def _retried(self, work):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    async def _retried(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        """What a pod refers to may come later: its start waits, as a kubelet's does."""
         while True:
             with contextlib.suppress(ApiError, aiohttp.ClientError, TimeoutError, KeyError):
                 return await work()

@@ -7,7 +7,7 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-# Schema-less on purpose: the stand-in stores whatever JSON it is given, as a CRD that preserves unknown fields.
+# Schema-less on purpose: whatever JSON comes is stored, as with a CRD that preserves unknown fields.
 Object = dict[str, Any]
 ObjectKey = tuple[str, str]  # namespace ("" when cluster-scoped), name
 

@@ -18,7 +18,7 @@ class Form:
 
 
 def negotiate(accept: str, allowed: tuple[str, ...] = ()) -> Form:
-    """The first clause that can be served, including its parameters; `allowed` are the forms on offer here."""
+    """The first clause that can be served with its parameters; `allowed` are the forms on offer here."""
     clauses = [_parse(clause) for clause in (accept or "*/*").split(",")]
     for media, parameters in sorted(clauses, key=lambda clause: -float(clause[1].get("q", "1"))):
         if media not in ("application/json", "application/*", "*/*"):

@@ -8,7 +8,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from localcluster import admission, reviews
+from localcluster import admission, protobuf, reviews
 from localcluster.identity import Authenticator
 from localcluster.metadata import Object, key_of
 from localcluster.negotiation import Form, negotiate
@@ -89,7 +89,7 @@ class ObjectsApi:
         body = await read_body(call.request, patch=True)
         if content_type == APPLY and not call.query.get("fieldManager"):
             raise bad_request(
-                "PatchOptions.meta.k8s.io is invalid: fieldManager: Required value: is required for apply patch"
+                "PatchOptions is invalid: fieldManager: Required value: is required for apply patch"
             )
         place = (self._namespace(call, resource), call.info.name)
         entry, created = self._registry.patch(resource, *place, body, content_type, call.info.subresource)
@@ -242,6 +242,8 @@ async def read_body(request: web.Request, *, patch: bool = False) -> Any:  # noq
     """The body as JSON; YAML where Kubernetes takes it. 400 when it is neither, 415 for protobuf."""
     content = await request.read()
     media = request.content_type
+    if media == protobuf.CONTENT_TYPE and not patch:
+        return protobuf.decode(content)
     if not patch and media not in (*_ENCODINGS, "application/octet-stream"):
         raise unsupported_media_type(", ".join(_ENCODINGS))
     try:

@@ -39,7 +39,7 @@ def merge_patch(target: Any, patch: Any) -> Any:  # noqa: ANN401 - JSON of any s
 def strategic_merge_patch(target: Any, patch: Any) -> Any:  # noqa: ANN401 - JSON of any shape
     """What kubectl sends for built-in kinds: a merge patch that joins the lists of _MERGE_KEYS.
 
-    Directives are honoured as far as kubectl sends them: `$patch: delete|replace`, the ordering ones are ignored.
+    Directives are honoured as far as kubectl sends them; those about order are ignored.
     """
     if not isinstance(patch, dict):
         return patch

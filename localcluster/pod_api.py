@@ -170,7 +170,7 @@ def _number(text: str, name: str, least: int) -> int:
     if not text.lstrip("-").isdecimal():
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     if int(text) < least:
-        bound = "0" if least == 0 else "0 and not equal to it"
-        message = f"PodLogOptions is invalid: {name}: Invalid value: {text}: must be greater than or equal to {bound}"
-        raise ApiError(422, "Invalid", message)
+        bound = "0" if least == 0 else "1"
+        problem = f"Invalid value: {text}: must be greater than or equal to {bound}"
+        raise ApiError(422, "Invalid", f'PodLogOptions "" is invalid: {name}: {problem}')
     return int(text)

@@ -94,12 +94,11 @@ class PodWorker:
     async def stop(self, grace_s: float) -> None:
         """SIGTERM, then SIGKILL after the grace period; `run` returns soon after."""
         self._stopping.set()
-        running = [slot.container for slot in self._all() if slot.container.is_running]
-        for container in running:
-            container.signal(signal.SIGTERM)
-        deadline = asyncio.get_running_loop().time() + grace_s
-        while any(each.is_running for each in running) and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(0.02)
+        for slot in self._all():
+            slot.container.signal(signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self.ended.wait()
         self.kill()
 
     def kill(self, number: int = signal.SIGKILL, *, container: str = "", reason: str | None = None) -> None:
@@ -131,7 +130,11 @@ class PodWorker:
             slot.state = {"terminated": self._terminated(slot, code, started_at)}
             self._report()
             policy = self.pod["spec"]["restartPolicy"]
-            if (code == 0 and (is_init or policy != "Always")) or policy == "Never" or self._stopping.is_set():
+            if (
+                (code == 0 and (is_init or policy != "Always"))
+                or policy == "Never"
+                or self._stopping.is_set()
+            ):
                 return
             slot.last_state, slot.restart_count = slot.state, slot.restart_count + 1
             message = f"back-off {backoff_s:.0f}s restarting failed container={name}"

@@ -55,7 +55,7 @@ class Authorizer:
             raise forbidden(asked)
 
     def rules(self, user: User, namespace: str) -> Iterator[tuple[Object, str]]:
-        """Every rule that holds for this user in that namespace ("" = cluster-wide ones only), with its origin."""
+        """Every rule for this user in that namespace ("" = only cluster-wide ones), with its origin."""
         for entry in self._store.entries(BY_PLURAL["clusterrolebindings"]):
             yield from self._bound_rules(entry.object, user, "")
         if namespace:
@@ -77,7 +77,8 @@ class Authorizer:
             return
         bound = binding["metadata"]["name"] + (f"/{namespace}" if namespace else "")
         reason = f'{binding["kind"]} "{bound}" of {reference["kind"]} "{reference["name"]}"'
-        who = f'{subject["kind"]} "{subject["name"]}{"/" + subject["namespace"] if "namespace" in subject else ""}"'
+        where = f"/{subject['namespace']}" if "namespace" in subject else ""
+        who = f'{subject["kind"]} "{subject["name"]}{where}"'
         for rule in role.object.get("rules") or []:
             yield rule, f"{reason} to {who}"
 
@@ -101,15 +102,14 @@ def _allows(rule: Object, asked: Attributes) -> bool:
         _has(rule.get("apiGroups"), asked.group)
         and (
             _has(resources, asked.resource_path)
-            or (bool(asked.subresource)
-            and f"*/{asked.subresource}" in resources)
+            or (bool(asked.subresource) and f"*/{asked.subresource}" in resources)
         )
         and (not rule.get("resourceNames") or asked.name in rule["resourceNames"])
     )
 
 
 def _has(allowed: list[str] | None, wanted: str) -> bool:
-    return bool(allowed) and ("*" in allowed or wanted in allowed)
+    return allowed is not None and ("*" in allowed or wanted in allowed)
 
 
 def _path_matches(pattern: str, path: str) -> bool:

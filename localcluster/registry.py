@@ -86,7 +86,7 @@ class Registry:
         resource: Resource,
         namespace: str,
         name: str,
-        body: Any,
+        body: Any,  # noqa: ANN401 - JSON of any shape: a JSON patch is a list
         content_type: str,
         subresource: str = "",
     ) -> tuple[Entry, bool]:
@@ -186,7 +186,7 @@ class Registry:
         )
         if (kind, api_version) != (resource.kind, resource.api_version):
             raise bad_request(
-                f"the API version in the data ({api_version}, {kind}) does not match the expected API version "
+                f"the API version in the data ({api_version}, {kind}) does not match the expected one "
                 f"({resource.api_version}, {resource.kind})"
             )
         thing |= {"apiVersion": api_version, "kind": kind}
@@ -205,7 +205,7 @@ class Registry:
         if entry is None:
             raise not_found(NAMESPACES, namespace)
         if is_terminating(entry.object):
-            why = f"Forbidden: unable to create new content in namespace {namespace} because it is being terminated"
+            why = f"Forbidden: unable to create new content in namespace {namespace}: it is being terminated"
             error = invalid(resource, name, "metadata.namespace", why)
             error.code, error.reason = 403, "Forbidden"
             raise error

@@ -46,10 +46,11 @@ def access_review(
         )
         if not user.name and not user.groups:
             raise bad_request("spec.user: Required value: at least one of user or group must be specified")
-    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    resource: Object = spec.get("resourceAttributes") or {}
+    path: Object = spec.get("nonResourceAttributes") or {}
     if bool(resource) == bool(path):
         raise bad_request("exactly one of nonResourceAttributes or resourceAttributes must be specified")
-    if namespace and (resource or {}).get("namespace") != namespace:
+    if namespace and resource.get("namespace") != namespace:
         raise bad_request("spec.resourceAttributes.namespace: Invalid value: must match metadata.namespace")
     if resource:
         fields = ("verb", "group", "version", "resource", "subresource", "namespace", "name")

@@ -1,4 +1,4 @@
-"""Refusals, worded as kube-apiserver words them (apimachinery/pkg/api/errors). Knows no request and no store."""
+"""Refusals, worded as kube-apiserver words them (apimachinery/pkg/api/errors)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TrainJob → JobSet, and the JobSet's state back into the TrainJob (kubeflow/trainer; sections 2.1, 2.2, 3.1)."""
+"""TrainJob → JobSet, and the JobSet's state back into the TrainJob (kubeflow/trainer; 2.1, 2.2, 3.1)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from localcluster.resources import BY_PLURAL
 
 
 async def prepare_volumes(client: ApiClient, pod: Object, directory: Path) -> dict[str, Path]:
-    """Volume name → directory, filled. Other kinds than the four above are empty directories. Raises ApiError."""
+    """Volume name → directory, filled; any other kind than the four is an empty one. Raises ApiError."""
     volumes: dict[str, Path] = {}
     for volume in pod["spec"].get("volumes") or []:
         path = volumes[volume["name"]] = directory / ".volumes" / volume["name"]

@@ -103,7 +103,7 @@ async def stream(
     options: WatchOptions,
     encoder: EventEncoder,
 ) -> AsyncIterator[bytes]:
-    """Event lines until the timeout, a cut, or a compaction. Yields b"" at once, so that headers go out first."""
+    """Event lines until the timeout, a cut, or a compaction. The first is b"": headers go out at once."""
     head = store.revision
     try:
         subscription = store.subscribe(
