@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -46,30 +45,42 @@ def read_manifests() -> list[Object]:
     return sorted(found, key=lambda thing: _FIRST.index(thing["kind"]) if thing["kind"] in _FIRST else 9)
 
 
-def apply_manifests(admin: Api, *, port: int, ca_bundle: bytes, skipped_kinds: frozenset[str]) -> None:
-    """Apply them; the Service points at a port of this machine instead of pods (P6)."""
-    for thing in adapt(read_manifests(), port=port, ca_bundle=ca_bundle):
-        if thing["kind"] not in skipped_kinds:
+def apply_rights(admin: Api, *, skipped_kinds: frozenset[str] = frozenset()) -> None:
+    """Everything but the APIService."""
+    for thing in read_manifests():
+        if thing["kind"] not in skipped_kinds | {"APIService"}:
             admin.apply(path_of(thing), thing)
 
 
-def adapt(things: list[Object], *, port: int, ca_bundle: bytes) -> Iterator[Object]:
-    for thing in things:
-        if thing["kind"] == "Service":
-            yield {
-                "apiVersion": "v1",
-                "kind": "Service",
-                "metadata": thing["metadata"],
-                "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]},
-            }
-        elif thing["kind"] == "APIService":
-            spec = dict(thing["spec"])
-            spec.pop("insecureSkipTLSVerify", None)
-            spec["service"] = spec["service"] | {"port": port}
-            spec["caBundle"] = base64.b64encode(ca_bundle).decode()
-            yield thing | {"spec": spec}
-        else:
-            yield thing
+def register(admin: Api, *, port: int, ca_bundle: bytes) -> None:
+    """Apply the APIService, and instead of deploy/'s Service one that points at a port here (P6)."""
+    (thing,) = (thing for thing in read_manifests() if thing["kind"] == "APIService")
+    thing = _pointed_at(thing, port=port, ca_bundle=ca_bundle)
+    service = _external_service(thing["spec"]["service"])
+    admin.apply(path_of(service), service)
+    admin.apply(path_of(thing), thing)
+
+
+def _pointed_at(api_service: Object, *, port: int, ca_bundle: bytes) -> Object:
+    spec = api_service["spec"]
+    assert "insecureSkipTLSVerify" not in spec
+    service = spec["service"] | {"port": port}
+    return api_service | {
+        "spec": spec | {"service": service, "caBundle": base64.b64encode(ca_bundle).decode()}
+    }
+
+
+def _external_service(reference: Object) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"namespace": reference["namespace"], "name": reference["name"]},
+        "spec": {
+            "type": "ExternalName",
+            "externalName": "localhost",
+            "ports": [{"port": reference["port"], "protocol": "TCP"}],
+        },
+    }
 
 
 def path_of(thing: Object) -> str:

@@ -24,6 +24,18 @@ with report(total_steps=5) as r:
         time.sleep(0.1)
 """
 
+# Ends as the kernel's OOM killer would end it, after it has reported for a while.
+KILLED = """
+import os, signal, time
+from trainjob_progress import report
+
+with report(total_steps=100) as r:
+    for _ in range(40):
+        r.step(loss=0.5)
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
 SILENT = "import time; time.sleep(3600)"
 
 _FILE = """

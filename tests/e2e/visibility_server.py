@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx
 
-from tests.e2e.api import Api, Object, write_kubeconfig
+from tests.e2e.api import write_kubeconfig
 from tests.e2e.cluster import Cluster
 from tests.e2e.loop_thread import LoopThread
 from tests.e2e.manifests import (
@@ -18,7 +19,8 @@ from tests.e2e.manifests import (
     NAMESPACE,
     SERVICE_ACCOUNT,
     SERVICE_NAME,
-    apply_manifests,
+    apply_rights,
+    register,
 )
 from tests.e2e.pki import Authority
 from tests.e2e.processes import Daemon, free_port, wait_until
@@ -28,7 +30,7 @@ PROBE_INTERVAL_S = 1.0
 
 
 class VisibilityServer:
-    """Installed and started on `cluster`; `proxy` is the only way from it to the API server."""
+    """Installed and started on `cluster`, which it reaches through a proxy that tests can break."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -37,13 +39,15 @@ class VisibilityServer:
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.authority = Authority(directory, "visibility")
-        self.proxy = TcpProxy(cluster.port)
-        self.loop = LoopThread()
-        self.loop.call(self.proxy.start())
-        self._install()
+        self._proxy = TcpProxy(cluster.port)
+        self._loop = LoopThread()
+        self._loop.call(self._proxy.start())
+        # The stand-in has no priority and fairness, which only kube-apiserver itself applies (P16).
+        skipped = {"FlowSchema", "PriorityLevelConfiguration"} if cluster.kind == "local" else set()
+        apply_rights(cluster.admin, skipped_kinds=frozenset(skipped))
         kubeconfig = write_kubeconfig(
             directory / "server.kubeconfig",
-            url=f"https://127.0.0.1:{self.proxy.port}",
+            url=f"https://127.0.0.1:{self._proxy.port}",
             ca_file=cluster.ca_file,
             token=self._service_account_token(),
         )
@@ -53,18 +57,41 @@ class VisibilityServer:
             log=directory / "visibility-api.log",
             env={"PATH": os.environ.get("PATH", ""), "HOME": str(directory)},
         )
-        self.start()
-
-    def start(self) -> None:
-        """Returns when the server is ready and the API server says it is available."""
         self._daemon.start()
         self.wait_ready()
+        register(cluster.admin, port=self.port, ca_bundle=self.authority.bundle.read_bytes())
         self.wait_available()
 
     def stop(self) -> None:
         self._daemon.stop(grace_s=10)
-        self.loop.call(self.proxy.stop())
-        self.loop.stop()
+        self._loop.call(self._proxy.stop())
+        self._loop.stop()
+
+    def cut_connections(self) -> None:
+        """Reset every connection the server has to the API server."""
+        self._loop.call(self._proxy.cut())
+
+    @contextlib.contextmanager
+    def out_of_reach(self) -> Iterator[None]:
+        """The API server cannot be reached from the server, while everybody else can."""
+        self._loop.call(self._proxy.refuse())
+        try:
+            yield
+        finally:
+            self._loop.call(self._proxy.allow())
+
+    @contextlib.contextmanager
+    def silenced(self) -> Iterator[None]:
+        """Connections to the API server stay open and bring nothing."""
+        self._loop.call(self._proxy.silence())
+        try:
+            yield
+        finally:
+            self._loop.call(self._proxy.resume())
+
+    @property
+    def pid(self) -> int:
+        return self._daemon.pid
 
     def check_alive(self) -> None:
         self._daemon.check_alive()
@@ -137,20 +164,6 @@ class VisibilityServer:
             *("-v", "4"),
         ]
 
-    def _install(self) -> None:
-        admin = self._cluster.admin
-        _ensure(admin, "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-        accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
-        _ensure(admin, accounts, {"metadata": {"name": SERVICE_ACCOUNT}})
-        # The stand-in has no priority and fairness, which only kube-apiserver itself would apply (P16).
-        skipped = {"FlowSchema", "PriorityLevelConfiguration"} if self._cluster.kind == "local" else set()
-        apply_manifests(
-            admin,
-            port=self.port,
-            ca_bundle=self.authority.bundle.read_bytes(),
-            skipped_kinds=frozenset(skipped),
-        )
-
     def _service_account_token(self) -> str:
         answer = self._cluster.admin.create(
             f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{SERVICE_ACCOUNT}/token",
@@ -158,8 +171,3 @@ class VisibilityServer:
         )
         token: str = answer["status"]["token"]
         return token
-
-
-def _ensure(admin: Api, collection: str, body: Object) -> None:
-    answer = admin.raw("POST", collection, body=body)
-    assert answer.status_code in (201, 409), answer.text

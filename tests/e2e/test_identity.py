@@ -1,0 +1,100 @@
+"""Who gets in, over real TLS and past the aggregator: a name in a header is nobody (A4, A5)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster import Cluster
+from tests.e2e.pki import Authority, KeyPair
+from tests.e2e.visibility_server import VisibilityServer
+from tests.e2e.workspace import PREFIX, Workspace
+
+_FORGED = [
+    ("X-Remote-User", "kubernetes-admin"),
+    ("X-Remote-Group", "system:masters"),
+    ("X-Remote-Extra-Scopes", "everything"),
+]
+_EVERYTHING = f"{PREFIX}/trainjobs"
+
+
+def _files(pair: KeyPair) -> tuple[Path, Path]:
+    return pair.cert, pair.key
+
+
+def test_the_aggregators_own_certificate_may_name_the_user(
+    cluster: Cluster, server: VisibilityServer
+) -> None:
+    # Without this, the refusals below would prove nothing.
+    proxy = _files(cluster.issue_front_proxy("front-proxy-client"))
+    answer = server.get(_EVERYTHING, cert=proxy, headers=_FORGED)
+    assert answer.status_code == 200, answer.text
+
+
+def test_a_forged_user_without_a_certificate_is_anonymous(server: VisibilityServer) -> None:
+    answer = server.get(_EVERYTHING, headers=_FORGED)
+    assert answer.status_code == 403
+    assert 'User "system:anonymous" cannot list' in answer.json()["message"]
+
+
+def test_a_forged_user_with_a_certificate_of_a_strange_ca_is_refused(
+    server: VisibilityServer, tmp_path: Path
+) -> None:
+    stranger = Authority(tmp_path, "strangers").issue_client("front-proxy-client", "system:masters")
+    answer = server.get(_EVERYTHING, cert=_files(stranger), headers=_FORGED)
+    assert answer.status_code == 401
+    assert answer.json()["message"] == "Unauthorized"
+
+
+def test_a_forged_user_with_the_cluster_cas_front_proxy_name_is_not_the_proxy(
+    cluster: Cluster, server: VisibilityServer
+) -> None:
+    # The CSR API lets others have any name signed by this CA (A4): it is a user of that name, no more.
+    impostor = _files(cluster.issue_client("front-proxy-client"))
+    answer = server.get(_EVERYTHING, cert=impostor, headers=_FORGED)
+    assert answer.status_code == 403
+    assert 'User "front-proxy-client" cannot list' in answer.json()["message"]
+
+
+def test_a_forged_user_with_the_right_ca_and_the_wrong_name_is_refused(
+    cluster: Cluster, server: VisibilityServer
+) -> None:
+    other = _files(cluster.issue_front_proxy("some-other-client"))
+    answer = server.get(_EVERYTHING, cert=other, headers=_FORGED)
+    assert answer.status_code == 401
+    assert answer.json()["message"] == "Unauthorized"
+
+
+def test_the_api_server_does_not_pass_forged_headers_on(workspace: Workspace) -> None:
+    answer = workspace.bob.api.raw("GET", _EVERYTHING, headers=_FORGED)
+    assert answer.status_code == 403
+    assert 'User "bob" cannot list' in answer.json()["message"]
+
+
+def test_a_good_token_is_its_owner_and_a_bad_one_nobody(
+    cluster: Cluster, server: VisibilityServer, workspace: Workspace
+) -> None:
+    accounts = f"/api/v1/namespaces/{workspace.name}/serviceaccounts"
+    cluster.admin.create(accounts, {"metadata": {"name": "robot"}})
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = cluster.admin.create(f"{accounts}/robot/token", request)["status"]["token"]
+    known = server.get(_EVERYTHING, token=token)
+    assert known.status_code == 403
+    assert f'User "system:serviceaccount:{workspace.name}:robot" cannot list' in known.json()["message"]
+    unknown = server.get(_EVERYTHING, token=token[:-4] + "AAAA")
+    assert (unknown.status_code, unknown.json()["message"]) == (401, "Unauthorized")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
+def test_anybody_may_ask_for_health(server: VisibilityServer, path: str) -> None:
+    answer = server.get(path)
+    assert (answer.status_code, answer.text) == (200, "ok")
+
+
+def test_metrics_are_not_for_everybody(cluster: Cluster, server: VisibilityServer) -> None:
+    assert server.get("/metrics").status_code == 403
+    monitor = _files(cluster.issue_client("prometheus", "system:monitoring"))
+    answer = server.get("/metrics", cert=monitor)
+    assert answer.status_code == 200
+    assert "# HELP" in answer.text

@@ -1,0 +1,109 @@
+"""What becomes visible of good, killed, silent and broken jobs, and how soon."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.e2e.api import Object
+from tests.e2e.scripts import GARBAGE, KILLED, REPORTING, SECRET, SHORT, SILENT
+from tests.e2e.visibility_server import PROBE_INTERVAL_S, VisibilityServer
+from tests.e2e.workspace import Workspace, condition
+
+# Started together, so that they spend their time together.
+_JOBS = {"good": REPORTING, "killed": KILLED, "silent": SILENT, "garbage": GARBAGE, "short": SHORT}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def jobs(shared: Workspace) -> Workspace:
+    for name, script in _JOBS.items():
+        shared.start_job(name, script)
+    return shared
+
+
+def _metric(status: Object, name: str) -> str:
+    return next(metric["value"] for metric in status["metrics"] if metric["name"] == name)
+
+
+def test_a_report_is_visible_within_an_interval_and_a_second(jobs: Workspace) -> None:
+    jobs.wait_reporting("good")
+    delays_s = []
+    last = 0
+    for _ in range(4):
+        document = jobs.wait_reporting("good", beyond_step=last)
+        status = document["status"]
+        last = status["steps"]["current"]
+        delays_s.append(time.time() - float(_metric(status, "reported_at")))
+    assert max(delays_s) <= PROBE_INTERVAL_S + 1, delays_s
+
+
+def test_a_killed_job_shows_its_exit_code(jobs: Workspace) -> None:
+    document = jobs.wait_document(
+        "killed",
+        lambda status: status["rank0"].get("lastTermination"),
+        what="shows how its container ended",
+    )
+    ended = document["status"]["rank0"]["lastTermination"]
+    assert ended["exitCode"] == 137
+    assert ended["signal"] == 9
+
+
+def test_a_job_that_never_reports_says_so(jobs: Workspace) -> None:
+    found = jobs.wait_condition("silent", "Reporting", "False", reason="NoProgressFile")
+    assert "does not exist" in found["message"]
+    status = jobs.document("silent")["status"]
+    assert status["phase"] == "Running"
+    assert "progressPercentage" not in status
+    assert "steps" not in status
+    assert condition(status, "Fresh")["status"] == "False"
+
+
+def test_a_garbage_file_is_a_reason_and_never_repeated(jobs: Workspace, server: VisibilityServer) -> None:
+    jobs.wait_condition("garbage", "Reporting", "False", reason="NotJSON")
+    for output in ("json", "yaml", "wide"):
+        answer = jobs.admin.kubectl("get", "tjp", "garbage", "-n", jobs.name, "-o", output)
+        assert answer.returncode == 0, answer.stderr
+        assert SECRET not in answer.stdout
+    assert SECRET not in jobs.admin.kubectl("describe", "tjp", "garbage", "-n", jobs.name).stdout
+    assert SECRET not in server.log_text()
+
+
+def test_a_finished_job_keeps_its_last_document_when_its_pod_has_gone(jobs: Workspace) -> None:
+    jobs.wait_condition("short", "Complete", "True")
+    for pod in jobs.pods("short"):
+        jobs.cluster.admin.delete(
+            f"/api/v1/namespaces/{jobs.name}/pods/{pod['metadata']['name']}", gracePeriodSeconds=0
+        )
+    jobs.wait_document("short", lambda _: not jobs.pods("short"), what="its pod has gone")
+    status = jobs.document("short")["status"]
+    assert status["phase"] == "Succeeded"
+    assert status["steps"] == {"current": 5, "total": 5} | {
+        key: value for key, value in status["steps"].items() if key == "perSecond"
+    }
+    assert status["progressPercentage"] == 100
+    assert condition(status, "Fresh")["reason"] == "FinalReport"
+
+
+def test_a_deleted_job_is_gone_and_a_new_one_of_its_name_starts_empty(workspace: Workspace) -> None:
+    first = workspace.start_job("bert", REPORTING)
+    workspace.wait_reporting("bert")
+    workspace.delete_job("bert")
+    second = workspace.start_job("bert", SILENT)
+    assert first["metadata"]["uid"] != second["metadata"]["uid"]
+
+    def is_the_second() -> bool:
+        document = workspace.document("bert")
+        return bool(document["metadata"]["uid"] == second["metadata"]["uid"])
+
+    document = workspace.wait_document("bert", lambda _: is_the_second(), what="shows the new job's uid")
+    assert "steps" not in document["status"]
+
+
+def test_wait_returns_when_the_job_completes(workspace: Workspace) -> None:
+    workspace.start_job("brief", SHORT)
+    workspace.wait_reporting("brief")
+    answer = workspace.alice.kubectl(
+        *("wait", "tjp/brief", "--for=condition=Complete", "-n", workspace.name, "--timeout=20s")
+    )
+    assert answer.returncode == 0, answer.stderr

@@ -1,0 +1,158 @@
+"""The server goes on when what it depends on does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.cluster import Cluster
+from tests.e2e.exec_faults import Fault
+from tests.e2e.processes import wait_until
+from tests.e2e.scripts import BINARY, DIRECTORY, FIFO, GIGABYTE, REPORTING
+from tests.e2e.visibility_server import VisibilityServer
+from tests.e2e.workspace import Workspace, condition
+
+_MEBIBYTE = 2**20
+# name → (script, image, the reason its condition gives)
+_ODD = {
+    "binary": (BINARY, "python:3", "NotUTF8"),
+    "directory": (DIRECTORY, "python:3", "ProgressFileUnreadable"),
+    "fifo": (FIFO, "python:3", "ProbeTimeout"),
+    "gigabyte": (GIGABYTE, "python:3", "TooLarge"),
+    "no-cat": (REPORTING, "distroless/python3", "NoCatInImage"),
+}
+
+
+@pytest.fixture(scope="module")
+def team(shared: Workspace) -> Workspace:
+    """A namespace with a job that reports, and next to it every odd one."""
+    shared.start_job("good", REPORTING)
+    for name, (script, image, _) in _ODD.items():
+        shared.start_job(name, script, image=image)
+    shared.wait_reporting("good")
+    return shared
+
+
+@pytest.fixture(autouse=True)
+def reporting_goes_on(team: Workspace, server: VisibilityServer) -> Iterator[None]:
+    """After each of these tests the same server still follows the good job."""
+    pid = server.pid
+    yield
+    assert server.pid == pid
+    server.wait_ready()
+    step = team.document("good")["status"]["steps"]["current"]
+    team.wait_reporting("good", beyond_step=step)
+    found = team.wait_condition("good", "Fresh", "True")
+    assert found["reason"] == "RecentReport"
+
+
+@pytest.mark.parametrize("name", list(_ODD))
+def test_an_odd_progress_file_is_a_reason_and_nothing_more(team: Workspace, name: str) -> None:
+    team.wait_condition(name, "Reporting", "False", reason=_ODD[name][2])
+    assert team.document(name)["status"]["phase"] == "Running"
+
+
+def test_a_gigabyte_of_progress_file_costs_no_memory(team: Workspace, server: VisibilityServer) -> None:
+    before = server.peak_memory_bytes()
+    team.start_job("gigabyte-again", _ODD["gigabyte"][0])
+    team.wait_condition("gigabyte-again", "Reporting", "False", reason="TooLarge")
+    assert server.peak_memory_bytes() - before < 16 * _MEBIBYTE
+
+
+def test_an_exec_that_never_ends_its_output_is_cut_off(
+    workspace: Workspace, cluster: Cluster, server: VisibilityServer
+) -> None:
+    before = server.peak_memory_bytes()
+    with cluster.agent.inject(workspace.name, Fault.NEVER_ENDS):
+        workspace.start_job("endless", REPORTING)
+        workspace.wait_condition("endless", "Reporting", "False", reason="TooLarge")
+    assert server.peak_memory_bytes() - before < 16 * _MEBIBYTE
+
+
+def test_an_exec_that_hangs_is_given_up_and_asked_again(workspace: Workspace, cluster: Cluster) -> None:
+    with cluster.agent.inject(workspace.name, Fault.HANGS):
+        workspace.start_job("hanging", REPORTING)
+        workspace.wait_condition("hanging", "Reporting", "False", reason="ProbeTimeout")
+    workspace.wait_reporting("hanging")
+
+
+def test_an_exec_that_drops_half_way_is_no_document(workspace: Workspace, cluster: Cluster) -> None:
+    with cluster.agent.inject(workspace.name, Fault.DROPS):
+        workspace.start_job("dropping", REPORTING)
+        workspace.wait_condition("dropping", "Reporting", "False")
+        status = workspace.document("dropping")["status"]
+        assert "steps" not in status
+        assert status["observation"]["consecutiveFailures"] >= 1
+    workspace.wait_reporting("dropping")
+
+
+def test_a_pod_deleted_while_it_is_being_asked_leaves_the_last_report(
+    workspace: Workspace, cluster: Cluster
+) -> None:
+    workspace.start_job("cut-short", REPORTING)
+    workspace.wait_reporting("cut-short")
+    pod = workspace.wait_running("cut-short")["metadata"]
+    with cluster.agent.inject(workspace.name, Fault.HANGS):
+        asked = cluster.agent.execs[workspace.name]
+        wait_until(lambda: cluster.agent.execs[workspace.name] > asked, what="the pod is being asked")
+        cluster.admin.delete(f"/api/v1/namespaces/{workspace.name}/pods/{pod['name']}", gracePeriodSeconds=0)
+        document = workspace.wait_document(
+            "cut-short",
+            lambda status: condition(status, "Fresh")["status"] == "False",
+            what="no longer claims to be fresh",
+        )
+    assert document["status"]["steps"]["current"] > 0
+    # The Job makes another pod, and that one is asked.
+    workspace.wait_document(
+        "cut-short",
+        lambda status: (
+            status["rank0"]["podName"] != pod["name"] and condition(status, "Fresh")["status"] == "True"
+        ),
+        what="a new pod reports",
+    )
+
+
+def test_watches_that_are_cut_are_taken_up_again(workspace: Workspace, server: VisibilityServer) -> None:
+    server.cut_connections()
+    workspace.start_job("after-the-cut", REPORTING)
+    workspace.wait_reporting("after-the-cut")
+
+
+def test_what_happened_while_the_api_server_was_out_of_reach_is_caught_up_with(
+    workspace: Workspace, server: VisibilityServer
+) -> None:
+    workspace.start_job("deleted-meanwhile", REPORTING)
+    workspace.wait_reporting("deleted-meanwhile")
+    with server.out_of_reach():
+        workspace.delete_job("deleted-meanwhile")
+        workspace.start_job("created-meanwhile", REPORTING)
+        workspace.wait_running("created-meanwhile")
+    workspace.wait_reporting("created-meanwhile", timeout_s=40)
+    gone = workspace.admin.api.raw("GET", f"{workspace.collection}/deleted-meanwhile")
+    assert gone.status_code == 404
+
+
+def test_a_history_that_is_forgotten_meanwhile_is_listed_anew(
+    workspace: Workspace, cluster: Cluster, server: VisibilityServer
+) -> None:
+    # The watches resume from a version the API server no longer knows: 410.
+    workspace.start_job("deleted-meanwhile", REPORTING)
+    workspace.wait_reporting("deleted-meanwhile")
+    with server.out_of_reach():
+        workspace.delete_job("deleted-meanwhile")
+        workspace.start_job("created-meanwhile", REPORTING)
+        cluster.forget_history()
+    workspace.wait_reporting("created-meanwhile", timeout_s=40)
+    gone = workspace.admin.api.raw("GET", f"{workspace.collection}/deleted-meanwhile")
+    assert gone.status_code == 404
+
+
+def test_a_restarted_api_server_finds_the_server_where_it_was(
+    workspace: Workspace, cluster: Cluster, server: VisibilityServer
+) -> None:
+    cluster.stop_apiserver()
+    cluster.start_apiserver()
+    server.wait_available()
+    workspace.start_job("after-the-restart", REPORTING)
+    workspace.wait_reporting("after-the-restart", timeout_s=40)
