@@ -64,6 +64,7 @@ class ApiClient:
         *,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> Object:
         """Any request with a JSON answer."""
         async with self.session.request(
@@ -71,7 +72,7 @@ class ApiClient:
             self.server + path,
             params=query,
             data=None if body is None else msgspec.json.encode(body),
-            headers={"Content-Type": content_type} if body is not None else {},
+            headers={"Accept": accept} | ({"Content-Type": content_type} if body is not None else {}),
             timeout=REQUEST_TIMEOUT,
         ) as response:
             content = await response.read()

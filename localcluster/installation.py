@@ -1,0 +1,53 @@
+"""Installing the aggregated API server from its manifests, with a local process in place of its pods."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+
+import yaml
+
+from localcluster.cluster import LocalCluster
+from localcluster.metadata import Object
+from localcluster.pki import Authority, write_pair
+from localcluster.resources import BUILT_IN
+
+_PLURALS = {resource.kind: resource.plural for resource in BUILT_IN}
+APISERVICE = "v1alpha1.visibility.trainer.kubeflow.org"
+
+
+async def install(cluster: LocalCluster, manifests: Path, *, port: int) -> tuple[Path, Path]:
+    """Apply what is in `manifests`, pointed at 127.0.0.1:port; return its serving certificate and key."""
+    authority = Authority("visibility-api-ca")
+    for thing in await asyncio.to_thread(_read, manifests):
+        if thing["kind"] == "APIService":
+            service = thing["spec"]["service"]
+            service["port"] = port
+            thing["spec"]["caBundle"] = base64.b64encode(authority.certificate_pem).decode()
+            await cluster.admin.create_missing("services", _external(service))
+        await cluster.admin.create_missing(_PLURALS[thing["kind"]], thing)
+    name = f"{service['name']}.{service['namespace']}.svc"
+    return write_pair(
+        cluster.directory / "pki",
+        "visibility-api",
+        authority.issue_server([name, "localhost"], ["127.0.0.1"]),
+    )
+
+
+def _read(manifests: Path) -> list[Object]:
+    """Every object of a kind that is served here (priority and fairness is not), namespaces first."""
+    found = [
+        thing
+        for file in sorted(manifests.glob("*.yaml"))
+        for thing in yaml.safe_load_all(file.read_text())
+        if thing["kind"] in _PLURALS
+    ]
+    return sorted(found, key=lambda thing: thing["kind"] != "Namespace")
+
+
+def _external(service: Object) -> Object:
+    return {
+        "metadata": {"name": service["name"], "namespace": service["namespace"]},
+        "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": service["port"]}]},
+    }
