@@ -121,6 +121,11 @@ class Reporter:
         """Whether this process writes documents: rank 0, with somewhere to write, and not finished."""
         return bool(self._publishers) and not self._is_over and self._pid == os.getpid()
 
+    @property
+    def is_due(self) -> bool:
+        """Whether a report is due: what costs something to find out is worth it only then, or at the end."""
+        return self._due
+
     def step(self, n: int = 1, /, **metrics: object) -> None:
         """`n` more steps are done. Metrics: numbers, text, or tensors, read when a report is due."""
         try:

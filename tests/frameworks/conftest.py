@@ -1,0 +1,84 @@
+"""What a reader of the progress file sees while a framework trains."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainjob_progress import report
+
+
+class Progress:
+    """The documents in one progress file: the one that is there, and those that were there before it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.seen: list[dict[str, Any]] = []
+        self._over = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
+
+    @property
+    def last(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self.path.read_bytes())
+        return document
+
+    @property
+    def numbers(self) -> tuple[Any, ...]:
+        """(state, step, total steps, percentage) of the document that is there."""
+        last = self.last
+        return last["state"], last.get("step"), last.get("totalSteps"), last.get("progressPercentage")
+
+    def begin_anew(self) -> None:
+        """Forget what was there, as a container that starts again does."""
+        self.path.unlink()
+        self.seen.clear()
+
+    def wait(self, *_: object) -> None:
+        """Until a document was seen. Takes whatever a callback is given, so that it can be one."""
+        deadline_s = time.monotonic() + 10
+        while not self.seen:
+            assert time.monotonic() < deadline_s, "no document has come"
+            time.sleep(0.002)
+
+    def check_order(self) -> None:
+        """Steps never went back, and every document was whole."""
+        steps = [document["step"] for document in self.seen]
+        assert steps == sorted(steps)
+
+    def stop(self) -> None:
+        self._over.set()
+        self._watcher.join()
+
+    def _watch(self) -> None:
+        inode = 0
+        while not self._over.wait(0.002):
+            try:
+                with self.path.open("rb") as file:
+                    body = file.read()
+                now = self.path.stat().st_ino
+            except FileNotFoundError:
+                continue
+            if now != inode:
+                inode = now
+                self.seen.append(json.loads(body))
+
+
+@pytest.fixture
+def progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Progress]:
+    monkeypatch.chdir(tmp_path)  # frameworks leave files about
+    monkeypatch.setenv("TRAINJOB_PROGRESS_FILE", str(tmp_path / "progress.json"))
+    watched = Progress(tmp_path / "progress.json")
+    yield watched
+    watched.stop()
+    report(sinks=[])  # takes over from whatever a test has left behind
+
+
+class Preempted(Exception):
+    """Ends a training in its middle."""

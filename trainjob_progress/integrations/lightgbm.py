@@ -1,0 +1,42 @@
+"""LightGBM: `lightgbm.train(…, callbacks=[ReportProgress()])`, or a scikit-learn estimator's `fit`."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from trainjob_progress import Reporter, report
+
+from . import quietly
+
+
+class ReportProgress:
+    """Reports boosting rounds and the latest evaluation results, named `valid_0-binary_logloss`.
+
+    LightGBM tells callbacks nothing when early stopping ends a run: call `finish()` after `train`.
+    """
+
+    order = 40  # after early_stopping (30): a round that it cuts off is not reported as going on
+    before_iteration = False
+
+    def __init__(self) -> None:
+        self._reporter: Optional[Reporter] = None
+
+    @quietly
+    def __call__(self, env: Any) -> None:
+        """Called by LightGBM after each round with its CallbackEnv."""
+        if self._reporter is None:
+            # Rounds of an init_model count: begin_iteration is where this run goes on.
+            self._reporter = report(env.end_iteration, initial_step=env.begin_iteration)
+        is_end = env.iteration + 1 >= env.end_iteration
+        metrics = None
+        if self._reporter.is_due or is_end:
+            metrics = {f"{item[0]}-{item[1]}": item[2] for item in env.evaluation_result_list or ()}
+        self._reporter.update(step=env.iteration + 1, metrics=metrics)
+        if is_end:
+            self.finish()
+
+    def finish(self) -> None:
+        """The run is over: it was completed, or stopped early because it was good enough."""
+        if self._reporter is not None:
+            self._reporter.finish()
+            self._reporter = None
