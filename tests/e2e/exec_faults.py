@@ -63,14 +63,24 @@ class _Dropped:
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self.stdout: asyncio.StreamReader = _HalfReader(process.stdout)
-        self.stderr = process.stderr
+        self._stdout = _HalfReader(process.stdout)
+
+    @property
+    def stdout(self) -> asyncio.StreamReader:
+        return self._stdout
+
+    @property
+    def stderr(self) -> asyncio.StreamReader:
+        return self._process.stderr
 
     async def wait(self) -> int:
         return await self._process.wait()
 
     def kill(self) -> None:
         self._process.kill()
+
+    async def close(self) -> None:
+        await self._process.close()
 
 
 class _HalfReader(asyncio.StreamReader):

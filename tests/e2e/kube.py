@@ -84,13 +84,6 @@ class KubeApiserver:
         self._apiserver.start()
         self.wait_ready()
 
-    def pause(self) -> None:
-        """kube-apiserver goes silent without closing anything."""
-        self._apiserver.pause()
-
-    def resume(self) -> None:
-        self._apiserver.resume()
-
     def wait_ready(self, timeout_s: float = 60) -> None:
         """Poll /readyz. Raises RuntimeError at once when a process has ended, DeadlineExceeded at the end."""
 

@@ -52,22 +52,20 @@ class KubeletServer:
         try:
             await _relay(process, channel)
         finally:
-            process.kill()
+            await process.close()
         return response
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         query = request.query
-        numbers = {
-            field: int(query[name])
-            for field, name in (
-                ("tail_lines", "tailLines"),
-                ("limit_bytes", "limitBytes"),
-                ("since_seconds", "sinceSeconds"),
-            )
-            if name in query
-        }
-        flags = {name: query.get(name) == "true" for name in ("previous", "timestamps", "follow")}
-        lines = self._agent.stream_logs(*_target(request), **numbers, **flags)
+        lines = self._agent.stream_logs(
+            *_target(request),
+            previous=query.get("previous") == "true",
+            tail_lines=_optional_int(query.get("tailLines")),
+            limit_bytes=_optional_int(query.get("limitBytes")),
+            since_seconds=_optional_int(query.get("sinceSeconds")),
+            timestamps=query.get("timestamps") == "true",
+            follow=query.get("follow") == "true",
+        )
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
         async for chunk in lines:
@@ -110,6 +108,10 @@ async def _pump(output: asyncio.StreamReader, stream: str, channel: ExecChannel)
 def _target(request: web.Request) -> tuple[str, str, str]:
     match = request.match_info
     return match["namespace"], match["pod"], match["container"]
+
+
+def _optional_int(text: str | None) -> int | None:
+    return None if text is None else int(text)
 
 
 def _exit_status(code: int) -> bytes:

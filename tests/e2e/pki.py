@@ -59,7 +59,7 @@ class Authority:
     def _issue(
         self,
         file_name: str,
-        names: list[x509.NameAttribute],
+        names: list[x509.NameAttribute[str]],
         usage: x509.ObjectIdentifier,
         hosts: tuple[str, ...],
     ) -> KeyPair:

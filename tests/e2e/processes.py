@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import os
-import signal
 import socket
 import subprocess
 import time
@@ -85,13 +83,6 @@ class Daemon:
         if not self.log.exists():
             return ""
         return self.log.read_bytes()[-max_bytes:].decode(errors="replace")
-
-    def pause(self) -> None:
-        """Stop the process without closing its connections: to its peers it just falls silent."""
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
 
     def stop(self, grace_s: float = 10) -> int:
         """SIGTERM, then SIGKILL after `grace_s`; returns the exit code (negative: signal)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from pathlib import Path
 
 import yaml
@@ -75,7 +76,8 @@ class RealCluster:
             self.admin.create(_CRD_PATH, crd)
         for crd in crds:
             wait_until(
-                lambda crd=crd: self._is_served(crd["spec"]), what=f"CRD {crd['metadata']['name']} is served"
+                functools.partial(self._is_served, crd["spec"]),
+                what=f"CRD {crd['metadata']['name']} is served",
             )
 
     def _is_served(self, spec: Object) -> bool:

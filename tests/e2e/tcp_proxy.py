@@ -1,4 +1,4 @@
-"""A TCP relay in front of an API server, so that a test can cut, refuse or silence what passes through."""
+"""A TCP relay in front of an API server, so that a test can cut what passes through."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ class TcpProxy:
     def __init__(self, target_port: int) -> None:
         self._target_port = target_port
         self._server: asyncio.Server | None = None
-        self._flowing = asyncio.Event()
-        self._flowing.set()
         self._connections: set[asyncio.Task[None]] = set()
         self._is_refusing = False
-        self.accepted = 0  # connections so far, refused ones too
         self.port = 0
 
     async def start(self) -> None:
@@ -44,18 +41,10 @@ class TcpProxy:
     async def allow(self) -> None:
         self._is_refusing = False
 
-    async def silence(self) -> None:
-        """Keep every connection open and pass nothing on, until `resume`."""
-        self._flowing.clear()
-
-    async def resume(self) -> None:
-        self._flowing.set()
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
-        self.accepted += 1
         upstream: asyncio.StreamWriter | None = None
         try:
             if self._is_refusing:
@@ -74,7 +63,6 @@ class TcpProxy:
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         while data := await source.read(_CHUNK_BYTES):
-            await self._flowing.wait()
             sink.write(data)
             await sink.drain()
         with contextlib.suppress(OSError):

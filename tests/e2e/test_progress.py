@@ -23,7 +23,7 @@ def jobs(shared: Workspace) -> Workspace:
 
 
 def _metric(status: Object, name: str) -> str:
-    return next(metric["value"] for metric in status["metrics"] if metric["name"] == name)
+    return str(next(metric["value"] for metric in status["metrics"] if metric["name"] == name))
 
 
 def test_a_report_is_visible_within_an_interval_and_a_second(jobs: Workspace) -> None:

@@ -80,15 +80,6 @@ class VisibilityServer:
         finally:
             self._loop.call(self._proxy.allow())
 
-    @contextlib.contextmanager
-    def silenced(self) -> Iterator[None]:
-        """Connections to the API server stay open and bring nothing."""
-        self._loop.call(self._proxy.silence())
-        try:
-            yield
-        finally:
-            self._loop.call(self._proxy.resume())
-
     @property
     def pid(self) -> int:
         return self._daemon.pid
