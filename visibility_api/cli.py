@@ -1,0 +1,92 @@
+"""The commands: `serve`, `openapi`, `certificate`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from visibility_api import __version__
+from visibility_api.settings import SettingsError, read_settings
+
+USAGE = """usage: visibility-api COMMAND [FLAGS]
+
+commands:
+  serve        serve the API; `visibility-api serve --help` lists the flags
+  openapi      write the published OpenAPI documents
+  certificate  make a serving certificate and its CA, for deploy/base
+
+Each command has --help.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 0, 1 when the work failed, 2 when the command line cannot be used."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    command, *rest = words or ["--help"]
+    if command in ("-h", "--help", "help"):
+        print(USAGE, end="")
+        return 0
+    if command == "--version":
+        print(f"trainjob-visibility {__version__}")
+        return 0
+    if command not in _COMMANDS:
+        print(f'visibility-api: there is no command "{command}"\n\n{USAGE}', end="", file=sys.stderr)
+        return 2
+    return _COMMANDS[command](rest)
+
+
+def _serve(arguments: Sequence[str]) -> int:
+    try:
+        settings = read_settings(arguments, os.environ)
+    except SettingsError as error:
+        print(f"visibility-api serve: these settings cannot be used:\n{error}", file=sys.stderr)
+        return 2
+    from visibility_api.server import StartFailed, run  # the other commands need none of it
+
+    try:
+        run(settings)
+    except StartFailed as error:
+        print(f"visibility-api serve: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _openapi(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="visibility-api openapi", description="Write the OpenAPI documents as the server publishes them."
+    )
+    parser.add_argument("--out", type=Path, default=Path("openapi"), metavar="DIR", help="default: openapi/")
+    out: Path = parser.parse_args(list(arguments)).out
+    from visibility_api.api.openapi import published
+    from visibility_api.api.resources import RESOURCES
+
+    out.mkdir(parents=True, exist_ok=True)
+    for name, body in published(RESOURCES).items():
+        (out / name).write_bytes(body)
+        print(out / name)
+    return 0
+
+
+def _certificate(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="visibility-api certificate",
+        description="Make a CA and a serving certificate signed by it, as ca.crt, tls.crt and tls.key. "
+        "The CA's key is thrown away: run this again to renew, then apply deploy/base again.",
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the files go")
+    parser.add_argument("--service", default="visibility-api", help="default: visibility-api")
+    parser.add_argument("--namespace", default="trainjob-visibility", help="default: trainjob-visibility")
+    parser.add_argument("--days", type=int, default=365, help="how long it is valid; default: 365")
+    given = parser.parse_args(list(arguments))
+    from visibility_api.auth.serving_certificate import write_serving_certificate
+
+    name = f"{given.service}.{given.namespace}.svc"
+    for path in write_serving_certificate(given.out, names=[name, f"{name}.cluster.local"], days=given.days):
+        print(path)
+    return 0
+
+
+_COMMANDS = {"serve": _serve, "openapi": _openapi, "certificate": _certificate}
