@@ -20,7 +20,7 @@ _HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs a cluster. Without the real one's binaries nothing here passes: all of it is skipped."""
+    """Mark what needs a cluster. Without the real one's binaries nothing passes: all of it is skipped."""
     missing = find_binaries()[1] if config.getoption("--cluster") == "real" else []
     for item in items:
         if _HERE not in item.path.parents:

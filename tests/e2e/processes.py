@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+import httpx
+
 T = TypeVar("T")
 
 
@@ -21,7 +23,7 @@ class DeadlineExceeded(AssertionError):
 def wait_until(predicate: Callable[[], T], *, what: str, timeout_s: float = 20, poll_s: float = 0.05) -> T:
     """Call `predicate` until it returns something true, and return that.
 
-    An AssertionError or OSError from it counts as "not yet" and becomes the cause when time is up.
+    An assertion, a failing look-up or a broken connection counts as "not yet" and becomes the cause when time is up.
     """
     deadline = time.monotonic() + timeout_s
     while True:
@@ -32,7 +34,7 @@ def wait_until(predicate: Callable[[], T], *, what: str, timeout_s: float = 20, 
             if value:
                 return value
             seen = value
-        except (AssertionError, OSError, LookupError) as error:
+        except (AssertionError, LookupError, OSError, httpx.TransportError) as error:
             failure = error
         if time.monotonic() > deadline:
             raise DeadlineExceeded(

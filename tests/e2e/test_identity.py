@@ -8,8 +8,8 @@ import pytest
 
 from tests.e2e.cluster import Cluster
 from tests.e2e.pki import Authority, KeyPair
-from tests.e2e.visibility_server import VisibilityServer
-from tests.e2e.workspace import PREFIX, Workspace
+from tests.e2e.visibility_server import PREFIX, VisibilityServer
+from tests.e2e.workspace import Workspace
 
 _FORGED = [
     ("X-Remote-User", "kubernetes-admin"),

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from tests.e2e.scripts import REPORTING
-from tests.e2e.visibility_server import VisibilityServer
-from tests.e2e.workspace import GROUP, PREFIX, Workspace, condition
+from tests.e2e.visibility_server import GROUP, PREFIX, VisibilityServer
+from tests.e2e.workspace import Workspace, condition
 
 _JOB = "bert"
 

@@ -26,6 +26,8 @@ from tests.e2e.pki import Authority
 from tests.e2e.processes import Daemon, free_port, wait_until
 from tests.e2e.tcp_proxy import TcpProxy
 
+GROUP = "visibility.trainer.kubeflow.org"
+PREFIX = f"/apis/{GROUP}/v1alpha1"
 PROBE_INTERVAL_S = 1.0
 
 
@@ -90,25 +92,40 @@ class VisibilityServer:
     def wait_ready(self, timeout_s: float = 30) -> None:
         def ready() -> bool:
             self._daemon.check_alive()
-            try:
-                return self.get("/readyz").status_code == 200
-            except httpx.TransportError as error:
-                raise AssertionError(str(error)) from error
+            return self.get("/readyz").status_code == 200
 
         wait_until(ready, what="the server's /readyz is ok", timeout_s=timeout_s)
 
     def wait_available(self, timeout_s: float = 40) -> None:
-        """By the aggregator's own verdict: it asks every 30 s, and at once when the APIService changes."""
+        """Until the aggregator has found the server available and taken over its discovery and OpenAPI.
 
-        def available() -> bool:
-            self._daemon.check_alive()
-            conditions = self._cluster.admin.get(APISERVICE_PATH).get("status", {}).get("conditions", [])
-            verdict = next((each for each in conditions if each["type"] == "Available"), None)
-            assert verdict is not None
-            assert verdict["status"] == "True", verdict
-            return True
+        It asks every 30 to 60 s, and at once when the APIService changes.
+        """
+        for known, what in (
+            (self._is_available, "the APIService is Available"),
+            (self._is_discovered, "the cluster's discovery knows the resource"),
+            (self._is_described, "the cluster's OpenAPI knows the group"),
+        ):
+            wait_until(known, what=what, timeout_s=timeout_s)
 
-        wait_until(available, what="the APIService is Available", timeout_s=timeout_s)
+    def _is_available(self) -> bool:
+        self._daemon.check_alive()
+        conditions = self._cluster.admin.get(APISERVICE_PATH).get("status", {}).get("conditions", [])
+        verdict = next((each for each in conditions if each["type"] == "Available"), None)
+        assert verdict is not None
+        assert verdict["status"] == "True", verdict
+        return True
+
+    def _is_discovered(self) -> bool:
+        headers = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
+        groups = self._cluster.admin.raw("GET", "/apis", headers=headers).json()["items"]
+        versions = [
+            version for group in groups if group["metadata"]["name"] == GROUP for version in group["versions"]
+        ]
+        return any(each.get("resources") and each["freshness"] == "Current" for each in versions)
+
+    def _is_described(self) -> bool:
+        return PREFIX.strip("/") in self._cluster.admin.get("/openapi/v3")["paths"]
 
     def get(
         self,

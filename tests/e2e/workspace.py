@@ -10,16 +10,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
-
 from tests.e2e.api import Api, Object, write_kubeconfig
 from tests.e2e.cluster import Cluster
 from tests.e2e.pki import KeyPair
 from tests.e2e.processes import wait_until
 from tests.e2e.rbac import bind_in_namespace
+from tests.e2e.visibility_server import PREFIX
 
-GROUP = "visibility.trainer.kubeflow.org"
-PREFIX = f"/apis/{GROUP}/v1alpha1"
 TRAINER = "/apis/trainer.kubeflow.org/v1alpha1"
 _KUBECTL = Path(sys.executable).with_name("kubectl")
 
@@ -121,10 +118,7 @@ class Workspace:
         """Poll until `predicate` holds for the job's status; returns the document."""
 
         def look() -> Object | None:
-            try:
-                document = self.document(name)
-            except httpx.TransportError as error:
-                raise AssertionError(str(error)) from error
+            document = self.document(name)
             assert predicate(document.get("status", {})), document.get("status")
             return document
 
