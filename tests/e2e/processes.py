@@ -23,7 +23,8 @@ class DeadlineExceeded(AssertionError):
 def wait_until(predicate: Callable[[], T], *, what: str, timeout_s: float = 20, poll_s: float = 0.05) -> T:
     """Call `predicate` until it returns something true, and return that.
 
-    An assertion, a failing look-up or a broken connection counts as "not yet" and becomes the cause when time is up.
+    A failing assertion or look-up and a broken connection count as "not yet"; the last one is the cause of
+    the DeadlineExceeded when time is up.
     """
     deadline = time.monotonic() + timeout_s
     while True:

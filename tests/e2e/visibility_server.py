@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import ssl
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -136,7 +137,7 @@ class VisibilityServer:
         headers: Sequence[tuple[str, str]] = (),
     ) -> httpx.Response:
         """Ask the server itself, past the aggregator."""
-        context = httpx.create_ssl_context(verify=str(self.authority.bundle), trust_env=False)
+        context = ssl.create_default_context(cafile=str(self.authority.bundle))
         if cert is not None:
             context.load_cert_chain(*cert)
         sent = list(headers)
