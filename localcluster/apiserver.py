@@ -111,7 +111,9 @@ class ApiServer:
         if keep_state:
             self.store.compact()  # a new watch cache knows no history
         else:
+            tokens = self.authenticator
             self._use(Store())
+            self.authenticator.adopt_tokens(tokens)
             bootstrap.fill(self.registry, self.proxy_settings())
         await self.start()
 
@@ -163,6 +165,8 @@ class ApiServer:
         if self._aggregator.serves(info.group, info.version):
             return await self._aggregator.proxy(call)
         resource = self.registry.resources.get((info.group, info.version, info.resource))
+        if not any((row.group, row.version) == (info.group, info.version) for row in self._stored_rows()):
+            return web.Response(status=404, text="404 page not found\n")
         if resource is None or (info.subresource and info.subresource not in resource.subresources):
             raise no_such_route()
         if info.subresource in ("exec", "log"):
@@ -202,7 +206,7 @@ class ApiServer:
             return await self._aggregator.proxy(call)
         if parts[0] in ("api", "apis") and len(parts) > 1:
             return json_response(self._legacy_discovery(parts))
-        raise no_such_route()
+        return web.Response(status=404, text="404 page not found\n")
 
     def _stored_rows(self) -> list[Resource]:
         return list(self.registry.resources.values())

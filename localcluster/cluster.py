@@ -11,7 +11,7 @@ import yaml
 
 from localcluster.apiserver import ApiServer
 from localcluster.client import ApiClient
-from localcluster.controllers import Controllers
+from localcluster.controllers import Controllers, install_runtimes
 from localcluster.identity import User
 from localcluster.kubelet import Kubelet
 from localcluster.pki import client_context, write_pair
@@ -58,6 +58,13 @@ class LocalCluster:
     @property
     def ca_file(self) -> Path:
         return self.apiserver.ca_file
+
+    async def restart(self, *, keep_state: bool = True) -> None:
+        """Restart the API server on its port; without the state, only users' credentials stay."""
+        await self.apiserver.restart(keep_state=keep_state)
+        if not keep_state:
+            await install_runtimes(self.admin)
+            await self.kubelet.register()
 
     def kubeconfig(self, user: str) -> Path:
         """The kubeconfig of a user added before, or of `admin`."""

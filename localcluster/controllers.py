@@ -67,8 +67,7 @@ class Controllers:
         }
 
     async def __aenter__(self) -> Self:
-        for runtime in RUNTIMES:
-            await self._client.create_missing("clustertrainingruntimes", runtime)
+        await install_runtimes(self._client)
         for plural, reflector in self._reflectors.items():
             self._tasks.append(asyncio.create_task(reflector.run(), name=f"reflector {plural}"))
         self._tasks.append(asyncio.create_task(self._work(), name="controllers"))
@@ -263,6 +262,11 @@ class Controllers:
         meta = {"name": "default", "namespace": namespace["metadata"]["name"]}
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
         await self._client.create_missing("serviceaccounts", account)
+
+
+async def install_runtimes(client: ApiClient) -> None:
+    for runtime in RUNTIMES:
+        await client.create_missing("clustertrainingruntimes", runtime)
 
 
 def _is_owned(thing: Object, uid: str) -> bool:

@@ -65,6 +65,10 @@ class Authenticator:
         self._static[token] = user
         return token
 
+    def adopt_tokens(self, other: Authenticator) -> None:
+        """Go on accepting the people's tokens and the signing key of another authenticator."""
+        self._static, self._key = other._static, other._key
+
     def identify(self, connection: ssl.SSLObject | None, headers: Mapping[str, str]) -> User:
         if user := _certificate_user(connection):
             return authenticated(user)

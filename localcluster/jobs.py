@@ -152,15 +152,19 @@ def job_status(job: Object, pods: Sequence[Object]) -> Object:
     ending = _ending(job, pods, len(done))
     if ending:
         criterion, condition, reason, message = ending
+        if criterion == "FailureTarget" and not condition_is(job, "FailureTarget"):
+            status["failed"] += len(active)  # they are deleted now, and count
         conditions = with_condition(conditions, criterion, "True", reason, message)
-        if not status["active"] and not status["terminating"]:
+        if not active and not status["terminating"]:
             status["ready"] = 0
             conditions = with_condition(conditions, condition, "True", reason, message)
             if condition == "Complete":
                 status.setdefault("completionTime", timestamp())
     if conditions:
         status["conditions"] = conditions
-    return status
+    # The Go type leaves these out when they are zero; saying them would be a change to write at every look.
+    unsaid = ("active", "succeeded", "failed", "completedIndexes")
+    return {field: value for field, value in status.items() if value or field not in unsaid}
 
 
 def _ending(job: Object, pods: Sequence[Object], done: int) -> tuple[str, str, str, str] | None:

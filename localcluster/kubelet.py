@@ -49,7 +49,7 @@ class Kubelet:
         self._main: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        await self._register()
+        await self.register()
         self._main = asyncio.create_task(self._pods.run(), name=f"kubelet {self.node_name}")
         return self
 
@@ -148,7 +148,8 @@ class Kubelet:
             raise bad_request(f"container {name} is not valid for pod {pod}")
         return found
 
-    async def _register(self) -> None:
+    async def register(self) -> None:
+        """Create the Node and say that it is ready. Once is enough: nothing here times nodes out."""
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node_name}}
         labels = {"kubernetes.io/hostname": self.node_name, "kubernetes.io/os": "linux"}
         await self._client.create_missing(

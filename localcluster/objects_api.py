@@ -173,7 +173,10 @@ class ObjectsApi:
             if not (call.query.get(number) or "0").lstrip("-").isdecimal():
                 raise bad_request(f'strconv.ParseInt: parsing "{call.query[number]}": invalid syntax')
         if version and not version.isdecimal():
-            raise bad_request(f"invalid resource version: {version}")
+            parsing = f'strconv.ParseUint: parsing "{version}": invalid syntax'
+            raise bad_request(
+                f'invalid resource version: resourceVersion: Invalid value: "{version}": {parsing}'
+            )
         if version and int(version) > self._registry.store.revision:
             raise too_large_version(int(version), self._registry.store.revision)
 

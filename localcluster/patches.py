@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from localcluster.status import bad_request
+from localcluster.status import patch_does_not_apply
 
 # Lists that a strategic merge joins by key; every other list is replaced (api/core/v1 patchMergeKey tags).
 _MERGE_KEYS = {
@@ -80,7 +80,7 @@ def json_patch(target: Any, operations: Any) -> Any:  # noqa: ANN401 - JSON of a
         for operation in operations:
             document = _apply(document, operation)
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise bad_request(f"the JSON patch does not apply: {type(error).__name__}") from error
+        raise patch_does_not_apply() from error
     return document
 
 

@@ -16,12 +16,14 @@ from localcluster.node_agent import ExecError, NodeAgent, Process
 from localcluster.rbac import Authorizer
 from localcluster.registry import PODS, Registry
 from localcluster.request_info import is_true
+from localcluster.resources import Resource
 from localcluster.responses import Call, attributes
-from localcluster.status import ApiError, bad_request, internal
+from localcluster.status import bad_request, invalid, not_found
 
 CHUNK_BYTES = 32 * 1024
 HEARTBEAT_S = 30.0
 _STDOUT, _STDERR, _ERROR, _CLOSE = 1, 2, 3, 255
+_LOG_OPTIONS = Resource(plural="podlogoptions", kind="PodLogOptions")
 _V5, _V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 
 
@@ -46,7 +48,7 @@ class PodApi:
             raise bad_request(f"pod {pod['metadata']['name']} does not have a host assigned")
         agent = self._agents.get(node)
         if agent is None:
-            raise internal(f'no kubelet answers for node "{node}"')
+            raise not_found(PODS, node)  # sic: the real server says pods here, not nodes
         return agent
 
     async def _exec(self, call: Call, pod: Object, container: str) -> web.StreamResponse:
@@ -113,7 +115,7 @@ class PodApi:
             ("since_seconds", "sinceSeconds", 1),
         ):
             if name in query:
-                numbers[field] = _number(query[name], name, least)
+                numbers[field] = _number(call.info.name, query[name], name, least)
         flags = {name: is_true(query.get(name)) for name in ("previous", "timestamps", "follow")}
         if not pod["spec"].get("nodeName"):
             return web.Response(status=204)
@@ -166,11 +168,10 @@ def _container(pod: Object, asked: str) -> str:
     raise bad_request(f"a container name must be specified for pod {pod_name}, choose one of: [{listed}]")
 
 
-def _number(text: str, name: str, least: int) -> int:
+def _number(pod_name: str, text: str, name: str, least: int) -> int:
     if not text.lstrip("-").isdecimal():
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     if int(text) < least:
-        bound = "0" if least == 0 else "1"
-        problem = f"Invalid value: {text}: must be greater than or equal to {bound}"
-        raise ApiError(422, "Invalid", f'PodLogOptions "" is invalid: {name}: {problem}')
+        bound = "greater than or equal to 0" if least == 0 else "greater than 0"
+        raise invalid(_LOG_OPTIONS, pod_name, name, f"Invalid value: {text}: must be {bound}")
     return int(text)

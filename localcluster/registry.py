@@ -17,7 +17,7 @@ from localcluster.status import (
     conflict,
     invalid,
     not_found,
-    unsupported_media_type,
+    unsupported_patch_type,
 )
 from localcluster.store import Change, Entry, Store
 
@@ -68,7 +68,9 @@ class Registry:
             raise already_exists(resource, meta["name"])
         for field in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"):
             meta.pop(field, None)
-        meta |= {"uid": new_uid(), "creationTimestamp": timestamp(), "generation": 1}
+        meta |= {"uid": new_uid(), "creationTimestamp": timestamp()}
+        if "spec" in thing:
+            meta["generation"] = 1
         if resource.has_status and resource.plural != "nodes":
             thing.pop("status", None)
         admission.set_defaults(resource, thing)
@@ -93,7 +95,7 @@ class Registry:
         """The new state, and whether it was created (only an apply creates)."""
         apply = PATCHES.get(content_type)
         if apply is None:
-            raise unsupported_media_type(", ".join(PATCHES))
+            raise unsupported_patch_type()
         current = self.store.get(resource, namespace, name)
         if current is None:
             if content_type != APPLY or subresource:
@@ -110,7 +112,15 @@ class Registry:
         thing = current.object
         wanted_uid = (options.get("preconditions") or {}).get("uid")
         if wanted_uid and wanted_uid != uid_of(thing):
-            raise conflict(resource, name, f"Precondition failed: UID in precondition: {wanted_uid}")
+            asked, found = (
+                f"the UID in the precondition ({wanted_uid})",
+                f"the UID in record ({uid_of(thing)})",
+            )
+            raise conflict(
+                resource,
+                name,
+                f"{asked} does not match {found}. The object might have been deleted and then recreated",
+            )
         if options.get("propagationPolicy") == "Orphan":
             self._dependents.pop(uid_of(thing), None)
         grace_s = options.get("gracePeriodSeconds")

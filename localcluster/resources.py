@@ -37,6 +37,11 @@ class Resource:
         return "get" in self.verbs
 
     @property
+    def is_custom(self) -> bool:
+        """Defined by a CustomResourceDefinition on a real cluster."""
+        return "." in self.group and (not self.group.endswith(".k8s.io") or self.group.endswith(".x-k8s.io"))
+
+    @property
     def has_status(self) -> bool:
         return "status" in self.subresources
 

@@ -8,7 +8,8 @@ from typing import Any
 from localcluster.identity import API_AUDIENCES, Authenticator, User, authenticated
 from localcluster.metadata import Object, timestamp
 from localcluster.rbac import Attributes, Authorizer
-from localcluster.status import bad_request
+from localcluster.resources import Resource
+from localcluster.status import ApiError, invalid
 
 
 def token_review(authenticator: Authenticator, body: Object) -> Object:
@@ -17,7 +18,7 @@ def token_review(authenticator: Authenticator, body: Object) -> Object:
     audiences = spec.get("audiences") or list(API_AUDIENCES)
     found = authenticator.review(str(spec.get("token", "")), audiences)
     if found is None or not found[1]:
-        status: Object = {"user": {}, "error": "[invalid bearer token, token lookup failed]"}
+        status: Object = {"user": {}, "error": "invalid bearer token"}
         return body | {"spec": {"audiences": audiences}, "status": status}
     user, matching = found
     status = {"authenticated": True, "user": authenticated(user).as_json(), "audiences": matching}
@@ -45,13 +46,15 @@ def access_review(
             extra=spec.get("extra") or {},
         )
         if not user.name and not user.groups:
-            raise bad_request("spec.user: Required value: at least one of user or group must be specified")
+            raise _invalid("spec.user", 'Invalid value: "": at least one of user or group must be specified')
     resource: Object = spec.get("resourceAttributes") or {}
     path: Object = spec.get("nonResourceAttributes") or {}
     if bool(resource) == bool(path):
-        raise bad_request("exactly one of nonResourceAttributes or resourceAttributes must be specified")
+        problem = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        raise _invalid("spec.resourceAttributes", f"Invalid value: null: {problem}")
     if namespace and resource.get("namespace") != namespace:
-        raise bad_request("spec.resourceAttributes.namespace: Invalid value: must match metadata.namespace")
+        problem = f'Invalid value: "{resource.get("namespace", "")}": must match metadata.namespace'
+        raise _invalid("spec.resourceAttributes.namespace", problem)
     if resource:
         fields = ("verb", "group", "version", "resource", "subresource", "namespace", "name")
         asked = Attributes(user=user, **{field: resource.get(field) or "" for field in fields})
@@ -60,6 +63,11 @@ def access_review(
     allowed, reason = authorizer.decide(asked)
     status: Object = {"allowed": allowed}
     return body | {"status": status | {"reason": reason} if reason else status}
+
+
+def _invalid(field: str, problem: str) -> ApiError:
+    """The real server leaves the kind out here."""
+    return invalid(Resource(group="authorization.k8s.io", plural="", kind=""), "", field, problem)
 
 
 def rules_review(authorizer: Authorizer, user: User, body: Object) -> Object:

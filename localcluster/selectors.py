@@ -86,7 +86,9 @@ def field_selector(resource: Resource, text: str) -> Predicate:
     terms = field_terms(text)
     for key, _, _ in terms:
         if key not in OBJECT_FIELDS and key not in resource.selectable_fields:
-            known = ", ".join(f'"{field}"' for field in (*OBJECT_FIELDS, *resource.selectable_fields))
+            if resource.selectable_fields or resource.is_custom:
+                raise bad_request(f"field label not supported: {key}")
+            known = ", ".join(f'"{field}"' for field in OBJECT_FIELDS)
             raise bad_request(f'"{key}" is not a known field selector: only {known}')
     return lambda thing: all(
         (_read(thing, key) == value) is (operator == "=") for key, operator, value in terms

@@ -66,14 +66,23 @@ def expired(message: str) -> ApiError:
     return ApiError(410, "Expired", message)
 
 
+def unsupported_patch_type() -> ApiError:
+    return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+
+
+def patch_does_not_apply() -> ApiError:
+    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
+
+
 def unsupported_media_type(accepted: str) -> ApiError:
     message = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
     return ApiError(415, "UnsupportedMediaType", message)
 
 
 def invalid(resource: Resource, name: str, field: str, problem: str) -> ApiError:
-    """422. `problem` is `Required value: …`, `Invalid value: …` or `Forbidden: …`."""
-    causes = [{"reason": "FieldValue" + problem.split()[0], "message": problem, "field": field}]
+    """422. `problem` is `Required value: …`, `Invalid value: …`, `Unsupported value: …` or `Forbidden: …`."""
+    reason = {"Unsupported": "NotSupported"}.get(word := problem.split(":")[0].split()[0], word)
+    causes = [{"reason": f"FieldValue{reason}", "message": problem, "field": field}]
     qualified = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     details = {"name": name, "group": resource.group, "kind": resource.kind, "causes": causes}
     message = f'{qualified} "{name}" is invalid: {field}: {problem}'

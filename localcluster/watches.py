@@ -36,7 +36,7 @@ class WatchOptions:
         version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
         wanted = query.get("sendInitialEvents")
         if wanted is not None and not match:
-            problem = "Forbidden: resourceVersionMatch must be set when sendInitialEvents is provided"
+            problem = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
             raise invalid_list_options("resourceVersionMatch", problem)
         if match and wanted is None:
             problem = (
@@ -44,7 +44,7 @@ class WatchOptions:
             )
             raise invalid_list_options("resourceVersionMatch", problem)
         if match not in ("", "NotOlderThan"):
-            problem = f'NotSupported value: "{match}": supported values: "NotOlderThan"'
+            problem = f'Unsupported value: "{match}": supported values: "NotOlderThan"'
             raise invalid_list_options("resourceVersionMatch", problem)
         if not version.isdecimal() and version:
             raise bad_request(f"invalid resource version: {version}")
