@@ -37,6 +37,7 @@ class Progress:
 
     def begin_anew(self) -> None:
         """Forget what was there, as a container that starts again does."""
+        report(sinks=[])  # takes over from the reporter of the run that broke off
         self.path.unlink()
         self.seen.clear()
 
@@ -57,16 +58,16 @@ class Progress:
         self._watcher.join()
 
     def _watch(self) -> None:
-        inode = 0
+        last = (0, 0)
         while not self._over.wait(0.002):
             try:
                 with self.path.open("rb") as file:
                     body = file.read()
-                now = self.path.stat().st_ino
+                stat = self.path.stat()
             except FileNotFoundError:
                 continue
-            if now != inode:
-                inode = now
+            if (stat.st_ino, stat.st_mtime_ns) != last:
+                last = stat.st_ino, stat.st_mtime_ns
                 self.seen.append(json.loads(body))
 
 

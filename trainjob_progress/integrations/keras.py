@@ -38,7 +38,8 @@ class ReportProgress(keras.callbacks.Callback):
     @quietly
     def on_train_batch_end(self, batch: int, logs: Optional[Mapping[str, Any]] = None) -> None:
         if self._reporter is not None:
-            self._step = self._first + batch + 1  # absolute: with steps_per_execution several end at once
+            # Not one more: with steps_per_execution several end at once, and Keras rounds their number up.
+            self._step = self._first + min(batch + 1, self.params.get("steps") or batch + 1)
             self._reporter.update(step=self._step, metrics=logs)
 
     @quietly
