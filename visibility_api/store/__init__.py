@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -52,12 +52,40 @@ class Change:
         return body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Batch:
+    """Changes that follow one another; watchers that stand at the same place are given the same object."""
+
+    changes: Sequence[Change] = ()
+    _encoded: dict[Hashable, bytes] = field(default_factory=dict, repr=False)
+
+    def encoded(self, form: Hashable, encode: Callable[[Sequence[Change]], bytes]) -> bytes:
+        """All of it joined in `form`, made once for every watcher that wants that form."""
+        body = self._encoded.get(form)
+        if body is None:
+            body = self._encoded[form] = encode(self.changes)
+        return body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Listing:
-    """A consistent state of one resource: its entries at `revision`, by namespace, then name (L14)."""
+    """A consistent state of one resource: its entries at `revision`, by namespace, then name (L14).
+
+    While nothing changes, every caller is given the same object.
+    """
 
     revision: int
     entries: Sequence[Entry]
+    _encoded: dict[Hashable, Sequence[bytes]] = field(default_factory=dict, repr=False)
+
+    def encoded(
+        self, form: Hashable, encode: Callable[[Sequence[Entry]], Sequence[bytes]]
+    ) -> Sequence[bytes]:
+        """The entries joined in `form`, in slices, made once for every reader of this state."""
+        slices = self._encoded.get(form)
+        if slices is None:
+            slices = self._encoded[form] = encode(self.entries)
+        return slices
 
 
 class RevisionExpired(Exception):
@@ -77,20 +105,33 @@ class RevisionTooLarge(Exception):
 
 
 class Feed(Protocol):
-    """One watcher's bounded queue of changes.
+    """One watcher's place in the history. Call `close` when done.
 
-    Async context-free: call `close` when done. A watcher that falls more than its bound behind is cut
-    (`is_cut`), the others never wait for it (W20).
+    A watcher that falls more than the history behind is cut (`is_cut`); the others never wait for it (W20).
     """
+
+    @property
+    def revision(self) -> int:
+        """Everything up to it has been handed out: what a bookmark may say (W10)."""
+        ...
 
     @property
     def is_cut(self) -> bool: ...
 
-    async def next_batch(self) -> Sequence[Change]:
-        """All queued changes in order, at least one; waits for the first. Empty only when cut or closed."""
+    @property
+    def is_closed(self) -> bool: ...
+
+    async def next_batch(self) -> Batch:
+        """The changes that are due, in order; waits for the first. Empty when cut, closed or interrupted."""
         ...
 
-    def close(self) -> None: ...
+    def interrupt(self) -> None:
+        """Makes the present or next `next_batch` return at once, so that its caller can do something else."""
+        ...
+
+    def close(self) -> None:
+        """Ends the feed: `next_batch` returns an empty batch from now on. May be called again."""
+        ...
 
 
 class Store(Protocol):

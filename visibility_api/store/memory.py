@@ -1,0 +1,150 @@
+"""The store of one process: everything in memory, gone with it.
+
+No method awaits, so readers always find a whole state and no lock is needed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+
+from visibility_api.progress.job import JobRef
+from visibility_api.progress.summary import JobProgress
+
+from . import Change, ChangeType, Entry, Listing, RevisionExpired
+from .changelog import ChangeLog, LogFeed
+
+MAX_CHANGES = 10_000  # of one resource; with 50 changes a second some three minutes of history
+MAX_HISTORY_BYTES = 64 * 1024 * 1024  # of one resource, as estimated by `_size_bytes`
+_BASE_SIZE_BYTES = 4096  # of a document with few metrics, as Python objects and as JSON together
+
+_Key = tuple[str, str]  # namespace, name: the order of lists (L14)
+
+
+class _Shelf:
+    """The entries of one resource, in order, and their changes."""
+
+    def __init__(self, *, base_revision: int, max_changes: int, max_bytes: int) -> None:
+        self.keys: list[_Key] = []
+        self.entries: dict[_Key, Entry] = {}
+        self.listings: dict[str | None, Listing] = {}  # present state by namespace, until it changes
+        self.log = ChangeLog(base_revision=base_revision, max_changes=max_changes, max_bytes=max_bytes)
+
+    def listing(self, namespace: str | None, revision: int) -> Listing:
+        held = self.listings.get(namespace)
+        if held is not None and held.revision == revision:
+            return held
+        keys = self.keys
+        if namespace is not None:
+            keys = keys[bisect_left(keys, (namespace,)) : bisect_left(keys, (namespace + "\0",))]
+        entries = held.entries if held is not None else [self.entries[key] for key in keys]
+        listing = Listing(revision=revision, entries=entries)
+        if entries:  # a namespace that does not exist leaves nothing behind
+            self.listings[namespace] = listing
+        return listing
+
+
+class MemoryStore:
+    """Implements `Store`; `put` and `delete` are for the one writer.
+
+    `base_revision` must be above any that an earlier process may have given out: the time of start in
+    microseconds (L9). Every visible change of any resource is one revision more.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_revision: int,
+        max_changes: int = MAX_CHANGES,
+        max_history_bytes: int = MAX_HISTORY_BYTES,
+    ) -> None:
+        if base_revision < 1:
+            raise ValueError(f"base_revision must be at least 1, not {base_revision}")  # L3
+        self._started_at = self._revision = base_revision
+        self._max_changes = max_changes
+        self._max_history_bytes = max_history_bytes
+        self._shelves: dict[str, _Shelf] = {}
+
+    @property
+    def revision(self) -> int:
+        return self._revision
+
+    @property
+    def base_revision(self) -> int:
+        return max((s.log.base_revision for s in self._shelves.values()), default=self._started_at)
+
+    def put(self, document: JobProgress) -> None:
+        """Makes `document` the latest of its job. One that is equal to the latest changes nothing (L3).
+
+        A job of the same name with another uid is another object: the old one is deleted first.
+        """
+        ref = document.job.ref
+        shelf, key = self._shelf(ref.resource), (ref.namespace, ref.name)
+        held = shelf.entries.get(key)
+        if held is not None and held.document.job.ref.uid != ref.uid:
+            self._remove(shelf, key, held)
+            held = None
+        if held is None:
+            insort(shelf.keys, key)
+            self._step(shelf, "ADDED", document, previous=None)
+        elif held.document != document:
+            self._step(shelf, "MODIFIED", document, previous=held)
+
+    def delete(self, ref: JobRef) -> None:
+        """Removes the document of exactly that job; another one of the same name stays."""
+        shelf, key = self._shelf(ref.resource), (ref.namespace, ref.name)
+        held = shelf.entries.get(key)
+        if held is not None and held.document.job.ref.uid == ref.uid:
+            self._remove(shelf, key, held)
+
+    def get(self, resource: str, namespace: str, name: str) -> Entry | None:
+        shelf = self._shelves.get(resource)
+        return shelf.entries.get((namespace, name)) if shelf is not None else None
+
+    def list(self, resource: str, namespace: str | None = None) -> Listing:
+        shelf = self._shelves.get(resource)
+        if shelf is None:
+            return Listing(revision=self._revision, entries=())
+        return shelf.listing(namespace, self._revision)
+
+    def watch(self, resource: str, since: int) -> LogFeed:
+        shelf = self._shelf(resource)
+        if since > self._revision:
+            raise RevisionExpired(since, shelf.log.base_revision)  # not ours (L9)
+        return shelf.log.feed(since)
+
+    def _shelf(self, resource: str) -> _Shelf:
+        shelf = self._shelves.get(resource)
+        if shelf is None:
+            shelf = self._shelves[resource] = _Shelf(
+                base_revision=self._started_at,
+                max_changes=self._max_changes,
+                max_bytes=self._max_history_bytes,
+            )
+        return shelf
+
+    def _remove(self, shelf: _Shelf, key: _Key, held: Entry) -> None:
+        del shelf.keys[bisect_left(shelf.keys, key)]
+        self._step(shelf, "DELETED", held.document, previous=held)
+        del shelf.entries[key]
+
+    def _step(
+        self, shelf: _Shelf, type_: ChangeType, document: JobProgress, *, previous: Entry | None
+    ) -> None:
+        self._revision += 1
+        entry = Entry(
+            document=document,
+            revision=self._revision,
+            created_revision=previous.created_revision if previous is not None else self._revision,
+        )
+        ref = document.job.ref
+        shelf.entries[ref.namespace, ref.name] = entry
+        shelf.listings.pop(None, None)
+        shelf.listings.pop(ref.namespace, None)
+        shelf.log.append(Change(type=type_, entry=entry, previous=previous), size_bytes=_size_bytes(document))
+
+
+def _size_bytes(document: JobProgress) -> int:
+    """About what one revision of the document keeps in memory, its encoded forms included."""
+    texts = sum(len(name) + len(value) for name, value in document.metrics)
+    labels = sum(len(name) + len(value) for name, value in document.job.labels.items())
+    return _BASE_SIZE_BYTES + 4 * (texts + labels) + 200 * len(document.metrics)
