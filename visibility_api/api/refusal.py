@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .message import Headers, Response
 from .negotiation import negotiate_error
 from .rendering import render
-from .request_info import Query
 from .status import Forbidden, RequestError, encode_status
 
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 
-def refuse(error: RequestError, *, headers: Headers, query: Query) -> Response:
+def refuse(error: RequestError, *, headers: Headers, query: Sequence[tuple[str, str]]) -> Response:
     """The answer for `error`; `headers` and `query` are the request's."""
     extra: list[tuple[bytes, bytes]] = []
     if error.retry_after_s > 0:

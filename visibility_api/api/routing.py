@@ -63,7 +63,8 @@ class Routes:
 
     def _find_resource(self, method: str, info: RequestInfo) -> Route:
         asked = info.attributes
-        is_one = asked.verb not in ("list", "watch", "deletecollection", "create")
+        # The name of a list or watch is its selector's (Z8), not the path's.
+        is_one = asked.name != "" and asked.verb not in ("list", "watch", "deletecollection")
         namespaced = self._namespaced.get(asked.resource, False)
         if (
             asked.group != GROUP

@@ -187,9 +187,9 @@ def _status() -> Schema:
                 "How much is done, as the run says or as its steps show.", minimum=0, maximum=100
             ),
             "estimatedRemainingSeconds": _integer(
-                "Time left at the pace observed in the present attempt.", minimum=0
+                "Time left at the pace observed in the present attempt, else as the run says.", minimum=0
             ),
-            "estimatedCompletionTime": _time("When that ends."),
+            "estimatedCompletionTime": _time("When the run should end, at the observed pace."),
             "startTime": _time("When the run began, as it says itself."),
             "lastUpdatedTime": _time("When the training process wrote the report, by its own clock."),
             "steps": _embed(PREFIX + "Steps", "How many optimizer steps are done, and how fast."),
