@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import uuid
 from pathlib import Path
@@ -99,11 +100,23 @@ class ApiServer:
 
     async def stop(self) -> None:
         """Close the port and every connection, as when the process dies; the state stays in memory."""
+        if self._runner:
+            for site in list(self._runner.sites):
+                await site.stop()  # first, or the clients whose watches end come back through a closing door
         await self._aggregator.stop()
         self.store.end_subscriptions()
         if self._runner:
+            open_transports = self._open_transports()
             await self._runner.cleanup()
+            for transport in open_transports:
+                transport.abort()  # TLS would wait for the client's goodbye, after the loop may have ended
+            await asyncio.sleep(0)
             self._runner = None
+
+    def _open_transports(self) -> list[asyncio.WriteTransport]:
+        server = self._runner.server if self._runner else None
+        transports = [handler.transport for handler in server.connections] if server else []
+        return [transport for transport in transports if isinstance(transport, asyncio.WriteTransport)]
 
     async def restart(self, *, keep_state: bool = True) -> None:
         """Stop and start on the same port; without the state it is a new cluster, bootstrapped afresh."""

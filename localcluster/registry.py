@@ -112,15 +112,9 @@ class Registry:
         thing = current.object
         wanted_uid = (options.get("preconditions") or {}).get("uid")
         if wanted_uid and wanted_uid != uid_of(thing):
-            asked, found = (
-                f"the UID in the precondition ({wanted_uid})",
-                f"the UID in record ({uid_of(thing)})",
-            )
-            raise conflict(
-                resource,
-                name,
-                f"{asked} does not match {found}. The object might have been deleted and then recreated",
-            )
+            uids = f"precondition ({wanted_uid}) does not match the UID in record ({uid_of(thing)})"
+            why = f"the UID in the {uids}. The object might have been deleted and then recreated"
+            raise conflict(resource, name, why)
         if options.get("propagationPolicy") == "Orphan":
             self._dependents.pop(uid_of(thing), None)
         grace_s = options.get("gracePeriodSeconds")

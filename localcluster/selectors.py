@@ -48,9 +48,8 @@ def _comparison(operator: str, wanted: str) -> _Test:
     if operator in ("=", "=="):
         return lambda value: value == wanted
     if not re.fullmatch(r"-?\d+", wanted):
-        raise bad_request(
-            "values[0][]: Invalid value: for 'Gt', 'Lt' operators, the value must be an integer"
-        )
+        problem = f"Invalid value: \"{wanted}\": for 'Gt', 'Lt' operators, the value must be an integer"
+        raise bad_request(f"unable to parse requirement: values[0]: {problem}")
     sign = 1 if operator == ">" else -1
     return lambda value: (
         bool(re.fullmatch(r"-?\d+", value or "")) and sign * (int(value or 0) - int(wanted)) > 0

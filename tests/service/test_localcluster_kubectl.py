@@ -109,7 +109,7 @@ def train_job(namespace: str, name: str, script: str, **spec: object) -> str:
 
 async def eventually(claim: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(DEADLINE_S):
-        while not await claim():
+        while not await claim():  # noqa: ASYNC110 - it happens behind an API
             await asyncio.sleep(0.02)
 
 
@@ -271,8 +271,8 @@ async def test_get_watch_prints_each_change(kubectl: Shell, cluster: LocalCluste
 
 async def test_a_user_without_rights_is_refused_in_the_servers_words(kubectl: Shell, namespace: str) -> None:
     ran = await kubectl("get", "pods", "-n", namespace, user="bob")
-    expected = f'pods is forbidden: User "bob" cannot list resource "pods" in API group "" in the namespace "{namespace}"'
-    assert f"Error from server (Forbidden): {expected}" in ran.err
+    refusal = 'pods is forbidden: User "bob" cannot list resource "pods" in API group ""'
+    assert f'Error from server (Forbidden): {refusal} in the namespace "{namespace}"' in ran.err
 
 
 async def test_rights_in_one_namespace_end_there(kubectl: Shell, namespace: str) -> None:

@@ -1,0 +1,338 @@
+"""TrainJobs on the local cluster: which pods they become, and how those live, fail, restart and end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcluster import LocalCluster
+from localcluster.metadata import condition_is, labels_of
+from localcluster.node_agent import ExecError
+from localcluster.status import ApiError
+
+DEADLINE_S = 30
+NAMESPACE = "default"
+FOREVER = "import time; print('up', flush=True); time.sleep(600)"
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[LocalCluster]:
+    async with LocalCluster.start(tmp_path / "cluster") as running:
+        yield running
+
+
+async def start_job(cluster: LocalCluster, name: str, script: str, **spec: Any) -> None:
+    trainer = {"image": "python", "command": ["python", "-c", script]} | spec.pop("trainer", {})
+    wanted = {"runtimeRef": {"name": spec.pop("runtime", "torch-distributed")}, "trainer": trainer} | spec
+    await cluster.admin.create(
+        "trainjobs", {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": wanted}
+    )
+
+
+async def until(cluster: LocalCluster, plural: str, name: str, claim: Callable[[Any], bool]) -> Any:
+    """The object once the claim holds; follows the API's own watch."""
+    async with asyncio.timeout(DEADLINE_S):
+        async for kind, thing in cluster.admin.watch(
+            plural, NAMESPACE, fieldSelector=f"metadata.name={name}"
+        ):
+            if kind != "DELETED" and claim(thing):
+                return thing
+    raise AssertionError("the watch ended")
+
+
+async def pods_of(cluster: LocalCluster, job: str, count: int = 1, phase: str = "Running") -> list[Any]:
+    """That many pods of one TrainJob in that phase, by index."""
+    found: list[Any] = []
+
+    async def are_there() -> bool:
+        selector = f"jobset.sigs.k8s.io/jobset-name={job}"
+        pods = await cluster.admin.list("pods", NAMESPACE, labelSelector=selector)
+        found[:] = [pod for pod in pods if pod["status"]["phase"] == phase]
+        return len(found) == count
+
+    await eventually(are_there)
+    return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+
+
+async def eventually(claim: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not await claim():  # noqa: ASYNC110 - what is waited for happens behind an API
+            await asyncio.sleep(0.02)
+
+
+async def _exists(path: Path) -> bool:
+    return path.exists()  # noqa: ASYNC240 - a local file, once
+
+
+async def _is_empty(directory: Path) -> bool:
+    return not any(directory.iterdir())  # noqa: ASYNC240 - a local directory, once
+
+
+async def _is_gone(cluster: LocalCluster, plural: str, name: str) -> bool:
+    return all(each["metadata"]["name"] != name for each in await cluster.admin.list(plural, NAMESPACE))
+
+
+async def test_a_torch_job_becomes_one_indexed_pod_per_node(cluster: LocalCluster) -> None:
+    await start_job(cluster, "bert", FOREVER, trainer={"numNodes": 2}, labels={"team": "a"})
+    first, second = await pods_of(cluster, "bert", 2)
+    job = await cluster.admin.get("trainjobs", "bert", NAMESPACE)
+    jobset = await cluster.admin.get("jobsets", "bert", NAMESPACE)
+    child = await cluster.admin.get("jobs", "bert-node-0", NAMESPACE)
+    assert jobset["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
+    assert child["metadata"]["ownerReferences"][0]["uid"] == jobset["metadata"]["uid"]
+    assert first["metadata"]["ownerReferences"][0]["uid"] == child["metadata"]["uid"]
+    assert jobset["metadata"]["labels"] == {"team": "a"}
+    assert labels_of(child)["trainer.kubeflow.org/trainjob-ancestor-step"] == "trainer"
+    assert "trainer.kubeflow.org/trainjob-ancestor-step" not in labels_of(first)
+    assert first["metadata"]["name"].startswith("bert-node-0-0-")
+    assert (first["spec"]["hostname"], first["spec"]["subdomain"]) == ("bert-node-0-0", "bert")
+    assert labels_of(second)["batch.kubernetes.io/job-completion-index"] == "1"
+    assert labels_of(second)["jobset.sigs.k8s.io/job-index"] == "0"
+    assert labels_of(first)["jobset.sigs.k8s.io/jobset-uid"] == jobset["metadata"]["uid"]
+    env = {entry["name"] for entry in first["spec"]["containers"][0]["env"]}
+    assert {"PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"} <= env
+    status = (await until(cluster, "trainjobs", "bert", lambda each: "jobsStatus" in each.get("status", {})))[
+        "status"
+    ]
+    assert status["jobsStatus"][0]["name"] == "node"
+    await until(cluster, "trainjobs", "bert", lambda each: each["status"]["jobsStatus"][0]["ready"] == 1)
+
+
+async def test_an_mpi_job_has_its_nodes_first_and_is_done_with_its_launcher(cluster: LocalCluster) -> None:
+    script = "import os, sys, time; sys.exit(0)"
+    await start_job(cluster, "mpi", script, runtime="deepspeed-distributed", trainer={"numNodes": 3})
+    await until(cluster, "trainjobs", "mpi", lambda each: condition_is(each, "Complete"))
+    jobset = await cluster.admin.get("jobsets", "mpi", NAMESPACE)
+    nodes, launcher = jobset["spec"]["replicatedJobs"]
+    assert (nodes["name"], nodes["template"]["spec"]["completions"]) == ("node", 2)
+    assert (launcher["name"], launcher["template"]["spec"]["completions"]) == ("launcher", 1)
+    assert "metadata" not in nodes["template"]
+    done = (await pods_of(cluster, "mpi", 1, "Succeeded"))[0]
+    assert done["spec"]["containers"][0]["name"] == "node"
+    await eventually(lambda: _is_gone(cluster, "jobs", "mpi-node-0"))  # sshd never ends: it is taken away
+
+
+async def test_a_killed_container_restarts_in_place_and_tells_how_it_ended(cluster: LocalCluster) -> None:
+    script = "import os, time; open(os.environ['TRAINJOB_PROGRESS_FILE'], 'x').close(); time.sleep(600)"
+    await start_job(cluster, "oom", script)
+    pod = (await pods_of(cluster, "oom"))[0]
+    root = cluster.kubelet.root(NAMESPACE, pod["metadata"]["name"], "node")
+    await eventually(lambda: _exists(root / "tmp/trainjob-progress.json"))
+    cluster.kubelet.kill(NAMESPACE, pod["metadata"]["name"], signal.SIGKILL, reason="OOMKilled")
+
+    def has_restarted(thing: Any) -> bool:
+        status = thing["status"].get("containerStatuses", [{}])[0]
+        return status.get("restartCount") == 1 and "running" in status["state"]
+
+    after = await until(cluster, "pods", pod["metadata"]["name"], has_restarted)
+    ended = after["status"]["containerStatuses"][0]["lastState"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
+    assert after["metadata"]["uid"] == pod["metadata"]["uid"]
+    # Opening with "x" would have failed, had the file outlived the restart: files outside volumes are gone.
+    assert after["status"]["phase"] == "Running"
+
+
+async def test_a_job_past_its_backoff_limit_fails_and_its_pod_is_deleted(cluster: LocalCluster) -> None:
+    runtime = await cluster.admin.get("clustertrainingruntimes", "torch-distributed")
+    spec = runtime["spec"]
+    spec["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["backoffLimit"] = 1
+    await cluster.admin.create("clustertrainingruntimes", {"metadata": {"name": "impatient"}, "spec": spec})
+    await start_job(cluster, "bad", "raise SystemExit(3)", runtime="impatient")
+    failed = await until(cluster, "trainjobs", "bad", lambda each: condition_is(each, "Failed"))
+    assert failed["status"]["conditions"][-1]["reason"] == "FailedJobs"
+    job = await cluster.admin.get("jobs", "bad-node-0", NAMESPACE)
+    assert [found["reason"] for found in job["status"]["conditions"]] == ["BackoffLimitExceeded"] * 2
+    assert await cluster.admin.list("pods", NAMESPACE) == []
+
+
+async def test_a_jobset_starts_again_under_a_new_attempt(cluster: LocalCluster) -> None:
+    runtime = await cluster.admin.get("clustertrainingruntimes", "torch-distributed")
+    spec = runtime["spec"]
+    template = spec["template"]["spec"]
+    template["failurePolicy"] = {"maxRestarts": 1}
+    template["replicatedJobs"][0]["template"]["spec"] |= {"backoffLimit": 0}
+    template["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["restartPolicy"] = "Never"
+    await cluster.admin.create("clustertrainingruntimes", {"metadata": {"name": "stubborn"}, "spec": spec})
+    await start_job(cluster, "again", "raise SystemExit(1)", runtime="stubborn")
+    failed = await until(cluster, "trainjobs", "again", lambda each: condition_is(each, "Failed"))
+    assert failed["status"]["conditions"][-1]["reason"] == "ReachedMaxRestarts"
+    jobset = await cluster.admin.get("jobsets", "again", NAMESPACE)
+    assert jobset["status"]["restarts"] == 1
+    pods = await pods_of(cluster, "again", 1, "Failed")
+    assert labels_of(pods[0])["jobset.sigs.k8s.io/restart-attempt"] == "1"
+
+
+async def test_suspending_takes_the_pods_away_and_resuming_brings_new_ones(cluster: LocalCluster) -> None:
+    await start_job(cluster, "pause", FOREVER)
+    before = (await pods_of(cluster, "pause"))[0]
+    await cluster.admin.patch("trainjobs", "pause", {"spec": {"suspend": True}}, NAMESPACE)
+    await until(cluster, "trainjobs", "pause", lambda each: condition_is(each, "Suspended"))
+    await pods_of(cluster, "pause", 0)
+    await cluster.admin.patch("trainjobs", "pause", {"spec": {"suspend": False}}, NAMESPACE)
+    await until(cluster, "trainjobs", "pause", lambda each: condition_is(each, "Suspended", "False"))
+    after = (await pods_of(cluster, "pause"))[0]
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+
+
+async def test_deleting_the_train_job_ends_its_processes_gracefully(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    farewell = tmp_path / "farewell"
+    script = (
+        "import signal, sys, time\n"
+        f"def end(*_): open({str(farewell)!r}, 'w').write('saved'); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, end); print('up', flush=True)\n"
+        "while True: time.sleep(1)"
+    )
+    await start_job(cluster, "polite", script)
+    pod = (await pods_of(cluster, "polite"))[0]
+    await eventually(lambda: _says_up(cluster, pod["metadata"]["name"]))
+    await cluster.admin.delete("trainjobs", "polite", NAMESPACE)
+    await pods_of(cluster, "polite", 0)
+    await eventually(lambda: _is_empty(cluster.directory / "pods"))
+    assert farewell.read_text() == "saved"
+
+
+async def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(cluster: LocalCluster) -> None:
+    script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)"
+    container = {"name": "c", "image": "i", "command": ["python", "-c", f"{script}; time.sleep(600)"]}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 1}
+    await cluster.admin.create("pods", {"metadata": {"name": "deaf", "namespace": NAMESPACE}, "spec": spec})
+    await until(cluster, "pods", "deaf", lambda each: each["status"]["phase"] == "Running")
+    await eventually(lambda: _says_up(cluster, "deaf", "c"))
+    async with asyncio.timeout(DEADLINE_S), aclosing(cluster.admin.watch("pods", NAMESPACE)) as events:
+        await cluster.admin.delete("pods", "deaf", NAMESPACE)
+        last = [thing async for kind, thing in _until_deleted(events)][-1]
+    assert last["metadata"]["deletionGracePeriodSeconds"] == 1
+    assert last["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+
+
+async def _says_up(cluster: LocalCluster, pod: str, container: str = "node") -> bool:
+    return b"up" in await cluster.kubelet.logs(NAMESPACE, pod, container)
+
+
+async def _until_deleted(events: AsyncIterator[tuple[str, Any]]) -> AsyncIterator[tuple[str, Any]]:
+    async for kind, thing in events:
+        yield kind, thing
+        if kind == "DELETED":
+            return
+
+
+async def test_volumes_bring_files_and_a_token_bound_to_the_pod(cluster: LocalCluster) -> None:
+    await cluster.admin.create(
+        "configmaps", {"metadata": {"name": "tls", "namespace": NAMESPACE}, "data": {"ca.crt": "CA"}}
+    )
+    script = (
+        "import json, os; token = open(os.environ['TOKEN']).read(); ca = open(os.environ['CA']).read(); "
+        "print(json.dumps([token.count('.'), ca, os.environ['WHO']]))"
+    )
+    projected = [
+        {"serviceAccountToken": {"path": "token", "audience": "progress", "expirationSeconds": 3600}},
+        {"configMap": {"name": "tls", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+    ]
+    container = {
+        "name": "node",
+        "image": "python",
+        "command": ["python", "-c", script],
+        "env": [
+            {"name": "TOKEN", "value": "/var/run/secrets/token"},
+            {"name": "CA", "value": "/var/run/secrets/ca.crt"},
+            {"name": "WHO", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        ],
+        "volumeMounts": [{"name": "v", "mountPath": "/var/run/secrets"}],
+    }
+    spec = {
+        "containers": [container],
+        "restartPolicy": "Never",
+        "volumes": [{"name": "v", "projected": {"sources": projected}}],
+    }
+    await cluster.admin.create("pods", {"metadata": {"name": "v", "namespace": NAMESPACE}, "spec": spec})
+    await until(cluster, "pods", "v", lambda each: each["status"]["phase"] == "Succeeded")
+    assert json.loads(await cluster.kubelet.logs(NAMESPACE, "v", "node")) == [2, "CA", "v"]
+
+
+async def test_init_containers_run_first_and_stop_the_pod_when_they_fail(cluster: LocalCluster) -> None:
+    def pod(name: str, code: int) -> dict[str, Any]:
+        init = {"name": "first", "image": "i", "command": ["python", "-c", f"raise SystemExit({code})"]}
+        main = {"name": "main", "image": "i", "command": ["python", "-c", "print('ran')"]}
+        spec = {"initContainers": [init], "containers": [main], "restartPolicy": "Never"}
+        return {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+
+    await cluster.admin.create("pods", pod("good", 0))
+    await cluster.admin.create("pods", pod("bad", 4))
+    await until(cluster, "pods", "good", lambda each: each["status"]["phase"] == "Succeeded")
+    failed = await until(cluster, "pods", "bad", lambda each: each["status"]["phase"] == "Failed")
+    assert failed["status"]["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 4
+    with pytest.raises(ApiError, match="is waiting to start"):
+        await cluster.kubelet.logs(NAMESPACE, "bad", "main")
+
+
+# Exec, logs and the last message
+
+
+async def test_exec_maps_absolute_paths_and_stays_below_the_container(cluster: LocalCluster) -> None:
+    await start_job(cluster, "e", FOREVER)
+    pod = (await pods_of(cluster, "e"))[0]["metadata"]["name"]
+    root = cluster.kubelet.root(NAMESPACE, pod, "node")
+    (root / "tmp" / "file").write_text("inside")
+    for path in ("/tmp/file", "/../../../tmp/file", "/tmp/../tmp/file"):
+        process = await cluster.kubelet.exec(NAMESPACE, pod, "node", ["cat", "--", path])
+        assert await process.stdout.read() == b"inside"
+        assert await process.wait() == 0
+        await process.close()
+
+
+async def test_exec_into_an_image_without_programs_fails_as_a_runtime_does(cluster: LocalCluster) -> None:
+    await start_job(cluster, "bare", FOREVER, trainer={"image": "gcr.io/distroless/python3"})
+    pod = (await pods_of(cluster, "bare"))[0]["metadata"]["name"]
+    with pytest.raises(ExecError, match='exec: "cat": executable file not found in \\$PATH') as refused:
+        await cluster.kubelet.exec(NAMESPACE, pod, "node", ["cat", "--", "/tmp/x"])
+    assert refused.value.reason == "InternalError"
+
+
+async def test_exec_after_the_end_finds_no_container(cluster: LocalCluster) -> None:
+    await start_job(cluster, "over", "print('bye')")
+    pod = (await pods_of(cluster, "over", 1, "Succeeded"))[0]["metadata"]["name"]
+    with pytest.raises(ExecError, match="container not found"):
+        await cluster.kubelet.exec(NAMESPACE, pod, "node", ["cat", "x"])
+
+
+async def test_logs_select_by_tail_and_by_bytes_from_the_start(cluster: LocalCluster) -> None:
+    await start_job(
+        cluster,
+        "l",
+        "import sys; sys.stdout.write('one\\ntwo\\rhalf\\nthree\\n'); sys.stderr.write('x' * 40000)",
+    )
+    pod = (await pods_of(cluster, "l", 1, "Succeeded"))[0]["metadata"]["name"]
+    logs = cluster.kubelet.logs
+    whole = await logs(NAMESPACE, pod, "node")
+    assert whole.replace(b"x", b"").split() == [b"one", b"two", b"half", b"three"]
+    assert whole.count(b"x") == 40000
+    assert b"two\rhalf\n" in whole
+    assert await logs(NAMESPACE, pod, "node", tail_lines=0) == b""
+    assert whole.startswith(await logs(NAMESPACE, pod, "node", limit_bytes=5))
+    assert len(await logs(NAMESPACE, pod, "node", limit_bytes=5)) == 5
+    assert await logs(NAMESPACE, pod, "node", since_seconds=3600) == whole
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [("'tail' * 2000", "tail" * 1024), ("'short'", "short"), ("''", None)],
+)
+async def test_the_last_4096_bytes_of_the_termination_message_are_kept(
+    cluster: LocalCluster, written: str, shown: str | None
+) -> None:
+    await start_job(
+        cluster,
+        "t",
+        f"import os; open(os.environ['TRAINJOB_TERMINATION_MESSAGE_PATH'], 'w').write({written})",
+    )
+    pod = (await pods_of(cluster, "t", 1, "Succeeded"))[0]
+    assert pod["status"]["containerStatuses"][0]["state"]["terminated"].get("message") == shown
