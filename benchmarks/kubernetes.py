@@ -1,0 +1,193 @@
+"""As much of a kube-apiserver as the server under measurement asks: lists, reviews, exec.
+
+Access reviews say yes and token reviews know one token; exec answers with a progress document.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import ssl
+from datetime import UTC, datetime
+from typing import Any
+
+from aiohttp import web
+
+TOKEN = "benchmark"
+NAMESPACES = 50
+
+
+def job_name(number: int) -> str:
+    return f"job-{number:05d}"
+
+
+def namespace(number: int) -> str:
+    return f"team-{number % NAMESPACES:02d}"
+
+
+def document() -> bytes:
+    """A progress document as a training loop writes it."""
+    return json.dumps(
+        {
+            "schemaVersion": 1,
+            "state": "running",
+            "step": 450,
+            "totalSteps": 1000,
+            "epoch": 1,
+            "totalEpochs": 3,
+            "progressPercentage": 45,
+            "metrics": {"loss": 0.2347, "accuracy": 0.91, "lr": 3e-4, "grad_norm": 1.2},
+            "startTime": "2026-01-23T10:00:00Z",
+            "timestamp": datetime.now(UTC).isoformat(),
+        }
+    ).encode()
+
+
+def train_job(number: int) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": job_name(number),
+            "namespace": namespace(number),
+            "uid": f"t{number}",
+            "resourceVersion": "1",
+            "labels": {"team": namespace(number), "kueue.x-k8s.io/queue-name": "gpu"},
+            "creationTimestamp": "2026-01-23T10:00:00Z",
+        },
+        "spec": {"runtimeRef": {"name": "torch-distributed"}},
+        "status": {"jobsStatus": [{"name": "node", "ready": 1, "active": 1}]},
+    }
+
+
+def job_set(number: int) -> dict[str, Any]:
+    ancestor = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    return {
+        "metadata": {
+            "name": job_name(number),
+            "namespace": namespace(number),
+            "uid": f"s{number}",
+            "resourceVersion": "1",
+            "ownerReferences": [
+                {"kind": "TrainJob", "name": job_name(number), "uid": f"t{number}", "controller": True}
+            ],
+        },
+        "spec": {"replicatedJobs": [{"name": "node", "template": {"metadata": {"labels": ancestor}}}]},
+    }
+
+
+def pod(number: int) -> dict[str, Any]:
+    name = job_name(number)
+    return {
+        "metadata": {
+            "name": f"{name}-node-0-0-abcde",
+            "namespace": namespace(number),
+            "uid": f"p{number}",
+            "resourceVersion": "1",
+            "creationTimestamp": "2026-01-23T10:00:00Z",
+            "labels": {
+                "jobset.sigs.k8s.io/jobset-name": name,
+                "jobset.sigs.k8s.io/jobset-uid": f"s{number}",
+                "jobset.sigs.k8s.io/replicatedjob-name": "node",
+            },
+            "ownerReferences": [{"kind": "Job", "name": f"{name}-node-0", "uid": "j", "controller": True}],
+        },
+        "spec": {"nodeName": f"gpu-{number % 500}", "containers": [{"name": "node"}]},
+        "status": {
+            "phase": "Running",
+            "podIP": "10.0.0.1",
+            "containerStatuses": [
+                {
+                    "name": "node",
+                    "restartCount": 0,
+                    "state": {"running": {"startedAt": "2026-01-23T10:00:00Z"}},
+                }
+            ],
+        },
+    }
+
+
+KINDS = {"trainjobs": train_job, "jobsets": job_set, "pods": pod}
+
+
+def application(jobs: int) -> web.Application:
+    app = web.Application(client_max_size=2**20)
+    bodies = {
+        plural: json.dumps(
+            {"metadata": {"resourceVersion": "1"}, "items": [make(n) for n in range(jobs)]}
+        ).encode()
+        for plural, make in KINDS.items()
+    }
+
+    async def collection(request: web.Request) -> web.StreamResponse:
+        plural = request.path.rpartition("/")[2]
+        if "watch" not in request.query:
+            return web.Response(body=bodies[plural], content_type="application/json")
+        stream = web.StreamResponse()
+        await stream.prepare(request)
+        await asyncio.Event().wait()
+        return stream
+
+    async def config_map(request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query:
+            stream = web.StreamResponse()
+            await stream.prepare(request)
+            await asyncio.Event().wait()
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+
+    async def one_config_map(_request: web.Request) -> web.Response:
+        return web.json_response({"kind": "Status", "reason": "NotFound", "code": 404}, status=404)
+
+    async def token_review(request: web.Request) -> web.Response:
+        review = await request.json()
+        known = review["spec"]["token"] == TOKEN
+        user = {"username": "alice", "uid": "1", "groups": ["researchers"]}
+        review["status"] = {"authenticated": True, "user": user} if known else {"authenticated": False}
+        return web.json_response(review, status=201)
+
+    async def access_review(request: web.Request) -> web.Response:
+        review = await request.json()
+        review["status"] = {"allowed": True}
+        return web.json_response(review, status=201)
+
+    async def execute(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io", "v4.channel.k8s.io"))
+        await socket.prepare(request)
+        await socket.send_bytes(b"\x01")
+        await socket.send_bytes(b"\x01" + document())
+        await socket.send_bytes(b'\x03{"metadata":{},"status":"Success"}')
+        await socket.close()
+        return socket
+
+    app.router.add_get("/apis/trainer.kubeflow.org/v1alpha1/trainjobs", collection)
+    app.router.add_get("/apis/jobset.x-k8s.io/v1alpha2/jobsets", collection)
+    app.router.add_get("/api/v1/pods", collection)
+    app.router.add_get("/api/v1/namespaces/kube-system/configmaps", config_map)
+    app.router.add_get("/api/v1/namespaces/kube-system/configmaps/{name}", one_config_map)
+    app.router.add_post("/apis/authentication.k8s.io/v1/tokenreviews", token_review)
+    app.router.add_post("/apis/authorization.k8s.io/v1/subjectaccessreviews", access_review)
+    app.router.add_get("/api/v1/namespaces/{namespace}/pods/{pod}/exec", execute)
+    return app
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--cert", required=True)
+    parser.add_argument("--key", required=True)
+    parser.add_argument("--jobs", type=int, default=100)
+    given = parser.parse_args()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(given.cert, given.key)
+    web.run_app(
+        application(given.jobs),
+        host="127.0.0.1",
+        port=given.port,
+        ssl_context=context,
+        access_log=None,
+        print=None,
+        shutdown_timeout=0.1,
+    )
+
+
+if __name__ == "__main__":
+    main()

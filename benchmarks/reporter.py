@@ -1,0 +1,200 @@
+"""What a reporter costs its loop, beside tqdm in the same run; and what a call takes while everything hangs.
+
+    python -m benchmarks.reporter
+
+Ratios, because seconds are the machine's. Prints one JSON object; ends with 1 when a limit is broken.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import ssl
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import trustme
+from tqdm import tqdm
+
+from trainjob_progress import Reporter, report
+from trainjob_progress.document import Snapshot
+from trainjob_progress.settings import find_sinks
+
+CALLS = 200_000
+ROUNDS = 15
+MAX_RATIO = 2.5  # step() to tqdm.update()
+MAX_P999_US = 50.0
+MAX_BYTES_KEPT = 64 * 1024
+
+
+def main() -> int:
+    """Measure, print, judge."""
+    with tempfile.TemporaryDirectory() as directory:
+        results = {"cost": measure_cost(Path(directory)), "hanging": measure_hanging(Path(directory))}
+    results["kept_bytes"] = measure_memory()
+    print(json.dumps(results, indent=2))
+    faults = []
+    if results["cost"]["ratio_step_with_loss"] > MAX_RATIO:
+        faults.append(f"step(loss=…) costs more than {MAX_RATIO} × tqdm.update()")
+    if results["hanging"]["p99.9_us"] > MAX_P999_US:
+        faults.append(f"p99.9 of a call while sinks hang is above {MAX_P999_US:g} µs")
+    if results["kept_bytes"] > MAX_BYTES_KEPT:
+        faults.append("a step leaves something behind")
+    for fault in faults:
+        print(f"limit broken: {fault}", file=sys.stderr)
+    return 1 if faults else 0
+
+
+def measure_cost(directory: Path) -> dict[str, float]:
+    """Nanoseconds of a call, and ratios: medians of rounds that take turns, so that noise hits all alike."""
+    environ = {"TRAINJOB_PROGRESS_FILE": str(directory / "cost.json")}
+    active = report(total_steps=10**12, sinks=find_sinks(environ))
+    inactive = Reporter()
+    with open(os.devnull, "w") as nowhere, tqdm(total=10**12, file=nowhere) as bar:
+        contestants: dict[str, Callable[[], None]] = {
+            "tqdm_update": lambda: loop(bar.update),
+            "step": lambda: loop(active.step),
+            "step_with_loss": lambda: loop_with_loss(active.step),
+            "step_on_other_ranks": lambda: loop_with_loss(inactive.step),
+        }
+        times: dict[str, list[float]] = {name: [] for name in contestants}
+        for _ in range(ROUNDS):
+            for name, run in contestants.items():
+                start = time.perf_counter_ns()
+                run()
+                times[name].append((time.perf_counter_ns() - start) / CALLS)
+    active.finish()
+    result = {f"{name}_ns": round(statistics.median(values), 1) for name, values in times.items()}
+    for name in ("step", "step_with_loss"):
+        ratios = [ours / theirs for ours, theirs in zip(times[name], times["tqdm_update"], strict=True)]
+        result[f"ratio_{name}"] = round(statistics.median(ratios), 2)
+    return result
+
+
+def loop(call: Callable[[], Any]) -> None:
+    for _ in range(CALLS):
+        call()
+
+
+def loop_with_loss(call: Callable[..., Any]) -> None:
+    for _ in range(CALLS):
+        call(loss=0.5)
+
+
+def measure_hanging(directory: Path) -> dict[str, float]:
+    """Microseconds of step(loss=…) and update(…) while the disk, the push server and the log all hang."""
+    fifo = directory / "log"
+    os.mkfifo(fifo)
+    log_end = os.open(fifo, os.O_RDWR)
+    while True:  # fill the pipe, so that the next write hangs
+        os.set_blocking(log_end, False)
+        try:
+            os.write(log_end, b"\0" * 4096)
+        except BlockingIOError:
+            break
+    os.set_blocking(log_end, True)
+    with HangingServer(directory) as server:
+        from trainjob_progress.sinks.log import LogSink
+
+        environ = {**server.environ, "TRAINJOB_PROGRESS_FILE": str(directory / "hanging.json")}
+        sinks = [HangingDisk(), LogSink(0.05, log_end), *find_sinks(environ)]
+        for sink in sinks[2:]:
+            sink.interval_s = 0.05
+        reporter = report(total_steps=10**12, sinks=sinks)
+        clock, samples = time.perf_counter_ns, []
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            for _ in range(1000):
+                start = clock()
+                reporter.step(loss=0.5)
+                samples.append(clock() - start)
+            start = clock()
+            reporter.update(epoch=1, message="evaluating", metrics={"accuracy": 0.5})
+            samples.append(clock() - start)
+        server.release()
+        reporter.abandon()
+    samples.sort()
+    return {
+        "calls": len(samples),
+        "p50_us": samples[len(samples) // 2] / 1000,
+        "p99_us": samples[len(samples) * 99 // 100] / 1000,
+        "p99.9_us": samples[len(samples) * 999 // 1000] / 1000,
+        "p99.99_us": samples[len(samples) * 9999 // 10000] / 1000,
+        "max_us": samples[-1] / 1000,
+    }
+
+
+class HangingDisk:
+    """A sink that never returns."""
+
+    interval_s = 0.05
+
+    def write(self, snapshot: Snapshot) -> None:
+        threading.Event().wait()
+
+    def close(self) -> None:
+        pass
+
+
+class HangingServer:
+    """Takes a TLS connection and a request, and never answers."""
+
+    def __init__(self, directory: Path) -> None:
+        authority = trustme.CA()
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("localhost").configure_cert(self._context)
+        authority.cert_pem.write_to_path(directory / "ca.crt")
+        (directory / "token").write_text("token")
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._held: list[socket.socket] = []
+        self.environ = {
+            "KUBEFLOW_TRAINER_SERVER_URL": f"https://localhost:{self._listener.getsockname()[1]}/status",
+            "KUBEFLOW_TRAINER_SERVER_CA_CERT": str(directory / "ca.crt"),
+            "KUBEFLOW_TRAINER_SERVER_TOKEN": str(directory / "token"),
+        }
+
+    def __enter__(self) -> HangingServer:
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+    def release(self) -> None:
+        """Drop everything that hangs."""
+        for connection in self._held:
+            connection.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+                self._held.append(self._context.wrap_socket(connection, server_side=True))
+            except OSError:
+                return
+
+
+def measure_memory() -> int:
+    """Bytes that are still held after 100,000 steps more than after the first thousand."""
+    reporter = Reporter()
+    for i in range(1000):
+        reporter.step(loss=float(i), **{f"layer{i}": 0.5})
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for i in range(100_000):
+        reporter.step(loss=float(i), **{f"layer{i}": 0.5})
+    kept = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    return kept
+
+
+if __name__ == "__main__":
+    sys.exit(main())
