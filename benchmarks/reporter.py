@@ -19,7 +19,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import trustme
 from tqdm import tqdm
@@ -43,7 +43,7 @@ def main() -> int:
     print(json.dumps(results, indent=2))
     faults = []
     if results["cost"]["ratio_step_with_loss"] > MAX_RATIO:
-        faults.append(f"step(loss=…) costs more than {MAX_RATIO} × tqdm.update()")
+        faults.append(f"step(loss=…) costs more than {MAX_RATIO} times tqdm.update()")
     if results["hanging"]["p99.9_us"] > MAX_P999_US:
         faults.append(f"p99.9 of a call while sinks hang is above {MAX_P999_US:g} µs")
     if results["kept_bytes"] > MAX_BYTES_KEPT:
@@ -137,7 +137,7 @@ class HangingDisk:
 
     interval_s = 0.05
 
-    def write(self, snapshot: Snapshot) -> None:
+    def write(self, _: Snapshot) -> None:
         threading.Event().wait()
 
     def close(self) -> None:
@@ -161,7 +161,7 @@ class HangingServer:
             "KUBEFLOW_TRAINER_SERVER_TOKEN": str(directory / "token"),
         }
 
-    def __enter__(self) -> HangingServer:
+    def __enter__(self) -> Self:
         threading.Thread(target=self._serve, daemon=True).start()
         return self
 

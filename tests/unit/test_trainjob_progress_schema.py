@@ -29,15 +29,17 @@ def test_what_a_reader_makes_of_a_document_is_a_document(vector: dict[str, Any])
     VALIDATOR.validate(vector["progress"])
 
 
-@pytest.mark.parametrize(
-    "vector",
-    [
-        v
-        for v in REFUSED
-        if v["reason"] in ("MissingField", "InvalidField") and "trainerStatus" not in v["name"]
-    ],
-    ids=lambda vector: vector["name"],
-)
+# Of our own form; and a schema sees the form of a date, not the calendar.
+SEEN_BY_SCHEMA = [
+    vector
+    for vector in REFUSED
+    if vector["reason"] in ("MissingField", "InvalidField")
+    and "trainerStatus" not in vector["name"]
+    and vector["name"] != "a timestamp that is no date"
+]
+
+
+@pytest.mark.parametrize("vector", SEEN_BY_SCHEMA, ids=lambda vector: vector["name"])
 def test_what_a_reader_refuses_the_schema_refuses(vector: dict[str, Any]) -> None:
     document = json.loads(vector["document"])
     document = {name: value for name, value in document.items() if value is not None}  # null means absent
