@@ -1,0 +1,172 @@
+"""The API shell on a real socket, under uvicorn, as clients meet it: httpx and kubectl."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import sysconfig
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+import uvicorn
+
+from tests.unit.api_shell import BASE, ONE, Shell
+from visibility_api.api.message import Request, Response, Stream
+
+LARGE = [b"%06d\n" % i * 1000 for i in range(50)]
+KUBECTL_TIMEOUT_S = 60.0
+
+
+@asynccontextmanager
+async def serving(shell: Shell) -> AsyncIterator[str]:
+    """The URL of a uvicorn that serves the shell on a free port of 127.0.0.1."""
+    config = uvicorn.Config(shell.api, log_config=None, http="httptools", server_header=False)
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # from here on clients may connect
+        task = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await task
+
+
+async def answer(request: Request) -> Response | Stream:
+    if request.attributes.verb == "watch":
+
+        async def write(send: Callable[[bytes], Awaitable[None]]) -> None:
+            await send(b'{"n":1}\n')
+            await send(b'{"n":2}\n')
+
+        return Stream(write=write)
+    if request.attributes.verb == "list":
+        return Response(body=LARGE)
+    return Response(body=b"{}\n")
+
+
+async def test_get_list_and_watch_on_one_connection() -> None:
+    """R14, R15, W1 to W3."""
+    async with serving(Shell(handler=answer)) as url, httpx.AsyncClient(base_url=url) as client:
+        one = await client.get(ONE, headers={"Audit-ID": "a-1"})
+        assert (one.status_code, one.content, one.headers["audit-id"]) == (200, b"{}\n", "a-1")
+        listed = await client.get(f"{BASE}/trainjobs", headers={"Accept-Encoding": "gzip"})
+        assert (listed.headers["content-encoding"], listed.content) == ("gzip", b"".join(LARGE))
+        plain = await client.get(f"{BASE}/trainjobs", headers={"Accept-Encoding": "identity"})
+        assert (int(plain.headers["content-length"]), plain.content) == (
+            len(b"".join(LARGE)),
+            b"".join(LARGE),
+        )
+        async with client.stream("GET", f"{BASE}/trainjobs?watch=1") as watch:
+            assert watch.headers["transfer-encoding"] == "chunked"
+            assert [line async for line in watch.aiter_lines()] == ['{"n":1}', '{"n":2}']
+
+
+@pytest.mark.parametrize("path", ["/livez", "/version", "/openapi/v3", BASE])
+async def test_head_has_the_headers_of_get_and_no_body(path: str) -> None:
+    """R6."""
+    async with serving(Shell()) as url, httpx.AsyncClient(base_url=url) as client:
+        head, got = await client.head(path), await client.get(path)
+        assert (head.status_code, head.content) == (200, b"")
+        assert int(head.headers["content-length"]) == len(got.content)
+
+
+async def test_not_modified_leaves_the_connection_usable() -> None:
+    """D12: a 304 has neither body nor length."""
+    async with serving(Shell()) as url, httpx.AsyncClient(base_url=url) as client:
+        etag = (await client.get("/openapi/v3")).headers["etag"]
+        again = await client.get("/openapi/v3", headers={"If-None-Match": etag})
+        assert (again.status_code, again.content) == (304, b"")
+        assert (await client.get("/livez")).text == "ok"
+
+
+async def test_the_body_of_a_refused_request_does_not_disturb_the_next() -> None:
+    """R6."""
+    async with serving(Shell()) as url, httpx.AsyncClient(base_url=url) as client:
+        assert (await client.post(ONE, content=b"x" * 300_000)).status_code == 405
+        assert (await client.get("/livez")).text == "ok"
+
+
+async def test_a_stream_that_breaks_is_seen_as_broken() -> None:
+    """W20: the client must not take it for the whole."""
+
+    async def broken(_: Request) -> Response | Stream:
+        async def write(send: Callable[[bytes], Awaitable[None]]) -> None:
+            await send(b"{}\n")
+            raise KeyError
+
+        return Stream(write=write)
+
+    async with serving(Shell(handler=broken)) as url, httpx.AsyncClient(base_url=url) as client:
+        with pytest.raises(httpx.RemoteProtocolError):
+            await client.get(f"{BASE}/trainjobs?watch=1")
+
+
+# --- kubectl --------------------------------------------------------------------------------------------
+
+
+def find_kubectl() -> str | None:
+    return shutil.which("kubectl", path=f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.fixture
+async def kubectl(tmp_path: Path) -> AsyncIterator[Callable[..., Awaitable[str]]]:
+    """Runs kubectl against the shell and gives what it prints; a failure fails the test."""
+    program = find_kubectl()
+    if program is None:
+        pytest.skip("kubectl is not there")
+    async with serving(Shell(handler=answer)) as url:
+
+        async def run(*arguments: str) -> str:
+            process = await asyncio.create_subprocess_exec(
+                program,
+                f"--server={url}",
+                f"--cache-dir={tmp_path / 'cache'}",
+                *arguments,
+                env={"HOME": str(tmp_path), "KUBECONFIG": "/dev/null", "PATH": os.environ["PATH"]},
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            async with asyncio.timeout(KUBECTL_TIMEOUT_S):
+                out, err = await process.communicate()
+            assert process.returncode == 0, err.decode()
+            return out.decode()
+
+        yield run
+
+
+async def test_kubectl_lists_the_resource(kubectl: Callable[..., Awaitable[str]]) -> None:
+    """D3, D5, D9."""
+    lines = (await kubectl("api-resources", "--no-headers", "-o", "wide")).splitlines()
+    assert [line.split() for line in lines] == [
+        [
+            "trainjobs",
+            "tjp",
+            "visibility.trainer.kubeflow.org/v1alpha1",
+            "true",
+            "TrainJobProgress",
+            "get,list,watch",
+        ]
+    ]
+
+
+@pytest.mark.parametrize("name", ["tjp", "trainjobs", "trainjobprogress"])
+async def test_kubectl_explains_every_field(kubectl: Callable[..., Awaitable[str]], name: str) -> None:
+    """O9, D7, P3."""
+    text = await kubectl("explain", f"{name}.status.conditions", "--recursive")
+    assert "KIND:       TrainJobProgress" in text
+    assert "lastTransitionTime\t<string> -required-" in text
+    whole = await kubectl("explain", f"{name}.status")
+    for field in ("progressPercentage", "steps", "rank0", "observation"):
+        assert f"  {field}\t<" in whole
+    assert "an old number is never" in whole
+
+
+async def test_kubectl_reads_version_and_health(kubectl: Callable[..., Awaitable[str]]) -> None:
+    """D17, D20."""
+    assert "Server Version: v" in await kubectl("version")
+    assert await kubectl("get", "--raw", "/readyz?verbose") == "[+]ping ok\nreadyz check passed\n"

@@ -1,0 +1,140 @@
+"""How bodies leave: lengths, slices, gzip. R14, R15, design.md 7."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, strategies as st
+
+from tests.asgi import Answer
+from tests.unit.api_shell import ONE, Shell
+from visibility_api.api.compression import GzipCache, accepts_gzip
+from visibility_api.api.delivery import GZIP_ABOVE_BYTES
+from visibility_api.api.message import Request, Response
+
+GZIP = ("Accept-Encoding", "gzip")
+LARGE = b"x" * (GZIP_ABOVE_BYTES + 1)
+
+
+async def deliver(body: bytes | Sequence[bytes], *headers: tuple[str, str], status: int = 200) -> Answer:
+    async def handler(_: Request) -> Response:
+        return Response(body=body, status=status)
+
+    return await Shell(handler=handler).get(ONE, *headers)
+
+
+@pytest.mark.parametrize("body", [b"", b"{}\n", LARGE, [b"a", b"bc"], [], (b"", b"x")])
+async def test_the_length_is_told_before_the_body(body: bytes | Sequence[bytes]) -> None:
+    answer = await deliver(body)
+    whole = body if isinstance(body, bytes) else b"".join(body)
+    assert (answer.body, answer.is_complete) == (whole, True)
+    assert answer.header("content-length") == str(len(whole))
+
+
+@pytest.mark.parametrize("status", [204, 304])
+async def test_an_answer_without_a_body_tells_no_length(status: int) -> None:
+    assert (await deliver(b"", status=status)).header("content-length") is None
+
+
+async def test_others_have_their_turn_between_the_slices_of_a_large_answer() -> None:
+    """design.md 7: a list must not hold up whoever asks for one document."""
+    order: list[bytes] = []
+
+    async def note(message: dict[str, object]) -> None:
+        body = message.get("body")
+        if isinstance(body, bytes) and body:
+            order.append(body)
+
+    async def handler(request: Request) -> Response:
+        return Response(body=[b"1", b"2", b"3"] if request.attributes.name == "bert" else b"small")
+
+    shell = Shell(handler=handler)
+    await asyncio.gather(
+        shell.get(ONE, before_send=note), shell.get(ONE.replace("bert", "other"), before_send=note)
+    )
+    assert order[0] == b"1"
+    assert order.index(b"small") < order.index(b"3")
+
+
+@pytest.mark.parametrize("body", [LARGE, [LARGE[:70_000], LARGE[70_000:]]])
+async def test_a_large_body_is_compressed_for_whoever_takes_gzip(body: bytes | Sequence[bytes]) -> None:
+    """R14."""
+    answer = await deliver(body, GZIP)
+    assert (answer.header("content-encoding"), answer.header("vary")) == ("gzip", "Accept-Encoding")
+    assert answer.header("content-length") is None
+    assert gzip.decompress(answer.body) == LARGE
+    assert len(answer.body) < len(LARGE) / 10
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (LARGE[:-1], [GZIP]),  # exactly at the limit
+        (LARGE, []),
+        (LARGE, [("Accept-Encoding", "identity")]),
+        (LARGE, [("Accept-Encoding", "gzip;q=0")]),
+        (LARGE, [("Accept-Encoding", "deflate, br")]),
+    ],
+)
+async def test_all_else_is_sent_as_it_is(body: bytes, headers: list[tuple[str, str]]) -> None:
+    """R14."""
+    answer = await deliver(body, *headers)
+    assert (answer.header("content-encoding"), answer.body) == (None, body)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (b"gzip", True), (b"GZIP", True), (b"deflate, gzip;q=0.5", True), (b"gzip;q=1.0", True),
+        (b"gzip; q=0.001", True), (b"gzip;q=0.0", False), (b"gzip;q=0", False), (b"x-gzip", False),
+        (b"", False), (b"*", False),
+    ],
+)  # fmt: skip
+def test_gzip_is_taken_when_it_is_named_and_not_weighed_down(value: bytes, expected: bool) -> None:
+    """R14."""
+    assert accepts_gzip([(b"accept-encoding", value)]) is expected
+
+
+async def collect(cache: GzipCache, body: bytes | Sequence[bytes]) -> list[bytes]:
+    return [part async for part in cache.parts(body)]
+
+
+async def test_a_body_that_is_served_again_is_compressed_once() -> None:
+    cache = GzipCache()
+    first, again = await collect(cache, LARGE), await collect(cache, LARGE)
+    assert all(a is b for a, b in zip(first, again, strict=True))
+    assert gzip.decompress(b"".join(first)) == LARGE
+
+
+async def test_an_equal_body_is_not_the_same_body() -> None:
+    """No answer is taken from what another's rights filled."""
+    cache = GzipCache()
+    mine, yours = [b"a" * 10], [b"a" * 10]
+    assert (await collect(cache, mine))[-1] is not (await collect(cache, yours))[-1]
+
+
+async def test_the_cache_is_bounded_and_forgets_the_least_recently_used() -> None:
+    cache = GzipCache(max_bytes=500)
+    bodies = [b"%d" % i * 200 for i in range(3)]
+    first = await collect(cache, bodies[0])
+    second = await collect(cache, bodies[1])
+    assert (await collect(cache, bodies[0]))[-1] is first[-1]
+    await collect(cache, bodies[2])  # does not fit beside both
+    assert (await collect(cache, bodies[0]))[-1] is first[-1]
+    assert (await collect(cache, bodies[1]))[-1] is not second[-1]
+
+
+async def test_a_body_beyond_the_bound_is_sent_and_not_kept() -> None:
+    cache = GzipCache(max_bytes=10)
+    body = b"x" * 100
+    first = await collect(cache, body)
+    assert gzip.decompress(b"".join(first)) == body
+    assert (await collect(cache, body))[-1] is not first[-1]
+
+
+@given(st.lists(st.binary(max_size=300), max_size=8))
+async def test_what_is_compressed_is_what_comes_out(parts: list[bytes]) -> None:
+    assert gzip.decompress(b"".join(await collect(GzipCache(), parts))) == b"".join(parts)
