@@ -44,6 +44,8 @@ def set_defaults(resource: Resource, thing: Object) -> None:
         spec.setdefault("completionMode", "NonIndexed")
         spec.setdefault("completions", spec["parallelism"])
         _default_pod_spec(spec["template"].setdefault("spec", {}))
+        mine = {"batch.kubernetes.io/controller-uid": thing["metadata"]["uid"]}
+        spec.setdefault("selector", {"matchLabels": mine})
         thing.setdefault("status", {})
     elif resource.plural == "namespaces":
         thing["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = thing["metadata"]["name"]

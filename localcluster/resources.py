@@ -148,6 +148,27 @@ BUILT_IN: tuple[Resource, ...] = (
         kind="ClusterTrainingRuntime",
         namespaced=False,
     ),
+    # Nothing acts on these; they are here so that whole manifests can be applied.
+    Resource(
+        group="apps", plural="deployments", kind="Deployment", short_names=("deploy",), subresources=_STATUS
+    ),
+    Resource(group="policy", plural="poddisruptionbudgets", kind="PodDisruptionBudget", subresources=_STATUS),
+    Resource(group="networking.k8s.io", plural="networkpolicies", kind="NetworkPolicy"),
+    Resource(group="scheduling.k8s.io", plural="priorityclasses", kind="PriorityClass", namespaced=False),
+    Resource(
+        group="flowcontrol.apiserver.k8s.io",
+        plural="flowschemas",
+        kind="FlowSchema",
+        namespaced=False,
+        subresources=_STATUS,
+    ),
+    Resource(
+        group="flowcontrol.apiserver.k8s.io",
+        plural="prioritylevelconfigurations",
+        kind="PriorityLevelConfiguration",
+        namespaced=False,
+        subresources=_STATUS,
+    ),
     _review("authentication.k8s.io", "tokenreviews", "TokenReview"),
     _review("authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview"),
     _review(_AUTHZ, "subjectaccessreviews", "SubjectAccessReview"),

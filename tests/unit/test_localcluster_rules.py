@@ -1,0 +1,340 @@
+"""The local cluster's pure parts: selectors, patches, protobuf bodies, ages, Jobs and JobSets."""
+
+from __future__ import annotations
+
+import base64
+import copy
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from localcluster import jobs, jobsets, protobuf
+from localcluster.containers import environment, path_below
+from localcluster.metadata import labels_of, timestamp
+from localcluster.patches import json_patch, merge_patch, strategic_merge_patch
+from localcluster.request_info import parse_request
+from localcluster.resources import BY_PLURAL
+from localcluster.runtimes import DEEPSPEED, TORCH
+from localcluster.selectors import field_selector, field_terms, label_selector
+from localcluster.status import ApiError
+from localcluster.tables import age
+from localcluster.trainjobs import jobset_for
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def labelled(**labels: str) -> dict[str, Any]:
+    return {"metadata": {"name": "x", "labels": labels}}
+
+
+def refusal(call: Callable[[], object]) -> int | None:
+    """The code of the refusal; None when the call went well. Any other exception fails the test."""
+    try:
+        call()
+    except ApiError as error:
+        return error.code
+    return None
+
+
+# Selectors
+
+
+@pytest.mark.parametrize(
+    ("selector", "matching", "other"),
+    [
+        ("a", labelled(a=""), labelled(b="1")),
+        ("!a", labelled(b="1"), labelled(a="1")),
+        ("a=1", labelled(a="1"), labelled(a="2")),
+        ("a==1,b!=2", labelled(a="1"), labelled(a="1", b="2")),
+        ("a=", labelled(a=""), labelled()),
+        ("a in (1, 2),b notin (3)", labelled(a="2"), labelled(a="2", b="3")),
+        ("a in ()", labelled(a=""), labelled(a="1")),
+        ("a>3", labelled(a="4"), labelled(a="three")),
+        ("a<3", labelled(a="2"), labelled()),
+        ("x.io/y-z_1=v", {"metadata": {"labels": {"x.io/y-z_1": "v"}}}, labelled()),
+    ],
+)
+def test_a_label_selector_matches_what_it_says(selector: str, matching: Any, other: Any) -> None:
+    matches = label_selector(selector)
+    assert matches(matching)
+    assert not matches(other)
+
+
+@pytest.mark.parametrize("text", ["a in 1", "a in (", "=b", "a=b c", "a>b", "(a)", "a in (b))"])
+def test_a_label_selector_that_does_not_parse_is_400(text: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        label_selector(text)
+    assert refused.value.code == 400
+
+
+@given(st.text(max_size=40))
+def test_any_selector_text_is_understood_or_refused(text: str) -> None:
+    assert refusal(lambda: label_selector(text)(labelled())) in (None, 400)
+    assert refusal(lambda: field_selector(BY_PLURAL["pods"], text)(labelled())) in (None, 400)
+
+
+def test_field_selectors_read_escapes_and_nested_fields() -> None:
+    assert field_terms(r"metadata.name=a\,b\=c,spec.nodeName!=n") == [
+        ("metadata.name", "=", "a,b=c"),
+        ("spec.nodeName", "!=", "n"),
+    ]
+    matches = field_selector(BY_PLURAL["pods"], "spec.nodeName=,status.phase=Running")
+    assert matches({"metadata": {"name": "x"}, "spec": {}, "status": {"phase": "Running"}})
+    with pytest.raises(ApiError, match="field label not supported"):
+        field_selector(BY_PLURAL["pods"], "spec.image=x")
+
+
+# Requests
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "expected"),
+    [
+        ("GET", "/api/v1/pods", {}, ("list", "", "pods", "", "")),
+        ("GET", "/api/v1/namespaces/a/pods", {"watch": ""}, ("watch", "a", "pods", "", "")),
+        ("GET", "/api/v1/namespaces/a/pods", {"watch": "False"}, ("list", "a", "pods", "", "")),
+        ("GET", "/api/v1/namespaces/a", {}, ("get", "a", "namespaces", "a", "")),
+        ("PUT", "/api/v1/namespaces/a/status", {}, ("update", "a", "namespaces", "a", "status")),
+        ("DELETE", "/apis/g/v1/namespaces/a/things", {}, ("deletecollection", "a", "things", "", "")),
+        ("POST", "/api/v1/namespaces/a/pods/p/exec", {}, ("create", "a", "pods", "p", "exec")),
+        ("GET", "/apis/g/v1/things", {"fieldSelector": "metadata.name=n"}, ("list", "", "things", "n", "")),
+        ("GET", "/apis/g/v1/things/a%2Fb", {}, ("get", "", "things", "a/b", "")),
+    ],
+)
+def test_a_path_is_read_as_kubernetes_reads_it(
+    method: str, path: str, query: dict[str, str], expected: tuple[str, ...]
+) -> None:
+    info = parse_request(method, path, query)
+    assert (info.verb, info.namespace, info.resource, info.name, info.subresource) == expected
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/apis", "/apis/g", "/apis/g/v1", "/api/v1", "/healthz", "/openapi/v3/apis/g/v1"]
+)
+def test_short_and_foreign_paths_are_no_resources(path: str) -> None:
+    assert not parse_request("GET", path, {}).is_resource
+
+
+# Patches
+
+
+@given(JSON, JSON)
+def test_a_merge_patch_leaves_its_input_alone_and_is_idempotent(target: Any, patch: Any) -> None:
+    before = copy.deepcopy((target, patch))
+    once = merge_patch(target, patch)
+    assert merge_patch(once, patch) == once
+    assert (target, patch) == before
+
+
+@given(JSON, st.lists(JSON, max_size=3))
+def test_anything_but_operations_is_refused_as_a_json_patch(target: Any, operations: Any) -> None:
+    assert refusal(lambda: json_patch(target, operations)) == (422 if operations else None)
+
+
+def test_json_patch_operations() -> None:
+    operations = [
+        {"op": "test", "path": "/a/0", "value": 1},
+        {"op": "add", "path": "/a/-", "value": 3},
+        {"op": "replace", "path": "/a/0", "value": 2},
+        {"op": "copy", "from": "/a", "path": "/b"},
+        {"op": "move", "from": "/b/1", "path": "/c~1d"},
+        {"op": "remove", "path": "/a"},
+    ]
+    assert json_patch({"a": [1]}, operations) == {"b": [2], "c/d": 3}
+
+
+def test_a_strategic_patch_joins_lists_by_their_key() -> None:
+    target = {"containers": [{"name": "a", "image": "1"}, {"name": "b"}], "args": ["x", "y"]}
+    patch = {
+        "containers": [{"name": "a", "image": "2"}, {"name": "b", "$patch": "delete"}, {"name": "c"}],
+        "$setElementOrder/containers": [{"name": "a"}],
+        "args": ["z"],
+    }
+    assert strategic_merge_patch(target, patch) == {
+        "containers": [{"name": "a", "image": "2"}, {"name": "c"}],
+        "args": ["z"],
+    }
+
+
+# Protobuf
+
+
+def field(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
+    return b"k8s\0" + field(1, field(1, api_version.encode()) + field(2, kind.encode())) + field(2, raw)
+
+
+def test_a_protobuf_secret_becomes_json() -> None:
+    meta = field(1, b"s") + field(3, b"ns") + field(2, b"") + field(11, field(1, b"k") + field(2, b"v"))
+    raw = field(1, meta) + field(2, field(1, b"key") + field(2, b"\xff")) + field(3, b"Opaque")
+    assert protobuf.decode(envelope("v1", "Secret", raw)) == {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s", "namespace": "ns", "labels": {"k": "v"}},
+        "data": {"key": base64.b64encode(b"\xff").decode()},
+        "type": "Opaque",
+    }
+
+
+def test_a_kind_without_a_shape_is_415() -> None:
+    with pytest.raises(ApiError) as refused:
+        protobuf.decode(envelope("apps/v1", "DaemonSet", b""))
+    assert refused.value.code == 415
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    assert refusal(lambda: protobuf.decode(data)) == 400
+    assert refusal(lambda: protobuf.decode(b"k8s\0" + data)) in (None, 400, 415)
+    assert refusal(lambda: protobuf.decode(envelope("v1", "Role", data))) in (None, 400)
+
+
+# Tables
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (330, "5m30s"),
+        (42 * 60, "42m"),
+        (3 * 3600, "3h"),
+        (5 * 3600 + 600, "5h10m"),
+        (30 * 3600, "30h"),
+        (76 * 3600, "3d4h"),
+        (400 * 86400, "400d"),
+        (1145 * 86400, "3y50d"),
+        (10 * 365 * 86400, "10y"),
+        (-5, "<invalid>"),
+    ],
+)
+def test_ages_read_as_kubectl_prints_them(seconds: int, text: str) -> None:
+    assert age(timestamp(datetime.now(UTC) - timedelta(seconds=seconds))) == text
+
+
+# Jobs and JobSets
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"name": "node"}], "restartPolicy": "Never"}}
+    wanted = {"parallelism": 3, "completions": 3, "completionMode": "Indexed", "template": template} | spec
+    meta = {"name": "j", "namespace": "ns", "uid": "u"}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": wanted}
+
+
+def with_phase(pod: dict[str, Any], phase: str) -> dict[str, Any]:
+    return pod | {"status": {"phase": phase}}
+
+
+def test_only_missing_indexes_are_created() -> None:
+    wanted = job()
+    first, second, third = jobs.pods_to_create(wanted, [])
+    present = [with_phase(first, "Succeeded"), with_phase(second, "Failed"), with_phase(third, "Running")]
+    again = jobs.pods_to_create(wanted, present)
+    assert [pod["metadata"]["annotations"][jobs.COMPLETION_INDEX] for pod in again] == ["1"]
+
+
+def test_a_succeeded_index_counts_after_its_pod_is_gone() -> None:
+    wanted = job()
+    pods = [with_phase(pod, "Succeeded") for pod in jobs.pods_to_create(wanted, [])]
+    status = jobs.job_status(wanted, pods[:1] + pods[2:])
+    assert status["completedIndexes"] == "0,2"
+    remembered = wanted | {"status": status}
+    assert jobs.job_status(remembered, pods[1:2])["completedIndexes"] == "0-2"
+
+
+def test_parallelism_bounds_what_runs_at_once() -> None:
+    assert len(jobs.pods_to_create(job(parallelism=2, completions=5), [])) == 2
+    plain = job(parallelism=2, completions=3, completionMode="NonIndexed")
+    running = [with_phase(pod, "Running") for pod in jobs.pods_to_create(plain, [])]
+    assert len(running) == 2
+    assert jobs.pods_to_create(plain, running) == []
+
+
+def test_restarts_in_place_count_towards_the_backoff_limit() -> None:
+    template = {"spec": {"containers": [{"name": "node"}], "restartPolicy": "OnFailure"}}
+    wanted = job(parallelism=1, completions=1, backoffLimit=2, template=template)
+    pod = jobs.pods_to_create(wanted, [])[0]
+    for restarts, failed in ((1, False), (2, True)):
+        pod["status"] = {"phase": "Running", "containerStatuses": [{"restartCount": restarts}]}
+        assert jobs.has_failed(wanted, [pod]) is failed
+
+
+@pytest.mark.parametrize(
+    ("runtime", "nodes", "sizes"),
+    [(TORCH, 4, [4]), (DEEPSPEED, 1, [1, 1]), (DEEPSPEED, 2, [1, 1]), (DEEPSPEED, 4, [3, 1])],
+)
+def test_num_nodes_becomes_pods_as_the_runtime_counts_them(
+    runtime: Any, nodes: int, sizes: list[int]
+) -> None:
+    train_job = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "t", "namespace": "ns", "uid": "u"},
+        "spec": {"trainer": {"numNodes": nodes, "env": [{"name": "A", "value": "1"}]}},
+    }
+    before = copy.deepcopy(runtime)
+    jobset = jobset_for(train_job, runtime)
+    assert [each["template"]["spec"]["completions"] for each in jobset["spec"]["replicatedJobs"]] == sizes
+    assert runtime == before
+
+
+def test_a_job_waits_for_those_it_depends_on() -> None:
+    def replicated(name: str, **rest: Any) -> dict[str, Any]:
+        return {"name": name, "replicas": 1, "template": {"spec": {"template": {"spec": {}}}}} | rest
+
+    waiting = replicated("node", dependsOn=[{"name": "init", "status": "Complete"}])
+    meta = {"name": "s", "namespace": "ns", "uid": "u"}
+    jobset = {
+        "apiVersion": "x",
+        "kind": "JobSet",
+        "metadata": meta,
+        "spec": {"replicatedJobs": [replicated("init"), waiting]},
+    }
+    (first,) = jobsets.wanted_jobs(jobset, [])
+    assert first["metadata"]["name"] == "s-init-0"
+    first["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+    _, second = jobsets.wanted_jobs(jobset, [first])
+    assert labels_of(second)["jobset.sigs.k8s.io/job-global-index"] == "1"
+
+
+# Containers
+
+
+@given(st.text(max_size=30))
+def test_no_path_leaves_the_containers_root(path: str) -> None:
+    root = Path("/pods/one")
+    assert path_below(root, path).is_relative_to(root)
+
+
+def test_the_environment_is_mapped_expanded_and_told_where_to_report() -> None:
+    pod = {"metadata": {"name": "p", "labels": {"a.b/c": "seven"}}, "spec": {}}
+    spec = {
+        "name": "c",
+        "terminationMessagePath": "/dev/termination-log",
+        "volumeMounts": [{"name": "v", "mountPath": "/data"}],
+        "env": [
+            {"name": "INDEX", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['a.b/c']"}}},
+            {"name": "URL", "value": "http://$(INDEX)/$(UNSET)"},
+            {"name": "INPUT", "value": "/data/set"},
+            {"name": "ELSEWHERE", "value": "/database"},
+        ],
+    }
+    found = environment(pod, spec, Path("/root"), {})
+    assert found["URL"] == "http://seven/$(UNSET)"
+    assert (found["INPUT"], found["ELSEWHERE"]) == ("/root/data/set", "/database")
+    assert found["TRAINJOB_PROGRESS_FILE"] == "/root/tmp/trainjob-progress.json"
+    assert found["TRAINJOB_TERMINATION_MESSAGE_PATH"] == "/root/dev/termination-log"
