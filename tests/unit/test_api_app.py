@@ -383,16 +383,17 @@ async def test_the_limit_cancels_the_work() -> None:
     assert cancelled.is_set()
 
 
-async def test_a_broken_timeout_is_told_after_authorisation() -> None:
+@pytest.mark.parametrize("path", [ONE, BASE, "/livez"])
+async def test_a_broken_timeout_is_told_after_authorisation(path: str) -> None:
     """R17, Z2."""
     shell = Shell()
-    answer = await shell.get(f"{ONE}?timeout=5")
+    answer = await shell.get(f"{path}?timeout=5")
     assert (answer.status, answer.json()["reason"]) == (400, "BadRequest")
     assert answer.json()["message"] == (
         'invalid timeout specified in the request URL - time: invalid duration "5"'
     )
     shell.verdict = denial()
-    assert (await shell.get(f"{ONE}?timeout=5")).status == 403
+    assert (await shell.get(f"{path}?timeout=5")).status == 403
 
 
 async def test_a_request_that_is_cancelled_from_outside_stays_cancelled() -> None:

@@ -18,7 +18,7 @@ from visibility_api.auth.identity import MASTERS_GROUP
 
 from .compression import GzipCache
 from .deadline import within
-from .delivery import DEFAULT_CACHE_CONTROL, deliver
+from .delivery import DEFAULT_CACHE_CONTROL, ReaderTooSlow, deliver
 from .message import Authenticator, Authorizer, Headers, Receive, Request, Response, Scope, Send, Stream
 from .metrics import RequestMetrics
 from .protocols import answer_other_protocol
@@ -110,12 +110,10 @@ class Api:
                 outcome = self._refuse(error, plan, scope, audit_id)
             if type(outcome) is Response:
                 self._metrics.count_request(plan.route.labels, outcome.status)
-                await within(
-                    SEND_TIMEOUT_S,
-                    deliver(
-                        outcome, send=send, audit_id=audit_id, headers=headers, compressed=self._compressed
-                    ),
+                sending = deliver(
+                    outcome, send=send, audit_id=audit_id, headers=headers, compressed=self._compressed
                 )
+                await within(SEND_TIMEOUT_S, sending)
                 self._metrics.observe_duration(plan.route.labels, perf_counter() - began)
                 return
         except TimeoutError:
@@ -204,13 +202,15 @@ class Api:
             )
 
             async def send_chunk(chunk: bytes) -> None:
-                await within(
-                    CHUNK_TIMEOUT_S, send({"type": "http.response.body", "body": chunk, "more_body": True})
-                )
+                message = {"type": "http.response.body", "body": chunk, "more_body": True}
+                try:
+                    await within(CHUNK_TIMEOUT_S, send(message))
+                except TimeoutError as error:
+                    raise ReaderTooSlow from error
 
             await stream.write(send_chunk)
             await send({"type": "http.response.body"})
-        except TimeoutError:
+        except ReaderTooSlow:
             log.info("watcher too slow, stream cut", audit_id=audit_id.decode())
         except Exception:
             log.exception("stream failed", audit_id=audit_id.decode())

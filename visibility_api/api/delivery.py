@@ -11,6 +11,11 @@ from .message import Headers, Response, Send
 GZIP_ABOVE_BYTES = 128 * 1024  # R14: below it the time costs more than the bytes save
 DEFAULT_CACHE_CONTROL = (b"cache-control", b"no-cache, private")  # R15
 
+
+class ReaderTooSlow(Exception):
+    """What was sent was not taken in time: the connection is closed without a proper end (R17, W20)."""
+
+
 _BODYLESS = frozenset((204, 304))
 _CONTENT_TYPES: dict[str, tuple[bytes, bytes]] = {}  # as header pairs; our own constants, so bounded
 _VARY_ENCODING = (b"vary", b"Accept-Encoding")

@@ -79,13 +79,10 @@ def read_request(method: str, path: str, query_string: bytes) -> RequestInfo:
     return _read_resource(method, path, segments[1:], query)
 
 
-def check_timeout(query: Query) -> None:
-    """Raises BadRequest when `?timeout` is no duration (R17)."""
-    text = _first(query, "timeout")
-    if text and _parse_go_duration_s(text) is None:
-        raise BadRequest(
-            f"invalid timeout specified in the request URL - time: invalid duration {quote(text)}"
-        )
+def timeout_fault(query: Query) -> BadRequest:
+    """What is wrong with a `?timeout` that is no duration (R17)."""
+    text = quote(_first(query, "timeout") or "")
+    return BadRequest(f"invalid timeout specified in the request URL - time: invalid duration {text}")
 
 
 def is_true(value: str | None) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .message import Handler, Request, Response
 from .metrics import Labels
-from .request_info import RequestInfo, check_timeout
+from .request_info import RequestInfo, timeout_fault
 from .resources import GROUP, VERSION, Resource
 from .status import MethodNotAllowed, UnknownRoute
 
@@ -52,8 +52,14 @@ class Routes:
 
     def find(self, method: str, info: RequestInfo) -> Route:
         """The route of one request. What is not served leads to a handler that raises the refusal."""
-        if info.attributes.is_resource:
-            return self._find_resource(method, info)
+        route = (
+            self._find_resource(method, info)
+            if info.attributes.is_resource
+            else self._find_endpoint(method, info)
+        )
+        return replace(route, handler=_refuse_timeout) if info.has_timeout_fault else route
+
+    def _find_endpoint(self, method: str, info: RequestInfo) -> Route:
         handler = self._endpoints.get("/" + info.attributes.path.strip("/"))  # both spellings (D15)
         if handler is None:
             return Route(handler=_page_not_found, labels=_labels(method))
@@ -79,7 +85,7 @@ class Routes:
         if handler is None or method != "GET":  # R6: HEAD is authorised as get, and refused
             return Route(handler=_refuse_method, labels=_labels(method, asked.resource, asked.subresource))
         return Route(
-            handler=_refuse_timeout if info.has_timeout_fault else handler,
+            handler=handler,
             labels=(asked.verb.upper(), asked.resource, asked.subresource),
             needs_documents=True,
         )
@@ -95,8 +101,7 @@ async def _refuse_route(_: Request) -> Response:
 
 
 async def _refuse_timeout(request: Request) -> Response:
-    check_timeout(request.query)
-    raise UnknownRoute  # not reached: the route is taken only when the check fails
+    raise timeout_fault(request.query)
 
 
 async def _refuse_method(_: Request) -> Response:
