@@ -1,0 +1,199 @@
+"""What is read out of the output of programs that know nothing of progress reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from trainjob_progress.lines import LineReader
+
+
+def read(*lines: str, pattern: str | None = None) -> dict[str, Any] | None:
+    """What the last of the lines says, after those before it."""
+    reader = LineReader(pattern)
+    fields = None
+    for line in lines:
+        fields = reader.read(line)
+    return fields
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        (
+            "{'loss': '2.345', 'grad_norm': '1.2', 'learning_rate': '4e-05', 'epoch': '0.5'}",
+            {"epoch": 0.5, "metrics": {"loss": 2.345, "grad_norm": 1.2, "learning_rate": 4e-05}},
+        ),
+        ("{'loss': 2.345, 'epoch': 1.0}", {"epoch": 1.0, "metrics": {"loss": 2.345}}),
+        ("{'eval_loss': 0.5, 'eval_runtime': 1.25}", {"metrics": {"eval_loss": 0.5, "eval_runtime": 1.25}}),
+    ],
+)
+def test_hugging_faces_dictionaries(line: str, fields: dict[str, Any]) -> None:
+    assert read(line) == fields
+
+
+def test_a_loss_that_is_nan_is_seen() -> None:
+    fields = read("{'loss': nan, 'grad_norm': -inf, 'epoch': 1.0}")
+    assert fields is not None
+    assert str(fields["metrics"]) == "{'loss': nan, 'grad_norm': -inf}"
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        (" 45%|████▌     | 450/1000 [01:23<01:41,  5.41it/s]", {"step": 450, "total_steps": 1000}),
+        ("  0%|          | 0/1000 [00:00<?, ?it/s]", {"step": 0, "total_steps": 1000}),
+        ("100%|##########| 7/7 [00:01<00:00]", {"step": 7, "total_steps": 7}),
+        (
+            "training:  45%|████▌  | 450/1000 [01:23<01:41, 5.41it/s, loss=0.23, lr=1e-05]",
+            {"step": 450, "total_steps": 1000, "metrics": {"loss": 0.23, "lr": 1e-05}},
+        ),
+        (
+            "Epoch 2/3:  50%|█████     | 50/100 [00:10<00:10,  5.00it/s, loss=0.5]",
+            {"step": 150, "total_steps": 300, "epoch": 1, "total_epochs": 3, "metrics": {"loss": 0.5}},
+        ),
+        (
+            "Epoch 1: 100%|██████████| 20/20 [00:00<00:00, 90.00it/s, v_num=0, train_loss=0.25]",
+            {"step": 40, "epoch": 2, "metrics": {"v_num": 0, "train_loss": 0.25}},
+        ),
+    ],
+)
+def test_tqdms_bars(line: str, fields: dict[str, Any]) -> None:
+    assert read(line) == fields
+
+
+@pytest.mark.parametrize(
+    "name", ["Map", "Loading checkpoint shards", "Validation DataLoader 0", "Tokenizing"]
+)
+def test_bars_that_are_not_the_training_are_left_out(name: str) -> None:
+    assert read(f"{name}:  45%|████▌     | 450/1000 [01:23<01:41,  5.41it/s]") is None
+
+
+def test_a_second_bar_does_not_take_the_first_ones_place() -> None:
+    main, second = " 45%|████ | 450/1000 [01:23<01:41, 5.41it/s]", " 50%|█████| 8/16 [00:01<00:01, 8.00it/s]"
+    assert read(main, second) is None
+    assert read(main, second, main) == {"step": 450, "total_steps": 1000}
+
+
+def test_keras_epochs_and_batches() -> None:
+    line = "157/157 ━━━━━━━━━━━━━━━━━━━━ 2s 9ms/step - accuracy: 0.9100 - loss: 0.2800 - val_loss: nan"
+    assert read("Epoch 3/10") == {"epoch": 2, "total_epochs": 10}
+    fields = read("Epoch 3/10", line)
+    assert fields is not None
+    assert str(fields.pop("metrics")) == "{'accuracy': 0.91, 'loss': 0.28, 'val_loss': nan}"
+    assert fields == {"step": 471, "total_steps": 1570, "epoch": 3}
+    coloured = (
+        "\x1b[1m 10/157\x1b[0m \x1b[32m━\x1b[0m\x1b[37m━━━━\x1b[0m \x1b[1m1s\x1b[0m 9ms/step - loss: 0.5"
+    )
+    assert read("Epoch 1/10", coloured) == {"step": 10, "total_steps": 1570, "metrics": {"loss": 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("line", "step", "metrics"),
+    [
+        ("[12]\ttrain-rmse:0.45\teval-rmse:0.48", 13, {"train-rmse": 0.45, "eval-rmse": 0.48}),
+        ("[11:02:03] [12]\ttrain-rmse:0.45", 13, {"train-rmse": 0.45}),
+        ("[0]\ttrain-rmse-mean:0.45+0.01", 1, {"train-rmse-mean": 0.45}),
+        ("[12]\tvalid_0's l2: 0.24", 12, {"valid_0-l2": 0.24}),
+        ("[12]\tvalid_0's auc: 0.99\tvalid_0's l2: 1e-05", 12, {"valid_0-auc": 0.99, "valid_0-l2": 1e-05}),
+        (
+            "12:\tlearn: 0.45\ttest: 0.5\tbest: 0.5 (12)\ttotal: 12ms\tremaining: 1.2s",
+            13,
+            {"learn": 0.45, "test": 0.5},
+        ),
+        ("0:\tlearn: 0.6\ttotal: 47.4ms\tremaining: 4.7s", 1, {"learn": 0.6}),
+    ],
+)
+def test_boosting_rounds(line: str, step: int, metrics: dict[str, Any]) -> None:
+    assert read(line) == {"step": step, "metrics": metrics}
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        ("loss=0.25", {"metrics": {"loss": 0.25}}),
+        ("2026-01-23T10:30:45Z accuracy=0.9 loss=1e-3", {"metrics": {"accuracy": 0.9, "loss": 0.001}}),
+        (
+            '{"timestamp": "2026-01-23T10:30:45Z", "loss": "0.25", "epoch": "3"}',
+            {"epoch": 3, "metrics": {"loss": 0.25}},
+        ),
+        ('{"loss": "unavailable"}', None),
+    ],
+)
+def test_katibs_text_and_json(line: str, fields: dict[str, Any] | None) -> None:
+    assert read(line) == fields
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        (
+            "step 100/1000 | loss: 0.52 | lr 3e-4",
+            {"step": 100, "total_steps": 1000, "metrics": {"loss": 0.52, "lr": 3e-4}},
+        ),
+        (
+            "Epoch: 3/10, iter: 20, train_loss = 0.5",
+            {"epoch": 3, "total_epochs": 10, "step": 20, "metrics": {"train_loss": 0.5}},
+        ),
+        ("2026-01-23 10:30:45,123 INFO step=5 loss=nan", {"step": 5}),
+    ],
+)
+def test_lines_of_names_and_numbers(line: str, fields: dict[str, Any]) -> None:
+    found = read(line) or {}
+    assert {name: value for name, value in found.items() if name in fields} == fields
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "Downloading model to /tmp/cache, 3 files",
+        "Namespace(lr=0.1, epochs=3, model='resnet50', data='/data/imagenet', workers=8, arch='x')",
+        "Traceback (most recent call last):",
+        '  File "/app/train.py", line 42, in <module>',
+        "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.15 GiB total capacity)",
+        "[W socket.cpp:436] [c10d] The server socket has failed to bind to [::]:29500",
+        "listening on 127.0.0.1:8080",
+        "{",
+        "{}",
+        "{'a': [1, 2]}",
+        "{'__import__': 'os'}",
+        "[12] something else",
+        "157/157 tests passed",
+        "x" * 100_000,
+    ],
+)
+def test_what_is_no_progress_is_not_read(line: str) -> None:
+    assert read(line) is None
+
+
+def test_our_own_line_is_read_whole() -> None:
+    line = (
+        '{"schemaVersion":1,"state":"running","step":450,"totalSteps":1000,"metrics":{"loss":0.25},'
+        '"message":"x","timestamp":"2026-01-23T10:30:45Z"}'
+    )
+    assert read(line) == {"step": 450, "total_steps": 1000, "message": "x", "metrics": {"loss": 0.25}}
+
+
+@pytest.mark.parametrize("prefix", ["[rank{}]: ", "[1,{}]<stdout>:", "[default{}]:"])
+def test_of_several_processes_in_one_log_rank_0_is_read(prefix: str) -> None:
+    assert read(prefix.format(0) + "loss=0.25") == {"metrics": {"loss": 0.25}}
+    assert read(prefix.format(3) + "loss=0.25") is None
+
+
+def test_a_pattern_of_ones_own_replaces_the_rest() -> None:
+    pattern = r"it (?P<step>\d+) of (?P<total>\d+): ppl (?P<perplexity>[\d.]+)( in (?P<message>\w+))?"
+    assert read("it 5 of 10: ppl 12.5 in warmup", pattern=pattern) == {
+        "step": 5,
+        "total_steps": 10,
+        "message": "warmup",
+        "metrics": {"perplexity": 12.5},
+    }
+    assert read("loss=0.25", pattern=pattern) is None
+
+
+@given(st.text(max_size=300), st.text(max_size=300))
+def test_any_text_is_read_without_an_error(first: str, second: str) -> None:
+    read(first, second, "[5]\t" + first + ":1", "{'" + second + "'}", "Epoch 1/2", "1/2 ━ - " + first)
