@@ -25,3 +25,18 @@ class AccessDenied(AuthError):
 
 class ReviewFailed(AuthError):
     """The access review itself could not be made: 500, never a grant and never a 403 (Z13)."""
+
+
+class CredentialRejected(AuthError):
+    """One method of authentication found credentials and they do not hold; another may still succeed (A1).
+
+    The message is for our log: it names the fault and carries no credential.
+    """
+
+
+class TrustUnusable(AuthError):
+    """A CA bundle, a header list or a serving certificate cannot be used; the message says which and why."""
+
+
+class TrustForbidden(AuthError):
+    """We may not read what tells the front proxy apart: fatal at start unless tolerated (A12)."""

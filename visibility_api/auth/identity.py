@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 ANONYMOUS_USER = "system:anonymous"
 UNAUTHENTICATED_GROUP = "system:unauthenticated"
@@ -47,3 +47,14 @@ class Attributes:
     name: str = ""
     field_requirements: tuple[Requirement, ...] = ()
     label_requirements: tuple[Requirement, ...] = ()
+
+
+def authenticated(identity: Identity) -> Identity:
+    """`identity` with the group every authenticated user has (A14), unless it says otherwise itself."""
+    if (
+        identity.user == ANONYMOUS_USER
+        or AUTHENTICATED_GROUP in identity.groups
+        or UNAUTHENTICATED_GROUP in identity.groups
+    ):
+        return identity
+    return replace(identity, groups=(*identity.groups, AUTHENTICATED_GROUP))

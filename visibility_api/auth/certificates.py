@@ -1,0 +1,150 @@
+"""Certificate chains: whether a peer's own leads to one CA pool, judged per request and remembered.
+
+The rules are those of Go's `x509.Certificate.Verify` with client-auth usage, since that is what every other
+Kubernetes server applies: no subject alternative name is asked for, a certificate without an extended key
+usage may be used for anything, every certificate of the chain must be valid now. Two things are stricter
+here, because the library allows no less: version 1 certificates and Ed25519 *CAs* are refused.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.verification import (
+    Criticality,
+    ExtensionPolicy,
+    Policy,
+    PolicyBuilder,
+    Store,
+    VerificationError,
+)
+
+from .errors import TrustUnusable
+
+MAX_CHAIN = 10  # certificates a peer may send; OpenSSL and Go allow about as many
+MAX_BUNDLE_BYTES = 1024 * 1024  # of a CA bundle; a ConfigMap holds no more
+REFUSED_FOR_S = 10.0  # a refusal is judged again: the certificate may not have been valid yet
+_FAULT_CHARACTERS = 200
+
+Clock = Callable[[], float]  # seconds since 1970
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Peer:
+    """Whoever is at the other end of one connection, and what was found out about them so far."""
+
+    chain: tuple[bytes, ...] = ()  # DER, the peer's own first; () = no certificate was sent
+    verdicts: dict[str, Verdict] = field(default_factory=dict)  # the last one per pool name
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Verdict:
+    """What one pool makes of one peer. `certificate` is None when the chain does not hold."""
+
+    pool: CaPool
+    judge_again_at: float  # when a certificate of the chain expires, or a refusal has aged
+    certificate: x509.Certificate | None = None
+    common_name: str = ""  # "" = none
+    fault: str = ""  # for our log
+
+
+class CaPool:
+    """The CAs that may vouch for one kind of peer. Immutable: a rotation makes another pool (A3)."""
+
+    def __init__(self, pem: str, *, name: str, clock: Clock = time.time) -> None:
+        """`name` tells this kind of pool from others in a peer's memory. Raises TrustUnusable."""
+        if len(pem) > MAX_BUNDLE_BYTES:
+            raise TrustUnusable(f"{name} CA bundle is larger than {MAX_BUNDLE_BYTES} bytes")
+        try:
+            authorities = x509.load_pem_x509_certificates(pem.encode())
+            self._store = Store(authorities)
+        except ValueError as error:
+            raise TrustUnusable(f"{name} CA bundle holds no readable certificate") from error
+        self.name = name
+        self.pem = "".join(ca.public_bytes(Encoding.PEM).decode() for ca in authorities)
+        self._clock = clock
+
+    def verify(self, peer: Peer) -> Verdict:
+        """The verdict for now; costs a dictionary look-up while nothing has changed."""
+        held = peer.verdicts.get(self.name)
+        if held is not None and held.pool is self and self._clock() < held.judge_again_at:
+            return held
+        verdict = peer.verdicts[self.name] = self._judge(peer.chain)
+        return verdict
+
+    def _judge(self, chain: tuple[bytes, ...]) -> Verdict:
+        now = self._clock()
+        try:
+            leaf, *intermediates = [x509.load_der_x509_certificate(der) for der in chain[:MAX_CHAIN]]
+            verifier = (
+                PolicyBuilder()
+                .store(self._store)
+                .time(_to_datetime(now))
+                .extension_policies(ca_policy=_ISSUER_POLICY, ee_policy=_CLIENT_POLICY)
+                .build_client_verifier()
+            )
+            verified = verifier.verify(leaf, intermediates).chain
+            return Verdict(
+                pool=self,
+                judge_again_at=min(c.not_valid_after_utc.timestamp() for c in verified),
+                certificate=leaf,
+                common_name=last_text(leaf, NameOID.COMMON_NAME),
+            )
+        except (VerificationError, ValueError, x509.DuplicateExtension) as error:
+            fault = f"{self.name} CA does not vouch for the client certificate: {error}"
+            return Verdict(pool=self, judge_again_at=now + REFUSED_FOR_S, fault=fault[:_FAULT_CHARACTERS])
+
+
+def all_text(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> tuple[str, ...]:
+    """The subject's values of one attribute, in order; those that are no text are left out, as in Go."""
+    values = [attribute.value for attribute in certificate.subject.get_attributes_for_oid(oid)]
+    return tuple(value for value in values if isinstance(value, str))
+
+
+def last_text(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> str:
+    """The value Go takes when a subject names an attribute more than once; "" when it has none."""
+    return (all_text(certificate, oid) or ("",))[-1]
+
+
+def _to_datetime(now: float) -> datetime:
+    return datetime.fromtimestamp(now, UTC)
+
+
+def _require_client_usage(
+    _policy: Policy, _certificate: x509.Certificate, usages: x509.ExtendedKeyUsage | None
+) -> None:
+    """Go asks this of the leaf and of every issuer that limits its usages."""
+    if usages is None or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in usages:
+        return
+    if ExtendedKeyUsageOID.CLIENT_AUTH not in usages:
+        raise ValueError("the extended key usages lack client authentication")
+
+
+def _require_ca(_policy: Policy, _certificate: x509.Certificate, constraints: x509.BasicConstraints) -> None:
+    if not constraints.ca:
+        raise ValueError("the issuer is no CA")
+
+
+def _require_signing(_policy: Policy, _certificate: x509.Certificate, usage: x509.KeyUsage | None) -> None:
+    if usage is not None and not usage.key_cert_sign:
+        raise ValueError("the issuer's key may not sign certificates")
+
+
+# The library's own defaults follow the rules of public web CAs: they want a subject alternative name of a
+# leaf and key identifiers of a CA, which cluster certificates do not always have. Signatures, names, path
+# length, name constraints and unknown critical extensions are checked by the library in any case.
+_CLIENT_POLICY = ExtensionPolicy.permit_all().may_be_present(
+    x509.ExtendedKeyUsage, Criticality.AGNOSTIC, _require_client_usage
+)
+_ISSUER_POLICY = (
+    ExtensionPolicy.permit_all()
+    .require_present(x509.BasicConstraints, Criticality.AGNOSTIC, _require_ca)
+    .may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _require_signing)
+    .may_be_present(x509.ExtendedKeyUsage, Criticality.AGNOSTIC, _require_client_usage)
+)

@@ -1,0 +1,83 @@
+"""One HTTP connection: tells the application who is at its other end, and bounds what comes before a request.
+
+uvicorn puts no certificate into the ASGI scope. It does copy the state of the application into the scope of
+every request, also of those that are pipelined or upgraded; so the peer is put there, once a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from .certificates import Peer
+from .tls import ServingContext, peer_of
+
+PEER = "peer"  # where in scope["state"]
+HEAD_TIMEOUT_S = 32.0  # from connection or first byte to the end of the headers, as the Go server's
+MAX_HEAD_BYTES = 1024 * 1024  # request line and headers, as the Go server's
+MAX_REQUEST_BYTES = 3 * 1024 * 1024  # head, body and trailers, as the Go server's limit for bodies
+
+
+class TlsConnection(HttpToolsProtocol):
+    """uvicorn's HTTP protocol with the peer in `scope["state"]`; pass it as `http=TlsConnection`."""
+
+    _is_in_head = False
+    _request_bytes = 0
+    _head_timer: asyncio.TimerHandle | None = None
+    _context: ServingContext | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        super().connection_made(transport)
+        tls = transport.get_extra_info("ssl_object")
+        self.app_state = {**self.app_state, PEER: peer_of(tls)}
+        self._await_head()
+        context = transport.get_extra_info("sslcontext")
+        if tls is not None and isinstance(context, ServingContext):
+            self._context = context
+            context.admit(self, tls)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._context is not None:
+            self._context.unasked.discard(self)
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._request_bytes += len(data)
+        if self._is_in_head:
+            if self._request_bytes > MAX_HEAD_BYTES:
+                self.send_400_response("The request's headers are too large.")
+            elif self._head_timer is None:
+                self._await_head()
+        else:
+            self._stop_timer()
+            if self._request_bytes > MAX_REQUEST_BYTES:
+                self.transport.abort()
+
+    def on_message_begin(self) -> None:
+        self._is_in_head = True
+        self._request_bytes = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        super().on_headers_complete()
+        # The parser reports trailers as further headers, before the application has even begun. A client
+        # could send identity headers so, and the aggregator would pass them on unfiltered.
+        self.scope["headers"] = self.headers.copy()
+
+    def _await_head(self) -> None:
+        self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self.transport.close)
+
+    def _stop_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+
+def peer_in(state: object) -> Peer | None:
+    """The peer that `TlsConnection` has put into a scope's state, None when there is none."""
+    peer = state.get(PEER) if isinstance(state, dict) else None
+    return peer if isinstance(peer, Peer) else None

@@ -1,0 +1,203 @@
+"""Whose certificates are believed: the ConfigMap in which kube-apiserver publishes its CAs (A11, A12).
+
+Each part of it (client CA, front proxy's CA, front proxy's header names) is taken over by itself. A part that
+is missing or cannot be read keeps its last good value: a bad edit must not lock everybody out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import msgspec
+import structlog
+
+from visibility_api.cluster.client import KubeClient
+from visibility_api.cluster.errors import ApiError, ClusterError
+from visibility_api.cluster.watch import Watch
+
+from .certificates import CaPool, Clock
+from .client_certificate import ClientCertificates
+from .errors import TrustForbidden, TrustUnusable
+from .front_proxy import FrontProxy, HeaderNames
+
+log = structlog.get_logger("visibility.auth")
+
+NAME = "extension-apiserver-authentication"
+CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
+READ_TIMEOUT_S = 10.0
+
+_CLIENT_CA, _PROXY_CA = "client-ca-file", "requestheader-client-ca-file"
+_TOKEN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~")  # of a header name, RFC 9110 5.6.2
+
+
+class Reader(Protocol):
+    """What of a Kubernetes client the first look needs."""
+
+    async def get(self, path: str, *, timeout_s: float) -> bytes:
+        """The body of a 2xx answer. Raises ApiError, Unreachable."""
+        ...
+
+
+class _Meta(msgspec.Struct):
+    name: str = ""
+
+
+class ConfigMap(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    data: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """Who is believed at one moment. None: that way of logging in is off."""
+
+    front_proxy: FrontProxy | None = None
+    client_certificates: ClientCertificates | None = None
+
+    @property
+    def ca_pem(self) -> str:
+        """All CAs a certificate may come from, for the handshake; which of them counts is judged later."""
+        return "".join(way.pool.pem for way in (self.client_certificates, self.front_proxy) if way)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ProxyNames:
+    headers: HeaderNames
+    allowed: tuple[str, ...]
+
+
+class RequestHeaderConfig:
+    """Follows the ConfigMap; `trust` is always the present value, swapped as a whole."""
+
+    def __init__(
+        self, *, on_change: Callable[[Trust], None] = lambda _trust: None, clock: Clock = time.time
+    ) -> None:
+        """`on_change` is told of each new trust, once it is in force; it may raise TrustUnusable."""
+        self.trust = Trust()
+        self._on_change = on_change
+        self._clock = clock
+        self._read: dict[str, str] = {}
+        self._client_pool: CaPool | None = None
+        self._proxy_pool: CaPool | None = None
+        self._proxy_names: _ProxyNames | None = None
+
+    async def load(self, reader: Reader, *, tolerate_failure: bool) -> None:
+        """The first look, before anything is served.
+
+        Raises TrustForbidden when we may not look, unless that is tolerated: no certificate logs in then. An
+        absent ConfigMap or cluster is only logged: the watch finds them when they come.
+        """
+        try:
+            body = await reader.get(f"{CONFIG_MAPS}/{NAME}", timeout_s=READ_TIMEOUT_S)
+            self.apply(msgspec.json.decode(body, type=ConfigMap))
+        except ApiError as error:
+            if error.status in (401, 403) and not tolerate_failure:
+                raise TrustForbidden(
+                    f"may not read ConfigMap kube-system/{NAME} ({error}); bind the Role "
+                    "extension-apiserver-authentication-reader in kube-system to this service account, or "
+                    "set --authentication-tolerate-lookup-failure=true to do without the front proxy"
+                ) from error
+            log.warning("client CAs not loaded", error=str(error))
+        except ClusterError as error:
+            log.warning("client CAs not loaded", error=str(error))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            log.error("client CAs not loaded", error="the ConfigMap cannot be read")
+
+    def watch(self, client: KubeClient) -> Watch[ConfigMap]:
+        """A watch of that one object; our Role allows no more."""
+        return Watch(
+            client,
+            CONFIG_MAPS,
+            kind=ConfigMap,
+            field_selector=f"metadata.name={NAME}",
+            on_list=self._take_list,
+            on_event=self._take_event,
+        )
+
+    def _take_list(self, config_maps: Sequence[ConfigMap]) -> None:
+        for config_map in config_maps:
+            self.apply(config_map)
+
+    def _take_event(self, change: Literal["ADDED", "MODIFIED", "DELETED"], config_map: ConfigMap) -> None:
+        if change == "DELETED":
+            log.warning("client CAs kept", error=f"ConfigMap kube-system/{NAME} is gone")
+        else:
+            self.apply(config_map)
+
+    def apply(self, config_map: ConfigMap) -> None:
+        """Take over what of it is good; what is not is logged."""
+        data = config_map.data or {}
+        if config_map.metadata.name != NAME or data == self._read:
+            return
+        self._read = data
+        self._client_pool = self._read_pool(data, _CLIENT_CA, self._client_pool)
+        self._proxy_pool = self._read_pool(data, _PROXY_CA, self._proxy_pool)
+        self._proxy_names = _read_names(data, self._proxy_names)
+        self.trust = self._build_trust()
+        log.info(
+            "client CAs loaded",
+            client_certificates=self.trust.client_certificates is not None,
+            front_proxy=self.trust.front_proxy is not None,
+        )
+        try:
+            self._on_change(self.trust)
+        except TrustUnusable as error:
+            log.error("client CAs not offered to new connections", error=str(error))
+
+    def _build_trust(self) -> Trust:
+        pool, names = self._proxy_pool, self._proxy_names
+        return Trust(
+            client_certificates=ClientCertificates(self._client_pool) if self._client_pool else None,
+            front_proxy=FrontProxy(pool, names.headers, names.allowed) if pool and names else None,
+        )
+
+    def _read_pool(self, data: Mapping[str, str], key: str, held: CaPool | None) -> CaPool | None:
+        """The pool in `data`, the held one when that is missing or bad; None = that login is off."""
+        if not data.get(key):
+            if held is not None:
+                log.warning("client CA kept", key=key, error="it is missing now")
+            return held
+        try:
+            found = CaPool(data[key], name=key.removesuffix("-ca-file"), clock=self._clock)
+        except TrustUnusable as error:
+            log.error("client CA not taken over", key=key, error=str(error))
+            return held
+        # The same pool as an object too, or every open connection's certificate would be judged again.
+        return held if held is not None and held.pem == found.pem else found
+
+
+def _read_names(data: Mapping[str, str], held: _ProxyNames | None) -> _ProxyNames | None:
+    try:
+        return _ProxyNames(
+            headers=HeaderNames(
+                user=_header_list(data, "requestheader-username-headers"),
+                group=_header_list(data, "requestheader-group-headers"),
+                uid=_header_list(data, "requestheader-uid-headers"),
+                extra_prefixes=_header_list(data, "requestheader-extra-headers-prefix"),
+            ),
+            allowed=_string_list(data, "requestheader-allowed-names"),
+        )
+    except TrustUnusable as error:
+        log.error("front proxy's names not taken over", error=str(error))
+        return held
+
+
+def _string_list(data: Mapping[str, str], key: str) -> tuple[str, ...]:
+    text = data.get(key)
+    if not text:
+        return ()
+    try:
+        return msgspec.json.decode(text, type=tuple[str, ...])
+    except msgspec.MsgspecError as error:
+        raise TrustUnusable(f"{key} is no JSON array of strings") from error
+
+
+def _header_list(data: Mapping[str, str], key: str) -> tuple[bytes, ...]:
+    names = tuple(name.strip().lower() for name in _string_list(data, key))
+    for name in names:
+        if not name or not _TOKEN.issuperset(name):  # an empty prefix would make every header count
+            raise TrustUnusable(f"{key} names something that is no header")
+    return tuple(name.encode() for name in names)

@@ -1,0 +1,76 @@
+"""Asking kube-apiserver for a review: its limits, its retries, its counting (A18, Z13, P19)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import Protocol
+
+from visibility_api.cluster.errors import ApiError, Unreachable
+
+TIMEOUT_S = 10.0  # for one call
+ATTEMPTS = 5
+FIRST_DELAY_S, DELAY_FACTOR, JITTER = 0.5, 1.5, 0.2
+LONGEST_DELAY_S = 10.0  # however long a Retry-After asks for: a request waits for us
+
+
+class Reviewer(Protocol):
+    """What of a Kubernetes client is needed here."""
+
+    async def post(self, path: str, body: bytes, *, timeout_s: float) -> bytes:
+        """The body of a 2xx answer. Raises ApiError, Unreachable."""
+        ...
+
+
+# Told of every call: the HTTP status as text or "<error>", and how long it took in seconds.
+Count = Callable[[str, float], None]
+
+
+class Reviews:
+    """Posts reviews of one kind; `count` feeds apiserver_delegated_auth{n,z}_request_total."""
+
+    def __init__(
+        self,
+        reviewer: Reviewer,
+        path: str,
+        *,
+        count: Count = lambda _code, _seconds: None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._reviewer = reviewer
+        self._path = path
+        self._count = count
+        self._sleep = sleep
+
+    async def post(self, body: bytes) -> bytes:
+        """The answer's body. Raises ApiError or Unreachable once trying again has not helped."""
+        delay_s = FIRST_DELAY_S
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return await self._post_once(body)
+            except ApiError as error:
+                if not error.is_retryable:
+                    raise
+                wait_s = max(delay_s, error.retry_after_s or 0.0)
+            except Unreachable as error:
+                if isinstance(error.__cause__, TimeoutError):
+                    raise  # it had its whole time; more of that would outlast the request
+                wait_s = delay_s
+            await self._sleep(min(wait_s * random.uniform(1, 1 + JITTER), LONGEST_DELAY_S))
+            delay_s *= DELAY_FACTOR
+        return await self._post_once(body)
+
+    async def _post_once(self, body: bytes) -> bytes:
+        began = perf_counter()
+        code = "<error>"
+        try:
+            answer = await self._reviewer.post(self._path, body, timeout_s=TIMEOUT_S)
+            code = "201"
+            return answer
+        except ApiError as error:
+            code = str(error.status)
+            raise
+        finally:
+            self._count(code, perf_counter() - began)
