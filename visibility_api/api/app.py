@@ -175,7 +175,11 @@ class Api:
             refused = Timeout("request did not complete within the allotted timeout")
         else:
             refused = to_request_error(error, uri=_uri(scope))
-        if isinstance(refused, InternalError | ReviewUnavailable):
+        if isinstance(
+            refused, ReviewUnavailable
+        ):  # once for every caller while the cluster is away: one line
+            log.warning("access review failed", audit_id=audit_id.decode(), error=str(error))
+        elif isinstance(refused, InternalError):
             log.error(
                 "request failed",
                 audit_id=audit_id.decode(),
