@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import logging
 import signal
 import sys
 from pathlib import Path
+
+import structlog
 
 from localcluster.cluster import LocalCluster
 from localcluster.metadata import Object
@@ -45,6 +48,10 @@ def main() -> int:
     parser.add_argument("--dir", type=Path, required=True, help="where kubeconfigs, certificates and pods go")
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 chooses a free one")
     arguments = parser.parse_args()
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(run(arguments.dir, arguments.port))
     return 0

@@ -166,6 +166,11 @@ class Aggregator:
                 ssl=backend.context,
                 server_hostname=backend.server_name,
                 allow_redirects=False,
+                skip_auto_headers=(
+                    "Accept",
+                    "Accept-Encoding",
+                    "User-Agent",
+                ),  # only what the client asked for
                 timeout=NO_TIMEOUT,
             ) as answer:
                 return await _relay(request, answer)
@@ -270,7 +275,7 @@ class Aggregator:
         self, backend: _Backend, path: str, user: User, accept: str = "application/json", etag: str = ""
     ) -> tuple[int, Object, str]:
         headers = _identity_headers(user)
-        headers["Accept"] = accept
+        headers["Accept"], headers["Accept-Encoding"] = accept, "identity"
         if etag:
             headers["If-None-Match"] = etag
         async with self._open().get(

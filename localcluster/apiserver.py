@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import traceback
 import uuid
 from pathlib import Path
 
@@ -156,10 +157,12 @@ class ApiServer:
             response = await self._answer(request)
         except ApiError as error:
             response = status_response(error)
-        except web.HTTPException:
-            raise
-        except Exception:
-            log.exception("request failed", method=request.method, path=request.path)
+        except (web.HTTPException, ConnectionError):
+            raise  # aiohttp's own answers; and a client that has gone
+        except Exception as error:
+            # Not log.exception: its traceback shows local variables, and those hold tokens.
+            where = traceback.format_tb(error.__traceback__, limit=-2)
+            log.error("request failed", path=request.path, error=type(error).__name__, where=where)
             response = status_response(ApiError(500, "InternalError", "Internal error occurred: see the log"))
         if not response.prepared:
             response.headers["Audit-Id"] = request.headers.get("Audit-Id") or str(uuid.uuid4())

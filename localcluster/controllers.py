@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Self
 
@@ -122,13 +123,17 @@ class Controllers:
                 reason = getattr(error, "reason", type(error).__name__)
                 log.debug("trying again", resource=plural, name=key[1], reason=str(reason))
                 asyncio.get_running_loop().call_later(RETRY_S, self._enqueue, plural, key)
-            except (KeyError, TypeError, ValueError, AttributeError):
-                log.exception("object cannot be reconciled", resource=plural, namespace=key[0], name=key[1])
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                where = traceback.format_tb(error.__traceback__, limit=-1)
+                log.error(
+                    "object makes no sense", resource=plural, name=key[1], error=repr(error), where=where
+                )
 
     def _children(self, plural: str, owner: Object) -> list[Object]:
-        namespace, uid = key_of(owner)[0], uid_of(owner)
-        found = self._reflectors[plural].objects
-        return [found[key] for key in sorted(found) if key[0] == namespace and _is_owned(found[key], uid)]
+        uid = uid_of(owner)
+        return sorted(
+            filter(lambda each: _is_owned(each, uid), self._reflectors[plural].objects.values()), key=key_of
+        )
 
     async def _create(self, plural: str, bodies: Iterable[Object]) -> None:
         for body in bodies:

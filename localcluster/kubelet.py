@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import shutil
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
@@ -201,7 +202,8 @@ class Kubelet:
     def _forget(self, name: str, task: asyncio.Task[None]) -> None:
         self._tasks.pop(name, None)
         if not task.cancelled() and (error := task.exception()):
-            log.error("pod task failed", task=name, error=type(error).__name__, exc_info=error)
+            where = traceback.format_tb(error.__traceback__, limit=-1)
+            log.error("pod task failed", task=name, error=repr(error), where=where)
 
     async def _live(self, pod: Object) -> None:
         """The whole life of a pod here; its directory goes when the pod does."""

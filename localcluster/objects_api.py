@@ -14,6 +14,7 @@ from localcluster.metadata import Object, key_of
 from localcluster.negotiation import Form, negotiate
 from localcluster.rbac import Authorizer
 from localcluster.registry import APPLY, Registry
+from localcluster.request_info import integer
 from localcluster.resources import Resource
 from localcluster.responses import Call, json_response
 from localcluster.selectors import Predicate, field_selector, label_selector
@@ -125,7 +126,7 @@ class ObjectsApi:
     async def _delete_options(self, call: Call) -> Object:
         options = await read_body(call.request) if call.request.can_read_body else {}
         if "gracePeriodSeconds" in call.query:
-            options["gracePeriodSeconds"] = int(call.query["gracePeriodSeconds"])
+            options["gracePeriodSeconds"] = integer(call.query["gracePeriodSeconds"])
         if "propagationPolicy" in call.query:
             options["propagationPolicy"] = call.query["propagationPolicy"]
         return options
@@ -170,8 +171,7 @@ class ObjectsApi:
             problem = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
             raise invalid_list_options("resourceVersionMatch", problem)
         for number in ("limit", "timeoutSeconds"):
-            if not (call.query.get(number) or "0").lstrip("-").isdecimal():
-                raise bad_request(f'strconv.ParseInt: parsing "{call.query[number]}": invalid syntax')
+            integer(call.query.get(number) or "0")
         if version and not version.isdecimal():
             parsing = f'strconv.ParseUint: parsing "{version}": invalid syntax'
             raise bad_request(

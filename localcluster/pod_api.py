@@ -15,7 +15,7 @@ from localcluster.metadata import Object
 from localcluster.node_agent import ExecError, NodeAgent, Process
 from localcluster.rbac import Authorizer
 from localcluster.registry import PODS, Registry
-from localcluster.request_info import is_true
+from localcluster.request_info import integer, is_true
 from localcluster.resources import Resource
 from localcluster.responses import Call, attributes
 from localcluster.status import bad_request, invalid, not_found
@@ -169,9 +169,7 @@ def _container(pod: Object, asked: str) -> str:
 
 
 def _number(pod_name: str, text: str, name: str, least: int) -> int:
-    if not text.lstrip("-").isdecimal():
-        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
-    if int(text) < least:
+    if integer(text) < least:
         bound = "greater than or equal to 0" if least == 0 else "greater than 0"
         raise invalid(_LOG_OPTIONS, pod_name, name, f"Invalid value: {text}: must be {bound}")
     return int(text)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from localcluster.selectors import field_terms
-from localcluster.status import ApiError
+from localcluster.status import ApiError, bad_request
 
 _VERBS = {
     "POST": "create",
@@ -39,6 +39,13 @@ class RequestInfo:
 def is_true(value: str | None) -> bool:
     """A boolean query parameter (Z5): present and neither `0` nor `false`."""
     return value is not None and value.lower() not in ("0", "false")
+
+
+def integer(text: str) -> int:
+    """An integer query parameter; 400 otherwise."""
+    if not text.removeprefix("-").isdecimal():
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    return int(text)
 
 
 def parse_request(method: str, raw_path: str, query: Mapping[str, str]) -> RequestInfo:

@@ -11,7 +11,7 @@ import msgspec
 
 from localcluster.metadata import Object
 from localcluster.negotiation import Form
-from localcluster.request_info import is_true
+from localcluster.request_info import integer, is_true
 from localcluster.resources import Resource
 from localcluster.selectors import Predicate
 from localcluster.status import ApiError, bad_request, expired, invalid_list_options
@@ -50,9 +50,7 @@ class WatchOptions:
             raise bad_request(f"invalid resource version: {version}")
         legacy = version in ("", "0")  # W11: behaves as if initial events had been asked for
         initial = legacy if wanted is None else is_true(wanted)
-        timeout_s = query.get("timeoutSeconds", "0") or "0"
-        if not timeout_s.isdecimal():
-            raise bad_request(f'strconv.ParseInt: parsing "{timeout_s}": invalid syntax')
+        timeout_s = integer(query.get("timeoutSeconds") or "0")
         return cls(
             start_revision=None if legacy or initial else int(version),
             initial_events=initial,
