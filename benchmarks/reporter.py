@@ -12,6 +12,7 @@ import os
 import socket
 import ssl
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -33,6 +34,7 @@ ROUNDS = 15
 MAX_RATIO = 2.5  # step() to tqdm.update()
 MAX_P999_US = 50.0
 MAX_BYTES_KEPT = 64 * 1024
+MAX_IMPORT_MS = 15
 
 
 def main() -> int:
@@ -40,6 +42,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         results = {"cost": measure_cost(Path(directory)), "hanging": measure_hanging(Path(directory))}
     results["kept_bytes"] = measure_memory()
+    results["import_ms"] = measure_import()
     print(json.dumps(results, indent=2))
     faults = []
     if results["cost"]["ratio_step_with_loss"] > MAX_RATIO:
@@ -48,6 +51,8 @@ def main() -> int:
         faults.append(f"p99.9 of a call while sinks hang is above {MAX_P999_US:g} µs")
     if results["kept_bytes"] > MAX_BYTES_KEPT:
         faults.append("a step leaves something behind")
+    if results["import_ms"] > MAX_IMPORT_MS:
+        faults.append(f"importing takes more than {MAX_IMPORT_MS} ms")
     for fault in faults:
         print(f"limit broken: {fault}", file=sys.stderr)
     return 1 if faults else 0
@@ -194,6 +199,20 @@ def measure_memory() -> int:
     kept = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     return kept
+
+
+def measure_import() -> float:
+    """Milliseconds that importing takes in a process that has imported nothing else; median, compiled before."""
+    command = [sys.executable, "-S", "-X", "importtime", "-c", "import trainjob_progress"]
+    with tempfile.TemporaryDirectory() as cache:
+        environ = {"PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONPYCACHEPREFIX": cache}
+        times = []
+        for _ in range(11):
+            lines = subprocess.run(
+                command, env=environ, capture_output=True, text=True, check=True
+            ).stderr.splitlines()
+            times.append(int(lines[-1].split("|")[1]) / 1000)
+    return statistics.median(times[1:])
 
 
 if __name__ == "__main__":

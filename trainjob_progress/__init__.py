@@ -7,6 +7,8 @@ with report(total_steps=1000) as r:
         r.step(loss=train_on(batch))
 """
 
+# `typing` is imported for type checkers alone, here as in every module that all this needs: it would take a
+# third of the time that importing the package may take.
 from .loops import report, report_metrics, track
 from .reporter import Reporter
 

@@ -7,7 +7,10 @@ tests/vectors/ and openapi/progress-document.schema.json.
 from __future__ import annotations
 
 import time
-from typing import Any, Mapping, NamedTuple, Optional, Union
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Mapping, Optional, Union
 
 SCHEMA_VERSION = 1
 MAX_BYTES = 64 * 1024
@@ -17,26 +20,63 @@ MAX_MESSAGE = 1024  # characters; enough for a sentence and an error's first lin
 MAX_INTEGER = 2**53  # above it a JSON reader that uses doubles would see another number
 
 
-class Snapshot(NamedTuple):
-    """What one process knew of its training at one moment. None = not known, never 0."""
+class Snapshot:
+    """What one process knew of its training at one moment; None = not known, never 0. Not to be changed.
 
-    state: str  # running, completed, failed
-    timestamp: float  # Unix seconds, the training process's clock
-    start_time: float  # Unix seconds; of this attempt, not of the job
-    step: Optional[int] = None
-    total_steps: Optional[int] = None
-    epoch: Optional[float] = None
-    total_epochs: Optional[float] = None
-    percentage: Optional[int] = None  # 0 to 100
-    remaining_s: Optional[int] = None  # at least 0
-    metrics: Mapping[str, Union[int, float, str]] = {}
-    message: Optional[str] = None
-    rank: Optional[int] = None
-    attempt: Optional[int] = None
+    Not a dataclass or a NamedTuple: importing what those need takes as long as all of this package.
+    """
+
+    __slots__ = (
+        "attempt",
+        "epoch",
+        "message",
+        "metrics",
+        "percentage",
+        "rank",
+        "remaining_s",
+        "start_time",
+        "state",
+        "step",
+        "timestamp",
+        "total_epochs",
+        "total_steps",
+    )
+
+    def __init__(
+        self,
+        *,
+        state: str,
+        timestamp: float,
+        start_time: float,
+        step: Optional[int] = None,
+        total_steps: Optional[int] = None,
+        epoch: Optional[float] = None,
+        total_epochs: Optional[float] = None,
+        percentage: Optional[int] = None,
+        remaining_s: Optional[int] = None,
+        metrics: Optional[Mapping[str, Union[int, float, str]]] = None,
+        message: Optional[str] = None,
+        rank: Optional[int] = None,
+        attempt: Optional[int] = None,
+    ) -> None:
+        self.state = state  # running, completed, failed
+        self.timestamp = timestamp  # Unix seconds, the training process's clock
+        self.start_time = start_time  # Unix seconds; of this attempt, not of the job
+        self.step = step
+        self.total_steps = total_steps
+        self.epoch = epoch
+        self.total_epochs = total_epochs
+        self.percentage = percentage  # 0 to 100
+        self.remaining_s = remaining_s  # at least 0
+        self.metrics = metrics if metrics is not None else {}
+        self.message = message
+        self.rank = rank
+        self.attempt = attempt
 
     def is_same_progress(self, other: Snapshot) -> bool:
         """Whether nothing has moved between the two but the clock."""
-        return self._replace(timestamp=other.timestamp, remaining_s=other.remaining_s) == other
+        names = (name for name in self.__slots__ if name not in ("timestamp", "remaining_s"))
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
 
 def encode(snapshot: Snapshot, max_bytes: int = MAX_BYTES) -> bytes:
@@ -46,14 +86,15 @@ def encode(snapshot: Snapshot, max_bytes: int = MAX_BYTES) -> bytes:
     without both takes less than 500 bytes.
     """
     metrics = list(snapshot.metrics.items())[:MAX_METRICS]
-    body = _dump(snapshot, metrics)
+    message = snapshot.message[:MAX_MESSAGE] if snapshot.message else ""
+    body = _dump(snapshot, metrics, message)
     while len(body) > max_bytes and metrics:
         metrics = metrics[: len(metrics) * 3 // 4]
-        body = _dump(snapshot, metrics)
+        body = _dump(snapshot, metrics, message)
     if len(body) > max_bytes:
-        spare = max_bytes - len(_dump(snapshot._replace(message=None), metrics)) - len(b',"message":""')
-        message = (snapshot.message or "")[: max(spare, 0) // 6]  # a character takes 6 bytes at most: \u0001
-        body = _dump(snapshot._replace(message=message or None), metrics)
+        spare = max_bytes - len(_dump(snapshot, metrics, "")) - len(b',"message":""')
+        message = message[: max(spare, 0) // 6]  # a character takes 6 bytes at most: \u0001
+        body = _dump(snapshot, metrics, message)
     return body
 
 
@@ -63,7 +104,7 @@ def format_time(unix_s: float) -> str:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{micros:06d}Z"
 
 
-def _dump(snapshot: Snapshot, metrics: list[tuple[str, Union[int, float, str]]]) -> bytes:
+def _dump(snapshot: Snapshot, metrics: list[tuple[str, Union[int, float, str]]], message: str) -> bytes:
     import json  # not at the top: it would be a third of this package's import time
 
     fields: dict[str, Any] = {
@@ -76,7 +117,7 @@ def _dump(snapshot: Snapshot, metrics: list[tuple[str, Union[int, float, str]]])
         "progressPercentage": snapshot.percentage,
         "estimatedRemainingSeconds": snapshot.remaining_s,
         "metrics": dict(metrics) or None,
-        "message": snapshot.message[:MAX_MESSAGE] if snapshot.message else None,
+        "message": message or None,
         "startTime": format_time(snapshot.start_time),
         "timestamp": format_time(snapshot.timestamp),
         "rank": snapshot.rank,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Optional
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
 
 MAX_SAMPLES = 64  # a sample every 1/64 of the run is fine enough for a half
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Generic, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
-
 from .reporter import Reporter
-from .sinks import Sink
 
-T = TypeVar("T")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
+
+    from .sinks import Sink
+
+    T = TypeVar("T")
+
 _current: Optional[Reporter] = None  # the newest, for code that has no handle on one
 
 
@@ -48,45 +52,35 @@ def report_metrics(metrics: Mapping[str, object], timeout: float = 3.0) -> None:
     (_current or report()).update(metrics=metrics)
 
 
-class track(Generic[T]):  # read as a verb, like enumerate and reversed
+def track(
+    iterable: Iterable[T],
+    *,
+    epochs: int = 1,
+    initial_step: int = 0,
+    rank: Optional[int] = None,
+    sinks: Optional[Sequence[Sink]] = None,
+    bar: bool = False,
+) -> Iterator[T]:
     """Iterates over `iterable`, `epochs` times, and counts a step whenever the loop's body has run.
 
-    The total is `len(iterable) * epochs`, or unknown where there is no len. Metrics: `report_metrics` in the
-    loop, or `.reporter.update`. Leaving the loop early leaves the state to how the process ends.
+    The total is `len(iterable) * epochs`, or unknown where there is no len. For metrics call `report_metrics`
+    in the loop. A loop that is left early is neither completed nor failed: how the process ends decides.
     """
-
-    def __init__(
-        self,
-        iterable: Iterable[T],
-        *,
-        epochs: int = 1,
-        initial_step: int = 0,
-        rank: Optional[int] = None,
-        sinks: Optional[Sequence[Sink]] = None,
-        bar: bool = False,
-    ) -> None:
-        self._iterable = iterable
-        self._epochs = epochs
-        try:
-            steps: Optional[int] = len(iterable) * epochs  # type: ignore[arg-type]  # asked, not known
-        except Exception:
-            steps = None  # a stream; torch's IterableDataset raises its own kind of error here
-        self.reporter = report(
-            steps, total_epochs=epochs, initial_step=initial_step, rank=rank, sinks=sinks, bar=bar
-        )
-
-    def __iter__(self) -> Iterator[T]:
-        reporter = self.reporter
-        try:
-            for epoch in range(self._epochs):
-                for item in self._iterable:
-                    yield item
-                    reporter.step()
-                reporter.epoch(epoch + 1)
-        except GeneratorExit:  # `break`, or an exception in the body: which one, cannot be seen from here
-            reporter.flush()
-            raise
-        except BaseException as error:
-            reporter.__exit__(type(error), error, None)
-            raise
-        reporter.finish()
+    try:
+        steps: Optional[int] = len(iterable) * epochs  # type: ignore[arg-type]  # asked, not known
+    except Exception:
+        steps = None  # a stream; torch's IterableDataset raises its own kind of error here
+    reporter = report(steps, total_epochs=epochs, initial_step=initial_step, rank=rank, sinks=sinks, bar=bar)
+    try:
+        for epoch in range(epochs):
+            for item in iterable:
+                yield item
+                reporter.step()
+            reporter.epoch(epoch + 1)
+    except GeneratorExit:  # `break`, or an exception in the body: which one, cannot be seen from here
+        reporter.flush()
+        raise
+    except BaseException as error:
+        reporter.__exit__(type(error), error, None)
+        raise
+    reporter.finish()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Callable, Optional
 
-from .document import Snapshot
-from .sinks import Sink
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Optional
+
+    from .document import Snapshot
+    from .sinks import Sink
 
 
 class Publisher:
@@ -73,7 +75,7 @@ class Publisher:
 def warn(text: str) -> None:
     """Say it on stderr if that can be done."""
     line = f"trainjob_progress: {text}\n"
-    with suppress(Exception):  # stderr is closed or broken: there is nobody to tell
+    try:
         try:
             descriptor = sys.stderr.fileno()
         except Exception:  # a notebook's stderr has none
@@ -81,3 +83,5 @@ def warn(text: str) -> None:
         else:
             # Past the buffer: what stays in it makes the interpreter end with exit code 120.
             os.write(descriptor, line.encode("utf-8", "replace"))
+    except Exception:  # noqa: S110 — stderr is closed or broken: there is nobody to tell
+        pass

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Mapping, Optional
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Mapping, Optional
 
 # In the order of workloads-and-protocols.md section 4. Not LOCAL_RANK alone: it is 0 once on every node.
 _GLOBAL_RANKS = ("RANK", "PET_NODE_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "JAX_PROCESS_ID")

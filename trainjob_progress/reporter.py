@@ -13,16 +13,20 @@ import os
 import sys
 import time
 from queue import Empty, SimpleQueue
-from types import TracebackType
-from typing import Any, Mapping, Optional, Sequence, Type, Union
 
 from . import settings, termination
 from .document import MAX_MESSAGE, MAX_METRICS, Snapshot
 from .estimate import Pace
 from .publisher import Publisher, warn
 from .rank import find_rank, is_helper_process
-from .sinks import Sink
 from .values import is_plain, to_amount, to_count, to_metrics
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any, Mapping, Optional, Sequence, Type, Union
+
+    from .sinks import Sink
 
 FLUSH_TIMEOUT_S = 3.0  # of a pod's 30 s grace period; a sink that has not answered by then will not
 PATIENCE_S = 0.5  # how long a due report waits for the loop to come by

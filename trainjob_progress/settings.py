@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Callable, Mapping, Optional
 
 from .publisher import warn
-from .sinks import Sink
 from .sinks.file import FileSink, TerminationSink
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Mapping, Optional
+
+    from .sinks import Sink
 
 DEFAULT_PATH = "/tmp/trainjob-progress.json"  # noqa: S108 — the directory that nearly every image may write to
 DEFAULT_TERMINATION_PATH = "/dev/termination-log"

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Optional
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any, Optional
+
     from .reporter import Reporter
 
 _watched: list[Reporter] = []
-_previous: Any = (
-    None  # what handled SIGTERM before us: a function, SIG_DFL, SIG_IGN, or None when it is not Python's
-)
+_previous: Any = None  # what had SIGTERM before: a function, SIG_DFL, SIG_IGN; None when it is not Python's
 _installed_in_pid = 0
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Mapping, Optional, Union
 
 from .document import MAX_INTEGER, MAX_METRICS, MAX_TEXT
 
-Number = Union[int, float]
-Value = Union[int, float, str]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Mapping, Optional, Union
+
+    Number = Union[int, float]
+    Value = Union[int, float, str]
 
 
 def to_metrics(values: Mapping[str, object], into: Mapping[str, Value]) -> dict[str, Value]:

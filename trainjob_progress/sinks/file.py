@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
 from trainjob_progress.document import Snapshot, encode
 
@@ -34,8 +33,10 @@ class FileSink:
             raise
 
     def close(self) -> None:
-        with suppress(OSError):  # it was renamed, or never made
+        try:  # noqa: SIM105 — contextlib takes its time to be imported
             os.unlink(self._temporary)
+        except OSError:
+            pass  # it was renamed, or never made
 
 
 class TerminationSink:
