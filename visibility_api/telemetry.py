@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -59,6 +60,15 @@ class Metrics:
             buckets=(0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15, 60),
             registry=registry,
         )
+        self._reviews = {
+            kind: Counter(
+                f"apiserver_delegated_{kind}_request_total",
+                f"Reviews asked of kube-apiserver ({kind}), by HTTP status.",
+                ["code"],
+                registry=registry,
+            )
+            for kind in ("authn", "authz")
+        }
         self.jobs = Gauge("visibility_jobs", "Training jobs that are served.", registry=registry)
         self.probed_jobs = Gauge("visibility_probed_jobs", "Jobs that are asked in turn.", registry=registry)
 
@@ -67,3 +77,8 @@ class Metrics:
         self._looks.labels(source, outcome).inc()
         self._latency.labels(source).observe(latency_s)
         self._lateness.observe(max(0.0, lateness_s))
+
+    def count_review(self, kind: str) -> Callable[[str, float], None]:
+        """Counts reviews of one kind, "authn" or "authz", under the Go library's own names (P19)."""
+        counter = self._reviews[kind]
+        return lambda code, _seconds: counter.labels(code).inc()

@@ -26,7 +26,11 @@ START_DELAY_S = 0.2  # a container that has just started is seldom worth asking 
 
 
 class Prober:
-    """Asks through `source`, and hands each answer to `record`."""
+    """Asks through `source`, and hands each answer to `record`.
+
+    `on_look` is told of each look: source, outcome (Reported, or our reason word), its duration and how long
+    after its due time it began, in seconds.
+    """
 
     def __init__(
         self,
@@ -36,7 +40,7 @@ class Prober:
         now: Callable[[], datetime],
         interval_s: float,
         concurrency: int,
-        on_look: Callable[[str, float, float], None] = lambda _outcome, _latency_s, _lateness_s: None,
+        on_look: Callable[[str, str, float, float], None] = lambda *_: None,
     ) -> None:
         self._source = source
         self._record = record
@@ -108,6 +112,7 @@ class Prober:
         is_document = isinstance(answer.outcome, Progress)
         due = self._schedule.done(turn, now=loop.time(), patience=None if is_document else answer.patience)
         self._on_look(
+            self._source.name,
             "Reported" if isinstance(answer.outcome, Progress) else answer.outcome.reason,
             latency_s,
             lateness_s,
