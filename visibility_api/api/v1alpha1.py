@@ -106,17 +106,18 @@ class ProgressStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 _encoder = msgspec.json.Encoder()
+_VERSION = GROUP_VERSION.encode()
 
 
 class Codec:
     """Encodes the entries of one resource, each form of an entry once."""
 
     def __init__(self, resource: Resource) -> None:
-        self.resource = resource
-        # In the order in which the API server writes them.
-        self._head = b'{"kind":"%s","apiVersion":"%s","metadata":' % (
-            resource.kind.encode(),
-            GROUP_VERSION.encode(),
+        # `kind` first, as the API server writes them.
+        self.head = b'{"kind":"%s","apiVersion":"%s","metadata":' % (resource.kind.encode(), _VERSION)
+        self.list_head = b'{"kind":"%s","apiVersion":"%s","metadata":' % (
+            resource.list_kind.encode(),
+            _VERSION,
         )
 
     def document(self, entry: Entry) -> bytes:
@@ -127,19 +128,9 @@ class Codec:
         """Its `metadata` alone."""
         return entry.encoded("metadata", encode_metadata)
 
-    def list_head(self, list_meta: bytes) -> bytes:
-        """The start of a list up to its first item; `list_meta` is the encoded `metadata` (L1)."""
-        kind, version = self.resource.list_kind.encode(), GROUP_VERSION.encode()
-        return b'{"kind":"%s","apiVersion":"%s","metadata":%s,"items":[' % (kind, version, list_meta)
-
-    def bookmark(self, revision: int, *, ends_initial_events: bool) -> bytes:
-        """The object of a BOOKMARK event (W8, W10): only its type and how far the watch has come."""
-        ending = b',"annotations":{"k8s.io/initial-events-end":"true"}' if ends_initial_events else b""
-        return b'%s{"resourceVersion":"%d"%s}}' % (self._head, revision, ending)
-
     def _document(self, entry: Entry) -> bytes:
         status = _encoder.encode(_status(entry.document))
-        return b'%s%s,"status":%s}' % (self._head, self.metadata(entry), status)
+        return b'%s%s,"status":%s}' % (self.head, self.metadata(entry), status)
 
 
 def encode_metadata(entry: Entry) -> bytes:

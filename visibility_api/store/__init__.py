@@ -13,6 +13,8 @@ from visibility_api.progress.summary import JobProgress
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
+_MAX_FORMS = 64  # of one batch: as many selectors as clients may invent, so as much memory otherwise
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Entry:
@@ -63,7 +65,9 @@ class Batch:
         """All of it joined in `form`, made once for every watcher that wants that form."""
         body = self._encoded.get(form)
         if body is None:
-            body = self._encoded[form] = encode(self.changes)
+            body = encode(self.changes)
+            if len(self._encoded) < _MAX_FORMS:
+                self._encoded[form] = body
         return body
 
 
@@ -71,21 +75,13 @@ class Batch:
 class Listing:
     """A consistent state of one resource: its entries at `revision`, by namespace, then name (L14).
 
-    While nothing changes, every caller is given the same object.
+    While nothing changes, every caller is given the same object, so what readers make of it can be kept in
+    `kept`, under a key that names the form.
     """
 
     revision: int
     entries: Sequence[Entry]
-    _encoded: dict[Hashable, Sequence[bytes]] = field(default_factory=dict, repr=False)
-
-    def encoded(
-        self, form: Hashable, encode: Callable[[Sequence[Entry]], Sequence[bytes]]
-    ) -> Sequence[bytes]:
-        """The entries joined in `form`, in slices, made once for every reader of this state."""
-        slices = self._encoded.get(form)
-        if slices is None:
-            slices = self._encoded[form] = encode(self.entries)
-        return slices
+    kept: dict[Hashable, list[bytes]] = field(default_factory=dict, repr=False)
 
 
 class RevisionExpired(Exception):
@@ -149,8 +145,11 @@ class Store(Protocol):
 
     def get(self, resource: str, namespace: str, name: str) -> Entry | None: ...
 
-    def list(self, resource: str, namespace: str | None = None) -> Listing:
-        """Every entry of the resource, or of one namespace of it."""
+    def list(self, resource: str, namespace: str | None = None, *, at: int | None = None) -> Listing:
+        """Every entry of the resource, or of one namespace of it, now or as it was at revision `at`.
+
+        Raises RevisionExpired when that state cannot be told any more, or is none of ours.
+        """
         ...
 
     def watch(self, resource: str, since: int) -> Feed:

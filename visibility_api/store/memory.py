@@ -6,6 +6,7 @@ No method awaits, so readers always find a whole state and no lock is needed.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Sequence
 
 from visibility_api.progress.job import JobRef
 from visibility_api.progress.summary import JobProgress
@@ -33,14 +34,35 @@ class _Shelf:
         held = self.listings.get(namespace)
         if held is not None and held.revision == revision:
             return held
-        keys = self.keys
-        if namespace is not None:
-            keys = keys[bisect_left(keys, (namespace,)) : bisect_left(keys, (namespace + "\0",))]
-        entries = held.entries if held is not None else [self.entries[key] for key in keys]
+        entries = self._present(namespace)
         listing = Listing(revision=revision, entries=entries)
         if entries:  # a namespace that does not exist leaves nothing behind
             self.listings[namespace] = listing
         return listing
+
+    def past_listing(self, namespace: str | None, revision: int) -> Listing:
+        """The state at an earlier revision: the present one with every later change taken back."""
+        before: dict[_Key, Entry | None] = {}
+        for change in reversed(self.log.after(revision)):
+            ref = change.entry.document.job.ref
+            if namespace is None or ref.namespace == namespace:
+                before[ref.namespace, ref.name] = change.previous
+        entries = {_key(entry): entry for entry in self._present(namespace)}
+        for key, entry in before.items():
+            if entry is None:
+                entries.pop(key, None)
+            else:
+                entries[key] = entry
+        return Listing(revision=revision, entries=[entries[key] for key in sorted(entries)])
+
+    def _present(self, namespace: str | None) -> Sequence[Entry]:
+        held = self.listings.get(namespace)
+        if held is not None:
+            return held.entries
+        keys = self.keys
+        if namespace is not None:
+            keys = keys[bisect_left(keys, (namespace,)) : bisect_left(keys, (namespace + "\0",))]
+        return [self.entries[key] for key in keys]
 
 
 class MemoryStore:
@@ -100,11 +122,13 @@ class MemoryStore:
         shelf = self._shelves.get(resource)
         return shelf.entries.get((namespace, name)) if shelf is not None else None
 
-    def list(self, resource: str, namespace: str | None = None) -> Listing:
-        shelf = self._shelves.get(resource)
-        if shelf is None:
-            return Listing(revision=self._revision, entries=())
-        return shelf.listing(namespace, self._revision)
+    def list(self, resource: str, namespace: str | None = None, *, at: int | None = None) -> Listing:
+        shelf = self._shelf(resource)
+        if at is None or at == self._revision:
+            return shelf.listing(namespace, self._revision)
+        if not shelf.log.base_revision <= at <= self._revision:
+            raise RevisionExpired(at, shelf.log.base_revision)
+        return shelf.past_listing(namespace, at)
 
     def watch(self, resource: str, since: int) -> LogFeed:
         shelf = self._shelf(resource)
@@ -141,6 +165,11 @@ class MemoryStore:
         shelf.listings.pop(None, None)
         shelf.listings.pop(ref.namespace, None)
         shelf.log.append(Change(type=type_, entry=entry, previous=previous), size_bytes=_size_bytes(document))
+
+
+def _key(entry: Entry) -> _Key:
+    ref = entry.document.job.ref
+    return ref.namespace, ref.name
 
 
 def _size_bytes(document: JobProgress) -> int:

@@ -1,0 +1,120 @@
+"""The events of one watch as bytes: what its selection makes of each change, in the form it asked for.
+
+Watches that ask for the same share the bytes, by way of the store's `Batch` and `Listing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from visibility_api.store import Batch, Change, Entry, Listing
+
+from .forms import Form
+from .selection import Selection
+from .status import RequestError, encode_status
+
+_EVENTS_A_SLICE = 100
+
+_Event = tuple[str, Entry]
+
+
+class EventStream:
+    """Encodes for one stream. Every event is one line (W1)."""
+
+    def __init__(self, form: Form, namespace: str | None, selection: Selection) -> None:
+        self._form = form
+        self._namespace = namespace
+        self._selection = selection
+        # A string keeps its hash, and thousands of streams look themselves up at every change.
+        self._key = f"{form.key} {namespace} {selection}"
+        # Only the first event of a Table watch says what the columns are (W15), so its bytes are no other's.
+        self._is_first = True
+
+    def initial(self, listing: Listing) -> Iterator[bytes]:
+        """The state as ADDED events, in slices; `listing` is of the watch's own namespace (W5, W8)."""
+        if not self._selection.is_everything or not self._form.is_timeless:
+            yield from self._added(self._selected(listing.entries))
+            return
+        key = f"events {self._form.key}"
+        slices = listing.kept.get(key)
+        if slices is None:
+            slices = []
+            for slice_ in self._added(self._selected(listing.entries)):
+                slices.append(slice_)
+                yield slice_
+            listing.kept[key] = slices
+        else:
+            yield from slices
+        self._is_first = False
+
+    def changes(self, batch: Batch) -> bytes:
+        """The events a batch of changes makes for this watch; empty when it makes none."""
+        if self._is_first and not self._form.is_timeless:
+            return self._join(self._events(batch.changes))
+        return batch.encoded(self._key, lambda changes: self._join(self._events(changes)))
+
+    def bookmark(self, revision: int, *, ends_initial_events: bool = False) -> bytes:
+        """How far the watch has come (W8, W10)."""
+        ending = b',"annotations":{"k8s.io/initial-events-end":"true"}' if ends_initial_events else b""
+        metadata = b'{"resourceVersion":"%d"%s}' % (revision, ending)
+        return b'{"type":"BOOKMARK","object":%s}\n' % self._form.bookmark(metadata)
+
+    def _selected(self, entries: Sequence[Entry]) -> Iterator[_Event | None]:
+        """An ADDED event for each entry that matches, None for each other."""
+        for entry in entries:
+            yield ("ADDED", entry) if self._selection.matches(entry.document) else None
+
+    def _added(self, events: Iterator[_Event | None]) -> Iterator[bytes]:
+        """Slices of at most so many entries, looked at or sent; one may be empty."""
+        while True:
+            slice_: list[_Event] = []
+            looked_at = 0
+            for event in events:
+                looked_at += 1
+                if event is not None:
+                    slice_.append(event)
+                if looked_at == _EVENTS_A_SLICE:
+                    break
+            if not looked_at:
+                return
+            yield self._join(slice_)
+
+    def _events(self, changes: Sequence[Change]) -> Iterator[_Event]:
+        for change in changes:
+            if self._namespace is not None and change.entry.document.job.ref.namespace != self._namespace:
+                continue
+            if self._selection.is_everything:
+                yield change.type, change.entry
+            elif (event := self._transition(change)) is not None:
+                yield event
+
+    def _transition(self, change: Change) -> _Event | None:
+        """What a change means to those who see only what their selectors match (W12)."""
+        previous, entry = change.previous, change.entry
+        matched = previous is not None and self._selection.matches(previous.document)
+        if change.type == "DELETED":
+            return ("DELETED", entry) if matched else None
+        if self._selection.matches(entry.document):
+            return ("MODIFIED" if matched else "ADDED"), entry
+        if previous is None or not matched:
+            return None
+        # It leaves with what was last seen of it, at the revision of its leaving (W13).
+        left = Entry(
+            document=previous.document,
+            revision=change.revision,
+            created_revision=previous.created_revision,
+        )
+        return "DELETED", left
+
+    def _join(self, events: Iterator[_Event] | Sequence[_Event]) -> bytes:
+        lines = []
+        for type_, entry in events:
+            shown = self._form.event(entry, is_first=self._is_first)
+            lines.append(b'{"type":"%s","object":%s}\n' % (type_.encode(), shown))
+            self._is_first = False
+        return b"".join(lines)
+
+
+def error_event(error: RequestError) -> bytes:
+    """An ERROR event: its object is a Status in every form of watch (W6, W15)."""
+    return b'{"type":"ERROR","object":%s}\n' % encode_status(error)
