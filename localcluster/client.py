@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 import structlog
 
-from localcluster.metadata import Object, ObjectKey, key_of
+from localcluster.metadata import Object, ObjectKey, key_of, uid_of
 from localcluster.resources import BY_PLURAL
 from localcluster.status import ApiError
 
@@ -203,8 +203,11 @@ class Reflector:
     def _take(self, kind: str, thing: Object) -> None:
         known = self.objects.get(key_of(thing))
         if known is not None and _revision(known) > _revision(thing):
-            return  # a write of ours was remembered before the watch told of an older one
-        if kind == "DELETED":
+            # A write of ours was remembered before the watch told of an older one. The end of an older namesake
+            # is news all the same.
+            if kind != "DELETED" or uid_of(known) == uid_of(thing):
+                return
+        elif kind == "DELETED":
             self.objects.pop(key_of(thing), None)
         else:
             self.objects[key_of(thing)] = thing

@@ -24,6 +24,7 @@ from localcluster.node_agent import ExecError
 DEFAULT_PROGRESS_FILE = "/tmp/trainjob-progress.json"
 MAX_TERMINATION_MESSAGE_BYTES = 4096  # X14: the last ones are kept
 REAP_S = 2.0
+START_ERROR = 128  # what containerd reports, under reason StartError
 _VARIABLE = re.compile(r"\$\((?P<name>[A-Za-z_][A-Za-z0-9_.-]*)\)")
 _METADATA_FIELD = re.compile(r"metadata\.(?P<map>labels|annotations)\['(?P<key>[^']+)'\]")
 
@@ -93,6 +94,7 @@ class Container:
         self._spec = spec
         self._log_directory = log_directory
         self._environment = environment(pod, spec, root, variables)
+        self.failed_to_start = False
         self._process: asyncio.subprocess.Process | None = None
         self._starts = 0
 
@@ -108,9 +110,10 @@ class Container:
         argv = self._argv(list(mounts))
         try:
             process = self._process = await _spawn(argv, self._environment, self._working_directory())
-        except OSError as error:
+        except OSError:
+            self.failed_to_start = True
             self.log.close()
-            return 126 if isinstance(error, PermissionError) else 127
+            return START_ERROR
         try:
             async with asyncio.TaskGroup() as pumps:
                 pumps.create_task(self.log.copy_from(_pipe(process.stdout)))

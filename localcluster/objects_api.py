@@ -43,6 +43,8 @@ class ObjectsApi:
 
     async def answer(self, call: Call, resource: Resource) -> web.StreamResponse:
         info = call.info
+        if "dryRun" in call.query and info.verb not in ("get", "list", "watch"):
+            raise bad_request("the local cluster does not support dryRun")
         if not resource.is_stored:
             return await self._review(call, resource)
         if info.subresource in ("binding", "token"):
@@ -81,8 +83,6 @@ class ObjectsApi:
         return call.info.namespace
 
     def _create(self, call: Call, resource: Resource, body: Object) -> Entry:
-        if "dryRun" in call.query:
-            raise bad_request("dryRun is not supported by the local cluster")
         return self._registry.create(resource, self._namespace(call, resource), body)
 
     async def _patch(self, call: Call, resource: Resource) -> web.StreamResponse:

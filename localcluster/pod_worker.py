@@ -149,7 +149,9 @@ class PodWorker:
 
     def _terminated(self, slot: _Slot, code: int, started_at: str) -> Object:
         reason = "Completed" if code == 0 else "Error"
-        if code == 128 + signal.SIGKILL:
+        if slot.container.failed_to_start:
+            reason = "StartError"
+        elif code == 128 + signal.SIGKILL:
             reason = self._kill_reason or annotations_of(self.pod).get(EXIT_REASON_ANNOTATION, reason)
         ended: Object = {
             "exitCode": code,

@@ -440,3 +440,12 @@ async def test_secrets_given_as_text_are_stored_encoded(cluster: LocalCluster) -
     made = await cluster.admin.create("secrets", config_map("s", stringData={"k": "v"}))
     assert base64.b64decode(made["data"]["k"]) == b"v"
     assert "stringData" not in made
+
+
+async def test_a_dry_run_is_refused_rather_than_done(cluster: LocalCluster) -> None:
+    await cluster.admin.create("configmaps", config_map("c", data={"k": "v"}))
+    for method, path in (("POST", CONFIGMAPS), ("PATCH", f"{CONFIGMAPS}/c"), ("DELETE", f"{CONFIGMAPS}/c")):
+        with pytest.raises(ApiError, match="dryRun") as refused:
+            await cluster.admin.request(method, path, config_map("c"), query={"dryRun": "All"})
+        assert refused.value.code == 400
+    assert (await cluster.admin.get("configmaps", "c", "default"))["data"] == {"k": "v"}

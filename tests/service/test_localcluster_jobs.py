@@ -336,3 +336,12 @@ async def test_the_last_4096_bytes_of_the_termination_message_are_kept(
     )
     pod = (await pods_of(cluster, "t", 1, "Succeeded"))[0]
     assert pod["status"]["containerStatuses"][0]["state"]["terminated"].get("message") == shown
+
+
+async def test_a_command_that_does_not_exist_is_a_start_error(cluster: LocalCluster) -> None:
+    container = {"name": "c", "image": "i", "command": ["/no/such/program"]}
+    spec = {"containers": [container], "restartPolicy": "Never"}
+    await cluster.admin.create("pods", {"metadata": {"name": "lost", "namespace": NAMESPACE}, "spec": spec})
+    pod = await until(cluster, "pods", "lost", lambda each: each["status"]["phase"] == "Failed")
+    ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
