@@ -31,7 +31,7 @@ SendChunk = Callable[[bytes], Awaitable[None]]
 
 
 class Watches:
-    """All watches of one resource. `count_events` is told the resource and how many events were sent."""
+    """All watches of one resource. `count_events` is told how many events were sent."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Watches:
         store: Store,
         *,
         now: Callable[[], datetime],
-        count_events: Callable[[str, int], None] = lambda _resource, _number: None,
+        count_events: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._plural = resource.plural
         self._store = store
@@ -101,7 +101,7 @@ class Watches:
         async def send(chunk: bytes) -> None:
             if chunk:
                 await send_chunk(chunk)
-                self._count_events(self._plural, chunk.count(b"\n"))
+                self._count_events(chunk.count(b"\n"))
 
         return send
 
