@@ -17,6 +17,7 @@ from visibility_api.api.openapi import OpenApi
 from visibility_api.api.resources import RESOURCES
 from visibility_api.api.routing import RouteKey, Routes
 from visibility_api.api.version import version_endpoint
+from visibility_api.auth.authenticator import WARNING
 from visibility_api.auth.identity import Attributes, Identity
 
 JANE = Identity(user="jane", groups=("system:authenticated",))
@@ -42,6 +43,7 @@ class Shell:
         self.is_draining = False
         self.asked: list[Attributes] = []  # of the authorizer
         self.requests: list[Request] = []  # that reached a handler
+        self.warning = ""  # what authentication has to remark
         self.registry = CollectorRegistry()
         self._handler = handler or self._answer
         handlers: dict[RouteKey, Handler] = {
@@ -76,6 +78,8 @@ class Shell:
     async def authenticate(self, scope: Scope) -> Identity:
         if isinstance(self.identity, Exception):
             raise self.identity
+        if self.warning:
+            scope["state"][WARNING] = self.warning
         return self.identity
 
     async def authorize(self, identity: Identity, attributes: Attributes) -> None:

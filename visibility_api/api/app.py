@@ -14,6 +14,7 @@ from time import perf_counter
 
 import structlog
 
+from visibility_api.auth.authenticator import WARNING
 from visibility_api.auth.identity import MASTERS_GROUP
 
 from .compression import GzipCache
@@ -28,12 +29,12 @@ from .routing import UNREADABLE, Route, Routes
 from .status import (
     InternalError,
     RequestError,
-    ReviewUnavailable,
     Timeout,
     TooManyRequests,
     Unavailable,
     to_request_error,
 )
+from .warnings import warning_header
 
 log = structlog.get_logger(__name__)
 
@@ -100,6 +101,7 @@ class Api:
         began = perf_counter()
         headers: Headers = scope["headers"]
         audit_id = _audit_id(headers)
+        own = [(b"audit-id", audit_id)]  # headers that every answer has
         plan = _UNREADABLE_PLAN
         self._in_flight += 1
         try:
@@ -108,10 +110,12 @@ class Api:
                 outcome = await within(plan.info.timeout_s, self._answer(plan, scope, receive))
             except Exception as error:
                 outcome = self._refuse(error, plan, scope, audit_id)
+            if (state := scope.get("state")) and WARNING in state:  # A15: how the caller showed who they are
+                own.append(warning_header(state[WARNING]))
             if type(outcome) is Response:
                 self._metrics.count_request(plan.route.labels, outcome.status)
                 sending = deliver(
-                    outcome, send=send, audit_id=audit_id, headers=headers, compressed=self._compressed
+                    outcome, send=send, own_headers=own, headers=headers, compressed=self._compressed
                 )
                 await within(SEND_TIMEOUT_S, sending)
                 self._metrics.observe_duration(plan.route.labels, perf_counter() - began)
@@ -124,7 +128,7 @@ class Api:
             self._in_flight -= 1
         if isinstance(outcome, Stream):
             self._metrics.count_request(plan.route.labels, 200)
-            await self._stream(outcome, send, audit_id)
+            await self._stream(outcome, send, own)
 
     def _plan(self, method: str, path: str, query_string: bytes) -> _Plan:
         if len(path) + len(query_string) > MAX_PLANNED_CHARACTERS:
@@ -175,11 +179,7 @@ class Api:
             refused = Timeout("request did not complete within the allotted timeout")
         else:
             refused = to_request_error(error, uri=_uri(scope))
-        if isinstance(
-            refused, ReviewUnavailable
-        ):  # once for every caller while the cluster is away: one line
-            log.warning("access review failed", audit_id=audit_id.decode(), error=str(error))
-        elif isinstance(refused, InternalError):
+        if isinstance(refused, InternalError):  # all others are told in full, or by `auth` itself
             log.error(
                 "request failed",
                 audit_id=audit_id.decode(),
@@ -189,8 +189,9 @@ class Api:
             )
         return refuse(refused, headers=scope["headers"], query=plan.info.query)
 
-    async def _stream(self, stream: Stream, send: Send, audit_id: bytes) -> None:
+    async def _stream(self, stream: Stream, send: Send, own: list[tuple[bytes, bytes]]) -> None:
         """Headers at once, before there is anything to tell (W3), then what the handler writes."""
+        audit_id = own[0][1].decode()
         self._watches += 1
         try:
             await send(
@@ -199,7 +200,7 @@ class Api:
                     "status": 200,
                     "headers": [
                         (b"content-type", stream.content_type.encode()),
-                        (b"audit-id", audit_id),
+                        *own,
                         DEFAULT_CACHE_CONTROL,
                     ],
                 }
@@ -215,9 +216,9 @@ class Api:
             await stream.write(send_chunk)
             await send({"type": "http.response.body"})
         except ReaderTooSlow:
-            log.info("watcher too slow, stream cut", audit_id=audit_id.decode())
+            log.info("watcher too slow, stream cut", audit_id=audit_id)
         except Exception:
-            log.exception("stream failed", audit_id=audit_id.decode())
+            log.exception("stream failed", audit_id=audit_id)
         finally:
             self._watches -= 1
 

@@ -22,15 +22,18 @@ _VARY_ENCODING = (b"vary", b"Accept-Encoding")
 
 
 async def deliver(
-    response: Response, *, send: Send, audit_id: bytes, headers: Headers, compressed: GzipCache
+    response: Response, *, send: Send, own_headers: Headers, headers: Headers, compressed: GzipCache
 ) -> None:
-    """Sends all of it. `headers` are the request's; HEAD's body is dropped by the server below."""
+    """Sends all of it. `headers` are the request's, `own_headers` go with every answer.
+
+    The body of an answer to HEAD is dropped by the server below.
+    """
     body = response.body
     size = len(body) if isinstance(body, bytes) else sum(len(part) for part in body)
     if size > GZIP_ABOVE_BYTES and accepts_gzip(headers):
-        await _deliver_compressed(response, send=send, audit_id=audit_id, compressed=compressed)
+        await _deliver_compressed(response, send=send, own_headers=own_headers, compressed=compressed)
         return
-    start = _start_headers(response, audit_id)
+    start = _start_headers(response, own_headers)
     if response.status not in _BODYLESS:
         start.append((b"content-length", b"%d" % size))
     await send({"type": "http.response.start", "status": response.status, "headers": start})
@@ -44,9 +47,9 @@ async def deliver(
 
 
 async def _deliver_compressed(
-    response: Response, *, send: Send, audit_id: bytes, compressed: GzipCache
+    response: Response, *, send: Send, own_headers: Headers, compressed: GzipCache
 ) -> None:
-    start = _start_headers(response, audit_id)
+    start = _start_headers(response, own_headers)
     start.extend(((b"content-encoding", b"gzip"), _VARY_ENCODING))
     await send({"type": "http.response.start", "status": response.status, "headers": start})
     parts: AsyncIterator[bytes] = compressed.parts(response.body)
@@ -55,14 +58,14 @@ async def _deliver_compressed(
     await send({"type": "http.response.body"})
 
 
-def _start_headers(response: Response, audit_id: bytes) -> list[tuple[bytes, bytes]]:
+def _start_headers(response: Response, own_headers: Headers) -> list[tuple[bytes, bytes]]:
     content_type = _CONTENT_TYPES.get(response.content_type)
     if content_type is None:
         content_type = _CONTENT_TYPES[response.content_type] = (
             b"content-type",
             response.content_type.encode("latin-1"),
         )
-    headers: list[tuple[bytes, bytes]] = [content_type, (b"audit-id", audit_id)]
+    headers: list[tuple[bytes, bytes]] = [content_type, *own_headers]
     extra: Sequence[tuple[bytes, bytes]] = response.headers
     if not extra:
         headers.append(DEFAULT_CACHE_CONTROL)
