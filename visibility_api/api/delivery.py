@@ -12,8 +12,11 @@ GZIP_ABOVE_BYTES = 128 * 1024  # R14: below it the time costs more than the byte
 DEFAULT_CACHE_CONTROL = (b"cache-control", b"no-cache, private")  # R15
 
 
-class ReaderTooSlow(Exception):
-    """What was sent was not taken in time: the connection is closed without a proper end (R17, W20)."""
+class ReaderTooSlow(TimeoutError):
+    """What was sent was not taken in time: the connection is closed without a proper end (R17, W20).
+
+    A TimeoutError to those who write streams; a class of its own to tell it from a time-out of theirs.
+    """
 
 
 _BODYLESS = frozenset((204, 304))
