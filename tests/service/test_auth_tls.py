@@ -1,0 +1,261 @@
+"""Over real TLS: who is at the other end of a connection, and who only says so."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from tests.certificates import DAY, SERVER, Authority, Certificate, client_context, now
+from tests.service.tls_server import SERVING, Client, RunningServer, config_map, running_server, until
+from visibility_api.auth.errors import TrustUnusable
+
+CLIENTS, PROXIES, STRANGERS = Authority("kubernetes"), Authority("front-proxy"), Authority("kubernetes")
+PROXY = PROXIES.issue("front-proxy-client")
+FORGED = ("X-Remote-User: root", "X-Remote-Group: system:masters")
+ANONYMOUS = "system:anonymous"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[RunningServer]:
+    async with running_server(tmp_path) as running:
+        running.config.apply(config_map(client_ca_file=CLIENTS.pem, requestheader_client_ca_file=PROXIES.pem))
+        yield running
+
+
+async def ask(server: RunningServer, certificate: Certificate | None, *headers: str) -> dict[str, object]:
+    async with server.connect(server.context(certificate) if certificate else None) as client:
+        return await client.ask(*headers)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_front_proxy_speaks_for_a_user(server: RunningServer, version: ssl.TLSVersion) -> None:
+    """A4, A6, A7, A9, A14."""
+    async with server.connect(server.context(PROXY, version=version)) as client:
+        answer = await client.ask(
+            "x-remote-user: jane",
+            "X-Remote-Group: a,b",
+            "X-REMOTE-GROUP: c",
+            "X-Remote-Extra-Example.Org%2fScopes: x",
+            "X-Remote-Uid: 7",
+        )
+    assert answer["user"] == "jane"
+    assert answer["groups"] == ["a,b", "c", "system:authenticated"]
+    assert answer["extra"] == {"example.org/scopes": ["x"]}
+    assert answer["uid"] == ""  # A8: no header is configured for it
+
+
+async def test_forged_user_header_without_a_certificate_has_no_effect(server: RunningServer) -> None:
+    """A5, A19."""
+    answer = await ask(server, None, *FORGED)
+    assert (answer["user"], answer["groups"]) == (ANONYMOUS, ["system:unauthenticated"])
+
+
+async def test_front_proxys_name_from_the_client_ca_is_an_ordinary_user(server: RunningServer) -> None:
+    """A4: whoever may ask for client certificates may ask for this name too."""
+    answer = await ask(server, CLIENTS.issue("front-proxy-client", "team"), *FORGED)
+    assert (answer["user"], answer["groups"]) == ("front-proxy-client", ["team", "system:authenticated"])
+
+
+async def test_wrong_name_from_the_front_proxys_ca_is_refused(server: RunningServer) -> None:
+    """A4: exact and case-sensitive."""
+    for name in ("other", "Front-Proxy-Client", "front-proxy-client ", None):
+        assert await ask(server, PROXIES.issue(name), *FORGED) == {
+            "error": "Unauthenticated",
+            "closes": False,
+        }
+
+
+@pytest.mark.parametrize(
+    "certificate",
+    [
+        STRANGERS.issue("front-proxy-client"),
+        PROXIES.issue("front-proxy-client", not_after=now() - DAY),
+        PROXIES.issue("front-proxy-client", usages=[SERVER]),
+    ],
+    ids=["unknown CA", "expired", "for servers only"],
+)
+async def test_certificate_that_does_not_hold_fails_the_connection(
+    server: RunningServer, certificate: Certificate
+) -> None:
+    """A2, A3: Python can refuse these only in the handshake; a Go server would answer 401."""
+    with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+        await ask(server, certificate, *FORGED)
+    assert server.seen == []
+
+
+async def test_client_certificate_names_a_user_and_groups(server: RunningServer) -> None:
+    """A13."""
+    answer = await ask(server, CLIENTS.issue("jane", "dev", "ops"))
+    assert (answer["user"], answer["groups"]) == ("jane", ["dev", "ops", "system:authenticated"])
+
+
+async def test_intermediates_of_the_handshake_are_used(server: RunningServer) -> None:
+    """A4, both TLS versions, with whatever this Python offers for it."""
+    leaf = PROXIES.intermediate("region").intermediate("zone").issue("front-proxy-client")
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        async with server.connect(server.context(leaf, version=version)) as client:
+            assert (await client.ask("X-Remote-User: jane"))["user"] == "jane"
+
+
+async def test_every_request_of_a_connection_has_the_peer(server: RunningServer) -> None:
+    """Kept alive and pipelined."""
+    async with server.connect(server.context(PROXY)) as client:
+        assert (await client.ask("X-Remote-User: a"))["user"] == "a"
+        request = "GET /x HTTP/1.1\r\nHost: h\r\nX-Remote-User: {}\r\n\r\n"
+        client.writer.write("".join(map(request.format, "bcde")).encode())
+        assert [answer["user"] for answer in await client.answers(4)] == ["b", "c", "d", "e"]
+        assert (await client.ask())["error"] == "Unauthenticated"  # A6: by itself it is nobody
+    assert len({id(scope["state"]["peer"]) for scope in server.seen}) == 1
+
+
+async def test_websocket_upgrade_has_the_peer_too(server: RunningServer) -> None:
+    upgrade = (
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+    )
+    answer = await ask(server, PROXY, *upgrade, "X-Remote-User: jane")
+    assert answer["user"] == "jane"
+
+
+async def test_identity_headers_among_trailers_are_never_seen(server: RunningServer) -> None:
+    """A5: the aggregator forwards a client's trailers, and the parser reports them as headers."""
+    async with server.connect(server.context(PROXY)) as client:
+        client.writer.write(
+            b"GET /x HTTP/1.1\r\nHost: h\r\nX-Remote-User: jane\r\nTransfer-Encoding: chunked\r\n"
+            b"Trailer: X-Remote-Group\r\n\r\n1\r\nx\r\n0\r\nX-Remote-Group: system:masters\r\n\r\n"
+        )
+        (answer,) = await client.answers(1)
+    assert answer["groups"] == ["system:authenticated"]
+    assert b"system:masters" not in dict(server.seen[0]["headers"]).values()
+
+
+async def test_rotated_ca_reaches_an_open_connection(server: RunningServer) -> None:
+    """A3, A12."""
+    async with server.connect(server.context(PROXY)) as client:
+        assert (await client.ask("X-Remote-User: jane"))["user"] == "jane"
+        renewed = Authority("front-proxy")
+        server.config.apply(config_map(client_ca_file=CLIENTS.pem, requestheader_client_ca_file=renewed.pem))
+        assert (await client.ask("X-Remote-User: jane"))["error"] == "Unauthenticated"
+    assert (await ask(server, renewed.issue("front-proxy-client"), "X-Remote-User: jane"))["user"] == "jane"
+    with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+        await ask(server, PROXY, "X-Remote-User: jane")
+
+
+async def test_connection_without_a_certificate_works_before_any_ca_is_known(tmp_path: Path) -> None:
+    """And ends when the first CA comes: it was not asked, and could never be the front proxy's."""
+    async with running_server(tmp_path) as server, server.connect(server.context(PROXY)) as early:
+        assert (await early.ask("X-Remote-User: jane"))["user"] == ANONYMOUS
+        server.config.apply(config_map(requestheader_client_ca_file=PROXIES.pem))
+        assert await early.is_closed_by_server()
+        assert (await ask(server, PROXY, "X-Remote-User: jane"))["user"] == "jane"
+
+
+async def test_connections_without_a_certificate_outlive_later_rotations(server: RunningServer) -> None:
+    async with server.connect() as client:
+        await client.ask()
+        server.config.apply(config_map(client_ca_file=STRANGERS.pem))
+        assert (await client.ask())["user"] == ANONYMOUS
+
+
+async def test_serving_certificate_is_read_again_when_its_files_change(server: RunningServer) -> None:
+    """P5; a pair that does not match leaves the old one in place."""
+    assert server.tls.reload_files() is False
+    renewed = Authority("renewed")
+    leaf = renewed.issue("server", usages=[], hosts=["127.0.0.1"])
+    certificate_file, key_file = leaf.write(server.directory, "next")
+    (server.directory / "server.crt").write_bytes(certificate_file.read_bytes())
+    with pytest.raises(TrustUnusable, match=r"server\.crt"):
+        server.tls.reload_files()
+    assert (await ask(server, None))["user"] == ANONYMOUS
+    (server.directory / "server.key").write_bytes(key_file.read_bytes())
+    assert server.tls.reload_files() is True
+    async with server.connect(client_context(renewed.pem)) as client:
+        assert (await client.ask())["user"] == ANONYMOUS
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await ask(server, None)
+
+
+async def test_followed_files_are_taken_over_without_being_told(server: RunningServer) -> None:
+    """P5."""
+    renewed = Authority("renewed")
+    leaf = renewed.issue("server", usages=[], hosts=["127.0.0.1"])
+    following = asyncio.ensure_future(server.tls.follow_files(interval_s=0.01))
+    try:
+        leaf.write(server.directory, "server")
+        before = server.tls.context.current
+        await until(lambda: server.tls.context.current is not before)
+        async with server.connect(client_context(renewed.pem)) as client:
+            assert (await client.ask())["user"] == ANONYMOUS
+    finally:
+        following.cancel()
+
+
+async def test_only_http_1_1_is_negotiated_and_tls_1_1_is_refused(server: RunningServer) -> None:
+    """P5."""
+    context = client_context(SERVING.pem)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    async with server.connect(context) as client:
+        assert client.writer.get_extra_info("ssl_object").selected_alpn_protocol() == "http/1.1"
+    assert server.tls.context.current.minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+async def test_oversized_head_is_refused_before_it_is_complete(server: RunningServer) -> None:
+    async with server.connect() as client:
+        client.writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\nX-Big: ")
+        assert await ended_while_sending(client, [b"a" * 65536] * 1024)
+    assert server.seen == []
+
+
+async def test_endless_trailers_end_the_connection(server: RunningServer) -> None:
+    async with server.connect() as client:
+        client.writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
+        assert await ended_while_sending(client, [b"X-T: " + b"a" * 8192 + b"\r\n"] * 10_000)
+
+
+async def ended_while_sending(client: Client, pieces: Sequence[bytes]) -> bool:
+    """Whether the server hung up before it had taken all of it; it may be slow, it may not hang."""
+    async with asyncio.timeout(30):
+        try:
+            for piece in pieces:
+                client.writer.write(piece)
+                await client.writer.drain()
+        except (ConnectionError, ssl.SSLError):
+            return True
+    return False
+
+
+async def test_connection_that_sends_no_whole_head_is_closed(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("visibility_api.auth.connection.HEAD_TIMEOUT_S", 0.05)
+    async with server.connect() as silent:
+        assert await silent.is_closed_by_server()
+    async with server.connect() as slow:
+        await slow.ask()
+        slow.writer.write(b"GET /x HT")
+        assert await slow.is_closed_by_server()
+
+
+def test_all_of_it_holds_on_uvloop_too(tmp_path: Path) -> None:
+    """The production loop has a TLS transport of its own."""
+
+    async def scenario() -> None:
+        async with running_server(tmp_path) as server, server.connect() as early:
+            await early.ask()
+            server.config.apply(
+                config_map(client_ca_file=CLIENTS.pem, requestheader_client_ca_file=PROXIES.pem)
+            )
+            assert await early.is_closed_by_server()
+            leaf = PROXIES.intermediate("region").issue("front-proxy-client")
+            assert (await ask(server, leaf, "X-Remote-User: jane"))["user"] == "jane"
+            assert (await ask(server, CLIENTS.issue("front-proxy-client"), *FORGED))["user"] != "root"
+            assert (await ask(server, None, *FORGED))["user"] == ANONYMOUS
+
+    uvloop.run(scenario())

@@ -1,0 +1,158 @@
+"""The seam under test in its real place: uvicorn, TLS, `TlsConnection`; its application says who came."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from tests.certificates import Authority, client_context
+from visibility_api.auth.authenticator import RequestAuthenticator
+from visibility_api.auth.connection import TlsConnection
+from visibility_api.auth.errors import AuthError
+from visibility_api.auth.request_header_config import ConfigMap, RequestHeaderConfig
+from visibility_api.auth.tls import ServingTls
+
+SERVING = Authority("serving")
+DEADLINE_S = 10.0
+NAMES = {
+    "requestheader-username-headers": '["X-Remote-User"]',
+    "requestheader-group-headers": '["X-Remote-Group"]',
+    "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+    "requestheader-allowed-names": '["front-proxy-client"]',
+}
+
+
+def config_map(**data: str) -> ConfigMap:
+    """The ConfigMap with these keys beside the usual names; underscores stand for dashes."""
+    found = ConfigMap(data={**NAMES, **{key.replace("_", "-"): value for key, value in data.items()}})
+    found.metadata.name = "extension-apiserver-authentication"
+    return found
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # the test runner's own stay
+
+
+@dataclass(slots=True, kw_only=True)
+class RunningServer:
+    """`seen` are the scopes of all requests, in order."""
+
+    port: int
+    tls: ServingTls
+    config: RequestHeaderConfig
+    directory: Path
+    seen: list[dict[str, Any]] = field(default_factory=list)
+
+    @contextlib.asynccontextmanager
+    async def connect(self, context: ssl.SSLContext | None = None) -> AsyncIterator[Client]:
+        """A connection that shows the certificate of `context`, none when it is left out."""
+        async with asyncio.timeout(DEADLINE_S):
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", self.port, ssl=context or client_context(SERVING.pem)
+            )
+        try:
+            yield Client(reader, writer)
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError, ssl.SSLError):
+                await writer.wait_closed()
+
+    def context(self, certificate: Any, *, version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
+        return client_context(
+            SERVING.pem, certificate.write(self.directory, f"client-{id(certificate)}"), version=version
+        )
+
+
+class Client:
+    """One connection, spoken to in raw HTTP/1.1."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def ask(self, *headers: str) -> dict[str, Any]:
+        """One request with these header lines; what the application made of it."""
+        self.writer.write("\r\n".join(("GET /x HTTP/1.1", "Host: h", *headers, "", "")).encode("latin-1"))
+        return (await self.answers(1))[0]
+
+    async def answers(self, count: int) -> Sequence[dict[str, Any]]:
+        found = []
+        async with asyncio.timeout(DEADLINE_S):
+            for _ in range(count):
+                head = (await self.reader.readuntil(b"\r\n\r\n")).decode().lower()
+                length = int(head.split("content-length: ")[1].split("\r\n")[0])
+                body = await self.reader.readexactly(length)
+                found.append(json.loads(body) if body.startswith(b"{") else {"text": body.decode()})
+                found[-1]["closes"] = "connection: close" in head
+        return found
+
+    async def is_closed_by_server(self) -> bool:
+        async with asyncio.timeout(DEADLINE_S):
+            return await self.reader.read(1) == b""
+
+
+@contextlib.asynccontextmanager
+async def running_server(
+    directory: Path, config: RequestHeaderConfig | None = None
+) -> AsyncIterator[RunningServer]:
+    pair = SERVING.issue("server", usages=[], hosts=["127.0.0.1"]).write(directory, "server")
+    tls = ServingTls(certificate_file=pair[0], key_file=pair[1])
+    config = config or RequestHeaderConfig(on_change=lambda trust: tls.trust(trust.ca_pem))
+    authenticator = RequestAuthenticator(lambda: config.trust, None)
+    seen: list[dict[str, Any]] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope)
+        try:
+            identity = await authenticator.authenticate(scope)
+            answer = {"user": identity.user, "groups": identity.groups, "uid": identity.uid}
+            answer["extra"] = {key: list(values) for key, values in identity.extra}
+        except AuthError as error:
+            answer = {"error": type(error).__name__}
+        body = json.dumps(answer).encode()
+        prefix = "websocket.http" if scope["type"] == "websocket" else "http"
+        if prefix == "websocket.http":
+            await receive()
+        length = (b"content-length", str(len(body)).encode())
+        await send({"type": f"{prefix}.response.start", "status": 200, "headers": [length]})
+        await send({"type": f"{prefix}.response.body", "body": body})
+
+    server = _Server(
+        uvicorn.Config(
+            application,
+            http=TlsConnection,
+            ssl_context_factory=lambda _config, _default: tls.context,
+            lifespan="off",
+            log_config=None,
+            timeout_keep_alive=60,
+        )
+    )
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(server.serve([listener]))
+        await until(lambda: server.started)
+        try:
+            yield RunningServer(
+                port=listener.getsockname()[1], tls=tls, config=config, directory=directory, seen=seen
+            )
+        finally:
+            server.should_exit = server.force_exit = True
+            await serving
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for what nobody announces."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not holds():  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0.005)
