@@ -199,12 +199,15 @@ class Reflector:
         known = self.objects.get(key_of(thing))
         if known is None or _revision(known) < _revision(thing):
             self.objects[key_of(thing)] = thing
+            # Told at once: when the watch breaks before its event comes, a relist finds nothing new in it.
+            if self._on_change:
+                self._on_change("ADDED" if known is None else "MODIFIED", thing)
 
     def _take(self, kind: str, thing: Object) -> None:
         known = self.objects.get(key_of(thing))
         if known is not None and _revision(known) > _revision(thing):
-            # A write of ours was remembered before the watch told of an older one. The end of an older namesake
-            # is news all the same.
+            # A write of ours was remembered before the watch told of an older one;
+            # the end of an older namesake is news all the same.
             if kind != "DELETED" or uid_of(known) == uid_of(thing):
                 return
         elif kind == "DELETED":
