@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import copy
+import logging
 import signal
 import socket
 import sys
@@ -15,11 +17,14 @@ import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import structlog
+
 from localcluster.__main__ import SERVER_ACCOUNT, SERVER_NAMESPACE, TEAM, add_people
 from localcluster.cluster import LocalCluster
 from localcluster.installation import APISERVICE, install
 from localcluster.kubectl import API, Kubectl
 from localcluster.metadata import Object
+from localcluster.runtimes import TORCH
 
 ROOT = Path(__file__).resolve().parent.parent
 DIGITS = ROOT / "examples" / "digits.py"
@@ -37,6 +42,7 @@ JOBS = {
 }
 KILLED = "digits-killed"
 GOOD = "digits-mlp"
+RUNTIME = "torch-without-retries"  # so that a kill is the end of the job instead of a restart in place
 
 
 async def run(*, keep: bool) -> int:
@@ -57,6 +63,7 @@ async def run(*, keep: bool) -> int:
 async def play(cluster: LocalCluster, stopped: asyncio.Event, *, keep: bool) -> int:
     alice, bob = Kubectl(cluster.kubeconfig("alice"), TEAM), Kubectl(cluster.kubeconfig("bob"), TEAM)
     say(f"creating {len(JOBS)} TrainJobs in namespace {TEAM}; they train on scikit-learn's digits")
+    await cluster.admin.create("trainingruntimes", runtime_without_retries())
     for name, arguments in JOBS.items():
         await cluster.admin.create("trainjobs", train_job(name, arguments))
     loop = asyncio.get_running_loop()
@@ -71,7 +78,7 @@ async def play(cluster: LocalCluster, stopped: asyncio.Event, *, keep: bool) -> 
         if not is_killed and loop.time() - began > KILL_AFTER_S:
             is_killed = await kill(cluster, KILLED)
             say(f"the training process of {KILLED} was killed, as the kernel does when memory runs out")
-            say(f"what {GOOD} says of itself meanwhile")
+            say(f"what is known of {GOOD} meanwhile")
             await alice.show_raw(f"{API}/namespaces/{TEAM}/trainjobs/{GOOD}/progress")
     say("all jobs have ended; their last documents stay until the TrainJobs are deleted")
     await alice.show_jobs(wide=True)
@@ -103,10 +110,19 @@ def train_job(name: str, arguments: list[str]) -> Object:
     return {
         "metadata": {"name": name, "namespace": TEAM},
         "spec": {
-            "runtimeRef": {"name": "torch-distributed"},
+            "runtimeRef": {"name": RUNTIME, "kind": "TrainingRuntime"},
             "trainer": {"command": [sys.executable, str(DIGITS)], "args": arguments},
         },
     }
+
+
+def runtime_without_retries() -> Object:
+    runtime = copy.deepcopy(TORCH)
+    runtime |= {"kind": "TrainingRuntime", "metadata": {"name": RUNTIME, "namespace": TEAM}}
+    job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
+    job["backoffLimit"] = 0
+    job["template"]["spec"]["restartPolicy"] = "Never"
+    return runtime
 
 
 async def kill(cluster: LocalCluster, job: str) -> bool:
@@ -176,6 +192,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m localcluster.demo", description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave the cluster running until Ctrl-C")
     arguments = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     try:
         return asyncio.run(run(keep=arguments.keep))
     except TimeoutError:

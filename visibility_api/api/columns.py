@@ -138,11 +138,18 @@ def _metric(text: str) -> str:
 
 def _reason(document: JobProgress) -> Cell:
     """The one reason that explains most: how it ended, why it does not run, what is wrong with it."""
-    for type_ in ("Failed", "Complete", "Suspended"):
+    job = document.job
+    failed = document.condition("Failed")
+    if failed is not None and failed.status == "True":
+        ended = job.rank0.last_termination if job.rank0 is not None else None
+        return f"{failed.reason} (exit {ended.exit_code})" if ended is not None else failed.reason
+    reporting = document.condition("Reporting")
+    for type_ in ("Complete", "Suspended"):
         condition = document.condition(type_)
         if condition is not None and condition.status == "True":
+            if type_ == "Complete" and reporting is not None and reporting.status == "False":
+                return reporting.reason  # that it completed stands under PHASE; why it never spoke does not
             return condition.reason
-    job = document.job
     if document.phase is not Phase.RUNNING and job.reason:
         return job.reason
     if job.rank0 is not None and job.rank0.waiting_reason:
