@@ -25,7 +25,7 @@ def key_fault(key: str) -> str | None:
     prefix, slash, name = key.rpartition("/")
     if "/" in prefix:
         return (
-            "a qualified name "
+            "a valid label key "
             + _not_matching(
                 "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
                 "alphanumeric character",
@@ -40,8 +40,8 @@ def key_fault(key: str) -> str | None:
         faults.extend(f"prefix part {fault}" for fault in _subdomain_faults(prefix))
     if not name:
         faults.append("name part must be non-empty")
-    elif len(name) > _MAX_NAME:
-        faults.append(f"name part must be no more than {_MAX_NAME} characters")
+    elif len(name.encode()) > _MAX_NAME:
+        faults.append(f"name part must be no more than {_MAX_NAME} bytes")
     if not _NAME_PATTERN.fullmatch(name):
         faults.append(
             "name part "
@@ -58,8 +58,8 @@ def key_fault(key: str) -> str | None:
 def value_fault(value: str) -> str | None:
     """What is wrong with a label value; None for a good one."""
     faults: list[str] = []
-    if len(value) > _MAX_NAME:
-        faults.append(f"must be no more than {_MAX_NAME} characters")
+    if len(value.encode()) > _MAX_NAME:
+        faults.append(f"must be no more than {_MAX_NAME} bytes")
     if not _VALUE_PATTERN.fullmatch(value):
         faults.append(
             _not_matching(
@@ -79,7 +79,7 @@ def invalid_value(path: str, value: str, fault: str) -> str:
 
 def _subdomain_faults(prefix: str) -> list[str]:
     if len(prefix) > _MAX_SUBDOMAIN:  # no pattern is tried on what is that long
-        return [f"must be no more than {_MAX_SUBDOMAIN} characters"]
+        return [f"must be no more than {_MAX_SUBDOMAIN} bytes"]
     if _SUBDOMAIN_PATTERN.fullmatch(prefix):
         return []
     return [

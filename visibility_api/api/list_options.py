@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from .label_syntax import invalid_value
 from .message import Request
 from .quoting import quote
 from .selection import FieldSelector, LabelSelector, Selection, parse_int64
@@ -32,7 +33,7 @@ class ListOptions:
     is_exact: bool = False  # exactly the state at `revision`, not a newer one
     limit: int = 0  # items on a page; 0 = all
     continue_token: str = ""
-    sends_initial_events: bool | None = None  # of a watch; None = as `revision` says (W5, W11)
+    sends_initial_events: bool = False  # of a watch (W5, W8)
     allows_bookmarks: bool = False
     timeout_s: int = 0  # of a watch; 0 = the server's choice (W9)
 
@@ -59,8 +60,6 @@ def read_list_options(request: Request) -> ListOptions:
     if faults:
         raise Invalid(faults)
     selection.fields.check_known()
-    if token and version not in ("", "0"):
-        raise BadRequest("specifying resource version is not allowed when using continue")  # L13
     revision = parse_revision(version)
     return ListOptions(
         selection=selection,
@@ -80,6 +79,8 @@ def read_watch_options(request: Request) -> ListOptions:
     version = query.get("resourceVersion", "")
     initial = _boolean(query, "sendInitialEvents")
     bookmarks = _boolean(query, "allowWatchBookmarks") is True
+    if initial is None and not match and version in ("", "0"):
+        initial, match = True, _NOT_OLDER  # W11
     faults: list[Cause] = []
     if initial is not None and match != _NOT_OLDER:
         faults.append(_forbidden(f"sendInitialEvents requires setting {_FIELD} to {_NOT_OLDER}"))
@@ -96,7 +97,7 @@ def read_watch_options(request: Request) -> ListOptions:
     return ListOptions(
         selection=selection,
         revision=parse_revision(version),
-        sends_initial_events=initial,
+        sends_initial_events=initial is True,
         allows_bookmarks=bookmarks,
         timeout_s=max(0, timeout_s),
     )
@@ -121,7 +122,8 @@ def read_include_object(request: Request) -> IncludeObject:
         case "None":
             return "None"
         case other:
-            raise BadRequest(f"unrecognized includeObject value: {quote(other)}")
+            fault = invalid_value("includeObject", other, "must be 'Metadata', 'Object', 'None', or empty")
+            raise BadRequest(f"Unable to convert to Table as requested: {fault}")
 
 
 def parse_revision(text: str) -> int | None:
@@ -134,7 +136,8 @@ def parse_revision(text: str) -> int | None:
         return revision
     else:
         fault = "value out of range"
-    raise BadRequest(f"invalid resource version: strconv.ParseUint: parsing {quote(text)}: {fault}")
+    fault = invalid_value("resourceVersion", text, f"strconv.ParseUint: parsing {quote(text)}: {fault}")
+    raise BadRequest(f"invalid resource version: {fault}")
 
 
 def _first_values(request: Request) -> Mapping[str, str]:

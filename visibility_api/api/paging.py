@@ -110,7 +110,10 @@ def _state(
 ) -> tuple[Listing, _Place | None]:
     """The state the list is about, and the place after which its page begins."""
     if options.continue_token:
-        return _continued(store, resource, namespace, _decode_token(options.continue_token))
+        token = _decode_token(options.continue_token)
+        if options.revision:
+            raise BadRequest("specifying resource version is not allowed when using continue")  # L13
+        return _continued(store, resource, namespace, token)
     asked = options.revision or 0
     if asked > store.revision:
         raise TooLargeResourceVersion(asked, store.revision)

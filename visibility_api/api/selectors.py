@@ -11,7 +11,8 @@ __all__ = ["parse_field_selector", "parse_label_selector"]
 
 def parse_field_selector(text: str) -> FieldSelector:
     """The selector in `text`: terms `a=b`, `a==b`, `a!=b` joined by commas (L16). Raises BadRequest."""
-    return FieldSelector(tuple(_field_term(term, text) for term in sorted(_split_terms(text)) if term))
+    terms = (_field_term(term, text) for term in sorted(_split_terms(text)) if term)
+    return FieldSelector(tuple(term for term in terms if term.field or term.value))
 
 
 def _split_terms(text: str) -> list[str]:

@@ -88,11 +88,8 @@ class Watches:
 
     def _open(self, namespace: str | None, options: ListOptions) -> tuple[Feed, Listing | None]:
         """Where the stream starts; with the state to be sent first, if it is. Raises RevisionExpired."""
-        revision, wants_initial = options.revision or 0, options.sends_initial_events
-        if wants_initial is None:
-            wants_initial = revision == 0  # W5, W11
-        if not wants_initial:
-            return self._store.watch(self._plural, revision or self._store.revision), None
+        if not options.sends_initial_events:
+            return self._store.watch(self._plural, options.revision or self._store.revision), None
         # No await between the two: nothing is missed and nothing doubled.
         listing = self._store.list(self._plural, namespace)
         return self._store.watch(self._plural, listing.revision), listing
