@@ -3,9 +3,9 @@
 Three rooms that talk only through the Kubernetes API: the API server, the controllers, the kubelet.
 The last two also run unchanged as clients of a real kube-apiserver. Nothing in visibility_api imports this.
 
-What it leaves out: schemas and validation of objects (every kind is an open object), field ownership (an apply is
-a merge), paging (a list is one page), dry runs, admission plugins, HTTP/2, exec by SPDY and stdin, isolation of any
-kind between pods. A client certificate of a foreign CA fails the handshake instead of the request.
+What it leaves out: schemas and validation of objects (every kind is an open object), field ownership (an
+apply is a merge), paging (a list is one page), dry runs, admission plugins, HTTP/2, exec by SPDY, stdin, and
+isolation of any kind between pods. A client certificate of a foreign CA fails the handshake, not the request.
 """
 
 from localcluster.cluster import LocalCluster

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import ssl
 import traceback
 import uuid
 from pathlib import Path
 
+import msgspec
 import structlog
 from aiohttp import web
 
@@ -88,6 +90,7 @@ class ApiServer:
 
     async def start(self) -> None:
         application = web.Application(client_max_size=MAX_BODY_BYTES)
+        application.on_response_prepare.append(_add_common_headers)
         application.router.add_route("*", "/{path:.*}", self._handle)
         # A handler ends with its client: an idle watch or exec does not outlive its connection (W22).
         self._runner = web.AppRunner(
@@ -164,9 +167,6 @@ class ApiServer:
             where = traceback.format_tb(error.__traceback__, limit=-2)
             log.error("request failed", path=request.path, error=type(error).__name__, where=where)
             response = status_response(ApiError(500, "InternalError", "Internal error occurred: see the log"))
-        if not response.prepared:
-            response.headers["Audit-Id"] = request.headers.get("Audit-Id") or str(uuid.uuid4())
-            response.headers.setdefault("Cache-Control", "no-cache, private")
         return response
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
@@ -208,13 +208,13 @@ class ApiServer:
         return wanted
 
     async def _answer_path(self, call: Call) -> web.StreamResponse:
-        path, accept = call.info.path.rstrip("/") or "/", call.request.headers.get("Accept", "")
+        path = call.info.path.rstrip("/") or "/"
         if path in _HEALTH_PATHS:
             return web.Response(text="ok")
         if path == "/version":
             return json_response(discovery.VERSION)
         if path in ("/api", "/apis"):
-            return self._discovery_root(path, accept)
+            return self._discovery_root(path, call.request)
         if path.startswith("/openapi/v3"):
             return await self._openapi(path.removeprefix("/openapi/v3").strip("/"), call)
         parts = path.strip("/").split("/")
@@ -227,15 +227,19 @@ class ApiServer:
     def _stored_rows(self) -> list[Resource]:
         return list(self.registry.resources.values())
 
-    def _discovery_root(self, path: str, accept: str) -> web.StreamResponse:
+    def _discovery_root(self, path: str, request: web.Request) -> web.StreamResponse:
         rows = [row for row in self._stored_rows() if bool(row.group) == (path == "/apis")]
         groups = discovery.aggregated_groups(rows)
         if path == "/apis":
             groups = self._aggregator.merged_groups(groups)
-        if negotiate(accept, ("APIGroupDiscoveryList",)).kind:
-            return json_response(
-                discovery.aggregated_document(groups), content_type=discovery.AGGREGATED_CONTENT_TYPE
-            )
+        if negotiate(request.headers.get("Accept", ""), ("APIGroupDiscoveryList",)).kind:
+            body = msgspec.json.encode(discovery.aggregated_document(groups))
+            etag = f'"{hashlib.sha512(body).hexdigest().upper()}"'
+            headers = {"ETag": etag, "Vary": "Accept", "Cache-Control": "public"}
+            if request.headers.get("If-None-Match") == etag:
+                return web.Response(status=304, headers=headers)
+            headers["Content-Type"] = discovery.AGGREGATED_CONTENT_TYPE
+            return web.Response(body=body, headers=headers)
         if path == "/api":
             return json_response({"kind": "APIVersions", "versions": ["v1"]})
         legacy = [discovery.legacy_group(item) for item in groups]
@@ -266,3 +270,9 @@ class ApiServer:
         if len(parts) == 3 and self._aggregator.serves(parts[1], parts[2]):
             return await self._aggregator.proxy(call, parts[1], parts[2])
         raise no_such_route()
+
+
+async def _add_common_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """R15. What an aggregated server has said already stays."""
+    response.headers.setdefault("Audit-Id", request.headers.get("Audit-Id") or str(uuid.uuid4()))
+    response.headers.setdefault("Cache-Control", "no-cache, private")

@@ -23,6 +23,7 @@ from localcluster.status import (
     conflict,
     invalid_list_options,
     method_not_allowed,
+    no_such_route,
     too_large_version,
     unsupported_media_type,
 )
@@ -77,9 +78,7 @@ class ObjectsApi:
         if not resource.namespaced:
             return ""
         if not call.info.namespace:
-            raise (
-                method_not_allowed() if call.info.verb == "create" else bad_request("a namespace is required")
-            )
+            raise method_not_allowed() if call.info.verb == "create" else no_such_route()
         return call.info.namespace
 
     def _create(self, call: Call, resource: Resource, body: Object) -> Entry:
@@ -157,7 +156,7 @@ class ObjectsApi:
     def _encoded_list(self, resource: Resource, entries: list[Entry]) -> bytes:
         head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version}
         head["metadata"] = {"resourceVersion": str(self._registry.store.revision)}  # type: ignore[assignment]
-        items = b",".join(entry.encoded for entry in entries)
+        items = b",".join(entry.encoded if resource.is_custom else entry.encoded_item for entry in entries)
         return msgspec.json.encode(head)[:-1] + b',"items":[' + items + b"]}"
 
     def _check_version(self, call: Call) -> None:
@@ -184,9 +183,7 @@ class ObjectsApi:
         options, matches = WatchOptions.parse(call.query), self._selection(call, resource)
         form = self._form(call, "Table", "PartialObjectMetadata")
         encoder = EventEncoder(resource, form, call.query.get("includeObject", "Metadata"))
-        response = web.StreamResponse(
-            headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
-        )
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(call.request)  # at once: client-go's Watch returns only then (W3)
         async for line in stream(

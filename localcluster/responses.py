@@ -46,10 +46,9 @@ def attributes(user: User, info: RequestInfo) -> Attributes:
 def json_response(
     body: Any,  # noqa: ANN401 - JSON of any shape, or bytes of it
     status: int = 200,
-    content_type: str = "application/json",
 ) -> web.Response:
     encoded = body if isinstance(body, bytes) else _encode(body)
-    return web.Response(body=encoded + b"\n", status=status, headers={"Content-Type": content_type})
+    return web.Response(body=encoded + b"\n", status=status, headers={"Content-Type": "application/json"})
 
 
 def status_response(error: ApiError) -> web.Response:

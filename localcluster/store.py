@@ -34,6 +34,15 @@ class Entry:
     def revision(self) -> int:
         return int(self.object["metadata"]["resourceVersion"])
 
+    @property
+    def encoded_item(self) -> bytes:
+        """As the lists of built-in kinds hold it: without kind and apiVersion."""
+        head = b'{"kind":"%b","apiVersion":"%b",' % (
+            self.object["kind"].encode(),
+            self.object["apiVersion"].encode(),
+        )
+        return b"{" + self.encoded.removeprefix(head)
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -152,7 +161,11 @@ class Store:
 
     def _stamp(self, thing: Object) -> Entry:
         self.revision += 1
-        stamped = thing | {"metadata": thing["metadata"] | {"resourceVersion": str(self.revision)}}
+        named = {
+            "kind": thing["kind"],
+            "apiVersion": thing["apiVersion"],
+        }  # first: Entry.encoded_item counts on it
+        stamped = named | thing | {"metadata": thing["metadata"] | {"resourceVersion": str(self.revision)}}
         return Entry(stamped, self._encoder.encode(stamped))
 
     def _publish(self, resource: Resource, shelf: _Shelf, change: Change) -> None:

@@ -449,3 +449,23 @@ async def test_a_dry_run_is_refused_rather_than_done(cluster: LocalCluster) -> N
             await cluster.admin.request(method, path, config_map("c"), query={"dryRun": "All"})
         assert refused.value.code == 400
     assert (await cluster.admin.get("configmaps", "c", "default"))["data"] == {"k": "v"}
+
+
+async def test_only_items_of_custom_resources_carry_their_kind(cluster: LocalCluster) -> None:
+    await cluster.admin.create("configmaps", config_map("c"))
+    job = {"metadata": {"name": "j", "namespace": "default"}, "spec": {"runtimeRef": {"name": "none"}}}
+    await cluster.admin.create("trainjobs", job)
+    jobs = "/apis/trainer.kubeflow.org/v1alpha1/trainjobs"
+    plain = (await cluster.admin.request("GET", CONFIGMAPS))["items"][0]
+    custom = (await cluster.admin.request("GET", jobs))["items"][0]
+    assert sorted(plain) == ["metadata"]
+    assert (custom["kind"], custom["apiVersion"]) == ("TrainJob", "trainer.kubeflow.org/v1alpha1")
+
+
+async def test_unchanged_discovery_is_not_sent_again(cluster: LocalCluster) -> None:
+    headers = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
+    async with cluster.admin.session.get(f"{cluster.url}/apis", headers=headers) as first:
+        headers["If-None-Match"] = first.headers["ETag"]
+        assert "as=APIGroupDiscoveryList" in first.headers["Content-Type"]
+    async with cluster.admin.session.get(f"{cluster.url}/apis", headers=headers) as again:
+        assert (again.status, await again.read()) == (304, b"")
