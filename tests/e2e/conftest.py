@@ -60,13 +60,16 @@ def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="session")
-def users(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, User]:
+def users(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, User]]:
     directory = tmp_path_factory.mktemp("users")
-    return {
+    found = {
         "admin": User("kubernetes-admin", cluster, cluster.admin_pair, directory / "admin"),
         "alice": User("alice", cluster, cluster.issue_client("alice"), directory / "alice"),
         "bob": User("bob", cluster, cluster.issue_client("bob"), directory / "bob"),
     }
+    yield found
+    for user in found.values():
+        user.api.close()
 
 
 def _workspace(cluster: Cluster, users: dict[str, User]) -> Iterator[Workspace]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.e2e.cluster import Cluster
@@ -41,10 +42,10 @@ def test_a_forged_user_without_a_certificate_is_anonymous(server: VisibilityServ
 def test_a_forged_user_with_a_certificate_of_a_strange_ca_is_refused(
     server: VisibilityServer, tmp_path: Path
 ) -> None:
+    # Python's TLS verifies in the handshake, so there is no answer at all; Go's servers say 401 (A2, A3).
     stranger = Authority(tmp_path, "strangers").issue_client("front-proxy-client", "system:masters")
-    answer = server.get(_EVERYTHING, cert=_files(stranger), headers=_FORGED)
-    assert answer.status_code == 401
-    assert answer.json()["message"] == "Unauthorized"
+    with pytest.raises(httpx.TransportError):
+        server.get(_EVERYTHING, cert=_files(stranger), headers=_FORGED)
 
 
 def test_a_forged_user_with_the_cluster_cas_front_proxy_name_is_not_the_proxy(

@@ -102,7 +102,7 @@ def test_a_deleted_job_is_gone_and_a_new_one_of_its_name_starts_empty(workspace:
 
 def test_wait_returns_when_the_job_completes(workspace: Workspace) -> None:
     workspace.start_job("brief", SHORT)
-    workspace.wait_reporting("brief")
+    workspace.wait_running("brief")
     answer = workspace.alice.kubectl(
         *("wait", "tjp/brief", "--for=condition=Complete", "-n", workspace.name, "--timeout=20s")
     )

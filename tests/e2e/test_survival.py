@@ -80,10 +80,13 @@ def test_an_exec_that_hangs_is_given_up_and_asked_again(workspace: Workspace, cl
 def test_an_exec_that_drops_half_way_is_no_document(workspace: Workspace, cluster: Cluster) -> None:
     with cluster.agent.inject(workspace.name, Fault.DROPS):
         workspace.start_job("dropping", REPORTING)
-        workspace.wait_condition("dropping", "Reporting", "False")
-        status = workspace.document("dropping")["status"]
-        assert "steps" not in status
-        assert status["observation"]["consecutiveFailures"] >= 1
+        document = workspace.wait_document(
+            "dropping",
+            lambda status: status["observation"]["consecutiveFailures"] >= 1,
+            what="has been asked in vain",
+        )
+        assert "steps" not in document["status"]
+        assert condition(document["status"], "Reporting")["status"] == "False"
     workspace.wait_reporting("dropping")
 
 
