@@ -57,7 +57,7 @@ async def test_durations_fall_into_cumulative_buckets() -> None:
 def test_a_duration_counts_in_its_bucket_and_all_above(seconds: float, bucket: str) -> None:
     registry = CollectorRegistry()
     metrics = RequestMetrics(registry)
-    metrics.observe_duration(("GET", "trainjobs", ""), seconds)
+    metrics.series(("GET", "trainjobs", "")).record(200, seconds)
     counts = {
         sample.labels["le"]: sample.value
         for family in registry.collect()

@@ -21,7 +21,7 @@ from .compression import GzipCache
 from .deadline import within
 from .delivery import DEFAULT_CACHE_CONTROL, ReaderTooSlow, deliver
 from .message import Authenticator, Authorizer, Headers, Receive, Request, Response, Scope, Send, Stream
-from .metrics import RequestMetrics
+from .metrics import RequestMetrics, Series
 from .protocols import answer_other_protocol
 from .refusal import refuse
 from .request_info import RequestInfo, read_request
@@ -47,6 +47,8 @@ _PRINTABLE = bytes(range(0x21, 0x7F))
 _EXEMPT_PATHS = frozenset(("/healthz", "/livez", "/readyz"))  # overload must not get us restarted
 _LOGGED_CHARACTERS = 200
 
+OwnHeaders = list[tuple[bytes, bytes]]  # of every answer: Audit-Id first, then warnings
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -62,6 +64,7 @@ class _Plan:
 
     info: RequestInfo
     route: Route
+    series: Series  # of its metrics
     is_watch: bool
     is_exempt: bool  # from the in-flight bound
 
@@ -89,6 +92,13 @@ class Api:
         self._is_draining = is_draining
         self._limits = limits
         self._compressed = GzipCache()
+        self._unreadable = _Plan(
+            info=read_request("GET", "/", b""),
+            route=UNREADABLE,
+            series=metrics.series(UNREADABLE.labels),
+            is_watch=False,
+            is_exempt=False,
+        )
         self._kept_plan = lru_cache(MAX_PLANS)(self._make_plan)
         self._in_flight = 0
         self._watches = 0
@@ -101,8 +111,8 @@ class Api:
         began = perf_counter()
         headers: Headers = scope["headers"]
         audit_id = _audit_id(headers)
-        own = [(b"audit-id", audit_id)]  # headers that every answer has
-        plan = _UNREADABLE_PLAN
+        own: OwnHeaders = [(b"audit-id", audit_id)]
+        plan = self._unreadable
         self._in_flight += 1
         try:
             try:
@@ -112,22 +122,13 @@ class Api:
                 outcome = self._refuse(error, plan, scope, audit_id)
             if (state := scope.get("state")) and WARNING in state:  # A15: how the caller showed who they are
                 own.append(warning_header(state[WARNING]))
-            if type(outcome) is Response:
-                self._metrics.count_request(plan.route.labels, outcome.status)
-                sending = deliver(
-                    outcome, send=send, own_headers=own, headers=headers, compressed=self._compressed
-                )
-                await within(SEND_TIMEOUT_S, sending)
-                self._metrics.observe_duration(plan.route.labels, perf_counter() - began)
-                return
-        except TimeoutError:
-            # Returning early makes the server below close the connection, which is what R17 asks for.
-            log.info("client too slow, connection closed", audit_id=audit_id.decode())
-            return
+            if isinstance(outcome, Response):
+                await self._deliver(outcome, send, own, headers)
+                plan.series.record(outcome.status, perf_counter() - began)
         finally:
             self._in_flight -= 1
         if isinstance(outcome, Stream):
-            self._metrics.count_request(plan.route.labels, 200)
+            plan.series.count(200)
             await self._stream(outcome, send, own)
 
     def _plan(self, method: str, path: str, query_string: bytes) -> _Plan:
@@ -137,9 +138,11 @@ class Api:
 
     def _make_plan(self, method: str, path: str, query_string: bytes) -> _Plan:
         info = read_request(method, path, query_string)
+        route = self._routes.find(method, info)
         return _Plan(
             info=info,
-            route=self._routes.find(method, info),
+            route=route,
+            series=self._metrics.series(route.labels),
             is_watch=info.is_watch,
             is_exempt=path in _EXEMPT_PATHS,
         )
@@ -189,7 +192,15 @@ class Api:
             )
         return refuse(refused, headers=scope["headers"], query=plan.info.query)
 
-    async def _stream(self, stream: Stream, send: Send, own: list[tuple[bytes, bytes]]) -> None:
+    async def _deliver(self, response: Response, send: Send, own: OwnHeaders, headers: Headers) -> None:
+        """A whole answer. A reader too slow for it is left: the server below closes the connection (R17)."""
+        sending = deliver(response, send=send, own_headers=own, headers=headers, compressed=self._compressed)
+        try:
+            await within(SEND_TIMEOUT_S, sending)
+        except TimeoutError:
+            log.info("client too slow, connection closed", audit_id=own[0][1].decode())
+
+    async def _stream(self, stream: Stream, send: Send, own: OwnHeaders) -> None:
         """Headers at once, before there is anything to tell (W3), then what the handler writes."""
         audit_id = own[0][1].decode()
         self._watches += 1
@@ -221,11 +232,6 @@ class Api:
             log.exception("stream failed", audit_id=audit_id)
         finally:
             self._watches -= 1
-
-
-_UNREADABLE_PLAN = _Plan(
-    info=read_request("GET", "/", b""), route=UNREADABLE, is_watch=False, is_exempt=False
-)
 
 
 def _audit_id(headers: Headers) -> bytes:

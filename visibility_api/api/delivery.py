@@ -73,7 +73,10 @@ def _start_headers(response: Response, own_headers: Headers) -> list[tuple[bytes
     if not extra:
         headers.append(DEFAULT_CACHE_CONTROL)
         return headers
-    if all(name != b"cache-control" for name, _ in extra):
+    for name, _ in extra:
+        if name == b"cache-control":
+            break
+    else:
         headers.append(DEFAULT_CACHE_CONTROL)
     headers.extend(extra)
     return headers

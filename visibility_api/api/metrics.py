@@ -1,6 +1,6 @@
 """What is counted of requests, under the API server's own names (P19), and how it is shown.
 
-Counting is three dictionary look-ups: the client library's own counters cost more than an answer's encoding.
+Counting is a few additions: the client library's own counters cost more than a whole answer of ours.
 Labels are words of our own (verbs and resources that exist), so their number is bounded.
 """
 
@@ -22,12 +22,32 @@ Labels = tuple[str, str, str]  # verb, resource, subresource: known words only
 DURATION_BUCKETS_S = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 10, 20, 30, 60)
 
 
+class Series:
+    """The counts of one set of labels."""
+
+    __slots__ = ("buckets", "codes", "total_s")
+
+    def __init__(self) -> None:
+        self.codes: dict[int, int] = {}  # requests by HTTP status
+        self.buckets = [0] * (len(DURATION_BUCKETS_S) + 1)  # requests by duration, not cumulative
+        self.total_s = 0.0
+
+    def count(self, code: int) -> None:
+        """One request that is not timed: a watch."""
+        self.codes[code] = self.codes.get(code, 0) + 1
+
+    def record(self, code: int, seconds: float) -> None:
+        """One request that is over."""
+        self.codes[code] = self.codes.get(code, 0) + 1
+        self.buckets[bisect_left(DURATION_BUCKETS_S, seconds)] += 1
+        self.total_s += seconds
+
+
 class RequestMetrics(Collector):
     """Counts of requests and watch events. Watches count when they start; their duration is left out."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._requests: dict[tuple[Labels, int], int] = {}
-        self._durations: dict[Labels, tuple[list[int], list[float]]] = {}  # per bucket; [sum of seconds]
+        self._series: dict[Labels, Series] = {}
         self._watch_events: dict[str, int] = {}
         self._in_flight: Callable[[], tuple[int, int]] = lambda: (0, 0)
         registry.register(self)
@@ -36,16 +56,12 @@ class RequestMetrics(Collector):
         """`read` gives the requests in flight, and the watches, whenever they are asked for."""
         self._in_flight = read
 
-    def count_request(self, labels: Labels, code: int) -> None:
-        key = (labels, code)
-        self._requests[key] = self._requests.get(key, 0) + 1
-
-    def observe_duration(self, labels: Labels, seconds: float) -> None:
-        held = self._durations.get(labels)
+    def series(self, labels: Labels) -> Series:
+        """Where requests with these labels are counted: to be kept, not looked up for each."""
+        held = self._series.get(labels)
         if held is None:
-            held = self._durations[labels] = ([0] * (len(DURATION_BUCKETS_S) + 1), [0.0])
-        held[0][bisect_left(DURATION_BUCKETS_S, seconds)] += 1
-        held[1][0] += seconds
+            held = self._series[labels] = Series()
+        return held
 
     def count_watch_events(self, resource: str, number: int) -> None:
         """Events sent to watchers of one of our resources."""
@@ -57,16 +73,18 @@ class RequestMetrics(Collector):
             "Requests by verb, resource and HTTP status.",
             labels=("verb", "resource", "subresource", "code"),
         )
-        for (labels, code), count in self._requests.items():
-            requests.add_metric((*labels, str(code)), count)
+        for labels, series in self._series.items():
+            for code, count in series.codes.items():
+                requests.add_metric((*labels, str(code)), count)
         yield requests
         durations = HistogramMetricFamily(
             "apiserver_request_duration_seconds",
             "From the request line to the last byte handed over; watches excepted.",
             labels=("verb", "resource", "subresource"),
         )
-        for labels, (counts, (total_s,)) in self._durations.items():
-            durations.add_metric(labels, _cumulative(counts), total_s)
+        for labels, series in self._series.items():
+            if any(series.buckets):
+                durations.add_metric(labels, _cumulative(series.buckets), series.total_s)
         yield durations
         requests_in_flight, watches = self._in_flight()
         in_flight = GaugeMetricFamily(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import StrEnum
 from functools import lru_cache
 from typing import Literal
 
@@ -18,14 +18,14 @@ JSON: MediaType = "application/json"
 YAML: MediaType = "application/yaml"
 
 MAX_CLAUSES = 64  # Go clients send at most four, browsers about eight
-MAX_CACHED_CHARACTERS = 1024  # longer headers are worked out each time instead of being kept
+MAX_KEPT_BYTES = 1024  # longer headers are worked out each time instead of being kept
 
 _META_GROUP = "meta.k8s.io"
 _PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")  # people, not programs (R13)
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))  # Go's strconv.ParseBool
 
 
-class Target(Enum):
+class Target(StrEnum):
     """What is about to be sent: it decides which forms are on offer."""
 
     OBJECT = "object"
@@ -70,10 +70,7 @@ def negotiate(
 
     Raises NotAcceptable.
     """
-    if accept is not None and len(accept) > MAX_CACHED_CHARACTERS:
-        chosen = _choose.__wrapped__(accept, target)
-    else:
-        chosen = _choose(accept or "", target)
+    chosen = _choose(accept or "", target)
     if chosen.pretty or chosen.media_type is not JSON or not is_pretty(pretty, user_agent):
         return chosen
     return replace(chosen, pretty=True)
@@ -81,13 +78,28 @@ def negotiate(
 
 def negotiate_request(request: Request, target: Target) -> Representation:
     """`negotiate` with the request's own headers and query. Raises NotAcceptable."""
-    accept = user_agent = None
+    accept: bytes | None = None
+    agent = b""
     for name, value in request.headers:
         if name == b"accept":
-            accept = value.decode("latin-1") if accept is None else accept
+            accept = value if accept is None else accept
         elif name == b"user-agent":
-            user_agent = value.decode("latin-1")
-    return negotiate(accept, target=target, pretty=request.parameter("pretty"), user_agent=user_agent)
+            agent = value
+    pretty = request.parameter("pretty") if request.query else None
+    # Few clients ask, in the same words each time: that is looked up instead of being read again.
+    if len(accept or b"") + len(agent) + len(pretty or "") > MAX_KEPT_BYTES:
+        return _negotiate.__wrapped__(accept, target, pretty, agent)
+    return _negotiate(accept, target, pretty, agent)
+
+
+@lru_cache(maxsize=1024)
+def _negotiate(accept: bytes | None, target: Target, pretty: str | None, agent: bytes) -> Representation:
+    return negotiate(
+        None if accept is None else accept.decode("latin-1"),
+        target=target,
+        pretty=pretty,
+        user_agent=agent.decode("latin-1"),
+    )
 
 
 def negotiate_error(accept: str | None, *, pretty: str | None, user_agent: str | None) -> Representation:
@@ -134,7 +146,6 @@ def _quality(text: str) -> float:
         return 0.0
 
 
-@lru_cache(maxsize=512)
 def _choose(accept: str, target: Target) -> Representation:
     """The first clause we can serve, its parameters included (R7). Raises NotAcceptable."""
     # YAML has no framing between events, so a watch is JSON only (R11).
