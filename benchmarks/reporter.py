@@ -202,16 +202,14 @@ def measure_memory() -> int:
 
 
 def measure_import() -> float:
-    """Milliseconds that importing takes in a process that has imported nothing else; median, compiled before."""
+    """Milliseconds that importing takes in a process that has imported nothing else; a median."""
     command = [sys.executable, "-S", "-X", "importtime", "-c", "import trainjob_progress"]
     with tempfile.TemporaryDirectory() as cache:
         environ = {"PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONPYCACHEPREFIX": cache}
         times = []
         for _ in range(11):
-            lines = subprocess.run(
-                command, env=environ, capture_output=True, text=True, check=True
-            ).stderr.splitlines()
-            times.append(int(lines[-1].split("|")[1]) / 1000)
+            run = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+            times.append(int(run.stderr.splitlines()[-1].split("|")[1]) / 1000)
     return statistics.median(times[1:])
 
 

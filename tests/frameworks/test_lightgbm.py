@@ -57,14 +57,17 @@ def test_a_preempted_run_goes_on_where_it_was(progress: Progress) -> None:
 def test_early_stopping_is_a_completed_run(progress: Progress) -> None:
     train, valid = datasets()
     report_progress = ReportProgress()
-    callbacks = [report_progress, lightgbm.early_stopping(3, verbose=False)]
+    evals: dict[str, Any] = {}
+    record = lightgbm.record_evaluation(evals)
+    callbacks = [report_progress, lightgbm.early_stopping(3, verbose=False), record]
     model = lightgbm.train(
         {**PARAMS, "learning_rate": 0.9}, train, 500, valid_sets=[valid], callbacks=callbacks
     )
     report_progress.finish()
     state, step, total, percentage = progress.numbers
     assert (state, total, percentage) == ("completed", 500, 100)
-    assert model.best_iteration <= step < 500
+    assert step == len(evals["valid_0"]["auc"]) < 500
+    assert progress.last["metrics"]["valid_0-auc"] == evals["valid_0"]["auc"][-1]
 
 
 def test_a_scikit_learn_estimator_reports_too(progress: Progress) -> None:

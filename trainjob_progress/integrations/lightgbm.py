@@ -15,7 +15,7 @@ class ReportProgress:
     LightGBM tells callbacks nothing when early stopping ends a run: call `finish()` after `train`.
     """
 
-    order = 40  # after early_stopping (30): a round that it cuts off is not reported as going on
+    order = 25  # before early_stopping (30), which ends a run in the middle of a round's callbacks
     before_iteration = False
 
     def __init__(self) -> None:
@@ -27,12 +27,9 @@ class ReportProgress:
         if self._reporter is None:
             # Rounds of an init_model count: begin_iteration is where this run goes on.
             self._reporter = report(env.end_iteration, initial_step=env.begin_iteration)
-        is_end = env.iteration + 1 >= env.end_iteration
-        metrics = None
-        if self._reporter.is_due or is_end:
-            metrics = {f"{item[0]}-{item[1]}": item[2] for item in env.evaluation_result_list or ()}
+        metrics = {f"{item[0]}-{item[1]}": item[2] for item in env.evaluation_result_list or ()}
         self._reporter.update(step=env.iteration + 1, metrics=metrics)
-        if is_end:
+        if env.iteration + 1 >= env.end_iteration:
             self.finish()
 
     def finish(self) -> None:
