@@ -6,11 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, strategies as st
 
+from visibility_api.cluster.annotations import PREFIX, path_fault
 from visibility_api.cluster.inventory import TrainJobInventory, describe_trainjob
 from visibility_api.cluster.objects import JobSet, Pod, TrainJob
 from visibility_api.progress.job import JobRef, Phase, Rank0, TrainingJob
 
+ANNOTATIONS = st.sampled_from([PREFIX + key for key in ("source", "interval", "path", "port", "container")])
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 
 
@@ -410,6 +413,14 @@ def test_every_replica_group_is_counted_in_the_trainjobs_own_units() -> None:
         ("node", 1, 0, 1),
         ("launcher", 1, None, None),
     ]
+
+
+@given(st.dictionaries(ANNOTATIONS, st.text(max_size=40), max_size=4))
+def test_whatever_annotations_say_there_is_a_job_and_a_path_that_may_be_read(said: dict[str, str]) -> None:
+    job = describe_trainjob(trainjob(annotations=said), TORCH, [pod()])
+    assert job.rank0 is not None
+    assert path_fault(job.rank0.progress_path) == ""
+    assert job.hints.interval_s is None or 1.0 <= job.hints.interval_s <= 3600.0
 
 
 class Heard:

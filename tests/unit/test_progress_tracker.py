@@ -120,7 +120,7 @@ def test_a_silent_pod_keeps_its_last_document_and_shows_its_age(bench: Bench) ->
     fresh = bench.last.condition("Fresh")
     assert fresh is not None
     assert (fresh.status, fresh.reason) == ("False", "PodUnreachable")
-    assert "last report 90s ago" in fresh.message
+    assert "last report 90s before the last look, at 2026-01-23T10:00:00Z" in fresh.message
     assert bench.last.observation is not None
     assert bench.last.observation.consecutive_failures == 1
     assert bench.last.observation.reason == "PodUnreachable"
@@ -300,3 +300,12 @@ def test_the_other_mpi_pod_may_speak_for_the_job(bench: Bench) -> None:
     bench.report(7, attempt=other.attempt)
     assert bench.last.step == 7
     assert bench.condition("Fresh") == ("True", "RecentReport")
+
+
+def test_an_annotation_that_cannot_be_used_is_named_where_its_author_looks(bench: Bench) -> None:
+    fault = "annotation visibility.trainer.kubeflow.org/path is ignored: it must be an absolute path"
+    bench.job(replace(JOB, hints=ProbeHints(faults=(fault,))))
+    bench.report(1)
+    reporting = bench.last.condition("Reporting")
+    assert reporting is not None
+    assert reporting.message == f"rank 0 reports its progress; {fault}"

@@ -23,7 +23,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 PAGE = 500  # objects a list request asks for at once, as client-go's pager
 WATCH_TIMEOUT_S = (290, 590)  # reflectors ask for 5 to 10 minutes; spread so that streams do not end together
-SILENCE_GRACE_S = 30  # bookmarks come every minute and the server ends the stream: more silence means dead
+SILENCE_S = 180  # bookmarks come every minute: a stream silent for three is dead
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.8, 30.0  # client-go's reflector
 ABSENT_DELAY_S = 30.0  # the resource is not served: its CRD may come later
 
@@ -118,8 +118,9 @@ class Watch(Generic[T]):
                     continue
                 self._failed(error)
                 self.health.attempted = True
+                if error.status not in (429, 500, 503):
+                    self._version = ""  # whatever it was (a version from before a restore, say), list anew
                 if error.status in (404, 403, 401):
-                    self._version = ""
                     await asyncio.sleep(ABSENT_DELAY_S if error.status == 404 else LONGEST_DELAY_S / 3)
                     continue
                 wait_s = max(delay_s, error.retry_after_s or 0.0)
@@ -161,7 +162,7 @@ class Watch(Generic[T]):
             ("timeoutSeconds", str(timeout_s)),
         ]
         began = asyncio.get_running_loop().time()
-        async with self._client.lines(self.path, query=query, silence_s=timeout_s + SILENCE_GRACE_S) as lines:
+        async with self._client.lines(self.path, query=query, silence_s=SILENCE_S) as lines:
             async for line in lines:
                 event = self._event.decode(line)
                 if event.type == "ERROR":

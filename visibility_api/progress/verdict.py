@@ -62,6 +62,12 @@ _Verdict = tuple[str, str, str]  # status, reason, message
 
 
 def _reporting(evidence: Evidence, _now: datetime) -> _Verdict:
+    status, reason, message = _reporting_plainly(evidence)
+    # Whoever wrote an annotation that cannot be used looks here.
+    return status, reason, "; ".join((message, *evidence.job.hints.faults))
+
+
+def _reporting_plainly(evidence: Evidence) -> _Verdict:
     if evidence.is_current:
         return "True", "DocumentRead", "rank 0 reports its progress"
     if evidence.failure is not None:
@@ -85,24 +91,30 @@ def _fresh(evidence: Evidence, now: datetime) -> _Verdict:
     if report is None or reported_at is None:
         return "False", "NoReport", "there is no report yet"
     age = now - reported_at
-    ago = describe_age(age)
+    # An instant where nobody looks again: an age would be read hours later as if it were of then.
+    instant = f"{reported_at:%Y-%m-%dT%H:%M:%SZ}"
     if report.is_final and evidence.is_current:
         return "True", "FinalReport", "this is the last word of the run"
     if evidence.job.phase.is_final:
-        return "False", "EndedWithoutFinalReport", f"the job ended; its last report came {ago} ago"
+        return "False", "EndedWithoutFinalReport", f"the job ended; its last report came at {instant}"
     if not evidence.is_current:
-        return "False", "AttemptEnded", f"reported {ago} ago by an attempt that has ended"
+        return "False", "AttemptEnded", f"reported at {instant} by an attempt that has ended"
     if evidence.job.phase is Phase.SUSPENDED:
-        return "False", "Suspended", f"the job is suspended; its last report came {ago} ago"
+        return "False", "Suspended", f"the job is suspended; its last report came at {instant}"
     limit_s = max(FRESH_AT_LEAST_S, FRESH_INTERVALS * evidence.interval_s, 2 * evidence.pace.longest_gap_s)
+    ago = describe_age(age)
     if evidence.failure is not None and age.total_seconds() > 2 * evidence.interval_s:
         return (
             "False",
             evidence.failure.reason,
-            f"last report {ago} ago; since then: {evidence.failure.message}",
+            (f"last report {ago} before the last look, at {instant}; since then: {evidence.failure.message}"),
         )
     if age.total_seconds() > limit_s:
-        return "False", "NoNewReport", f"rank 0 answers, but its last new report came {ago} ago"
+        return (
+            "False",
+            "NoNewReport",
+            (f"rank 0 answers, but its last new report came {ago} before the last look, at {instant}"),
+        )
     return "True", "RecentReport", "the numbers are current"
 
 
