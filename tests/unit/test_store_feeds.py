@@ -1,0 +1,156 @@
+"""Feeds of the memory store: nothing missed, nothing doubled, nobody waits for another. W5, W6, W20."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.unit.resource_server import document
+from visibility_api.store import Batch, Feed, RevisionExpired, changelog as changelog_module
+from visibility_api.store.memory import MemoryStore
+
+BASE = 1000
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore(base_revision=BASE)
+
+
+def steps(batch: Batch) -> list[int | None]:
+    return [change.entry.document.step for change in batch.changes]
+
+
+async def read(feed: Feed, number: int) -> list[int | None]:
+    found: list[int | None] = []
+    async with asyncio.timeout(10):
+        while len(found) < number:
+            found.extend(steps(await feed.next_batch()))
+    return found
+
+
+async def test_a_feed_replays_the_history_and_goes_on_live(store: MemoryStore) -> None:
+    """W5: changes strictly after the revision."""
+    for step in range(5):
+        store.put(document("a", step=step))
+    feed = store.watch("trainjobs", BASE + 2)
+    assert await read(feed, 3) == [2, 3, 4]
+    waiting = asyncio.create_task(feed.next_batch())
+    await asyncio.sleep(0)
+    store.put(document("a", step=5))
+    assert steps(await waiting) == [5]
+    assert feed.revision == store.revision
+
+
+@pytest.mark.parametrize("since", [0, BASE - 1, BASE + 1, 2**64])
+async def test_a_revision_that_is_not_ours_is_refused(store: MemoryStore, since: int) -> None:
+    """W6, L9: foreign and future ones too, or changes up to them would be swallowed."""
+    with pytest.raises(RevisionExpired, match="too old resource version"):
+        store.watch("trainjobs", since)
+
+
+async def test_feeds_at_the_same_place_are_given_the_same_batch(store: MemoryStore) -> None:
+    """One encoding of an event for all its watchers."""
+    feeds = [store.watch("trainjobs", BASE) for _ in range(200)]
+    tasks = [asyncio.create_task(feed.next_batch()) for feed in feeds]
+    await asyncio.sleep(0)
+    for step in range(3):
+        store.put(document("a", step=step))
+    batches = await asyncio.gather(*tasks)
+    assert steps(batches[0]) == [0, 1, 2]
+    assert all(batch is batches[0] for batch in batches)
+
+
+async def test_changes_due_together_come_together(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a wake-up the next one waits, the longer the more watchers there are."""
+    monkeypatch.setattr(changelog_module, "MAX_GAP_S", 0.05)
+    monkeypatch.setattr(changelog_module, "GAP_PER_FEED_S", 0.05)
+    feed = store.watch("trainjobs", BASE)
+    store.put(document("a", step=0))
+    assert await read(feed, 1) == [0]
+    store.put(document("a", step=1))
+    waiting = asyncio.create_task(feed.next_batch())
+    await asyncio.sleep(0)
+    store.put(document("a", step=2))
+    assert steps(await waiting) == [1, 2]
+
+
+async def test_one_batch_is_bounded(store: MemoryStore) -> None:
+    for step in range(600):
+        store.put(document("a", step=step))
+    feed = store.watch("trainjobs", BASE)
+    sizes = [len((await feed.next_batch()).changes) for _ in range(3)]
+    assert sizes == [256, 256, 88]
+
+
+async def test_a_feed_behind_the_history_is_cut_and_the_others_go_on() -> None:
+    """W20: never a gap in what a watcher is told."""
+    store = MemoryStore(base_revision=BASE, max_changes=32)
+    slow, quick = store.watch("trainjobs", BASE), store.watch("trainjobs", BASE)
+    found: list[int | None] = []
+    for step in range(100):
+        store.put(document("a", step=step))
+        found.extend(await read(quick, 1))
+    assert found == list(range(100))
+    async with asyncio.timeout(10):
+        assert (await slow.next_batch()).changes == ()
+    assert (slow.is_cut, slow.is_closed) == (True, True)
+    assert (quick.is_cut, quick.is_closed) == (False, False)
+
+
+async def test_closing_ends_a_wait_and_every_later_one(store: MemoryStore) -> None:
+    feed = store.watch("trainjobs", BASE)
+    waiting = asyncio.create_task(feed.next_batch())
+    await asyncio.sleep(0)
+    feed.close()
+    feed.close()
+    assert (await waiting).changes == ()
+    store.put(document("a"))
+    assert (await feed.next_batch()).changes == ()
+    assert feed.is_closed
+    assert not feed.is_cut
+    assert store._shelf("trainjobs").log.feed_count == 0
+
+
+async def test_an_interruption_ends_one_wait_and_loses_nothing(store: MemoryStore) -> None:
+    feed = store.watch("trainjobs", BASE)
+    waiting = asyncio.create_task(feed.next_batch())
+    await asyncio.sleep(0)
+    feed.interrupt()
+    assert (await waiting).changes == ()
+    feed.interrupt()  # nobody waits: the next one is told
+    store.put(document("a", step=1))
+    assert (await feed.next_batch()).changes == ()
+    assert await read(feed, 1) == [1]
+
+
+async def test_a_cancelled_watcher_leaves_the_others_alone(store: MemoryStore) -> None:
+    gone, stays = store.watch("trainjobs", BASE), store.watch("trainjobs", BASE)
+    cancelled = asyncio.create_task(gone.next_batch())
+    waiting = asyncio.create_task(stays.next_batch())
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
+    gone.close()
+    store.put(document("a", step=1))
+    assert steps(await waiting) == [1]
+
+
+async def test_another_resource_wakes_nobody(store: MemoryStore) -> None:
+    feed = store.watch("jobsets", BASE)
+    waiting = asyncio.create_task(feed.next_batch())
+    await asyncio.sleep(0)
+    store.put(document("a"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    feed.close()
+    await waiting
+
+
+def test_a_store_can_be_filled_before_there_is_a_loop(store: MemoryStore) -> None:
+    store.put(document("a"))
+    assert store.revision == BASE + 1

@@ -1,0 +1,166 @@
+"""The memory store: revisions, states and their order. L2, L3, L6, L9, L14, W13, W14."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.resource_server import document
+from visibility_api.progress.job import JobRef
+from visibility_api.store import Listing, RevisionExpired
+from visibility_api.store.memory import MemoryStore
+
+BASE = 1000
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore(base_revision=BASE)
+
+
+def shown(listing: Listing) -> list[tuple[str, str, int | None]]:
+    return [(e.document.job.ref.namespace, e.document.job.ref.name, e.document.step) for e in listing.entries]
+
+
+def history(store: MemoryStore, since: int = BASE) -> list[tuple[str, str, int]]:
+    """The changes after a revision, as type, uid and revision."""
+    changes = store._shelf("trainjobs").log.after(since)
+    return [(c.type, c.entry.document.job.ref.uid, c.revision) for c in changes]
+
+
+def test_every_visible_change_is_one_revision_more(store: MemoryStore) -> None:
+    """L3, W14"""
+    store.put(document("a", step=1))
+    store.put(document("b", step=1))
+    store.put(document("a", step=2))
+    assert store.revision == BASE + 3
+    entry = store.get("trainjobs", "team-a", "a")
+    assert entry is not None
+    assert (entry.revision, entry.created_revision) == (BASE + 3, BASE + 1)
+
+
+def test_an_equal_document_keeps_its_revision_and_its_encoded_forms(store: MemoryStore) -> None:
+    """L3"""
+    store.put(document("a", step=1, labels={"x": "y"}))
+    held, listing = store.get("trainjobs", "team-a", "a"), store.list("trainjobs")
+    store.put(document("a", step=1, labels={"x": "y"}))
+    assert store.revision == BASE + 1
+    assert store.get("trainjobs", "team-a", "a") is held
+    assert store.list("trainjobs") is listing
+
+
+def test_revisions_begin_above_what_an_earlier_process_gave_out() -> None:
+    """L9"""
+    store = MemoryStore(base_revision=1_767_323_045_000_000)
+    assert store.list("trainjobs").revision == store.revision == 1_767_323_045_000_000
+    with pytest.raises(ValueError, match="base_revision must be at least 1"):
+        MemoryStore(base_revision=0)
+
+
+def test_another_uid_under_the_same_name_is_another_object(store: MemoryStore) -> None:
+    store.put(document("a", uid="first"))
+    store.put(document("a", uid="second"))
+    assert history(store) == [
+        ("ADDED", "first", BASE + 1),
+        ("DELETED", "first", BASE + 2),
+        ("ADDED", "second", BASE + 3),
+    ]
+    assert shown(store.list("trainjobs")) == [("team-a", "a", None)]
+
+
+def test_a_late_delete_does_not_touch_the_next_job_of_that_name(store: MemoryStore) -> None:
+    store.put(document("a", uid="second"))
+    store.delete(JobRef(resource="trainjobs", namespace="team-a", name="a", uid="first"))
+    store.delete(JobRef(resource="trainjobs", namespace="team-a", name="never", uid="x"))
+    assert store.get("trainjobs", "team-a", "a") is not None
+    assert store.revision == BASE + 1
+
+
+def test_a_deletion_has_the_last_content_at_a_revision_of_its_own(store: MemoryStore) -> None:
+    """W13"""
+    store.put(document("a", step=7))
+    last = store.get("trainjobs", "team-a", "a")
+    store.delete(document("a").job.ref)
+    change = store._shelf("trainjobs").log.after(BASE + 1)[0]
+    assert (change.type, change.revision, change.entry.document.step) == ("DELETED", BASE + 2, 7)
+    assert change.previous is last
+    assert store.get("trainjobs", "team-a", "a") is None
+    assert store.list("trainjobs").entries == []
+
+
+def test_entries_are_ordered_by_namespace_then_name(store: MemoryStore) -> None:
+    """L14"""
+    for namespace, name in (("b", "a"), ("a-b", "x"), ("a", "z"), ("a", "b"), ("a0", "c")):
+        store.put(document(name, namespace=namespace))
+    every = [(n, m) for n, m, _ in shown(store.list("trainjobs"))]
+    assert every == sorted(every) == [("a", "b"), ("a", "z"), ("a-b", "x"), ("a0", "c"), ("b", "a")]
+    assert [m for _, m, _ in shown(store.list("trainjobs", "a"))] == ["b", "z"]
+    assert shown(store.list("trainjobs", "nowhere")) == []
+
+
+def test_resources_share_revisions_but_nothing_else(store: MemoryStore) -> None:
+    store.put(document("a"))
+    assert store.list("jobsets").revision == BASE + 1
+    assert store.list("jobsets").entries == []
+    assert store.get("jobsets", "team-a", "a") is None
+
+
+def test_a_listing_stays_as_it_was(store: MemoryStore) -> None:
+    store.put(document("a", step=1))
+    before = store.list("trainjobs")
+    store.put(document("a", step=2))
+    store.put(document("b", step=1))
+    assert shown(before) == [("team-a", "a", 1)]
+    assert shown(store.list("trainjobs")) == [("team-a", "a", 2), ("team-a", "b", 1)]
+
+
+def test_an_earlier_state_is_told_as_it_was(store: MemoryStore) -> None:
+    """L6, L10: every page of a list shows the first page's state."""
+    store.put(document("a", step=1))
+    store.put(document("b", step=1))
+    then = store.revision
+    store.put(document("a", step=2))
+    store.put(document("a", step=3))
+    store.delete(document("b").job.ref)
+    store.put(document("c", step=1))
+    store.put(document("d", step=1, namespace="other"))
+    assert shown(store.list("trainjobs", at=then)) == [("team-a", "a", 1), ("team-a", "b", 1)]
+    assert store.list("trainjobs", at=then).revision == then
+    assert shown(store.list("trainjobs", "team-a", at=then + 2)) == [("team-a", "a", 3), ("team-a", "b", 1)]
+    assert shown(store.list("trainjobs", at=BASE)) == []
+
+
+@pytest.mark.parametrize("at", [1, BASE - 1, BASE + 2, 2**70])
+def test_a_state_that_is_not_ours_is_not_told(store: MemoryStore, at: int) -> None:
+    """L6, L9: older than this process, or ahead of it."""
+    store.put(document("a"))
+    with pytest.raises(RevisionExpired, match=f"too old resource version: {at} \\({BASE}\\)"):
+        store.list("trainjobs", at=at)
+
+
+async def test_the_history_is_bounded_in_number() -> None:
+    """W6: what was dropped is noticed."""
+    store = MemoryStore(base_revision=BASE, max_changes=32)
+    for step in range(100):
+        store.put(document("a", step=step))
+    assert 30 <= len(history(store, since=store.base_revision)) <= 32
+    oldest = store.base_revision
+    assert history(store, since=oldest)[0][2] == oldest + 1
+    store.watch("trainjobs", oldest).close()
+    with pytest.raises(RevisionExpired, match=rf"too old resource version: {oldest - 1} \({oldest}\)"):
+        store.watch("trainjobs", oldest - 1)
+
+
+def test_the_history_is_bounded_in_bytes() -> None:
+    store = MemoryStore(base_revision=BASE, max_history_bytes=1_000_000)
+    metrics = tuple((f"metric-{i:03}", "9" * 64) for i in range(256))
+    for step in range(100):
+        store.put(document("a", step=step, metrics=metrics))
+    assert 1 <= len(history(store, since=store.base_revision)) <= 10
+    assert store.get("trainjobs", "team-a", "a") is not None
+
+
+def test_one_change_larger_than_the_bound_is_still_told() -> None:
+    store = MemoryStore(base_revision=BASE, max_history_bytes=1)
+    store.put(document("a"))
+    store.put(document("b"))
+    assert history(store, since=store.base_revision) == [("ADDED", "uid-of-team-a-b", BASE + 2)]
