@@ -94,11 +94,6 @@ def invalid_list_options(field: str, problem: str) -> ApiError:
     return invalid(options, "", field, problem)
 
 
-def internal(message: str) -> ApiError:
-    text = f"Internal error occurred: {message}"
-    return ApiError(500, "InternalError", text, {"causes": [{"message": message}]})
-
-
 def too_large_version(asked: int, current: int) -> ApiError:
     message = f"Too large resource version: {asked}, current: {current}"
     details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
