@@ -60,9 +60,7 @@ def test_early_stopping_is_a_completed_run(progress: Progress) -> None:
     evals: dict[str, Any] = {}
     record = lightgbm.record_evaluation(evals)
     callbacks = [report_progress, lightgbm.early_stopping(3, verbose=False), record]
-    model = lightgbm.train(
-        {**PARAMS, "learning_rate": 0.9}, train, 500, valid_sets=[valid], callbacks=callbacks
-    )
+    lightgbm.train({**PARAMS, "learning_rate": 0.9}, train, 500, valid_sets=[valid], callbacks=callbacks)
     report_progress.finish()
     state, step, total, percentage = progress.numbers
     assert (state, total, percentage) == ("completed", 500, 100)
