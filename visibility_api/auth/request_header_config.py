@@ -170,6 +170,10 @@ class RequestHeaderConfig:
 
 
 def _read_names(data: Mapping[str, str], held: _ProxyNames | None) -> _ProxyNames | None:
+    if held is not None and not data.get("requestheader-username-headers"):
+        # An emptied ConfigMap. Its missing list of allowed names would allow every name.
+        log.warning("front proxy's names kept", error="they are missing now")
+        return held
     try:
         return _ProxyNames(
             headers=HeaderNames(

@@ -1,0 +1,93 @@
+"""Serving certificates made by ourselves: private, for the right names, renewed in time."""
+
+from __future__ import annotations
+
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from visibility_api.auth import serving_certificate
+from visibility_api.auth.errors import TrustUnusable
+from visibility_api.auth.serving_certificate import provide_certificate, write_serving_certificate
+from visibility_api.auth.tls import ServingTls
+
+
+def names(file: Path) -> set[str]:
+    certificate = x509.load_pem_x509_certificate(file.read_bytes())
+    held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return {str(name.value) for name in held}
+
+
+def test_pair_is_made_with_all_names_and_a_private_key(tmp_path: Path) -> None:
+    certificate_file, key_file = provide_certificate(tmp_path / "a" / "b", ["api.svc", "::1", "localhost"])
+    assert names(certificate_file) == {"api.svc", "::1", "localhost", "127.0.0.1"}
+    assert key_file.stat().st_mode & 0o777 == 0o600
+    assert [file.name for file in sorted(certificate_file.parent.iterdir())] == [
+        "apiserver.crt",
+        "apiserver.key",
+    ]
+    ServingTls(certificate_file=certificate_file, key_file=key_file)
+
+
+def test_good_pair_is_used_again(tmp_path: Path) -> None:
+    first = provide_certificate(tmp_path, ["a"])[0].read_bytes()
+    assert provide_certificate(tmp_path, ["a"])[0].read_bytes() == first
+
+
+def test_pair_is_made_anew_when_it_does_not_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another name, another key, a key others may read, not long to live."""
+    certificate_file, key_file = provide_certificate(tmp_path, ["a"])
+    held = certificate_file.read_bytes()
+
+    def is_renewed(hosts: list[str]) -> bool:
+        nonlocal held
+        before, held = held, provide_certificate(tmp_path, hosts)[0].read_bytes()
+        return held != before
+
+    assert is_renewed(["b"])
+    key_file.chmod(0o644)
+    assert is_renewed(["b"])
+    key_file.write_bytes(provide_certificate(tmp_path / "other", ["b"])[1].read_bytes())
+    assert is_renewed(["b"])
+    certificate_file.write_text("junk")
+    assert is_renewed(["b"])
+    assert not is_renewed(["b"])
+    monkeypatch.setattr(serving_certificate, "RENEW_BEFORE", timedelta(days=400))
+    assert is_renewed(["b"])
+
+
+def test_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(TrustUnusable, match="file"):
+        provide_certificate(tmp_path / "file", [])
+
+
+def test_pair_to_install_is_vouched_for_by_its_ca(tmp_path: Path) -> None:
+    files = write_serving_certificate(tmp_path, names=["api.ns.svc"], days=10)
+    assert sorted(file.name for file in files) == ["ca.crt", "tls.crt", "tls.key"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["ca.crt", "tls.crt", "tls.key"]
+    ca, leaf = (x509.load_pem_x509_certificate((tmp_path / f).read_bytes()) for f in ("ca.crt", "tls.crt"))
+    store = x509.verification.Store([ca])
+    verifier = (
+        x509.verification.PolicyBuilder().store(store).build_server_verifier(x509.DNSName("api.ns.svc"))
+    )
+    assert verifier.verify(leaf, []) == [leaf, ca]
+    assert abs(leaf.not_valid_after_utc - datetime.now(UTC) - timedelta(days=10)) < timedelta(minutes=1)
+    assert (tmp_path / "tls.key").stat().st_mode & 0o777 == 0o600
+    ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+
+
+def test_files_that_hold_no_pair_are_unusable(tmp_path: Path) -> None:
+    certificate_file, key_file = provide_certificate(tmp_path, [])
+    other = provide_certificate(tmp_path / "other", [])[1]
+    for pair in ((certificate_file, other), (tmp_path / "absent", key_file), (key_file, certificate_file)):
+        with pytest.raises(TrustUnusable):
+            ServingTls(certificate_file=pair[0], key_file=pair[1])
+    tls = ServingTls(certificate_file=certificate_file, key_file=key_file)
+    before = tls.context.current
+    with pytest.raises(TrustUnusable):
+        tls.trust("junk")
+    assert tls.context.current is before

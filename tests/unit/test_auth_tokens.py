@@ -1,0 +1,263 @@
+"""Bearer tokens: where they are found, what a review makes of them, how long that holds (A15 to A18)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from base64 import urlsafe_b64encode
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from tests.reviews import FakeApi, until
+from visibility_api.auth.bearer import EXTRA_SPACE_WARNING, header_token, subprotocol_token
+from visibility_api.auth.errors import CredentialRejected
+from visibility_api.auth.review import Reviews
+from visibility_api.auth.token_review import PATH, TokenReviewer
+from visibility_api.cluster.errors import ApiError, Unreachable
+
+JANE = {
+    "authenticated": True,
+    "user": {"username": "jane", "uid": "7", "groups": ["dev"], "extra": {"b": ["2"], "a": ["1"]}},
+}
+
+
+def reviewer(api: FakeApi, **options: Any) -> TokenReviewer:
+    return TokenReviewer(Reviews(api, PATH, sleep=api.sleep), clock=lambda: api.time, **options)
+
+
+@pytest.mark.parametrize(
+    ("value", "token", "warning"),
+    [
+        ("Bearer abc", "abc", ""),
+        ("bEARER abc", "abc", ""),
+        ("  Bearer abc  ", "abc", ""),
+        ("Bearer abc def", "abc", ""),
+        ("Bearer  abc", "", EXTRA_SPACE_WARNING),
+        ("Bearer ", "", ""),
+        ("Bearer", "", ""),
+        ("Basic abc", "", ""),
+        ("", "", ""),
+    ],
+)
+def test_token_is_the_second_field_of_the_first_header(value: str, token: str, warning: str) -> None:
+    """A15."""
+    headers = [(b"authorization", value.encode()), (b"authorization", b"Bearer other")]
+    assert header_token(headers) == (token, warning)
+
+
+def websocket(*protocols: str) -> list[tuple[bytes, bytes]]:
+    return [(b"upgrade", b"WebSocket"), *((b"sec-websocket-protocol", p.encode()) for p in protocols)]
+
+
+def subprotocol(token: str) -> str:
+    encoded = urlsafe_b64encode(token.encode()).decode().rstrip("=")
+    return f"base64url.bearer.authorization.k8s.io.{encoded}"
+
+
+def test_subprotocol_of_a_websocket_may_carry_the_token() -> None:
+    """A1."""
+    assert subprotocol_token(websocket(f"{subprotocol('abc>?')}, v4.channel.k8s.io")) == "abc>?"
+    assert subprotocol_token(websocket("v4.channel.k8s.io", subprotocol("abc"))) == "abc"
+    assert subprotocol_token(websocket("v4.channel.k8s.io")) == ""
+    assert subprotocol_token([(b"sec-websocket-protocol", f"{subprotocol('abc')}, v4".encode())]) == ""
+
+
+@pytest.mark.parametrize(
+    "protocols",
+    [
+        [subprotocol("abc")],
+        [subprotocol("abc"), subprotocol("def"), "v4"],
+        ["base64url.bearer.authorization.k8s.io.a", "v4"],
+        ["base64url.bearer.authorization.k8s.io.%%%%", "v4"],
+        ["base64url.bearer.authorization.k8s.io._w", "v4"],
+    ],
+    ids=["alone", "two", "cut", "no base64url", "no UTF-8"],
+)
+def test_subprotocol_that_cannot_be_read_is_rejected(protocols: list[str]) -> None:
+    with pytest.raises(CredentialRejected):
+        subprotocol_token(websocket(*protocols))
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_are_a_token_nothing_or_a_rejection(value: bytes) -> None:
+    """And a rejection is one of our own sentences, without anything of the value."""
+    protocol = b"base64url.bearer.authorization.k8s.io." + value
+    headers = [
+        *websocket("v4"),
+        (b"sec-websocket-protocol", protocol),
+        (b"authorization", b"Bearer " + value),
+    ]
+    sentences = set()
+    for read in (header_token, subprotocol_token):
+        with contextlib.suppress(CredentialRejected):
+            read(headers)
+            continue
+        with pytest.raises(CredentialRejected) as caught:
+            read(headers)
+        sentences.add(str(caught.value))
+    assert sentences <= {
+        "the token is not UTF-8",
+        "the subprotocol's token is not base64url",
+        "more than one subprotocol carries a token",
+    }
+
+
+def test_oversized_token_is_rejected_without_asking() -> None:
+    with pytest.raises(CredentialRejected, match="longer"):
+        header_token([(b"authorization", b"Bearer " + b"a" * 100_000)])
+
+
+async def test_accepted_token_is_the_user_the_review_names() -> None:
+    """A14, A16: and no audience is asked for."""
+    api = FakeApi(status=JANE)
+    identity = await reviewer(api).identify("t0ken")
+    assert api.calls == [
+        {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": "t0ken"}}
+    ]
+    assert (identity.user, identity.uid) == ("jane", "7")
+    assert identity.groups == ("dev", "system:authenticated")
+    assert identity.extra == (("a", ("1",)), ("b", ("2",)))
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {},
+        {"authenticated": False, "error": "expired"},
+        {"user": {"username": "jane"}},
+        {"authenticated": True},
+    ],
+    ids=["nothing", "refused", "user without verdict", "verdict without user"],
+)
+async def test_token_that_is_not_accepted_is_rejected(status: dict[str, Any]) -> None:
+    """A15."""
+    with pytest.raises(CredentialRejected, match="not accepted"):
+        await reviewer(FakeApi(status=status)).identify("t0ken")
+
+
+@pytest.mark.parametrize(("answered", "accepted"), [(["us", "x"], True), (["them"], False), ([], False)])
+async def test_wanted_audience_must_be_among_the_reviews(answered: list[str], accepted: bool) -> None:
+    """A16."""
+    api = FakeApi(status={**JANE, "audiences": answered})
+    tokens = reviewer(api, audiences=("us", "ours"))
+    if accepted:
+        assert (await tokens.identify("t0ken")).user == "jane"
+    else:
+        with pytest.raises(CredentialRejected, match="audience"):
+            await tokens.identify("t0ken")
+    assert api.calls[0]["spec"]["audiences"] == ["us", "ours"]
+
+
+@pytest.mark.parametrize("status", [JANE, {}], ids=["accepted", "refused"])
+async def test_verdict_is_remembered_for_ten_seconds(status: dict[str, Any]) -> None:
+    """A17, for yes and no alike."""
+    api = FakeApi(status=status)
+    tokens = reviewer(api)
+    for time_s, calls in ((0.0, 1), (9.9, 1), (10.1, 2)):
+        api.time = time_s
+        await asyncio.gather(tokens.identify("t0ken"), return_exceptions=True)
+        assert len(api.calls) == calls
+    await asyncio.gather(tokens.identify("other"), return_exceptions=True)
+    assert len(api.calls) == 3
+
+
+async def test_identical_lookups_share_one_call() -> None:
+    """A17."""
+    api = FakeApi(status=JANE, is_held=True)
+    tokens = reviewer(api)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(tokens.identify("t0ken")) for _ in range(20)]
+        await until(lambda: bool(api.calls))
+        api.release()
+    assert {task.result().user for task in tasks} == {"jane"}
+    assert len(api.calls) == 1
+
+
+async def test_caller_that_is_cancelled_leaves_the_others_their_answer() -> None:
+    api = FakeApi(status=JANE, is_held=True)
+    tokens = reviewer(api)
+    first = asyncio.ensure_future(tokens.identify("t0ken"))
+    await until(lambda: len(api.calls) == 1)
+    others = [asyncio.ensure_future(tokens.identify("t0ken")) for _ in range(3)]
+    await asyncio.sleep(0)
+    others[0].cancel()
+    first.cancel()
+    await until(lambda: len(api.calls) == 2)
+    api.release()
+    assert [(await task).user for task in others[1:]] == ["jane", "jane"]
+    assert len(api.calls) == 2
+
+
+async def test_failed_call_is_rejected_and_not_remembered() -> None:
+    """A17, A18; the error that callers see names no token."""
+    api = FakeApi(status=JANE, failures=[ApiError(403, "Forbidden", "no t0ken here")])
+    tokens = reviewer(api)
+    with pytest.raises(CredentialRejected, match=r"could not be reviewed: ApiError$") as caught:
+        await tokens.identify("t0ken")
+    assert caught.value.__cause__ is None
+    assert (await tokens.identify("t0ken")).user == "jane"
+
+
+async def test_answer_that_cannot_be_read_is_rejected_and_not_remembered() -> None:
+    api = FakeApi(status=JANE, failures=[b"<html>", b'{"status":{"authenticated":"yes"}}', b"\xff"])
+    tokens = reviewer(api)
+    for _ in range(3):
+        with pytest.raises(CredentialRejected, match="cannot be read"):
+            await tokens.identify("t0ken")
+    assert (await tokens.identify("t0ken")).user == "jane"
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [ApiError(429), ApiError(500), ApiError(504), ApiError(503, retry_after_s=2), Unreachable("reset")],
+    ids=str,
+)
+async def test_passing_failures_are_tried_again_up_to_five_times(failure: Exception) -> None:
+    """A18: 500 ms, 1.5 times as long each time, jitter 0.2, or what Retry-After says when that is longer."""
+    api = FakeApi(status=JANE, failures=[failure] * 4)
+    assert (await reviewer(api).identify("t0ken")).user == "jane"
+    least_s = 2.0 if isinstance(failure, ApiError) and failure.retry_after_s else 0.0
+    for slept_s, delay_s in zip(api.slept_s, (0.5, 0.75, 1.125, 1.6875), strict=True):
+        base_s = max(delay_s, least_s)
+        assert base_s <= slept_s <= base_s * 1.2
+    api = FakeApi(status=JANE, failures=[failure] * 5)
+    with pytest.raises(CredentialRejected):
+        await reviewer(api).identify("t0ken")
+    assert len(api.calls) == 5
+
+
+async def test_refusals_and_time_outs_are_not_tried_again() -> None:
+    """A18."""
+    timed_out = Unreachable("no answer within 10s")
+    timed_out.__cause__ = TimeoutError()
+    for failure in (ApiError(403), ApiError(404), timed_out):
+        api = FakeApi(status=JANE, failures=[failure])
+        with pytest.raises(CredentialRejected):
+            await reviewer(api).identify("t0ken")
+        assert (len(api.calls), api.slept_s) == (1, [])
+
+
+async def test_each_call_has_ten_seconds_and_is_counted() -> None:
+    """A18, P19."""
+    counted: list[str] = []
+    api = FakeApi(status=JANE, failures=[ApiError(500), Unreachable("reset")])
+    reviews = Reviews(api, PATH, count=lambda code, _seconds: counted.append(code), sleep=api.sleep)
+    await TokenReviewer(reviews).identify("t0ken")
+    assert counted == ["500", "<error>", "201"]
+    assert api.timeouts_s == [10.0] * 3
+    assert api.paths == [PATH] * 3
+
+
+async def test_token_is_kept_nowhere() -> None:
+    """A17: the cache is keyed by a hash with a key of this process."""
+    tokens = reviewer(FakeApi(status=JANE))
+    await tokens.identify("t0ken-in-memory")
+    (key,) = tokens._answers._answers
+    assert b"t0ken" not in key
+    other = reviewer(FakeApi(status=JANE))
+    await other.identify("t0ken-in-memory")
+    assert list(other._answers._answers) != [key]
+    assert "t0ken" not in json.dumps([repr(value) for value in tokens._answers._answers.values()])
