@@ -6,7 +6,6 @@ before routing: whoever has no right learns nothing of what exists (Z2).
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,6 +16,7 @@ import structlog
 from visibility_api.auth.authenticator import WARNING
 from visibility_api.auth.identity import MASTERS_GROUP
 
+from .audit_id import AuditIds
 from .compression import GzipCache
 from .deadline import within
 from .delivery import DEFAULT_CACHE_CONTROL, ReaderTooSlow, deliver
@@ -42,8 +42,6 @@ SEND_TIMEOUT_S = 60.0  # for one whole answer to a slow reader, as the Go server
 CHUNK_TIMEOUT_S = 10.0  # for one piece of a watch: a reader this slow is cut (W20)
 MAX_PLANS = 4096
 MAX_PLANNED_CHARACTERS = 1024  # longer request lines are read each time instead of being kept
-MAX_AUDIT_ID_BYTES = 128
-_PRINTABLE = bytes(range(0x21, 0x7F))
 _EXEMPT_PATHS = frozenset(("/healthz", "/livez", "/readyz"))  # overload must not get us restarted
 _LOGGED_CHARACTERS = 200
 
@@ -91,6 +89,7 @@ class Api:
         self._is_synced = is_synced
         self._is_draining = is_draining
         self._limits = limits
+        self._audit_ids = AuditIds()
         self._compressed = GzipCache()
         self._unreadable = _Plan(
             info=read_request("GET", "/", b""),
@@ -110,7 +109,7 @@ class Api:
             return
         began = perf_counter()
         headers: Headers = scope["headers"]
-        audit_id = _audit_id(headers)
+        audit_id = self._audit_ids.find(headers)
         own: OwnHeaders = [(b"audit-id", audit_id)]
         plan = self._unreadable
         self._in_flight += 1
@@ -232,17 +231,6 @@ class Api:
             log.exception("stream failed", audit_id=audit_id)
         finally:
             self._watches -= 1
-
-
-def _audit_id(headers: Headers) -> bytes:
-    """The request's own, which KAS always sets, else a new one (R15); one unfit for a header is replaced."""
-    for name, value in headers:
-        if name == b"audit-id":
-            if 0 < len(value) <= MAX_AUDIT_ID_BYTES and not value.translate(None, _PRINTABLE):
-                return value
-            break
-    digits = f"{random.getrandbits(128):032x}"  # a version 4 UUID; it names an answer and guards nothing
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}".encode()
 
 
 def _uri(scope: Scope) -> str:
