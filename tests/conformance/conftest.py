@@ -1,0 +1,80 @@
+"""The harness of tests/e2e, and the two ways in: past the aggregator, and through it.
+
+Whoever asks the server itself brings the front-proxy certificate and names the user, as kube-apiserver does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.fronts import FRONTS, Front, open_front
+from tests.conformance.team import Team
+from tests.e2e.cluster import Cluster
+from tests.e2e.conftest import _nothing_has_died, cluster, server, shared, users, workspace
+from tests.e2e.kube import find_binaries
+from tests.e2e.visibility_server import VisibilityServer
+from tests.e2e.workspace import User, Workspace
+
+__all__ = ["_nothing_has_died", "cluster", "server", "shared", "users", "workspace"]
+
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs a cluster; skip it when the real one's binaries are asked for and missing."""
+    missing = find_binaries()[1] if config.getoption("--cluster") == "real" else []
+    for item in items:
+        if _HERE in item.path.parents and "cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.e2e)
+            if missing:
+                reason = f"not tested against a real kube-apiserver: {'; '.join(missing)}"
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def fronts(cluster: Cluster, server: VisibilityServer, users: dict[str, User]) -> Iterator[dict[str, Front]]:
+    found = {name: open_front(name, cluster, server, users) for name in FRONTS}
+    yield found
+    for each in found.values():
+        each.close()
+
+
+@pytest.fixture(params=FRONTS)
+def front(request: pytest.FixtureRequest, fronts: dict[str, Front]) -> Front:
+    """Each way in."""
+    return fronts[request.param]
+
+
+@pytest.fixture
+def direct(fronts: dict[str, Front]) -> Front:
+    """Past the aggregator only."""
+    return fronts["direct"]
+
+
+@pytest.fixture
+def aggregated(fronts: dict[str, Front]) -> Front:
+    """Through kube-apiserver only."""
+    return fronts["aggregated"]
+
+
+@pytest.fixture
+def team(workspace: Workspace, fronts: dict[str, Front]) -> Team:
+    """An empty namespace for one test."""
+    return Team(workspace, fronts["direct"])
+
+
+@pytest.fixture(scope="module")
+def crowd(shared: Workspace, fronts: dict[str, Front]) -> Team:
+    """Seven documents that no test of the module changes."""
+    found = Team(shared, fronts["direct"])
+    found.create("b", model="bert", size="small")
+    found.create("a", model="bert", size="large")
+    found.create("f", model="gpt", size="12")
+    found.create("c", model="gpt", size="7")
+    found.create("e")
+    found.create("d", suspended=True, model="")
+    found.create("g", model="gpt-neo")
+    return found
