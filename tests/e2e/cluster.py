@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import enum
 from pathlib import Path
 from typing import Protocol
 
 from tests.e2e.api import Api
 from tests.e2e.exec_faults import FaultyAgent
 from tests.e2e.pki import KeyPair
+
+
+class ExecPath(enum.Enum):
+    """How kube-apiserver reaches a kubelet with a v5 WebSocket (X3). Both are in the field."""
+
+    TRANSLATED = "it ends the WebSocket itself and speaks SPDY onward"
+    PASSED_ON = "from 1.36 on, to a node that declares it understands"
+
+    @property
+    def declared_features(self) -> list[str]:
+        """For the node's status."""
+        return ["ExtendWebSocketsToKubelet"] if self is ExecPath.PASSED_ON else []
 
 
 class Cluster(Protocol):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import Cluster
+from tests.e2e.cluster import Cluster, ExecPath
 from tests.e2e.kube import find_binaries
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.workspace import User, Workspace
@@ -84,6 +84,26 @@ def _workspace(cluster: Cluster, users: dict[str, User]) -> Iterator[Workspace]:
 def bare(cluster: Cluster, users: dict[str, User]) -> Iterator[Workspace]:
     """A namespace on a cluster where the server need not run."""
     yield from _workspace(cluster, users)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What goes through exec is tested on every path the cluster has; the stand-in has one."""
+    if "exec_path" in metafunc.fixturenames:
+        is_real = metafunc.config.getoption("--cluster") == "real"
+        paths = list(ExecPath) if is_real else [ExecPath.TRANSLATED]
+        metafunc.parametrize("exec_path", paths, indirect=True, ids=lambda path: path.name.lower())
+
+
+@pytest.fixture
+def exec_path(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[ExecPath]:
+    """The way an exec takes from the API server to the kubelet during the test."""
+    path: ExecPath = request.param
+    nodes = "/api/v1/nodes"
+    (node,) = cluster.admin.items(nodes)
+    status = f"{nodes}/{node['metadata']['name']}/status"
+    cluster.admin.patch(status, {"status": {"declaredFeatures": path.declared_features}})
+    yield path
+    cluster.admin.patch(status, {"status": {"declaredFeatures": None}})
 
 
 @pytest.fixture

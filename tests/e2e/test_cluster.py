@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.e2e.api import Object
-from tests.e2e.cluster import Cluster
+from tests.e2e.cluster import Cluster, ExecPath
 from tests.e2e.exec_faults import Fault
 from tests.e2e.scripts import SILENT
 from tests.e2e.workspace import Workspace
@@ -21,20 +19,6 @@ def pod(bare: Workspace) -> Object:
     return bare.wait_running("one")
 
 
-# Until 1.35 kube-apiserver translates a v5 WebSocket to SPDY; from 1.36 on it passes it on to a node that
-# declares so (X3). Both are in the field.
-@pytest.fixture(params=[(), ("ExtendWebSocketsToKubelet",)], ids=["translated", "passed on"])
-def kubelet_path(request: pytest.FixtureRequest, cluster: Cluster, pod: Object) -> Iterator[bool]:
-    """Whether kube-apiserver passes WebSockets on; the stand-in has one way only."""
-    if cluster.kind == "local" and request.param:
-        yield True
-        return
-    node = f"/api/v1/nodes/{pod['spec']['nodeName']}/status"
-    cluster.admin.patch(node, {"status": {"declaredFeatures": list(request.param)}})
-    yield bool(request.param)
-    cluster.admin.patch(node, {"status": {"declaredFeatures": None}})
-
-
 def test_a_train_job_becomes_a_running_pod(pod: Object) -> None:
     assert pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] == "one"
     assert pod["spec"]["containers"][0]["name"] == "node"
@@ -46,7 +30,7 @@ def test_logs_reach_the_user(bare: Workspace, pod: Object) -> None:
 
 
 def test_exec_brings_back_both_streams_and_the_exit_code(
-    bare: Workspace, pod: Object, kubelet_path: bool
+    bare: Workspace, pod: Object, exec_path: ExecPath
 ) -> None:
     command = ("sh", "-c", "echo out; echo err >&2; exit 3")
     answer = bare.admin.kubectl("exec", "-n", bare.name, pod["metadata"]["name"], "--", *command)
@@ -54,20 +38,20 @@ def test_exec_brings_back_both_streams_and_the_exit_code(
     assert answer.stderr.startswith("err\n")
 
 
-def test_exec_carries_large_output_whole(bare: Workspace, pod: Object, kubelet_path: bool) -> None:
+def test_exec_carries_large_output_whole(bare: Workspace, pod: Object, exec_path: ExecPath) -> None:
     command = ("head", "-c", "3000000", "/dev/zero")
     argv = ("exec", "-n", bare.name, pod["metadata"]["name"], "--", "sh", "-c", " ".join(command))
     assert len(bare.admin.kubectl(*argv).stdout) == 3_000_000
 
 
 def test_exec_that_breaks_off_gives_half_of_the_output(
-    cluster: Cluster, bare: Workspace, pod: Object, kubelet_path: bool
+    cluster: Cluster, bare: Workspace, pod: Object, exec_path: ExecPath
 ) -> None:
     with cluster.agent.inject(bare.name, Fault.DROPS):
         answer = bare.admin.kubectl("exec", "-n", bare.name, pod["metadata"]["name"], "--", "seq", "1000")
     assert answer.stdout.startswith("1\n2\n")
     assert len(answer.stdout) < len("".join(f"{n}\n" for n in range(1, 1001)))
-    if cluster.kind == "real" and not kubelet_path:
+    if cluster.kind == "real" and exec_path is ExecPath.TRANSLATED:
         # What the server under test is up against: translated, a cut connection looks like success.
         assert answer.returncode == 0
 

@@ -85,6 +85,7 @@ def test_a_good_token_is_its_owner_and_a_bad_one_nobody(
     assert f'User "system:serviceaccount:{workspace.name}:robot" cannot list' in known.json()["message"]
     unknown = server.get(_EVERYTHING, token=token[:-4] + "AAAA")
     assert (unknown.status_code, unknown.json()["message"]) == (401, "Unauthorized")
+    assert token[:-4] not in server.log_text()
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])

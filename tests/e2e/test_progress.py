@@ -100,6 +100,13 @@ def test_a_deleted_job_is_gone_and_a_new_one_of_its_name_starts_empty(workspace:
     assert "steps" not in document["status"]
 
 
+def test_an_mpi_job_is_read_from_its_launcher(workspace: Workspace) -> None:
+    # The group `node` comes first, runs sshd and reports nothing (workloads-and-protocols.md 2.2).
+    workspace.start_job("mpi", REPORTING, runtime="deepspeed-distributed")
+    document = workspace.wait_reporting("mpi")
+    assert document["status"]["rank0"]["podName"].startswith("mpi-launcher-0-0-")
+
+
 def test_wait_returns_when_the_job_completes(workspace: Workspace) -> None:
     workspace.start_job("brief", SHORT)
     workspace.wait_running("brief")

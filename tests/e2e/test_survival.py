@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.cluster import Cluster
+from tests.e2e.cluster import Cluster, ExecPath
 from tests.e2e.exec_faults import Fault
 from tests.e2e.processes import wait_until
 from tests.e2e.scripts import BINARY, DIRECTORY, FIFO, GIGABYTE, REPORTING
@@ -54,30 +54,34 @@ def test_an_odd_progress_file_is_a_reason_and_nothing_more(team: Workspace, name
 
 
 def test_a_gigabyte_of_progress_file_costs_no_memory(team: Workspace, server: VisibilityServer) -> None:
-    before = server.peak_memory_bytes()
-    team.start_job("gigabyte-again", _ODD["gigabyte"][0])
+    before = server.forget_peak_memory()
+    team.start_job("gigabyte-again", GIGABYTE)
     team.wait_condition("gigabyte-again", "Reporting", "False", reason="TooLarge")
     assert server.peak_memory_bytes() - before < 16 * _MEBIBYTE
 
 
 def test_an_exec_that_never_ends_its_output_is_cut_off(
-    workspace: Workspace, cluster: Cluster, server: VisibilityServer
+    workspace: Workspace, cluster: Cluster, server: VisibilityServer, exec_path: ExecPath
 ) -> None:
-    before = server.peak_memory_bytes()
+    before = server.forget_peak_memory()
     with cluster.agent.inject(workspace.name, Fault.NEVER_ENDS):
         workspace.start_job("endless", REPORTING)
         workspace.wait_condition("endless", "Reporting", "False", reason="TooLarge")
     assert server.peak_memory_bytes() - before < 16 * _MEBIBYTE
 
 
-def test_an_exec_that_hangs_is_given_up_and_asked_again(workspace: Workspace, cluster: Cluster) -> None:
+def test_an_exec_that_hangs_is_given_up_and_asked_again(
+    workspace: Workspace, cluster: Cluster, exec_path: ExecPath
+) -> None:
     with cluster.agent.inject(workspace.name, Fault.HANGS):
         workspace.start_job("hanging", REPORTING)
         workspace.wait_condition("hanging", "Reporting", "False", reason="ProbeTimeout")
     workspace.wait_reporting("hanging")
 
 
-def test_an_exec_that_drops_half_way_is_no_document(workspace: Workspace, cluster: Cluster) -> None:
+def test_an_exec_that_drops_half_way_is_no_document(
+    workspace: Workspace, cluster: Cluster, exec_path: ExecPath
+) -> None:
     with cluster.agent.inject(workspace.name, Fault.DROPS):
         workspace.start_job("dropping", REPORTING)
         document = workspace.wait_document(

@@ -146,6 +146,11 @@ class VisibilityServer:
         with httpx.Client(verify=context, trust_env=False, timeout=15) as client:
             return client.get(self.url + path, headers=sent)
 
+    def forget_peak_memory(self) -> int:
+        """Let the peak begin at what the process has now, and return that (proc_pid_clear_refs(5))."""
+        Path(f"/proc/{self._daemon.pid}/clear_refs").write_text("5")
+        return self.peak_memory_bytes()
+
     def peak_memory_bytes(self) -> int:
         """The most memory the process has had at one time (VmHWM)."""
         status = Path(f"/proc/{self._daemon.pid}/status").read_text()
