@@ -160,8 +160,10 @@ class ApiServer:
             response = await self._answer(request)
         except ApiError as error:
             response = status_response(error)
-        except (web.HTTPException, ConnectionError):
-            raise  # aiohttp's own answers; and a client that has gone
+        except web.HTTPException:
+            raise
+        except ConnectionError:
+            response = web.Response()  # the client has gone: nobody reads this
         except Exception as error:
             # Not log.exception: its traceback shows local variables, and those hold tokens.
             where = traceback.format_tb(error.__traceback__, limit=-2)

@@ -57,6 +57,7 @@ class Controllers:
         self._queue: asyncio.Queue[_Task] = asyncio.Queue()
         self._queued: set[_Task] = set()
         self._reflectors = {plural: Reflector(client, plural, self._observer(plural)) for plural in WATCHED}
+        self._owned: dict[tuple[str, str], set[ObjectKey]] = {}  # by plural of the child and uid of its owner
         self._tasks: list[asyncio.Task[None]] = []
         self._reconcilers: dict[str, Callable[[Object], Awaitable[None]]] = {
             "trainjobs": self._reconcile_train_job,
@@ -84,10 +85,13 @@ class Controllers:
             self._enqueue(plural, key_of(thing))
             owner = controller_of(thing)
             if owner and owner["kind"] in OWNER_PLURALS:
+                owned = self._owned.setdefault((plural, owner["uid"]), set())
+                (owned.discard if kind == "DELETED" else owned.add)(key_of(thing))
                 self._enqueue(OWNER_PLURALS[owner["kind"]], (key_of(thing)[0], owner["name"]))
             if kind == "DELETED" and plural in CHILD_PLURALS:
                 for child in self._children(CHILD_PLURALS[plural], thing):
                     self._enqueue(CHILD_PLURALS[plural], key_of(child))
+                self._owned.pop((CHILD_PLURALS[plural], uid_of(thing)), None)
             waiting = {
                 "nodes": "pods",
                 "clustertrainingruntimes": "trainjobs",
@@ -130,10 +134,8 @@ class Controllers:
                 )
 
     def _children(self, plural: str, owner: Object) -> list[Object]:
-        uid = uid_of(owner)
-        return sorted(
-            filter(lambda each: _is_owned(each, uid), self._reflectors[plural].objects.values()), key=key_of
-        )
+        found, keys = self._reflectors[plural].objects, self._owned.get((plural, uid_of(owner)), set())
+        return [found[key] for key in sorted(keys & found.keys()) if _is_owned(found[key], uid_of(owner))]
 
     async def _create(self, plural: str, bodies: Iterable[Object]) -> None:
         for body in bodies:

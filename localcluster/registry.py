@@ -102,9 +102,9 @@ class Registry:
                 raise not_found(resource, name)
             body.setdefault("metadata", {})["name"] = name
             return self.create(resource, namespace, body), True
-        return self._replace(
-            resource, current, apply(copy.deepcopy(current.object), body), subresource
-        ), False
+        # Patching copies what it changes; defaults, which a status does not get, are written in place.
+        base = current.object if subresource == "status" else copy.deepcopy(current.object)
+        return self._replace(resource, current, apply(base, body), subresource), False
 
     def delete(self, resource: Resource, namespace: str, name: str, options: Object) -> Entry:
         """Remove, or begin to: pods end gracefully, finalizers are waited for, a namespace empties first."""
