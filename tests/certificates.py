@@ -71,8 +71,8 @@ class Authority:
     ) -> None:
         self.key = key or ec.generate_private_key(ec.SECP256R1())
         self.subject = _name([(NameOID.COMMON_NAME, name)])
-        self._above = (*issuer._above, issuer.certificate) if issuer else ()
-        self.certificate = _sign(
+        self._above: tuple[x509.Certificate, ...] = (*issuer._above, issuer.certificate) if issuer else ()
+        self.certificate: x509.Certificate = _sign(
             self.subject,
             self.key,
             issuer or self,

@@ -115,7 +115,7 @@ async def running_server(
         seen.append(scope)
         try:
             identity = await authenticator.authenticate(scope)
-            answer = {"user": identity.user, "groups": identity.groups, "uid": identity.uid}
+            answer: dict[str, Any] = {"user": identity.user, "groups": identity.groups, "uid": identity.uid}
             answer["extra"] = {key: list(values) for key, values in identity.extra}
         except AuthError as error:
             answer = {"error": type(error).__name__}

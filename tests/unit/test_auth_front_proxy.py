@@ -10,18 +10,18 @@ from hypothesis import given, strategies as st
 from tests.certificates import Authority
 from visibility_api.auth.certificates import CaPool, Peer
 from visibility_api.auth.errors import CredentialRejected
-from visibility_api.auth.front_proxy import FrontProxy, HeaderNames
+from visibility_api.auth.front_proxy import FrontProxy, ProxyHeaders
 from visibility_api.auth.identity import Identity
 
 CA = Authority("front-proxy")
 POOL = CaPool(CA.pem, name="requestheader-client")
 PEER = Peer(chain=CA.issue("front-proxy-client").chain)
-NAMES = HeaderNames(
+NAMES = ProxyHeaders(
     user=(b"x-remote-user",), group=(b"x-remote-group",), extra_prefixes=(b"x-remote-extra-",)
 )
 
 
-def identify(*headers: tuple[str, str], names: HeaderNames = NAMES) -> Identity | None:
+def identify(*headers: tuple[str, str], names: ProxyHeaders = NAMES) -> Identity | None:
     """As uvicorn hands headers over: names in lower case, values as bytes."""
     proxy = FrontProxy(POOL, names, ["front-proxy-client"])
     return proxy.identify(PEER, [(k.lower().encode(), v.encode()) for k, v in headers])
@@ -35,7 +35,7 @@ def extra(name: str, *values: str) -> dict[str, tuple[str, ...]]:
 
 def test_first_configured_user_header_with_a_value_counts() -> None:
     """A6."""
-    names = HeaderNames(user=(b"x-first", b"x-second"))
+    names = ProxyHeaders(user=(b"x-first", b"x-second"))
     found = identify(("X-Second", "b"), ("X-First", ""), ("X-First", "a"), names=names)
     assert found is not None
     assert found.user == "a"
@@ -83,7 +83,7 @@ def test_uid_is_read_only_from_a_configured_header() -> None:
     found = identify(*headers)
     assert found is not None
     assert found.uid == ""
-    found = identify(*headers, names=HeaderNames(user=(b"x-remote-user",), uid=(b"x-remote-uid",)))
+    found = identify(*headers, names=ProxyHeaders(user=(b"x-remote-user",), uid=(b"x-remote-uid",)))
     assert found is not None
     assert found.uid == "7"
 
@@ -148,7 +148,7 @@ def test_same_headers_give_the_same_object() -> None:
 
 
 keys = st.text(min_size=1, max_size=20).map(lambda text: text.lower()).filter(lambda t: t == t.lower())
-values = st.text(st.characters(exclude_characters="\0\r\n", exclude_categories=("Cs",)), max_size=20)
+values = st.text(st.characters(exclude_characters="\0\r\n", exclude_categories=["Cs"]), max_size=20)
 
 
 @given(st.dictionaries(keys, st.lists(values, min_size=1, max_size=3), max_size=4), st.lists(values))

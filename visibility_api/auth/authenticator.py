@@ -13,8 +13,9 @@ import structlog
 
 from .bearer import header_token, subprotocol_token
 from .certificates import Peer
-from .connection import peer_in
+from .connection import PEER
 from .errors import AccessDenied, CredentialRejected, Unauthenticated
+from .header_names import HeaderNames
 from .identity import ANONYMOUS, Attributes, Identity
 from .request_header_config import Trust
 from .token_review import TokenReviewer
@@ -22,7 +23,6 @@ from .token_review import TokenReviewer
 log = structlog.get_logger("visibility.auth")
 
 WARNING = "warning"  # where in scope["state"] a text for the Warning header is left (A15)
-_IMPERSONATION = b"impersonate-"
 _IMPERSONATION_REFUSED = (
     "Impersonate-* headers are not accepted here; kube-apiserver resolves them, so ask through it"
 )
@@ -41,6 +41,7 @@ class RequestAuthenticator:
     def __init__(self, trust: Callable[[], Trust], tokens: TokenReviewer | None) -> None:
         self._trust = trust
         self._tokens = tokens
+        self._impersonates = HeaderNames((b"impersonate-",))
         self._last_faults: Sequence[str] = ()
 
     async def authenticate(self, scope: MutableMapping[str, Any]) -> Identity:
@@ -48,7 +49,7 @@ class RequestAuthenticator:
         headers: Headers = scope["headers"]
         faults: list[str] = []
         identity: Opinion = None
-        peer = peer_in(scope.get("state"))
+        peer: Peer | None = scope["state"].get(PEER)
         if peer is not None and peer.chain:
             identity = self._by_certificate(peer, headers, faults)
         if identity is None:
@@ -58,7 +59,8 @@ class RequestAuthenticator:
                     self._tell(faults)
                     raise Unauthenticated("; ".join(faults))
                 identity = ANONYMOUS  # A19
-        if [name for name, _ in headers if name.startswith(_IMPERSONATION)]:
+        impersonates = self._impersonates
+        if [True for name, _ in headers if impersonates[name]]:
             asked = Attributes(verb="impersonate", path=scope["path"])
             raise AccessDenied(identity, asked, _IMPERSONATION_REFUSED)
         return identity
@@ -84,7 +86,7 @@ class RequestAuthenticator:
         try:
             token, warning = header_token(headers)
             if warning:
-                scope.setdefault("state", {})[WARNING] = warning
+                scope["state"][WARNING] = warning
             if token:
                 return await self._review(token)
         except CredentialRejected as error:

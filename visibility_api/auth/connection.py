@@ -10,7 +10,6 @@ import asyncio
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from .certificates import Peer
 from .tls import ServingContext, peer_of
 
 PEER = "peer"  # where in scope["state"]
@@ -75,9 +74,3 @@ class TlsConnection(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
-
-
-def peer_in(state: object) -> Peer | None:
-    """The peer that `TlsConnection` has put into a scope's state, None when there is none."""
-    peer = state.get(PEER) if isinstance(state, dict) else None
-    return peer if isinstance(peer, Peer) else None

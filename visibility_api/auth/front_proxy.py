@@ -14,6 +14,7 @@ from urllib.parse import unquote_to_bytes
 
 from .certificates import CaPool, Peer
 from .errors import CredentialRejected
+from .header_names import HeaderNames
 from .identity import Identity, authenticated
 
 MAX_IDENTITIES = 1024  # many requests come from few users
@@ -23,7 +24,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeaderNames:
+class ProxyHeaders:
     """How the front proxy names what it says. Lower case; extension-apiserver-authentication has them."""
 
     user: tuple[bytes, ...] = ()
@@ -35,12 +36,13 @@ class HeaderNames:
 class FrontProxy:
     """Believes the headers of a peer that one CA pool vouches for under an allowed name."""
 
-    def __init__(self, pool: CaPool, headers: HeaderNames, allowed_names: Sequence[str]) -> None:
+    def __init__(self, pool: CaPool, headers: ProxyHeaders, allowed_names: Sequence[str]) -> None:
         """`allowed_names`: exact common names; none = every certificate of the pool is the proxy's."""
         self.pool = pool
         self._allowed_names = frozenset(allowed_names)
         self._headers = headers
-        self._prefixes = headers.user + headers.group + headers.uid + headers.extra_prefixes
+        # Also longer names than those: the reading leaves them out.
+        self._matters = HeaderNames(headers.user + headers.group + headers.uid + headers.extra_prefixes)
         self._identity = lru_cache(MAX_IDENTITIES)(self._read_identity)
 
     def identify(self, peer: Peer, headers: Headers) -> Identity | None:
@@ -55,8 +57,8 @@ class FrontProxy:
             raise CredentialRejected(verdict.fault)
         if self._allowed_names and verdict.common_name not in self._allowed_names:
             raise CredentialRejected("the client certificate's common name is not an allowed front proxy's")
-        prefixes = self._prefixes  # also of longer names, which the reading leaves out
-        return self._identity(tuple([header for header in headers if header[0].startswith(prefixes)]))
+        matters = self._matters
+        return self._identity(tuple([header for header in headers if matters[header[0]]]))
 
     def _read_identity(self, headers: Headers) -> Identity | None:
         names = self._headers

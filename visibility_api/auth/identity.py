@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 ANONYMOUS_USER = "system:anonymous"
 UNAUTHENTICATED_GROUP = "system:unauthenticated"
@@ -18,6 +18,13 @@ class Identity:
     groups: tuple[str, ...] = ()
     uid: str = ""
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()  # sorted by key
+    _hash: int = field(init=False, repr=False, compare=False)  # looked up far more often than made
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.user, self.groups, self.uid, self.extra)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 ANONYMOUS = Identity(user=ANONYMOUS_USER, groups=(UNAUTHENTICATED_GROUP,))
@@ -47,6 +54,18 @@ class Attributes:
     name: str = ""
     field_requirements: tuple[Requirement, ...] = ()
     label_requirements: tuple[Requirement, ...] = ()
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # All fields: whoever could choose many of one hash would make every look-up slow.
+        values = (
+            self.verb, self.path, self.is_resource, self.group, self.version, self.namespace, self.resource,
+            self.subresource, self.name, self.field_requirements, self.label_requirements,
+        )  # fmt: skip
+        object.__setattr__(self, "_hash", hash(values))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 def authenticated(identity: Identity) -> Identity:

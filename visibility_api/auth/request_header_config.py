@@ -21,7 +21,7 @@ from visibility_api.cluster.watch import Watch
 from .certificates import CaPool, Clock
 from .client_certificate import ClientCertificates
 from .errors import TrustForbidden, TrustUnusable
-from .front_proxy import FrontProxy, HeaderNames
+from .front_proxy import FrontProxy, ProxyHeaders
 
 log = structlog.get_logger("visibility.auth")
 
@@ -65,7 +65,7 @@ class Trust:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ProxyNames:
-    headers: HeaderNames
+    headers: ProxyHeaders
     allowed: tuple[str, ...]
 
 
@@ -176,7 +176,7 @@ def _read_names(data: Mapping[str, str], held: _ProxyNames | None) -> _ProxyName
         return held
     try:
         return _ProxyNames(
-            headers=HeaderNames(
+            headers=ProxyHeaders(
                 user=_header_list(data, "requestheader-username-headers"),
                 group=_header_list(data, "requestheader-group-headers"),
                 uid=_header_list(data, "requestheader-uid-headers"),
