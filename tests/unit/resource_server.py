@@ -66,6 +66,7 @@ class WatchClient:
         self.headers: dict[str, str] = {}
         self.chunks: list[bytes] = []
         self.is_ended = False  # by the server, in order
+        self.started = asyncio.Event()  # the headers have come; from here on every change is seen
         self.reads = asyncio.Event()  # cleared: the client takes nothing more
         self.reads.set()
         self._arrived: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -80,6 +81,7 @@ class WatchClient:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             self.headers = {k.decode(): v.decode() for k, v in message["headers"]}
+            self.started.set()
             return
         await self.reads.wait()
         if body := message.get("body", b""):
@@ -178,6 +180,8 @@ class ResourceServer:
         client = WatchClient()
         task = asyncio.create_task(self.api(http_scope("GET", target, headers), client.receive, client.send))
         try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await client.started.wait()
             yield client
         finally:
             client.disconnect()

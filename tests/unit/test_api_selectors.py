@@ -78,6 +78,7 @@ _SIGNS = "consist of alphanumeric characters, '-', '_' or '.'"
 _ENDS = "and must start and end with an alphanumeric character"
 _INVALID = "unable to parse requirement: <nil>: Invalid value"
 _INVALID_VALUE = "unable to parse requirement: values[0]"
+_OR_EMPTY = "a valid label must be an empty string or"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ _INVALID_VALUE = "unable to parse requirement: values[0]"
         (
             "a=-x",
             (
-                f'{_INVALID_VALUE}[a]: Invalid value: "-x": a valid label must be an empty string or {_SIGNS}, '
+                f'{_INVALID_VALUE}[a]: Invalid value: "-x": {_OR_EMPTY} {_SIGNS}, '
                 f"{_ENDS} (e.g. 'MyValue',  or 'my_value',  or '12345', "
                 f"regex used for validation is '({_NAME})?')"
             ),
