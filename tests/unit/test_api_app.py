@@ -241,7 +241,7 @@ async def test_a_broken_timeout_is_told_after_authorisation(path: str) -> None:
     answer = await shell.get(f"{path}?timeout=5")
     assert (answer.status, answer.json()["reason"]) == (400, "BadRequest")
     assert answer.json()["message"] == (
-        'invalid timeout specified in the request URL - time: invalid duration "5"'
+        'invalid timeout specified in the request URL - time: missing unit in duration "5"'
     )
     shell.verdict = denial()
     assert (await shell.get(f"{path}?timeout=5")).status == 403

@@ -189,14 +189,26 @@ def test_timeout_shortens_the_limit_and_never_lengthens_it(timeout: str, seconds
     assert not info.has_timeout_fault
 
 
-@pytest.mark.parametrize("timeout", ["5", "abc", "5x", "s", "--5s", "1e3s"])
-def test_a_timeout_that_is_no_duration_is_a_fault(timeout: str) -> None:
+@pytest.mark.parametrize(
+    ("timeout", "fault"),
+    [  # from Go's time.ParseDuration
+        ("5", 'missing unit in duration "5"'),
+        ("1m5", 'missing unit in duration "1m5"'),
+        ("-5", 'missing unit in duration "-5"'),
+        ("abc", 'invalid duration "abc"'),
+        ("s", 'invalid duration "s"'),
+        (".s", 'invalid duration ".s"'),
+        ("--5s", 'invalid duration "--5s"'),
+        ("5x", 'unknown unit "x" in duration "5x"'),
+        ("1e3s", 'unknown unit "e" in duration "1e3s"'),
+        ("1m2 s", 'unknown unit " s" in duration "1m2 s"'),
+    ],
+)
+def test_a_timeout_that_is_no_duration_is_a_fault(timeout: str, fault: str) -> None:
     """R17."""
     info = read(f"{BASE}/trainjobs?timeout={timeout}")
     assert info.has_timeout_fault
-    assert str(timeout_fault(info.query)) == (
-        f'invalid timeout specified in the request URL - time: invalid duration "{timeout}"'
-    )
+    assert str(timeout_fault(info.query)) == (f"invalid timeout specified in the request URL - time: {fault}")
 
 
 def test_a_watch_has_no_timeout_parameter() -> None:

@@ -5,6 +5,7 @@ One reading serves authorisation and routing alike, so the two can never disagre
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
@@ -29,6 +30,8 @@ _VERBS = {
     "DELETE": "delete",
 }
 _SELECTING_VERBS = frozenset(("list", "watch", "deletecollection"))  # the ones with selectors (Z10)
+_DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d*)([^\d.]*)", re.ASCII)
+_DURATION_UNITS = frozenset(("ns", "us", "µs", "μs", "ms", "s", "m", "h"))
 _NAMESPACE_SUBRESOURCES = frozenset(("status", "finalize"))
 
 Query = Sequence[tuple[str, str]]
@@ -80,9 +83,9 @@ def read_request(method: str, path: str, query_string: bytes) -> RequestInfo:
 
 
 def timeout_fault(query: Query) -> BadRequest:
-    """What is wrong with a `?timeout` that is no duration (R17)."""
-    text = quote(_first(query, "timeout") or "")
-    return BadRequest(f"invalid timeout specified in the request URL - time: invalid duration {text}")
+    """What is wrong with a `?timeout` that is no duration, in the words of Go's time.ParseDuration (R17)."""
+    text = _first(query, "timeout") or ""
+    return BadRequest(f"invalid timeout specified in the request URL - time: {_describe_fault(text)}")
 
 
 def is_true(value: str | None) -> bool:
@@ -185,6 +188,20 @@ def _parse_go_duration_s(text: str) -> float | None:
     """Go's duration, its sign included; None when it is none."""
     seconds = parse_duration_s(text[1:] if text[0] in "+-" else text)
     return -seconds if seconds is not None and text.startswith("-") else seconds
+
+
+def _describe_fault(text: str) -> str:
+    rest = text[1:] if text[:1] in ("+", "-") else text
+    while part := _DURATION_PART.match(rest):
+        number, unit = part.groups()
+        if number == ".":
+            break
+        if not unit:
+            return f"missing unit in duration {quote(text)}"
+        if unit not in _DURATION_UNITS:
+            return f"unknown unit {quote(unit)} in duration {quote(text)}"
+        rest = rest[part.end() :]
+    return f"invalid duration {quote(text)}"
 
 
 def _first(query: Query, name: str) -> str | None:
