@@ -28,27 +28,29 @@ class Pace:
         """Note that `step` was reached at `at_s` of a monotonic clock. Keeps at most MAX_SAMPLES."""
         samples = self._samples
         if samples and step < samples[-1][1]:
-            samples.clear()  # counting began again: nothing seen before says how fast this goes
+            samples = []  # counting began again: nothing seen before says how fast this goes
             self._spacing_s = 0.0
         if samples and at_s - samples[-1][0] < self._spacing_s:
             return
-        samples.append((at_s, step))
+        samples = [*samples, (at_s, step)]
         if len(samples) > MAX_SAMPLES:
-            del samples[1::2]
+            samples = samples[::2]
             self._spacing_s = (samples[-1][0] - samples[0][0]) / len(samples)
+        self._samples = samples  # replaced, never changed: another thread may be reading
 
     def steps_per_s(self, at_s: float, step: int) -> Optional[float]:
         """None until two different steps have been seen."""
-        if not self._samples:
+        samples = self._samples
+        if not samples:
             return None
-        middle_s = (self._samples[0][0] + at_s) / 2
-        since_s, since_step = self._samples[0]
-        for sample_s, sample_step in self._samples:
+        middle_s = (samples[0][0] + at_s) / 2
+        since_s, since_step = samples[0]
+        for sample_s, sample_step in samples:
             if sample_s > middle_s:
                 break
             since_s, since_step = sample_s, sample_step
         if step <= since_step:
-            since_s, since_step = self._samples[0]  # nothing moved in the later half
+            since_s, since_step = samples[0]  # nothing moved in the later half
         if step <= since_step or at_s <= since_s:
             return None
         return (step - since_step) / (at_s - since_s)

@@ -36,6 +36,10 @@ class Publisher:
         self._requests.put((done, is_last))
         return done
 
+    def join(self, timeout_s: float) -> None:
+        """Wait for the end of a publisher that was asked for its last write."""
+        self._thread.join(timeout_s)
+
     def _run(self) -> None:
         is_last = False
         done: Optional[SimpleQueue[bool]] = None

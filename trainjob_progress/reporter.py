@@ -113,8 +113,10 @@ class Reporter:
                 return
             places = settings.find_sinks(bar=bar) if sinks is None else sinks
             if places:
+                self._pace.observe(time.monotonic(), self._step)
                 self._snapshot = self._take(self._fresh)
                 self._publishers = [Publisher(sink, self._latest) for sink in places]
+                os.environ[settings.OWNER_VARIABLE] = str(self._pid)
                 atexit.register(self._exit)
                 termination.watch(self)
         except Exception as error:
@@ -203,8 +205,10 @@ class Reporter:
             self._state = state
             self._collect()
             self._final = self._snapshot
-            self._close()
+            self._is_over = True
+            self._due = False
             self._await([publisher.flush(is_last=True) for publisher in self._publishers], FLUSH_TIMEOUT_S)
+            self._close()
         except Exception as error:
             self._warn(error)
 
@@ -217,6 +221,9 @@ class Reporter:
             if self.is_active:
                 self._snapshot = self._take(self._plain())
                 self._await([publisher.flush() for publisher in self._publishers], timeout_s)
+            elif self._final is not None and self._pid == os.getpid():
+                for publisher in self._publishers:  # SIGTERM in the middle of `finish`: let it get through
+                    publisher.join(timeout_s)
         except Exception as error:
             self._warn(error)
 
@@ -224,6 +231,8 @@ class Reporter:
         """Stop without a last document: another reporter takes this one's place."""
         try:
             if self.is_active:
+                self._is_over = True
+                self._due = False
                 self._close()
                 for publisher in self._publishers:
                     publisher.flush(is_last=True)
@@ -254,10 +263,10 @@ class Reporter:
             self.finish("completed" if is_done else "running")
 
     def _close(self) -> None:
-        self._is_over = True
-        self._due = False
         termination.forget(self)
         atexit.unregister(self._exit)
+        if os.environ.get(settings.OWNER_VARIABLE) == str(self._pid):
+            del os.environ[settings.OWNER_VARIABLE]
 
     def _await(self, outcomes: Sequence[SimpleQueue[bool]], timeout_s: float) -> None:
         deadline_s = time.monotonic() + timeout_s
@@ -283,6 +292,9 @@ class Reporter:
             return
         fresh, self._fresh = self._fresh, {}
         if self._pid == os.getpid():  # after a fork, threads and the right to write stay with the parent
+            step = to_count(self._step)
+            if step is not None:
+                self._pace.observe(time.monotonic(), step)
             self._snapshot = self._take(fresh)
 
     def _latest(self) -> Optional[Snapshot]:
@@ -314,7 +326,6 @@ class Reporter:
         self._metrics = metrics = to_metrics(fresh, self._metrics) if fresh else self._metrics
         rate = None
         if step is not None:
-            self._pace.observe(now_s, step)
             rate = self._pace.steps_per_s(now_s, step)
         share = self._share(step, total)
         remaining_s = self._remaining_s

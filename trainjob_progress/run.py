@@ -29,12 +29,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command to its end. Returns its exit code; 128 + n when signal n ended it."""
     options = _parse(arguments)
     reporter = report(options.total_steps, total_epochs=options.total_epochs)
-    environ = dict(os.environ)
-    for name in ("TRAINJOB_PROGRESS_FILE", "TRAINJOB_TERMINATION_MESSAGE_PATH"):
-        environ[name] = ""  # one speaker is enough: two would take turns in one file
     try:
         process = subprocess.Popen(  # noqa: S603 — the command is the caller's own
-            options.command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            options.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
     except OSError as error:
         reporter.finish("failed", f"the command did not start: {type(error).__name__}")

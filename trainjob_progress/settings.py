@@ -15,14 +15,19 @@ if TYPE_CHECKING:
 
 DEFAULT_PATH = "/tmp/trainjob-progress.json"  # noqa: S108 — the directory that nearly every image may write to
 DEFAULT_TERMINATION_PATH = "/dev/termination-log"
+# Id of the process that reports, for its children: whatever way they are made, they do not report too.
+OWNER_VARIABLE = "TRAINJOB_PROGRESS_OWNER"
 
 
 def find_sinks(environ: Optional[Mapping[str, str]] = None, *, bar: bool = False) -> list[Sink]:
     """The sinks that the environment asks for. None off a cluster, unless a variable names one.
 
+    None either in a child of a process that reports: two would take turns in one file.
     A variable that makes no sense costs one line on stderr and that sink.
     """
     environ = os.environ if environ is None else environ
+    if environ.get(OWNER_VARIABLE, str(os.getpid())) != str(os.getpid()):
+        return []
     sinks = []
     for find in (_find_file, _find_termination, _find_log, _find_endpoint, _find_push):
         sinks += _try(find, environ)

@@ -14,41 +14,44 @@ if TYPE_CHECKING:
     from .reporter import Reporter
 
 _watched: list[Reporter] = []
-_previous: Any = None  # what had SIGTERM before: a function, SIG_DFL, SIG_IGN; None when it is not Python's
-_installed_in_pid = 0
 
 
 def watch(reporter: Reporter) -> None:
     """Flush `reporter` on SIGTERM. Off the main thread nothing can be installed, and nothing is."""
-    global _previous, _installed_in_pid
     _watched.append(reporter)
-    if (
-        threading.current_thread() is not threading.main_thread()
-        or signal.getsignal(signal.SIGTERM) is _on_sigterm
-    ):
+    if threading.current_thread() is not threading.main_thread():
         return
-    _previous = signal.signal(signal.SIGTERM, _on_sigterm)
-    _installed_in_pid = os.getpid()
+    before = signal.getsignal(signal.SIGTERM)
+    if before is not None and not isinstance(before, _Handler):  # None: not Python's, it could not be called
+        signal.signal(signal.SIGTERM, _Handler(before))
 
 
 def forget(reporter: Reporter) -> None:
     """Stop flushing it; with the last one the old handler comes back, unless someone put theirs over ours."""
-    global _previous
     if reporter in _watched:
         _watched.remove(reporter)
     if _watched or threading.current_thread() is not threading.main_thread():
         return
-    if _previous is not None and signal.getsignal(signal.SIGTERM) is _on_sigterm:
-        signal.signal(signal.SIGTERM, _previous)
-        _previous = None
+    handler = signal.getsignal(signal.SIGTERM)
+    if isinstance(handler, _Handler):
+        signal.signal(signal.SIGTERM, handler.before)
 
 
-def _on_sigterm(number: int, frame: Optional[FrameType]) -> None:
-    if _installed_in_pid == os.getpid():
-        for reporter in tuple(_watched):
-            reporter.flush()
-    if callable(_previous):
-        _previous(number, frame)
-    elif _previous != signal.SIG_IGN:
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)  # so that the exit code is the one of a terminated process
+class _Handler:
+    """Flushes, then does what would have been done without us. Each knows what it was put over."""
+
+    __slots__ = ("_pid", "before")
+
+    def __init__(self, before: Any) -> None:  # noqa: ANN401 — a function, SIG_DFL or SIG_IGN
+        self.before = before
+        self._pid = os.getpid()
+
+    def __call__(self, number: int, frame: Optional[FrameType]) -> None:
+        if self._pid == os.getpid():  # a fork inherits the handler, but not the reporters' threads
+            for reporter in tuple(_watched):
+                reporter.flush()
+        if callable(self.before):
+            self.before(number, frame)
+        elif self.before != signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)  # so that the exit code is the one of a terminated process

@@ -110,6 +110,78 @@ def test_a_handler_of_ones_own_still_gets_sigterm(tmp_path: Path) -> None:
     assert training.document["step"] == 7
 
 
+def test_handlers_put_over_each_other_all_get_sigterm(tmp_path: Path) -> None:
+    script = """
+import os, signal
+report()
+before = signal.getsignal(signal.SIGTERM)
+def own(*arguments):
+    print("own", flush=True)
+    before(*arguments)
+signal.signal(signal.SIGTERM, own)
+r = report(total_steps=9)
+r.step(7)
+os.kill(os.getpid(), signal.SIGTERM)
+print("survived")
+"""
+    training = Training(tmp_path, script)
+    output, _ = training.process.communicate(timeout=60)
+    assert (training.process.returncode, output) == (-signal.SIGTERM, "own\n")
+    assert json.loads(training.path.read_bytes())["step"] == 7
+
+
+def test_sigterm_in_the_middle_of_the_end_lets_the_last_document_through(tmp_path: Path) -> None:
+    script = f"""
+import os, signal, threading
+from trainjob_progress.sinks.file import FileSink
+class SlowSink(FileSink):
+    def write(self, snapshot):
+        if snapshot.state == "completed":
+            os.kill(os.getpid(), signal.SIGTERM)
+            import time; time.sleep(0.3)  # the disk takes its time
+        super().write(snapshot)
+r = report(total_steps=2, sinks=[SlowSink({str(tmp_path / "progress.json")!r})])
+r.step(2)
+r.finish()
+print("survived")
+"""
+    training = Training(tmp_path, script)
+    assert training.end()[0] == -signal.SIGTERM
+    assert json.loads(training.path.read_bytes())["state"] == "completed"
+
+
+@pytest.mark.parametrize(
+    "make_child",
+    [
+        "subprocess.run([sys.executable, '-c', code], check=True)",
+        "pid = os.fork()\nif pid == 0:\n  exec(code); os._exit(0)\nos.waitpid(pid, 0)",
+        "p = multiprocessing.get_context('fork').Process(target=exec, args=(code,)); p.start(); p.join()",
+        "p = multiprocessing.get_context('spawn').Process(target=exec, args=(code,)); p.start(); p.join()",
+    ],
+)
+def test_a_child_of_a_process_that_reports_does_not(tmp_path: Path, make_child: str) -> None:
+    script = (
+        "import multiprocessing, os, subprocess, sys\n"
+        "code = 'from trainjob_progress import report\\nwith report(total_steps=9) as r: r.step(9)'\n"
+        f"r = report(total_steps=2)\nr.step()\n{make_child}\nr.flush()"
+    )
+    training = Training(tmp_path, script)
+    code, errors = training.end()
+    assert code == 0, errors
+    assert (training.document["state"], training.document["step"]) == ("running", 1)
+
+
+def test_a_process_started_after_the_run_reports_again(tmp_path: Path) -> None:
+    script = (
+        "import subprocess, sys\nwith report(total_steps=2) as r: r.step(2)\n"
+        "code = 'from trainjob_progress import report\\nwith report(total_steps=9) as r: r.step(9)'\n"
+        "subprocess.run([sys.executable, '-c', code], check=True)"
+    )
+    training = Training(tmp_path, script)
+    assert training.end() == (0, "")
+    assert training.document["step"] == 9
+
+
 def test_an_ignored_sigterm_stays_ignored(tmp_path: Path) -> None:
     script = (
         "import os, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -174,6 +246,33 @@ def test_a_full_disk_is_one_line_and_the_old_document_stays_whole(tmp_path: Path
     assert "FileSink failed" in errors
     assert json.loads(training.path.read_bytes())["step"] == 0
     assert list(tmp_path.glob("*.tmp")) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "error"), [("size=4k", "No space left on device"), ("ro", "Read-only file system")]
+)
+def test_a_filesystem_that_takes_nothing_is_one_line(tmp_path: Path, options: str, error: str) -> None:
+    mount = f"mount -t tmpfs -o {options} tmpfs {tmp_path}"
+    if subprocess.run(["unshare", "--mount", "sh", "-c", mount], capture_output=True).returncode != 0:
+        pytest.skip("needs the right to mount")
+    fill = f"dd if=/dev/zero of={tmp_path}/fill 2>/dev/null"
+    script = (
+        "from trainjob_progress import report\nwith report(total_steps=2) as r: r.step(2)\nprint('trained')"
+    )
+    run = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", f'{mount}; {fill}; exec {sys.executable} -c "{script}"'],
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "TRAINJOB_PROGRESS_FILE": str(tmp_path / "p.json"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (run.returncode, run.stdout) == (0, "trained\n")
+    assert run.stderr.count("trainjob_progress:") == 1
+    assert error in run.stderr
 
 
 def test_a_closed_stderr_is_survived(tmp_path: Path) -> None:
