@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-# Counts steps until the file `finish` appears in its working directory; each report tells when it was made.
+# Counts steps for as long as it lives.
 REPORTING = """
-import os, time
+import time
 from trainjob_progress import report
 
 with report(total_steps=100_000) as r:
-    while not os.path.exists("finish"):
-        r.step(loss=0.5, reported_at=time.time())
+    while True:
+        r.step(loss=0.5)
         time.sleep(0.05)
+"""
+
+# A document now and then, by hand: each says when it was put in its place.
+PULSING = """
+import datetime, itertools, json, os, time
+
+path = os.environ["TRAINJOB_PROGRESS_FILE"]
+for step in itertools.count(1):
+    with open(path + ".new", "w") as file:
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat()
+        json.dump({"step": step, "timestamp": now, "metrics": {"written_at": time.time()}}, file)
+    os.rename(path + ".new", path)
+    time.sleep(1.7)
 """
 
 # Ends well after a few steps; its last word is step 5 of 5.

@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.cluster import Cluster, ExecPath
 from tests.e2e.exec_faults import Fault
 from tests.e2e.processes import wait_until
-from tests.e2e.scripts import BINARY, DIRECTORY, FIFO, GIGABYTE, REPORTING
+from tests.e2e.scripts import BINARY, DIRECTORY, FIFO, GIGABYTE, REPORTING, SILENT
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.workspace import Workspace, condition
 
@@ -129,15 +129,21 @@ def test_watches_that_are_cut_are_taken_up_again(workspace: Workspace, server: V
 def test_what_happened_while_the_api_server_was_out_of_reach_is_caught_up_with(
     workspace: Workspace, server: VisibilityServer
 ) -> None:
-    workspace.start_job("deleted-meanwhile", REPORTING)
-    workspace.wait_reporting("deleted-meanwhile")
+    for name in ("deleted-meanwhile", "replaced-meanwhile"):
+        workspace.start_job(name, REPORTING)
+        workspace.wait_reporting(name)
     with server.out_of_reach():
-        workspace.delete_job("deleted-meanwhile")
+        for name in ("deleted-meanwhile", "replaced-meanwhile"):
+            workspace.delete_job(name)
+        successor = workspace.start_job("replaced-meanwhile", SILENT)
         workspace.start_job("created-meanwhile", REPORTING)
         workspace.wait_running("created-meanwhile")
     workspace.wait_reporting("created-meanwhile", timeout_s=40)
     gone = workspace.admin.api.raw("GET", f"{workspace.collection}/deleted-meanwhile")
     assert gone.status_code == 404
+    replaced = workspace.document("replaced-meanwhile")
+    assert replaced["metadata"]["uid"] == successor["metadata"]["uid"]
+    assert "steps" not in replaced["status"]
 
 
 def test_a_history_that_is_forgotten_meanwhile_is_listed_anew(
