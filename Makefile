@@ -36,6 +36,9 @@ format: $(STAMP)  ## put the code into the house format
 bench: $(STAMP)  ## ratios against a bare ASGI application, side by side in one run
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks
 
+openapi: $(STAMP)  ## write the published documents in openapi/ again
+	@$(BIN)/visibility-api openapi --out openapi
+
 lock:  ## work the lock files out again (needs uv)
 	@for extra in server dev; do uv pip compile --quiet --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header --extra $$extra pyproject.toml \
