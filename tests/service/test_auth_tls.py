@@ -14,6 +14,7 @@ import uvloop
 from tests.certificates import DAY, SERVER, Authority, Certificate, client_context, now
 from tests.service.tls_server import SERVING, Client, RunningServer, config_map, running_server, until
 from visibility_api.auth.errors import TrustUnusable
+from visibility_api.auth.tls import peer_of
 
 CLIENTS, PROXIES, STRANGERS = Authority("kubernetes"), Authority("front-proxy"), Authority("kubernetes")
 PROXY = PROXIES.issue("front-proxy-client")
@@ -101,6 +102,14 @@ async def test_intermediates_of_the_handshake_are_used(server: RunningServer) ->
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
         async with server.connect(server.context(leaf, version=version)) as client:
             assert (await client.ask("X-Remote-User: jane"))["user"] == "jane"
+
+
+def test_python_that_tells_no_chain_still_tells_the_certificate_itself() -> None:
+    class OldTls:
+        def getpeercert(self, *, binary_form: bool) -> bytes:
+            return PROXY.chain[0]
+
+    assert peer_of(OldTls()).chain == PROXY.chain[:1]  # type: ignore[arg-type]  # a stand-in for SSLObject
 
 
 async def test_every_request_of_a_connection_has_the_peer(server: RunningServer) -> None:

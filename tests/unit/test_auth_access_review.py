@@ -188,14 +188,19 @@ async def test_every_part_of_the_question_tells_verdicts_apart() -> None:
 
 
 async def test_oversized_question_is_asked_each_time() -> None:
-    """Z12; by its attributes, or by its selectors, which a client may make as long."""
+    """Z12; by its attributes, its selectors or its user: all of them may be long."""
     long_name = replace(GET, name="a" * MAX_CACHED_CHARACTERS)
     requirement = Requirement(key="a", operator="In", values=("b" * 5000, "c" * 5000))
-    for attributes in (long_name, replace(GET, label_requirements=(requirement,))):
+    crowded = replace(JANE, groups=tuple(f"group-{number}" for number in range(2000)))
+    for user, attributes in (
+        (JANE, long_name),
+        (JANE, replace(GET, label_requirements=(requirement,))),
+        (crowded, GET),
+    ):
         api = FakeApi(status=YES)
         access = reviewer(api)
-        await access.authorize(JANE, attributes)
-        await access.authorize(JANE, attributes)
+        await access.authorize(user, attributes)
+        await access.authorize(user, attributes)
         assert len(api.calls) == 2
 
 

@@ -147,6 +147,18 @@ def test_same_headers_give_the_same_object() -> None:
     assert proxy.identify(PEER, headers) is proxy.identify(PEER, [*headers, (b"audit-id", b"1")])
 
 
+def test_what_is_remembered_of_users_is_bounded() -> None:
+    proxy = FrontProxy(POOL, NAMES, [])
+    for number in range(3000):
+        found = proxy.identify(PEER, [(b"x-remote-user", b"%d" % number)])
+        assert found is not None
+        assert found.user == str(number)
+    assert len(proxy._known) <= 1024
+    proxy = FrontProxy(POOL, NAMES, [])
+    assert proxy.identify(PEER, [(b"x-remote-user", b"u"), (b"x-remote-group", b"g" * 20_000)]) is not None
+    assert proxy._known == {}
+
+
 keys = st.text(min_size=1, max_size=20).map(lambda text: text.lower()).filter(lambda t: t == t.lower())
 values = st.text(st.characters(exclude_characters="\0\r\n", exclude_categories=["Cs"]), max_size=20)
 

@@ -195,7 +195,7 @@ async def test_failed_call_is_rejected_and_not_remembered() -> None:
     """A17, A18; the error that callers see names no token."""
     api = FakeApi(status=JANE, failures=[ApiError(403, "Forbidden", "no t0ken here")])
     tokens = reviewer(api)
-    with pytest.raises(CredentialRejected, match=r"could not be reviewed: ApiError$") as caught:
+    with pytest.raises(CredentialRejected, match=r"could not be reviewed: HTTP 403$") as caught:
         await tokens.identify("t0ken")
     assert caught.value.__cause__ is None
     assert (await tokens.identify("t0ken")).user == "jane"

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 
 import msgspec
-import structlog
 
 from visibility_api.cluster.errors import ClusterError
 
@@ -18,8 +17,6 @@ from .answer_cache import AnswerCache
 from .errors import AccessDenied, ReviewFailed
 from .identity import MASTERS_GROUP, Attributes, Identity, Requirement
 from .review import Reviews
-
-log = structlog.get_logger("visibility.auth")
 
 PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 OPEN_PATHS = frozenset(("/healthz", "/livez", "/readyz"))  # these alone, not what lies below them (Z6)
@@ -94,7 +91,7 @@ class AccessReviewer:
         key = (identity, attributes)
         verdict = self._verdicts.get(key)
         if verdict is None:
-            if _count_characters(attributes) < MAX_CACHED_CHARACTERS:
+            if _count_characters(identity, attributes) < MAX_CACHED_CHARACTERS:
                 verdict = await self._verdicts.find(key, lambda: self._review(identity, attributes))
             else:
                 verdict = await self._review(identity, attributes)
@@ -107,10 +104,8 @@ class AccessReviewer:
             body = await self._reviews.post(msgspec.json.encode(question))
             return msgspec.json.decode(body, type=_Answer).status
         except ClusterError as error:
-            log.warning("access review failed", error=str(error))
             raise ReviewFailed("the access review could not be made") from error
         except (msgspec.MsgspecError, UnicodeError) as error:
-            log.warning("access review failed", error=type(error).__name__)
             raise ReviewFailed("the access review could not be read") from error
 
 
@@ -137,11 +132,14 @@ def _select(requirements: Sequence[Requirement]) -> _Requirements | None:
     return _Requirements(requirements) if requirements else None
 
 
-def _count_characters(asked: Attributes) -> int:
-    """Go leaves the selectors out of this sum; they are as long as a client likes, so they count here."""
+def _count_characters(identity: Identity, asked: Attributes) -> int:
+    """Of a whole question. Go counts the attributes alone; selectors and groups may be as long here."""
+    requirements = asked.field_requirements + asked.label_requirements
     texts = (
         asked.namespace, asked.verb, asked.group, asked.version, asked.resource, asked.subresource,
         asked.name, asked.path,
+        *(text for each in requirements for text in (each.key, *each.values)),
+        identity.user, identity.uid, *identity.groups,
+        *(text for key, values in identity.extra for text in (key, *values)),
     )  # fmt: skip
-    requirements = asked.field_requirements + asked.label_requirements
-    return sum(map(len, texts)) + sum(len(r.key) + sum(map(len, r.values)) for r in requirements)
+    return sum(map(len, texts))

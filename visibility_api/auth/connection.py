@@ -43,6 +43,8 @@ class TlsConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return  # refused or ended by us: nothing more is taken from it
         super().data_received(data)
         self._request_bytes += len(data)
         if self._is_in_head:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
 from .certificates import CaPool, Peer
@@ -17,7 +16,8 @@ from .errors import CredentialRejected
 from .header_names import HeaderNames
 from .identity import Identity, authenticated
 
-MAX_IDENTITIES = 1024  # many requests come from few users
+MAX_KEPT = 1024  # identities; many requests come from few users
+MAX_KEPT_BYTES = 16 * 1024  # of the headers of one; a thousand of them at most
 _MALFORMED_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -43,7 +43,7 @@ class FrontProxy:
         self._headers = headers
         # Also longer names than those: the reading leaves them out.
         self._matters = HeaderNames(headers.user + headers.group + headers.uid + headers.extra_prefixes)
-        self._identity = lru_cache(MAX_IDENTITIES)(self._read_identity)
+        self._known: dict[Headers, Identity] = {}
 
     def identify(self, peer: Peer, headers: Headers) -> Identity | None:
         """The user the proxy speaks for; None when nobody is named, or the peer has no certificate.
@@ -58,9 +58,19 @@ class FrontProxy:
         if self._allowed_names and verdict.common_name not in self._allowed_names:
             raise CredentialRejected("the client certificate's common name is not an allowed front proxy's")
         matters = self._matters
-        return self._identity(tuple([header for header in headers if matters[header[0]]]))
+        marked = tuple([header for header in headers if matters[header[0]]])
+        return self._known.get(marked) or self._read_identity(marked)
 
     def _read_identity(self, headers: Headers) -> Identity | None:
+        """The user, remembered unless that would take much memory."""
+        identity = self._decode(headers)
+        if identity is not None and sum(len(name) + len(value) for name, value in headers) <= MAX_KEPT_BYTES:
+            if len(self._known) >= MAX_KEPT:
+                self._known.clear()  # simpler than the oldest, and reading them all again costs milliseconds
+            self._known[headers] = identity
+        return identity
+
+    def _decode(self, headers: Headers) -> Identity | None:
         names = self._headers
         user = next((value for name in names.user for value in _values(headers, name)), "")
         if not user:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from visibility_api.cluster.errors import ClusterError
+from visibility_api.cluster.errors import ApiError, ClusterError
 
 from .answer_cache import AnswerCache
 from .errors import CredentialRejected
@@ -82,7 +82,8 @@ class TokenReviewer:
             verdict = msgspec.json.decode(body, type=_Answer).status
         except ClusterError as error:
             # No `from`: what caused it may hold the request, and with it the token.
-            raise CredentialRejected(f"the token could not be reviewed: {type(error).__name__}") from None
+            why = f"HTTP {error.status}" if isinstance(error, ApiError) else "no answer"
+            raise CredentialRejected(f"the token could not be reviewed: {why}") from None
         except (msgspec.MsgspecError, UnicodeDecodeError):
             raise CredentialRejected("the token review's answer cannot be read") from None
         if not verdict.authenticated or not verdict.user.username:
