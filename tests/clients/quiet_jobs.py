@@ -1,7 +1,7 @@
 """TrainJobs that never get a pod, so that a thousand of them cost nothing.
 
-Their runtime is not installed, so no controller touches them: what changes about them a test has changed. They
-are served as Pending until a condition in their status says otherwise.
+Their runtime is not installed, so no controller touches them: what changes about them a test has changed.
+They are served as Pending until a condition in their status says otherwise.
 """
 
 from __future__ import annotations
