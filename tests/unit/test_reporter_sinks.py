@@ -46,6 +46,17 @@ def test_a_log_line_is_one_line_and_one_document() -> None:
     assert max(len(line) for line in lines) < 4096
 
 
+def test_a_log_that_nobody_reads_any_more_is_one_line_on_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with report(total_steps=3, sinks=[LogSink(0.01, writer)]) as r:
+        r.step(3)
+    os.close(writer)
+    errors = capfd.readouterr().err.splitlines()
+    assert len(errors) == 1
+    assert "BrokenPipeError" in errors[0]
+
+
 # --- bar
 
 
