@@ -18,7 +18,7 @@ from .resources import Resource
 from .status import NotFound, TooLargeResourceVersion
 from .v1alpha1 import Codec
 
-_PLAIN = Representation()
+_VARY = (b"vary", b"Accept")
 
 
 class Collection:
@@ -34,19 +34,23 @@ class Collection:
         asked = request.attributes
         representation = negotiate_request(request, Target.OBJECT)
         form = self._forms.choose(representation, request)
-        revision = read_get_options(request)
+        revision = read_get_options(request) if request.query else None
         if revision is not None and revision > self._store.revision:
             raise TooLargeResourceVersion(revision, self._store.revision)
         entry = self._store.get(self._plural, asked.namespace, asked.name)
         if entry is None:
             raise NotFound(self._plural, asked.name)
-        if not form.is_timeless:
-            return Response(content_type=representation.media_type, body=_body(entry, form, representation))
-        tag = _entity_tag(entry, form, representation)
-        headers = ((b"etag", tag), (b"vary", b"Accept"))
+        if form is self._forms.document and representation.media_type == JSON and not representation.pretty:
+            # What nearly every GET asks for: nothing is made that was made before.
+            body, tag = entry.encoded("line", self._line), entry.encoded("tag", _plain_tag)
+        else:
+            body = render(form.one(entry), representation)
+            if not form.is_timeless:
+                return Response(content_type=representation.media_type, body=body)
+            tag = _tag(entry, form, representation)
+        headers = ((b"etag", tag), _VARY)
         if _is_held(request, tag):
             return Response(status=304, content_type=representation.media_type, headers=headers)
-        body = _body(entry, form, representation)
         return Response(content_type=representation.media_type, body=body, headers=headers)
 
     async def list(self, request: Request) -> Response:
@@ -59,27 +63,26 @@ class Collection:
         return Response(content_type=representation.media_type, body=body)
 
     async def _list_body(self, page: Page, form: Form, representation: Representation) -> Sequence[bytes]:
-        """A whole state in plain JSON is made once for all who ask while it lasts."""
-        if page.whole is None or not form.is_timeless or representation.media_type != JSON:
+        """A whole state in compact JSON is made once for all who ask while it lasts."""
+        is_compact = representation.media_type == JSON and not representation.pretty
+        if page.whole is None or not form.is_timeless or not is_compact:
             return await list_body(form, page.list_meta(), page.entries, representation)
-        key = (form.key, representation.pretty)
-        body = page.whole.kept.get(key)
+        body = page.whole.kept.get(form.key)
         if body is None:
             body = await list_body(form, page.list_meta(), page.entries, representation)
-            page.whole.kept[key] = body
+            page.whole.kept[form.key] = body
         return body
 
-
-def _body(entry: Entry, form: Form, representation: Representation) -> bytes:
-    if representation == _PLAIN:
-        return entry.encoded("document line", lambda entry: form.one(entry) + b"\n")
-    return render(form.one(entry), representation)
+    def _line(self, entry: Entry) -> bytes:
+        return self._forms.document.one(entry) + b"\n"
 
 
-def _entity_tag(entry: Entry, form: Form, representation: Representation) -> bytes:
-    """The revision, and beside the plain document what form it has: other bytes need another tag."""
-    if representation == _PLAIN:
-        return b'"%d"' % entry.revision
+def _plain_tag(entry: Entry) -> bytes:
+    return b'"%d"' % entry.revision
+
+
+def _tag(entry: Entry, form: Form, representation: Representation) -> bytes:
+    """Not the plain document's: other bytes need another tag."""
     kind = representation.media_type.rpartition("/")[2] + ("-pretty" if representation.pretty else "")
     return f'"{entry.revision}-{form.key}-{kind}"'.encode()
 

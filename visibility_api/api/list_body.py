@@ -13,7 +13,8 @@ from .forms import Form
 from .negotiation import JSON, Representation
 from .rendering import indent, to_yaml
 
-_ITEMS_A_SLICE = 100
+_ITEMS_A_SLICE = 100  # two milliseconds when none of them was ever encoded
+_YAML_ITEMS_A_SLICE = 8  # writing YAML takes half a millisecond an item
 
 
 async def list_body(
@@ -31,9 +32,10 @@ def _parts(
     form: Form, list_meta: bytes, entries: Sequence[Entry], representation: Representation
 ) -> Iterator[bytes]:
     head = form.head(list_meta)
+    number = _ITEMS_A_SLICE if representation.media_type == JSON else _YAML_ITEMS_A_SLICE
     slices = (
-        b",".join([form.item(entry) for entry in entries[start : start + _ITEMS_A_SLICE]])
-        for start in range(0, len(entries), _ITEMS_A_SLICE)
+        b",".join([form.item(entry) for entry in entries[start : start + number]])
+        for start in range(0, len(entries), number)
     )
     if representation.media_type != JSON:
         return _yaml(head + b"]}", form.items_field, slices)

@@ -105,8 +105,6 @@ def read_watch_options(request: Request) -> ListOptions:
 
 def read_get_options(request: Request) -> int | None:
     """The revision a GET asks for, None when it does not. Raises BadRequest."""
-    if not request.query:
-        return None
     query = _first_values(request)
     _refuse_export(query)
     return parse_revision(query.get("resourceVersion", ""))
