@@ -10,6 +10,7 @@ import asyncio
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from .joined_writes import JoinedWrites
 from .tls import ServingContext, peer_of
 
 PEER = "peer"  # where in scope["state"]
@@ -28,6 +29,7 @@ class TlsConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
+        self.transport = JoinedWrites(transport, self.loop)  # type: ignore[assignment]  # stands in for it
         tls = transport.get_extra_info("ssl_object")
         self.app_state = {**self.app_state, PEER: peer_of(tls)}
         self._await_head()
