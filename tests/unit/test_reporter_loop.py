@@ -334,6 +334,27 @@ def test_metric_names_that_change_every_step_are_not_kept() -> None:
             assert len(r._fresh) <= 256
 
 
+def test_several_threads_may_report_without_harm(capfd: pytest.CaptureFixture[str]) -> None:
+    sinks = [MemorySink(interval_s=0.0005), MemorySink(interval_s=0.0005)]
+    r = report(total_steps=10**9, sinks=sinks)
+
+    def train(number: int) -> None:
+        for i in range(3000):
+            r.step(loss=float(i), **{f"m{number}-{i}": i})
+            r.update(step=i % 100, epoch=i, message=str(i), metrics={f"n{i}": i})
+            if i % 500 == 0:
+                r.flush()
+
+    threads = [threading.Thread(target=train, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    r.finish()
+    assert capfd.readouterr().err == ""
+    assert [sink.last.state for sink in sinks] == ["completed", "completed"]
+
+
 def test_the_newest_reporter_takes_over(sink: MemorySink) -> None:
     first = report(sinks=[sink])
     wait_until(lambda: sink.written)
