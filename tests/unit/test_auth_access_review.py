@@ -1,6 +1,6 @@
 """Who may: what is asked, what counts as yes, how long that is remembered (Z1 to Z13).
 
-Z14 and Z15 are wording (test_api_status); Z3 to Z8 are worked out in api/request_info. Z16, a watch that
+Z14 and Z15 are wording (api/status); Z3, Z4, Z5, Z7 and Z8 are worked out in api/request_info. Z16, a watch that
 outlives a right, is the app calling `authorize` once a request: there is nothing here that could recall it.
 """
 
@@ -116,6 +116,12 @@ async def test_paths_beside_the_three_are_reviewed(path: str) -> None:
     with pytest.raises(AccessDenied):
         await reviewer(api).authorize(ANONYMOUS, Attributes(verb="get", path=path))
     assert len(api.calls) == 1
+
+
+async def test_resource_is_reviewed_whatever_its_path() -> None:
+    """Z2: what is asked for decides, not how it was spelt."""
+    with pytest.raises(AccessDenied):
+        await reviewer(FakeApi(status=NO)).authorize(JANE, replace(GET, path="/readyz"))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""All methods together: their order, and what several verdicts amount to (A1, A2, A13 to A15, A19, A21)."""
+"""All methods together: their order, and what several verdicts amount to (A1, A2, A13 to A15, A19, A21).
+
+What a 401 looks like (A20) is api/status.
+"""
 
 from __future__ import annotations
 

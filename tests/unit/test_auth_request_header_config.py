@@ -149,7 +149,7 @@ def test_watch_takes_changes_over_and_keeps_all_on_deletion() -> None:
     assert config.trust == Trust()
     config._take_list([config_map(DATA)])
     assert identify(config) is not None
-    config._take_event("DELETED", config_map(DATA))
+    config._take_event("DELETED", config_map(DATA | {"requestheader-allowed-names": '["other"]'}))
     config._take_event("MODIFIED", config_map(None))
     config._take_list([])
     assert identify(config) is not None
