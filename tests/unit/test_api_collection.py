@@ -106,6 +106,10 @@ async def test_a_large_list_leaves_in_slices_and_gives_way_between_them(server: 
         ("fieldSelector=metadata.name%3Dgpt", ["team-b/gpt"]),
         ("fieldSelector=metadata.name%3Dnone", []),  # L18: never a 404
         ("fieldSelector=metadata.namespace%3Dteam-b", ["team-b/gpt", "team-b/other"]),
+        ("fieldSelector=metadata.namespace%3Dteam-b,metadata.name%3Dgpt", ["team-b/gpt"]),
+        ("fieldSelector=metadata.namespace%3Dteam-a,metadata.name%3Dgpt", []),
+        ("fieldSelector=metadata.name%3Dgpt,metadata.name%3Dbert", []),
+        ("fieldSelector=metadata.name%3Dgpt&labelSelector=app%3Dbert", []),
         ("fieldSelector=status.phase%3DFailed", ["team-b/other"]),
         ("fieldSelector=status.phase!%3DFailed&labelSelector=app!%3Dbert", ["team-b/gpt"]),
     ],
@@ -118,6 +122,9 @@ async def test_selectors_choose(server: ResourceServer, query: str, expected: li
     body = (await server.get(f"{ALL}?{query}")).json()
     assert listed(body) == expected
     assert body["metadata"]["resourceVersion"] == str(server.store.revision)
+    for namespace in ("team-a", "team-b"):
+        body = (await server.get(f"{BASE}/namespaces/{namespace}/trainjobs?{query}")).json()
+        assert listed(body) == [name for name in expected if name.startswith(namespace)]
 
 
 async def pages(server: ResourceServer, target: str) -> list[dict[str, Any]]:

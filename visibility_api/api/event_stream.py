@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from visibility_api.store import Batch, Change, Entry, Listing
 
 from .forms import Form
+from .paging import candidates
 from .selection import Selection
 from .status import RequestError, encode_status
 
@@ -33,7 +34,8 @@ class EventStream:
     def initial(self, listing: Listing) -> Iterator[bytes]:
         """The state as ADDED events, in slices; `listing` is of the watch's own namespace (W5, W8)."""
         if not self._selection.is_everything or not self._form.is_timeless:
-            yield from self._added(self._selected(listing.entries))
+            entries = candidates(listing.entries, self._namespace, self._selection)
+            yield from self._added(self._selected(entries))
             return
         key = f"events {self._form.key}"
         slices = listing.kept.get(key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -65,7 +65,7 @@ async def find_page(store: Store, resource: str, namespace: str | None, options:
     Raises BadRequest, Expired, TooLargeResourceVersion.
     """
     listing, after = _state(store, resource, namespace, options)
-    entries: Sequence[Entry] = listing.entries
+    entries = candidates(listing.entries, namespace, options.selection)
     if after is not None:
         entries = entries[bisect_right(entries, after, key=_place) :]
     is_all = options.selection.is_everything
@@ -88,6 +88,16 @@ async def find_page(store: Store, resource: str, namespace: str | None, options:
         continue_token=_encode_token(listing.revision, _place(shown[-1])),
         remaining=rest if is_all else None,  # L12
     )
+
+
+def candidates(entries: Sequence[Entry], namespace: str | None, selection: Selection) -> Sequence[Entry]:
+    """The entries a selection can match at all: one at most when it names one (kubectl's wait and get -w)."""
+    name = selection.fields.required("metadata.name")
+    namespace = namespace or selection.fields.required("metadata.namespace")
+    if name is None or namespace is None:
+        return entries
+    place = bisect_left(entries, (namespace, name), key=_place)
+    return entries[place : place + 1]
 
 
 async def _matching(
