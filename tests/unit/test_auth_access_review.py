@@ -1,7 +1,7 @@
 """Who may: what is asked, what counts as yes, how long that is remembered (Z1 to Z13).
 
-Z14 and Z15 are wording (api/status); Z3, Z4, Z5, Z7 and Z8 are worked out in api/request_info. Z16, a watch that
-outlives a right, is the app calling `authorize` once a request: there is nothing here that could recall it.
+Z14 and Z15 are wording (api/status); Z3, Z4, Z5, Z7 and Z8 are worked out in api/request_info. Z16, a watch
+that outlives a right, is the app calling `authorize` once a request: nothing here could recall it.
 """
 
 from __future__ import annotations
