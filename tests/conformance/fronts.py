@@ -142,6 +142,15 @@ def open_front(name: str, cluster: Cluster, server: VisibilityServer, users: Map
     return Front(name, {key: Client(server.url, context, _remote(key, user)) for key, user in users.items()})
 
 
+def refusal(client: Client, path: str, code: int, **query: str | int) -> Object:
+    """The Status of an answer that has that code."""
+    answer = client.send(path, **query)
+    assert answer.status_code == code, (answer.status_code, answer.text)
+    status: Object = answer.json()
+    assert (status["kind"], status["status"], status["code"]) == ("Status", "Failure", code)
+    return status
+
+
 def client_context(ca_file: Path, cert: tuple[Path, Path] | None = None) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=str(ca_file))
     if cert is not None:
