@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from types import FrameType
 
 import pytest
@@ -20,6 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure() -> None:
     def end(_number: int, _frame: FrameType | None) -> None:
-        sys.exit(143)  # so that a terminated run still stops what it has started
+        # So that a terminated run still stops what it has started; a SystemExit would only fail one test.
+        pytest.exit("terminated", returncode=143)
 
     signal.signal(signal.SIGTERM, end)
