@@ -134,6 +134,17 @@ async def test_websocket_upgrade_has_the_peer_too(server: RunningServer) -> None
     assert answer["user"] == "jane"
 
 
+@pytest.mark.parametrize("protocol", ["websocket", "h2c"])
+async def test_upgrade_nobody_serves_is_answered_and_ends_the_connection(
+    tmp_path: Path, protocol: str
+) -> None:
+    """The parser takes nothing more after it: a second request would wait for ever."""
+    async with running_server(tmp_path, websockets="none") as server, server.connect() as client:
+        answer = await client.ask("Connection: Upgrade", f"Upgrade: {protocol}")
+        assert (answer["user"], answer["closes"]) == (ANONYMOUS, True)
+        assert await client.is_closed_by_server()
+
+
 async def test_identity_headers_among_trailers_are_never_seen(server: RunningServer) -> None:
     """A5: the aggregator forwards a client's trailers, and the parser reports them as headers."""
     async with server.connect(server.context(PROXY)) as client:
@@ -256,6 +267,10 @@ async def test_connection_that_sends_no_whole_head_is_closed(
         await slow.ask()
         slow.writer.write(b"GET /x HT")
         assert await slow.is_closed_by_server()
+    async with server.connect() as dribbling:
+        await dribbling.ask()
+        dribbling.writer.write(b"\r\n")  # no request begins with it, and it ends uvicorn's own timer
+        assert await dribbling.is_closed_by_server()
 
 
 def test_all_of_it_holds_on_uvloop_too(tmp_path: Path) -> None:

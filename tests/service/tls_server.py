@@ -10,7 +10,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import uvicorn
 
@@ -103,7 +103,10 @@ class Client:
 
 @contextlib.asynccontextmanager
 async def running_server(
-    directory: Path, config: RequestHeaderConfig | None = None
+    directory: Path,
+    config: RequestHeaderConfig | None = None,
+    *,
+    websockets: Literal["auto", "none"] = "auto",
 ) -> AsyncIterator[RunningServer]:
     pair = SERVING.issue("server", usages=[], hosts=["127.0.0.1"]).write(directory, "server")
     tls = ServingTls(certificate_file=pair[0], key_file=pair[1])
@@ -131,6 +134,7 @@ async def running_server(
         uvicorn.Config(
             application,
             http=TlsConnection,
+            ws=websockets,
             ssl_context_factory=lambda _config, _default: tls.context,
             lifespan="off",
             log_config=None,

@@ -49,15 +49,13 @@ class TlsConnection(HttpToolsProtocol):
             return  # refused or ended by us: nothing more is taken from it
         super().data_received(data)
         self._request_bytes += len(data)
-        if self._is_in_head:
-            if self._request_bytes > MAX_HEAD_BYTES:
-                self.send_400_response("The request's headers are too large.")
-            elif self._head_timer is None:
+        if self._request_bytes > (MAX_HEAD_BYTES if self._is_in_head else MAX_REQUEST_BYTES):
+            self._refuse_size()
+        elif self._is_in_head or self.cycle is None or self.cycle.response_complete:
+            if self._head_timer is None:  # what has come does not start the time anew
                 self._await_head()
         else:
             self._stop_timer()
-            if self._request_bytes > MAX_REQUEST_BYTES:
-                self.transport.abort()
 
     def on_message_begin(self) -> None:
         self._is_in_head = True
@@ -70,6 +68,17 @@ class TlsConnection(HttpToolsProtocol):
         # The parser reports trailers as further headers, before the application has even begun. A client
         # could send identity headers so, and the aggregator would pass them on unfiltered.
         self.scope["headers"] = self.headers.copy()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        # uvicorn's place for two lines of log. The parser takes nothing more after such a request, so without
+        # this a kept-alive connection would swallow the next one and stay for ever.
+        self.cycle.keep_alive = False
+
+    def _refuse_size(self) -> None:
+        if self._is_in_head:
+            self.send_400_response("The request's headers are too large.")
+        else:
+            self.transport.abort()  # it is being answered already, or was
 
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self.transport.close)
