@@ -103,10 +103,12 @@ def test_what_the_init_container_copies_is_a_package_that_reports(tmp_path: Path
     subprocess.run([sys.executable, option, script.replace("/trainjob-progress", here)], check=True)
     environ = {name: value.replace("/trainjob-progress", here) for name, value in environ.items()}
     train = (
-        f"import sys; sys.path.insert(0, {environ.pop('PYTHONPATH')!r})\n"
-        "from trainjob_progress import report\nwith report(total_steps=2) as r: r.step(2)"
+        "import sys, trainjob_progress\n"
+        f"assert trainjob_progress.__path__[0].startswith({here!r})\n"
+        "assert 'trainjob_progress.auto' in sys.modules\n"
+        "with trainjob_progress.report(total_steps=2) as r: r.step(2)"
     )
-    subprocess.run([sys.executable, "-I", "-c", train], env=environ, check=True)
+    subprocess.run([sys.executable, "-c", train], env=environ, cwd=here, check=True)
     assert json.loads((tmp_path / "progress.json").read_bytes())["step"] == 2
 
 
