@@ -51,7 +51,7 @@ class TlsConnection(HttpToolsProtocol):
         self._request_bytes += len(data)
         if self._request_bytes > (MAX_HEAD_BYTES if self._is_in_head else MAX_REQUEST_BYTES):
             self._refuse_size()
-        elif self._is_in_head or self.cycle is None or self.cycle.response_complete:
+        elif self._is_in_head or not self._is_answering():
             if self._head_timer is None:  # what has come does not start the time anew
                 self._await_head()
         else:
@@ -73,6 +73,10 @@ class TlsConnection(HttpToolsProtocol):
         # uvicorn's place for two lines of log. The parser takes nothing more after such a request, so without
         # this a kept-alive connection would swallow the next one and stay for ever.
         self.cycle.keep_alive = False
+
+    def _is_answering(self) -> bool:
+        # uvicorn's type leaves out that there is no cycle before the first request.
+        return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]
 
     def _refuse_size(self) -> None:
         if self._is_in_head:
