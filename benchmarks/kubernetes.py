@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import json
 import ssl
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -109,7 +110,20 @@ def pod(number: int) -> dict[str, Any]:
 KINDS = {"trainjobs": train_job, "jobsets": job_set, "pods": pod}
 
 
-def application(jobs: int) -> web.Application:
+async def change(stream: web.StreamResponse, jobs: int, changes_per_s: float) -> None:
+    """One job after the other gets another label, evenly; each change carries its own time."""
+    loop = asyncio.get_running_loop()
+    began, number = loop.time(), 0
+    while changes_per_s:
+        number += 1
+        await asyncio.sleep(max(0.0, began + number / changes_per_s - loop.time()))
+        changed = train_job(number % jobs)
+        changed["metadata"]["resourceVersion"] = str(number + 1)
+        changed["metadata"]["labels"]["changed-at"] = f"{time.time():.6f}"
+        await stream.write(json.dumps({"type": "MODIFIED", "object": changed}).encode() + b"\n")
+
+
+def application(jobs: int, changes_per_s: float = 0) -> web.Application:
     app = web.Application(client_max_size=2**20)
     bodies = {
         plural: json.dumps(
@@ -124,6 +138,8 @@ def application(jobs: int) -> web.Application:
             return web.Response(body=bodies[plural], content_type="application/json")
         stream = web.StreamResponse()
         await stream.prepare(request)
+        if plural == "trainjobs":
+            await change(stream, jobs, changes_per_s)
         await asyncio.Event().wait()
         return stream
 
@@ -175,11 +191,12 @@ def main() -> None:
     parser.add_argument("--cert", required=True)
     parser.add_argument("--key", required=True)
     parser.add_argument("--jobs", type=int, default=100)
+    parser.add_argument("--changes-per-s", type=float, default=0.0)
     given = parser.parse_args()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(given.cert, given.key)
     web.run_app(
-        application(given.jobs),
+        application(given.jobs, given.changes_per_s),
         host="127.0.0.1",
         port=given.port,
         ssl_context=context,

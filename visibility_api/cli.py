@@ -81,10 +81,16 @@ def _certificate(arguments: Sequence[str]) -> int:
     parser.add_argument("--namespace", default="trainjob-visibility", help="default: trainjob-visibility")
     parser.add_argument("--days", type=int, default=365, help="how long it is valid; default: 365")
     given = parser.parse_args(list(arguments))
+    from visibility_api.auth.errors import TrustUnusable
     from visibility_api.auth.serving_certificate import write_serving_certificate
 
     name = f"{given.service}.{given.namespace}.svc"
-    for path in write_serving_certificate(given.out, names=[name, f"{name}.cluster.local"], days=given.days):
+    try:
+        files = write_serving_certificate(given.out, names=[name, f"{name}.cluster.local"], days=given.days)
+    except TrustUnusable as error:
+        print(f"visibility-api certificate: {error}", file=sys.stderr)
+        return 1
+    for path in files:
         print(path)
     return 0
 

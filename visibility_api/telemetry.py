@@ -32,6 +32,8 @@ def set_up_logs(verbosity: int) -> None:
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    # Its warnings are about what clients send: anybody could fill the log with them.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
 
 class Metrics:

@@ -309,3 +309,39 @@ def test_an_annotation_that_cannot_be_used_is_named_where_its_author_looks(bench
     reporting = bench.last.condition("Reporting")
     assert reporting is not None
     assert reporting.message == f"rank 0 reports its progress; {fault}"
+
+
+def test_looks_that_bring_nothing_new_are_published_once_a_minute(bench: Bench) -> None:
+    bench.job(JOB)
+    bench.report(40)
+    report = Progress(timestamp=bench.now, step=40, total_steps=1000)
+    before = len(bench.published)
+    for _ in range(12):
+        bench.advance(10)
+        bench.look(report)
+    assert bench.condition("Fresh") == ("False", "NoNewReport")
+    assert len(bench.published) - before == 2  # when it was no longer fresh, and a minute later
+    assert bench.last.observation is not None
+    assert bench.last.observation.last_probe_at is not None
+    assert bench.now - bench.last.observation.last_probe_at < timedelta(seconds=60)
+
+
+def test_a_silent_job_is_published_once_a_minute_however_often_it_is_asked(bench: Bench) -> None:
+    bench.job(JOB)
+    silent = Refused(reason="NoProgressFile", message="/tmp/x does not exist (yet)")
+    bench.look(silent)
+    before = len(bench.published)
+    for _ in range(12):
+        bench.advance(10)
+        bench.look(silent)
+    assert len(bench.published) - before == 2
+    assert bench.last.observation is not None
+    assert bench.last.observation.consecutive_failures == 13
+
+
+def test_a_new_report_is_published_at_once(bench: Bench) -> None:
+    bench.job(JOB)
+    for step in range(5):
+        bench.advance(1)
+        bench.report(step)
+        assert bench.last.step == step

@@ -5,7 +5,7 @@ Every API version is an encoder over this value; `tracker` builds it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from .job import Phase, TrainingJob
@@ -35,6 +35,9 @@ class ObservationSummary:
     message: str
 
 
+_AGING = ("Fresh", "Stalled")  # conditions whose sentences tell an age
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProgress:
     """What is served for one job. Absent is None, never 0 or ""."""
@@ -56,6 +59,18 @@ class JobProgress:
     conditions: tuple[Condition, ...] = ()
     observation: ObservationSummary | None = None
     seen_at: datetime | None = None  # when we last received a new report, our clock
+
+    def essence(self) -> JobProgress:
+        """What a watcher wants to hear of: all but what every look changes (times, counts, ages)."""
+        seen = self.observation
+        return replace(
+            self,
+            remaining_s=None,
+            completion_at=None,
+            conditions=tuple(replace(c, message="") if c.type in _AGING else c for c in self.conditions),
+            observation=seen
+            and replace(seen, last_probe_at=None, next_probe_at=None, latency_s=None, consecutive_failures=0),
+        )
 
     def condition(self, type_: str) -> Condition | None:
         return next((c for c in self.conditions if c.type == type_), None)

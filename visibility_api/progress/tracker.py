@@ -17,6 +17,7 @@ from .summary import Condition, JobProgress, ObservationSummary
 from .verdict import Evidence, judge
 
 TERMINATION = "termination"
+REFRESH = timedelta(seconds=60)  # times of looks and remaining time are at most this old
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,6 +38,8 @@ class _Record:
     failures: int = 0
     conditions: tuple[Condition, ...] = ()
     message_read: str = ""  # the termination message that was looked at, as attempt + text
+    shown: JobProgress | None = None  # the essence of what was published last
+    shown_at: datetime | None = None
 
 
 class Tracker:
@@ -138,7 +141,12 @@ class Tracker:
             now=now,
             before=record.conditions,
         )
-        self._publish(_summary(record, is_current=is_current, now=now))
+        summary = _summary(record, is_current=is_current, now=now)
+        essence = summary.essence()
+        if essence == record.shown and record.shown_at and now - record.shown_at < REFRESH:
+            return  # or each look at a job that says nothing new would wake every watcher
+        record.shown, record.shown_at = essence, now
+        self._publish(summary)
 
 
 def _attempts(record: _Record) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ class MemoryStore:
     """Implements `Store`; `put` and `delete` are for the one writer.
 
     `base_revision` must be above any that an earlier process may have given out: the time of start in
-    microseconds (L9). Every visible change of any resource is one revision more.
+    nanoseconds (L9). Every visible change of any resource is one revision more.
     """
 
     def __init__(
