@@ -84,12 +84,16 @@ class KubeApiserver:
         self._apiserver.start()
         self.wait_ready()
 
+    def check_alive(self) -> None:
+        """Raise RuntimeError, with the end of its log, when one of the processes has ended."""
+        self._etcd.check_alive()
+        self._apiserver.check_alive()
+
     def wait_ready(self, timeout_s: float = 60) -> None:
         """Poll /readyz. Raises RuntimeError at once when a process has ended, DeadlineExceeded at the end."""
 
         def ready() -> bool:
-            self._etcd.check_alive()
-            self._apiserver.check_alive()
+            self.check_alive()
             with urllib.request.urlopen(f"{self.url}/readyz", context=self.admin_tls, timeout=5) as answer:
                 return bool(answer.status == 200)
 

@@ -56,7 +56,7 @@ class StandInCluster:
         self._loop.call(forget())
 
     def check(self) -> None:
-        self._loop.check()
+        self._loop.check_alive()
 
     def stop(self) -> None:
         self.admin.close()

@@ -62,7 +62,8 @@ class RealCluster:
         self._kube.restart()
 
     def check(self) -> None:
-        self._loop.check()
+        self._loop.check_alive()
+        self._kube.check_alive()
 
     def stop(self) -> None:
         self._loop.call(self._exit.aclose())
