@@ -1,8 +1,8 @@
 """What the lines that training programs print say of their progress. Pure: text in, fields of a report out.
 
-Reads our own JSON line, Katib's JSON and text, Hugging Face's dictionaries, tqdm, Keras, XGBoost, LightGBM,
-CatBoost, and lines made of names and numbers (workloads-and-protocols.md 1.3). A guess by nature: what is not
-understood is not reported.
+Reads our own JSON line, Katib's JSON and text, Hugging Face's dictionaries, tqdm, Lightning, Keras, XGBoost,
+LightGBM, CatBoost, and lines made of names and numbers (workloads-and-protocols.md 1.3). A guess by nature:
+what is not understood is not reported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _SIDE_BAR = re.compile(
     re.IGNORECASE,
 )
 _EPOCH = re.compile(r"\bepoch:?\s*\[?(\d+)(?:\s*/\s*(\d+))?", re.IGNORECASE)
-_KERAS = re.compile(r"^\s*(\d+)/(\d+)\s+(?:[━=>.\[\]]|\d+s\b).*?(?:\s-\s(.*))?$")
+_KERAS = re.compile(r"^\s*(\d+)/(\d+)\s+(?:[━=>.\[\]-]|\d+s\b).*?(?:\s-\s(.*))?$")
+_RICH = re.compile(r"^Epoch (\d+)/(\d+)\s+[━╸╺\s]+(\d+)/(\d+)\s(.*)$")
 _KERAS_METRIC = re.compile(rf"(\w+):\s*({_NUMBER})", re.IGNORECASE)
 _BOOSTING = re.compile(r"^(?:\[\d[\d:]*\]\s*)?\[(\d+)\]\t(.+)$")
 _CATBOOST = re.compile(r"^(\d+):\t(.*\btotal:.*)$")
@@ -61,7 +62,8 @@ class LineReader:
         if self._pattern is not None:
             return self._read_own(self._pattern, line)
         readers: tuple[Callable[[str], Optional[Fields]], ...] = (
-            self._read_object, self._read_tqdm, self._read_keras, self._read_boosting, self._read_pairs,
+            self._read_object, self._read_tqdm, self._read_rich, self._read_keras, self._read_boosting,
+            self._read_pairs,
         )  # fmt: skip
         for read in readers:
             fields = read(line)
@@ -122,6 +124,20 @@ class LineReader:
             self._bar_total = total
             return {**fields, "step": step, "total_steps": total}
         return {}  # a second bar, such as an evaluation's: the first one stands for the run
+
+    def _read_rich(self, line: str) -> Optional[Fields]:
+        """Lightning's bar where rich is installed. It counts epochs from 0, in the total as well."""
+        match = _RICH.match(line)
+        if match is None:
+            return None
+        epoch, last, batch, batches = (int(text) for text in match.groups()[:4])
+        return {
+            "step": epoch * batches + batch,
+            "total_steps": (last + 1) * batches,
+            "epoch": epoch + (1 if batch == batches else 0),
+            "total_epochs": last + 1,
+            "metrics": {name: _to_number(value) for name, value in _KERAS_METRIC.findall(match.group(5))},
+        }
 
     def _read_keras(self, line: str) -> Optional[Fields]:
         epoch = _EPOCH.match(line)

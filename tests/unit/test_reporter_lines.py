@@ -71,6 +71,17 @@ def test_bars_that_are_not_the_training_are_left_out(name: str) -> None:
     assert read(f"{name}:  45%|████▌     | 450/1000 [01:23<01:41,  5.41it/s]") is None
 
 
+def test_lightnings_bar_where_rich_is_installed() -> None:
+    line = "Epoch 1/9  ━━━━━━━━━╸━━━━━━━ 22/44 0:00:00 • 0:00:00 554.39it/s v_num: 0 loss: 0.134"
+    assert read(line) == {
+        "step": 66,
+        "total_steps": 440,
+        "epoch": 1,
+        "total_epochs": 10,
+        "metrics": {"v_num": 0, "loss": 0.134},
+    }
+
+
 def test_a_second_bar_does_not_take_the_first_ones_place() -> None:
     main, second = " 45%|████ | 450/1000 [01:23<01:41, 5.41it/s]", " 50%|█████| 8/16 [00:01<00:01, 8.00it/s]"
     assert read(main, second) is None
