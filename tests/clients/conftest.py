@@ -44,3 +44,11 @@ def jobs(cluster: Cluster, shared: Workspace) -> QuietJobs:  # noqa: F811 - a fi
 def own_jobs(cluster: Cluster, workspace: Workspace) -> QuietJobs:  # noqa: F811 - a fixture
     """Jobs in a namespace that one test has for itself."""
     return QuietJobs(cluster.admin, workspace.name)
+
+
+@pytest.fixture
+def bert(own_jobs: QuietJobs) -> QuietJobs:
+    """A namespace with one job, bert, which is gold and pending."""
+    own_jobs.create("bert", {"tier": "gold"})
+    own_jobs.wait_served("bert")
+    return own_jobs
