@@ -28,7 +28,7 @@ _SIDE_BAR = re.compile(
 _EPOCH = re.compile(r"\bepoch:?\s*\[?(\d+)(?:\s*/\s*(\d+))?", re.IGNORECASE)
 _KERAS = re.compile(r"^\s*(\d+)/(\d+)\s+(?:[━=>.\[\]-]|\d+s\b).*?(?:\s-\s(.*))?$")
 _RICH = re.compile(r"^Epoch (\d+)/(\d+)\s+[━╸╺\s]+(\d+)/(\d+)\s(.*)$")
-_KERAS_METRIC = re.compile(rf"(\w+):\s*({_NUMBER})", re.IGNORECASE)
+_KERAS_METRIC = re.compile(rf"([A-Za-z_]\w*):\s*({_NUMBER})", re.IGNORECASE)
 _BOOSTING = re.compile(r"^(?:\[\d[\d:]*\]\s*)?\[(\d+)\]\t(.+)$")
 _CATBOOST = re.compile(r"^(\d+):\t(.*\btotal:.*)$")
 _PAIR = re.compile(rf"([A-Za-z][\w./|-]*)\s*[=: ]\s*({_NUMBER})(?:\s*/\s*(\d+))?(?![\w.])", re.IGNORECASE)
