@@ -82,7 +82,7 @@ def _certificate(arguments: Sequence[str]) -> int:
     parser.add_argument("--days", type=int, default=365, help="how long it is valid; default: 365")
     given = parser.parse_args(list(arguments))
     from visibility_api.auth.errors import TrustUnusable
-    from visibility_api.auth.serving_certificate import write_serving_certificate
+    from visibility_api.serving.certificate import write_serving_certificate
 
     name = f"{given.service}.{given.namespace}.svc"
     try:

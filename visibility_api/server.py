@@ -39,12 +39,9 @@ from visibility_api.api.version import version_endpoint
 from visibility_api.api.watch import Watches
 from visibility_api.auth.access_review import PATH as ACCESS_REVIEWS, AccessReviewer
 from visibility_api.auth.authenticator import RequestAuthenticator
-from visibility_api.auth.connection import TlsConnection
 from visibility_api.auth.errors import AuthError
 from visibility_api.auth.request_header_config import RequestHeaderConfig
 from visibility_api.auth.review import Reviews
-from visibility_api.auth.serving_certificate import provide_certificate
-from visibility_api.auth.tls import ServingTls
 from visibility_api.auth.token_review import PATH as TOKEN_REVIEWS, TokenReviewer
 from visibility_api.cluster.client import KubeClient
 from visibility_api.cluster.collections import trainjob_watches
@@ -55,6 +52,9 @@ from visibility_api.probe.exec_source import ExecSource
 from visibility_api.probe.prober import Prober
 from visibility_api.progress.job import JobRef, TrainingJob
 from visibility_api.progress.tracker import Tracker
+from visibility_api.serving.certificate import provide_certificate
+from visibility_api.serving.connection import TlsConnection
+from visibility_api.serving.tls import ServingTls
 from visibility_api.settings import Settings
 from visibility_api.store.memory import MemoryStore
 from visibility_api.telemetry import Metrics, set_up_logs

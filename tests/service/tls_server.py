@@ -16,10 +16,10 @@ import uvicorn
 
 from tests.certificates import Authority, client_context
 from visibility_api.auth.authenticator import RequestAuthenticator
-from visibility_api.auth.connection import TlsConnection
 from visibility_api.auth.errors import AuthError
 from visibility_api.auth.request_header_config import ConfigMap, RequestHeaderConfig
-from visibility_api.auth.tls import ServingTls
+from visibility_api.serving.connection import TlsConnection
+from visibility_api.serving.tls import ServingTls
 
 SERVING = Authority("serving")
 DEADLINE_S = 10.0

@@ -12,8 +12,7 @@ from typing import Any
 import structlog
 
 from .bearer import header_token, subprotocol_token
-from .certificates import Peer
-from .connection import PEER
+from .certificates import PEER, Peer
 from .errors import AccessDenied, CredentialRejected, Unauthenticated
 from .header_names import HeaderNames
 from .identity import ANONYMOUS, Attributes, Identity

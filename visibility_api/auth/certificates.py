@@ -27,6 +27,7 @@ from cryptography.x509.verification import (
 
 from .errors import TrustUnusable
 
+PEER = "peer"  # where in an ASGI scope's state the connection's Peer is
 MAX_CHAIN = 10  # certificates a peer may send; OpenSSL and Go allow about as many
 MAX_BUNDLE_BYTES = 1024 * 1024  # of a CA bundle; a ConfigMap holds no more
 REFUSED_FOR_S = 10.0  # a refusal is judged again: the certificate may not have been valid yet

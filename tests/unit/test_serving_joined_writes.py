@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from visibility_api.auth.joined_writes import JOINED_BYTES, JoinedWrites
+from visibility_api.serving.joined_writes import JOINED_BYTES, JoinedWrites
 
 
 class Wire(asyncio.Transport):

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from visibility_api.auth import serving_certificate
 from visibility_api.auth.errors import TrustUnusable
-from visibility_api.auth.serving_certificate import provide_certificate, write_serving_certificate
-from visibility_api.auth.tls import ServingTls
+from visibility_api.serving import certificate as serving_certificate
+from visibility_api.serving.certificate import provide_certificate, write_serving_certificate
+from visibility_api.serving.tls import ServingTls
 
 
 def names(file: Path) -> set[str]:

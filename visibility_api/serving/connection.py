@@ -10,10 +10,11 @@ import asyncio
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from visibility_api.auth.certificates import PEER
+
 from .joined_writes import JoinedWrites
 from .tls import ServingContext, peer_of
 
-PEER = "peer"  # where in scope["state"]
 HEAD_TIMEOUT_S = 32.0  # from connection or first byte to the end of the headers, as the Go server's
 MAX_HEAD_BYTES = 1024 * 1024  # request line and headers, as the Go server's
 MAX_REQUEST_BYTES = 3 * 1024 * 1024  # head, body and trailers, as the Go server's limit for bodies

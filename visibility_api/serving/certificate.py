@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from .errors import TrustUnusable
+from visibility_api.auth.errors import TrustUnusable
 
 LIFETIME = timedelta(days=365)
 RENEW_BEFORE = timedelta(days=30)

@@ -14,7 +14,7 @@ import uvloop
 from tests.certificates import DAY, SERVER, Authority, Certificate, client_context, now
 from tests.service.tls_server import SERVING, Client, RunningServer, config_map, running_server, until
 from visibility_api.auth.errors import TrustUnusable
-from visibility_api.auth.tls import peer_of
+from visibility_api.serving.tls import peer_of
 
 CLIENTS, PROXIES, STRANGERS = Authority("kubernetes"), Authority("front-proxy"), Authority("kubernetes")
 PROXY = PROXIES.issue("front-proxy-client")
@@ -260,7 +260,7 @@ async def ended_while_sending(client: Client, pieces: Sequence[bytes]) -> bool:
 async def test_connection_that_sends_no_whole_head_is_closed(
     server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("visibility_api.auth.connection.HEAD_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("visibility_api.serving.connection.HEAD_TIMEOUT_S", 0.05)
     async with server.connect() as silent:
         assert await silent.is_closed_by_server()
     async with server.connect() as slow:

@@ -16,8 +16,8 @@ from typing import Protocol
 
 import structlog
 
-from .certificates import MAX_CHAIN, Peer
-from .errors import TrustUnusable
+from visibility_api.auth.certificates import MAX_CHAIN, Peer
+from visibility_api.auth.errors import TrustUnusable
 
 log = structlog.get_logger("visibility.tls")
 
