@@ -27,20 +27,9 @@ class Snapshot:
     """
 
     __slots__ = (
-        "attempt",
-        "epoch",
-        "message",
-        "metrics",
-        "percentage",
-        "rank",
-        "remaining_s",
-        "start_time",
-        "state",
-        "step",
-        "timestamp",
-        "total_epochs",
-        "total_steps",
-    )
+        "attempt", "epoch", "message", "metrics", "percentage", "rank", "remaining_s", "start_time",
+        "state", "step", "timestamp", "total_epochs", "total_steps",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -54,3 +54,24 @@ class Pace:
         if step <= since_step or at_s <= since_s:
             return None
         return (step - since_step) / (at_s - since_s)
+
+
+def find_share(
+    *,
+    step: Optional[int],
+    total_steps: Optional[int],
+    epoch: Optional[float],
+    total_epochs: Optional[float],
+    percentage: Optional[float],
+) -> Optional[float]:
+    """The share of a run that is done, from 0 to 1 and perhaps above; None where no end is known.
+
+    A percentage that was given stands before steps, and steps before epochs.
+    """
+    if percentage is not None:
+        return percentage / 100
+    if step is not None and total_steps:
+        return step / total_steps
+    if epoch is not None and total_epochs:
+        return epoch / total_epochs
+    return None

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 
 from . import settings, termination
 from .document import MAX_MESSAGE, MAX_METRICS, Snapshot
-from .estimate import Pace
+from .estimate import Pace, find_share
 from .publisher import Publisher, warn
 from .rank import find_rank, is_helper_process
 from .values import is_plain, to_amount, to_count, to_metrics
@@ -36,30 +36,11 @@ class Reporter:
     """Says how far this process's training has come. Make one with `report()`."""
 
     __slots__ = (
-        "__weakref__",
-        "_attempt",
-        "_due",
-        "_due_since_s",
-        "_epoch",
-        "_final",
-        "_fresh",
-        "_has_warned",
-        "_is_over",
-        "_message",
-        "_metrics",
-        "_pace",
-        "_percentage",
-        "_pid",
-        "_publishers",
-        "_rank",
-        "_remaining_s",
-        "_snapshot",
-        "_start_time",
-        "_state",
-        "_step",
-        "_total_epochs",
-        "_total_steps",
-    )
+        "__weakref__", "_attempt", "_due", "_due_since_s", "_epoch", "_final", "_fresh",
+        "_has_warned", "_is_over", "_message", "_metrics", "_pace", "_percentage", "_pid",
+        "_publishers", "_rank", "_remaining_s", "_snapshot", "_start_time", "_state", "_step",
+        "_total_epochs", "_total_steps",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._state = "running"
@@ -327,7 +308,13 @@ class Reporter:
         rate = None
         if step is not None:
             rate = self._pace.steps_per_s(now_s, step)
-        share = self._share(step, total)
+        share = find_share(
+            step=step,
+            total_steps=total,
+            epoch=self._epoch,
+            total_epochs=self._total_epochs,
+            percentage=self._percentage,
+        )
         remaining_s = self._remaining_s
         if self._state == "completed" and share is not None:
             share, remaining_s = 1.0, 0.0
@@ -348,16 +335,6 @@ class Reporter:
             rank=self._rank,
             attempt=self._attempt,
         )
-
-    def _share(self, step: Optional[int], total: Optional[int]) -> Optional[float]:
-        """The share that is done, from 0 to 1 and perhaps above; None where no end is known."""
-        if self._percentage is not None:
-            return self._percentage / 100
-        if step is not None and total:
-            return step / total
-        if self._epoch is not None and self._total_epochs:
-            return self._epoch / self._total_epochs
-        return None
 
     def _warn(self, error: Exception) -> None:
         if not self._has_warned:
