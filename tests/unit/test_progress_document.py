@@ -77,8 +77,9 @@ def test_any_bytes_give_a_document_or_a_named_refusal(data: bytes) -> None:
         assert outcome.reason in REASONS
 
 
+HUGE = st.integers(min_value=-(10**600), max_value=10**600)  # beyond what a float can hold
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=80),
+    st.none() | st.booleans() | st.integers() | HUGE | st.floats() | st.text(max_size=80),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=70), inner, max_size=4),
     max_leaves=12,
 )
@@ -103,6 +104,27 @@ def test_fields_of_any_type_never_escape_their_limits(fields: dict[str, Any], st
     assert len(outcome.metrics) <= MAX_METRICS
     assert all(0 < len(name) <= 64 and len(value) <= 64 for name, value in outcome.metrics)
     assert outcome.message is None or len(outcome.message) <= 1024
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["name", "value"]), JSON) | JSON, max_size=4))
+def test_upstream_metrics_of_any_type_are_taken_or_refused(pairs: list[Any]) -> None:
+    status = {"lastUpdatedTime": "2026-01-23T10:30:45Z", "metrics": pairs}
+    outcome = parse_document(json.dumps({"trainerStatus": status}).encode("utf-8", "surrogatepass"))
+    assert isinstance(outcome, Progress) or outcome.reason in REASONS
+
+
+@pytest.mark.parametrize("digits", [19, 310, 4000, 60_000])
+@pytest.mark.parametrize("name", ["step", "epoch", "estimatedRemainingSeconds", "rank"])
+def test_a_number_of_any_length_is_refused_by_name(name: str, digits: int) -> None:
+    outcome = parse_document(f'{{"{name}":{"1" * digits},{STAMP}}}'.encode())
+    assert isinstance(outcome, Refused)
+    assert outcome.reason in ("InvalidField", "NotJSON")
+
+
+def test_a_percentage_of_any_length_is_clamped() -> None:
+    outcome = parse_document(f'{{"progressPercentage":{"1" * 400},{STAMP}}}'.encode())
+    assert isinstance(outcome, Progress)
+    assert outcome.progress_percentage == 100
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ is ever repeated: the path it was read from is the user's to choose.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -124,11 +123,13 @@ def _trainer_status(status: object) -> Progress:
     pairs = status.get("metrics") or []
     if not isinstance(pairs, list):
         _refuse("InvalidField", "trainerStatus.metrics must be a list")
-    metrics: dict[object, object] = {}
+    metrics: dict[str, object] = {}
     for pair in pairs[:MAX_METRICS]:
         if not isinstance(pair, dict):
             _refuse("InvalidField", "trainerStatus.metrics must hold objects")
-        metrics[pair.get("name")] = pair.get("value")
+        if not isinstance(name := pair.get("name"), str):
+            _refuse("InvalidField", "metrics must have names")
+        metrics[name] = pair.get("value")
     return Progress(
         timestamp=_required_time(status, "lastUpdatedTime"),
         progress_percentage=_percentage(status, "progressPercentage"),
@@ -162,7 +163,7 @@ def _number(fields: Mapping[str, Any], name: str) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         _refuse("InvalidField", f"{name} must be a number")
-    if not math.isfinite(value) or not 0 <= value <= MAX_INTEGER:
+    if not 0 <= value <= MAX_INTEGER:  # of an int first: hundreds of digits do not fit into a float
         _refuse("InvalidField", f"{name} must lie between 0 and 2^53")
     return float(value)
 
@@ -181,8 +182,8 @@ def _integer(fields: Mapping[str, Any], name: str) -> int | None:
 
 def _percentage(fields: Mapping[str, Any], name: str) -> int | None:
     value = fields.get(name)
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
-        return max(0, min(100, round(value)))
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return round(max(0, min(100, value)))  # clamped first: an int of hundreds of digits is no float
     if value is not None:
         _refuse("InvalidField", f"{name} must be a number")
     return None
