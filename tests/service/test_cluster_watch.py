@@ -15,7 +15,7 @@ from visibility_api.cluster import watch as watch_module
 from visibility_api.cluster.client import KubeClient
 from visibility_api.cluster.errors import ApiError, Unreachable
 from visibility_api.cluster.objects import TrainJob
-from visibility_api.cluster.watch import Watch
+from visibility_api.cluster.watch import Backoff, Watch
 
 from .fake_apiserver import fake_apiserver
 
@@ -196,12 +196,32 @@ async def test_it_outlives_a_server_in_trouble(refused: web.Response) -> None:
         assert watch.health.last_error == ""
 
 
-@pytest.mark.parametrize("code", [403, 404])
-async def test_a_collection_that_may_not_be_read_or_is_not_served_is_tried_again(code: int) -> None:
-    script = Script(status(code, "x"), status(code, "x"), a_list(7, trainjob("a", 1)))
+async def test_a_collection_that_may_not_be_read_is_tried_again_and_counts_as_unknown() -> None:
+    script = Script(status(403, "x"), status(403, "x"))
+    async with following(script) as (_, watch):
+        await script.until_asked(2)
+        assert (watch.health.attempted, watch.health.synced) == (True, False)
+
+
+async def test_a_collection_that_is_not_served_counts_as_empty_until_its_crd_comes() -> None:
+    script = Script(status(404, "x"), status(404, "x"), a_list(7, trainjob("a", 1)))
     async with following(script) as (seen, watch):
-        await seen.until("LIST a")
-        assert watch.health.attempted
+        await seen.until("LIST ", "LIST a")
+        assert watch.health.synced
+
+
+async def test_a_404_after_a_list_takes_nothing_away() -> None:
+    script = Script(a_list(7, trainjob("a", 1)), status(404, "x"), a_list(8, trainjob("b", 8)))
+    async with following(script) as (seen, _):
+        await seen.until("LIST a", "LIST b")
+
+
+def test_failures_in_a_row_are_waited_for_longer_but_not_cuts_of_a_watch_that_worked() -> None:
+    backoff, longest_s = Backoff(), watch_module.LONGEST_DELAY_S
+    in_a_row = [backoff.wait_s(lasted_s=0) for _ in range(10)]
+    assert in_a_row == sorted(in_a_row)
+    assert in_a_row[-1] == longest_s
+    assert {backoff.wait_s(lasted_s=2 * longest_s) for _ in range(10)} == {in_a_row[0]}
 
 
 @pytest.mark.parametrize("garbage", [web.Response(body=b"<html>"), web.Response(body=b'{"items":7}')])
@@ -211,11 +231,56 @@ async def test_an_answer_that_is_no_list_is_outlived(garbage: web.Response) -> N
         await seen.until("LIST a")
 
 
+ODD = {"metadata": {"name": "odd", "namespace": "a", "uid": "o", "labels": 7, "resourceVersion": "8"}}
+
+
 async def test_an_object_of_unexpected_shape_hides_no_other() -> None:
-    odd = {"metadata": {"name": "odd", "namespace": "a", "uid": "o", "labels": 7, "resourceVersion": "8"}}
-    script = Script(a_list(7, odd, trainjob("a", 1)), [line("ADDED", odd), line("ADDED", trainjob("b", 9))])
+    nameless = {"metadata": {"name": 7, "resourceVersion": "8"}}
+    script = Script(
+        a_list(7, ODD, trainjob("a", 1)), [line("ADDED", nameless), line("ADDED", trainjob("b", 9))]
+    )
     async with following(script) as (seen, _):
         await seen.until("LIST a", "ADDED b")
+
+
+@pytest.mark.parametrize("change", ["MODIFIED", "DELETED"])
+async def test_an_object_that_cannot_be_read_any_more_is_not_shown_as_it_was(change: str) -> None:
+    script = Script(a_list(7, trainjob("odd", 1)), [line(change, ODD), line("ADDED", trainjob("b", 9))])
+    async with following(script) as (seen, _):
+        await seen.until("LIST odd", "DELETED odd", "ADDED b")
+
+
+def deep(name: str, version: int) -> bytes:
+    """As kube-apiserver takes it from anybody who may create one: managedFields nested 9,900 deep."""
+    fields = b'{"f:a":' * 9_900 + b"{}" + b"}" * 9_900
+    meta = b'"name":"%s","namespace":"a","uid":"d","resourceVersion":"%d"' % (name.encode(), version)
+    return b'{"metadata":{"managedFields":[{"fieldsV1":%s}],%s}}' % (fields, meta)
+
+
+async def test_an_object_nested_ten_thousand_deep_is_read_like_any_other() -> None:
+    page = b'{"metadata":{"resourceVersion":"7"},"items":[%s,%s]}' % (
+        deep("deep", 1),
+        json.dumps(trainjob("a", 1)).encode(),
+    )
+    script = Script(
+        web.Response(body=page, content_type="application/json"),
+        [b'{"type":"MODIFIED","object":%s}\n' % deep("deep", 8), line("ADDED", trainjob("b", 9))],
+    )
+    async with following(script) as (seen, _):
+        await seen.until("LIST deep,a", "MODIFIED deep", "ADDED b")
+
+
+async def test_large_objects_are_listed_in_smaller_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_module, "MAX_PAGE_BYTES", 1000)
+    script = Script(
+        web.Response(body=b" " * 1001),
+        web.Response(body=b" " * 1001),
+        a_list(7, trainjob("a", 1), token="more"),
+        a_list(7, trainjob("b", 2)),
+    )
+    async with following(script) as (seen, _):
+        await seen.until("LIST a,b")
+    assert [request["limit"] for request in script.requests[:4]] == ["500", "62", "7", "14"]
 
 
 async def read_to_the_end(client: KubeClient, *, silence_s: float) -> None:

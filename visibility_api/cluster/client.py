@@ -20,7 +20,7 @@ from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.client.rest import RESTClientObject
 from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
 
-from .errors import ApiError, ClusterError, Unreachable
+from .errors import ApiError, ClusterError, TooLarge, Unreachable
 
 Query = Sequence[tuple[str, str]]
 
@@ -64,10 +64,14 @@ class KubeClient:
             else:
                 await load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
             return cls(configuration)
-        except (ConfigException, OSError, ssl.SSLError) as error:
+        except (ConfigException, OSError) as error:  # ssl.SSLError is an OSError
+            why = _describe(error) if isinstance(error, ssl.SSLError) else str(error)
             place = f"kubeconfig {kubeconfig}" if kubeconfig else "the in-cluster service account"
             hint = "" if kubeconfig else " (outside a cluster give --kubeconfig)"
-            raise ClusterError(f"cannot use {place}: {error}{hint}") from error
+            raise ClusterError(f"cannot use {place}: {why}{hint}") from error
+        except Exception as error:  # the loader lets through whatever YAML, base64 and odd types end in
+            # Not its message: that may quote the file, and the file holds keys.
+            raise ClusterError(f"kubeconfig {kubeconfig} is malformed ({type(error).__name__})") from error
 
     async def __aenter__(self) -> Self:
         return self
@@ -166,12 +170,21 @@ class KubeClient:
             raise Unreachable(f"GET {path}: {_describe(error)}") from error
 
     async def _headers(self) -> dict[str, str]:
-        headers = {"Accept": "application/json", "User-Agent": USER_AGENT}
+        """Raises Unreachable when there is no token to ask with: its file or plugin fails for now."""
+        headers = {
+            "Accept": "application/json",
+            "Content-Type": "application/json",
+            "User-Agent": USER_AGENT,
+        }
         if self._configuration.api_key:
-            token = await self._configuration.get_api_key_with_prefix("BearerToken")
+            try:
+                token = await self._configuration.get_api_key_with_prefix("BearerToken")
+            except Exception as error:  # a file caught in rotation, a plugin that crashes or prints garbage
+                # Not its message: a plugin's output is a credential.
+                raise Unreachable(f"the token cannot be refreshed ({type(error).__name__})") from error
             if token:
-                headers["Authorization"] = token
-        headers["Content-Type"] = "application/json"
+                # `tokenFile`s end in a newline at times, and no header may.
+                headers["Authorization"] = token.strip()
         return headers
 
 
@@ -199,7 +212,7 @@ async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     async for chunk in response.content.iter_any():
         size += len(chunk)
         if size > max_bytes:
-            raise Unreachable(f"GET {response.url.path}: the answer exceeds {max_bytes} bytes")
+            raise TooLarge(f"GET {response.url.path}: the answer exceeds {max_bytes} bytes")
         chunks.append(chunk)
     return b"".join(chunks)
 

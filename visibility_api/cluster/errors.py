@@ -3,6 +3,7 @@
 ClusterError
   ApiError      it answered, with a Status that is not a success
   Unreachable   it did not answer, or not in full
+    TooLarge    its answer goes past our bound
 """
 
 from __future__ import annotations
@@ -31,4 +32,8 @@ class ApiError(ClusterError):
 
 
 class Unreachable(ClusterError):
-    """No answer: connection refused or reset, TLS failure, time-out, an answer over its byte limit."""
+    """No answer: connection refused or reset, TLS failure, time-out, no credentials to ask with."""
+
+
+class TooLarge(Unreachable):
+    """An answer that goes past its byte limit: asking for less of it may help."""

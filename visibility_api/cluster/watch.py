@@ -15,13 +15,15 @@ import msgspec
 import structlog
 
 from .client import KubeClient
-from .errors import ApiError, ClusterError, Unreachable
+from .errors import ApiError, ClusterError, TooLarge, Unreachable
+from .shallow import shallow
 
 log = structlog.get_logger("visibility.watch")
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 PAGE = 500  # objects a list request asks for at once, as client-go's pager
+MAX_PAGE_BYTES = 32 * 1024 * 1024  # of a page of one object too, which etcd bounds to 1.5 MiB
 WATCH_TIMEOUT_S = (290, 590)  # reflectors ask for 5 to 10 minutes; spread so that streams do not end together
 SILENCE_S = 180  # bookmarks come every minute: a stream silent for three is dead
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.8, 30.0  # client-go's reflector
@@ -50,6 +52,17 @@ class _Versioned(msgspec.Struct):
     metadata: Meta = msgspec.field(default_factory=Meta)
 
 
+class _Identified(msgspec.Struct):
+    """What is left of an object whose other fields cannot be read."""
+
+    class Meta(msgspec.Struct):
+        name: str
+        namespace: str = ""
+        uid: str = ""
+
+    metadata: Meta
+
+
 class _ErrorStatus(msgspec.Struct):
     code: int = 0
     reason: str = ""
@@ -60,10 +73,28 @@ class _ErrorStatus(msgspec.Struct):
 class WatchHealth:
     """What readiness and metrics may know of a watch."""
 
-    synced: bool = False  # a whole list was handed on at least once
+    synced: bool = False  # a whole list was handed on, or there is none: what is known is all
     attempted: bool = False  # synced, or refused in a way that waiting will not mend soon
     relists: int = 0
     last_error: str = ""
+
+
+class Backoff:
+    """How long to wait after each failure in a row."""
+
+    def __init__(self) -> None:
+        self._delay_s = FIRST_DELAY_S
+
+    def reset(self) -> None:
+        self._delay_s = FIRST_DELAY_S
+
+    def wait_s(self, *, lasted_s: float) -> float:
+        """The next wait; `lasted_s`: how long it had gone well. What worked for long is no row of failures:
+        a proxy may cut every stream after some minutes."""
+        if lasted_s > LONGEST_DELAY_S:
+            self.reset()
+        wait_s, self._delay_s = self._delay_s, min(self._delay_s * 2, LONGEST_DELAY_S)
+        return wait_s
 
 
 class Watch(Generic[T]):
@@ -100,12 +131,14 @@ class Watch(Generic[T]):
 
     async def run(self) -> None:
         """Follow the collection until cancelled; every failure is logged once, counted and outlived."""
-        delay_s = FIRST_DELAY_S
+        backoff = Backoff()
+        clock = asyncio.get_running_loop().time
         while True:
+            began = clock()
             try:
                 if not self._version:
                     self._version = await self._list()
-                    delay_s = FIRST_DELAY_S
+                    backoff.reset()
                 await self._follow()
                 self._recovered()
                 continue
@@ -118,30 +151,42 @@ class Watch(Generic[T]):
                     continue
                 self._failed(error)
                 self.health.attempted = True
+                if error.status == 404 and not self.health.synced:  # no CRD, so there are no objects either
+                    self._on_list(())
+                    self.health.synced = True
                 if error.status not in (429, 500, 503):
                     self._version = ""  # whatever it was (a version from before a restore, say), list anew
                 if error.status in (404, 403, 401):
                     await asyncio.sleep(ABSENT_DELAY_S if error.status == 404 else LONGEST_DELAY_S / 3)
                     continue
-                wait_s = max(delay_s, error.retry_after_s or 0.0)
-            except (Unreachable, msgspec.MsgspecError) as error:
+                wait_s = max(backoff.wait_s(lasted_s=clock() - began), error.retry_after_s or 0.0)
+            except (Unreachable, *_UNDECODABLE) as error:
                 self._failed(error)
-                if isinstance(error, msgspec.MsgspecError):
+                if not isinstance(error, Unreachable):
                     self._version = ""
-                wait_s = delay_s
+                wait_s = backoff.wait_s(lasted_s=clock() - began)
             await asyncio.sleep(min(wait_s, LONGEST_DELAY_S) * random.uniform(0.5, 1.0))
-            delay_s = min(delay_s * 2, LONGEST_DELAY_S)
 
     async def _list(self) -> str:
         """Hand on the whole collection, read in pages; return its resourceVersion."""
         objects: list[T] = []
-        token = ""
+        token, limit = "", PAGE
         while True:
-            query = [*self._selectors, ("limit", str(PAGE))]
+            query = [*self._selectors, ("limit", str(limit))]
             if token:
                 query.append(("continue", token))
-            page = self._page.decode(await self._client.get(self.path, query=query, timeout_s=60.0))
-            objects.extend(o for item in page.items if (o := self._decode(item)) is not None)
+            try:
+                body = await self._client.get(
+                    self.path, query=query, timeout_s=60.0, max_bytes=MAX_PAGE_BYTES
+                )
+            except TooLarge:  # some large objects must not keep all others from us
+                if limit == 1:
+                    raise
+                limit = max(1, limit // 8)
+                continue
+            page = _decode(self._page, body)
+            objects.extend(o for item in page.items if (o := self._object_of(item)) is not None)
+            limit = min(PAGE, limit * 2)
             token = page.metadata.cont
             if not token:
                 break
@@ -164,7 +209,8 @@ class Watch(Generic[T]):
         began = asyncio.get_running_loop().time()
         async with self._client.lines(self.path, query=query, silence_s=SILENCE_S) as lines:
             async for line in lines:
-                event = self._event.decode(line)
+                event = _decode(self._event, line)
+                self._recovered()
                 if event.type == "ERROR":
                     status = msgspec.json.decode(event.object, type=_ErrorStatus)
                     raise ApiError(status.code, status.reason, status.message[:500])
@@ -176,23 +222,32 @@ class Watch(Generic[T]):
                     self._version = msgspec.json.decode(
                         event.object, type=_Versioned
                     ).metadata.resourceVersion
-                    if (changed := self._decode(event.object)) is not None:
+                    if (changed := self._object_of(event.object)) is not None:
                         self._on_event(event.type, changed)  # type: ignore[arg-type]  # narrowed by `in`
+                    elif (former := self._identity_of(event.object)) is not None:
+                        self._on_event("DELETED", former)  # what was known of it does not hold any more
         if asyncio.get_running_loop().time() - began < 1.0:
             raise Unreachable(f"GET {self.path}: the watch ended within a second")  # do not spin (W9)
 
-    def _decode(self, raw: msgspec.Raw) -> T | None:
+    def _object_of(self, raw: msgspec.Raw) -> T | None:
         """One object, or None when a field has another type than it should: it must not hide the rest."""
         try:
             return self._object.decode(raw)
-        except msgspec.MsgspecError:
+        except _UNDECODABLE:
             log.warning("object skipped: a field has an unexpected type", path=self.path)
             return None
 
-    def _failed(self, error: ClusterError | msgspec.MsgspecError) -> None:
+    def _identity_of(self, raw: msgspec.Raw) -> T | None:
+        """An object of the same identity and nothing else; None when not even that can be read."""
+        try:
+            return self._object.decode(msgspec.json.encode(msgspec.json.decode(raw, type=_Identified)))
+        except _UNDECODABLE:
+            return None
+
+    def _failed(self, error: Exception) -> None:
         # A decoder's message may quote the object; the path of the field it names is all that may be shown.
         text = (
-            str(error) if isinstance(error, ClusterError) else f"undecodable object: {type(error).__name__}"
+            str(error) if isinstance(error, ClusterError) else f"undecodable answer: {type(error).__name__}"
         )
         if text != self.health.last_error:  # say it when it changes, not at every try
             log.warning("watch interrupted", path=self.path, error=text)
@@ -202,3 +257,15 @@ class Watch(Generic[T]):
         if self.health.last_error:
             log.info("watch resumed", path=self.path)
             self.health.last_error = ""
+
+
+# What msgspec raises for bytes that are not as they should be; the last one for those nested too deep.
+_UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+D = TypeVar("D")
+
+
+def _decode(decoder: msgspec.json.Decoder[D], body: bytes) -> D:
+    try:
+        return decoder.decode(body)
+    except RecursionError:
+        return decoder.decode(shallow(body))
