@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import ssl
 import sys
@@ -13,16 +14,18 @@ from pathlib import Path
 import trustme
 import uvloop
 
-from . import kubernetes, load, probe
+from . import kubernetes, load, probe, watchers
 from .processes import Server, free_port, process, resident_mib
 
 API = "/apis/visibility.trainer.kubeflow.org/v1alpha1"
 ONE = f"{API}/namespaces/{kubernetes.namespace(0)}/trainjobs/{kubernetes.job_name(0)}/progress"
 ALL = f"{API}/trainjobs"
 ROUNDS = 3
+WATCHED_JOBS = 500
+CHANGES_PER_S = 50
 
 
-async def run(jobs: int, gets: int, lists: int) -> None:
+async def run(jobs: int, gets: int, lists: int, watchers_: int) -> None:
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
         directory = Path(name)
         cert, key, ca = _certificates(directory)
@@ -35,13 +38,7 @@ async def run(jobs: int, gets: int, lists: int) -> None:
                 "benchmarks.kubernetes", "--port", str(kube_port), "--jobs", str(jobs), *tls,
                 port=kube_port, log=directory / "kubernetes.log",
             ) as kube,
-            process(
-                "visibility_api", "serve", "--kubeconfig", str(kubeconfig), "--bind-address", "127.0.0.1",
-                "--secure-port", str(our_port),
-                "--tls-cert-file", str(cert), "--tls-private-key-file", str(key),
-                "--probe-interval", "3600s", "--shutdown-delay-duration", "0s",
-                port=our_port, log=directory / "server.log",
-            ) as ours,
+            _serving(directory, tls, kubeconfig, our_port) as ours,
         ):  # fmt: skip
             await _until_all_probed(ours, ca, jobs)
             print(f"resident memory at {jobs} jobs with a document each: {resident_mib(ours.pid):.0f} MiB")
@@ -58,8 +55,44 @@ async def run(jobs: int, gets: int, lists: int) -> None:
             cost = await probe.measure(kube, ca)
             print(
                 f"{'exec probe':<12} ours {cost.ours_ms:6.2f} ms CPU   stock kubernetes_asyncio "
-                f"{cost.stock_ms:6.2f} ms   ratio {cost.ours_ms / cost.stock_ms:.2f}"
+                f"{cost.stock_ms:6.2f} ms   ratio {cost.ours_ms / cost.stock_ms:.2f}",
+                flush=True,
             )
+        await _watch(directory, tls, ca, watchers_)
+
+
+async def _watch(directory: Path, tls: tuple[str, ...], ca: Path, number: int) -> None:
+    """A server of its own: its jobs change all the time, which the requests above had better not meet."""
+    kube_port, our_port = free_port(), free_port()
+    kubeconfig = _kubeconfig(directory, kube_port, ca)
+    async with (
+        process(
+            "benchmarks.kubernetes", "--port", str(kube_port), "--jobs", str(WATCHED_JOBS),
+            "--changes-per-s", str(CHANGES_PER_S), *tls,
+            port=kube_port, log=directory / "kubernetes.log",
+        ),
+        _serving(directory, tls, kubeconfig, our_port) as ours,
+    ):  # fmt: skip
+        await _until_all_probed(ours, ca, WATCHED_JOBS)
+        seen = await watchers.measure(
+            ours, ALL, ca_file=str(ca), token=kubernetes.TOKEN, watchers=number, seconds=10
+        )
+        lost = 1 - seen.events / (number * CHANGES_PER_S * 10)
+        print(
+            f"{'WATCH':<12} {number} watchers, {CHANGES_PER_S} changes a second: {seen.cpu_us:.1f} us CPU an "
+            f"event   p99 {1000 * seen.quantile_s(0.99):.0f} ms   {100 * max(0.0, lost):.1f} % not yet there"
+        )
+
+
+def _serving(
+    directory: Path, tls: tuple[str, ...], kubeconfig: Path, port: int
+) -> contextlib.AbstractAsyncContextManager[Server]:
+    return process(
+        "visibility_api", "serve", "--kubeconfig", str(kubeconfig), "--bind-address", "127.0.0.1",
+        "--secure-port", str(port), "--tls-cert-file", tls[1], "--tls-private-key-file", tls[3],
+        "--probe-interval", "3600s", "--shutdown-delay-duration", "0s",
+        port=port, log=directory / "server.log",
+    )  # fmt: skip
 
 
 async def _compare(
@@ -150,9 +183,10 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=5000)
     parser.add_argument("--gets", type=int, default=10_000, help="GETs a round")
     parser.add_argument("--lists", type=int, default=40, help="LISTs a round")
+    parser.add_argument("--watchers", type=int, default=1000)
     given = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run(given.jobs, given.gets, given.lists))
+        runner.run(run(given.jobs, given.gets, given.lists, given.watchers))
     return 0
 
 
