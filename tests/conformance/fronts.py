@@ -52,7 +52,7 @@ class Client:
     def get(self, path: str, *, accept: str | None = None, **query: str | int) -> Object:
         """The JSON of a 200."""
         answer = self.send(path, accept=accept, **query)
-        assert answer.status_code == 200, (answer.status_code, answer.text)
+        assert answer.status_code == 200, (answer.status_code, answer.text[:300])
         found: Object = answer.json()
         return found
 
@@ -145,7 +145,7 @@ def open_front(name: str, cluster: Cluster, server: VisibilityServer, users: Map
 def refusal(client: Client, path: str, code: int, **query: str | int) -> Object:
     """The Status of an answer that has that code."""
     answer = client.send(path, **query)
-    assert answer.status_code == code, (answer.status_code, answer.text)
+    assert answer.status_code == code, (answer.status_code, answer.text[:300])
     status: Object = answer.json()
     assert (status["kind"], status["status"], status["code"]) == ("Status", "Failure", code)
     return status
