@@ -14,8 +14,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def fake_apiserver(handler: Handler) -> AsyncIterator[KubeClient]:
-    """A client that is connected to a server which answers every request by `handler`."""
+async def fake_apiserver(
+    handler: Handler, *, configure: Callable[[Configuration], None] = lambda _: None
+) -> AsyncIterator[KubeClient]:
+    """A client, after `configure`, that is connected to a server which answers every request by `handler`."""
     server = web.Server(handler)
     runner = web.ServerRunner(server)
     await runner.setup()
@@ -23,6 +25,7 @@ async def fake_apiserver(handler: Handler) -> AsyncIterator[KubeClient]:
     await site.start()
     port = runner.addresses[0][1]
     configuration = Configuration(host=f"http://127.0.0.1:{port}")
+    configure(configuration)
     try:
         async with KubeClient(configuration) as client:
             yield client
