@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .sinks import Sink
 
 FLUSH_TIMEOUT_S = 3.0  # of a pod's 30 s grace period; a sink that has not answered by then will not
-PATIENCE_S = 0.5  # how long a due report waits for the loop to come by
+PATIENCE_S = 0.25  # how long a due report waits for the loop to come by
 
 
 class Reporter:
@@ -95,7 +95,7 @@ class Reporter:
             places = settings.find_sinks(bar=bar) if sinks is None else sinks
             if places:
                 self._pace.observe(time.monotonic(), self._step)
-                self._snapshot = self._take(self._fresh)
+                self._snapshot = self._take(self._metrics)
                 self._publishers = [Publisher(sink, self._latest) for sink in places]
                 os.environ[settings.OWNER_VARIABLE] = str(self._pid)
                 atexit.register(self._exit)
@@ -184,8 +184,7 @@ class Reporter:
             if message is not None:
                 self._message = str(message)[:MAX_MESSAGE]
             self._state = state
-            self._collect()
-            self._final = self._snapshot
+            self._final = self._collect()
             self._is_over = True
             self._due = False
             self._await([publisher.flush(is_last=True) for publisher in self._publishers], FLUSH_TIMEOUT_S)
@@ -200,7 +199,7 @@ class Reporter:
         """
         try:
             if self.is_active:
-                self._snapshot = self._take(self._plain())
+                self._snapshot = self._take(self._plain_metrics())
                 self._await([publisher.flush() for publisher in self._publishers], timeout_s)
             elif self._final is not None and self._pid == os.getpid():
                 for publisher in self._publishers:  # SIGTERM in the middle of `finish`: let it get through
@@ -240,7 +239,8 @@ class Reporter:
         if error is not None and not hasattr(sys, "ps1"):
             self.finish("failed", describe(error))
         else:
-            is_done = self._total_steps is not None and self._step >= self._total_steps
+            step, total = to_count(self._step), self._total_steps
+            is_done = step is not None and total is not None and step >= total
             self.finish("completed" if is_done else "running")
 
     def _close(self) -> None:
@@ -263,20 +263,24 @@ class Reporter:
         if len(fresh) > MAX_METRICS:  # names that change at every step: keep the newest, not all
             self._fresh = dict(metrics)
 
-    def _plain(self) -> dict[str, object]:
-        return {name: value for name, value in self._fresh.copy().items() if is_plain(value)}
+    def _plain_metrics(self) -> dict[str, Union[int, float, str]]:
+        """The latest metrics, as far as they are known without asking a device. Changes nothing."""
+        plain = {name: value for name, value in self._fresh.copy().items() if is_plain(value)}
+        return to_metrics(plain, self._metrics)
 
-    def _collect(self) -> None:
-        """On the training thread: turn what was handed over into numbers, for the latest snapshot."""
+    def _collect(self) -> Optional[Snapshot]:
+        """On the training thread: turn what was handed over into numbers. Returns the newest snapshot."""
         self._due = False
-        if self._is_over:
-            return
-        fresh, self._fresh = self._fresh, {}
-        if self._pid == os.getpid():  # after a fork, threads and the right to write stay with the parent
-            step = to_count(self._step)
-            if step is not None:
-                self._pace.observe(time.monotonic(), step)
-            self._snapshot = self._take(fresh)
+        if not self._is_over:
+            fresh, self._fresh = self._fresh, {}
+            if self._pid == os.getpid():  # after a fork, threads and the right to write stay with the parent
+                step = to_count(self._step)
+                if step is not None:
+                    self._pace.observe(time.monotonic(), step)
+                self._metrics = to_metrics(fresh, self._metrics)
+                self._snapshot = snapshot = self._take(self._metrics)
+                return snapshot  # not what a publisher's thread may have put there meanwhile
+        return self._snapshot
 
     def _latest(self) -> Optional[Snapshot]:
         """On a publisher's thread: the newest snapshot, and a request for the next one.
@@ -291,23 +295,20 @@ class Reporter:
             self._due_since_s = now_s
             self._due = True
         elif now_s - self._due_since_s > PATIENCE_S and is_plain(self._step):
-            taken = self._take(self._plain())
+            taken = self._take(self._plain_metrics())
             # The time of a report is when something moved: a hung run must look hung. And if the training
             # thread came by meanwhile, its own snapshot is better.
             if seen is not None and self._snapshot is seen and not taken.is_same_progress(seen):
                 self._snapshot = taken
         return self._snapshot
 
-    def _take(self, fresh: Mapping[str, object]) -> Snapshot:
+    def _take(self, metrics: Mapping[str, Union[int, float, str]]) -> Snapshot:
         now_s = time.monotonic()
         step = to_count(self._step)
         total = self._total_steps
         if not total or (step or 0) > total:
             total = None  # the plan was wrong; a reader would drop it too
-        self._metrics = metrics = to_metrics(fresh, self._metrics) if fresh else self._metrics
-        rate = None
-        if step is not None:
-            rate = self._pace.steps_per_s(now_s, step)
+        rate = None if step is None else self._pace.steps_per_s(now_s, step)
         share = find_share(
             step=step,
             total_steps=total,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from trainjob_progress import Reporter, report, report_metrics, track
 from trainjob_progress.document import Snapshot
+from trainjob_progress.sinks.file import FileSink
 
 
 class MemorySink:
@@ -416,3 +419,29 @@ def test_a_loader_that_breaks_is_a_failed_run(sink: MemorySink) -> None:
         1,
         "OSError: shard 7 is missing",
     )
+
+
+def test_what_is_said_last_comes_into_the_file_without_another_step(tmp_path: Path) -> None:
+    path = tmp_path / "progress.json"
+    with report(total_steps=1000, sinks=[FileSink(str(path))]) as r:
+        wait_until(path.exists)
+        for steps in (1, 3, 10):
+            for _ in range(steps):
+                r.step()
+            step = r._step
+            wait_until(lambda step=step: json.loads(path.read_bytes())["step"] == step)
+
+
+def test_a_number_read_from_a_device_once_is_kept(sink: MemorySink) -> None:
+    class Tensor:
+        def item(self) -> float:
+            return 0.5
+
+    r = report(total_steps=10, sinks=[sink, MemorySink(interval_s=0.001)])
+    r.update(metrics={"accuracy": Tensor()})
+    for _ in range(3):
+        before = r._step
+        r.step(loss=1.0)
+        wait_until(lambda seen=before: sink.last.step > seen)
+    r.finish()
+    assert sink.last.metrics == {"accuracy": 0.5, "loss": 1.0}

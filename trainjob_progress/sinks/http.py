@@ -15,7 +15,7 @@ REQUEST_TIMEOUT_S = 5.0
 class HTTPSink:
     """Serves the latest document as JSON on `port`, whatever path is asked for; port 0 takes a free one."""
 
-    interval_s = 1.0
+    interval_s = 0.5
 
     def __init__(self, port: int, address: str = "") -> None:
         server = _servers.get((address, port))
