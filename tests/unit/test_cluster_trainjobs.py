@@ -8,9 +8,10 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from visibility_api.cluster import inventory as inventory_module
 from visibility_api.cluster.annotations import PREFIX, path_fault
 from visibility_api.cluster.inventory import TrainJobInventory, describe_trainjob
-from visibility_api.cluster.objects import JobSet, Pod, TrainJob
+from visibility_api.cluster.objects import JobSet, Meta, Pod, TrainJob
 from visibility_api.progress.job import JobRef, Phase, Rank0, TrainingJob
 
 ANNOTATIONS = st.sampled_from([PREFIX + key for key in ("source", "interval", "path", "port", "container")])
@@ -479,3 +480,59 @@ def test_a_list_of_one_namespace_leaves_the_others_alone() -> None:
     heard.inventory.list_trainjobs([trainjob()], scope="team-a")
     heard.inventory.list_trainjobs([], scope="team-b")
     assert heard.gone == []
+
+
+def test_a_pod_that_is_labelled_as_another_jobs_leaves_the_first() -> None:
+    heard = Heard()
+    heard.inventory.list_trainjobs([trainjob()])
+    heard.inventory.list_jobsets([TORCH])
+    heard.inventory.change_pod("ADDED", pod())
+    labels = {"jobset.sigs.k8s.io/jobset-name": "other"}
+    metadata = msgspec.structs.replace(pod().metadata, labels=labels)
+    heard.inventory.change_pod("MODIFIED", msgspec.structs.replace(pod(), metadata=metadata))
+    assert [j.rank0 is not None for j in heard.jobs] == [False, False, True, False]
+
+
+def test_a_deleted_pod_is_known_by_its_name_alone() -> None:
+    heard = Heard()
+    heard.inventory.list_trainjobs([trainjob()])
+    heard.inventory.list_jobsets([TORCH])
+    heard.inventory.list_pods([pod()])
+    nothing_else = Meta(name=pod().metadata.name, namespace="team-a")
+    heard.inventory.change_pod("DELETED", Pod(metadata=nothing_else))
+    assert [j.rank0 is not None for j in heard.jobs] == [False, False, True, False]
+
+
+def test_a_relist_asks_only_for_the_jobs_that_it_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = Heard()
+    heard.inventory.list_trainjobs([trainjob()])
+    heard.inventory.list_jobsets([TORCH])
+    heard.inventory.list_pods([pod()])
+    described: list[str] = []
+    monkeypatch.setattr(inventory_module, "describe_trainjob", lambda job, *_: described.append(job))
+    heard.inventory.list_trainjobs([trainjob()])
+    heard.inventory.list_jobsets([jobset(("node", "trainer"))])
+    heard.inventory.list_pods([pod()])
+    assert described == []
+    heard.inventory.list_pods([pod(restarts=1)])
+    assert len(described) == 1
+
+
+def test_a_job_that_trips_us_up_hides_no_other_and_is_told_without_its_words(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    taken: list[str] = []
+
+    def take(job: TrainingJob) -> None:
+        if job.ref.name == "bert":
+            raise ValueError("s3cr3t")
+        taken.append(job.ref.name)
+
+    inventory = TrainJobInventory(on_job=take, on_gone=lambda _: None)
+    other = TrainJob(metadata=Meta(name="other", namespace="team-a", uid="t2"))
+    inventory.list_trainjobs([trainjob(), other])
+    inventory.change_trainjob("MODIFIED", trainjob(suspend=True))
+    assert taken == ["other"]
+    said = capsys.readouterr()
+    assert "ValueError" in said.out + said.err
+    assert "s3cr3t" not in said.out + said.err

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pytest
+
 from visibility_api.probe.prober import PER_NODE, Prober
 from visibility_api.probe.source import Answer, Patience
 from visibility_api.progress.document import Progress, Refused
@@ -28,6 +30,7 @@ class ToldSource:
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {}
         self.hanging: dict[str, asyncio.Event] = {}
+        self.raising: set[str] = set()
         self.asked: list[str] = []
         self.at_a_time = self.most_at_a_time = 0
         self.heard = asyncio.Condition()
@@ -41,6 +44,8 @@ class ToldSource:
         try:
             if rank0.pod_uid in self.hanging:
                 await self.hanging[rank0.pod_uid].wait()
+            if rank0.pod_uid in self.raising:
+                raise ValueError("s3cr3t")
             return self.answers.get(rank0.pod_uid, REPORT)
         finally:
             self.at_a_time -= 1
@@ -182,3 +187,35 @@ async def test_when_neither_mpi_pod_has_a_document_the_launchers_word_stands() -
         assert seen.attempt == RANK0.attempt
         assert seen.outcome == SILENT.outcome
         assert seen.latency_s is None
+
+
+async def test_a_look_that_fails_unforeseen_is_that_jobs_trouble_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with running() as bench:
+        bench.source.raising.add(RANK0.pod_uid)
+        bench.prober.job_changed(JOB)
+        outcome = (await bench.next()).outcome
+        assert isinstance(outcome, Refused)
+        assert outcome.reason == "InternalError"
+        other = replace(JOB, ref=replace(REF, name="other"), rank0=replace(RANK0, pod_uid="p2"))
+        bench.prober.job_changed(other)
+        assert (await bench.next()).outcome == REPORT.outcome
+    said = capsys.readouterr()
+    assert "s3cr3t" not in said.out + said.err
+
+
+async def test_an_answer_that_cannot_be_taken_over_stops_nobody() -> None:
+    async with running() as bench:
+        taken: list[Observation] = []
+
+        def take(observation: Observation) -> None:
+            taken.append(observation)
+            bench.observations.put_nowait(observation)
+            raise ValueError
+
+        bench.prober._record = take
+        for name in ("one", "two"):
+            bench.prober.job_changed(replace(JOB, ref=replace(REF, name=name)))
+            await bench.next()
+        assert len(taken) == 2

@@ -5,10 +5,12 @@ Plain state and plain functions: nothing here awaits, so a reader never sees hal
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeVar
 
+import structlog
+
+from visibility_api.faults import describe_fault
 from visibility_api.progress.job import JobRef, Replica, TrainingJob
 
 from .annotations import read_annotations
@@ -16,11 +18,14 @@ from .objects import JobSet, Pod, TrainJob
 from .phase import trainjob_phase
 from .rank0 import JOBSET, describe_rank0, rank0_pod, trainer_groups
 
+log = structlog.get_logger("visibility.inventory")
+
 TRAINJOBS = "trainjobs"
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 V = TypeVar("V")
+Kind = TypeVar("Kind", TrainJob, JobSet)
 Key = tuple[str, str]  # namespace, name: of the TrainJob and of its JobSet alike
 
 
@@ -35,28 +40,31 @@ class TrainJobInventory:
         self._on_gone = on_gone
         self._trainjobs: dict[Key, TrainJob] = {}
         self._jobsets: dict[Key, JobSet] = {}
-        self._pods: defaultdict[Key, dict[str, Pod]] = defaultdict(dict)
+        self._pods: dict[Key, dict[str, Pod]] = {}
+        self._pod_homes: dict[Key, Key] = {}  # by the pod's own name: whose pod it was, its labels may change
         self._known: dict[Key, TrainingJob] = {}
 
     def __len__(self) -> int:
         return len(self._known)
 
-    # What the watches call. `scope` is the namespace a list was of, None for the whole cluster.
+    # What the watches call. `scope` is the namespace a list was of, None for the whole cluster. Lists come
+    # again whenever a watch has expired; only what they change is worked out anew.
 
     def list_trainjobs(self, objects: Sequence[TrainJob], scope: str | None = None) -> None:
-        self._trainjobs = _replace(self._trainjobs, ((_key(o), o) for o in objects), scope)
-        self._refresh({*self._trainjobs, *self._known})
+        before, self._trainjobs = self._trainjobs, _replace(self._trainjobs, _by_key(objects), scope)
+        self._refresh(_differing(before, self._trainjobs))
 
     def list_jobsets(self, objects: Sequence[JobSet], scope: str | None = None) -> None:
-        self._jobsets = _replace(self._jobsets, ((_key(o), o) for o in objects), scope)
-        self._refresh(self._trainjobs)
+        before, self._jobsets = self._jobsets, _replace(self._jobsets, _by_key(objects), scope)
+        self._refresh(_differing(before, self._jobsets))
 
     def list_pods(self, objects: Sequence[Pod], scope: str | None = None) -> None:
-        for key in [k for k in self._pods if scope in (None, k[0])]:
-            del self._pods[key]
+        listed: dict[Key, dict[str, Pod]] = {}
         for pod in objects:
-            self._pods[_jobset_key(pod)][pod.metadata.name] = pod
-        self._refresh(self._trainjobs)
+            listed.setdefault(_jobset_key(pod), {})[pod.metadata.name] = pod
+        before, self._pods = self._pods, _replace(self._pods, listed, scope)
+        self._pod_homes = {(key[0], name): key for key, pods in self._pods.items() for name in pods}
+        self._refresh(_differing(before, self._pods))
 
     def change_trainjob(self, change: ChangeType, object_: TrainJob) -> None:
         key = _key(object_)
@@ -75,31 +83,40 @@ class TrainJobInventory:
         self._refresh((key,))
 
     def change_pod(self, change: ChangeType, object_: Pod) -> None:
-        key = _jobset_key(object_)
-        if change == "DELETED":
-            self._pods[key].pop(object_.metadata.name, None)
-            if not self._pods[key]:
-                del self._pods[key]
-        else:
-            self._pods[key][object_.metadata.name] = object_
-        self._refresh((key,))
+        meta = object_.metadata
+        key, former = _jobset_key(object_), self._pod_homes.pop((meta.namespace, meta.name), None)
+        if former is not None:
+            pods = self._pods[former]
+            del pods[meta.name]
+            if not pods:
+                del self._pods[former]
+        if change != "DELETED":
+            self._pods.setdefault(key, {})[meta.name] = object_
+            self._pod_homes[meta.namespace, meta.name] = key
+        self._refresh({key, former} if former is not None else (key,))
 
     def _refresh(self, keys: Iterable[Key]) -> None:
         for key in keys:
-            before = self._known.get(key)
-            source = self._trainjobs.get(key)
-            if before is not None and (source is None or source.metadata.uid != before.ref.uid):
-                del self._known[key]
-                self._on_gone(before.ref)
-                before = None
-            if source is None:
-                continue
-            after = describe_trainjob(
-                source, self._jobsets.get(key), self._pods[key].values() if key in self._pods else ()
-            )
-            if after != before:
-                self._known[key] = after
-                self._on_job(after)
+            try:
+                self._refresh_one(key)
+            except Exception as error:
+                # A job that trips us up must not take the API from everybody else: while no replica answers,
+                # no namespace of the cluster finishes deleting. The error's own text may quote the object.
+                log.error("job not taken over", namespace=key[0], name=key[1], **describe_fault(error))
+
+    def _refresh_one(self, key: Key) -> None:
+        before = self._known.get(key)
+        source = self._trainjobs.get(key)
+        if before is not None and (source is None or source.metadata.uid != before.ref.uid):
+            del self._known[key]
+            self._on_gone(before.ref)
+            before = None
+        if source is None:
+            return
+        after = describe_trainjob(source, self._jobsets.get(key), self._pods.get(key, {}).values())
+        if after != before:
+            self._known[key] = after
+            self._on_job(after)
 
 
 def describe_trainjob(job: TrainJob, jobset: JobSet | None, pods: Iterable[Pod]) -> TrainingJob:
@@ -162,8 +179,14 @@ def _jobset_key(pod: Pod) -> Key:
     return pod.metadata.namespace, pod.metadata.label(f"{JOBSET}jobset-name")
 
 
-def _replace(held: dict[Key, V], listed: Iterable[tuple[Key, V]], scope: str | None) -> dict[Key, V]:
+def _by_key(objects: Iterable[Kind]) -> dict[Key, Kind]:
+    return {_key(o): o for o in objects}
+
+
+def _replace(held: dict[Key, V], listed: dict[Key, V], scope: str | None) -> dict[Key, V]:
     """`held` with everything of `scope` replaced by what was listed."""
-    kept = {} if scope is None else {k: v for k, v in held.items() if k[0] != scope}
-    kept.update(listed)
-    return kept
+    return listed if scope is None else {k: v for k, v in held.items() if k[0] != scope} | listed
+
+
+def _differing(before: dict[Key, V], after: dict[Key, V]) -> list[Key]:
+    return [k for k in before.keys() | after.keys() if before.get(k) != after.get(k)]

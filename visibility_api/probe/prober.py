@@ -11,7 +11,8 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from visibility_api.progress.document import Progress
+from visibility_api.faults import describe_fault
+from visibility_api.progress.document import Progress, Refused
 from visibility_api.progress.job import JobRef, Phase, Rank0, TrainingJob
 from visibility_api.progress.observation import Observation
 
@@ -23,6 +24,13 @@ log = structlog.get_logger("visibility.probe")
 FIRST_LOOKS_PER_S = 500.0  # after a start with many jobs, first looks are spread at this rate
 PER_NODE = 8  # looks at a time on one node: its kubelet serves others too
 START_DELAY_S = 0.2  # a container that has just started is seldom worth asking the same instant
+
+_FAULT = Answer(
+    outcome=Refused(
+        reason="InternalError", message="the look failed in an unforeseen way; see the server's log"
+    ),
+    patience=Patience.RARELY,
+)
 
 
 class Prober:
@@ -107,7 +115,7 @@ class Prober:
             if job is None:  # ended while it waited
                 return
             began = loop.time()
-            rank0, answer = await self._ask(job)
+            rank0, answer = await self._ask_safely(job)
             latency_s, lateness_s = loop.time() - began, began - turn.due
         is_document = isinstance(answer.outcome, Progress)
         due = self._schedule.done(turn, now=loop.time(), patience=None if is_document else answer.patience)
@@ -117,17 +125,19 @@ class Prober:
             latency_s,
             lateness_s,
         )
-        self._record(
-            Observation(
-                ref=turn.ref,
-                attempt=rank0.attempt,
-                source=self._source.name,
-                at=self._now(),
-                outcome=answer.outcome,
-                latency_s=latency_s if is_document else None,
-                next_at=None if due is None else self._now() + timedelta(seconds=due - loop.time()),
-            )
+        seen = Observation(
+            ref=turn.ref,
+            attempt=rank0.attempt,
+            source=self._source.name,
+            at=self._now(),
+            outcome=answer.outcome,
+            latency_s=latency_s if is_document else None,
+            next_at=None if due is None else self._now() + timedelta(seconds=due - loop.time()),
         )
+        try:
+            self._record(seen)
+        except Exception as error:  # what one job says must not take the API from all the others
+            log.error("answer not taken over", job=str(turn.ref), **describe_fault(error))
         self._wake.set()
 
     def _node_slot(self, ref: JobRef) -> asyncio.Semaphore:
@@ -137,6 +147,15 @@ class Prober:
         if slot is None:  # kept only while somebody holds or awaits it: nodes come and go
             slot = self._node_slots[node] = asyncio.Semaphore(PER_NODE)
         return slot
+
+    async def _ask_safely(self, job: TrainingJob) -> tuple[Rank0, Answer]:
+        """A source should never raise; if one does, it is that job's trouble alone."""
+        assert job.rank0 is not None  # noqa: S101 - by _is_askable
+        try:
+            return await self._ask(job)
+        except Exception as error:
+            log.error("look failed", job=str(job.ref), **describe_fault(error))
+            return job.rank0, _FAULT
 
     async def _ask(self, job: TrainingJob) -> tuple[Rank0, Answer]:
         """Ask rank 0; under MPI, when it has no document, the other pod that may hold it (2.2, step 5)."""
