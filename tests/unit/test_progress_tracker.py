@@ -196,11 +196,50 @@ def test_a_late_word_of_a_dead_attempt_changes_nothing(bench: Bench) -> None:
     assert bench.last is before
 
 
-def test_a_report_that_is_older_than_the_last_changes_nothing(bench: Bench) -> None:
+def test_an_older_report_of_another_source_changes_nothing(bench: Bench) -> None:
     bench.job(JOB)
     bench.report(500)
-    bench.look(Progress(timestamp=T0 - timedelta(seconds=5), step=400, total_steps=1000))
+    older = Progress(timestamp=T0 - timedelta(seconds=5), step=400, total_steps=1000)
+    bench.look(older, source="logs")
     assert bench.last.step == 500
+
+
+def test_a_training_clock_that_is_set_back_stops_no_report(bench: Bench) -> None:
+    bench.job(JOB)
+    bench.report(100)
+    bench.advance(10)
+    bench.report(150)
+    for step in range(200, 2000, 50):  # reports keep coming, an hour earlier by their own clock
+        bench.advance(10)
+        told_at = bench.now - timedelta(hours=1)
+        bench.look(Progress(timestamp=told_at, step=step, total_steps=10_000))
+        assert bench.last.step == step
+        assert bench.last.steps_per_s == pytest.approx(5.0)
+    assert bench.condition("Fresh") == ("True", "RecentReport")
+    assert bench.condition("Stalled") == ("False", "Advancing")
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [None, replace(RANK0, is_running=False, last_termination=KILLED, waiting_reason="CrashLoopBackOff")],
+    ids=["pod deleted", "container ended"],
+)
+def test_numbers_of_a_container_that_has_ended_are_not_shown_as_current(
+    bench: Bench, gone: Rank0 | None
+) -> None:
+    bench.job(JOB)
+    bench.report(500)
+    bench.job(replace(JOB, rank0=gone))
+    assert bench.last.step == 500
+    assert bench.condition("Fresh") == ("False", "Rank0NotRunning")
+    assert bench.last.remaining_s is None
+
+
+def test_numbers_of_a_job_that_is_switched_off_are_not_shown_as_current(bench: Bench) -> None:
+    bench.job(JOB)
+    bench.report(500)
+    bench.job(replace(JOB, hints=ProbeHints(source="none")))
+    assert bench.condition("Fresh") == ("False", "SwitchedOff")
 
 
 def test_the_document_left_in_the_termination_message_is_the_last_word(bench: Bench) -> None:

@@ -14,7 +14,7 @@ from .estimate import Pace, percentage
 from .job import JobRef, Phase, Rank0, Termination, TrainingJob
 from .observation import Observation
 from .summary import Condition, JobProgress, ObservationSummary
-from .verdict import Evidence, judge
+from .verdict import NOT_RUNNING, Evidence, judge
 
 TERMINATION = "termination"
 REFRESH = timedelta(seconds=60)  # times of looks and remaining time are at most this old
@@ -105,10 +105,13 @@ class Tracker:
         """Newest wins within an attempt; a new attempt begins anew."""
         held = record.report if record.attempt == attempt else None
         if held is not None:
-            if report == held or report.timestamp < held.timestamp:
+            if report == held:
                 return
-            if source != record.source:
+            if source != record.source:  # of two sources the later written counts
+                if report.timestamp < held.timestamp:
+                    return
                 report = _completed(report, held)
+            # of one source the later read, whatever its clock says: it may have been set back
         if record.pace_attempt != attempt:
             record.pace, record.pace_attempt = Pace(), attempt
         pace = record.pace.advance(report)
@@ -215,7 +218,7 @@ def _end(
         return 0, None
     if record.job.phase is not Phase.RUNNING or not is_current or record.reported_at is None:
         return None, None
-    if any(c.type == "Stalled" and c.status == "True" for c in record.conditions):
+    if any((c.type, c.status) == ("Stalled", "True") or c.reason == NOT_RUNNING for c in record.conditions):
         return None, None
     remaining_s = record.pace.remaining_s(report)
     if remaining_s is None or remaining_s > 10 * 365 * 86400:  # beyond any run: the pace is noise

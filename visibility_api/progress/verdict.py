@@ -19,6 +19,7 @@ FRESH_INTERVALS = 3.0  # a report may be missed twice before its numbers count a
 FRESH_AT_LEAST_S = 30.0
 STALLED_GAPS = 5.0  # evaluation and checkpoints pause the steps: allow the longest pause seen, several times
 STALLED_AT_LEAST_S = 300.0
+NOT_RUNNING = "Rank0NotRunning"  # reason: nothing moves, so nothing is current and no end can be told
 JUDGED_METRICS = ("loss", "train_loss", "grad_norm", "eval_loss")  # NaN filters hide losses, not grad_norm
 
 
@@ -82,7 +83,7 @@ def _reporting_plainly(evidence: Evidence) -> _Verdict:
     if rank0 is None:
         return "False", "NoRank0Pod", "the job has no rank-0 pod yet"
     if not rank0.is_running:
-        return "False", "Rank0NotRunning", f"container {rank0.container_name} does not run"
+        return "False", NOT_RUNNING, f"container {rank0.container_name} does not run"
     return "Unknown", "NotYetProbed", "rank 0 has not been asked yet"
 
 
@@ -101,6 +102,13 @@ def _fresh(evidence: Evidence, now: datetime) -> _Verdict:
         return "False", "AttemptEnded", f"reported at {instant} by an attempt that has ended"
     if evidence.job.phase is Phase.SUSPENDED:
         return "False", "Suspended", f"the job is suspended; its last report came at {instant}"
+    if evidence.job.hints.source == "none":
+        return "False", "SwitchedOff", f"nobody asks rank 0 any more; its last report came at {instant}"
+    # Nobody looks again until a container runs, so nothing would ever take a "True" back.
+    if (rank0 := evidence.job.rank0) is None or not (
+        rank0.is_running or any(a.is_running for a in evidence.job.alternates)
+    ):
+        return "False", NOT_RUNNING, f"rank 0 does not run now; its last report came at {instant}"
     limit_s = max(FRESH_AT_LEAST_S, FRESH_INTERVALS * evidence.interval_s, 2 * evidence.pace.longest_gap_s)
     ago = describe_age(age)
     if evidence.failure is not None and age.total_seconds() > 2 * evidence.interval_s:
