@@ -283,6 +283,13 @@ def test_a_push_keeps_upstreams_limits() -> None:
     )
 
 
+def test_a_push_of_many_wide_characters_still_fits() -> None:
+    metrics = {f"{i:03}" + "🚀" * 61: "🚀" * 64 for i in range(256)}
+    body = encode_trainer_status(snapshot(step=1, metrics={**metrics, "\ud800": "\udfff"}))
+    assert len(body) <= 65536
+    assert len(json.loads(body)["trainerStatus"]["metrics"]) > 50
+
+
 def test_a_renewed_token_is_used(push_server: PushServer) -> None:
     sink = push_server.sink()
     sink.write(snapshot())

@@ -9,7 +9,7 @@ import ssl
 from typing import Any, Mapping, Optional
 from urllib.parse import urlsplit
 
-from trainjob_progress.document import MAX_METRICS, Snapshot, format_time
+from trainjob_progress.document import MAX_BYTES, MAX_METRICS, Snapshot, format_time
 
 URL_VARIABLE = "KUBEFLOW_TRAINER_SERVER_URL"
 CA_VARIABLE = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
@@ -92,4 +92,9 @@ def encode_trainer_status(snapshot: Snapshot) -> bytes:
         status["progressPercentage"] = snapshot.percentage
     if snapshot.remaining_s is not None:
         status["estimatedRemainingSeconds"] = min(snapshot.remaining_s, MAX_INT32)
-    return json.dumps({"trainerStatus": status}, separators=(",", ":")).encode()
+    while True:
+        text = json.dumps({"trainerStatus": status}, ensure_ascii=False, separators=(",", ":"))
+        body = text.encode("utf-8", "replace")  # a lone surrogate has no UTF-8 form
+        if len(body) <= MAX_BYTES or not pairs:
+            return body
+        status["metrics"] = pairs = pairs[: len(pairs) * 3 // 4]
