@@ -56,7 +56,8 @@ def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     try:
         yield found
     finally:
-        found.stop()
+        exit_code = found.stop()
+    assert exit_code == 0, found.log_text()[-2000:]
 
 
 @pytest.fixture(scope="session")

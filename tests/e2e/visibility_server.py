@@ -65,10 +65,18 @@ class VisibilityServer:
         register(cluster.admin, port=self.port, ca_bundle=self.authority.bundle.read_bytes())
         self.wait_available()
 
-    def stop(self) -> None:
-        self._daemon.stop(grace_s=10)
+    def stop(self) -> int:
+        """Ask the server to end, and wait for it; returns its exit code, negative for a signal."""
+        exit_code = self._daemon.stop(grace_s=10)
         self._loop.call(self._proxy.stop())
         self._loop.stop()
+        return exit_code
+
+    def restart(self) -> None:
+        """The process ends in order and a new one takes its place, on the same port."""
+        self._daemon.stop()
+        self._daemon.start()
+        self.wait_ready()
 
     def cut_connections(self) -> None:
         """Reset every connection the server has to the API server."""
