@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from visibility_api import __version__
 from visibility_api.settings import SettingsError, read_settings
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 USAGE = """usage: visibility-api COMMAND [FLAGS]
 
@@ -20,6 +23,8 @@ commands:
 
 Each command has --help.
 """
+
+MAX_CERTIFICATE_DAYS = 36500
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,8 +54,7 @@ def _serve(arguments: Sequence[str]) -> int:
     try:
         run(settings)
     except StartFailed as error:
-        print(f"visibility-api serve: {error}", file=sys.stderr)
-        return 1
+        return _failed(f"serve: {error}")
     return 0
 
 
@@ -63,10 +67,13 @@ def _openapi(arguments: Sequence[str]) -> int:
     from visibility_api.api.openapi import published
     from visibility_api.api.resources import RESOURCES
 
-    out.mkdir(parents=True, exist_ok=True)
-    for name, body in published(RESOURCES).items():
-        (out / name).write_bytes(body)
-        print(out / name)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, body in published(RESOURCES).items():
+            (out / name).write_bytes(body)
+            print(out / name)
+    except OSError as error:
+        return _failed(f"openapi: cannot write: {error}")
     return 0
 
 
@@ -79,8 +86,13 @@ def _certificate(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the files go")
     parser.add_argument("--service", default="visibility-api", help="default: visibility-api")
     parser.add_argument("--namespace", default="trainjob-visibility", help="default: trainjob-visibility")
-    parser.add_argument("--days", type=int, default=365, help="how long it is valid; default: 365")
+    parser.add_argument("--days", type=int, default=365, help=f"how long it is valid, 1 to {MAX_CERTIFICATE_DAYS}; default: 365")
     given = parser.parse_args(list(arguments))
+    for flag, value in (("--service", given.service), ("--namespace", given.namespace)):
+        if not _LABEL.fullmatch(value):
+            parser.error(f"{flag} {value!r}: give the name of a {flag[2:]}")
+    if not 1 <= given.days <= MAX_CERTIFICATE_DAYS:
+        parser.error(f"--days {given.days}: give a whole number from 1 to {MAX_CERTIFICATE_DAYS}")
     from visibility_api.auth.errors import TrustUnusable
     from visibility_api.serving.certificate import write_serving_certificate
 
@@ -88,11 +100,15 @@ def _certificate(arguments: Sequence[str]) -> int:
     try:
         files = write_serving_certificate(given.out, names=[name, f"{name}.cluster.local"], days=given.days)
     except TrustUnusable as error:
-        print(f"visibility-api certificate: {error}", file=sys.stderr)
-        return 1
+        return _failed(f"certificate: {error}")
     for path in files:
         print(path)
     return 0
+
+
+def _failed(why: str) -> int:
+    print(f"visibility-api {why}", file=sys.stderr)
+    return 1
 
 
 _COMMANDS = {"serve": _serve, "openapi": _openapi, "certificate": _certificate}

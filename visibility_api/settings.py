@@ -146,7 +146,8 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
             concurrency=number("probe-concurrency", 1, 1024),
         ),
     )
-    faults.extend(_faults_across(settings, values["store"]))
+    are_comparable = not any(fault.startswith("--probe-") for fault in faults)
+    faults.extend(_faults_across(settings, values["store"], are_comparable=are_comparable))
     if faults:
         raise SettingsError("\n".join(faults))
     return settings
@@ -170,7 +171,7 @@ def _gather(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[st
     return vars(parser.parse_args(list(arguments)))
 
 
-def _faults_across(settings: Settings, store: str) -> list[str]:
+def _faults_across(settings: Settings, store: str, *, are_comparable: bool) -> list[str]:
     faults = []
     serving, probe = settings.serving, settings.probe
     try:
@@ -179,7 +180,8 @@ def _faults_across(settings: Settings, store: str) -> list[str]:
         faults.append(f'--bind-address "{serving.bind_address}": give an IP address')
     if (serving.tls_cert_file is None) != (serving.tls_private_key_file is None):
         faults.append("--tls-cert-file and --tls-private-key-file: give both or neither")
-    if probe.timeout_s > probe.interval_s:
+    # A duration that could not be read stands at its least: comparing it would name a fault nobody made.
+    if are_comparable and probe.timeout_s > probe.interval_s:
         faults.append(
             f"--probe-timeout {probe.timeout_s:g}s must not exceed --probe-interval {probe.interval_s:g}s"
         )

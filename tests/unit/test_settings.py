@@ -47,6 +47,12 @@ def test_a_timeout_longer_than_the_interval_is_refused() -> None:
         read_settings(["--probe-interval", "2s", "--probe-timeout", "3s"], {})
 
 
+def test_an_interval_that_cannot_be_read_is_the_only_fault_named() -> None:
+    with pytest.raises(SettingsError) as raised:
+        read_settings(["--probe-interval", "1x"], {})
+    assert str(raised.value) == '--probe-interval "1x": give a duration from 1s to 3600s, such as "15s"'
+
+
 def test_half_a_key_pair_is_refused(tmp_path: Path) -> None:
     cert = tmp_path / "tls.crt"
     cert.touch()
