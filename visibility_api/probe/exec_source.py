@@ -96,7 +96,7 @@ def _api_error(error: ApiError) -> Answer:
 def _no_cat() -> Answer:
     return _refused(
         "NoCatInImage",
-        "the image has no cat: report through another source (logs, push, http)",
+        "the image has no cat: use one with coreutils or busybox; termination messages are read all the same",
         Patience.RARELY,
     )
 
