@@ -289,3 +289,15 @@ def test_all_of_it_holds_on_uvloop_too(tmp_path: Path) -> None:
             assert (await ask(server, None, *FORGED))["user"] == ANONYMOUS
 
     uvloop.run(scenario())
+
+
+async def test_connections_beyond_the_bound_are_ended_and_the_others_go_on(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("visibility_api.serving.connection.MAX_CONNECTIONS", 1)
+    async with server.connect() as first:
+        assert (await first.ask())["user"] == ANONYMOUS
+        async with server.connect() as surplus:
+            with contextlib.suppress(ConnectionError):
+                assert await surplus.is_closed_by_server()
+        assert (await first.ask())["user"] == ANONYMOUS

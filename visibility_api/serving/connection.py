@@ -17,6 +17,7 @@ from .tls import ServingContext, peer_of
 
 HEAD_TIMEOUT_S = 32.0  # from connection or first byte to the end of the headers, as the Go server's
 MAX_HEAD_BYTES = 1024 * 1024  # request line and headers, as the Go server's
+MAX_CONNECTIONS = 16_384  # open at a time; at up to 100 kB each, more would not fit the pod's memory
 MAX_REQUEST_BYTES = 3 * 1024 * 1024  # head, body and trailers, as the Go server's limit for bodies
 
 
@@ -30,6 +31,9 @@ class TlsConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.abort()  # cheaper than an answer, and clients try again
+            return
         self.transport = JoinedWrites(transport, self.loop)  # type: ignore[assignment]  # stands in for it
         tls = transport.get_extra_info("ssl_object")
         self.app_state = {**self.app_state, PEER: peer_of(tls)}
