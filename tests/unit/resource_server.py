@@ -119,8 +119,8 @@ class WatchClient:
 class ResourceServer:
     """An `Api` of its own with one resource. Everybody may do everything."""
 
-    def __init__(self, *, max_changes: int = MAX_CHANGES) -> None:
-        self.store = MemoryStore(base_revision=BASE_REVISION, max_changes=max_changes)
+    def __init__(self, *, max_changes: int = MAX_CHANGES, base_revision: int = BASE_REVISION) -> None:
+        self.store = MemoryStore(base_revision=base_revision, max_changes=max_changes)
         self.now = NOW
         self.registry = CollectorRegistry()
         metrics = RequestMetrics(self.registry)
