@@ -125,9 +125,10 @@ def test_Z7_a_namespace_of_ours_is_a_resource_we_lack(front: Front, team: Team) 
     assert front.admin.send(path).status_code == 404
 
 
-def test_Z7_the_old_watch_paths_are_unknown(front: Front, team: Team) -> None:
+def test_Z7_the_old_watch_paths_are_unknown(front: Front, direct: Front, team: Team) -> None:
     path = f"{PREFIX}/watch/namespaces/{team.namespace}/trainjobs"
-    assert 'cannot watch resource "trainjobs"' in _forbidden(front.bob, path)["message"]
+    assert 'cannot watch resource "trainjobs"' in _forbidden(direct.bob, path)["message"]
+    _forbidden(front.bob, path)
     assert refusal(front.admin, path, 404)["reason"] == "NotFound"
 
 

@@ -74,7 +74,7 @@ class VisibilityServer:
 
     def restart(self) -> None:
         """The process ends in order and a new one takes its place, on the same port."""
-        self._daemon.stop()
+        assert self._daemon.stop() == 0, f"not in order: {self._daemon.log_tail()}"
         self._daemon.start()
         self.wait_ready()
 

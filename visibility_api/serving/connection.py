@@ -17,6 +17,9 @@ from .tls import ServingContext, peer_of
 
 HEAD_TIMEOUT_S = 32.0  # from connection or first byte to the end of the headers, as the Go server's
 MAX_HEAD_BYTES = 1024 * 1024  # request line and headers, as the Go server's
+# At shutdown: uvloop waits 30 s for a peer to answer the end of TLS, and pooled connections of blocked or
+# dead clients never do. The pod would be killed before it had ended in order (P10).
+CLOSE_TIMEOUT_S = 2.0
 MAX_CONNECTIONS = 16_384  # open at a time; at up to 100 kB each, more would not fit the pod's memory
 MAX_REQUEST_BYTES = 3 * 1024 * 1024  # head, body and trailers, as the Go server's limit for bodies
 
@@ -27,6 +30,7 @@ class TlsConnection(HttpToolsProtocol):
     _is_in_head = False
     _request_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None
+    _close_timer: asyncio.TimerHandle | None = None
     _context: ServingContext | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
@@ -47,7 +51,14 @@ class TlsConnection(HttpToolsProtocol):
         if self._context is not None:
             self._context.unasked.discard(self)
         self._stop_timer()
+        if self._close_timer is not None:
+            self._close_timer.cancel()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """As uvicorn's: closes now, or after the answer under way; but does not wait long for the peer."""
+        super().shutdown()
+        self._end_closing(was_closing=False)
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -88,6 +99,13 @@ class TlsConnection(HttpToolsProtocol):
             self.send_400_response("The request's headers are too large.")
         else:
             self.transport.abort()  # it is being answered already, or was
+
+    def _end_closing(self, was_closing: bool) -> None:
+        if was_closing and not self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:  # an answer is still under way, or its end
+            is_closing = self.transport.is_closing()
+            self._close_timer = self.loop.call_later(CLOSE_TIMEOUT_S, self._end_closing, is_closing)
 
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self.transport.close)

@@ -1,0 +1,134 @@
+"""Section P, and what a restart does to clients (L9, W24): whatever can be seen from outside."""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance.fronts import Front, client_context, refusal
+from tests.conformance.team import Team, names, revision
+from tests.e2e.cluster import Cluster
+from tests.e2e.manifests import APISERVICE, SERVICE_NAME, read_manifests
+from tests.e2e.processes import wait_until
+from tests.e2e.visibility_server import GROUP, VisibilityServer
+from visibility_api.server import KEEP_ALIVE_S
+
+
+def _handshake(server: VisibilityServer, **limits: ssl.TLSVersion) -> Iterator[ssl.SSLSocket]:
+    context = client_context(server.authority.bundle)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    for name, value in limits.items():
+        setattr(context, name, value)
+    with (
+        socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw,
+        context.wrap_socket(raw, server_hostname=SERVICE_NAME) as tls,
+    ):
+        yield tls
+
+
+def test_P1_P2_the_apiservice_is_named_and_ranked_below_the_crds(cluster: Cluster, direct: Front) -> None:
+    found = cluster.admin.get(f"/apis/apiregistration.k8s.io/v1/apiservices/{APISERVICE}")
+    assert found["metadata"]["name"] == f"{found['spec']['version']}.{found['spec']['group']}"
+    assert 0 < found["spec"]["groupPriorityMinimum"] < 1000
+    assert not found["spec"].get("insecureSkipTLSVerify")
+
+
+@pytest.mark.parametrize("name", [f"trainjobs.{GROUP}", "trainjobs.visibility", "tjp", "trainjobprogress"])
+def test_P3_the_resource_goes_by_four_names(crowd: Team, name: str) -> None:
+    answer = crowd.workspace.alice.kubectl("get", name, "a", "-n", crowd.namespace, "-o", "name")
+    assert answer.stdout == f"trainjobprogress.{GROUP}/a\n", answer.stderr
+
+
+def test_P4_the_certificate_is_the_services(server: VisibilityServer) -> None:
+    # The handshake itself verifies that name, as the aggregator does.
+    for tls in _handshake(server):
+        assert ("DNS", SERVICE_NAME) in tls.getpeercert()["subjectAltName"]
+
+
+def test_P5_old_tls_is_refused(server: VisibilityServer) -> None:
+    for tls in _handshake(server, minimum_version=ssl.TLSVersion.TLSv1_2):
+        assert tls.version() == "TLSv1.3"
+        assert tls.selected_alpn_protocol() in ("http/1.1", None)
+    for tls in _handshake(server, maximum_version=ssl.TLSVersion.TLSv1_2):
+        assert tls.version() == "TLSv1.2"
+
+
+def test_P8_viewing_a_namespace_includes_progress_and_its_subresource() -> None:
+    (role,) = (
+        thing
+        for thing in read_manifests()
+        if thing["kind"] == "ClusterRole"
+        and thing["metadata"]["labels"].get("rbac.authorization.k8s.io/aggregate-to-view") == "true"
+    )
+    for name in ("edit", "admin"):
+        assert role["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{name}"] == "true"
+    granted = {(r, verb) for rule in role["rules"] for r in rule["resources"] for verb in rule["verbs"]}
+    assert granted >= {("trainjobs", "get"), ("trainjobs", "list"), ("trainjobs", "watch")}
+    assert ("trainjobs/progress", "get") in granted
+
+
+def test_P8_a_viewer_may_ask_for_both(front: Front, crowd: Team) -> None:
+    for path in ("", "/a", "/a/progress"):
+        assert front.alice.send(crowd.path + path).status_code == 200
+
+
+def test_P12_connections_are_kept_longer_than_the_aggregator_does(direct: Front, crowd: Team) -> None:
+    assert KEEP_ALIVE_S > 90
+    with direct.alice.http.stream("GET", crowd.path) as first:
+        first.read()
+        held = first.extensions["network_stream"].get_extra_info("client_addr")
+    with direct.alice.http.stream("GET", crowd.path) as second:
+        assert second.extensions["network_stream"].get_extra_info("client_addr") == held
+
+
+def test_P19_metrics_have_the_names_dashboards_know(direct: Front, crowd: Team) -> None:
+    assert names(direct.alice.get(crowd.path))
+    with direct.alice.watch(crowd.path) as events:
+        events.next()
+    text = direct.admin.send("/metrics").text
+    for name in (
+        "apiserver_request_total",
+        "apiserver_request_duration_seconds_bucket",
+        "apiserver_current_inflight_requests",
+        "apiserver_watch_events_total",
+        "apiserver_delegated_authz_request_total",
+    ):
+        assert re.search(rf"^{name}[{{ ]", text, re.MULTILINE), name
+    assert re.search(r'^apiserver_request_total\{.*resource="trainjobs".*verb="LIST"', text, re.MULTILINE)
+
+
+def test_L9_P10_W24_a_restart_ends_watches_cleanly_and_forgets_old_revisions(
+    server: VisibilityServer, fronts: dict[str, Front], team: Team
+) -> None:
+    direct, aggregated = fronts["direct"], fronts["aggregated"]
+    team.fill("a", "b")
+    before = direct.alice.get(team.path, limit=1)
+    with (
+        direct.alice.watch(team.path, resourceVersion=revision(before)) as one,
+        aggregated.alice.watch(team.path, resourceVersion=revision(before)) as other,
+    ):
+        server.restart()  # in order, though neither these streams nor the idle connections are read (P10)
+        # A stream that is cut, not ended, raises here.
+        assert (one.rest(), other.rest()) == ([], [])
+    wait_until(
+        lambda: aggregated.alice.send(team.path).status_code == 200,
+        what="the aggregator is back",
+        timeout_s=60,
+    )
+    for front in fronts.values():
+        with front.alice.watch(team.path, resourceVersion=revision(before)) as events:
+            (event,) = events.rest()
+        assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
+        for query in (
+            {"resourceVersionMatch": "Exact", "resourceVersion": revision(before)},
+            {"continue": before["metadata"]["continue"]},
+        ):
+            assert refusal(front.alice, team.path, 410, **query)["reason"] == "Expired"
+        after = front.alice.get(team.path, resourceVersion=revision(before))
+        assert names(after) == ["a", "b"]
+        assert revision(after) > revision(before)
+        assert min(map(revision, after["items"])) > revision(before)
