@@ -18,7 +18,7 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(STAMP)  ## three real training jobs on a local cluster, in about a minute (KEEP=1 leaves it running)
+demo: $(STAMP)  ## five training jobs on a local cluster, in about a minute (KEEP=1 leaves it running)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m localcluster.demo $(if $(KEEP),--keep)
 
 test: $(STAMP)  ## everything that needs no other program

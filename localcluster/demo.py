@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import copy
 import logging
+import os
+import shlex
 import signal
 import socket
 import sys
@@ -74,6 +76,7 @@ async def play(cluster: LocalCluster, stopped: asyncio.Event, *, keep: bool) -> 
             async with asyncio.timeout(SHOW_EVERY_S):
                 await stopped.wait()
         if stopped.is_set():
+            say("stopping the cluster and its processes")
             return 130
         if not is_killed and loop.time() - began > KILL_AFTER_S:
             is_killed = await kill(cluster, KILLED)
@@ -102,7 +105,10 @@ def print_commands(cluster: LocalCluster, *, keep: bool) -> None:
         f"kubectl get --raw {API}/namespaces/{TEAM}/trainjobs/{GOOD}/progress",
     ]
     if keep:
-        commands.insert(0, f"export KUBECONFIG={cluster.kubeconfig('alice')}")
+        # The environment's kubectl is on the path of `make` only, not of the shell these are typed in.
+        own_bin = shlex.quote(str(Path(sys.executable).parent))
+        commands.insert(0, f"export PATH={own_bin}:$PATH KUBECONFIG={cluster.kubeconfig('alice')}")
+        commands.append(f"kubectl get tjp -n {TEAM} --kubeconfig {cluster.kubeconfig('bob')}")
     print("\n".join(f"  {command}" for command in commands), flush=True)
 
 
@@ -195,6 +201,9 @@ def main() -> int:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     try:
         return asyncio.run(run(keep=arguments.keep))
+    except BrokenPipeError:  # `make demo | head`: nobody reads any more, and the cluster is gone already
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit fails again
+        return 141  # 128 + SIGPIPE, as any other program in a pipe
     except TimeoutError:
         print(f"\nthe demo did not end within {DEADLINE_S}s: the machine is very busy", file=sys.stderr)
         return 1
