@@ -86,7 +86,7 @@ def _certificate(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the files go")
     parser.add_argument("--service", default="visibility-api", help="default: visibility-api")
     parser.add_argument("--namespace", default="trainjob-visibility", help="default: trainjob-visibility")
-    parser.add_argument("--days", type=int, default=365, help=f"how long it is valid, 1 to {MAX_CERTIFICATE_DAYS}; default: 365")
+    parser.add_argument("--days", type=int, default=365, help="how long it is valid; default: 365")
     given = parser.parse_args(list(arguments))
     for flag, value in (("--service", given.service), ("--namespace", given.namespace)):
         if not _LABEL.fullmatch(value):

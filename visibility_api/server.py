@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
+import ipaddress
+import os
 import random
 import signal
 import socket
@@ -55,7 +58,7 @@ from visibility_api.progress.tracker import Tracker
 from visibility_api.serving.certificate import provide_certificate
 from visibility_api.serving.connection import TlsConnection
 from visibility_api.serving.tls import ServingTls
-from visibility_api.settings import Settings
+from visibility_api.settings import Settings, shown
 from visibility_api.store.memory import MemoryStore
 from visibility_api.telemetry import Metrics, set_up_logs
 
@@ -74,6 +77,7 @@ class StartFailed(Exception):
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT. Raises StartFailed."""
     set_up_logs(settings.verbosity)
+    log.info("settings", **shown(settings))
     # Documents live long and form no cycles: looking through all of them often finds nothing.
     gc.set_threshold(50_000, 20, 100)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -131,12 +135,24 @@ def _serving_tls(settings: Settings) -> ServingTls:
 
 
 def _listen(settings: Settings) -> socket.socket:
+    """As in Kubernetes components, either unspecified address listens on IPv4 and IPv6 alike: the default
+    must be reachable in a cluster of any IP family."""
     address, port = settings.serving.bind_address, settings.serving.secure_port
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
+        if ipaddress.ip_address(address).is_unspecified:
+            try:
+                return socket.create_server(
+                    ("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG
+                )
+            except OSError as error:
+                if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                    raise
+                address = "0.0.0.0"  # noqa: S104 - this host has no IPv6
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
         return socket.create_server((address, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise StartFailed(f"cannot listen on {address} port {port}: {error.strerror}") from error
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise StartFailed(f"cannot listen on {address} port {port}: {why}") from error
 
 
 def _build(
@@ -318,7 +334,8 @@ class _Server:
                 loops.append(group.create_task(self.prober.run(), name="prober"))
             serving = group.create_task(http.serve(sockets=[listener]), name="https")
             host, port = listener.getsockname()[:2]
-            log.info("serving", version=__version__, address=f"https://{host}:{port}")
+            address = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+            log.info("serving", version=__version__, address=address)
             await self.stopping.wait()
             log.info("shutting down", delay_s=self.settings.serving.shutdown_delay_s)
             # Everything is still served while the endpoints forget us, then the watches end cleanly.

@@ -10,7 +10,7 @@ import argparse
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from visibility_api import __version__
@@ -151,6 +151,20 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     if faults:
         raise SettingsError("\n".join(faults))
     return settings
+
+
+def shown(settings: Settings) -> dict[str, str | int | float | bool | None]:
+    """The effective values by field name, for the log; none of them is a secret, files are only named."""
+    flat: dict[str, str | int | float | bool | None] = {}
+    for part in (settings, settings.serving, settings.auth, settings.probe):
+        for field in fields(part):
+            value = getattr(part, field.name)
+            if isinstance(value, (ServingSettings, AuthSettings, ProbeSettings)):
+                continue
+            if isinstance(value, tuple):
+                value = ",".join(value)
+            flat[field.name] = str(value) if isinstance(value, Path) else value
+    return flat
 
 
 def _gather(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:

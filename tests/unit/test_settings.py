@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from visibility_api.settings import SettingsError, read_settings
+from visibility_api.settings import SettingsError, read_settings, shown
 
 
 def test_defaults_work_in_a_pod() -> None:
@@ -68,3 +68,13 @@ def test_abbreviated_flags_are_refused(capsys: pytest.CaptureFixture[str]) -> No
     with pytest.raises(SystemExit):
         read_settings(["--probe-int", "30s"], {})
     assert "unrecognized arguments" in capsys.readouterr().err
+
+
+def test_what_is_shown_at_start_names_every_setting_and_opens_no_file(tmp_path: Path) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text("s3cr3t")
+    said = shown(read_settings(["--kubeconfig", str(file), "--namespaces", "a,b", "--sources", ""], {}))
+    assert (said["kubeconfig"], said["namespaces"], said["sources"]) == (str(file), "a,b", "")
+    assert said["bind_address"] == "0.0.0.0"
+    assert said["concurrency"] == 64
+    assert "s3cr3t" not in str(said)

@@ -1,0 +1,274 @@
+"""The whole process, as a kubelet sees it: how it starts, refuses to, answers, and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from aiohttp import web
+
+from tests.certificates import Authority
+from tests.service.tls_server import NAMES
+from visibility_api.auth.request_header_config import NAME
+
+GROUP = "/apis/visibility.trainer.kubeflow.org/v1alpha1"
+DEADLINE_S = 30.0
+SERVING = Authority("serving")
+
+
+class ControlPlane:
+    """A kube-apiserver that knows no job: everybody may do everything; watches stay open, or all is 503."""
+
+    def __init__(self) -> None:
+        self.is_away = False
+        self.status: dict[str, int] = {}  # by path: refused so
+        self._ended = asyncio.Event()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        code = 503 if self.is_away else self.status.get(request.path, 200)
+        if code != 200:
+            return web.json_response({"kind": "Status", "code": code, "reason": "No"}, status=code)
+        if request.method == "POST":
+            return web.json_response({"status": {"allowed": True}}, status=201)
+        if request.path.endswith(NAME):
+            return web.json_response({"metadata": {"name": NAME}, "data": NAMES})
+        if request.query.get("watch") != "true":
+            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+        stream = web.StreamResponse()
+        await stream.prepare(request)
+        await self._ended.wait()
+        return stream
+
+    @asynccontextmanager
+    async def serving(self, directory: Path) -> AsyncIterator[Path]:
+        """The kubeconfig to reach it by."""
+        runner = web.ServerRunner(web.Server(self.handle))
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        file = directory / "kubeconfig"
+        file.write_text(kubeconfig(runner.addresses[0][1]))
+        try:
+            yield file
+        finally:
+            self._ended.set()
+            await runner.cleanup()
+
+
+def kubeconfig(port: int) -> str:
+    return json.dumps(
+        {
+            "current-context": "x",
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+            "users": [{"name": "u", "user": {"token": "s3cr3t-token"}}],
+        }
+    )
+
+
+class Process:
+    """`visibility-api serve`, and what it has logged."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.lines: list[dict[str, Any]] = []
+        self.text = ""
+        self.client: httpx.AsyncClient | None = None
+
+    async def read_until(self, event: str) -> dict[str, Any]:
+        """The fields of the next line with that event. Fails when the log ends before."""
+        assert self._process.stderr is not None
+        async with asyncio.timeout(DEADLINE_S):
+            while line := await self._process.stderr.readline():
+                self.text += line.decode()
+                if line.startswith(b"{"):
+                    self.lines.append(json.loads(line))
+                    if self.lines[-1]["event"] == event:
+                        return self.lines[-1]
+        raise AssertionError(f"the log ends without {event!r}:\n{self.text}")
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    async def ended(self) -> int:
+        """The exit code; reads the rest of the log."""
+        assert self._process.stderr is not None
+        async with asyncio.timeout(DEADLINE_S):
+            self.text += (await self._process.stderr.read()).decode()
+            return await self._process.wait()
+
+    async def get(self, path: str) -> httpx.Response:
+        assert self.client is not None
+        return await self.client.get(path)
+
+    async def until(self, path: str, is_so: Callable[[httpx.Response], bool]) -> httpx.Response:
+        async with asyncio.timeout(DEADLINE_S):
+            while not is_so(answer := await self.get(path)):  # noqa: ASYNC110 - another process's state
+                await asyncio.sleep(0.05)
+        return answer
+
+
+@asynccontextmanager
+async def started(*arguments: str | Path) -> AsyncIterator[Process]:
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "visibility_api", "serve", "--secure-port=0", "--bind-address=127.0.0.1"),
+        *(str(argument) for argument in arguments),
+        stderr=asyncio.subprocess.PIPE,
+        env={"PATH": os.environ["PATH"]},
+    )
+    try:
+        yield Process(child)
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+
+
+@asynccontextmanager
+async def serving(directory: Path, *arguments: str | Path) -> AsyncIterator[Process]:
+    certificate, key = SERVING.issue("server", usages=[], hosts=["127.0.0.1"]).write(directory, "serving")
+    files = (f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}")
+    async with started(*files, *arguments) as process:
+        address = (await process.read_until("serving"))["address"]
+        context = ssl.create_default_context(cadata=SERVING.pem)
+        async with httpx.AsyncClient(base_url=address, verify=context, trust_env=False) as client:
+            process.client = client
+            yield process
+
+
+@pytest.fixture
+async def plane() -> ControlPlane:
+    return ControlPlane()
+
+
+async def test_it_ends_in_order_when_told_to(plane: ControlPlane, tmp_path: Path) -> None:
+    """P10: /readyz fails while everything is still served, watches end cleanly, exit code 0."""
+    async with (
+        plane.serving(tmp_path) as config,
+        serving(tmp_path, "--kubeconfig", config, "--shutdown-delay-duration=1s") as process,
+    ):
+        await process.until("/readyz", lambda answer: answer.status_code == 200)
+        assert process.client is not None
+        path = f"{GROUP}/trainjobs?watch=true&timeoutSeconds=300"
+        async with process.client.stream("GET", path) as watch:
+            assert watch.status_code == 200
+            process.send(signal.SIGTERM)
+            process.send(signal.SIGTERM)  # a second one changes nothing
+            await process.read_until("shutting down")
+            failing = await process.get("/readyz?verbose")
+            assert failing.status_code == 500
+            assert "[-]shutdown failed" in failing.text
+            assert (await process.get("/livez")).status_code == 200
+            assert (await process.get(f"{GROUP}/trainjobs")).status_code == 200
+            async with asyncio.timeout(DEADLINE_S):
+                assert await watch.aread() == b""  # the end of the body is told, not cut
+        assert await process.ended() == 0
+    assert '"event": "stopped"' in process.text
+    assert "Traceback" not in process.text
+
+
+async def test_it_shows_its_settings_and_never_a_token(plane: ControlPlane, tmp_path: Path) -> None:
+    async with (
+        plane.serving(tmp_path) as config,
+        serving(
+            tmp_path, "--kubeconfig", config, "--probe-interval=30s", "-v=4", "--shutdown-delay-duration=0s"
+        ) as process,
+    ):
+        await process.until("/readyz", lambda answer: answer.status_code == 200)
+        shown = next(line for line in process.lines if line["event"] == "settings")
+        assert (shown["interval_s"], shown["kubeconfig"]) == (30.0, str(config))
+        process.send(signal.SIGINT)
+        await process.ended()
+        assert "s3cr3t" not in process.text
+
+
+async def test_it_starts_while_kube_apiserver_is_away_and_is_ready_when_that_comes(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    plane.is_away = True
+    async with (
+        plane.serving(tmp_path) as config,
+        serving(tmp_path, "--kubeconfig", config, "--shutdown-delay-duration=0s") as process,
+    ):
+        assert (await process.get("/livez")).status_code == 200
+        plane.is_away = False
+        answer = await process.until(f"{GROUP}/trainjobs", lambda answer: answer.status_code == 200)
+        assert answer.json()["items"] == []
+        assert (await process.get("/readyz")).status_code == 200
+
+
+async def test_a_cluster_without_the_trainjob_crd_has_no_jobs(plane: ControlPlane, tmp_path: Path) -> None:
+    plane.status["/apis/trainer.kubeflow.org/v1alpha1/trainjobs"] = 404
+    plane.status["/apis/jobset.x-k8s.io/v1alpha2/jobsets"] = 404
+    async with plane.serving(tmp_path) as config, serving(tmp_path, "--kubeconfig", config) as process:
+        answer = await process.until(f"{GROUP}/trainjobs", lambda answer: answer.status_code == 200)
+        assert answer.json()["items"] == []
+
+
+async def test_without_the_right_to_read_trainjobs_it_is_ready_and_tells_nobody_there_are_none(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    plane.status["/apis/trainer.kubeflow.org/v1alpha1/trainjobs"] = 403
+    async with plane.serving(tmp_path) as config, serving(tmp_path, "--kubeconfig", config) as process:
+        await process.until("/readyz", lambda answer: answer.status_code == 200)
+        assert (await process.get(f"{GROUP}/trainjobs")).status_code == 503
+
+
+async def test_a_port_in_use_is_told_in_one_line(plane: ControlPlane, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        async with plane.serving(tmp_path) as config:
+            arguments = ("--kubeconfig", config, "--cert-dir", tmp_path, f"--secure-port={port}")
+            async with started(*arguments) as process:
+                assert await process.ended() == 1
+    assert process.text.endswith(f"serve: cannot listen on 127.0.0.1 port {port}: Address already in use\n")
+    assert "Traceback" not in process.text
+
+
+async def test_without_the_right_to_read_the_front_proxys_ca_it_says_what_to_bind(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    plane.status[f"/api/v1/namespaces/kube-system/configmaps/{NAME}"] = 403
+    async with (
+        plane.serving(tmp_path) as config,
+        started("--kubeconfig", config, "--cert-dir", tmp_path) as process,
+    ):
+        assert await process.ended() == 1
+    assert "bind the Role extension-apiserver-authentication-reader" in process.text
+    assert "Traceback" not in process.text
+
+
+async def test_files_that_hold_no_key_pair_are_named(plane: ControlPlane, tmp_path: Path) -> None:
+    for name in ("tls.crt", "tls.key"):
+        (tmp_path / name).write_text("s3cr3t")
+    async with plane.serving(tmp_path) as config:
+        files = (f"--tls-cert-file={tmp_path}/tls.crt", f"--tls-private-key-file={tmp_path}/tls.key")
+        async with started("--kubeconfig", config, *files) as process:
+            assert await process.ended() == 1
+    assert f"cannot serve with {tmp_path}/tls.crt" in process.text
+    assert "s3cr3t" not in process.text
+    assert "Traceback" not in process.text
+
+
+async def test_outside_a_cluster_it_says_what_to_give() -> None:
+    async with started() as process:
+        assert await process.ended() == 1
+    assert "outside a cluster give --kubeconfig" in process.text
+    assert "Traceback" not in process.text
+
+
+async def test_wrong_flags_are_all_told_and_end_with_2() -> None:
+    async with started("--probe-interval=soon", "--store=etcd") as process:
+        assert await process.ended() == 2
+    assert '--probe-interval "soon"' in process.text
+    assert '--store "etcd"' in process.text
