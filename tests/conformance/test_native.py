@@ -6,6 +6,7 @@ Only a real one can be compared with; the stand-in would be our own opinion twic
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import httpx
@@ -13,6 +14,7 @@ import pytest
 
 from tests.conformance.fronts import Front
 from tests.conformance.team import Team
+from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
 from tests.e2e.visibility_server import GROUP
 from tests.e2e.workspace import TRAINER
@@ -40,8 +42,9 @@ def _both(
 
 
 def _told(answer: httpx.Response) -> Any:
-    """The body, with the native group called ours."""
-    text = answer.text.replace(_TRAINER, GROUP) if GROUP not in answer.text else answer.text
+    """The body; the native group is called ours, and protobuf, which we do not serve, is left out."""
+    text = re.sub(r",\s+application/vnd.kubernetes.protobuf(;stream=watch)?", "", answer.text)
+    text = text.replace(_TRAINER, GROUP) if GROUP not in text else text
     return json.loads(text) if answer.headers["content-type"] == "application/json" else text
 
 
@@ -87,9 +90,6 @@ def _told(answer: httpx.Response) -> Any:
         {"timeoutSeconds": "1s"},
         {"watch": "1", "timeoutSeconds": "x"},
         {"resourceVersion": "x"},
-        {"continue": "x"},
-        {"continue": "e30"},
-        {"export": "true"},
         {"timeout": "x"},
         {"timeout": "5"},
     ],
@@ -109,19 +109,11 @@ def test_L4_R1_options_are_refused_in_the_same_words(
         ("GET", "/nobody", None),
         ("GET", "/nobody", "application/yaml"),
         ("GET", "/nobody", _TABLE),
-        ("GET", "/nobody/nothing", None),
-        ("GET", "/a/b/c", None),
-        ("GET", "", "application/vnd.kubernetes.protobuf"),
+        ("GET", "/a?export=true", None),
         ("GET", "/a", "text/html"),
         ("GET", "", f"application/json;as=Unknown;{_META}"),
-        ("GET", "", f"application/json;as=PartialObjectMetadata;{_META}"),
-        ("GET", "/a", f"application/json;as=PartialObjectMetadataList;{_META}"),
         ("GET", "?watch=1", "application/yaml"),
         ("GET", "?includeObject=Everything", _TABLE),
-        ("OPTIONS", "/a", None),
-        ("POST", "/a", None),
-        ("PUT", "", None),
-        ("PATCH", "", None),
     ],
 )
 def test_R1_requests_are_refused_in_the_same_words(
@@ -131,3 +123,81 @@ def test_R1_requests_are_refused_in_the_same_words(
     assert theirs.status_code >= 400, "native resources take it"
     assert (ours.status_code, _told(ours)) == (theirs.status_code, _told(theirs))
     assert ours.headers["content-type"] == theirs.headers["content-type"]
+
+
+_INFORMER = {
+    "sendInitialEvents": "true",
+    "resourceVersionMatch": "NotOlderThan",
+    "allowWatchBookmarks": "true",
+}
+
+
+def _outline(event: Object) -> Object:
+    """What of an event does not depend on the resource."""
+    thing = event["object"]
+    if event["type"] == "ERROR":
+        return event | {"object": thing | {"message": re.sub(r"\d+", "N", thing["message"])}}
+    found: Object = {
+        "type": event["type"],
+        "kind": thing["kind"].removesuffix("Progress"),
+        "version": re.sub(rf"^{_TRAINER}", GROUP, thing["apiVersion"]),
+        "keys": sorted(thing.keys() - {"spec", "status"}),
+        "name": thing["metadata"].get("name"),
+        "annotations": thing["metadata"].get("annotations"),
+    }
+    if thing["kind"] == "Table":
+        found["has columns"] = bool(thing["columnDefinitions"])
+        found["rows"] = [
+            (sorted(row.keys() - {"conditions"}), sorted(row["object"]), row["object"]["metadata"]["name"])
+            for row in thing["rows"]
+        ]
+        found["is numbered as its row"] = [thing["metadata"]["resourceVersion"]] == [
+            row["object"]["metadata"]["resourceVersion"] for row in thing["rows"]
+        ]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("query", "accept"),
+    [
+        (_INFORMER, None),
+        (_INFORMER, f"application/json;as=PartialObjectMetadata;{_META}"),
+        (_INFORMER, _TABLE),
+        (_INFORMER | {"labelSelector": "model=bert"}, None),
+        (_INFORMER | {"fieldSelector": "metadata.name=nobody"}, None),
+        ({"resourceVersion": "0"}, None),
+        ({"resourceVersion": "0"}, _TABLE),
+        ({"resourceVersion": "0"}, f"application/json;as=PartialObjectMetadata;{_META}"),
+        ({"resourceVersion": "0", "labelSelector": "model=bert"}, None),
+        ({"resourceVersion": "0", "fieldSelector": "metadata.name=a"}, _TABLE),
+        ({"resourceVersion": "0", "allowWatchBookmarks": "true"}, None),
+        ({"resourceVersion": "1"}, None),
+        ({"resourceVersion": "1"}, _TABLE),
+    ],
+)
+def test_W1_W8_W15_watches_tell_the_same_story(
+    aggregated: Front, crowd: Team, query: dict[str, str], accept: str | None
+) -> None:
+    told: list[list[Object]] = []
+    for answer in _both(aggregated, crowd, "", accept=accept, watch="1", timeoutSeconds="1", **query):
+        assert answer.status_code == 200
+        lines = [_outline(json.loads(line)) for line in answer.text.splitlines()]
+        told.append(lines)
+    if told[1][:1] and "RequestWatchProgress" in str(told[1][0]):
+        pytest.skip("this etcd is too old for kube-apiserver to send initial events of its own")
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [_TABLE, f"application/json;as=PartialObjectMetadataList;{_META}", "application/json"],
+)
+def test_L1_L12_pages_have_the_same_shape(aggregated: Front, crowd: Team, accept: str) -> None:
+    ours, theirs = (answer.json() for answer in _both(aggregated, crowd, "", accept=accept, limit="3"))
+    assert ours.keys() == theirs.keys()
+    assert ours["metadata"].keys() == theirs["metadata"].keys()
+    assert ours["metadata"]["remainingItemCount"] == theirs["metadata"]["remainingItemCount"] == 4
+    key = "rows" if "rows" in ours else "items"
+    assert len(ours[key]) == len(theirs[key]) == 3
+    for one, other in zip(ours[key], theirs[key], strict=True):
+        assert one.keys() - {"status"} == other.keys() - {"spec", "status"}
