@@ -16,7 +16,7 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -235,7 +235,7 @@ def _build(
             },
         ),
         metrics=request_metrics,
-        is_synced=lambda: all(w.health.synced for w in watches),
+        is_synced=partial(_is_synced, watches),
         is_draining=draining.is_set,
     )
     return _Server(
@@ -279,6 +279,11 @@ def _checks(watches: list[Watch[Any]], prober: Prober | None, stopping: asyncio.
             is_readiness_only=True,
         ),
     ]
+
+
+def _is_synced(watches: Sequence[Watch[Any]], namespace: str) -> bool:
+    """Whether all is known of a namespace ("" = of every one): a missing right in one hides no other."""
+    return all(w.health.synced for w in watches if not namespace or w.scope in (None, namespace))
 
 
 def _now() -> datetime:

@@ -224,6 +224,22 @@ async def test_without_the_right_to_read_trainjobs_it_is_ready_and_tells_nobody_
         assert (await process.get(f"{GROUP}/trainjobs")).status_code == 503
 
 
+async def test_a_right_that_is_missing_in_one_namespace_hides_no_other(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    plane.status["/api/v1/namespaces/team-b/pods"] = 403
+    async with (
+        plane.serving(tmp_path) as config,
+        serving(tmp_path, "--kubeconfig", config, "--namespaces=team-a,team-b") as process,
+    ):
+        jobs = GROUP + "/namespaces/{}/trainjobs"
+        await process.until(jobs.format("team-a"), lambda answer: answer.status_code == 200)
+        await process.until("/readyz", lambda answer: answer.status_code == 200)
+        assert (await process.get(jobs.format("team-b"))).status_code == 503
+        assert (await process.get(f"{GROUP}/trainjobs")).status_code == 503
+        assert (await process.get(jobs.format("elsewhere"))).json()["items"] == []
+
+
 async def test_a_port_in_use_is_told_in_one_line(plane: ControlPlane, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

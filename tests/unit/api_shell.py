@@ -63,7 +63,7 @@ class Shell:
             authorizer=self,
             routes=Routes(resources=RESOURCES, handlers=handlers, endpoints=endpoints),
             metrics=RequestMetrics(self.registry),
-            is_synced=lambda: self.is_synced,
+            is_synced=lambda _namespace: self.is_synced,
             is_draining=lambda: self.is_draining,
             limits=limits or Limits(),
         )

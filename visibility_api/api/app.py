@@ -77,11 +77,14 @@ class Api:
         authorizer: Authorizer,
         routes: Routes,
         metrics: RequestMetrics,
-        is_synced: Callable[[], bool] = lambda: True,
+        is_synced: Callable[[str], bool] = lambda _namespace: True,
         is_draining: Callable[[], bool] = lambda: False,
         limits: Limits = Limits(),
     ) -> None:
-        """`is_synced`: the caches are filled. `is_draining`: watches are being ended, new ones refused."""
+        """`is_synced`: the caches are filled for a namespace, or for all of them when it is "".
+
+        `is_draining`: watches are being ended, new ones refused.
+        """
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._routes = routes
@@ -156,7 +159,7 @@ class Api:
         if self._in_flight > limits.in_flight and not plan.is_exempt and MASTERS_GROUP not in identity.groups:
             raise TooManyRequests
         await self._authorizer.authorize(identity, plan.info.attributes)
-        if plan.route.needs_documents and not self._is_synced():
+        if plan.route.needs_documents and not self._is_synced(plan.info.attributes.namespace):
             raise Unavailable("the caches are not filled yet")  # never a 404 instead (R3)
         if plan.is_watch:
             if self._is_draining():

@@ -31,6 +31,7 @@ def trainjob_watches(
                 kind=TrainJob,
                 on_list=partial(inventory.list_trainjobs, scope=scope),
                 on_event=inventory.change_trainjob,
+                scope=scope,
             ),
             Watch(
                 client,
@@ -38,6 +39,7 @@ def trainjob_watches(
                 kind=JobSet,
                 on_list=partial(inventory.list_jobsets, scope=scope),
                 on_event=inventory.change_jobset,
+                scope=scope,
             ),
             Watch(
                 client,
@@ -45,6 +47,7 @@ def trainjob_watches(
                 kind=Pod,
                 on_list=partial(inventory.list_pods, scope=scope),
                 on_event=inventory.change_pod,
+                scope=scope,
                 label_selector=POD_SELECTOR,
             ),
         ]

@@ -103,6 +103,7 @@ class Watch(Generic[T]):
     on_list: every object of the collection, replacing all that was known.
     on_event: ADDED, MODIFIED or DELETED with the object after the change (before it, for DELETED).
     Both are plain functions: a watch never waits for its reader.
+    scope: the namespace that `path` is within; None = the whole cluster.
     """
 
     def __init__(
@@ -115,8 +116,10 @@ class Watch(Generic[T]):
         on_event: Callable[[Literal["ADDED", "MODIFIED", "DELETED"], T], None],
         label_selector: str = "",
         field_selector: str = "",
+        scope: str | None = None,
     ) -> None:
         self.path = path
+        self.scope = scope
         self.health = WatchHealth()
         self._client = client
         self._object = msgspec.json.Decoder(kind)
