@@ -248,6 +248,25 @@ async def test_a_huge_file_is_named_after_its_first_64_kib() -> None:
     assert refusal(answer) == ("TooLarge", Patience.RARELY)
 
 
+@pytest.mark.parametrize("message", [b"", b"\x01", b"\x02" + b"x" * 1000, b"\x07" + b"x" * 1000])
+async def test_an_endless_stream_that_brings_no_document_is_left_at_a_bound(message: bytes) -> None:
+    """The `cat` is the image's own: what it writes, and where, is its author's choice."""
+
+    async def act(ws: web.WebSocketResponse) -> None:
+        while True:
+            await ws.send_bytes(message)
+
+    async with fake_apiserver(serving(act)) as client:
+        done = await run(client, timeout_s=10.0)
+    assert (done.is_cut, done.exit_code) == (True, None)
+    assert len(done.stdout) + len(done.stderr) <= 8192
+
+
+@pytest.mark.parametrize("outcome", [b"\xff", b"[" * 5000, b"7", b'{"status":7}'])
+async def test_an_outcome_that_is_no_status_counts_as_none(outcome: bytes) -> None:
+    assert refusal(await ask(saying((3, outcome), status=None))) == ("PodUnreachable", Patience.SOON)
+
+
 async def test_a_hanging_read_is_asked_again_only_rarely() -> None:
     async def act(ws: web.WebSocketResponse) -> None:
         await ws.receive()
@@ -261,3 +280,5 @@ async def test_a_server_that_is_down_is_the_fault_of_no_job() -> None:
     async with KubeClient(Configuration(host=f"http://127.0.0.1:{port}")) as client:
         answer = await ExecSource(client, timeout_s=5.0).ask(REF, RANK0)
     assert refusal(answer) == ("PodUnreachable", Patience.SOON)
+    assert isinstance(answer.outcome, Refused)
+    assert str(port) not in answer.outcome.message  # where kube-apiserver is, is not for every user

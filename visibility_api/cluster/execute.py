@@ -19,6 +19,7 @@ from .errors import ClusterError, Unreachable
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDOUT, STDERR, STATUS = 1, 2, 3
 MAX_STDERR_BYTES = 4096
+MAX_EXCESS_BYTES = 64 * 1024  # on all channels together, past what is wanted: the `cat` is the image's own
 MAX_STATUS_BYTES = 64 * 1024
 MAX_FRAME_BYTES = 1024 * 1024  # the kubelet sends at most 32 KiB in one; 0 would mean no bound
 
@@ -50,7 +51,7 @@ class Executed:
     stdout: bytes
     stderr: bytes  # at most 4 KiB
     exit_code: int | None  # None when the output was cut off
-    is_cut: bool  # stdout went past the limit and is not whole
+    is_cut: bool  # more came than the limit allows, and stdout may not be whole
 
 
 async def execute(
@@ -76,22 +77,26 @@ async def execute(
     ]
     path = f"/api/v1/namespaces/{namespace}/pods/{pod}/exec"
     stdout, stderr, status = bytearray(), bytearray(), bytearray()
+    excess = 0  # bytes on other channels, and of messages that say nothing
     async with (
         asyncio.timeout(timeout_s),
         client.websocket(path, query=query, protocols=PROTOCOLS, max_message_bytes=MAX_FRAME_BYTES) as socket,
     ):
         # Until the server closes: the status may overtake the last of stdout, each is copied on its own.
         async for message in socket:
-            if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
+            if message.type is not aiohttp.WSMsgType.BINARY:
                 continue
-            channel, data = message.data[0], message.data[1:]
+            channel, data = message.data[0] if message.data else None, message.data[1:]
             if channel == STDOUT:
                 stdout += data
-                if len(stdout) > max_bytes:
-                    return Executed(
-                        stdout=bytes(stdout[:max_bytes]), stderr=bytes(stderr), exit_code=None, is_cut=True
-                    )
-            elif channel == STDERR:
+                excess += 1
+            else:
+                excess += len(data) + 1
+            if len(stdout) > max_bytes or excess > MAX_EXCESS_BYTES:
+                return Executed(
+                    stdout=bytes(stdout[:max_bytes]), stderr=bytes(stderr), exit_code=None, is_cut=True
+                )
+            if channel == STDERR:
                 stderr += data[: MAX_STDERR_BYTES - len(stderr)]
             elif channel == STATUS:
                 status += data[: MAX_STATUS_BYTES - len(status)]
@@ -106,7 +111,7 @@ def _exit_code(body: bytes) -> int:
         raise Unreachable("exec: the connection closed before the command's outcome was told")
     try:
         status = msgspec.json.decode(body, type=_Status)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Unreachable("exec: the outcome of the command is not a Status") from error
     if status.status == "Success":
         return 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import structlog
+
 from visibility_api.cluster.client import KubeClient
 from visibility_api.cluster.errors import ApiError, Unreachable
 from visibility_api.cluster.execute import ExecFailed, Executed, execute
@@ -9,6 +11,8 @@ from visibility_api.progress.document import MAX_DOCUMENT_BYTES, Refused, parse_
 from visibility_api.progress.job import JobRef, Rank0
 
 from .source import Answer, Patience
+
+log = structlog.get_logger("visibility.probe")
 
 # What coreutils, busybox and toybox print; looked for, never repeated.
 _CAT_SAYS = (
@@ -50,7 +54,13 @@ class ExecSource:
         except ApiError as error:
             return _api_error(error)
         except Unreachable as error:
-            return _refused("PodUnreachable", f"the pod could not be asked: {error}", Patience.SOON)
+            # The error names kube-apiserver's address: whoever may read a job need not know that.
+            log.debug("pod not reached", job=str(ref), error=str(error))
+            return _refused(
+                "PodUnreachable",
+                "the connection through kube-apiserver and the kubelet to the pod broke or came to nothing",
+                Patience.SOON,
+            )
         return _read(done, rank0.progress_path)
 
 
