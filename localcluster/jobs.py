@@ -112,8 +112,7 @@ def _format_indexes(indexes: set[int]) -> str:
 def has_failed(job: Object, pods: Sequence[Object]) -> bool:
     """Past backoffLimit: by failed pods, or by restarts in place (pastBackoffLimitOnFailure)."""
     limit = job["spec"].get("backoffLimit", DEFAULT_BACKOFF_LIMIT)
-    failed = sum(1 for pod in pods if phase_of(pod) == "Failed")
-    if failed > limit:
+    if _failed(job, pods) > limit:
         return True
     if job["spec"]["template"]["spec"].get("restartPolicy") != "OnFailure":
         return False
@@ -122,6 +121,12 @@ def has_failed(job: Object, pods: Sequence[Object]) -> bool:
     ]
     restarts = sum(each["restartCount"] for each in statuses)
     return bool(restarts > 0 if limit == 0 else restarts >= limit)
+
+
+def _failed(job: Object, pods: Sequence[Object]) -> int:
+    """Failed pods. What a suspension ends has not failed."""
+    suspended = bool(job["spec"].get("suspend"))
+    return sum(1 for pod in pods if phase_of(pod) == "Failed" and not (suspended and is_terminating(pod)))
 
 
 def job_status(job: Object, pods: Sequence[Object]) -> Object:
@@ -133,7 +138,7 @@ def job_status(job: Object, pods: Sequence[Object]) -> Object:
         "active": len(active),
         "ready": sum(1 for pod in active if condition_is(pod, "Ready")),
         "succeeded": len(done),
-        "failed": max(sum(1 for pod in pods if phase_of(pod) == "Failed"), status.get("failed", 0)),
+        "failed": max(_failed(job, pods), status.get("failed", 0)),
         "terminating": sum(
             1 for pod in pods if is_terminating(pod) and phase_of(pod) not in ("Succeeded", "Failed")
         ),

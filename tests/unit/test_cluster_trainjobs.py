@@ -416,6 +416,22 @@ def test_every_replica_group_is_counted_in_the_trainjobs_own_units() -> None:
     ]
 
 
+def test_a_container_that_the_pod_does_not_have_is_named() -> None:
+    wish = {"visibility.trainer.kubeflow.org/container": "trainer"}
+    job = describe_trainjob(trainjob(annotations=wish), TORCH, [pod(name="bert-0")])
+    assert job.rank0 is not None
+    assert job.rank0.container_name == "node"
+    (fault,) = job.hints.faults
+    assert fault.startswith(f"annotation {PREFIX}container is ignored: pod bert-0 has no container of that")
+    assert fault.endswith("node is read")
+
+
+def test_a_mistyped_annotation_is_named_with_those_that_are_known() -> None:
+    job = describe_trainjob(trainjob(annotations={PREFIX + "intervall": "5s"}), None, ())
+    (fault,) = job.hints.faults
+    assert fault == f"annotation {PREFIX}intervall is ignored: known are source, interval, path, container"
+
+
 @given(st.dictionaries(ANNOTATIONS, st.text(max_size=40), max_size=4))
 def test_whatever_annotations_say_there_is_a_job_and_a_path_that_may_be_read(said: dict[str, str]) -> None:
     job = describe_trainjob(trainjob(annotations=said), TORCH, [pod()])

@@ -15,6 +15,8 @@ DEFAULT_PATH = "/tmp/trainjob-progress.json"  # noqa: S108 - inside the training
 PATH_VARIABLE = "TRAINJOB_PROGRESS_FILE"
 MAX_PATH_BYTES = 1024
 MIN_INTERVAL_S, MAX_INTERVAL_S = 1.0, 3600.0
+KEYS = ("source", "interval", "path", "container")
+MAX_UNKNOWN = 3
 SOURCES = ("exec", "none")
 
 # Never read, whoever asks: credentials, and files whose reading has effects or no end.
@@ -63,6 +65,11 @@ def read_annotations(annotations: Mapping[str, str] | None) -> Wishes:
     if container is not None and not _CONTAINER.fullmatch(container):
         refuse("container", "it must be a container name (RFC 1123 label)")
         container = None
+
+    # A mistyped key would be ignored in silence otherwise; a few are enough to say so.
+    unknown = sorted(k for k in given if k.startswith(PREFIX) and k.removeprefix(PREFIX) not in KEYS)
+    for key in unknown[:MAX_UNKNOWN]:
+        refuse(key.removeprefix(PREFIX), f"known are {', '.join(KEYS)}")
 
     return Wishes(
         hints=ProbeHints(source=source, interval_s=interval_s, faults=tuple(faults)),

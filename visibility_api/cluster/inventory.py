@@ -6,14 +6,15 @@ Plain state and plain functions: nothing here awaits, so a reader never sees hal
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Literal, TypeVar
 
 import structlog
 
 from visibility_api.faults import describe_fault
-from visibility_api.progress.job import JobRef, Replica, TrainingJob
+from visibility_api.progress.job import JobRef, ProbeHints, Rank0, Replica, TrainingJob
 
-from .annotations import read_annotations
+from .annotations import PREFIX, Wishes, read_annotations
 from .objects import JobSet, Pod, TrainJob
 from .phase import trainjob_phase
 from .rank0 import JOBSET, describe_rank0, rank0_pod, trainer_groups
@@ -148,8 +149,19 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, pods: Iterable[Pod])
         rank0=rank0,
         alternates=tuple(candidates[1:]),
         replicas=_replicas(job, jobset),
-        hints=wishes.hints,
+        hints=_with_missing_container(wishes, rank0),
     )
+
+
+def _with_missing_container(wishes: Wishes, rank0: Rank0 | None) -> ProbeHints:
+    """Whether there is such a container shows only when there is a pod."""
+    if rank0 is None or wishes.container in (None, rank0.container_name):
+        return wishes.hints
+    fault = (
+        f"annotation {PREFIX}container is ignored: pod {rank0.pod_name} has no container of that name; "
+        f"{rank0.container_name} is read"
+    )
+    return replace(wishes.hints, faults=(*wishes.hints.faults, fault))
 
 
 def _replicas(job: TrainJob, jobset: JobSet | None) -> tuple[Replica, ...]:
