@@ -57,6 +57,19 @@ def test_P5_old_tls_is_refused(server: VisibilityServer) -> None:
         assert tls.version() == "TLSv1.2"
 
 
+def test_P7_the_server_may_read_jobs_and_ask_about_identities_and_rights() -> None:
+    # It runs with just these rights in every test here; this says that they are no more.
+    things = read_manifests()
+    bound = {thing["roleRef"]["name"] for thing in things if thing["kind"].endswith("RoleBinding")}
+    assert {"system:auth-delegator", "extension-apiserver-authentication-reader"} <= bound
+    (role,) = (
+        thing
+        for thing in things
+        if (thing["kind"], thing["metadata"]["name"]) == ("ClusterRole", "trainjob-visibility:server")
+    )
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} <= {"get", "list", "watch"}
+
+
 def test_P8_viewing_a_namespace_includes_progress_and_its_subresource() -> None:
     (role,) = (
         thing
@@ -83,6 +96,18 @@ def test_P12_connections_are_kept_longer_than_the_aggregator_does(direct: Front,
         held = first.extensions["network_stream"].get_extra_info("client_addr")
     with direct.alice.http.stream("GET", crowd.path) as second:
         assert second.extensions["network_stream"].get_extra_info("client_addr") == held
+
+
+def test_P16_requests_of_our_group_have_seats_of_their_own(
+    cluster: Cluster, aggregated: Front, crowd: Team
+) -> None:
+    if cluster.kind == "local":
+        pytest.skip("the stand-in has no priority and fairness")
+    schema = cluster.admin.get(
+        "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/trainjob-visibility",
+    )
+    answer = aggregated.alice.send(crowd.path)
+    assert answer.headers["x-kubernetes-pf-flowschema-uid"] == schema["metadata"]["uid"]
 
 
 def test_P19_metrics_have_the_names_dashboards_know(direct: Front, crowd: Team) -> None:
