@@ -11,6 +11,7 @@ from trainjob_progress.integrations.accelerate import ReportProgress
 EPOCHS = 10
 x, y = load_digits(return_X_y=True)
 x, y = torch.tensor(x, dtype=torch.float32) / 16, torch.tensor(y)
+torch.manual_seed(0)
 loader = DataLoader(TensorDataset(x[:1400], y[:1400]), batch_size=32, shuffle=True)
 model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)

@@ -13,6 +13,7 @@ x, y = torch.tensor(x, dtype=torch.float32) / 16, torch.tensor(y)
 train = DataLoader(TensorDataset(x[:1400], y[:1400]), batch_size=32, shuffle=True)
 validation = DataLoader(TensorDataset(x[1400:], y[1400:]), batch_size=32)
 
+torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 trainer = create_supervised_trainer(model, optimizer, torch.nn.CrossEntropyLoss())

@@ -12,6 +12,7 @@ from trainjob_progress.integrations.keras import ReportProgress
 x, y = load_digits(return_X_y=True)
 x = x / 16
 
+keras.utils.set_random_seed(0)
 model = keras.Sequential(
     [keras.Input((64,)), keras.layers.Dense(64, "relu"), keras.layers.Dense(10, "softmax")]
 )

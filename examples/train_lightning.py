@@ -26,6 +26,7 @@ class Digits(lightning.LightningModule):
         return torch.optim.Adam(self.parameters(), lr=1e-3)
 
 
+lightning.seed_everything(0)
 x, y = load_digits(return_X_y=True)
 x, y = torch.tensor(x, dtype=torch.float32) / 16, torch.tensor(y)
 train = DataLoader(TensorDataset(x[:1400], y[:1400]), batch_size=32, shuffle=True)

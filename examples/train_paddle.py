@@ -9,6 +9,7 @@ x, y = load_digits(return_X_y=True)
 x, y = paddle.to_tensor(x.astype("float32") / 16), paddle.to_tensor(y.reshape(-1, 1))
 train, test = paddle.io.TensorDataset([x[:1400], y[:1400]]), paddle.io.TensorDataset([x[1400:], y[1400:]])
 
+paddle.seed(0)
 model = paddle.Model(
     paddle.nn.Sequential(paddle.nn.Linear(64, 64), paddle.nn.ReLU(), paddle.nn.Linear(64, 10))
 )

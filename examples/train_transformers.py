@@ -4,7 +4,7 @@ import argparse
 import inspect
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments, set_seed
 
 from trainjob_progress.integrations.transformers import ReportProgress
 
@@ -13,6 +13,7 @@ text = inspect.getsource(argparse).encode("ascii", "replace")
 rows = torch.tensor(list(text)[: len(text) // LENGTH * LENGTH]).view(-1, LENGTH)
 data = [{"input_ids": row, "labels": row} for row in rows]
 
+set_seed(0)
 config = LlamaConfig(
     vocab_size=128,
     hidden_size=64,

@@ -3,7 +3,7 @@
 from datasets import Dataset
 from sklearn.datasets import load_diabetes, load_digits, load_iris, load_wine
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, set_seed
 from trl import SFTConfig, SFTTrainer
 
 from trainjob_progress.integrations.transformers import ReportProgress
@@ -18,6 +18,7 @@ words = PreTrainedTokenizerFast(
     tokenizer_object=tokenizer, unk_token="<unk>", pad_token="<pad>", eos_token="<eos>"
 )
 
+set_seed(0)
 config = LlamaConfig(
     vocab_size=len(words),
     hidden_size=64,
@@ -29,7 +30,7 @@ config = LlamaConfig(
 )
 arguments = SFTConfig(
     "output",
-    num_train_epochs=5,
+    num_train_epochs=8,
     per_device_train_batch_size=8,
     learning_rate=1e-2,
     logging_steps=10,

@@ -44,5 +44,5 @@ def test_an_example_trains_and_reports_to_its_end(example: Path, tmp_path: Path)
         name, value = said.group(1), float(said.group(2))
         reported = [float(v) for key, v in document["metrics"].items() if name[:3] in key.lower()]
         assert any(abs(number - value) < 0.006 for number in reported), document["metrics"]
-        assert value > 0.85 if name != "loss" else value < 5
+        assert value > 0.8 if name != "loss" else value < 5
     assert "trainjob_progress:" not in run.stderr
