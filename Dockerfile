@@ -1,13 +1,16 @@
 # The server image: the locked dependencies and the package, nothing else, as a user without rights.
 FROM docker.io/library/python:3.13-slim AS build
 WORKDIR /src
-COPY requirements/server.txt requirements/server.txt
+COPY requirements/server.txt requirements/build.txt requirements/
 RUN python -m venv /opt/visibility \
- && /opt/visibility/bin/pip install --no-cache-dir --require-hashes -r requirements/server.txt
+ && /opt/visibility/bin/pip install --no-cache-dir --require-hashes -r requirements/server.txt \
+ && pip install --no-cache-dir --require-hashes -r requirements/build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY visibility_api visibility_api
 COPY trainjob_progress trainjob_progress
-RUN /opt/visibility/bin/pip install --no-cache-dir --no-deps .
+# Without build isolation, which would fetch whatever setuptools is newest, unlocked.
+RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \
+ && /opt/visibility/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
 
 FROM docker.io/library/python:3.13-slim
 COPY --from=build /opt/visibility /opt/visibility
