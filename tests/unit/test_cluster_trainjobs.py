@@ -552,3 +552,11 @@ def test_a_job_that_trips_us_up_hides_no_other_and_is_told_without_its_words(
     said = capsys.readouterr()
     assert "ValueError" in said.out + said.err
     assert "s3cr3t" not in said.out + said.err
+
+
+def test_what_fills_an_object_to_its_limit_is_cut() -> None:
+    failed = {**condition("Failed", reason="r" * 30_000), "message": "m" * 30_000}
+    groups = [(f"group-{number}", None) for number in range(20_000)]
+    job = describe_trainjob(trainjob(status={"conditions": [failed]}), jobset(*groups), ())
+    assert len(job.replicas) == 64
+    assert (len(job.reason), len(job.message)) == (256, 1024)

@@ -219,6 +219,18 @@ def test_a_training_clock_that_is_set_back_stops_no_report(bench: Bench) -> None
     assert bench.condition("Stalled") == ("False", "Advancing")
 
 
+def test_when_our_own_clock_is_set_back_ages_count_from_there(bench: Bench) -> None:
+    bench.job(JOB)
+    bench.report(500)
+    bench.advance(-3600)
+    unreachable = Refused(reason="PodUnreachable", message="no")
+    bench.look(unreachable)
+    assert bench.condition("Fresh") == ("True", "RecentReport")
+    bench.advance(90)
+    bench.look(unreachable)
+    assert bench.condition("Fresh") == ("False", "PodUnreachable")
+
+
 @pytest.mark.parametrize(
     "gone",
     [None, replace(RANK0, is_running=False, last_termination=KILLED, waiting_reason="CrashLoopBackOff")],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Literal, TypeVar
 
 import structlog
@@ -22,6 +23,9 @@ from .rank0 import JOBSET, describe_rank0, rank0_pod, trainer_groups
 log = structlog.get_logger("visibility.inventory")
 
 TRAINJOBS = "trainjobs"
+# Whoever may write a JobSet or a status may fill 1.5 MiB with it, and every document would carry that.
+MAX_REPLICA_GROUPS = 64
+MAX_REASON_CHARACTERS, MAX_MESSAGE_CHARACTERS = 256, 1024
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -141,8 +145,8 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, pods: Iterable[Pod])
         labels=meta.labels or {},
         created_at=meta.creation_timestamp,
         phase=verdict.phase,
-        reason=verdict.reason,
-        message=verdict.message,
+        reason=verdict.reason[:MAX_REASON_CHARACTERS],
+        message=verdict.message[:MAX_MESSAGE_CHARACTERS],
         phase_since=verdict.since,
         is_suspended=is_suspended,
         is_queued=is_suspended and bool(meta.label(QUEUE_NAME)),
@@ -179,7 +183,7 @@ def _replicas(job: TrainJob, jobset: JobSet | None) -> tuple[Replica, ...]:
             succeeded=count.succeeded if count else None,
             failed=count.failed if count else None,
         )
-        for name, desired in wanted.items()
+        for name, desired in islice(wanted.items(), MAX_REPLICA_GROUPS)
     )
 
 

@@ -123,6 +123,12 @@ class Tracker:
 
     def _show(self, record: _Record) -> None:
         now = self._now()
+        if record.reported_at is not None and record.reported_at > now:
+            record.reported_at = (
+                now  # our clock was set back: ages count from here, or none would for a while
+            )
+        if record.moved_at is not None and record.moved_at > now:
+            record.moved_at = now
         job, report, look = record.job, record.report, record.last_look
         is_current = report is not None and (
             job.rank0 is None or record.attempt in _attempts(record) or job.phase.is_final
