@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+FRAMEWORKS := .venv-frameworks
+TORCH := 2.13.0
 
-.PHONY: help demo test e2e lint format bench lock openapi clean
+.PHONY: help demo test test-frameworks e2e lint format bench lock openapi clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 $(STAMP): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; try: make PYTHON=python3.12")'
@@ -24,8 +26,21 @@ demo: $(STAMP)  ## five training jobs on a local cluster, in about a minute (KEE
 test: $(STAMP)  ## everything that needs no other program
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q $(ARGS)
 
+$(FRAMEWORKS)/.installed: requirements/frameworks.txt pyproject.toml
+	@echo "installing the frameworks into $(FRAMEWORKS) (once, some minutes)"
+	@test -x $(FRAMEWORKS)/bin/python || $(PYTHON) -m venv $(FRAMEWORKS)
+	@$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH)
+	@$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	  -r requirements/frameworks.txt
+	@$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	  --no-build-isolation --editable .
+	@touch $@
+
+test-frameworks: $(FRAMEWORKS)/.installed  ## train every framework for real, on CPUs (a large download)
+	@$(FRAMEWORKS)/bin/python -m pytest -q -c tests/frameworks/frameworks.ini --rootdir . tests/frameworks $(ARGS)
+
 e2e: $(STAMP)  ## the same behaviours through a real kube-apiserver in $KUBEBUILDER_ASSETS
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q tests/e2e --cluster=real $(ARGS)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q tests/e2e tests/conformance tests/clients --cluster=real $(ARGS)
 
 lint: $(STAMP)  ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
@@ -43,6 +58,9 @@ lock:  ## work the lock files out again (needs uv)
 	@for extra in server dev; do uv pip compile --quiet --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header --extra $$extra pyproject.toml \
 	  -o requirements/$$extra.txt; done
+	@uv pip compile --quiet --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-emit-find-links --no-header --no-emit-package torch requirements/frameworks.in \
+	  -o requirements/frameworks.txt
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(FRAMEWORKS) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

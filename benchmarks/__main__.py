@@ -14,7 +14,7 @@ from pathlib import Path
 import trustme
 import uvloop
 
-from . import kubernetes, load, probe, watchers
+from . import kubernetes, load, probe, reporter, watchers
 from .processes import Server, free_port, process, resident_mib
 
 API = "/apis/visibility.trainer.kubeflow.org/v1alpha1"
@@ -187,7 +187,7 @@ def main() -> int:
     given = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run(given.jobs, given.gets, given.lists, given.watchers))
-    return 0
+    return reporter.main()
 
 
 if __name__ == "__main__":
