@@ -1,4 +1,8 @@
-"""One user's HTTP client at the server itself or at kube-apiserver, with streams for watches."""
+"""One user's HTTP client at the server itself or at kube-apiserver, with streams for watches.
+
+Queries are strings and integers; they are `Any` because a dictionary passed on as `**query` could hold a name
+that is a parameter of another type.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import contextlib
 import ssl
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import httpx
 import msgspec
@@ -42,14 +47,14 @@ class Client:
         accept: str | None = None,
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
-        **query: str | int,
+        **query: Any,
     ) -> httpx.Response:
         """The answer, whatever it is. `accept` None sends none at all."""
         return self.http.request(
             method, path, params=query or None, headers=_headers(accept, headers), content=content
         )
 
-    def get(self, path: str, *, accept: str | None = None, **query: str | int) -> Object:
+    def get(self, path: str, *, accept: str | None = None, **query: Any) -> Object:
         """The JSON of a 200."""
         answer = self.send(path, accept=accept, **query)
         assert answer.status_code == 200, (answer.status_code, answer.text[:300])
@@ -57,7 +62,7 @@ class Client:
         return found
 
     @contextlib.contextmanager
-    def watch(self, path: str, *, accept: str | None = None, **query: str | int) -> Iterator[EventReader]:
+    def watch(self, path: str, *, accept: str | None = None, **query: Any) -> Iterator[EventReader]:
         """A watch whose headers have come. It is closed at the end."""
         parameters = {"watch": "true", **query}
         with self.http.stream("GET", path, params=parameters, headers=_headers(accept, None)) as answer:
@@ -142,7 +147,7 @@ def open_front(name: str, cluster: Cluster, server: VisibilityServer, users: Map
     return Front(name, {key: Client(server.url, context, _remote(key, user)) for key, user in users.items()})
 
 
-def refusal(client: Client, path: str, code: int, **query: str | int) -> Object:
+def refusal(client: Client, path: str, code: int, **query: Any) -> Object:
     """The Status of an answer that has that code."""
     answer = client.send(path, **query)
     assert answer.status_code == code, (answer.status_code, answer.text[:300])

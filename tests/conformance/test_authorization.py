@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.conformance.fronts import Client, Front, refusal
@@ -14,7 +16,7 @@ from tests.e2e.visibility_server import GROUP, PREFIX, VisibilityServer
 _IN_GROUP = f'in API group "{GROUP}"'
 
 
-def _forbidden(client: Client, path: str, *, method: str = "GET", **query: str) -> Object:
+def _forbidden(client: Client, path: str, *, method: str = "GET", **query: Any) -> Object:
     answer = client.send(path, method=method, **query)
     assert answer.status_code == 403, (answer.status_code, answer.text[:300])
     status: Object = answer.json()

@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ _EVERYWHERE = f"{PREFIX}/trainjobs"
 _ALL = ["a", "b", "c", "d", "e", "f", "g"]
 
 
-def _pages(client: Client, path: str, **query: str | int) -> Iterator[Object]:
+def _pages(client: Client, path: str, **query: Any) -> Iterator[Object]:
     page = client.get(path, **query)
     yield page
     while token := page["metadata"].get("continue"):
@@ -117,7 +118,7 @@ def test_L5_a_list_is_never_older_than_asked(front: Front, team: Team, match: st
 
 @pytest.mark.parametrize("query", [{_MATCH: "Exact"}, {"limit": 500}], ids=["Exact", "the legacy form"])
 def test_L5_L6_an_exact_state_is_that_state_or_expired(
-    front: Front, team: Team, query: dict[str, str | int]
+    front: Front, team: Team, query: dict[str, Any]
 ) -> None:
     team.fill("a")
     start = revision(team.list())
@@ -138,11 +139,12 @@ def test_L7_a_revision_that_is_no_number_is_a_bad_request(front: Front, crowd: T
 
 def test_L8_a_revision_from_the_future_is_refused_at_once_with_its_cause(front: Front, crowd: Team) -> None:
     asked = revision(crowd.list()) + 10**12
-    for path, query in (
+    cases: list[tuple[str, dict[str, Any]]] = [
         (crowd.path, {}),
         (crowd.path, {_MATCH: "NotOlderThan"}),
         (f"{crowd.path}/a", {}),
-    ):
+    ]
+    for path, query in cases:
         answer = front.alice.send(path, resourceVersion=asked, **query)
         assert answer.status_code == 504
         assert answer.headers["retry-after"] == "1"

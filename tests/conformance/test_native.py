@@ -31,7 +31,7 @@ def _only_a_real_one_counts(cluster: Cluster) -> None:
 
 
 def _both(
-    front: Front, crowd: Team, path: str, *, method: str = "GET", accept: str | None = None, **query: str
+    front: Front, crowd: Team, path: str, *, method: str = "GET", accept: str | None = None, **query: Any
 ) -> tuple[httpx.Response, httpx.Response]:
     """Our answer and the native one, both through kube-apiserver and by the same user."""
     native = f"{TRAINER}/namespaces/{crowd.namespace}/trainjobs"

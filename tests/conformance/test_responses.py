@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import uuid
+from typing import Any
 
 import pytest
 import yaml
@@ -188,7 +189,7 @@ def test_R12_metadata_alone_is_all_of_it(front: Front, crowd: Team) -> None:
     ],
 )
 def test_R13_json_is_indented_for_people(
-    front: Front, crowd: Team, query: dict[str, str], agent: str, is_indented: bool
+    front: Front, crowd: Team, query: dict[str, Any], agent: str, is_indented: bool
 ) -> None:
     for path in ("", "/a", "/nobody"):
         text = front.alice.send(crowd.path + path, headers={"User-Agent": agent}, **query).text
@@ -203,7 +204,7 @@ def _raw(client: Client, path: str, encoding: str) -> tuple[dict[str, str], byte
 
 
 def test_R14_large_answers_are_zipped_for_those_who_can(front: Front, team: Team) -> None:
-    labels = {f"label-{number}": "x" * 63 for number in range(120)}
+    labels: dict[str, Any] = {f"label-{number}": "x" * 63 for number in range(120)}
     for name in "abcdefghijklmno":
         team.create(name, **labels)
     plain_headers, plain = _raw(front.alice, team.path, "identity")
@@ -224,7 +225,7 @@ def test_R15_every_answer_can_be_found_again(direct: Front, crowd: Team) -> None
         echoed = direct.admin.send(path, headers={"Audit-ID": sent})
         assert echoed.headers.get_list("audit-id") == [sent]
         (made,) = direct.admin.send(path).headers.get_list("audit-id")
-        assert uuid.UUID(made)
+        assert str(uuid.UUID(made)) == made
         assert echoed.headers["cache-control"] == "no-cache, private"
 
 
