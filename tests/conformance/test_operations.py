@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from tests.conformance.fronts import Front, client_context, open_front, refusal
+from tests.conformance.rights import wait_allowed
 from tests.conformance.team import Team, names, revision
 from tests.e2e.cluster import Cluster
 from tests.e2e.manifests import APISERVICE, SERVICE_NAME, read_manifests
 from tests.e2e.processes import wait_until
-from tests.e2e.visibility_server import GROUP, VisibilityServer
+from tests.e2e.rbac import bind_in_namespace
+from tests.e2e.visibility_server import GROUP, PREFIX, VisibilityServer
 from tests.e2e.workspace import User
 from visibility_api.server import KEEP_ALIVE_S
 
@@ -91,6 +93,16 @@ def test_P8_viewing_a_namespace_includes_progress_and_its_subresource() -> None:
 def test_P8_a_viewer_may_ask_for_both(front: Front, crowd: Team) -> None:
     for path in ("", "/a", "/a/progress"):
         assert front.alice.send(crowd.path + path).status_code == 200
+
+
+@pytest.mark.parametrize("role", ["view", "edit", "admin"])
+def test_P8_the_clusters_own_roles_include_progress(front: Front, team: Team, role: str) -> None:
+    team.fill("a")
+    bind_in_namespace(team.workspace.cluster.admin, team.namespace, role, "bob")
+    wait_allowed(team.workspace, "get", user="bob", subresource="progress", name="a")
+    for path in ("", "/a", "/a/progress"):
+        assert front.bob.send(team.path + path).status_code == 200
+    assert front.bob.send(f"{PREFIX}/trainjobs").status_code == 403
 
 
 def test_P12_connections_are_kept_longer_than_the_aggregator_does(
