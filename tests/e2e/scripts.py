@@ -70,6 +70,7 @@ def _with_file(make: str) -> str:
 
 GARBAGE = _with_file(f'path.write_text("root:{SECRET}:0:0 is not a document {{")')
 BINARY = _with_file("path.write_bytes(os.urandom(1000) + bytes([0xFF, 0xFE]))")
+LONG_NUMBER = _with_file("path.write_text('{\"step\":' + '1' * 400 + '}')")
 GIGABYTE = _with_file("path.touch(); os.truncate(path, 2**30)")
 FIFO = _with_file("os.mkfifo(path)")
 DIRECTORY = _with_file("path.mkdir()")

@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.cluster import Cluster, ExecPath
 from tests.e2e.exec_faults import Fault
 from tests.e2e.processes import wait_until
-from tests.e2e.scripts import BINARY, DIRECTORY, FIFO, GIGABYTE, REPORTING, SILENT
+from tests.e2e.scripts import BINARY, DIRECTORY, FIFO, GIGABYTE, LONG_NUMBER, REPORTING, SILENT
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.workspace import Workspace, condition
 
@@ -20,6 +20,7 @@ _ODD = {
     "directory": (DIRECTORY, "python:3", "ProgressFileUnreadable"),
     "fifo": (FIFO, "python:3", "ProbeTimeout"),
     "gigabyte": (GIGABYTE, "python:3", "TooLarge"),
+    "long-number": (LONG_NUMBER, "python:3", "InvalidField"),
     "no-cat": (REPORTING, "distroless/python3", "NoCatInImage"),
 }
 
