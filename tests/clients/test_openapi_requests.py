@@ -1,159 +1,54 @@
-"""Requests made up from the published OpenAPI: nothing breaks, and every body is what was promised.
-
-schemathesis makes up the requests, good and bad ones; what it cannot know (names that exist, tokens,
-selectors that mean something) is mixed in here, so that more than the parsers are reached.
-"""
+"""Whatever the published OpenAPI allows or forbids to ask: no answer is other than it promises."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
-import requests
-import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 from schemathesis import GenerationMode
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
+from tests.clients.made_up_requests import (
+    ACCEPTED,
+    EVERYTHING_ONCE,
+    LISTS,
+    OPERATIONS,
+    TRANSFORMED,
+    Known,
+    check,
+    target_of,
+)
 from tests.clients.quiet_jobs import QuietJobs
 from tests.e2e.api import Api
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.workspace import Workspace
+from tests.unit.resource_server import BASE_REVISION, ResourceServer, WatchClient
 
-PUBLISHED = Path(__file__).parents[2] / "openapi" / "v3.json"
-OPERATIONS = {
-    operation.label: operation
-    for operation in (found.ok() for found in schemathesis.openapi.from_path(PUBLISHED).get_all_operations())
-}
-LISTS = [label for label in OPERATIONS if label.endswith("/trainjobs")]
-CHECKS = [
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-]
-_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-_PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
-_PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-_TRANSFORMED = {"Table", "PartialObjectMetadata", "PartialObjectMetadataList"}
-
-_EVERYTHING_ONCE = settings(
-    phases=(Phase.generate,),
-    max_examples=60,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What a client of this server may have learnt."""
-
-    server: Api
-    namespace: str
-    names: tuple[str, ...]
-    revision: int
-    token: str  # goes on after the first of three
-
-    def queries(self) -> st.SearchStrategy[dict[str, str]]:
-        """A few parameters that mean something, or nearly."""
-        revision = str(self.revision)
-        values = {
-            "labelSelector": (
-                "tier=gold",
-                "tier",
-                "!tier",
-                "tier in (gold,x)",
-                "tier notin ()",
-                "n>3",
-                "n>x",
-                "tier=,",
-                "=",
-            ),
-            "fieldSelector": (
-                f"metadata.name={self.names[0]}",
-                "status.phase!=Pending",
-                "metadata.namespace=x",
-                "a=b",
-                "x\\",
-                ",,",
-            ),
-            "limit": ("1", "2", "500", "0", "-1", "x", "9223372036854775808", ""),
-            "continue": (self.token, self.token[:-3], "e30", "x", ""),
-            "resourceVersion": (
-                revision,
-                "0",
-                "1",
-                "",
-                "x",
-                "-1",
-                "007",
-                str(self.revision + 10**12),
-                "9" * 40,
-            ),
-            "resourceVersionMatch": ("Exact", "NotOlderThan", "exact", ""),
-            "sendInitialEvents": ("true", "false", "", "x"),
-            "timeout": ("5s", "0", "1h", "x", "-1s", ""),
-            "pretty": ("true", "1", "false", "x"),
-            "includeObject": ("None", "Metadata", "Object", "x"),
-            "timeoutSeconds": ("1", "x", "-1"),
-            "export": ("false", "true"),
-        }
-        pairs = [(key, value) for key, some in values.items() for value in some]
-        return st.lists(st.sampled_from(pairs), max_size=3).map(dict)
-
-    def places(self) -> st.SearchStrategy[dict[str, str]]:
-        return st.fixed_dictionaries(
-            {"namespace": st.just(self.namespace), "name": st.sampled_from((*self.names, "nobody"))}
-        )
-
-
-ACCEPTED = st.sampled_from(
-    (
-        "application/json",
-        "application/yaml",
-        "*/*",
-        "application/vnd.kubernetes.protobuf, application/json;q=0.5",
-        f"{_TABLE}, application/json",
-        _TABLE,
-        _PARTIAL,
-        _PARTIAL_LIST,
-        "text/html",
-        "application/json;as=Table;v=v9;g=meta.k8s.io",
-        "application/json;q=x, ;",
-        "",
-    )
-)
+_NAMES = ("bert", "gpt", "llama")
 
 
 @pytest.fixture(scope="module")
-def known(shared: Workspace, jobs: QuietJobs, server: VisibilityServer) -> Iterator[Known]:
-    names = ("bert", "gpt", "llama")
-    for name in names:
-        jobs.create(name, {"tier": "gold", "n": "5"} if name == "bert" else {})
-    jobs.wait_served(*names)
-    page = shared.cluster.admin.get(jobs.collection, limit="1")
+def direct(shared: Workspace, server: VisibilityServer) -> Iterator[Api]:
+    """The administrator at the server itself."""
     pair = shared.admin.pair
-    direct = Api(server.url, ca_file=server.authority.bundle, cert=(pair.cert, pair.key))
-    yield Known(
-        server=direct,
-        namespace=shared.name,
-        names=names,
-        revision=int(page["metadata"]["resourceVersion"]),
-        token=page["metadata"]["continue"],
+    api = Api(server.url, ca_file=server.authority.bundle, cert=(pair.cert, pair.key))
+    yield api
+    api.close()
+
+
+@pytest.fixture(scope="module")
+def known(shared: Workspace, jobs: QuietJobs) -> Known:
+    for name in _NAMES:
+        jobs.create(name, {"tier": "gold", "n": "5"} if name == "bert" else {})
+    jobs.wait_served(*_NAMES)
+    page = shared.cluster.admin.get(jobs.collection, limit="1")["metadata"]
+    return Known(
+        namespace=shared.name, names=_NAMES, revision=int(page["resourceVersion"]), token=page["continue"]
     )
-    direct.close()
 
 
 @pytest.mark.parametrize(
@@ -166,11 +61,11 @@ def known(shared: Workspace, jobs: QuietJobs, server: VisibilityServer) -> Itera
     ],
 )
 def test_every_answer_is_what_the_published_api_promises(
-    known: Known, label: str, mode: GenerationMode
+    known: Known, direct: Api, label: str, mode: GenerationMode
 ) -> None:
     seen: set[int] = set()
 
-    @_EVERYTHING_ONCE
+    @EVERYTHING_ONCE
     @given(case=OPERATIONS[label].as_strategy(mode), data=st.data())
     def ask(case: Any, data: st.DataObject) -> None:
         if case.path_parameters and data.draw(st.booleans(), label="a place that is"):
@@ -179,9 +74,7 @@ def test_every_answer_is_what_the_published_api_promises(
         case.query = {**(case.query or {}), **data.draw(known.queries())}
         case.query.pop("watch", None)  # which has its own test
         accepted = data.draw(ACCEPTED)
-        made = case.as_transport_kwargs(base_url="https://server", headers={"Accept": accepted})
-        target = requests.Request(made["method"], made["url"], params=made["params"]).prepare().path_url
-        answer = known.server.raw("GET", target, headers={"Accept": accepted})
+        answer = direct.raw("GET", target_of(case), headers={"Accept": accepted})
         seen.add(answer.status_code)
         check(case, answer)
 
@@ -189,18 +82,54 @@ def test_every_answer_is_what_the_published_api_promises(
     assert 200 in seen
 
 
-def check(case: Any, answer: httpx.Response) -> None:
-    """A promised body; a refusal says why, and only a revision from the future is an error of 500 or above."""
-    is_json = answer.headers.get("content-type", "").startswith("application/json")
-    body = answer.json() if is_json else None
-    if body is not None and body["kind"] in _TRANSFORMED:
-        assert (answer.status_code, body["apiVersion"]) == (200, "meta.k8s.io/v1")
-        return
-    case.validate_response(answer, checks=CHECKS)
-    if answer.status_code < 400 or body is None:
-        return
-    assert (body["kind"], body["apiVersion"], body["code"]) == ("Status", "v1", answer.status_code)
-    assert body["reason"]
-    if answer.status_code >= 500:
-        causes = [cause["reason"] for cause in body["details"]["causes"]]
-        assert (answer.status_code, causes) == (504, ["ResourceVersionTooLarge"]), body
+async def read_watch(target: str, accepted: str) -> tuple[WatchClient, list[dict[str, Any]]]:
+    """In process: there a watch can be ended, and so read whole, as soon as it has begun."""
+    server = ResourceServer()
+    for name in _NAMES:
+        server.put(name, labels={"tier": "gold"} if name == "bert" else {})
+    async with server.watch(target, ("Accept", accepted)) as client:
+        while not (client.is_ended or len(server.watches)):  # noqa: ASYNC110 - nobody announces it
+            await asyncio.sleep(0)
+        server.watches.drain()
+        return client, await client.rest() if client.status == 200 else []
+
+
+def refusal(client: WatchClient) -> httpx.Response:
+    """A whole answer, as an HTTP client would have it."""
+    answer = httpx.Response(
+        client.status,
+        headers=client.headers,
+        content=b"".join(client.chunks),
+        request=httpx.Request("GET", "https://server/"),
+    )
+    answer.elapsed = timedelta(0)
+    return answer
+
+
+@pytest.mark.parametrize("label", LISTS)
+def test_every_watch_is_a_stream_of_events_or_a_refusal(label: str) -> None:
+    known = Known(namespace="team-a", names=_NAMES, revision=BASE_REVISION + 1, token="e30")
+    seen: set[int] = set()
+    types: set[str] = set()
+
+    @settings(EVERYTHING_ONCE)
+    @given(case=OPERATIONS[label].as_strategy(), data=st.data())
+    def ask(case: Any, data: st.DataObject) -> None:
+        if case.path_parameters:
+            case.path_parameters = {"namespace": known.namespace}
+        case.query = {**(case.query or {}), **data.draw(known.queries()), "watch": "true"}
+        client, events = asyncio.run(read_watch(target_of(case), data.draw(ACCEPTED)))
+        seen.add(client.status)
+        if client.status != 200:
+            check(case, refusal(client))
+            return
+        assert client.headers["content-type"] == "application/json"
+        for event in events:
+            types.add(event["type"])
+            assert event["type"] in ("ADDED", "BOOKMARK", "ERROR")
+            assert event["object"]["kind"] in TRANSFORMED | {"TrainJobProgress", "Status"}
+            assert (event["type"] == "ERROR") is (event["object"]["kind"] == "Status")
+
+    ask()
+    assert seen >= {200, 400}
+    assert "ADDED" in types
