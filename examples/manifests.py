@@ -3,6 +3,7 @@
 The script itself is in the manifest, so that `kubectl apply -f examples/train_pytorch.yaml` is all there
 is to do. A real project has it in its image, and needs the last line of the command alone.
 """
+
 from __future__ import annotations
 
 import sys
