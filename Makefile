@@ -54,14 +54,14 @@ bench: $(STAMP)  ## ratios against a bare ASGI application, side by side in one 
 openapi: $(STAMP)  ## write the published documents in openapi/ again
 	@$(BIN)/visibility-api openapi --out openapi
 
-lock:  ## work the lock files out again (needs uv)
+lock:  ## work the lock files out again (needs uv; WHEELS=DIR with a CPU build of torch)
 	@for extra in server dev; do uv pip compile --quiet --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header --extra $$extra pyproject.toml \
 	  -o requirements/$$extra.txt; done
 	@printf '# What the image builds this package with: the same as in dev.txt.\n' > requirements/build.txt
 	@sed -n '/^setuptools==/,/^ *#/{/^ *#/!p}' requirements/dev.txt >> requirements/build.txt
 	@uv pip compile --quiet --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --no-emit-find-links --no-header --no-emit-package torch requirements/frameworks.in \
+	  $(if $(WHEELS),--find-links $(WHEELS)) --no-emit-find-links --no-header --no-emit-package torch requirements/frameworks.in \
 	  -o requirements/frameworks.txt
 
 clean:  ## remove what the other targets made
