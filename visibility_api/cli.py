@@ -64,7 +64,7 @@ def _openapi(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--out", type=Path, default=Path("openapi"), metavar="DIR", help="default: openapi/")
     out: Path = parser.parse_args(list(arguments)).out
-    from visibility_api.api.openapi import published
+    from visibility_api.api.description.openapi import published
     from visibility_api.api.resources import RESOURCES
 
     try:

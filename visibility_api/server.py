@@ -30,16 +30,16 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 
 from visibility_api import __version__
 from visibility_api.api.app import Api
-from visibility_api.api.collection import Collection
-from visibility_api.api.discovery import Discovery
+from visibility_api.api.description.discovery import Discovery
+from visibility_api.api.description.openapi import OpenApi
+from visibility_api.api.documents.collection import Collection
+from visibility_api.api.documents.watch import Watches
 from visibility_api.api.health import Check, Health
 from visibility_api.api.message import Handler
 from visibility_api.api.metrics import RequestMetrics, metrics_endpoint
-from visibility_api.api.openapi import OpenApi
 from visibility_api.api.resources import RESOURCES
 from visibility_api.api.routing import RouteKey, Routes
 from visibility_api.api.version import version_endpoint
-from visibility_api.api.watch import Watches
 from visibility_api.auth.access_review import PATH as ACCESS_REVIEWS, AccessReviewer
 from visibility_api.auth.authenticator import RequestAuthenticator
 from visibility_api.auth.errors import AuthError

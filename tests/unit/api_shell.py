@@ -9,11 +9,11 @@ from prometheus_client import CollectorRegistry
 
 from tests.asgi import Answer, call
 from visibility_api.api.app import Api, Limits
-from visibility_api.api.discovery import Discovery
+from visibility_api.api.description.discovery import Discovery
+from visibility_api.api.description.openapi import OpenApi
 from visibility_api.api.health import Health
 from visibility_api.api.message import Handler, Request, Response, Scope, Stream
 from visibility_api.api.metrics import RequestMetrics, metrics_endpoint
-from visibility_api.api.openapi import OpenApi
 from visibility_api.api.resources import RESOURCES
 from visibility_api.api.routing import RouteKey, Routes
 from visibility_api.api.version import version_endpoint

@@ -13,11 +13,11 @@ from prometheus_client import CollectorRegistry
 
 from tests.asgi import Answer, call, http_scope
 from visibility_api.api.app import Api
-from visibility_api.api.collection import Collection
+from visibility_api.api.documents.collection import Collection
+from visibility_api.api.documents.watch import Watches
 from visibility_api.api.metrics import RequestMetrics
 from visibility_api.api.resources import TRAINJOBS
 from visibility_api.api.routing import Routes
-from visibility_api.api.watch import Watches
 from visibility_api.auth.identity import Attributes, Identity
 from visibility_api.progress.job import JobRef, Phase, TrainingJob
 from visibility_api.progress.summary import JobProgress

@@ -9,7 +9,7 @@ import yaml
 
 from tests.asgi import Answer
 from tests.unit.api_shell import Shell
-from visibility_api.api.discovery import AGGREGATED_TYPE, Discovery, aggregated, resource_list
+from visibility_api.api.description.discovery import AGGREGATED_TYPE, Discovery, aggregated, resource_list
 from visibility_api.api.resources import RESOURCES, Resource, Subresource
 
 GROUP = "visibility.trainer.kubeflow.org"

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.unit.api_shell import Shell
-from visibility_api.api.openapi import ONE_YEAR_S, OpenApi, published, v2_document, v3_document
+from visibility_api.api.description.openapi import ONE_YEAR_S, OpenApi, published, v2_document, v3_document
+from visibility_api.api.description.schemas import META, PREFIX
 from visibility_api.api.resources import RESOURCES, Resource
-from visibility_api.api.schemas import META, PREFIX
 from visibility_api.progress.job import Phase
 
 GROUP = "visibility.trainer.kubeflow.org"

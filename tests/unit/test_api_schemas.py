@@ -11,11 +11,11 @@ import jsonschema
 import pytest
 
 from tests.unit.api_shell import BASE, ONE, Shell
-from visibility_api.api.collection import Collection
+from visibility_api.api.description.openapi import v3_document
+from visibility_api.api.description.schemas import META, PREFIX, REFERENCE
+from visibility_api.api.documents.collection import Collection
 from visibility_api.api.message import Request, Response
-from visibility_api.api.openapi import v3_document
 from visibility_api.api.resources import RESOURCES, TRAINJOBS
-from visibility_api.api.schemas import META, PREFIX, REFERENCE
 from visibility_api.api.status import NotFound, encode_status
 from visibility_api.progress.job import JobRef, Phase, Rank0, Replica, Termination, TrainingJob
 from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.unit.resource_server import document
-from visibility_api.api.selectors import parse_field_selector, parse_label_selector
+from visibility_api.api.selectors.parsing import parse_field_selector, parse_label_selector
 from visibility_api.api.status import BadRequest
 from visibility_api.auth.identity import Requirement
 from visibility_api.progress.job import Phase

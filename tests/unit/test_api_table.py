@@ -10,8 +10,14 @@ import pytest
 import yaml
 
 from tests.unit.resource_server import ALL, BERT, NOW, PARTIAL, TABLE, TEAM, ResourceServer, document
-from visibility_api.api.age import age, duration
-from visibility_api.api.columns import COLUMNS, clock_cells, leading_cells, short_number, trailing_cells
+from visibility_api.api.documents.age import age, duration
+from visibility_api.api.documents.columns import (
+    COLUMNS,
+    clock_cells,
+    leading_cells,
+    short_number,
+    trailing_cells,
+)
 from visibility_api.progress.job import Phase
 from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.unit.resource_server import NOW, document
+from visibility_api.api.documents.v1alpha1 import Codec, rfc3339
 from visibility_api.api.resources import TRAINJOBS
-from visibility_api.api.v1alpha1 import Codec, rfc3339
 from visibility_api.progress.job import Phase
 from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
 from visibility_api.store import Entry

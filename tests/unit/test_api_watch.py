@@ -21,7 +21,7 @@ from tests.unit.resource_server import (
     ResourceServer,
     names,
 )
-from visibility_api.api import watch as watch_module
+from visibility_api.api.documents import watch as watch_module
 from visibility_api.progress.job import Phase
 
 WATCH = f"{ALL}?watch=true"

@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl
 from visibility_api.auth.identity import Attributes, Requirement
 from visibility_api.progress.duration import parse_duration_s
 
-from . import selectors
 from .quoting import quote
+from .selectors import parsing
 from .status import BadRequest
 
 MAX_TARGET_BYTES = 64 * 1024  # path and query; a selector naming a few hundred objects fits
@@ -146,12 +146,12 @@ def _requirements(query: Query) -> tuple[tuple[Requirement, ...], tuple[Requirem
     labels: tuple[Requirement, ...] = ()
     if text := _first(query, "fieldSelector"):
         try:
-            fields = tuple(selectors.parse_field_selector(text).requirements())
+            fields = tuple(parsing.parse_field_selector(text).requirements())
         except BadRequest:
             fields = ()
     if text := _first(query, "labelSelector"):
         try:
-            labels = tuple(selectors.parse_label_selector(text).requirements())
+            labels = tuple(parsing.parse_label_selector(text).requirements())
         except BadRequest:
             labels = ()
     return fields, labels

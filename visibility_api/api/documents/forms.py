@@ -9,12 +9,12 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol
 
+from visibility_api.api.message import Request
+from visibility_api.api.negotiation import Representation
 from visibility_api.store import Entry
 
 from .list_options import read_include_object
-from .message import Request
 from .metadata import MetadataForm
-from .negotiation import Representation
 from .table import TableForm
 from .v1alpha1 import Codec
 

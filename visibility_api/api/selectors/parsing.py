@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from visibility_api.api.status import BadRequest
+
 from .label_selectors import parse_label_selector
 from .selection import FieldRequirement, FieldSelector
-from .status import BadRequest
 
 __all__ = ["parse_field_selector", "parse_label_selector"]
 

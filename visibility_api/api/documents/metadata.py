@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from visibility_api.api.negotiation import TableVersion
 from visibility_api.store import Entry
 
-from .negotiation import TableVersion
 from .v1alpha1 import Codec
 
 

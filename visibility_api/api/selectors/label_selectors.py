@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from visibility_api.api.status import BadRequest
+
 from .label_syntax import invalid_value, key_fault, value_fault
 from .selection import LabelRequirement, LabelSelector, Operator, parse_int64
-from .status import BadRequest
 
 _SYMBOLS = frozenset("=!(),><")
 _BLANKS = frozenset(" \t\r\n")

@@ -12,15 +12,15 @@ import random
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
+from visibility_api.api.message import Receive, Request, Stream
+from visibility_api.api.negotiation import Target, negotiate_request
+from visibility_api.api.resources import Resource
+from visibility_api.api.status import Expired, TooLargeResourceVersion
 from visibility_api.store import Feed, Listing, RevisionExpired, Store
 
 from .event_stream import EventStream, error_event
 from .forms import Forms
 from .list_options import ListOptions, read_watch_options
-from .message import Receive, Request, Stream
-from .negotiation import Target, negotiate_request
-from .resources import Resource
-from .status import Expired, TooLargeResourceVersion
 from .v1alpha1 import Codec
 
 DEFAULT_TIMEOUT_S = (1800.0, 3600.0)  # spread, so that not all clients come again at once (W9)

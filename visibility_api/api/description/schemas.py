@@ -11,9 +11,8 @@ from typing import Any
 
 import msgspec
 
+from visibility_api.api.resources import GROUP, GROUP_VERSION, VERSION, Resource
 from visibility_api.progress.job import Phase
-
-from .resources import GROUP, GROUP_VERSION, VERSION, Resource
 
 Schema = dict[str, Any]
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from .label_syntax import invalid_value
-from .message import Request
-from .quoting import quote
-from .selection import FieldSelector, LabelSelector, Selection, parse_int64
-from .selectors import parse_field_selector, parse_label_selector
-from .status import BadRequest, Cause, Invalid
+from visibility_api.api.message import Request
+from visibility_api.api.quoting import quote
+from visibility_api.api.selectors.label_syntax import invalid_value
+from visibility_api.api.selectors.parsing import parse_field_selector, parse_label_selector
+from visibility_api.api.selectors.selection import FieldSelector, LabelSelector, Selection, parse_int64
+from visibility_api.api.status import BadRequest, Cause, Invalid
 
 IncludeObject = Literal["Metadata", "Object", "None"]
 

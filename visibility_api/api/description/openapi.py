@@ -14,10 +14,11 @@ from typing import Any
 
 import msgspec
 
-from .message import Handler, Request, Response
-from .negotiation import JSON, parse_accept
+from visibility_api.api.message import Handler, Request, Response
+from visibility_api.api.negotiation import JSON, parse_accept
+from visibility_api.api.resources import GROUP_VERSION, VERSION, Resource
+
 from .operations import paths
-from .resources import GROUP_VERSION, VERSION, Resource
 from .schemas import component_schemas
 from .swagger import to_swagger
 

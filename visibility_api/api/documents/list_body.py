@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from visibility_api.api.negotiation import JSON, Representation
+from visibility_api.api.rendering import indent, to_yaml
 from visibility_api.store import Entry
 
 from .forms import Form
-from .negotiation import JSON, Representation
-from .rendering import indent, to_yaml
 
 _ITEMS_A_SLICE = 100  # two milliseconds when none of them was ever encoded
 _YAML_ITEMS_A_SLICE = 8  # writing YAML takes half a millisecond an item

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from .message import Handler, Request, Response
-from .negotiation import JSON, Representation, Target, negotiate_request, parse_accept
-from .rendering import render
-from .resources import GROUP, GROUP_VERSION, VERSION, Resource
+from visibility_api.api.message import Handler, Request, Response
+from visibility_api.api.negotiation import JSON, Representation, Target, negotiate_request, parse_accept
+from visibility_api.api.rendering import render
+from visibility_api.api.resources import GROUP, GROUP_VERSION, VERSION, Resource
 
 AGGREGATED_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"  # D9: all three
 

@@ -11,13 +11,13 @@ from datetime import datetime
 
 import msgspec
 
+from visibility_api.api.negotiation import TableVersion
 from visibility_api.progress.job import Phase
 from visibility_api.store import Entry
 
 from .columns import COLUMNS, Cell, clock_cells, leading_cells, trailing_cells
 from .list_options import IncludeObject
 from .metadata import MetadataForm
-from .negotiation import TableVersion
 from .v1alpha1 import Codec
 
 _DEFINITIONS = msgspec.json.encode([column.definition() for column in COLUMNS])

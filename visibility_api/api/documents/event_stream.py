@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from visibility_api.api.selectors.selection import Selection
+from visibility_api.api.status import RequestError, encode_status
 from visibility_api.store import Batch, Change, Entry, Listing
 
 from .forms import Form
 from .paging import candidates
-from .selection import Selection
-from .status import RequestError, encode_status
 
 _EVENTS_A_SLICE = 100
 

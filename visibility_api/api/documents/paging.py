@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import msgspec
 
+from visibility_api.api.selectors.selection import Selection
+from visibility_api.api.status import BadRequest, Expired, TooLargeResourceVersion
 from visibility_api.store import Entry, Listing, RevisionExpired, Store
 
 from .list_options import ListOptions
-from .selection import Selection
-from .status import BadRequest, Expired, TooLargeResourceVersion
 
 _MATCHED_AT_ONCE = 512  # below a millisecond of matching; then others have their turn
 _MAX_TOKEN_CHARACTERS = 2048  # two names and a number

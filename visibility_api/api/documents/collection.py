@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from visibility_api.api.message import Request, Response
+from visibility_api.api.negotiation import JSON, Representation, Target, negotiate_request
+from visibility_api.api.rendering import render
+from visibility_api.api.resources import Resource
+from visibility_api.api.status import NotFound, TooLargeResourceVersion
 from visibility_api.store import Entry, Store
 
 from .forms import Form, Forms
 from .list_body import list_body
 from .list_options import read_get_options, read_list_options
-from .message import Request, Response
-from .negotiation import JSON, Representation, Target, negotiate_request
 from .paging import Page, find_page
-from .rendering import render
-from .resources import Resource
-from .status import NotFound, TooLargeResourceVersion
 from .v1alpha1 import Codec
 
 _VARY = (b"vary", b"Accept")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .resources import GROUP, GROUP_VERSION, VERSION, Resource, Subresource
+from visibility_api.api.resources import GROUP, GROUP_VERSION, VERSION, Resource, Subresource
+
 from .schemas import META, PREFIX, Schema, group_version_kind, refer
 
 BASE = f"/apis/{GROUP_VERSION}"

@@ -11,11 +11,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from visibility_api.api.resources import GROUP_VERSION, Resource
 from visibility_api.progress.job import Rank0, Replica, Termination
 from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
 from visibility_api.store import Entry
-
-from .resources import GROUP_VERSION, Resource
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

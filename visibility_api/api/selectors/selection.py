@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from visibility_api.api.quoting import quote
+from visibility_api.api.status import BadRequest
 from visibility_api.auth.identity import Requirement
 from visibility_api.progress.summary import JobProgress
-
-from .quoting import quote
-from .status import BadRequest
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
 

@@ -1,0 +1,1 @@
+"""The documents as clients see them: encoded, tabulated, listed, watched."""
