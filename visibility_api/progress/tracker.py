@@ -123,10 +123,9 @@ class Tracker:
 
     def _show(self, record: _Record) -> None:
         now = self._now()
+        # Our clock may have been set back: ages count from here then, or none would for a while.
         if record.reported_at is not None and record.reported_at > now:
-            record.reported_at = (
-                now  # our clock was set back: ages count from here, or none would for a while
-            )
+            record.reported_at = now
         if record.moved_at is not None and record.moved_at > now:
             record.moved_at = now
         job, report, look = record.job, record.report, record.last_look
