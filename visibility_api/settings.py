@@ -17,7 +17,7 @@ from visibility_api import __version__
 from visibility_api.progress.duration import parse_duration_s
 
 ENVIRONMENT_PREFIX = "VISIBILITY_"
-SOURCES = ("exec",)
+SOURCES = ("exec", "http", "logs", "push", "status")  # termination messages are always read
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
@@ -83,7 +83,12 @@ _FLAGS: tuple[tuple[str, str, str, str], ...] = (
     ("tls-private-key-file", "", "FILE", "its private key (PEM)"),
     ("cert-dir", "apiserver.local.config/certificates", "DIR", "where a self-signed pair goes without those"),
     ("shutdown-delay-duration", "5s", "DURATION", "keep serving this long after /readyz begins to fail"),
-    ("sources", "exec", "LIST", f"how progress is read, of {', '.join(SOURCES)}; fewer need fewer rights"),
+    (
+        "sources",
+        "exec,status",
+        "LIST",
+        f"how progress is read, of {', '.join(SOURCES)}; given again, it adds more; each needs its rights",
+    ),
     ("probe-interval", "15s", "DURATION", "time between two looks at one job; at least 1s"),
     ("probe-timeout", "5s", "DURATION", "time for one look; less than the interval or equal"),
     ("probe-concurrency", "64", "N", "looks at a time, of all jobs together; 1 to 1024"),
@@ -175,14 +180,19 @@ def _gather(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[st
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"trainjob-visibility {__version__}")
+    defaults: dict[str, str] = {}
     for name, default, metavar, text in _FLAGS:
         variable = ENVIRONMENT_PREFIX + name.upper().replace("-", "_")
         shown = f" (default {default})" if default else ""
         names = ["-v", "--v"] if name == "v" else [f"--{name}"]
-        parser.add_argument(
-            *names, dest=name, default=environment.get(variable, default), metavar=metavar, help=text + shown
-        )
-    return vars(parser.parse_args(list(arguments)))
+        parser.add_argument(*names, dest=name, action="append", metavar=metavar, help=text + shown)
+        defaults[name] = environment.get(variable, default)
+    given = vars(parser.parse_args(list(arguments)))
+    # The last one wins, except that sources add up: each part of a deployment brings its own.
+    return {
+        name: default if not (said := given[name]) else ",".join(said) if name == "sources" else said[-1]
+        for name, default in defaults.items()
+    }
 
 
 def _faults_across(settings: Settings, store: str, *, are_comparable: bool) -> list[str]:

@@ -67,9 +67,24 @@ class TrainJobSpec(_Object, frozen=True):
     managed_by: str | None = None
 
 
+class TrainerMetric(_Object, frozen=True):
+    name: str = ""
+    value: str = ""
+
+
+class TrainerStatus(_Object, frozen=True):
+    """`TrainJob.status.trainerStatus`: what the last push to Kubeflow Trainer said (1.1)."""
+
+    progress_percentage: int | None = None
+    estimated_remaining_seconds: int | None = None
+    metrics: tuple[TrainerMetric, ...] | None = None
+    last_updated_time: str | None = None
+
+
 class TrainJobStatus(_Object, frozen=True):
     conditions: tuple[ObjectCondition, ...] | None = None
     jobs_status: tuple[JobStatus, ...] | None = None
+    trainer_status: TrainerStatus | None = None
 
 
 class TrainJob(_Object, frozen=True):

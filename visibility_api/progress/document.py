@@ -28,7 +28,8 @@ STATES: tuple[State, ...] = ("running", "completed", "failed")
 class Progress:
     """How far one training process says it has come. Absent is None."""
 
-    timestamp: datetime  # the training process's clock, UTC; may disagree with ours
+    # The training process's clock, UTC; may disagree with ours. None: this form of report carries no time.
+    timestamp: datetime | None = None
     state: State | None = None
     step: int | None = None  # optimizer steps finished
     total_steps: int | None = None  # at least `step`; None when the run has no planned end
@@ -130,12 +131,39 @@ def _trainer_status(status: object) -> Progress:
         if not isinstance(name := pair.get("name"), str):
             _refuse("InvalidField", "metrics must have names")
         metrics[name] = pair.get("value")
+    position = {field: _position(metrics, name) for name, field in _POSITIONS.items()}
+    step, total, epoch, epochs = position.values()
     return Progress(
         timestamp=_required_time(status, "lastUpdatedTime"),
+        step=None if step is None else int(step),
+        total_steps=int(total) if total and total >= (step or 0) else None,
+        epoch=epoch,
+        total_epochs=epochs if epochs and epochs >= (epoch or 0) else None,
         progress_percentage=_percentage(status, "progressPercentage"),
         remaining_s=_rounded(status, "estimatedRemainingSeconds"),
         metrics=_metrics(metrics),
     )
+
+
+# Upstream's form has no place for steps and epochs: Hugging Face's callback and our reporter send them so.
+_POSITIONS = {
+    "current_step": "step",
+    "total_steps": "total_steps",
+    "current_epoch": "epoch",
+    "total_epochs": "total_epochs",
+}
+
+
+def _position(metrics: dict[str, object], name: str) -> float | None:
+    """Takes one of `_POSITIONS` out of the metrics; what is no count of anything stays a metric."""
+    try:
+        value = float(str(metrics.get(name))[:MAX_METRIC_CHARACTERS])
+    except ValueError:
+        return None
+    if not 0 <= value <= MAX_INTEGER or ("step" in name and not value.is_integer()):
+        return None
+    del metrics[name]
+    return value
 
 
 def _metrics(value: object) -> tuple[tuple[str, str], ...]:

@@ -28,7 +28,7 @@ class Pace:
     def advance(self, report: Progress) -> Pace:
         """The pace after one more report."""
         unit, position = _position(report)
-        if position is None:
+        if position is None or report.timestamp is None:
             return self
         if self.position is None or self.at is None or unit != self.unit or position < self.position:
             return replace(

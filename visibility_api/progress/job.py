@@ -11,6 +11,8 @@ from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
+from .document import Progress
+
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -73,6 +75,8 @@ class Rank0:
     node_name: str | None  # None until scheduled
     container_name: str
     progress_path: str  # absolute, inside the container
+    http_port: int | None = None  # where the pod says that it answers; None = it does not say
+    declared: tuple[tuple[str, str], ...] = ()  # sources the pod or the job names, each with where
     is_running: bool  # the container runs now
     is_terminating: bool  # the pod is being deleted
     waiting_reason: str  # why the container does not run yet, e.g. ImagePullBackOff; "" otherwise
@@ -126,3 +130,5 @@ class TrainingJob:
     alternates: tuple[Rank0, ...] = ()  # others that may hold rank 0 (MPI), asked when rank0 has no document
     replicas: tuple[Replica, ...] = ()
     hints: ProbeHints = ProbeHints()
+    trainer_status: Progress | None = None  # what TrainJob.status.trainerStatus says
+    runs_elsewhere: bool = False  # MultiKueue: the pods are in another cluster, all there is here is status

@@ -20,3 +20,6 @@ class Observation:
     outcome: Progress | Refused
     latency_s: float | None = None  # None when there was no answer
     next_at: datetime | None = None  # when this source asks again; None = it does not
+    why: str = ""  # why this source, in our own words
+    is_last_word: bool = False  # of an attempt that has ended: read from what it left behind
+    is_stand_in: bool = False  # of another process of the job; counts until rank 0 itself speaks

@@ -5,18 +5,24 @@ Plain state, no `await`: every event leaves each job's record whole and its docu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import islice
 
-from .document import Progress, Refused, parse_document
+from .document import MAX_METRICS, Progress, Refused, parse_document
 from .estimate import Pace, percentage
 from .job import JobRef, Phase, Rank0, Termination, TrainingJob
 from .observation import Observation
 from .summary import Condition, JobProgress, ObservationSummary
 from .verdict import NOT_RUNNING, Evidence, judge
 
-TERMINATION = "termination"
+TERMINATION, STATUS = "termination", "status"
+PARTIAL = ("logs", "push", STATUS)  # say what is new, or what upstream's form has room for; not all there is
+STAND_IN = "another rank"  # in place of a source, where it is told apart
+EARLIER_ATTEMPT = "earlier"
+CLOCK_TOLERANCE = timedelta(seconds=5)  # between a node's clock and that of the kubelet on another
 REFRESH = timedelta(seconds=60)  # times of looks and remaining time are at most this old
 
 
@@ -30,6 +36,8 @@ class _Record:
     report: Progress | None = None
     source: str = ""  # of `report`
     attempt: str = ""  # of `report`
+    heard: dict[str, Progress] = field(default_factory=dict)  # the last report of each source, this attempt
+    clock_ahead: timedelta | None = None  # the training process's clock less ours, as far as reports show it
     reported_at: datetime | None = None
     moved_at: datetime | None = None
     pace: Pace = field(default_factory=Pace)
@@ -58,6 +66,7 @@ class Tracker:
         self._now = now
         self._interval_s = interval_s
         self._records: dict[JobRef, _Record] = {}
+        self._reviews: Iterator[JobRef] = iter(())
 
     def job_changed(self, job: TrainingJob) -> None:
         """The cluster shows this job, new or otherwise than before."""
@@ -71,6 +80,7 @@ class Tracker:
             record.rank0 = job.rank0
             record.last_termination = job.rank0.last_termination or record.last_termination
             self._read_termination_message(record, job.rank0)
+        self._read_status(record)
         self._show(record)
 
     def job_gone(self, ref: JobRef) -> None:
@@ -81,15 +91,41 @@ class Tracker:
     def observed(self, observation: Observation) -> None:
         """One look at a job. A late word of an attempt that has ended changes nothing."""
         record = self._records.get(observation.ref)
-        if record is None or observation.attempt not in _attempts(record):
+        if record is None:
             return
+        if observation.is_last_word:
+            self._take_last_word(record, observation)
+            return
+        if observation.attempt not in _attempts(record):
+            return
+        voice = STAND_IN if observation.is_stand_in else observation.source
+        if voice == STAND_IN and record.attempt == observation.attempt and record.heard.keys() - {STAND_IN}:
+            return  # rank 0 has spoken
         record.last_look = observation
         if isinstance(observation.outcome, Progress):
             record.failures = 0
-            self._take(record, observation.outcome, observation.attempt, observation.source)
+            self._take(record, observation.outcome, observation.attempt, observation.source, voice)
         else:
             record.failures += 1
         self._show(record)
+
+    def review(self, share: float) -> None:
+        """Judge this share of the jobs anew, in turn: ages grow without anything happening."""
+        for _ in range(math.ceil(share * len(self._records))):
+            ref = next(self._reviews, None)
+            if ref is None:
+                self._reviews = iter(list(self._records))
+                return
+            record = self._records.get(ref)
+            if record is not None and not record.job.phase.is_final:
+                self._show(record)
+
+    def _take_last_word(self, record: _Record, observation: Observation) -> None:
+        """Of the attempt before, unless the one that runs now has spoken already."""
+        is_next = record.attempt in ("", EARLIER_ATTEMPT, observation.attempt)
+        if is_next and isinstance(observation.outcome, Progress):
+            self._take(record, observation.outcome, observation.attempt, observation.source)
+            self._show(record)
 
     def _read_termination_message(self, record: _Record, rank0: Rank0) -> None:
         """What the container left behind may be newer than what was last read of it (design.md 4)."""
@@ -101,21 +137,41 @@ class Tracker:
         if isinstance(outcome, Progress):  # anything else is somebody's plain text
             self._take(record, outcome, rank0.attempt, TERMINATION)
 
-    def _take(self, record: _Record, report: Progress, attempt: str, source: str) -> None:
+    def _read_status(self, record: _Record) -> None:
+        """`TrainJob.status.trainerStatus` survives suspension, resumption and restarts unchanged (1.1)."""
+        status, rank0 = record.job.trainer_status, record.job.rank0
+        if status is None or status.timestamp is None:
+            return
+        is_earlier = rank0 is not None and (
+            rank0.started_at is None or status.timestamp < rank0.started_at - CLOCK_TOLERANCE
+        )
+        if not is_earlier:
+            self._take(record, status, rank0.attempt if rank0 else record.attempt, STATUS)
+        elif record.report is None:
+            self._take(record, status, EARLIER_ATTEMPT, STATUS)
+
+    def _take(
+        self, record: _Record, report: Progress, attempt: str, source: str, voice: str | None = None
+    ) -> None:
         """Newest wins within an attempt; a new attempt begins anew."""
         held = record.report if record.attempt == attempt else None
-        if held is not None:
-            if report == held:
-                return
-            if source != record.source:  # of two sources the later written counts
-                if report.timestamp < held.timestamp:
-                    return
-                report = _completed(report, held)
-            # of one source the later read, whatever its clock says: it may have been set back
+        if held is None:
+            record.heard, record.clock_ahead = {}, None
+        if record.heard.get(voice or source) == report:
+            return
+        now = self._now()
+        if held is not None and source != record.source and _is_older(report, held, record):
+            return
+        record.heard[voice or source] = report
+        if report.timestamp is None:
+            report = replace(report, timestamp=_training_time(now, record, held))
+        elif record.clock_ahead is None or report.timestamp - now > record.clock_ahead:
+            record.clock_ahead = report.timestamp - now
+        if held is not None and (len(record.heard) > 1 or source in PARTIAL):
+            report = _completed(report, held)
         if record.pace_attempt != attempt:
             record.pace, record.pace_attempt = Pace(), attempt
         pace = record.pace.advance(report)
-        now = self._now()
         if pace != record.pace or held is None:
             record.moved_at = now
         record.pace = pace
@@ -165,15 +221,33 @@ def _attempts(record: _Record) -> tuple[str, ...]:
     return (job.rank0.attempt, *(a.attempt for a in job.alternates))
 
 
+def _is_older(report: Progress, held: Progress, record: _Record) -> bool:
+    """Of two sources the later written counts. Both by the training process's clock, or nothing is known."""
+    if report.timestamp is None or held.timestamp is None or record.clock_ahead is None:
+        return False
+    return report.timestamp < held.timestamp
+
+
+def _training_time(now: datetime, record: _Record, held: Progress | None) -> datetime:
+    """Now, by the training process's clock as far as other reports have shown it."""
+    said_at = now + (record.clock_ahead or timedelta())
+    return max(said_at, held.timestamp) if held is not None and held.timestamp else said_at
+
+
 def _completed(report: Progress, held: Progress) -> Progress:
-    """`report` of one source, with what only the other source says: no field flickers between them."""
+    """`report` with what only earlier ones of this attempt say: no field flickers between sources."""
+    says_where = (report.step, report.epoch, report.progress_percentage) != (None, None, None)
+    metrics = {**dict(held.metrics), **dict(report.metrics)}
     return replace(
         report,
+        state=report.state or held.state,
         step=held.step if report.step is None else report.step,
         total_steps=report.total_steps or held.total_steps,
         epoch=held.epoch if report.epoch is None else report.epoch,
         total_epochs=report.total_epochs or held.total_epochs,
-        metrics=tuple({**dict(held.metrics), **dict(report.metrics)}.items()),
+        progress_percentage=report.progress_percentage if says_where else held.progress_percentage,
+        remaining_s=report.remaining_s if says_where else held.remaining_s,
+        metrics=tuple(islice(metrics.items(), MAX_METRICS)),
         message=report.message or held.message,
         started_at=report.started_at or held.started_at,
     )
@@ -254,5 +328,5 @@ def _observation(record: _Record) -> ObservationSummary | None:
         latency_s=look.latency_s,
         consecutive_failures=record.failures,
         reason=refused.reason if refused else "",
-        message=refused.message if refused else "",
+        message="; ".join(text for text in (refused.message if refused else "", look.why) if text),
     )
