@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,9 +32,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if _HERE not in item.path.parents or "cluster" not in getattr(item, "fixturenames", ()):
             continue
         item.add_marker(pytest.mark.e2e)
+        item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
         if missing:
             reason = f"not tested against a real kube-apiserver: {'; '.join(missing)}"
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(autouse=True)
+def _leave_nothing_of_the_clients_behind() -> Iterator[None]:
+    """Some clients leave a broken-off watch to the garbage collector: here, not in somebody else's test."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(scope="module")
