@@ -160,7 +160,7 @@ class Tracker:
         if record.heard.get(voice or source) == report:
             return
         now = self._now()
-        if held is not None and source != record.source and _is_older(report, held, record):
+        if held is not None and source != record.source and not _is_news(report, held, source, record):
             return
         record.heard[voice or source] = report
         if report.timestamp is None:
@@ -221,11 +221,12 @@ def _attempts(record: _Record) -> tuple[str, ...]:
     return (job.rank0.attempt, *(a.attempt for a in job.alternates))
 
 
-def _is_older(report: Progress, held: Progress, record: _Record) -> bool:
-    """Of two sources the later written counts. Both by the training process's clock, or nothing is known."""
+def _is_news(report: Progress, held: Progress, source: str, record: _Record) -> bool:
+    """Of two sources the later written counts, by the training process's clock. Written at the same time,
+    it is the same report, of which partial sources have less."""
     if report.timestamp is None or held.timestamp is None or record.clock_ahead is None:
-        return False
-    return report.timestamp < held.timestamp
+        return True
+    return report.timestamp > held.timestamp or (report.timestamp == held.timestamp and source not in PARTIAL)
 
 
 def _training_time(now: datetime, record: _Record, held: Progress | None) -> datetime:
@@ -236,21 +237,21 @@ def _training_time(now: datetime, record: _Record, held: Progress | None) -> dat
 
 def _completed(report: Progress, held: Progress) -> Progress:
     """`report` with what only earlier ones of this attempt say: no field flickers between sources."""
-    says_where = (report.step, report.epoch, report.progress_percentage) != (None, None, None)
     metrics = {**dict(held.metrics), **dict(report.metrics)}
-    return replace(
+    completed = replace(
         report,
         state=report.state or held.state,
         step=held.step if report.step is None else report.step,
         total_steps=report.total_steps or held.total_steps,
         epoch=held.epoch if report.epoch is None else report.epoch,
         total_epochs=report.total_epochs or held.total_epochs,
-        progress_percentage=report.progress_percentage if says_where else held.progress_percentage,
-        remaining_s=report.remaining_s if says_where else held.remaining_s,
         metrics=tuple(islice(metrics.items(), MAX_METRICS)),
         message=report.message or held.message,
         started_at=report.started_at or held.started_at,
     )
+    if percentage(completed) is not None:
+        return completed
+    return replace(completed, progress_percentage=held.progress_percentage, remaining_s=held.remaining_s)
 
 
 def _summary(record: _Record, *, is_current: bool, now: datetime) -> JobProgress:

@@ -1,0 +1,224 @@
+"""More than one source for one job: the newest word counts, and no field flickers between them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from visibility_api.progress.document import Progress
+from visibility_api.progress.observation import Observation
+from visibility_api.progress.summary import JobProgress
+
+from .test_progress_tracker import JOB, RANK0, REF, T0, Bench
+
+RESTARTED = replace(RANK0, restart_count=1, started_at=T0 + timedelta(seconds=60))
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench()
+    bench.job(JOB)
+    return bench
+
+
+def at(seconds: float) -> datetime:
+    return T0 + timedelta(seconds=seconds)
+
+
+def test_what_only_one_source_says_stays_while_they_take_turns(bench: Bench) -> None:
+    for turn in range(3):
+        bench.advance(5)
+        bench.look(
+            Progress(timestamp=bench.now, step=100 + turn, total_steps=1000, metrics=(("accuracy", "0.9"),))
+        )
+        bench.advance(5)
+        bench.look(Progress(timestamp=bench.now, metrics=(("loss", "0.3"),)), source="push")
+        assert dict(bench.last.metrics) == {"accuracy": "0.9", "loss": "0.3"}
+        assert (bench.last.step, bench.last.total_steps, bench.last.progress_percentage) == (
+            100 + turn,
+            1000,
+            10,
+        )
+
+
+def test_a_lone_document_is_whole_so_a_metric_it_drops_is_gone(bench: Bench) -> None:
+    bench.look(Progress(timestamp=at(1), step=1, metrics=(("loss", "1"), ("eval_loss", "2"))))
+    bench.look(Progress(timestamp=at(2), step=2, metrics=(("loss", "1"),)))
+    assert dict(bench.last.metrics) == {"loss": "1"}
+
+
+@pytest.mark.parametrize("source", ["logs", "push", "status"])
+def test_a_source_that_tells_only_news_is_completed_by_what_it_said_before(bench: Bench, source: str) -> None:
+    bench.look(Progress(timestamp=at(1), step=97, total_steps=100, metrics=(("loss", "1"),)), source=source)
+    bench.look(
+        Progress(timestamp=at(9), progress_percentage=100, metrics=(("train_loss", "2"),)), source=source
+    )
+    assert (bench.last.step, bench.last.total_steps, bench.last.progress_percentage) == (97, 100, 100)
+    assert dict(bench.last.metrics) == {"loss": "1", "train_loss": "2"}
+
+
+def test_metrics_collected_from_several_reports_stay_bounded(bench: Bench) -> None:
+    for number in range(4):
+        names = tuple((f"m{number}-{i}", "1") for i in range(200))
+        bench.look(Progress(timestamp=at(number), step=number, metrics=names), source="logs")
+    assert len(bench.last.metrics) == 256
+
+
+def test_a_report_without_a_time_is_of_the_moment_its_content_changed(bench: Bench) -> None:
+    bench.look(Progress(step=1), source="logs")
+    bench.advance(20)
+    bench.look(Progress(step=1), source="logs")
+    assert bench.last.updated_at == T0
+    bench.look(Progress(step=2), source="logs")
+    assert bench.last.updated_at == at(20)
+
+
+def test_two_clocks_an_hour_apart_do_not_make_the_time_of_the_last_report_jump(bench: Bench) -> None:
+    behind = timedelta(hours=-1)
+    bench.look(Progress(step=1), source="logs")
+    bench.advance(10)
+    bench.look(Progress(timestamp=bench.now + behind, step=2))
+    assert (bench.last.step, bench.last.updated_at) == (2, at(10) + behind)
+    bench.advance(10)
+    bench.look(Progress(step=3), source="logs")
+    assert (bench.last.step, bench.last.updated_at) == (3, at(20) + behind)
+    bench.advance(10)
+    bench.look(Progress(timestamp=bench.now + behind, step=4))
+    assert (bench.last.step, bench.last.steps_per_s) == (4, pytest.approx(0.1))
+
+
+def test_pushed_positions_count_as_steps(bench: Bench) -> None:
+    bench.look(Progress(timestamp=at(0), progress_percentage=1, step=10, total_steps=1000), source="push")
+    bench.advance(10)
+    bench.look(Progress(timestamp=at(10), progress_percentage=2, step=20, total_steps=1000), source="push")
+    assert bench.last.steps_per_s == pytest.approx(1.0)
+    assert bench.last.remaining_s == 980
+
+
+def test_another_rank_speaks_until_rank_0_does(bench: Bench) -> None:
+    def push(step: int, *, is_stand_in: bool) -> None:
+        report = Progress(timestamp=bench.now, step=step)
+        bench.tracker.observed(
+            Observation(
+                ref=REF, attempt=RANK0.attempt, source="push", at=bench.now, outcome=report,
+                is_stand_in=is_stand_in,
+            )
+        )  # fmt: skip
+
+    push(5, is_stand_in=True)
+    assert (bench.last.step, bench.last.observation.source) == (5, "push")  # type: ignore[union-attr]
+    push(7, is_stand_in=False)
+    bench.advance(5)
+    push(6, is_stand_in=True)
+    assert bench.last.step == 7
+
+
+def last_word(bench: Bench, step: int, attempt: str = RANK0.attempt) -> None:
+    bench.tracker.observed(
+        Observation(
+            ref=REF,
+            attempt=attempt,
+            source="logs",
+            at=bench.now,
+            outcome=Progress(step=step),
+            is_last_word=True,
+        )
+    )
+
+
+def test_the_last_word_of_a_crashed_life_is_shown_until_the_next_one_speaks(bench: Bench) -> None:
+    bench.look(Progress(step=40), source="logs")
+    bench.job(replace(JOB, rank0=RESTARTED))
+    last_word(bench, 47)
+    assert bench.last.step == 47
+    assert bench.condition("Fresh") == ("False", "AttemptEnded")
+    bench.look(Progress(step=1), source="logs", attempt=RESTARTED.attempt)
+    last_word(bench, 48)
+    assert bench.last.step == 1
+
+
+def test_a_status_from_before_the_restart_is_not_shown_as_current(bench: Bench) -> None:
+    old = Progress(timestamp=at(-600), progress_percentage=80)
+    bench.job(replace(JOB, trainer_status=old))
+    assert bench.last.progress_percentage == 80
+    assert bench.condition("Fresh") == ("False", "AttemptEnded")
+    bench.advance(30)
+    bench.job(replace(JOB, trainer_status=Progress(timestamp=at(30), progress_percentage=5)))
+    assert bench.last.progress_percentage == 5
+    assert bench.condition("Fresh") == ("True", "RecentReport")
+
+
+def test_a_status_says_nothing_new_of_a_job_that_reports_itself(bench: Bench) -> None:
+    bench.look(Progress(timestamp=at(1), step=450, total_steps=1000))
+    before = bench.last
+    bench.job(replace(JOB, trainer_status=Progress(timestamp=at(1), progress_percentage=45)))
+    assert replace(bench.last, job=JOB) == before
+
+
+def test_jobs_that_nobody_asks_are_judged_anew_all_the_same(bench: Bench) -> None:
+    bench.look(Progress(timestamp=at(0), step=1), source="push")
+    assert bench.condition("Fresh") == ("True", "RecentReport")
+    bench.advance(3600)
+    for _ in range(2):  # the first round begins, the second comes to the job
+        bench.tracker.review(1.0)
+    assert bench.condition("Fresh") == ("False", "NoNewReport")
+
+
+_reports = st.builds(
+    Progress,
+    step=st.none() | st.integers(0, 50),
+    total_steps=st.none() | st.just(50),
+    epoch=st.none() | st.floats(0, 3),
+    progress_percentage=st.none() | st.integers(0, 100),
+    metrics=st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("123")), max_size=3).map(
+        lambda pairs: tuple(dict(pairs).items())
+    ),
+    message=st.none() | st.just("evaluating"),
+    state=st.none() | st.just("running"),
+)
+_words = st.lists(
+    st.tuples(st.sampled_from(["exec", "http", "logs", "push"]), _reports, st.integers(-3, 3), st.booleans()),
+    max_size=12,
+)
+
+
+def _said(shown: JobProgress) -> set[str]:
+    fields = ("step", "total_steps", "epoch", "progress_percentage", "message")
+    return {f for f in fields if getattr(shown, f) is not None} | {name for name, _ in shown.metrics}
+
+
+@settings(max_examples=300, deadline=None)
+@given(_words)
+def test_once_two_sources_have_spoken_nothing_that_was_shown_vanishes(words: list[tuple]) -> None:  # type: ignore[type-arg]
+    bench = Bench()
+    bench.job(JOB)
+    heard: set[str] = set()
+    shown: set[str] = set()
+    for source, report, skew_s, has_clock in words:
+        bench.advance(5)
+        said_at = bench.now + timedelta(seconds=skew_s) if has_clock else None
+        bench.look(replace(report, timestamp=said_at), source=source)
+        heard.add(source)
+        if len(heard) == 1 and source in ("exec", "http"):
+            shown = set()  # a lone document is whole
+        lost = shown - _said(bench.last)
+        assert not lost
+        shown = _said(bench.last)
+
+
+@settings(max_examples=200, deadline=None)
+@given(_words)
+def test_a_dead_attempt_changes_nothing_whatever_its_sources_say(words: list[tuple]) -> None:  # type: ignore[type-arg]
+    bench = Bench()
+    bench.job(JOB)
+    bench.job(replace(JOB, rank0=RESTARTED))
+    bench.look(Progress(timestamp=bench.now, step=7), attempt=RESTARTED.attempt)
+    before = bench.last
+    for source, report, skew_s, _ in words:
+        said_at = bench.now + timedelta(seconds=skew_s)
+        bench.look(replace(report, timestamp=said_at), source=source, attempt=RANK0.attempt)
+        last_word(bench, 3)
+    assert bench.last == before
