@@ -51,10 +51,11 @@ from visibility_api.cluster.collections import trainjob_watches
 from visibility_api.cluster.errors import ClusterError
 from visibility_api.cluster.inventory import TrainJobInventory
 from visibility_api.cluster.watch import Watch
+from visibility_api.faults import describe_fault
 from visibility_api.probe.exec_source import ExecSource
 from visibility_api.probe.prober import Prober
 from visibility_api.progress.job import JobRef, TrainingJob
-from visibility_api.progress.tracker import Tracker
+from visibility_api.progress.tracker import REFRESH, Tracker
 from visibility_api.serving.certificate import provide_certificate
 from visibility_api.serving.connection import TlsConnection
 from visibility_api.serving.tls import ServingTls
@@ -66,6 +67,7 @@ log = structlog.get_logger("visibility.server")
 
 KEEP_ALIVE_S = 120  # above the aggregator's 90 s, or its requests race with our closes (P12)
 DRAIN_S = 60  # requests under way at shutdown may take this long (P10)
+REVIEW_S = 1.0  # between two shares of the jobs that are judged anew
 STUCK_S = 60.0  # a loop that has not turned for so long is stuck: liveness fails
 BACKLOG = 2048
 
@@ -243,6 +245,7 @@ def _build(
         api=api,
         tls=tls,
         prober=prober if is_probing else None,
+        tracker=tracker,
         watches=[*watches, trust.watch(clients.authentication)],
         open_watches=open_watches,
         stopping=stopping,
@@ -286,6 +289,16 @@ def _is_synced(watches: Sequence[Watch[Any]], namespace: str) -> bool:
     return all(w.health.synced for w in watches if not namespace or w.scope in (None, namespace))
 
 
+async def _review(tracker: Tracker) -> None:
+    """Each job is judged once in REFRESH, whether or not anything is heard of it."""
+    while True:
+        await asyncio.sleep(REVIEW_S)
+        try:
+            tracker.review(REVIEW_S / REFRESH.total_seconds())
+        except Exception as error:  # about one job; the next share goes on after it (decision 0005)
+            log.error("job not judged", **describe_fault(error))
+
+
 def _now() -> datetime:
     return datetime.now(UTC)
 
@@ -306,6 +319,7 @@ class _Server:
     api: Api
     tls: ServingTls
     prober: Prober | None
+    tracker: Tracker
     watches: list[Watch[Any]]
     open_watches: list[Watches]
     stopping: asyncio.Event
@@ -333,6 +347,7 @@ class _Server:
         async with asyncio.TaskGroup() as group:
             loops = [
                 group.create_task(self.tls.follow_files(), name="serving certificate"),
+                group.create_task(_review(self.tracker), name="review"),
                 *(group.create_task(watch.run(), name=f"watch {watch.path}") for watch in self.watches),
             ]
             if self.prober is not None:

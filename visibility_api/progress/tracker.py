@@ -46,7 +46,7 @@ class _Record:
     failures: int = 0
     conditions: tuple[Condition, ...] = ()
     message_read: str = ""  # the termination message that was looked at, as attempt + text
-    shown: JobProgress | None = None  # the essence of what was published last
+    shown: JobProgress | None = None  # what was published last
     shown_at: datetime | None = None
 
 
@@ -206,10 +206,16 @@ class Tracker:
             before=record.conditions,
         )
         summary = _summary(record, is_current=is_current, now=now)
-        essence = summary.essence()
-        if essence == record.shown and record.shown_at and now - record.shown_at < REFRESH:
+        shown = record.shown
+        if (
+            shown is not None
+            and record.shown_at is not None
+            and now - record.shown_at < REFRESH
+            and summary.updated_at == shown.updated_at  # else there is news, and no need to look for it
+            and summary.essence() == shown.essence()
+        ):
             return  # or each look at a job that says nothing new would wake every watcher
-        record.shown, record.shown_at = essence, now
+        record.shown, record.shown_at = summary, now
         self._publish(summary)
 
 
@@ -259,25 +265,28 @@ def _summary(record: _Record, *, is_current: bool, now: datetime) -> JobProgress
     rank0 = job.rank0 or record.rank0
     if rank0 is not None and rank0.last_termination is None and record.last_termination is not None:
         rank0 = replace(rank0, last_termination=record.last_termination)
+    if rank0 is not job.rank0:
+        job = replace(job, rank0=rank0)
     started_at = (report.started_at if report else None) or (rank0.started_at if rank0 else None)
-    shown = JobProgress(
-        job=replace(job, rank0=rank0),
-        phase=job.phase,
-        started_at=started_at,
-        conditions=record.conditions,
-        observation=_observation(record),
-    )
     if report is None:
-        return shown
+        return JobProgress(
+            job=job,
+            phase=job.phase,
+            started_at=started_at,
+            conditions=record.conditions,
+            observation=_observation(record),
+        )
     done = percentage(report)
     if report.state == "completed" or (job.phase is Phase.SUCCEEDED and report.is_final):
         done = 100 if done is not None else None
     remaining_s, completion_at = _end(record, report, is_current=is_current, now=now)
-    return replace(
-        shown,
+    return JobProgress(
+        job=job,
+        phase=job.phase,
         progress_percentage=done,
         remaining_s=remaining_s,
         completion_at=completion_at,
+        started_at=started_at,
         updated_at=report.timestamp,
         step=report.step,
         total_steps=report.total_steps,
@@ -286,6 +295,8 @@ def _summary(record: _Record, *, is_current: bool, now: datetime) -> JobProgress
         total_epochs=report.total_epochs,
         metrics=report.metrics,
         message=report.message,
+        conditions=record.conditions,
+        observation=_observation(record),
         seen_at=record.reported_at,
     )
 

@@ -40,11 +40,14 @@ class Evidence:
 
 def judge(evidence: Evidence, *, now: datetime, before: Iterable[Condition] = ()) -> tuple[Condition, ...]:
     """All conditions; `since` of one that did not change is taken over from `before`."""
-    previous = {c.type: c for c in before}
+    previous = iter(before)  # in the order of the rules, as they were made here
     made = []
     for type_, rule in _RULES.items():
         status, reason, message = rule(evidence, now)
-        old = previous.get(type_)
+        old = next(previous, None)
+        if old is not None and (old.status, old.reason, old.message) == (status, reason, message):
+            made.append(old)
+            continue
         since = old.since if old is not None and old.status == status else now
         made.append(Condition(type=type_, status=status, reason=reason, message=message, since=since))
     return tuple(made)
@@ -91,39 +94,45 @@ def _fresh(evidence: Evidence, now: datetime) -> _Verdict:
     report, reported_at = evidence.report, evidence.reported_at
     if report is None or reported_at is None:
         return "False", "NoReport", "there is no report yet"
-    age = now - reported_at
-    # An instant where nobody looks again: an age would be read hours later as if it were of then.
-    instant = f"{reported_at:%Y-%m-%dT%H:%M:%SZ}"
     if report.is_final and evidence.is_current:
         return "True", "FinalReport", "this is the last word of the run"
-    if evidence.job.phase.is_final:
-        return "False", "EndedWithoutFinalReport", f"the job ended; its last report came at {instant}"
-    if not evidence.is_current:
-        return "False", "AttemptEnded", f"reported at {instant} by an attempt that has ended"
-    if evidence.job.phase is Phase.SUSPENDED:
-        return "False", "Suspended", f"the job is suspended; its last report came at {instant}"
-    if evidence.job.hints.source == "none":
-        return "False", "SwitchedOff", f"nobody asks rank 0 any more; its last report came at {instant}"
-    # Nobody looks again until a container runs, so nothing would ever take a "True" back.
-    if (rank0 := evidence.job.rank0) is None or not (
-        rank0.is_running or any(a.is_running for a in evidence.job.alternates)
-    ):
-        return "False", NOT_RUNNING, f"rank 0 does not run now; its last report came at {instant}"
+    why_old = _why_not_current(evidence, reported_at)
+    if why_old is not None:
+        return why_old
+    age = now - reported_at
     limit_s = max(FRESH_AT_LEAST_S, FRESH_INTERVALS * evidence.interval_s, 2 * evidence.pace.longest_gap_s)
-    ago = describe_age(age)
-    if evidence.failure is not None and age.total_seconds() > 2 * evidence.interval_s:
-        return (
-            "False",
-            evidence.failure.reason,
-            (f"last report {ago} before the last look, at {instant}; since then: {evidence.failure.message}"),
-        )
+    failure = evidence.failure
+    if failure is not None and age.total_seconds() > 2 * evidence.interval_s:
+        when = f"last report {describe_age(age)} before the last look, at {_instant(reported_at)}"
+        return "False", failure.reason, f"{when}; since then: {failure.message}"
     if age.total_seconds() > limit_s:
-        return (
-            "False",
-            "NoNewReport",
-            (f"rank 0 answers, but its last new report came {ago} before the last look, at {instant}"),
-        )
+        when = f"{describe_age(age)} before the last look, at {_instant(reported_at)}"
+        return "False", "NoNewReport", f"rank 0 answers, but its last new report came {when}"
     return "True", "RecentReport", "the numbers are current"
+
+
+def _why_not_current(evidence: Evidence, reported_at: datetime) -> _Verdict | None:
+    """Why the last report is old whatever its age; None when only its age counts."""
+    job = evidence.job
+    if job.phase.is_final:
+        reason, why = "EndedWithoutFinalReport", "the job ended; its last report came"
+    elif not evidence.is_current:
+        return "False", "AttemptEnded", f"reported at {_instant(reported_at)} by an attempt that has ended"
+    elif job.phase is Phase.SUSPENDED:
+        reason, why = "Suspended", "the job is suspended; its last report came"
+    elif job.hints.source == "none":
+        reason, why = "SwitchedOff", "nobody asks rank 0 any more; its last report came"
+    # Nobody looks again until a container runs, so nothing would ever take a "True" back.
+    elif job.rank0 is None or not (job.rank0.is_running or any(a.is_running for a in job.alternates)):
+        reason, why = NOT_RUNNING, "rank 0 does not run now; its last report came"
+    else:
+        return None
+    return "False", reason, f"{why} at {_instant(reported_at)}"
+
+
+def _instant(moment: datetime) -> str:
+    """Where nobody looks again an age would be read hours later as if it were of then."""
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _stalled(evidence: Evidence, now: datetime) -> _Verdict:
