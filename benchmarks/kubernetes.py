@@ -1,6 +1,7 @@
-"""As much of a kube-apiserver as the server under measurement asks: lists, reviews, exec.
+"""As much of a kube-apiserver as the server under measurement asks: lists in pages, reviews, exec.
 
-Access reviews say yes and token reviews know one token; exec answers with a progress document.
+Access reviews say yes and token reviews know one token; exec answers with a progress document. Objects are as
+large as real ones: most of a pod is what nobody here wants to know.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import asyncio
 import json
 import ssl
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 TOKEN = "benchmark"
 NAMESPACES = 50
+JOBSET = "jobset.sigs.k8s.io/"
 
 
 def job_name(number: int) -> str:
@@ -50,10 +54,12 @@ def train_job(number: int) -> dict[str, Any]:
         "metadata": {
             "name": job_name(number),
             "namespace": namespace(number),
-            "uid": f"t{number}",
+            "uid": _uid("7", number),
             "resourceVersion": "1",
             "labels": {"team": namespace(number), "kueue.x-k8s.io/queue-name": "gpu"},
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": _filler(number, 1500)},
             "creationTimestamp": "2026-01-23T10:00:00Z",
+            "managedFields": _managed_fields(number),
         },
         "spec": {"runtimeRef": {"name": "torch-distributed"}},
         "status": {"jobsStatus": [{"name": "node", "ready": 1, "active": 1}]},
@@ -66,45 +72,108 @@ def job_set(number: int) -> dict[str, Any]:
         "metadata": {
             "name": job_name(number),
             "namespace": namespace(number),
-            "uid": f"s{number}",
+            "uid": _uid("5", number),
             "resourceVersion": "1",
             "ownerReferences": [
-                {"kind": "TrainJob", "name": job_name(number), "uid": f"t{number}", "controller": True}
+                {"kind": "TrainJob", "name": job_name(number), "uid": _uid("7", number), "controller": True}
             ],
+            "managedFields": _managed_fields(number),
         },
-        "spec": {"replicatedJobs": [{"name": "node", "template": {"metadata": {"labels": ancestor}}}]},
+        "spec": {
+            "replicatedJobs": [
+                {
+                    "name": "node",
+                    "replicas": 1,
+                    "template": {
+                        "metadata": {"labels": ancestor},
+                        "spec": {"template": {"spec": {"containers": [_container(number)]}}},
+                    },
+                }
+            ]
+        },
+        "status": {"replicatedJobsStatus": [{"name": "node", "ready": 1, "active": 1}]},
     }
 
 
 def pod(number: int) -> dict[str, Any]:
-    name = job_name(number)
+    name, began = job_name(number), "2026-01-23T10:00:00Z"
+    conditions = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
     return {
         "metadata": {
             "name": f"{name}-node-0-0-abcde",
+            "generateName": f"{name}-node-0-0-",
             "namespace": namespace(number),
-            "uid": f"p{number}",
+            "uid": _uid("9", number),
             "resourceVersion": "1",
-            "creationTimestamp": "2026-01-23T10:00:00Z",
+            "creationTimestamp": began,
             "labels": {
-                "jobset.sigs.k8s.io/jobset-name": name,
-                "jobset.sigs.k8s.io/jobset-uid": f"s{number}",
-                "jobset.sigs.k8s.io/replicatedjob-name": "node",
+                f"{JOBSET}global-replicas": "1",
+                f"{JOBSET}job-global-index": "0",
+                f"{JOBSET}job-index": "0",
+                f"{JOBSET}job-key": f"{number:040x}",
+                f"{JOBSET}jobset-name": name,
+                f"{JOBSET}jobset-uid": _uid("5", number),
+                f"{JOBSET}replicatedjob-name": "node",
+                f"{JOBSET}replicatedjob-replicas": "1",
+                f"{JOBSET}restart-attempt": "0",
+                "batch.kubernetes.io/controller-uid": _uid("3", number),
+                "batch.kubernetes.io/job-completion-index": "0",
+                "batch.kubernetes.io/job-name": f"{name}-node-0",
+                "trainer.kubeflow.org/trainjob-ancestor-step": "trainer",
             },
-            "ownerReferences": [{"kind": "Job", "name": f"{name}-node-0", "uid": "j", "controller": True}],
+            "annotations": {
+                f"{JOBSET}job-key": f"{number:040x}",
+                f"{JOBSET}jobset-name": name,
+                f"{JOBSET}replicatedjob-name": "node",
+                "batch.kubernetes.io/job-completion-index": "0",
+            },
+            "ownerReferences": [
+                {"kind": "Job", "name": f"{name}-node-0", "uid": _uid("3", number), "controller": True}
+            ],
+            "managedFields": _managed_fields(number),
         },
-        "spec": {"nodeName": f"gpu-{number % 500}", "containers": [{"name": "node"}]},
+        "spec": {"nodeName": f"gpu-{number % 500}", "containers": [_container(number)]},
         "status": {
             "phase": "Running",
-            "podIP": "10.0.0.1",
+            "podIP": f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}",
+            "startTime": began,
+            "conditions": [{"type": t, "status": "True", "lastTransitionTime": began} for t in conditions],
             "containerStatuses": [
                 {
                     "name": "node",
+                    "image": "registry.example/team/train@sha256:" + f"{number:064x}",
+                    "containerID": "containerd://" + f"{number:064x}",
                     "restartCount": 0,
-                    "state": {"running": {"startedAt": "2026-01-23T10:00:00Z"}},
+                    "ready": True,
+                    "state": {"running": {"startedAt": began}},
                 }
             ],
         },
     }
+
+
+def _uid(kind: str, number: int) -> str:
+    return f"{number:08x}-{kind}c5e-4c1d-9b8f-{number:012x}"
+
+
+def _container(number: int) -> dict[str, Any]:
+    env = {f"SETTING_{n}": _filler(number, 40) for n in range(12)} | {"PET_NNODES": "1"}
+    return {
+        "name": "node",
+        "image": "registry.example/team/train:1",
+        "command": ["torchrun", "--nproc-per-node=8", "/workspace/train.py", _filler(number, 200)],
+        "env": [{"name": name, "value": value} for name, value in env.items()],
+        "volumeMounts": [{"name": f"volume-{n}", "mountPath": f"/mnt/{n}"} for n in range(4)],
+    }
+
+
+def _managed_fields(number: int) -> list[dict[str, Any]]:
+    fields = {f"f:field-{n}": {"f:value": {}} for n in range(80)}
+    return [{"manager": "controller", "operation": "Update", "fieldsV1": fields | {f"f:{number}": {}}}]
+
+
+def _filler(number: int, characters: int) -> str:
+    return (f"{number:x} " * characters)[:characters]
 
 
 KINDS = {"trainjobs": train_job, "jobsets": job_set, "pods": pod}
@@ -125,23 +194,23 @@ async def change(stream: web.StreamResponse, jobs: int, changes_per_s: float) ->
 
 def application(jobs: int, changes_per_s: float = 0) -> web.Application:
     app = web.Application(client_max_size=2**20)
-    bodies = {
-        plural: json.dumps(
-            {"metadata": {"resourceVersion": "1"}, "items": [make(n) for n in range(jobs)]}
-        ).encode()
-        for plural, make in KINDS.items()
-    }
 
     async def collection(request: web.Request) -> web.StreamResponse:
         plural = request.path.rpartition("/")[2]
         if "watch" not in request.query:
-            return web.Response(body=bodies[plural], content_type="application/json")
+            return web.Response(body=page(plural, request.query), content_type="application/json")
         stream = web.StreamResponse()
         await stream.prepare(request)
         if plural == "trainjobs":
             await change(stream, jobs, changes_per_s)
         await asyncio.Event().wait()
         return stream
+
+    def page(plural: str, query: Mapping[str, str]) -> bytes:
+        start = int(query.get("continue") or 0)
+        end = min(jobs, start + int(query.get("limit") or jobs))
+        meta = {"resourceVersion": "1", "continue": str(end) if end < jobs else ""}
+        return msgspec.json.encode({"metadata": meta, "items": [KINDS[plural](n) for n in range(start, end)]})
 
     async def config_map(request: web.Request) -> web.StreamResponse:
         if "watch" in request.query:
