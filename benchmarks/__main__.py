@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import json
-import ssl
 import sys
 import tempfile
 from pathlib import Path
 
-import trustme
 import uvloop
 
 from . import kubernetes, load, probe, reporter, watchers
 from .processes import Server, free_port, process, resident_mib
+from .scene import ALL, API, certificates, fetch, kubeconfig_for, serving, until_all_probed
 
-API = "/apis/visibility.trainer.kubeflow.org/v1alpha1"
 ONE = f"{API}/namespaces/{kubernetes.namespace(0)}/trainjobs/{kubernetes.job_name(0)}/progress"
-ALL = f"{API}/trainjobs"
 ROUNDS = 3
 WATCHED_JOBS = 500
 CHANGES_PER_S = 50
@@ -28,21 +23,21 @@ CHANGES_PER_S = 50
 async def run(jobs: int, gets: int, lists: int, watchers_: int) -> None:
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
         directory = Path(name)
-        cert, key, ca = _certificates(directory)
+        cert, key, ca = certificates(directory)
         tls = ("--cert", str(cert), "--key", str(key))
         kube_port, our_port, bare_port = free_port(), free_port(), free_port()
-        kubeconfig = _kubeconfig(directory, kube_port, ca)
+        kubeconfig = kubeconfig_for(directory, kube_port, ca)
         print(f"serving {jobs} jobs to one client on two cores; this takes about a minute", flush=True)
         async with (
             process(
                 "benchmarks.kubernetes", "--port", str(kube_port), "--jobs", str(jobs), *tls,
                 port=kube_port, log=directory / "kubernetes.log",
             ) as kube,
-            _serving(directory, tls, kubeconfig, our_port) as ours,
+            serving(directory, tls, kubeconfig, our_port) as ours,
         ):  # fmt: skip
-            await _until_all_probed(ours, ca, jobs)
+            await until_all_probed(ours, ca, jobs)
             print(f"resident memory at {jobs} jobs with a document each: {resident_mib(ours.pid):.0f} MiB")
-            one, every = await _fetch(ours, ca, ONE), await _fetch(ours, ca, ALL)
+            one, every = await fetch(ours, ca, ONE), await fetch(ours, ca, ALL)
             (directory / "one.json").write_bytes(one)
             (directory / "all.json").write_bytes(every)
             async with process(
@@ -64,16 +59,16 @@ async def run(jobs: int, gets: int, lists: int, watchers_: int) -> None:
 async def _watch(directory: Path, tls: tuple[str, ...], ca: Path, number: int) -> None:
     """A server of its own: its jobs change all the time, which the requests above had better not meet."""
     kube_port, our_port = free_port(), free_port()
-    kubeconfig = _kubeconfig(directory, kube_port, ca)
+    kubeconfig = kubeconfig_for(directory, kube_port, ca)
     async with (
         process(
             "benchmarks.kubernetes", "--port", str(kube_port), "--jobs", str(WATCHED_JOBS),
             "--changes-per-s", str(CHANGES_PER_S), *tls,
             port=kube_port, log=directory / "kubernetes.log",
         ),
-        _serving(directory, tls, kubeconfig, our_port) as ours,
+        serving(directory, tls, kubeconfig, our_port) as ours,
     ):  # fmt: skip
-        await _until_all_probed(ours, ca, WATCHED_JOBS)
+        await until_all_probed(ours, ca, WATCHED_JOBS)
         seen = await watchers.measure(
             ours, ALL, ca_file=str(ca), token=kubernetes.TOKEN, watchers=number, seconds=10
         )
@@ -82,17 +77,6 @@ async def _watch(directory: Path, tls: tuple[str, ...], ca: Path, number: int) -
             f"{'WATCH':<12} {number} watchers, {CHANGES_PER_S} changes a second: {seen.cpu_us:.1f} us CPU an "
             f"event   p99 {1000 * seen.quantile_s(0.99):.0f} ms   {100 * max(0.0, lost):.1f} % not yet there"
         )
-
-
-def _serving(
-    directory: Path, tls: tuple[str, ...], kubeconfig: Path, port: int
-) -> contextlib.AbstractAsyncContextManager[Server]:
-    return process(
-        "visibility_api", "serve", "--kubeconfig", str(kubeconfig), "--bind-address", "127.0.0.1",
-        "--secure-port", str(port), "--tls-cert-file", tls[1], "--tls-private-key-file", tls[3],
-        "--probe-interval", "3600s", "--shutdown-delay-duration", "0s",
-        port=port, log=directory / "server.log",
-    )  # fmt: skip
 
 
 async def _compare(
@@ -119,63 +103,6 @@ async def _compare(
         f"p99 {1000 * mine.quantile_s(0.99):.1f} ms   {mine.body_bytes} bytes",
         flush=True,
     )
-
-
-async def _fetch(server: Server, ca: Path, path: str) -> bytes:
-    context = ssl.create_default_context(cafile=ca)
-    reader, writer = await asyncio.open_connection(
-        "127.0.0.1", server.port, ssl=context, server_hostname="localhost"
-    )
-    writer.write(
-        f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-        f"Authorization: Bearer {kubernetes.TOKEN}\r\n\r\n".encode()
-    )
-    answer = await reader.read()
-    writer.close()
-    head, _, body = answer.partition(b"\r\n\r\n")
-    if not head.startswith(b"HTTP/1.1 200"):
-        raise RuntimeError(f"GET {path}: {head.splitlines()[0].decode()} {body[:300]!r}")
-    return body
-
-
-async def _until_all_probed(server: Server, ca: Path, jobs: int) -> None:
-    async with asyncio.timeout(180):
-        while True:
-            try:
-                items = json.loads(await _fetch(server, ca, ALL))["items"]
-            except RuntimeError:
-                items = []  # 503 until the caches are filled
-            if sum("progressPercentage" in item["status"] for item in items) == jobs:
-                return
-            await asyncio.sleep(0.5)
-
-
-def _certificates(directory: Path) -> tuple[Path, Path, Path]:
-    authority = trustme.CA()
-    issued = authority.issue_cert("localhost", "127.0.0.1")
-    cert, key, ca = directory / "tls.crt", directory / "tls.key", directory / "ca.crt"
-    cert.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
-    issued.private_key_pem.write_to_path(key)
-    authority.cert_pem.write_to_path(ca)
-    return cert, key, ca
-
-
-def _kubeconfig(directory: Path, port: int, ca: Path) -> Path:
-    path = directory / "kubeconfig"
-    cluster = {"server": f"https://localhost:{port}", "certificate-authority": str(ca)}
-    path.write_text(
-        json.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [{"name": "b", "cluster": cluster}],
-                "users": [{"name": "b", "user": {"token": kubernetes.TOKEN}}],
-                "contexts": [{"name": "b", "context": {"cluster": "b", "user": "b"}}],
-                "current-context": "b",
-            }
-        )
-    )
-    return path
 
 
 def main() -> int:
