@@ -22,8 +22,17 @@ def cpu_s(pid: int) -> float:
 
 def resident_mib(pid: int) -> float:
     """Resident memory of the process."""
+    return _status_mib(pid, "VmRSS:")
+
+
+def peak_mib(pid: int) -> float:
+    """The most resident memory that the process ever had."""
+    return _status_mib(pid, "VmHWM:")
+
+
+def _status_mib(pid: int, name: str) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(name):
             return int(line.split()[1]) / 1024
     return 0.0
 

@@ -1,0 +1,155 @@
+"""What a job keeps in memory, what many cost while nothing happens, and how their first list is taken.
+
+    python -m benchmarks.memory [--jobs N ...]
+
+Resident memory of the real server process, each number of jobs in a process of its own. Every job has had its
+first document and nothing since: what the history may grow to beyond that is bounded by itself (store/).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import re
+import ssl
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+
+from .processes import Server, cpu_s, free_port, peak_mib, process, resident_mib
+from .scene import ALL, certificates, fetch, kubeconfig_for, serving
+
+NUMBERS = (0, 1_000, 10_000)
+IDLE_S = 30.0
+_SAMPLE = re.compile(
+    rb"^(visibility_jobs|visibility_probes_total\{[^}]*Reported[^}]*\}) (\S+)$", re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """One server with that many jobs; memory in MiB."""
+
+    jobs: int
+    started: float  # all listed, none asked yet
+    first_peak: float  # the most it ever was until then
+    start_cpu_s: float  # of the server, until all were listed
+    longest_wait_ms: float  # of a request for /livez meanwhile: how long the event loop was held up
+    steady: float  # every job has a document
+    listed: (
+        float  # and somebody has listed them all: the encoded documents and the list stay for the next one
+    )
+    peak: float  # the most it ever was
+    idle_share: float  # of one core, while nothing happens
+
+
+async def measure(jobs: int, *, idle_s: float) -> Held:
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
+        directory = Path(name)
+        cert, key, ca = certificates(directory)
+        tls = ("--cert", str(cert), "--key", str(key))
+        kube_port, our_port = free_port(), free_port()
+        kubeconfig = kubeconfig_for(directory, kube_port, ca)
+        async with process(
+            "benchmarks.kubernetes", "--port", str(kube_port), "--jobs", str(jobs), *tls,
+            port=kube_port, log=directory / "kubernetes.log",
+        ):  # fmt: skip
+            async with serving(directory, tls, kubeconfig, our_port, "--sources=status") as ours:
+                longest_wait_ms = await _longest_wait_ms(ours, ca, jobs)
+                started, first_peak, start_cpu_s = resident_mib(ours.pid), peak_mib(ours.pid), cpu_s(ours.pid)
+                await asyncio.sleep(2.0)
+                before = cpu_s(ours.pid)
+                await asyncio.sleep(idle_s)
+                idle_share = (cpu_s(ours.pid) - before) / idle_s
+            async with serving(directory, tls, kubeconfig, our_port) as ours:
+                await _until(ours, ca, jobs, b"visibility_probes_total")
+                await asyncio.sleep(2.0)
+                steady = resident_mib(ours.pid)
+                for _ in range(2):
+                    await fetch(ours, ca, ALL)
+                await asyncio.sleep(2.0)
+                listed, peak = resident_mib(ours.pid), peak_mib(ours.pid)
+    return Held(
+        jobs=jobs,
+        started=started,
+        first_peak=first_peak,
+        start_cpu_s=start_cpu_s,
+        longest_wait_ms=longest_wait_ms,
+        steady=steady,
+        listed=listed,
+        peak=peak,
+        idle_share=idle_share,
+    )
+
+
+async def _longest_wait_ms(server: Server, ca: Path, jobs: int) -> float:
+    """Asks for /livez without a pause until all jobs are there; the longest it had to wait."""
+    context = ssl.create_default_context(cafile=ca)
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", server.port, ssl=context, server_hostname="localhost"
+    )
+    clock, longest_s = asyncio.get_running_loop().time, 0.0
+    counting = asyncio.create_task(_until(server, ca, jobs, b"visibility_jobs"))
+    while not counting.done():
+        began = clock()
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        head = await reader.readuntil(b"\r\n\r\n")
+        if length := re.search(rb"content-length: (\d+)", head, re.IGNORECASE):
+            await reader.readexactly(int(length[1]))
+        longest_s = max(longest_s, clock() - began)
+        await asyncio.sleep(0.001)
+    await counting
+    writer.close()
+    return 1000 * longest_s
+
+
+async def _until(server: Server, ca: Path, number: int, metric: bytes) -> None:
+    """Waits until the metric has come to that number; says nothing of documents, which stay unencoded."""
+    async with asyncio.timeout(300):
+        while True:
+            with suppress(RuntimeError):
+                body = await fetch(server, ca, "/metrics")
+                values = [float(m[2]) for m in _SAMPLE.finditer(body) if m[1].startswith(metric)]
+                if sum(values) >= number:
+                    return
+            await asyncio.sleep(0.2)
+
+
+def show(held: list[Held]) -> None:
+    """A line a number of jobs, then what one more costs, by the difference of the last two."""
+    for h in held:
+        print(
+            f"{h.jobs:>6} jobs   steady {h.steady:4.0f} MiB   after a LIST of all {h.listed:4.0f} MiB   "
+            f"peak {h.peak:4.0f} MiB   idle {100 * h.idle_share:.1f} % of a core",
+            flush=True,
+        )
+        print(
+            f"{'':>11}   at start {h.started:4.0f} MiB, peak {h.first_peak:4.0f} MiB, "
+            f"{h.start_cpu_s:.1f} s CPU, longest wait for /livez {h.longest_wait_ms:.0f} ms",
+            flush=True,
+        )
+    for few, many in itertools.pairwise(held):
+        a_job = 1024 / (many.jobs - few.jobs)
+        print(
+            f"a job of {many.jobs}: {a_job * (many.steady - few.steady):.1f} KiB with its document, "
+            f"{a_job * (many.listed - few.listed):.1f} KiB once listed"
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
+    parser.add_argument("--jobs", type=int, nargs="+", default=list(NUMBERS))
+    parser.add_argument("--idle-s", type=float, default=IDLE_S)
+    given = parser.parse_args()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        show([runner.run(measure(jobs, idle_s=given.idle_s)) for jobs in sorted(given.jobs)])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
