@@ -63,11 +63,11 @@ class _Refusal(Exception):
 
 
 def parse_document(data: bytes) -> Progress | Refused:
-    """The document in `data`: our own form, or upstream's `{"trainerStatus": …}`."""
+    """The document in `data`: our own form, or upstream's trainerStatus, wrapped as pushed or bare."""
     try:
         fields = _object(data)
-        if "trainerStatus" in fields and "timestamp" not in fields:
-            return _trainer_status(fields["trainerStatus"])
+        if "timestamp" not in fields and ("trainerStatus" in fields or "lastUpdatedTime" in fields):
+            return _trainer_status(fields.get("trainerStatus", fields))
         return _own_form(fields)
     except _Refusal as refusal:
         return refusal.refused

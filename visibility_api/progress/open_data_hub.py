@@ -1,0 +1,122 @@
+"""The JSON that Open Data Hub's instrumentation serves and leaves as termination message (1.2).
+
+Read more leniently than our own document: bare NaN and Infinity, numbers as text and nulls all occur there,
+and a field that makes no sense is left out, for a user cannot mend what an SDK wrote into the image.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .document import (
+    MAX_INTEGER,
+    MAX_MESSAGE_CHARACTERS,
+    MAX_METRIC_CHARACTERS,
+    MAX_METRICS,
+    Progress,
+    Refused,
+)
+
+# No other form has any of these.
+_MARKS = frozenset({"currentStep", "currentEpoch", "currentPhase", "trainMetrics", "evalMetrics"})
+_FOREIGN = frozenset({"timestamp", "trainerStatus"})  # …and these say that it is not this form
+_MAX_DIGITS = 20  # of a number taken as an integer; int() of thousands of digits is slow, then refused
+_EVAL = "eval_"
+
+
+def parse_open_data_hub(data: bytes) -> Progress | Refused | None:
+    """The progress in `data`; None when it is not of this form.
+
+    `timestamp` stays None: the form carries no time. Refused only while nothing in it is known yet.
+    """
+    fields = _object(data)
+    if fields is None or not fields.keys() & _MARKS or fields.keys() & _FOREIGN:
+        return None
+    step, total = _whole(fields.get("currentStep")), _whole(fields.get("totalSteps"))
+    epoch, epochs = _number(fields.get("currentEpoch")), _number(fields.get("totalEpochs"))
+    phase = fields.get("currentPhase")
+    percent = _finite(fields.get("progressPercentage"))
+    remaining = _number(fields.get("estimatedRemainingSeconds"))
+    progress = Progress(
+        step=step,
+        total_steps=total if total and total >= (step or 0) else None,
+        epoch=epoch,
+        total_epochs=epochs if epochs and epochs >= (epoch or 0) else None,
+        progress_percentage=None if percent is None else round(max(0.0, min(100.0, percent))),
+        remaining_s=None if remaining is None else round(remaining),
+        metrics=_metrics(fields),
+        message=_text(phase)[:MAX_MESSAGE_CHARACTERS] if isinstance(phase, str) and phase else None,
+    )
+    if progress == Progress():
+        return Refused(reason="NoProgressYet", message="the process answers, but has nothing to report yet")
+    return progress
+
+
+def _object(data: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(data.decode(), parse_int=_integer, parse_constant=float)
+    except (ValueError, RecursionError):  # not UTF-8, not JSON; nested too deeply
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _integer(text: str) -> int | float:
+    return int(text) if len(text) <= _MAX_DIGITS else float(text)
+
+
+def _metrics(fields: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    metrics: dict[str, str] = {}
+    for name, value in _named(fields):
+        text = _metric(value)
+        if text is None:
+            continue
+        if len(metrics) == MAX_METRICS:
+            break
+        metrics.setdefault(_text(name)[:MAX_METRIC_CHARACTERS], text)
+    return tuple(metrics.items())
+
+
+def _named(fields: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Metrics of both groups; those of evaluation by the names that Hugging Face gives them."""
+    train, evaluation = fields.get("trainMetrics"), fields.get("evalMetrics")
+    if isinstance(train, dict):
+        yield from ((name, value) for name, value in train.items() if name)
+    if isinstance(evaluation, dict):
+        for name, value in evaluation.items():
+            yield name if name.startswith(_EVAL) else _EVAL + name, value
+
+
+def _metric(value: object) -> str | None:
+    """NaN and infinities as the words `nan`, `inf`, `-inf`, as in our own document."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    return _text(str(value))[:MAX_METRIC_CHARACTERS] or None
+
+
+def _text(text: str) -> str:
+    """`text` with what JSON may carry but UTF-8 may not (half of a surrogate pair) replaced."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _finite(value: object) -> float | None:
+    """A finite number, written as one or as text."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = float(value[:MAX_METRIC_CHARACTERS] if isinstance(value, str) else value)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _number(value: object) -> float | None:
+    number = _finite(value)
+    return number if number is not None and 0 <= number <= MAX_INTEGER else None
+
+
+def _whole(value: object) -> int | None:
+    number = _number(value)
+    return None if number is None else int(number)
