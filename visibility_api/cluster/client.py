@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -94,8 +94,21 @@ class KubeClient:
         """Create: the body of a 2xx answer to a JSON body. Raises ApiError or Unreachable."""
         return await self._request("POST", path, (), body, timeout_s, 4 * 1024 * 1024)
 
+    async def patch(
+        self, path: str, body: bytes, *, query: Query, headers: Mapping[str, str], timeout_s: float = 10.0
+    ) -> bytes:
+        """Change: the body of a 2xx answer. `headers` name the kind of patch. Raises ApiError, Unreachable."""
+        return await self._request("PATCH", path, query, body, timeout_s, 4 * 1024 * 1024, headers)
+
     async def _request(
-        self, method: str, path: str, query: Query, body: bytes | None, timeout_s: float, max_bytes: int
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        body: bytes | None,
+        timeout_s: float,
+        max_bytes: int,
+        headers: Mapping[str, str] | None = None,
     ) -> bytes:
         try:
             async with (
@@ -105,7 +118,7 @@ class KubeClient:
                     self._host + path,
                     params=query,
                     data=body,
-                    headers=await self._headers(),
+                    headers=await self._headers() | dict(headers or {}),
                     allow_redirects=False,
                     server_hostname=self._rest.server_hostname,
                 ) as response,
