@@ -73,6 +73,14 @@ def parse_document(data: bytes) -> Progress | Refused:
         return refusal.refused
 
 
+def read_trainer_status(status: Mapping[str, Any]) -> Progress | Refused:
+    """The same for a trainerStatus that is decoded already: what stands in a TrainJob's status."""
+    try:
+        return _trainer_status(status)
+    except _Refusal as refusal:
+        return refusal.refused
+
+
 def _object(data: bytes) -> Mapping[str, Any]:
     if len(data) > MAX_DOCUMENT_BYTES:
         _refuse("TooLarge", f"the document exceeds {MAX_DOCUMENT_BYTES} bytes")
