@@ -429,7 +429,9 @@ def test_a_container_that_the_pod_does_not_have_is_named() -> None:
 def test_a_mistyped_annotation_is_named_with_those_that_are_known() -> None:
     job = describe_trainjob(trainjob(annotations={PREFIX + "intervall": "5s"}), None, ())
     (fault,) = job.hints.faults
-    assert fault == f"annotation {PREFIX}intervall is ignored: known are source, interval, path, container"
+    assert (
+        fault == f"annotation {PREFIX}intervall is ignored: known are source, interval, path, port, container"
+    )
 
 
 @given(st.dictionaries(ANNOTATIONS, st.text(max_size=40), max_size=4))

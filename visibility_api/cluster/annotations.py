@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from visibility_api.progress.duration import parse_duration_s
 from visibility_api.progress.job import ProbeHints
 
 PREFIX = "visibility.trainer.kubeflow.org/"
-DEFAULT_PATH = "/tmp/trainjob-progress.json"  # noqa: S108 - inside the training container
-PATH_VARIABLE = "TRAINJOB_PROGRESS_FILE"
 MAX_PATH_BYTES = 1024
 MIN_INTERVAL_S, MAX_INTERVAL_S = 1.0, 3600.0
-KEYS = ("source", "interval", "path", "container")
+KEYS = ("source", "interval", "path", "port", "container")
 MAX_UNKNOWN = 3
-SOURCES = ("exec", "none")
+SOURCES = ("exec", "http", "logs", "push", "status", "none")
+
+# Other projects' names for the same wishes (1.2, 1.3); ours win. Open Data Hub's count only with its opt-in.
+OPEN_DATA_HUB = "trainer.opendatahub.io/"
+OPT_IN = OPEN_DATA_HUB + "progression-tracking"
+OPEN_DATA_HUB_PORT = 28080
+MONITORING = "trainer.kubeflow.org/trainjob-monitoring-"
+MIN_FOREIGN_INTERVAL_S, MAX_FOREIGN_INTERVAL_S = 5.0, 300.0  # Open Data Hub clamps to these, so do we
 
 # Never read, whoever asks: credentials, and files whose reading has effects or no end.
 FORBIDDEN_ROOTS = ("/proc", "/sys", "/dev", "/run/secrets", "/var/run/secrets")
@@ -32,6 +37,8 @@ class Wishes:
     hints: ProbeHints
     path: str | None
     container: str | None
+    port: int | None  # of the training process's own HTTP endpoint
+    port_from: str  # the annotation's name; "" without a port
 
 
 def read_annotations(annotations: Mapping[str, str] | None) -> Wishes:
@@ -39,22 +46,13 @@ def read_annotations(annotations: Mapping[str, str] | None) -> Wishes:
     given = annotations or {}
     faults: list[str] = []
 
-    def refuse(key: str, accepted: str) -> None:
-        faults.append(f"annotation {PREFIX}{key} is ignored: {accepted}")
+    def refuse(key: str, accepted: str, prefix: str = PREFIX) -> None:
+        faults.append(f"annotation {prefix}{key} is ignored: {accepted}")
 
     source = given.get(PREFIX + "source")
     if source is not None and source not in SOURCES:
         refuse("source", f"it must be one of {', '.join(SOURCES)}")
         source = None
-
-    interval_s: float | None = None
-    if (text := given.get(PREFIX + "interval")) is not None:
-        interval_s = parse_duration_s(text + "s" if text.isdigit() else text)  # `30` occurs as well (1.2)
-        if interval_s is None:
-            refuse("interval", 'it must be a duration such as "30s" or "2m"')
-        elif not MIN_INTERVAL_S <= interval_s <= MAX_INTERVAL_S:
-            refuse("interval", f"it must lie between {MIN_INTERVAL_S:g}s and {MAX_INTERVAL_S:g}s")
-            interval_s = None
 
     path = given.get(PREFIX + "path")
     if path is not None and (why := path_fault(path)):
@@ -66,6 +64,9 @@ def read_annotations(annotations: Mapping[str, str] | None) -> Wishes:
         refuse("container", "it must be a container name (RFC 1123 label)")
         container = None
 
+    interval_s = _read_interval_s(given, refuse)
+    port, port_from = _read_port(given, refuse)
+
     # A mistyped key would be ignored in silence otherwise; a few are enough to say so.
     unknown = sorted(k for k in given if k.startswith(PREFIX) and k.removeprefix(PREFIX) not in KEYS)
     for key in unknown[:MAX_UNKNOWN]:
@@ -75,7 +76,57 @@ def read_annotations(annotations: Mapping[str, str] | None) -> Wishes:
         hints=ProbeHints(source=source, interval_s=interval_s, faults=tuple(faults)),
         path=path,
         container=container,
+        port=port,
+        port_from=port_from,
     )
+
+
+_Refuse = Callable[[str, str, str], None]  # key, what is accepted, prefix of the key
+
+
+def _read_interval_s(given: Mapping[str, str], refuse: _Refuse) -> float | None:
+    for prefix, _, key in _namings(given):
+        text = given.get(prefix + key)
+        if text is None:
+            continue
+        interval_s = parse_duration_s(text + "s" if text.isdigit() else text)  # `30` occurs as well (1.2)
+        if interval_s is None:
+            refuse(key, 'it must be a duration such as "30s" or "2m"', prefix)
+        elif prefix != PREFIX:
+            return max(MIN_FOREIGN_INTERVAL_S, min(MAX_FOREIGN_INTERVAL_S, interval_s))
+        elif MIN_INTERVAL_S <= interval_s <= MAX_INTERVAL_S:
+            return interval_s
+        else:
+            refuse(key, f"it must lie between {MIN_INTERVAL_S:g}s and {MAX_INTERVAL_S:g}s", prefix)
+    return None
+
+
+def _read_port(given: Mapping[str, str], refuse: _Refuse) -> tuple[int | None, str]:
+    for prefix, key, _ in _namings(given):
+        text = given.get(prefix + key)
+        if text is None:
+            continue
+        if (port := parse_port(text)) is not None:
+            return port, prefix + key
+        refuse(key, "it must be a port number, 1 to 65535", prefix)
+    if given.get(OPT_IN) == "true":
+        return OPEN_DATA_HUB_PORT, OPT_IN
+    return None, ""
+
+
+def _namings(given: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Prefix and the keys of port and interval, of each naming that counts for this job."""
+    yield PREFIX, "port", "interval"
+    if given.get(OPT_IN) == "true":
+        yield OPEN_DATA_HUB, "metrics-port", "metrics-poll-interval"
+    yield MONITORING, "port", "interval"
+
+
+def parse_port(text: str) -> int | None:
+    """The TCP port that `text` is the decimal number of, or None."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 5):
+        return None
+    return port if 1 <= (port := int(text)) <= 65535 else None
 
 
 def path_fault(path: str) -> str:

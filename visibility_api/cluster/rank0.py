@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from visibility_api.progress.job import Rank0, Termination
 
-from .annotations import DEFAULT_PATH, PATH_VARIABLE, Wishes, path_fault
+from .annotations import Wishes
+from .declarations import read_declarations
 from .objects import Container, ContainerStatus, JobSet, Pod, ReplicatedJob, StateTerminated, SuccessPolicy
 
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
@@ -85,9 +86,7 @@ def describe_rank0(pod: Pod, wishes: Wishes) -> Rank0 | None:
     status = _status_of(container.name, pod.status.container_statuses or ())
     state, last = status.state, status.last_state
     terminated = state.terminated or last.terminated
-    from_spec = container.env_value(PATH_VARIABLE)
-    if from_spec is not None and path_fault(from_spec):
-        from_spec = None
+    declared = read_declarations(container, wishes)
     return Rank0(
         pod_name=pod.metadata.name,
         pod_uid=pod.metadata.uid,
@@ -95,7 +94,9 @@ def describe_rank0(pod: Pod, wishes: Wishes) -> Rank0 | None:
         host_network=pod.spec.host_network,
         node_name=pod.spec.node_name,
         container_name=container.name,
-        progress_path=wishes.path or from_spec or DEFAULT_PATH,
+        progress_path=declared.path,
+        http_port=declared.port,
+        declared=declared.sources,
         is_running=state.running is not None,
         is_terminating=pod.metadata.deletion_timestamp is not None,
         waiting_reason=_waiting_reason(pod, status),
