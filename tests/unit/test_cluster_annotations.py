@@ -16,6 +16,16 @@ ODH = "trainer.opendatahub.io/"
 OPT_IN = {ODH + "progression-tracking": "true"}
 KEP = "trainer.kubeflow.org/trainjob-monitoring-"
 DEFAULT = "/tmp/trainjob-progress.json"
+NO_PORTS = (
+    *("0", "65536", "99999", "100000", "-1", "+80", "8080 ", " 8080", "80.0", "0x50", "http", "", "8_0"),
+    *("\u0668\u0660", "\u00b2", "80\n", "80:443", "80@169.254.169.254", "80\0"),
+    pytest.param("9" * 1_000_000, id="a million digits"),
+)
+NO_PATHS = (
+    *("$(HOME)/p.json", "/data/$(JOB_NAME)/p.json", "/$$(HOME)/p", "relative", "", "/a\0b"),
+    *("/proc/self/environ", "/var/run/secrets/kubernetes.io/serviceaccount/token"),
+    *("/run/../var/run/secrets/x", "//run/secrets", pytest.param("/" + "a" * 2000, id="long")),
+)
 
 
 def container(*env: dict[str, Any], **variables: str) -> Container:
@@ -45,11 +55,7 @@ def test_the_port_annotation_names_the_port(text: str) -> None:
     assert found.sources == (("http", f"annotation {PREFIX}port"),)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["0", "65536", "99999", "100000", "-1", "+80", "8080 ", " 8080", "80.0", "0x50", "http", "", "8_0", "\u0668\u0660",
-     "\u00b2", pytest.param("9" * 1_000_000, id="a million digits"), "80\n", "80:443", "80@169.254.169.254", "80\0"],
-)  # fmt: skip
+@pytest.mark.parametrize("text", NO_PORTS)
 def test_a_port_that_is_none_is_ignored_and_named_without_its_text(text: str) -> None:
     wishes = read_annotations({PREFIX + "port": text})
     assert (wishes.port, wishes.port_from) == (None, "")
@@ -141,11 +147,7 @@ def test_a_log_switched_off_is_not_declared(value: str) -> None:
     assert declared(None, TRAINJOB_PROGRESS_LOG=value).sources == ()
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["$(HOME)/p.json", "/data/$(JOB_NAME)/p.json", "/$$(HOME)/p", "relative", "/proc/self/environ", "",
-     "/a\0b", "/var/run/secrets/kubernetes.io/serviceaccount/token", "/run/../var/run/secrets/x", pytest.param("/" + "a" * 2000, id="long")],
-)  # fmt: skip
+@pytest.mark.parametrize("path", NO_PATHS)
 @pytest.mark.parametrize(
     "name", ["TRAINJOB_PROGRESS_FILE", "KUBEFLOW_TRAINER_STATUS_FILE", "ARGO_PROGRESS_FILE"]
 )
