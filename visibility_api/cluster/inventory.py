@@ -17,8 +17,9 @@ from visibility_api.progress.job import JobRef, ProbeHints, Rank0, Replica, Trai
 
 from .annotations import PREFIX, Wishes, read_annotations
 from .objects import JobSet, Pod, TrainJob
-from .phase import trainjob_phase
+from .phase import is_managed_elsewhere, trainjob_phase
 from .rank0 import JOBSET, describe_rank0, rank0_pod, trainer_groups
+from .trainer_status import reported_progress
 
 log = structlog.get_logger("visibility.inventory")
 
@@ -119,7 +120,7 @@ class TrainJobInventory:
         if source is None:
             return
         after = describe_trainjob(source, self._jobsets.get(key), self._pods.get(key, {}).values())
-        if after != before:
+        if before is None or after != before or after.trainer_status != before.trainer_status:
             self._known[key] = after
             self._on_job(after)
 
@@ -154,6 +155,8 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, pods: Iterable[Pod])
         alternates=tuple(candidates[1:]),
         replicas=_replicas(job, jobset),
         hints=_with_missing_container(wishes, rank0),
+        trainer_status=reported_progress(job.status.trainer_status if job.status else None),
+        runs_elsewhere=is_managed_elsewhere(job),
     )
 
 

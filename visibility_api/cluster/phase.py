@@ -15,6 +15,7 @@ from .objects import JobSet, ObjectCondition, TrainJob
 from .rank0 import is_initializer, trainer_groups
 
 OWN_CONTROLLERS = ("", "trainer.kubeflow.org/trainjob-controller")
+INITIALIZERS = ("dataset-initializer", "model-initializer")  # the groups' usual names, without their labels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,15 +35,44 @@ def trainjob_phase(job: TrainJob, jobset: JobSet | None, rank0: Rank0 | None) ->
     suspended = _true(conditions, "Suspended")
     if job.spec.suspend or suspended:
         return _verdict(Phase.SUSPENDED, suspended, "Suspended")
-    if (job.spec.managed_by or "") not in OWN_CONTROLLERS and not conditions and jobset is None:
-        return PhaseVerdict(
-            phase=Phase.UNKNOWN,
-            reason="ManagedElsewhere",
-            message=f"the job is managed by {job.spec.managed_by}, which has not written a status yet",
-        )
+    if jobset is None and is_managed_elsewhere(job):
+        return _of_status(job)
     if jobset is None:
         return PhaseVerdict(phase=Phase.PENDING, reason="NoJobSet", message="its JobSet does not exist yet")
     return _of_parts(job, jobset, rank0)
+
+
+def is_managed_elsewhere(job: TrainJob) -> bool:
+    """Its JobSet and pods are in another cluster; of them only the status comes back (3.3)."""
+    return (job.spec.managed_by or "") not in OWN_CONTROLLERS
+
+
+def _of_status(job: TrainJob) -> PhaseVerdict:
+    """By the status that MultiKueue copies from the cluster where the job runs."""
+    groups = (job.status.jobs_status if job.status else None) or ()
+    busy = [g for g in groups if g.active or g.ready]
+    if any(g.name not in INITIALIZERS and g.ready for g in busy):
+        return PhaseVerdict(phase=Phase.RUNNING, reason="TrainerReady", message="")
+    if any(g.name in INITIALIZERS for g in busy):
+        names = ", ".join(g.name for g in busy if g.name in INITIALIZERS)
+        return PhaseVerdict(phase=Phase.INITIALIZING, reason="InitializerRunning", message=f"{names} runs")
+    # `ready` wants every pod of a group: a trainer of which one pod is late reports all the same.
+    if job.status is not None and job.status.trainer_status is not None and (busy or not groups):
+        return PhaseVerdict(
+            phase=Phase.RUNNING, reason="StatusReported", message="the job's status tells of progress"
+        )
+    manager = job.spec.managed_by
+    if groups or (job.status and job.status.conditions):
+        return PhaseVerdict(
+            phase=Phase.PENDING,
+            reason="ManagedElsewhere",
+            message=f"{manager} has not reported a running pod",
+        )
+    return PhaseVerdict(
+        phase=Phase.UNKNOWN,
+        reason="ManagedElsewhere",
+        message=f"the job is managed by {manager}, which has not written a status yet",
+    )
 
 
 def _of_parts(job: TrainJob, jobset: JobSet, rank0: Rank0 | None) -> PhaseVerdict:

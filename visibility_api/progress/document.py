@@ -130,7 +130,7 @@ def _trainer_status(status: object) -> Progress:
     if not isinstance(status, dict):
         _refuse("InvalidField", "trainerStatus must be an object")
     pairs = status.get("metrics") or []
-    if not isinstance(pairs, list):
+    if not isinstance(pairs, (list, tuple)):
         _refuse("InvalidField", "trainerStatus.metrics must be a list")
     metrics: dict[str, object] = {}
     for pair in pairs[:MAX_METRICS]:

@@ -130,5 +130,6 @@ class TrainingJob:
     alternates: tuple[Rank0, ...] = ()  # others that may hold rank 0 (MPI), asked when rank0 has no document
     replicas: tuple[Replica, ...] = ()
     hints: ProbeHints = ProbeHints()
-    trainer_status: Progress | None = None  # what TrainJob.status.trainerStatus says
+    # What TrainJob.status.trainerStatus says. Not compared: documents show only what is made of it.
+    trainer_status: Progress | None = field(default=None, compare=False)
     runs_elsewhere: bool = False  # MultiKueue: the pods are in another cluster, all there is here is status
