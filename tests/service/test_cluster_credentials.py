@@ -48,8 +48,7 @@ async def test_a_rotated_token_is_read_again_and_a_file_caught_empty_is_outlived
             async with client.lines("/version", query=(), silence_s=1):
                 pass
         with pytest.raises(Unreachable, match="cannot be refreshed"):
-            async with client.websocket("/version", query=(), protocols=(), max_message_bytes=1):
-                pass
+            await client.exchange("/", query=(), protocols=(), max_message_bytes=1, take=lambda _: True)
         token.write_text("second")
         assert await client.get("/version") == b"Bearer second"
 

@@ -106,7 +106,7 @@ async def test_the_command_is_sent_as_words_without_a_shell() -> None:
     assert request.query.getall("command") == ["cat", "--", "/tmp/x y"]
     assert request.query["container"] == "node"
     assert "stdin" not in request.query
-    assert request.headers["Sec-WebSocket-Protocol"] == "v5.channel.k8s.io,v4.channel.k8s.io"
+    assert request.headers["Sec-WebSocket-Protocol"] == "v5.channel.k8s.io, v4.channel.k8s.io"
 
 
 async def test_endless_output_is_cut_at_the_bound() -> None:

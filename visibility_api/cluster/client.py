@@ -10,17 +10,21 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import quote
 
 import aiohttp
 import msgspec
 from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.client.rest import RESTClientObject
 from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
 
 from .errors import ApiError, ClusterError, TooLarge, Unreachable
+from .proxy import ProxiedDialer, is_proxied
+from .tls import client_context
+from .websocket import Dialer, Take
 
 Query = Sequence[tuple[str, str]]
 
@@ -28,6 +32,7 @@ USER_AGENT = "trainjob-visibility"
 MAX_ERROR_BYTES = 64 * 1024
 MAX_MESSAGE_CHARACTERS = 500
 MAX_LINE_BYTES = 8 * 1024 * 1024  # one watch event: etcd holds at most 1.5 MiB, JSON is larger
+READ_BUFFER_BYTES = 2 * 1024 * 1024
 CONNECT_TIMEOUT_S = 10.0
 
 
@@ -45,11 +50,22 @@ class KubeClient:
     """Speaks to one kube-apiserver as one user. Use `connect`; close it when done."""
 
     def __init__(self, configuration: Configuration) -> None:
-        configuration.connection_pool_maxsize = 0  # our own bounds hold (probe concurrency, watches)
         self._configuration = configuration
-        self._rest = RESTClientObject(configuration)
-        self._session: aiohttp.ClientSession = self._rest.pool_manager
         self._host = str(configuration.host).rstrip("/")
+        self._server_hostname: str | None = configuration.tls_server_name
+        tls = client_context(configuration)
+        through_proxy = is_proxied(configuration)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=tls),  # our bounds: probe concurrency, watches
+            proxy=configuration.proxy or None,
+            trust_env=through_proxy,  # only then: it costs aiohttp a thread at every request
+            read_bufsize=READ_BUFFER_BYTES,
+        )
+        self._dialer = (
+            ProxiedDialer(self._host, self._session, server_hostname=self._server_hostname)
+            if through_proxy
+            else Dialer(self._host, tls, server_hostname=self._server_hostname)
+        )
 
     @classmethod
     async def connect(cls, kubeconfig: Path | None) -> Self:
@@ -82,7 +98,7 @@ class KubeClient:
         await self.close()
 
     async def close(self) -> None:
-        await self._rest.close()
+        await self._session.close()
 
     async def get(
         self, path: str, *, query: Query = (), timeout_s: float = 30.0, max_bytes: int = 64 * 1024 * 1024
@@ -97,7 +113,7 @@ class KubeClient:
     async def patch(
         self, path: str, body: bytes, *, query: Query, headers: Mapping[str, str], timeout_s: float = 10.0
     ) -> bytes:
-        """Change: the body of a 2xx answer. `headers` name the kind of patch. Raises ApiError, Unreachable."""
+        """Change: the body of a 2xx answer; `headers` say how. Raises ApiError, Unreachable."""
         return await self._request("PATCH", path, query, body, timeout_s, 4 * 1024 * 1024, headers)
 
     async def _request(
@@ -120,7 +136,7 @@ class KubeClient:
                     data=body,
                     headers=await self._headers() | dict(headers or {}),
                     allow_redirects=False,
-                    server_hostname=self._rest.server_hostname,
+                    server_hostname=self._server_hostname,
                 ) as response,
             ):
                 await _raise_for_status(response)
@@ -145,7 +161,7 @@ class KubeClient:
                     params=query,
                     headers=await self._headers(),
                     allow_redirects=False,
-                    server_hostname=self._rest.server_hostname,
+                    server_hostname=self._server_hostname,
                     timeout=aiohttp.ClientTimeout(total=None, sock_read=silence_s),
                 ) as response:
                     connecting.reschedule(None)
@@ -156,29 +172,28 @@ class KubeClient:
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
             raise Unreachable(f"GET {path}: {_describe(error)}") from error
 
-    @asynccontextmanager
-    async def websocket(
-        self, path: str, *, query: Query, protocols: Sequence[str], max_message_bytes: int
-    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """An open WebSocket. Raises ApiError when the upgrade is refused, Unreachable when it breaks."""
+    async def exchange(
+        self,
+        path: str,
+        *,
+        query: Query,
+        protocols: Sequence[str],
+        max_message_bytes: int,
+        take: Take,
+    ) -> None:
+        """Open a WebSocket and give each message to `take`, until it returns False or the server ends it.
+
+        What says nothing (a ping, say) is given as b"". Then hangs up at once. Raises ApiError when the
+        upgrade is refused, Unreachable when the connection breaks. Has no time limit of its own.
+        """
         try:
-            socket = await self._session.ws_connect(
-                self._host.replace("http", "ws", 1) + path,
-                params=query,
+            await self._dialer.exchange(
+                f"{quote(path)}?{_encode(query)}",
                 headers=await self._headers(),
                 protocols=protocols,
-                max_msg_size=max_message_bytes,
-                compress=0,
-                server_hostname=self._rest.server_hostname,
+                max_message_bytes=max_message_bytes,
+                take=take,
             )
-            try:
-                yield socket
-            finally:
-                # Not `socket.close`: that waits for the peer's close frame behind all it still has to say,
-                # and a peer that floods us never comes to it. There is no public way to just hang up.
-                socket._response.close()
-        except aiohttp.WSServerHandshakeError as error:
-            raise ApiError(error.status, "", "the WebSocket upgrade was refused") from error
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
             raise Unreachable(f"GET {path}: {_describe(error)}") from error
 
@@ -199,6 +214,16 @@ class KubeClient:
                 # `tokenFile`s end in a newline at times, and no header may.
                 headers["Authorization"] = token.strip()
         return headers
+
+
+def _encode(query: Query) -> str:
+    """As `urlencode` for names that need no quoting, at a fraction of its cost: most values come back."""
+    return "&".join(f"{name}={_quote(value)}" for name, value in query)
+
+
+@lru_cache(maxsize=1024)
+def _quote(value: str) -> str:
+    return quote(value, safe="")
 
 
 async def _raise_for_status(response: aiohttp.ClientResponse) -> None:

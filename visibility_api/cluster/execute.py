@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import aiohttp
 import msgspec
 
 from .client import KubeClient
@@ -76,33 +75,43 @@ async def execute(
         ("stderr", "true"),
     ]
     path = f"/api/v1/namespaces/{namespace}/pods/{pod}/exec"
-    stdout, stderr, status = bytearray(), bytearray(), bytearray()
-    excess = 0  # bytes on other channels, and of messages that say nothing
-    async with (
-        asyncio.timeout(timeout_s),
-        client.websocket(path, query=query, protocols=PROTOCOLS, max_message_bytes=MAX_FRAME_BYTES) as socket,
-    ):
+    output = _Output(max_bytes)
+    async with asyncio.timeout(timeout_s):
         # Until the server closes: the status may overtake the last of stdout, each is copied on its own.
-        async for message in socket:
-            if message.type is not aiohttp.WSMsgType.BINARY:
-                continue
-            channel, data = message.data[0] if message.data else None, message.data[1:]
-            if channel == STDOUT:
-                stdout += data
-                excess += 1
-            else:
-                excess += len(data) + 1
-            if len(stdout) > max_bytes or excess > MAX_EXCESS_BYTES:
-                return Executed(
-                    stdout=bytes(stdout[:max_bytes]), stderr=bytes(stderr), exit_code=None, is_cut=True
-                )
-            if channel == STDERR:
-                stderr += data[: MAX_STDERR_BYTES - len(stderr)]
-            elif channel == STATUS:
-                status += data[: MAX_STATUS_BYTES - len(status)]
+        await client.exchange(
+            path, query=query, protocols=PROTOCOLS, max_message_bytes=MAX_FRAME_BYTES, take=output.take
+        )
     return Executed(
-        stdout=bytes(stdout), stderr=bytes(stderr), exit_code=_exit_code(bytes(status)), is_cut=False
+        stdout=bytes(output.stdout[:max_bytes]),
+        stderr=bytes(output.stderr),
+        exit_code=None if output.is_cut else _exit_code(bytes(output.status)),
+        is_cut=output.is_cut,
     )
+
+
+class _Output:
+    """What has come on each channel (X4), within bounds."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.stdout, self.stderr, self.status = bytearray(), bytearray(), bytearray()
+        self.is_cut = False
+        self._max_bytes = max_bytes
+        self._excess = 0  # bytes on other channels, and of messages that say nothing
+
+    def take(self, message: bytes) -> bool:
+        """Whether more is wanted."""
+        channel, data = message[0] if message else None, message[1:]
+        if channel == STDOUT:
+            self.stdout += data
+            self._excess += 1
+        else:
+            self._excess += len(data) + 1
+        self.is_cut = len(self.stdout) > self._max_bytes or self._excess > MAX_EXCESS_BYTES
+        if channel == STDERR:
+            self.stderr += data[: MAX_STDERR_BYTES - len(self.stderr)]
+        elif channel == STATUS:
+            self.status += data[: MAX_STATUS_BYTES - len(self.status)]
+        return not self.is_cut
 
 
 def _exit_code(body: bytes) -> int:
