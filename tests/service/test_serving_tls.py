@@ -123,23 +123,12 @@ async def test_every_request_of_a_connection_has_the_peer(server: RunningServer)
     assert len({id(scope["state"]["peer"]) for scope in server.seen}) == 1
 
 
-async def test_websocket_upgrade_has_the_peer_too(server: RunningServer) -> None:
-    upgrade = (
-        "Connection: Upgrade",
-        "Upgrade: websocket",
-        "Sec-WebSocket-Version: 13",
-        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
-    )
-    answer = await ask(server, PROXY, *upgrade, "X-Remote-User: jane")
-    assert answer["user"] == "jane"
-
-
 @pytest.mark.parametrize("protocol", ["websocket", "h2c"])
 async def test_upgrade_nobody_serves_is_answered_and_ends_the_connection(
-    tmp_path: Path, protocol: str
+    server: RunningServer, protocol: str
 ) -> None:
     """The parser takes nothing more after it: a second request would wait for ever."""
-    async with running_server(tmp_path, websockets="none") as server, server.connect() as client:
+    async with server.connect() as client:
         answer = await client.ask("Connection: Upgrade", f"Upgrade: {protocol}")
         assert (answer["user"], answer["closes"]) == (ANONYMOUS, True)
         assert await client.is_closed_by_server()

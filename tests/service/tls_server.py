@@ -10,7 +10,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import uvicorn
 
@@ -105,8 +105,6 @@ class Client:
 async def running_server(
     directory: Path,
     config: RequestHeaderConfig | None = None,
-    *,
-    websockets: Literal["auto", "none"] = "auto",
 ) -> AsyncIterator[RunningServer]:
     pair = SERVING.issue("server", usages=[], hosts=["127.0.0.1"]).write(directory, "server")
     tls = ServingTls(certificate_file=pair[0], key_file=pair[1])
@@ -123,18 +121,15 @@ async def running_server(
         except AuthError as error:
             answer = {"error": type(error).__name__}
         body = json.dumps(answer).encode()
-        prefix = "websocket.http" if scope["type"] == "websocket" else "http"
-        if prefix == "websocket.http":
-            await receive()
         length = (b"content-length", str(len(body)).encode())
-        await send({"type": f"{prefix}.response.start", "status": 200, "headers": [length]})
-        await send({"type": f"{prefix}.response.body", "body": body})
+        await send({"type": "http.response.start", "status": 200, "headers": [length]})
+        await send({"type": "http.response.body", "body": body})
 
     server = _Server(
         uvicorn.Config(
             application,
             http=TlsConnection,
-            ws=websockets,
+            ws="none",
             ssl_context_factory=lambda _config, _default: tls.context,
             lifespan="off",
             log_config=None,

@@ -7,12 +7,15 @@ every request, also of those that are pipelined or upgraded; so the peer is put 
 from __future__ import annotations
 
 import asyncio
+from urllib.parse import unquote
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from visibility_api.auth.certificates import PEER
 
-from .joined_writes import JoinedWrites
+from .exchange import Exchange
+from .patience import Patience
 from .tls import ServingContext, peer_of
 
 HEAD_TIMEOUT_S = 32.0  # from connection or first byte to the end of the headers, as the Go server's
@@ -28,17 +31,18 @@ class TlsConnection(HttpToolsProtocol):
     """uvicorn's HTTP protocol with the peer in `scope["state"]`; pass it as `http=TlsConnection`."""
 
     _is_in_head = False
+    _is_head_due = False  # its time runs; what has come of it does not start that anew
     _request_bytes = 0
-    _head_timer: asyncio.TimerHandle | None = None
+    _patience: Patience  # for a head, or between two requests
     _close_timer: asyncio.TimerHandle | None = None
     _context: ServingContext | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
+        self._patience = Patience(self.loop, transport.close)
         if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()  # cheaper than an answer, and clients try again
             return
-        self.transport = JoinedWrites(transport, self.loop)  # type: ignore[assignment]  # stands in for it
         tls = transport.get_extra_info("ssl_object")
         self.app_state = {**self.app_state, PEER: peer_of(tls)}
         self._await_head()
@@ -50,7 +54,7 @@ class TlsConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._context is not None:
             self._context.unasked.discard(self)
-        self._stop_timer()
+        self._patience.end()
         if self._close_timer is not None:
             self._close_timer.cancel()
         super().connection_lost(exc)
@@ -68,10 +72,11 @@ class TlsConnection(HttpToolsProtocol):
         if self._request_bytes > (MAX_HEAD_BYTES if self._is_in_head else MAX_REQUEST_BYTES):
             self._refuse_size()
         elif self._is_in_head or not self._is_answering():
-            if self._head_timer is None:  # what has come does not start the time anew
+            if not self._is_head_due:
                 self._await_head()
         else:
-            self._stop_timer()
+            self._is_head_due = False
+            self._patience.lift()
 
     def on_message_begin(self) -> None:
         self._is_in_head = True
@@ -79,11 +84,49 @@ class TlsConnection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
+        """As uvicorn's, for what is served here: no WebSocket, no root path, no bound of its own."""
         self._is_in_head = False
-        super().on_headers_complete()
+        scope, parser, url = self.scope, self.parser, httptools.parse_url(self.url)
+        http_version = parser.get_http_version()
+        path = url.path.decode("ascii")
         # The parser reports trailers as further headers, before the application has even begun. A client
         # could send identity headers so, and the aggregator would pass them on unfiltered.
-        self.scope["headers"] = self.headers.copy()
+        scope["headers"] = self.headers.copy()
+        scope["http_version"] = http_version
+        scope["method"] = parser.get_method().decode("ascii")
+        scope["path"] = unquote(path) if "%" in path else path
+        scope["raw_path"] = url.path
+        scope["query_string"] = url.query or b""
+        before, self.cycle = self.cycle, Exchange(
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=http_version != "1.0" and parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )  # fmt: skip
+        # uvicorn's type leaves out that there is no cycle before the first request.
+        if before is None or before.response_complete:  # type: ignore[redundant-expr]
+            self._start_asgi_task(self.cycle, self.app)
+        else:  # pipelined
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
+
+    def on_response_complete(self) -> None:
+        """As uvicorn's, with one timer for all waits of a connection."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        elif not self._is_head_due:
+            self._patience.limit(self.timeout_keep_alive)
 
     def _unsupported_upgrade_warning(self) -> None:
         # uvicorn's place for two lines of log. The parser takes nothing more after such a request, so without
@@ -108,9 +151,5 @@ class TlsConnection(HttpToolsProtocol):
             self._close_timer = self.loop.call_later(CLOSE_TIMEOUT_S, self._end_closing, is_closing)
 
     def _await_head(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self.transport.close)
-
-    def _stop_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+        self._is_head_due = True
+        self._patience.limit(HEAD_TIMEOUT_S)

@@ -1,0 +1,88 @@
+"""One request and its answer on the wire.
+
+uvicorn's own, but for the way an answer is written: head and body in one piece, for each write is a TLS
+record of its own, and without a regular expression for each header.
+"""
+
+from __future__ import annotations
+
+from uvicorn._types import ASGISendEvent, HTTPResponseBodyEvent, HTTPResponseStartEvent
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
+_BODYLESS = frozenset((204, 304))
+
+
+class Exchange(RequestResponseCycle):
+    """`send` is ASGI's. Headers are given in lower case; `connection` among them can only mean `close`."""
+
+    _head = b""  # of an answer whose length is known: it waits for the body, which follows at once
+
+    async def send(self, message: ASGISendEvent) -> None:
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        if message["type"] == "http.response.start" and not self.response_started:
+            self._start(message)
+        elif message["type"] == "http.response.body" and self.response_started and not self.response_complete:
+            self._continue(message)
+        else:
+            raise RuntimeError(f"{message['type']} does not belong here")
+
+    def _start(self, message: HTTPResponseStartEvent) -> None:
+        self.response_started = True
+        self.waiting_for_100_continue = False
+        status = message["status"]
+        headers = [*self.default_headers, *message.get("headers", ())]
+        named = dict(headers)
+        if b"connection" in named:
+            self.keep_alive = False
+        elif not self.keep_alive:
+            headers.append((b"connection", b"close"))
+        length = named.get(b"content-length")
+        if length is not None:
+            self.expected_content_length = int(length)
+        elif status not in _BODYLESS and self.scope["method"] != "HEAD":
+            self.chunked_encoding = True
+            headers.append((b"transfer-encoding", b"chunked"))
+        head = STATUS_LINE[status] + b"\r\n".join((*map(b": ".join, headers), b"", b""))
+        if len(head.splitlines()) != 1 + len(headers) + 1:
+            raise RuntimeError("a header has a line break in it")
+        if self.chunked_encoding:
+            self.transport.write(head)  # W3: what it heads may come much later
+        else:
+            self._head = head
+
+    def _continue(self, message: HTTPResponseBodyEvent) -> None:
+        body, is_last = message.get("body", b""), not message.get("more_body", False)
+        if self.chunked_encoding:
+            self._write_chunk(body, is_last=is_last)
+        else:
+            self._write(body)
+        if not is_last:
+            return
+        if self.expected_content_length != 0:
+            raise RuntimeError("the body is shorter than its announced length")
+        self.response_complete = True
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
+
+    def _write(self, body: bytes) -> None:
+        if self.scope["method"] == "HEAD":
+            body, self.expected_content_length = b"", 0
+        self.expected_content_length -= len(body)
+        if self.expected_content_length < 0:
+            raise RuntimeError("the body is longer than its announced length")
+        if self._head:
+            body, self._head = self._head + body, b""
+        if body:
+            self.transport.write(body)
+
+    def _write_chunk(self, body: bytes, *, is_last: bool) -> None:
+        end = b"0\r\n\r\n" if is_last else b""
+        if body:
+            self.transport.write(b"%x\r\n%b\r\n%b" % (len(body), body, end))
+        elif end:
+            self.transport.write(end)
