@@ -143,7 +143,9 @@ class Tracker:
         if status is None or status.timestamp is None:
             return
         is_earlier = rank0 is not None and (
-            rank0.started_at is None or status.timestamp < rank0.started_at - CLOCK_TOLERANCE
+            rank0.started_at is None
+            or status.timestamp < rank0.started_at - CLOCK_TOLERANCE
+            or (record.attempt != rank0.attempt and _is_known(status, record.report))
         )
         if not is_earlier:
             self._take(record, status, rank0.attempt if rank0 else record.attempt, STATUS)
@@ -165,6 +167,9 @@ class Tracker:
         record.heard[voice or source] = report
         if report.timestamp is None:
             report = replace(report, timestamp=_training_time(now, record, held))
+        elif source == STATUS:
+            if held is None:  # may have stood there for hours; nothing is new for having been found only now
+                now = min(now, report.timestamp)
         elif record.clock_ahead is None or report.timestamp - now > record.clock_ahead:
             record.clock_ahead = report.timestamp - now
         if held is not None and (len(record.heard) > 1 or source in PARTIAL):
@@ -230,9 +235,18 @@ def _attempts(record: _Record) -> tuple[str, ...]:
 def _is_news(report: Progress, held: Progress, source: str, record: _Record) -> bool:
     """Of two sources the later written counts, by the training process's clock. Written at the same time,
     it is the same report, of which partial sources have less."""
+    if source == STATUS:  # may be what `--write-back` wrote there of an earlier report
+        return not _is_known(report, held)
     if report.timestamp is None or held.timestamp is None or record.clock_ahead is None:
         return True
     return report.timestamp > held.timestamp or (report.timestamp == held.timestamp and source not in PARTIAL)
+
+
+def _is_known(status: Progress, held: Progress | None) -> bool:
+    """Whether a status tells of nothing later than what is held."""
+    return not (held is None or held.timestamp is None or status.timestamp is None) and (
+        status.timestamp <= held.timestamp
+    )
 
 
 def _training_time(now: datetime, record: _Record, held: Progress | None) -> datetime:

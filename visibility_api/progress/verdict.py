@@ -83,6 +83,8 @@ def _reporting_plainly(evidence: Evidence) -> _Verdict:
         return "False", "EndedWithoutReport", "the job ended and no report of it was read"
     if evidence.job.hints.source == "none":
         return "False", "SwitchedOff", "an annotation of the job switches reading its progress off"
+    if evidence.job.runs_elsewhere:
+        return "False", "NotInStatus", "the job runs in another cluster, and its status tells of no progress"
     if rank0 is None:
         return "False", "NoRank0Pod", "the job has no rank-0 pod yet"
     if not rank0.is_running:
@@ -107,7 +109,8 @@ def _fresh(evidence: Evidence, now: datetime) -> _Verdict:
         return "False", failure.reason, f"{when}; since then: {failure.message}"
     if age.total_seconds() > limit_s:
         when = f"{describe_age(age)} before the last look, at {_instant(reported_at)}"
-        return "False", "NoNewReport", f"rank 0 answers, but its last new report came {when}"
+        silence = "the job's status stands still:" if evidence.job.runs_elsewhere else "rank 0 answers, but"
+        return "False", "NoNewReport", f"{silence} its last new report came {when}"
     return "True", "RecentReport", "the numbers are current"
 
 
@@ -123,11 +126,18 @@ def _why_not_current(evidence: Evidence, reported_at: datetime) -> _Verdict | No
     elif job.hints.source == "none":
         reason, why = "SwitchedOff", "nobody asks rank 0 any more; its last report came"
     # Nobody looks again until a container runs, so nothing would ever take a "True" back.
-    elif job.rank0 is None or not (job.rank0.is_running or any(a.is_running for a in job.alternates)):
+    elif not _is_running(job):
         reason, why = NOT_RUNNING, "rank 0 does not run now; its last report came"
     else:
         return None
     return "False", reason, f"{why} at {_instant(reported_at)}"
+
+
+def _is_running(job: TrainingJob) -> bool:
+    """Whether there is a process whose next report may be waited for."""
+    if job.runs_elsewhere:
+        return job.phase is Phase.RUNNING
+    return job.rank0 is not None and (job.rank0.is_running or any(a.is_running for a in job.alternates))
 
 
 def _instant(moment: datetime) -> str:
