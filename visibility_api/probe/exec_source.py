@@ -7,8 +7,9 @@ import structlog
 from visibility_api.cluster.client import KubeClient
 from visibility_api.cluster.errors import ApiError, Unreachable
 from visibility_api.cluster.execute import ExecFailed, Executed, execute
-from visibility_api.progress.document import MAX_DOCUMENT_BYTES, Refused, parse_document
+from visibility_api.progress.document import MAX_DOCUMENT_BYTES, Refused
 from visibility_api.progress.job import JobRef, Rank0
+from visibility_api.progress.report import parse_report
 
 from .source import Answer, Patience
 
@@ -68,7 +69,7 @@ def _read(done: Executed, path: str) -> Answer:
     if done.is_cut:
         return _refused("TooLarge", f"{path} exceeds {MAX_DOCUMENT_BYTES} bytes", Patience.RARELY)
     if done.exit_code == 0:
-        outcome = parse_document(done.stdout)
+        outcome = parse_report(done.stdout)
         if isinstance(outcome, Refused):  # perhaps caught in the middle of a write that is not atomic
             return _refused(outcome.reason, f"{path}: {outcome.message}", Patience.LATER)
         return Answer(outcome=outcome)
