@@ -222,3 +222,16 @@ def test_a_dead_attempt_changes_nothing_whatever_its_sources_say(words: list[tup
         bench.look(replace(report, timestamp=said_at), source=source, attempt=RANK0.attempt)
         last_word(bench, 3)
     assert bench.last == before
+
+
+def test_what_open_data_hub_leaves_in_the_termination_message_is_the_last_word(bench: Bench) -> None:
+    bench.look(Progress(timestamp=at(1), step=90, total_steps=100))
+    left = '{"progressPercentage": 100, "currentStep": 100, "totalSteps": 100, "trainMetrics": {"loss": 0.1}}'
+    bench.job(replace(JOB, rank0=replace(RANK0, is_running=False, termination_message=left)))
+    assert (bench.last.step, bench.last.progress_percentage, dict(bench.last.metrics)) == (
+        100,
+        100,
+        {"loss": "0.1"},
+    )
+    assert bench.last.observation is not None
+    assert bench.last.observation.source == "termination"

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 
-from .document import MAX_METRICS, Progress, Refused, parse_document
+from .document import MAX_METRICS, Progress, Refused
 from .estimate import Pace, percentage
 from .job import JobRef, Phase, Rank0, Termination, TrainingJob
 from .observation import Observation
+from .report import parse_report
 from .summary import Condition, JobProgress, ObservationSummary
 from .verdict import NOT_RUNNING, Evidence, judge
 
@@ -133,7 +134,7 @@ class Tracker:
         if not rank0.termination_message or key == record.message_read:
             return
         record.message_read = key
-        outcome = parse_document(rank0.termination_message.encode(errors="replace"))
+        outcome = parse_report(rank0.termination_message.encode(errors="replace"))
         if isinstance(outcome, Progress):  # anything else is somebody's plain text
             self._take(record, outcome, rank0.attempt, TERMINATION)
 
