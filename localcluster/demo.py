@@ -23,13 +23,14 @@ import structlog
 
 from localcluster.__main__ import SERVER_ACCOUNT, SERVER_NAMESPACE, TEAM, add_people
 from localcluster.cluster import LocalCluster
-from localcluster.installation import APISERVICE, install
+from localcluster.installation import APISERVICE, component_flags, install
 from localcluster.kubectl import API, Kubectl
 from localcluster.metadata import Object
 from localcluster.runtimes import TORCH
 
 ROOT = Path(__file__).resolve().parent.parent
 DIGITS = ROOT / "examples" / "digits.py"
+COMPONENTS = ("source-exec",)  # of deploy/components
 RUN_S = 36  # how long the good jobs train
 KILL_AFTER_S = 14
 SHOW_EVERY_S = 6
@@ -57,7 +58,7 @@ async def run(*, keep: bool) -> int:
         say("starting a local cluster: its pods are processes of this machine")
         async with LocalCluster.start(directory) as cluster, asyncio.timeout(None if keep else DEADLINE_S):
             await add_people(cluster)
-            say("installing the visibility server with the rights that apiservice/ grants, and no more")
+            say("installing the visibility server with the rights that its manifests grant, and no more")
             async with serving(cluster):
                 return await play(cluster, stopped, keep=keep)
 
@@ -151,7 +152,7 @@ async def serving(cluster: LocalCluster) -> AsyncIterator[None]:
     """The server as a process of its own, registered with the cluster's aggregator."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    certificate, key = await install(cluster, ROOT / "apiservice", port=port)
+    certificate, key = await install(cluster, ROOT, COMPONENTS, port=port)
     kubeconfig = await cluster.add_service_account(SERVER_ACCOUNT, SERVER_NAMESPACE)
     log = cluster.directory / "visibility-api.log"
     with log.open("wb") as output:
@@ -162,6 +163,7 @@ async def serving(cluster: LocalCluster) -> AsyncIterator[None]:
             *("--secure-port", str(port)),
             *("--tls-cert-file", str(certificate)),
             *("--tls-private-key-file", str(key)),
+            *component_flags(ROOT, COMPONENTS),
             *("--probe-interval", "2s"),
             *("--probe-timeout", "2s"),
             *("--shutdown-delay-duration", "0s"),

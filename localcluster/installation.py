@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import yaml
@@ -17,10 +18,15 @@ _PLURALS = {resource.kind: resource.plural for resource in BUILT_IN}
 APISERVICE = "v1alpha1.visibility.trainer.kubeflow.org"
 
 
-async def install(cluster: LocalCluster, manifests: Path, *, port: int) -> tuple[Path, Path]:
-    """Apply what is in `manifests`, pointed at 127.0.0.1:port; return its serving certificate and key."""
+async def install(
+    cluster: LocalCluster, root: Path, components: Sequence[str], *, port: int
+) -> tuple[Path, Path]:
+    """Apply `root`'s apiservice/ and the rights of `components`, pointed at 127.0.0.1:port.
+
+    Returns its serving certificate and key.
+    """
     authority = Authority("visibility-api-ca")
-    for thing in await asyncio.to_thread(_read, manifests):
+    for thing in await asyncio.to_thread(_read, manifest_files(root, components)):
         if thing["kind"] == "APIService":
             service = thing["spec"]["service"]
             service["port"] = port
@@ -35,13 +41,39 @@ async def install(cluster: LocalCluster, manifests: Path, *, port: int) -> tuple
     )
 
 
-def _read(manifests: Path) -> list[Object]:
+def manifest_files(root: Path, components: Iterable[str]) -> list[Path]:
+    """The files that the kustomizations of apiservice/ and of deploy/components/NAME list as resources."""
+    return [
+        directory / name
+        for directory in (root / "apiservice", *_directories(root, components))
+        for name in _kustomization(directory).get("resources", ())
+    ]
+
+
+def component_flags(root: Path, components: Iterable[str]) -> list[str]:
+    """What deploy/components/NAME add to the arguments of `visibility-api serve`."""
+    return [
+        operation["value"]
+        for directory in _directories(root, components)
+        for patch in _kustomization(directory)["patches"]
+        for operation in yaml.safe_load(patch["patch"])
+        if operation["path"].endswith("/args/-")
+    ]
+
+
+def _directories(root: Path, components: Iterable[str]) -> list[Path]:
+    return [root / "deploy" / "components" / name for name in components]
+
+
+def _kustomization(directory: Path) -> Object:
+    found: Object = yaml.safe_load((directory / "kustomization.yaml").read_text())
+    return found
+
+
+def _read(files: Iterable[Path]) -> list[Object]:
     """Every object of a kind that is served here (priority and fairness is not), namespaces first."""
     found = [
-        thing
-        for file in sorted(manifests.glob("*.yaml"))
-        for thing in yaml.safe_load_all(file.read_text())
-        if thing["kind"] in _PLURALS
+        thing for file in files for thing in yaml.safe_load_all(file.read_text()) if thing["kind"] in _PLURALS
     ]
     return sorted(found, key=lambda thing: thing["kind"] != "Namespace")
 

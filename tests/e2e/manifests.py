@@ -1,4 +1,4 @@
-"""What an operator applies from apiservice/, with only that changed which differs on one machine."""
+"""What an operator applies, with only that changed which differs on one machine."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 
 import yaml
 
+from localcluster.installation import component_flags, manifest_files
 from tests.e2e.api import Api, Object
 
-DIRECTORY = Path(__file__).parents[2] / "apiservice"
+ROOT = Path(__file__).parents[2]
+COMPONENTS = ("source-exec",)  # of deploy/components: the server here has their rights and flags, and no more
 NAMESPACE = "trainjob-visibility"
 SERVICE_ACCOUNT = "visibility-api"
 APISERVICE = "v1alpha1.visibility.trainer.kubeflow.org"
@@ -32,17 +34,21 @@ _FIRST = ("Namespace", "ServiceAccount", "PriorityLevelConfiguration")
 
 
 def read_manifests() -> list[Object]:
-    """Every object in apiservice/, those first that others need."""
+    """Every object in apiservice/ and of the components, those first that others need."""
     found = [
         thing
-        for file in sorted(DIRECTORY.rglob("*.yaml"))
-        if file.name != "kustomization.yaml"
+        for file in manifest_files(ROOT, COMPONENTS)
         for thing in yaml.safe_load_all(file.read_text())
         if thing
     ]
     if not found:
-        raise FileNotFoundError(f"no manifests in {DIRECTORY}")
+        raise FileNotFoundError(f"no manifests in {ROOT}")
     return sorted(found, key=lambda thing: _FIRST.index(thing["kind"]) if thing["kind"] in _FIRST else 9)
+
+
+def server_flags() -> list[str]:
+    """The sources of deploy/base, and what the components add."""
+    return ["--sources=status", *component_flags(ROOT, COMPONENTS)]
 
 
 def apply_rights(admin: Api, *, skipped_kinds: frozenset[str] = frozenset()) -> None:

@@ -1,4 +1,4 @@
-"""deploy/base as a real API server takes it, admission included."""
+"""The manifests with every component, as a real API server takes them, admission included."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.manifests import NAMESPACE
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.workspace import User
-from tests.unit.test_deploy import render
+from tests.unit.test_deploy import COMPONENTS, ROOT, render
 
 
 def test_every_object_is_valid_and_the_pod_is_admitted_as_restricted(
@@ -19,7 +19,12 @@ def test_every_object_is_valid_and_the_pod_is_admitted_as_restricted(
 ) -> None:
     if cluster.kind != "real":
         pytest.skip("only kube-apiserver knows what it accepts; the stand-in takes anything")
-    objects = list(yaml.safe_load_all(render(tmp_path / "rendered")))
+    objects = list(yaml.safe_load_all(render(tmp_path / "rendered", list(COMPONENTS))))
+    policies = (ROOT / "deploy/components/source-http/networkpolicies.yaml").read_text()
+    objects.extend(
+        {**policy, "metadata": {**policy["metadata"], "namespace": NAMESPACE}}
+        for policy in yaml.safe_load_all(policies)
+    )
     (deployment,) = (thing for thing in objects if thing["kind"] == "Deployment")
     template = deployment["spec"]["template"]
     metadata = {**template["metadata"], "name": "admitted", "namespace": NAMESPACE}

@@ -1,4 +1,4 @@
-"""The server has just the rights of apiservice/: what it lacks, its users can see."""
+"""The server has just the rights of its manifests: what it lacks, its users can see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server under test: a subprocess with just the rights that apiservice/ grants, behind the aggregator."""
+"""The server under test: a subprocess with just the rights of its manifests, behind the aggregator."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tests.e2e.manifests import (
     SERVICE_NAME,
     apply_rights,
     register,
+    server_flags,
 )
 from tests.e2e.pki import Authority
 from tests.e2e.processes import Daemon, free_port, wait_until
@@ -183,6 +184,7 @@ class VisibilityServer:
             *("--probe-interval", f"{PROBE_INTERVAL_S:g}s"),
             *("--probe-timeout", f"{PROBE_INTERVAL_S:g}s"),
             *("--shutdown-delay-duration", "0s"),
+            *server_flags(),
             *("-v", "4"),
         ]
 

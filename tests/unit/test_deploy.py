@@ -1,4 +1,4 @@
-"""What an operator applies: deploy/base as kustomize puts it together, and what the image is built from."""
+"""What an operator applies: base, components and default, rendered by kustomize; and the image's pins."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +15,39 @@ import pytest
 import yaml
 
 from visibility_api.cli import main
+from visibility_api.cluster.annotations import OPEN_DATA_HUB_PORT
 from visibility_api.server import DRAIN_S
-from visibility_api.settings import Settings, read_settings
+from visibility_api.settings import SOURCES, Settings, read_settings
 
 ROOT = Path(__file__).parents[2]
 Objects = dict[tuple[str, str], dict[str, Any]]
 
 
-def render(directory: Path) -> str:
-    """deploy/base with a certificate of its own."""
+def render(directory: Path, components: Sequence[str] | None = None) -> str:
+    """deploy/default, or deploy/base with these components, with a certificate of its own."""
     kubectl = shutil.which("kubectl", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if kubectl is None:
         pytest.skip("no kubectl here")
-    for part in ("apiservice", "deploy/base"):
+    for part in ("apiservice", "deploy"):
         shutil.copytree(ROOT / part, directory / part, ignore=shutil.ignore_patterns("tls"))
     assert main(["certificate", "--out", str(directory / "deploy/base/tls")]) == 0
-    command = [kubectl, "kustomize", str(directory / "deploy/base")]
+    target = directory / "deploy/default"
+    if components is not None:
+        target = directory / "deploy/chosen"
+        target.mkdir()
+        chosen = {"resources": ["../base"], "components": [f"../components/{name}" for name in components]}
+        (target / "kustomization.yaml").write_text(yaml.safe_dump(chosen))
+    command = [kubectl, "kustomize", str(target)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def by_name(rendered: str) -> Objects:
+    return {(thing["kind"], thing["metadata"]["name"]): thing for thing in yaml.safe_load_all(rendered)}
 
 
 @pytest.fixture(scope="module")
 def objects(tmp_path_factory: pytest.TempPathFactory) -> Objects:
-    found = yaml.safe_load_all(render(tmp_path_factory.mktemp("deploy")))
-    return {(thing["kind"], thing["metadata"]["name"]): thing for thing in found}
+    return by_name(render(tmp_path_factory.mktemp("deploy")))
 
 
 def server_pod(objects: Objects) -> dict[str, Any]:
@@ -44,12 +55,32 @@ def server_pod(objects: Objects) -> dict[str, Any]:
     return pod
 
 
-def settings(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> Settings:
+def flags_of(objects: Objects) -> list[str]:
     (container,) = server_pod(objects)["containers"]
     command, *flags = container["args"]
     assert command == "serve"
+    return list(flags)
+
+
+def settings(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setattr(Path, "is_file", lambda _: True)
-    return read_settings(flags, {})
+    return read_settings(flags_of(objects), {})
+
+
+def granted(objects: Objects) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Group, resource and verbs of every ClusterRole that the server itself is bound to."""
+    names = [
+        thing["roleRef"]["name"]
+        for (kind, _), thing in sorted(objects.items())
+        if kind == "ClusterRoleBinding" and thing["roleRef"]["name"].startswith("trainjob-visibility:")
+    ]
+    return [
+        (group, resource, tuple(rule["verbs"]))
+        for name in names
+        for rule in objects["ClusterRole", name]["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    ]
 
 
 def test_the_apiservice_trusts_the_ca_of_the_certificate_and_no_other(objects: Objects) -> None:
@@ -91,38 +122,90 @@ def test_pods_of_its_priority_are_admitted_where_only_a_quota_allows_them(object
     assert int(spec["hard"]["pods"]) > 2 * objects["Deployment", "visibility-api"]["spec"]["replicas"]
 
 
-def test_the_server_is_given_these_rights_and_no_other(objects: Objects) -> None:
-    """A right that is missing shows in e2e; one too many would show nowhere else."""
-    subjects = [{"kind": "ServiceAccount", "name": "visibility-api", "namespace": "trainjob-visibility"}]
-    granted = [
-        thing["roleRef"]["name"]
-        for (kind, _), thing in objects.items()
-        if kind in ("ClusterRoleBinding", "RoleBinding")
-    ]
-    assert all(
-        thing["subjects"] == subjects
-        for (kind, _), thing in objects.items()
-        if kind in ("ClusterRoleBinding", "RoleBinding")
-    )
-    assert sorted(granted) == [
+FINDING = [
+    ("trainer.kubeflow.org", "trainjobs", ("list", "watch")),
+    ("jobset.x-k8s.io", "jobsets", ("list", "watch")),
+    ("", "pods", ("list", "watch")),
+]
+# A right that is missing shows in e2e; one too many would show nowhere else.
+COMPONENTS: dict[str, tuple[str, list[tuple[str, str, tuple[str, ...]]]]] = {
+    "source-exec": ("--sources=exec", [("", "pods/exec", ("get", "create"))]),
+    "source-http": ("--sources=http", []),
+    "source-logs": ("--sources=logs", [("", "pods/log", ("get",))]),
+    "source-push": (
+        "--sources=push",
+        [("", "pods", ("get",)), ("batch", "jobs", ("get",)), ("jobset.x-k8s.io", "jobsets", ("get",))],
+    ),
+    "write-back": ("--write-back=true", [("trainer.kubeflow.org", "trainjobs/status", ("patch",))]),
+}
+
+
+def test_every_component_there_is_stands_in_the_table() -> None:
+    assert {each.name for each in (ROOT / "deploy/components").iterdir()} == set(COMPONENTS)
+
+
+def test_the_base_alone_reads_what_needs_no_further_right(tmp_path: Path) -> None:
+    base = by_name(render(tmp_path, ()))
+    assert granted(base) == FINDING
+    assert [flag for flag in flags_of(base) if flag.startswith("--sources")] == ["--sources=status"]
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_a_component_brings_its_flag_and_its_rights_and_nothing_else(tmp_path: Path, name: str) -> None:
+    base, chosen = (by_name(render(tmp_path / part, names)) for part, names in (("a", ()), ("b", (name,))))
+    flag, rights = COMPONENTS[name]
+    assert flags_of(chosen) == [*flags_of(base), flag]
+    assert granted(chosen) == FINDING + rights
+    role = f"trainjob-visibility:{name}"
+    added = {("ClusterRole", role), ("ClusterRoleBinding", role)} if rights else set()
+    assert chosen.keys() - base.keys() == added
+    same = base.keys() - {("Deployment", "visibility-api"), *GENERATED}
+    assert {key: chosen[key] for key in same} == {key: base[key] for key in same}
+
+
+# Each rendering here makes a certificate of its own.
+GENERATED = {
+    ("Secret", "visibility-api-tls"),
+    ("APIService", "v1alpha1.visibility.trainer.kubeflow.org"),
+}
+
+
+def test_all_components_together_are_what_the_server_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = [name for name in COMPONENTS if name.startswith("source-")]
+    everything = by_name(render(tmp_path, sources))
+    assert set(settings(everything, monkeypatch).probe.sources) == set(SOURCES)
+
+
+def test_what_is_recommended_is_exec_and_push(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings(objects, monkeypatch).probe.sources == ("status", "exec", "push")
+    assert granted(objects) == FINDING + COMPONENTS["source-exec"][1] + COMPONENTS["source-push"][1]
+
+
+def test_nobody_but_the_server_is_bound_to_anything(tmp_path: Path) -> None:
+    everything = by_name(render(tmp_path, list(COMPONENTS)))
+    bindings = [thing for (kind, _), thing in everything.items() if kind.endswith("RoleBinding")]
+    server = {"kind": "ServiceAccount", "name": "visibility-api", "namespace": "trainjob-visibility"}
+    assert all(thing["subjects"] == [server] for thing in bindings)
+    assert {thing["roleRef"]["name"] for thing in bindings} == {
         "extension-apiserver-authentication-reader",
         "system:auth-delegator",
         "trainjob-visibility:server",
-        "trainjob-visibility:source-exec",
-    ]
-    rules = [
-        (group, resource, tuple(rule["verbs"]))
-        for name in ("server", "source-exec")
-        for rule in objects["ClusterRole", f"trainjob-visibility:{name}"]["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-    ]
-    assert rules == [
-        ("trainer.kubeflow.org", "trainjobs", ("list", "watch")),
-        ("jobset.x-k8s.io", "jobsets", ("list", "watch")),
-        ("", "pods", ("list", "watch")),
-        ("", "pods/exec", ("get", "create")),
-    ]
+        *(f"trainjob-visibility:{name}" for name, (_, rights) in COMPONENTS.items() if rights),
+    }
+
+
+def test_the_example_policies_let_the_server_through_to_open_data_hubs_port() -> None:
+    text = (ROOT / "deploy/components/source-http/networkpolicies.yaml").read_text()
+    ingress, egress = yaml.safe_load_all(text)
+    (rule,) = ingress["spec"]["ingress"]
+    (peer,) = rule["from"]
+    assert peer["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "trainjob-visibility"}
+    assert peer["podSelector"] == egress["spec"]["podSelector"]
+    ports = [{"protocol": "TCP", "port": OPEN_DATA_HUB_PORT}]
+    assert rule["ports"] == ports
+    assert egress["spec"]["egress"][0]["ports"] == ports
 
 
 def test_the_image_is_built_with_the_setuptools_that_was_tested() -> None:
