@@ -34,6 +34,10 @@ class CredentialRejected(AuthError):
     """
 
 
+class TokenReviewFailed(CredentialRejected):
+    """A token could not be reviewed at all: kube-apiserver did not answer, or not as it should."""
+
+
 class TrustUnusable(AuthError):
     """A CA bundle, a header list or a serving certificate cannot be used; the message says which and why."""
 

@@ -15,7 +15,7 @@ import msgspec
 from visibility_api.cluster.errors import ApiError, ClusterError
 
 from .answer_cache import AnswerCache
-from .errors import CredentialRejected
+from .errors import CredentialRejected, TokenReviewFailed
 from .identity import Identity, authenticated
 from .review import Reviews
 
@@ -60,22 +60,27 @@ class TokenReviewer:
         self._reviews = reviews
         self._audiences = tuple(audiences)
         self._key = secrets.token_bytes(32)
-        self._answers: AnswerCache[bytes, Identity | CredentialRejected] = AnswerCache(
-            max_entries=MAX_ENTRIES, clock=clock
+        self._answers: AnswerCache[tuple[bytes, tuple[str, ...]], Identity | CredentialRejected] = (
+            AnswerCache(max_entries=MAX_ENTRIES, clock=clock)
         )
 
-    async def identify(self, token: str) -> Identity:
-        """The token's user. Raises CredentialRejected when it is not accepted or could not be reviewed."""
-        key = hashlib.blake2b(token.encode(), key=self._key, digest_size=32).digest()
-        answer = self._answers.get(key) or await self._answers.find(key, lambda: self._review(token))
+    async def identify(self, token: str, audiences: Sequence[str] = ()) -> Identity:
+        """The token's user. `audiences`: instead of those given at the start.
+
+        Raises CredentialRejected when it is not accepted, TokenReviewFailed when it could not be reviewed.
+        """
+        wanted = tuple(audiences) or self._audiences
+        digest = hashlib.blake2b(token.encode(), key=self._key, digest_size=32).digest()
+        key = (digest, wanted)
+        answer = self._answers.get(key) or await self._answers.find(key, lambda: self._review(token, wanted))
         if isinstance(answer, CredentialRejected):
             raise CredentialRejected(*answer.args)
         return answer
 
-    async def _review(self, token: str) -> Identity | CredentialRejected:
+    async def _review(self, token: str, audiences: Sequence[str]) -> Identity | CredentialRejected:
         """A refusal is an answer, to be remembered; only a failed call is raised (A17)."""
         question = _Question(
-            "authentication.k8s.io/v1", "TokenReview", _Spec(token=token, audiences=self._audiences)
+            "authentication.k8s.io/v1", "TokenReview", _Spec(token=token, audiences=audiences)
         )
         try:
             body = await self._reviews.post(msgspec.json.encode(question))
@@ -83,12 +88,12 @@ class TokenReviewer:
         except ClusterError as error:
             # No `from`: what caused it may hold the request, and with it the token.
             why = f"HTTP {error.status}" if isinstance(error, ApiError) else "no answer"
-            raise CredentialRejected(f"the token could not be reviewed: {why}") from None
+            raise TokenReviewFailed(f"the token could not be reviewed: {why}") from None
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise CredentialRejected("the token review's answer cannot be read") from None
+            raise TokenReviewFailed("the token review's answer cannot be read") from None
         if not verdict.authenticated or not verdict.user.username:
             return CredentialRejected("the token is not accepted")
-        if self._audiences and not set(self._audiences).intersection(verdict.audiences or ()):
+        if audiences and not set(audiences).intersection(verdict.audiences or ()):
             return CredentialRejected("the token is meant for another audience")
         user = verdict.user
         return authenticated(

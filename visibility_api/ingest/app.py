@@ -1,0 +1,195 @@
+"""The ASGI application of the push endpoint, in front of the Kubernetes API on the same port.
+
+Who pushes → how often → body → what it says → the tracker. Answers are upstream's: exactly 200 with an echo,
+or a Status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+from cachetools import LRUCache
+
+from visibility_api.faults import describe_fault
+from visibility_api.progress.document import Progress
+from visibility_api.progress.job import JobRef, TrainingJob
+from visibility_api.progress.observation import Observation
+
+from .body import ClientGone, Receive, check_length, read_body
+from .bucket import Bucket
+from .gate import Gate
+from .ownership import Membership
+from .paths import UPSTREAM_PREFIX, find_target
+from .payload import read_payload
+from .refusal import InternalError, Invalid, NotFound, Refusal, TooManyRequests, encode_refusal
+
+log = structlog.get_logger("visibility.ingest")
+
+Scope = MutableMapping[str, Any]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+SOURCE = "push"
+BODY_S = 10.0  # for a whole body to come, as upstream's read timeout
+SEND_S = 10.0
+MAX_BODIES = 1000  # waited for at a time, of admitted callers
+MAX_JOBS = 16_384
+# Of all pods of a job that are not its rank 0, as long as that is silent. What is more is answered but not
+# taken: the Kubeflow SDK pushes from every process, and tries again at once when it is refused.
+STAND_INS_PER_S, STAND_IN_BURST = 5.0, 10.0
+
+# What a push came to, for a metric: these words, and the reasons of refusals.
+TAKEN = "Taken"
+PASSED_OVER = "PassedOver"  # answered 200, but it changes nothing: said nothing, or for no current attempt
+GONE = "ClientGone"
+
+_WHY = "rank 0 pushes"
+_WHY_STAND_IN = "a process other than rank 0 pushes"
+_JSON = (b"content-type", b"application/json")
+
+
+class Ingest:
+    """Hands what is pushed to `record`, then the job to `pushed`; both must not await.
+
+    `count` is told what each push came to: `TAKEN`, `PASSED_OVER`, `GONE` or the reason of a refusal.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        *,
+        record: Callable[[Observation], None],
+        pushed: Callable[[JobRef], None] = lambda _ref: None,
+        count: Callable[[str], None] = lambda _outcome: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = time.monotonic,
+        max_bodies: int = MAX_BODIES,
+    ) -> None:
+        self._gate = gate
+        self._record = record
+        self._pushed = pushed
+        self._count = count
+        self._now = now
+        self._clock = clock
+        self._max_bodies = max_bodies
+        self._bodies = 0  # being waited for
+        self._stand_ins: LRUCache[JobRef, Bucket] = LRUCache(MAX_JOBS)
+
+    @staticmethod
+    def takes(scope: Scope) -> bool:
+        """Whether a request is for this endpoint: a POST to either path, anything to upstream's."""
+        if scope["type"] != "http":
+            return False
+        path: str = scope["path"]
+        if scope["method"] != "POST" and not path.startswith(UPSTREAM_PREFIX):
+            return False
+        return find_target(path) is not None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request that it `takes`."""
+        headers = [_JSON]
+        try:
+            body, outcome = await self._take(scope, receive)
+            status = 200
+        except ClientGone:
+            self._count(GONE)
+            return
+        except Exception as error:
+            refusal = error if isinstance(error, Refusal) else _unforeseen(error)
+            status, outcome, body = refusal.code, refusal.reason, encode_refusal(refusal)
+            if refusal.retry_after_s:
+                headers.append((b"retry-after", b"%d" % refusal.retry_after_s))
+        self._count(outcome)
+        headers.append((b"content-length", b"%d" % len(body)))
+        try:
+            async with asyncio.timeout(SEND_S):
+                await send({"type": "http.response.start", "status": status, "headers": headers})
+                await send({"type": "http.response.body", "body": body})
+        except TimeoutError:
+            log.info("client too slow, connection closed")  # by the server below: the answer is not whole
+
+    async def _take(self, scope: Scope, receive: Receive) -> tuple[bytes, str]:
+        """The echo, and what the push came to. Raises Refusal, ClientGone."""
+        target = find_target(scope["path"])
+        if target is None or scope["method"] != "POST":
+            raise NotFound("only POST to a TrainJob's status is served here")
+        headers = scope["headers"]
+        check_length(headers)
+        client = scope.get("client")
+        job, membership = await self._gate.admit(target, headers, client[0] if client else "")
+        payload = read_payload(await self._read(receive))
+        if payload.report is None or not self._hand_on(job, membership, payload.report):
+            return payload.echo, PASSED_OVER
+        return payload.echo, TAKEN
+
+    async def _read(self, receive: Receive) -> bytes:
+        if self._bodies >= self._max_bodies:
+            raise TooManyRequests("too many pushes are under way; try again later")
+        self._bodies += 1
+        try:
+            async with asyncio.timeout(BODY_S):
+                return await read_body(receive)
+        except TimeoutError:
+            raise Invalid(f"the body did not come within {BODY_S:g} s") from None
+        finally:
+            self._bodies -= 1
+
+    def _hand_on(self, job: TrainingJob, membership: Membership, report: Progress) -> bool:
+        """Whether the report was taken. One of an earlier attempt, or of no current one, is not."""
+        voice = _voice(job, membership)
+        if voice is None:
+            return False
+        attempt, is_stand_in = voice
+        if is_stand_in and not self._may_stand_in(job.ref):
+            return False
+        self._record(
+            Observation(
+                ref=job.ref,
+                attempt=attempt,
+                source=SOURCE,
+                at=self._now(),
+                outcome=report,
+                why=_WHY_STAND_IN if is_stand_in else _WHY,
+                is_stand_in=is_stand_in,
+            )
+        )
+        if not is_stand_in:
+            self._pushed(job.ref)
+        return True
+
+    def _may_stand_in(self, ref: JobRef) -> bool:
+        now = self._clock()
+        bucket = self._stand_ins.get(ref)
+        if bucket is None:
+            bucket = Bucket(per_s=STAND_INS_PER_S, burst=STAND_IN_BURST, now=now)
+            self._stand_ins[ref] = bucket
+        return bucket.take(now)
+
+
+def _voice(job: TrainingJob, membership: Membership) -> tuple[str, bool] | None:
+    """The attempt that a pod speaks for, and whether only in place of its rank 0; None for no current one."""
+    rank0 = job.rank0
+    if rank0 is None:
+        return None
+    for each in (rank0, *job.alternates):
+        if each.pod_uid == membership.pod_uid:
+            return each.attempt, False
+    if membership.restart_attempt != rank0.restart_attempt:
+        return None
+    # The same replica in another life: a pod that ends while its successor is there already.
+    if membership.place in [_place(each.pod_name) for each in (rank0, *job.alternates)]:
+        return None
+    return rank0.attempt, True
+
+
+def _place(pod_name: str) -> str:
+    return pod_name.rpartition("-")[0]
+
+
+def _unforeseen(error: Exception) -> InternalError:
+    log.error("push failed", **describe_fault(error))
+    return InternalError("the push failed in an unforeseen way; the server's log says where")

@@ -1,0 +1,45 @@
+"""Which requests are pushes: two paths for one job, upstream's and ours, and the audiences of each."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+GROUP = "visibility.trainer.kubeflow.org"
+UPSTREAM_PREFIX = "/apis/trainer.kubeflow.org/"
+AUDIENCE = GROUP  # ours: one for all jobs, so that a runtime can name it once
+MAX_PATH_CHARACTERS = 256
+
+_NAME = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"  # of namespaces and of TrainJobs (RFC 1035, 63 characters)
+_PATH = re.compile(
+    rf"/apis/(visibility\.)?trainer\.kubeflow\.org/v1alpha1/namespaces/({_NAME})/trainjobs/({_NAME})/status"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The job that a path names. Whether there is one is another question."""
+
+    path: str
+    namespace: str
+    name: str
+    is_upstream: bool  # the path is Kubeflow Trainer's own
+    audiences: tuple[str, ...]  # a token must be meant for one of them
+
+
+def find_target(path: str) -> Target | None:
+    """The job that is pushed to at `path`; None when it is no path of this endpoint."""
+    return _find(path) if len(path) <= MAX_PATH_CHARACTERS else None
+
+
+@lru_cache(16_384)
+def _find(path: str) -> Target | None:
+    match = _PATH.fullmatch(path)
+    if match is None:
+        return None
+    ours, namespace, name = match.groups()
+    upstream = f"trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs/{name}/status"
+    return Target(
+        path=path, namespace=namespace, name=name, is_upstream=not ours, audiences=(upstream, AUDIENCE)
+    )

@@ -1,0 +1,168 @@
+"""What a push says: upstream's body or our own document, clamped and rounded where upstream refuses.
+
+Hostile bytes: any of them become a `Payload` or `Invalid`, in bounded time, and no byte of a refused one is
+repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, NoReturn, TypeGuard
+
+import msgspec
+
+from visibility_api.progress.document import (
+    MAX_METRIC_CHARACTERS,
+    MAX_METRICS,
+    Progress,
+    Refused,
+    parse_document,
+)
+
+from .refusal import Invalid
+
+MAX_INT32 = 2**31 - 1
+
+_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_METRIC_CHARACTERS)]
+
+
+class _Metric(msgspec.Struct):
+    name: _Text
+    value: _Text
+
+
+class _TrainerStatus(msgspec.Struct, omit_defaults=True):
+    """In the order in which upstream writes its echo."""
+
+    progressPercentage: Annotated[int, msgspec.Meta(ge=0, le=100)] | None = None
+    estimatedRemainingSeconds: Annotated[int, msgspec.Meta(ge=0, le=MAX_INT32)] | None = None
+    metrics: Annotated[list[_Metric], msgspec.Meta(max_length=MAX_METRICS)] | None = None
+    lastUpdatedTime: str = ""
+
+
+class _Body(msgspec.Struct, omit_defaults=True):
+    trainerStatus: _TrainerStatus | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """One push that can be answered 200."""
+
+    echo: bytes  # what was understood of it, as upstream gives back the parsed body
+    report: Progress | None  # None when it says nothing
+
+
+_decode = msgspec.json.Decoder(_Body).decode
+_encode = msgspec.json.Encoder().encode
+_NOTHING = Payload(echo=b"{}\n", report=None)
+
+
+def read_payload(data: bytes) -> Payload:
+    """Raises Invalid, which names the field."""
+    try:
+        status = _decode(data).trainerStatus  # in bounds already: all that well-behaved clients send
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        status = None
+    if status is not None:
+        return _payload(status)
+    fields = _first_object(data)
+    given = fields.get("trainerStatus")
+    if given is not None:
+        return _payload(_clamp(given))
+    if "timestamp" in fields or "schemaVersion" in fields:
+        return Payload(echo=_NOTHING.echo, report=_accepted(_encode(fields)))  # upstream knows none of it
+    return _NOTHING
+
+
+def _payload(status: _TrainerStatus) -> Payload:
+    echo = _encode(_Body(trainerStatus=status))
+    return Payload(echo=echo + b"\n", report=_accepted(echo))
+
+
+def _accepted(document: bytes) -> Progress:
+    outcome = parse_document(document)
+    if isinstance(outcome, Refused):
+        raise Invalid(outcome.message)
+    return outcome
+
+
+def _first_object(data: bytes) -> Mapping[str, Any]:
+    """The first JSON value; upstream ignores what follows it and mends what is no UTF-8."""
+    try:
+        try:
+            value = msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            text = data.decode(errors="replace").lstrip(" \t\r\n")
+            value, _ = _lenient.raw_decode(text)
+    except RecursionError:
+        _refuse("the body", "is nested too deeply")
+    except ValueError:  # JSONDecodeError, a constant, an integer of thousands of digits
+        _refuse("the body", "is not JSON")
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        _refuse("the body", "must be an object")
+    return value
+
+
+def _no_constant(_name: str) -> NoReturn:
+    raise ValueError  # NaN and Infinity are no JSON
+
+
+_lenient = json.JSONDecoder(parse_constant=_no_constant)
+
+
+def _clamp(status: object) -> _TrainerStatus:
+    if not isinstance(status, dict):
+        _refuse("trainerStatus", "must be an object")
+    updated = status.get("lastUpdatedTime")
+    if not isinstance(updated, str):
+        _refuse("trainerStatus.lastUpdatedTime", "is required and must be a string")
+    return _TrainerStatus(
+        progressPercentage=_integer(status, "progressPercentage", 100),
+        estimatedRemainingSeconds=_integer(status, "estimatedRemainingSeconds", MAX_INT32),
+        metrics=list(_metrics(status.get("metrics"))) or None,
+        lastUpdatedTime=updated,
+    )
+
+
+def _integer(status: Mapping[str, Any], name: str, most: int) -> int | None:
+    value = status.get(name)
+    if value is None:
+        return None
+    if not _is_number(value):
+        _refuse(f"trainerStatus.{name}", "must be a finite number")
+    return round(max(0, min(most, value)))  # clamped first: an int of hundreds of digits is no float
+
+
+def _metrics(pairs: object) -> Iterator[_Metric]:
+    """The first ones that have both a name and a value; cut at the length upstream allows."""
+    if pairs is None:
+        return
+    if not isinstance(pairs, list):
+        _refuse("trainerStatus.metrics", "must be a list")
+    for pair in pairs[:MAX_METRICS]:
+        if not isinstance(pair, dict):
+            _refuse("trainerStatus.metrics", "must hold objects")
+        name, value = pair.get("name"), pair.get("value")
+        if name is not None and not isinstance(name, str):
+            _refuse("trainerStatus.metrics.name", "must be a string")
+        if _is_number(value):
+            value = str(value)
+        if value is not None and not isinstance(value, str):
+            _refuse("trainerStatus.metrics.value", "must be a string")
+        if name and value:
+            yield _Metric(name=name[:MAX_METRIC_CHARACTERS], value=value[:MAX_METRIC_CHARACTERS])
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _refuse(field: str, why: str) -> NoReturn:
+    raise Invalid(f"{field} {why}") from None
