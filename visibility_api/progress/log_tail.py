@@ -1,0 +1,217 @@
+"""What the end of a container's log says of progress. Pure: hostile bytes in, one value out.
+
+A line is understood by `trainjob_progress.lines`, which also reads a program's output where it runs: what
+frameworks print has one home (docs/decisions/0006). Here lines become one report: later ones win, metrics add
+up. No byte of a log is ever repeated in a refusal.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import deque
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from trainjob_progress.lines import Fields, LineReader, own_words
+
+from .document import (
+    MAX_INTEGER,
+    MAX_MESSAGE_CHARACTERS,
+    MAX_METRIC_CHARACTERS,
+    MAX_METRICS,
+    Progress,
+    Refused,
+    parse_document,
+    parse_time,
+)
+
+MAX_READ_BYTES = 64 * 1024  # from the end
+MAX_PIECES = 256  # the newest; a bar is redrawn hundreds of times a line, and only the last counts
+MAX_MARK_CHARACTERS = 128
+# A CRI writes longer lines in parts and the kubelet shows the time of the first one that it hands out.
+MAX_TIMED_CHARACTERS = 8192
+
+# Tqdm redraws after \r, Keras takes a line back with \b.
+_REDRAWS = re.compile(r"[\r\x08]+")
+_FIRST_BREAK = re.compile(r"[\n\r\x08]")
+# What `timestamps=true` puts before each line (X11).
+_KUBELETS_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)) ?", re.ASCII)
+_SIGNS_OF_A_DOCUMENT = (
+    '"schemaVersion"', '"trainerStatus"', '"totalSteps"', '"progressPercentage"', '"metrics"', '"state"',
+)  # fmt: skip
+
+
+class TailReader:
+    """Reads one container's log by its end, time and again.
+
+    Remembers where it has come, so that each line is read once, and what a tail alone does not show, such as
+    Keras' `Epoch 3/10`.
+    """
+
+    def __init__(self) -> None:
+        self._lines = LineReader()
+        self._fold = _Fold()
+        self._mark = ""  # how the last line that was over began; its time makes it unlike any other
+
+    def read(self, data: bytes, *, is_whole: bool) -> Progress | Refused:
+        """The progress that the log has told of so far; `data` is its end, asked for with `timestamps=true`.
+
+        `is_whole`: nothing of the log was left out before `data`. `timestamp` of the progress is what a
+        document says, else the kubelet's time of the line that spoke last: by the clock of the node, so the
+        training process's own. None where a long line was redrawn, and nobody knows when.
+        """
+        text = data[-MAX_READ_BYTES:].decode("utf-8", "replace")  # perhaps cut within a character
+        fresh = self._after_mark(text)
+        if fresh is None:
+            fresh = text
+            if not is_whole or len(data) > MAX_READ_BYTES:
+                first_break = _FIRST_BREAK.search(text)
+                fresh = text[first_break.end() :] if first_break else ""
+        self._remember(text)
+        for said_at, piece in deque(_pieces(fresh), maxlen=MAX_PIECES):
+            document = _document(piece)
+            if isinstance(document, Progress):
+                if document.rank in (None, 0):
+                    self._fold.take_document(document)
+            elif document is None and (fields := self._lines.read(piece)) is not None:
+                self._fold.take(fields, said_at)
+        return self._fold.result()
+
+    def _after_mark(self, text: str) -> str | None:
+        """What was not read before; None when that cannot be told."""
+        if not self._mark:
+            return None
+        at = 0 if text.startswith(self._mark) else text.rfind("\n" + self._mark) + 1
+        if at == 0 and not text.startswith(self._mark):
+            return None
+        return text[text.find("\n", at) + 1 :]
+
+    def _remember(self, text: str) -> None:
+        end = text.rfind("\n")
+        last = text[text.rfind("\n", 0, max(end, 0)) + 1 : max(end, 0)]
+        self._mark = last[:MAX_MARK_CHARACTERS] if _KUBELETS_TIME.match(last) else ""
+
+
+def _pieces(text: str) -> Iterator[tuple[str | None, str]]:
+    """(its time, what is said) of what rank 0 wrote between line ends and redraws."""
+    for line in text.split("\n"):
+        said_at = None
+        match = _KUBELETS_TIME.match(line)
+        if match is not None:
+            said_at = match[1] if len(line) < MAX_TIMED_CHARACTERS else None
+            line = line[match.end() :]
+        words = own_words(line)
+        if words is None:
+            continue
+        for piece in _REDRAWS.split(words):
+            if piece and not piece.isspace():
+                yield said_at, piece
+
+
+def _document(piece: str) -> Progress | Refused | None:
+    """Our own JSON line, or why it is to be left out; None when it is something else."""
+    if not piece.startswith("{") or not any(sign in piece for sign in _SIGNS_OF_A_DOCUMENT):
+        return None
+    outcome = parse_document(piece.encode("utf-8", "replace"))
+    return outcome if isinstance(outcome, Progress) or '"schemaVersion"' in piece else None
+
+
+class _Fold:
+    """Lines become one report."""
+
+    def __init__(self) -> None:
+        self._fields: dict[str, Any] = {}  # by Progress' names; each has passed its bound
+        self._metrics: dict[str, str] = {}
+        self._timestamp: datetime | None = None
+        self._said_at: str | None = None  # of a line that is newer than `_timestamp`
+        self._result: Progress | None = None  # as long as nothing is added to it
+
+    def take(self, fields: Fields, said_at: str | None) -> None:
+        """What a line says: a guess, so whatever is out of bounds is left out, not refused."""
+        found = {
+            "step": _count(fields.get("step")),
+            "total_steps": _count(fields.get("total_steps")),
+            "epoch": _amount(fields.get("epoch")),
+            "total_epochs": _amount(fields.get("total_epochs")),
+            "progress_percentage": _percentage(fields.get("percentage")),
+            "remaining_s": _whole(fields.get("remaining_s")),
+            "message": _text(fields.get("message")),
+        }
+        self._fields.update({name: value for name, value in found.items() if value is not None})
+        metrics = fields.get("metrics")
+        if isinstance(metrics, dict):
+            for name, value in metrics.items():
+                self._add_metric(name, value)
+        self._timestamp, self._said_at, self._result = None, said_at, None
+
+    def take_document(self, document: Progress) -> None:
+        for name in _DOCUMENT_FIELDS:
+            value = getattr(document, name)
+            if value is not None:
+                self._fields[name] = value
+        for metric, value in document.metrics:
+            self._add_metric(metric, value)
+        self._timestamp, self._said_at, self._result = document.timestamp, None, None
+
+    def result(self) -> Progress | Refused:
+        if self._result is not None:
+            return self._result
+        fields = dict(self._fields)
+        if not fields and not self._metrics:
+            return Refused(
+                reason="NoProgressInLog",
+                message="the last lines of the container's log say nothing that is known as progress",
+            )
+        # A wrong plan is no plan (docs/document.md).
+        for total, done in (("total_steps", "step"), ("total_epochs", "epoch")):
+            if not fields.get(total) or fields[total] < fields.get(done, 0):
+                fields.pop(total, None)
+        self._result = Progress(
+            timestamp=self._timestamp or (parse_time(self._said_at) if self._said_at else None),
+            metrics=tuple(self._metrics.items()),
+            **fields,
+        )
+        return self._result
+
+    def _add_metric(self, name: object, value: object) -> None:
+        if not isinstance(name, str) or not name:
+            return
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)) or value == "":
+            return
+        self._metrics[name[:MAX_METRIC_CHARACTERS]] = str(value)[:MAX_METRIC_CHARACTERS]
+        if len(self._metrics) > MAX_METRICS:  # the oldest gives way to a name that changes every step
+            self._metrics.pop(next(iter(self._metrics)))
+
+
+_DOCUMENT_FIELDS = (
+    "state", "step", "total_steps", "epoch", "total_epochs", "progress_percentage", "remaining_s", "message",
+    "started_at", "rank", "attempt",
+)  # fmt: skip
+
+
+def _amount(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if 0 <= value <= MAX_INTEGER else None  # NaN fails both
+
+
+def _count(value: object) -> int | None:
+    amount = _amount(value)
+    return int(amount) if amount is not None and amount.is_integer() else None
+
+
+def _whole(value: object) -> int | None:
+    amount = _amount(value)
+    return None if amount is None else round(amount)
+
+
+def _percentage(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+        return None
+    return round(max(0, min(100, value)))
+
+
+def _text(value: object) -> str | None:
+    return value[:MAX_MESSAGE_CHARACTERS] if isinstance(value, str) and value else None
