@@ -7,6 +7,7 @@ docs/write-back.md says what this costs and when to use it.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Protocol
@@ -28,7 +29,10 @@ from .write_queue import Entry, WriteQueue
 log = structlog.get_logger("visibility.write_back")
 
 FIELD_MANAGER = "trainjob-visibility"
-INTERVAL_S = 30.0  # between two writes to one job
+INTERVAL_S = 30.0  # between two writes to one job, at least
+JITTER = (
+    0.1  # intervals are lengthened by up to this share: of two replicas one comes first and spares the other
+)
 WRITES_PER_S = 20.0  # to all jobs: each is a write to etcd, and 2 ms of kube-apiserver's CPU
 CONCURRENCY = 4
 LEFT_ALONE_S = 600.0  # a job that cannot be written: who owns a field seldom gives it up
@@ -102,7 +106,7 @@ class WriteBack:
 
     def seen(self, job: TrainingJob) -> None:
         """The cluster shows this job so. What another replica has just written needs no second write."""
-        self._queue.note_status(job.ref, job.trainer_status, not_before=_now() + self._interval_s)
+        self._queue.note_status(job.ref, job.trainer_status, not_before=self._after_interval())
 
     def gone(self, ref: JobRef) -> None:
         """The job was deleted."""
@@ -130,7 +134,7 @@ class WriteBack:
                 assert said is not None  # noqa: S101 - only such entries have a turn
                 if self._has_news(ref, entry, said):
                     return ref, entry, said
-                self._queue.done(ref, entry, said, not_before=_now() + self._interval_s)
+                self._queue.done(ref, entry, said, not_before=self._after_interval())
                 await asyncio.sleep(0)  # there may be thousands of these
 
     def _has_news(self, ref: JobRef, entry: Entry, said: JobProgress) -> bool:
@@ -156,12 +160,12 @@ class WriteBack:
         finally:
             self._slots.release()
         self._count(outcome)
-        not_before = _now() + wait_s
+        not_before = max(_now() + wait_s, self._after_interval())
         self._queue.done(ref, entry, said, not_before=not_before, again=outcome not in _SETTLED)
         self._wake.set()
 
     async def _apply(self, ref: JobRef, entry: Entry, said: JobProgress) -> tuple[str, float]:
-        """What came of it, and how long the job is left alone after it."""
+        """What came of it, and how long the job is left alone after it at least."""
         summary = _summary_of(said)
         try:
             uid = await self._patch(ref, summary)
@@ -169,22 +173,22 @@ class WriteBack:
             return await self._refused(ref, entry, error)
         except Unreachable:
             self._pause()
-            return "Unreachable", self._interval_s
+            return "Unreachable", 0.0
         self._pause_s = FIRST_PAUSE_S
         self._queue.release(ref.namespace)
         if uid != ref.uid:
-            # A job of the same name took its place before we heard of it. On this path kube-apiserver takes no
-            # uid for a precondition (1.36), so all that can be done is to take the numbers away again.
+            # A job of the same name took its place before we heard of it. On this path kube-apiserver (1.36)
+            # takes no uid for a precondition: all that can be done is to take the numbers away again.
             await self._withdraw(ref)
             return "Recreated", LEFT_ALONE_S
         entry.written, entry.may_own = summary, True
-        return "Written", self._interval_s
+        return "Written", 0.0
 
     async def _refused(self, ref: JobRef, entry: Entry, error: ApiError) -> tuple[str, float]:
         if error.status == 403:
             if self._queue.hold(ref.namespace, until=_now() + FORBIDDEN_S):
                 log.warning("status not written", namespace=ref.namespace, missing_right=MISSING_RIGHT)
-            return "Forbidden", self._interval_s
+            return "Forbidden", 0.0
         if error.status == 404:
             return "Gone", LEFT_ALONE_S
         if error.status == 409 and error.message.startswith("Apply failed"):
@@ -197,7 +201,7 @@ class WriteBack:
             return "Invalid", LEFT_ALONE_S
         self._pause(error.retry_after_s)
         if error.status in (409, 429, 503, 504) or error.retry_after_s is not None:
-            return "Busy", self._interval_s
+            return "Busy", 0.0
         log.warning("status not written", job=str(ref), status=error.status, reason=error.reason)
         return "Failed", LEFT_ALONE_S
 
@@ -219,6 +223,9 @@ class WriteBack:
         path = f"{TRAINER_API}/namespaces/{ref.namespace}/{RESOURCE}/{ref.name}/status"
         answer = await self._client.patch(path, msgspec.json.encode(body), query=_QUERY, headers=_HEADERS)
         return msgspec.json.decode(answer, type=_Written).metadata.uid
+
+    def _after_interval(self) -> float:
+        return _now() + self._interval_s * random.uniform(1, 1 + JITTER)
 
     def _pause(self, at_least_s: float | None = None) -> None:
         """Write to nobody for a while, longer each time."""
