@@ -20,6 +20,11 @@ MAX_SESSION_AGE_S = 600.0
 MIN_SESSION_AGE_S = 10.0
 
 
+class _Connection(ssl.SSLObject):
+    def getpeercert(self, binary_form: bool = False) -> None:
+        """Nothing: asyncio and uvloop have every certificate taken apart, and nobody here looks at it."""
+
+
 class ResumingContext(ssl.SSLContext):
     """A client's context whose new connections resume the session kept last, for the same host name.
 
@@ -27,6 +32,7 @@ class ResumingContext(ssl.SSLContext):
     certificate belong to the context, and OpenSSL binds sessions to it: other credentials, other sessions.
     """
 
+    sslobject_class = _Connection
     _session: ssl.SSLSession | None = None
     _host: str | None = None
     _kept_at = 0.0  # monotonic seconds

@@ -27,6 +27,7 @@ Take = Callable[[bytes], bool]
 
 RESOLVED_FOR_S = 10.0  # as aiohttp: no look-up for each of hundreds of connections a second
 SECOND_ADDRESS_AFTER_S = 0.25  # RFC 8305: an address that does not answer must not take all the time
+READ_BYTES = 16 * 1024  # as much as one TLS record holds
 MAX_HEAD_BYTES = 64 * 1024
 MAX_UNSENT_BYTES = 64 * 1024
 _ACCEPT_SUFFIX = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
@@ -162,8 +163,11 @@ class _Upgrade:
         )
 
 
-class _Exchange(asyncio.Protocol):
-    """Between a transport and `take`; `ended` brings the error, None when all went well."""
+class _Exchange(asyncio.BufferedProtocol):
+    """Between a transport and `take`; `ended` brings the error, None when all went well.
+
+    With a buffer of its own: uvloop would else allocate 256 KiB for each of the many small reads.
+    """
 
     def __init__(self, request: bytes, upgrade: _Upgrade, frames: FrameReader, take: Take) -> None:
         self.ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
@@ -173,6 +177,7 @@ class _Exchange(asyncio.Protocol):
         self._frames = frames
         self._take = take
         self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray(READ_BYTES)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are no subclass
@@ -182,9 +187,13 @@ class _Exchange(asyncio.Protocol):
         self.ssl_object = transport.get_extra_info("ssl_object")
         self._transport.write(self._request)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, _sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, size: int) -> None:
         if self.ended.done():
             return
+        data = bytes(self._buffer[:size])
         try:
             if self._upgrade is not None:
                 rest = self._upgrade.feed(data)
