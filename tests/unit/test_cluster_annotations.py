@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from visibility_api.cluster.annotations import PREFIX, SOURCES, parse_port, read_annotations
-from visibility_api.cluster.declarations import Declarations, read_declarations
+from visibility_api.cluster.annotations import KEYS, PREFIX, SOURCES, parse_port, read_annotations
+from visibility_api.cluster.declarations import (
+    LOG_VARIABLE,
+    PATH_VARIABLES,
+    PORT_VARIABLE,
+    Declarations,
+    read_declarations,
+)
 from visibility_api.cluster.objects import Container
 
 ODH = "trainer.opendatahub.io/"
@@ -171,7 +178,7 @@ def test_jobs_that_declare_the_same_share_one_value_in_memory() -> None:
     assert one.sources is other.sources
 
 
-KEYS = st.sampled_from(
+ANNOTATIONS = st.sampled_from(
     [
         *(PREFIX + key for key in ("source", "interval", "path", "port", "container", "other")),
         *(ODH + key for key in ("progression-tracking", "metrics-port", "metrics-poll-interval")),
@@ -181,7 +188,7 @@ KEYS = st.sampled_from(
 VALUES = st.text() | st.from_regex(r"\d{0,7}[smh]?", fullmatch=True) | st.just("true")
 
 
-@given(st.dictionaries(KEYS, VALUES), VALUES)
+@given(st.dictionaries(ANNOTATIONS, VALUES), VALUES)
 def test_any_annotations_give_usable_wishes_and_faults_that_quote_none_of_them(
     annotations: dict[str, str], variable: str
 ) -> None:
@@ -198,3 +205,9 @@ def test_any_annotations_give_usable_wishes_and_faults_that_quote_none_of_them(
 def test_a_port_is_a_decimal_number_in_range_or_nothing(text: str) -> None:
     port = parse_port(text)
     assert port is None or (1 <= port <= 65535 and int(text) == port)
+
+
+def test_every_annotation_source_and_variable_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs/annotations.md").read_text()
+    words = (*KEYS, *SOURCES, *PATH_VARIABLES, PORT_VARIABLE, LOG_VARIABLE)
+    assert [word for word in words if f"`{word}`" not in page] == []

@@ -367,7 +367,7 @@ async def test_an_address_without_a_route_is_told_with_what_may_be_the_cause() -
         raise OSError(113, f"no route to {SECRET.decode()}")
 
     answer = await HttpSource(timeout_s=5, connect=connect).ask(REF, ASKED)
-    assert (refused(answer).reason, answer.patience) == ("PodUnreachable", Patience.SOON)
+    assert (refused(answer).reason, answer.patience) == ("NoRouteToPod", Patience.SOON)
     assert SECRET.decode() not in repr(answer)
 
 

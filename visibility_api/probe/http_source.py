@@ -61,7 +61,7 @@ class HttpSource:
         except OSError as error:
             log.debug("pod not reached", job=str(ref), errno=error.errno)
             return _refused(
-                "PodUnreachable", f"port {port} of the pod cannot be reached; {POLICY_HINT}", Patience.SOON
+                "NoRouteToPod", f"port {port} of the pod cannot be reached; {POLICY_HINT}", Patience.SOON
             )
         return _read(answer, port)
 
