@@ -81,7 +81,7 @@ def _certificate(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="visibility-api certificate",
         description="Make a CA and a serving certificate signed by it, as ca.crt, tls.crt and tls.key. "
-        "The CA's key is thrown away: run this again to renew, then apply deploy/base again.",
+        "The CA's key is thrown away: run this again to renew, then apply the kustomization again.",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the files go")
     parser.add_argument("--service", default="visibility-api", help="default: visibility-api")
