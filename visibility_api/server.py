@@ -51,10 +51,12 @@ from visibility_api.cluster.collections import trainjob_watches
 from visibility_api.cluster.errors import ClusterError
 from visibility_api.cluster.inventory import TrainJobInventory
 from visibility_api.cluster.watch import Watch
+from visibility_api.cluster.write_back import WriteBack
 from visibility_api.faults import describe_fault
 from visibility_api.probe.exec_source import ExecSource
 from visibility_api.probe.prober import Prober
 from visibility_api.progress.job import JobRef, TrainingJob
+from visibility_api.progress.summary import JobProgress
 from visibility_api.progress.tracker import REFRESH, Tracker
 from visibility_api.serving.certificate import provide_certificate
 from visibility_api.serving.connection import TlsConnection
@@ -171,9 +173,16 @@ def _build(
     metrics, request_metrics = Metrics(registry), RequestMetrics(registry)
 
     store = MemoryStore(base_revision=_first_revision())
-    tracker = Tracker(publish=store.put, retract=store.delete, now=_now, interval_s=settings.probe.interval_s)
+    write_back = WriteBack(clients.cluster, count=metrics.count_write_back) if settings.write_back else None
+
+    def publish(document: JobProgress) -> None:
+        store.put(document)
+        if write_back is not None:
+            write_back.changed(document)
+
+    tracker = Tracker(publish=publish, retract=store.delete, now=_now, interval_s=settings.probe.interval_s)
     prober = Prober(
-        ExecSource(clients.cluster, timeout_s=settings.probe.timeout_s),
+        {"exec": ExecSource(clients.cluster, timeout_s=settings.probe.timeout_s)},
         record=tracker.observed,
         now=_now,
         interval_s=settings.probe.interval_s,
@@ -184,16 +193,22 @@ def _build(
 
     def on_job(job: TrainingJob) -> None:
         tracker.job_changed(job)
+        if write_back is not None:
+            write_back.seen(job)
         if is_probing:
             prober.job_changed(job)
 
     def on_gone(ref: JobRef) -> None:
         prober.job_gone(ref)
         tracker.job_gone(ref)
+        if write_back is not None:
+            write_back.gone(ref)
 
     inventory = TrainJobInventory(on_job=on_job, on_gone=on_gone)
     metrics.jobs.set_function(lambda: len(inventory))
     metrics.probed_jobs.set_function(lambda: len(prober))
+    if write_back is not None:
+        metrics.waiting_write_backs.set_function(partial(len, write_back))
     watches = trainjob_watches(clients.cluster, inventory, settings.namespaces)
 
     handlers: dict[RouteKey, Handler] = {}
@@ -246,6 +261,7 @@ def _build(
         tls=tls,
         prober=prober if is_probing else None,
         tracker=tracker,
+        write_back=write_back,
         watches=[*watches, trust.watch(clients.authentication)],
         open_watches=open_watches,
         stopping=stopping,
@@ -320,6 +336,7 @@ class _Server:
     tls: ServingTls
     prober: Prober | None
     tracker: Tracker
+    write_back: WriteBack | None
     watches: list[Watch[Any]]
     open_watches: list[Watches]
     stopping: asyncio.Event
@@ -352,6 +369,8 @@ class _Server:
             ]
             if self.prober is not None:
                 loops.append(group.create_task(self.prober.run(), name="prober"))
+            if self.write_back is not None:
+                loops.append(group.create_task(self.write_back.run(), name="write-back"))
             serving = group.create_task(http.serve(sockets=[listener]), name="https")
             host, port = listener.getsockname()[:2]
             address = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
