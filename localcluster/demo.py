@@ -30,7 +30,7 @@ from localcluster.runtimes import TORCH
 
 ROOT = Path(__file__).resolve().parent.parent
 DIGITS = ROOT / "examples" / "digits.py"
-COMPONENTS = ("source-exec",)  # of deploy/components
+COMPONENTS = ("source-exec", "source-push")  # of deploy/components, as deploy/default has them
 RUN_S = 36  # how long the good jobs train
 KILL_AFTER_S = 14
 SHOW_EVERY_S = 6

@@ -11,7 +11,8 @@ from localcluster.installation import component_flags, manifest_files
 from tests.e2e.api import Api, Object
 
 ROOT = Path(__file__).parents[2]
-COMPONENTS = ("source-exec",)  # of deploy/components: the server here has their rights and flags, and no more
+# Of deploy/components, those of deploy/default: the server here has their rights and flags, and no more.
+COMPONENTS = ("source-exec", "source-push")
 NAMESPACE = "trainjob-visibility"
 SERVICE_ACCOUNT = "visibility-api"
 APISERVICE = "v1alpha1.visibility.trainer.kubeflow.org"

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+from localcluster import demo
+from tests.e2e import manifests as tested
 from visibility_api.cli import main
 from visibility_api.cluster.annotations import OPEN_DATA_HUB_PORT
 from visibility_api.server import DRAIN_S
@@ -181,6 +183,12 @@ def test_all_components_together_are_what_the_server_takes(
 def test_what_is_recommended_is_exec_and_push(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings(objects, monkeypatch).probe.sources == ("status", "exec", "push")
     assert granted(objects) == FINDING + COMPONENTS["source-exec"][1] + COMPONENTS["source-push"][1]
+
+
+def test_what_is_recommended_is_what_the_demo_and_the_e2e_suite_run_with() -> None:
+    default = yaml.safe_load((ROOT / "deploy/default/kustomization.yaml").read_text())
+    names = tuple(Path(path).name for path in default["components"])
+    assert names == tested.COMPONENTS == demo.COMPONENTS
 
 
 def test_nobody_but_the_server_is_bound_to_anything(tmp_path: Path) -> None:
