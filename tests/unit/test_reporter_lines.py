@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from trainjob_progress.lines import LineReader
+from trainjob_progress.lines import MAX_LINE, LineReader
 
 
 def read(*lines: str, pattern: str | None = None) -> dict[str, Any] | None:
@@ -32,6 +33,11 @@ def read(*lines: str, pattern: str | None = None) -> dict[str, Any] | None:
 )
 def test_hugging_faces_dictionaries(line: str, fields: dict[str, Any]) -> None:
     assert read(line) == fields
+
+
+def test_what_numpy_writes_of_its_numbers_is_read_too() -> None:
+    line = "{'loss': np.float64(0.5), 'grad_norm': np.float32(nan), 'epoch': 1}"
+    assert str(read(line)) == "{'epoch': 1, 'metrics': {'loss': 0.5, 'grad_norm': nan}}"
 
 
 def test_a_loss_that_is_nan_is_seen() -> None:
@@ -88,6 +94,24 @@ def test_a_second_bar_does_not_take_the_first_ones_place() -> None:
     assert read(main, second, main) == {"step": 450, "total_steps": 1000}
 
 
+def test_a_longer_run_takes_the_place_of_a_bar_that_only_prepared_it() -> None:
+    prepared = "100%|█████| 50/50 [00:05<00:00, 10.00it/s]"
+    began, under_way = "  0%| | 0/1000 [00:00<?, ?it/s]", "  1%| | 10/1000 [00:10<16:30, 1.00it/s]"
+    assert read(prepared, began) is None
+    assert read(prepared, began, under_way) == {"step": 10, "total_steps": 1000}
+
+
+def test_a_bar_below_another_gives_its_metrics_only() -> None:
+    nested = " 50%|█████| 50/100 [59:00<59:00, 1.41it/s, loss=0.5]\x1b[A"
+    outer = " 33%|███▎| 1/3 [00:01<00:01, 1.00s/it]"
+    assert read(nested) == {"metrics": {"loss": 0.5}}
+    assert read(nested, outer) == {"step": 1, "total_steps": 3}
+
+
+def test_a_bar_that_counts_epochs_says_so() -> None:
+    assert read("Epochs:  33%|███▎      | 1/3 [00:01<00:01,  1.00s/it]") == {"epoch": 1, "total_epochs": 3}
+
+
 def test_keras_epochs_and_batches() -> None:
     line = "157/157 ━━━━━━━━━━━━━━━━━━━━ 2s 9ms/step - accuracy: 0.9100 - loss: 0.2800 - val_loss: nan"
     assert read("Epoch 3/10") == {"epoch": 2, "total_epochs": 10}
@@ -99,6 +123,36 @@ def test_keras_epochs_and_batches() -> None:
         "\x1b[1m 10/157\x1b[0m \x1b[32m━\x1b[0m\x1b[37m━━━━\x1b[0m \x1b[1m1s\x1b[0m 9ms/step - loss: 0.5"
     )
     assert read("Epoch 1/10", coloured) == {"step": 10, "total_steps": 1570, "metrics": {"loss": 0.5}}
+
+
+def test_without_the_line_that_names_the_epoch_keras_says_its_metrics() -> None:
+    line = "10/157 ━━━━━━━━━━━━━━━━━━━━ 1s 9ms/step - loss: 0.2800"
+    assert read(line) == {"metrics": {"loss": 0.28}}
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        ("3/10", {"step": 3, "total_steps": 10}),
+        (" 0/7 ", {"step": 0, "total_steps": 7}),
+        ("11/10", None),
+        ("0/0", None),
+        ("2026/11/21", None),
+    ],
+)
+def test_argos_counts(line: str, fields: dict[str, Any] | None) -> None:
+    assert read(line) == fields
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        ("Train Epoch: 1 [0/60000 (0%)]\tLoss: 2.300039", {"epoch": 0, "metrics": {"Loss": 2.300039}}),
+        ("Train Epoch: 2 [30000/60000 (50%)]\tloss=0.2", {"epoch": 1.5, "metrics": {"loss": 0.2}}),
+    ],
+)
+def test_pytorchs_mnist_example(line: str, fields: dict[str, Any]) -> None:
+    assert read(line) == fields
 
 
 @pytest.mark.parametrize(
@@ -131,6 +185,10 @@ def test_boosting_rounds(line: str, step: int, metrics: dict[str, Any]) -> None:
             {"epoch": 3, "metrics": {"loss": 0.25}},
         ),
         ('{"loss": "unavailable"}', None),
+        (
+            '{"level": "info", "ts": 1.5, "pid": 7, "step": 5, "loss": 0.2}',
+            {"step": 5, "metrics": {"loss": 0.2}},
+        ),
     ],
 )
 def test_katibs_text_and_json(line: str, fields: dict[str, Any] | None) -> None:
@@ -173,6 +231,10 @@ def test_lines_of_names_and_numbers(line: str, fields: dict[str, Any]) -> None:
         "{'__import__': 'os'}",
         "[12] something else",
         "157/157 tests passed",
+        "seed 42",
+        "world_size: 8, workers=4",
+        '{"level": "info", "ts": 1763720000.25, "caller": "main.go:7", "pid": 7, "msg": "started"}',
+        '{"is_ready": true}',
         "x" * 100_000,
     ],
 )
@@ -188,7 +250,9 @@ def test_our_own_line_is_read_whole() -> None:
     assert read(line) == {"step": 450, "total_steps": 1000, "message": "x", "metrics": {"loss": 0.25}}
 
 
-@pytest.mark.parametrize("prefix", ["[rank{}]: ", "[1,{}]<stdout>:", "[default{}]:"])
+@pytest.mark.parametrize(
+    "prefix", ["[rank{}]: ", "[1,{}]<stdout>:", "[default{}]:", "[prterun-node-0-7@1,{}]<stderr>: "]
+)
 def test_of_several_processes_in_one_log_rank_0_is_read(prefix: str) -> None:
     assert read(prefix.format(0) + "loss=0.25") == {"metrics": {"loss": 0.25}}
     assert read(prefix.format(3) + "loss=0.25") is None
@@ -208,3 +272,52 @@ def test_a_pattern_of_ones_own_replaces_the_rest() -> None:
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_any_text_is_read_without_an_error(first: str, second: str) -> None:
     read(first, second, "[5]\t" + first + ":1", "{'" + second + "'}", "Epoch 1/2", "1/2 ━ - " + first)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"[rank{'9' * 5000}]: loss=0.5",
+        f" 45%|██| {'9' * 5000}/{'9' * 5000} [00:01<00:01]",
+        f"{'9' * 5000}/{'9' * 5000}",
+        f"Epoch {'9' * 5000}/{'9' * 5000}",
+        f"[{'9' * 5000}]\ttrain-rmse:0.45",
+        '{"step": ' + "9" * 5000 + "}",
+        '{"step": ' + "9" * 400 + ', "loss": 1e400}',
+        '{"a":' * 1600,
+        '{"a":' * 1300 + "1" + "}" * 1300,
+        "{'a': " + "-" * 8000 + "1}",
+        "{'a': " + "(" * 8000 + "}",
+        "{'a': " + "9" * 8000 + "}",
+        "{" + "'a': 1, " * 1000 + "}",
+    ],
+)
+def test_a_line_that_sets_a_trap_is_read_without_an_error(line: str) -> None:
+    read(line, "Epoch 1/2", line)
+
+
+TRAPS = (
+    "1", "a", "a ", "a=", "a=1 ", "a:1x", " ", "\t", "[", "{'", "{'a': 1,", "epoch ", "1%|", " 1%|",
+    " 1%|x|1/1 [", "━", " ━", "\x1b[", "\x1b[1", "\x1b]", " - ", "a: 1 - ", "a.b/", "a|", "nan", ".1", "1.",
+    "[1]\t", "a:1\t", "2026-01-23T10:30:45", "total:", "1:1<", "é",
+)  # fmt: skip
+STARTS = ("", "{", "{'a':", "Epoch 1/2 ", "1/1 ━ ", "1:\t", "[1]\t", " 1%|", " 1%||1/1 [", "a=", "1/1 - 1s ")
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_the_time_a_line_takes_grows_no_faster_than_the_line(start: str) -> None:
+    for trap in TRAPS:
+        longer = start + (trap * MAX_LINE)[: MAX_LINE - len(start) - 1]
+        # Squared growth would be 16 times as slow, and what takes no time at all is no danger.
+        assert cost(longer) < 8 * cost(longer[: MAX_LINE // 4]) + 0.001, trap
+
+
+def cost(line: str) -> float:
+    """CPU seconds; the least of a few times, which noise cannot lower."""
+    times = []
+    for _ in range(3):
+        reader, began = LineReader(), time.process_time()
+        reader.read(line)
+        reader.read(line + "x")
+        times.append(time.process_time() - began)
+    return min(times)
