@@ -61,11 +61,9 @@ class Settings:
     kubeconfig: Path | None  # None = the pod's own service account
     namespaces: tuple[str, ...]  # () = the whole cluster
     verbosity: int  # 0 info, from 4 debug, as in Kubernetes components
-    write_back: bool  # off, for each change is a write to etcd and needs a right to write
     serving: ServingSettings
     auth: AuthSettings
     probe: ProbeSettings
-    write_back: bool  # a summary of progress goes into each TrainJob's own status
 
 
 # name, default, metavar, help; every value is text here, as flags and environment give it.
@@ -94,18 +92,6 @@ _FLAGS: tuple[tuple[str, str, str, str], ...] = (
     ("probe-interval", "15s", "DURATION", "time between two looks at one job; at least 1s"),
     ("probe-timeout", "5s", "DURATION", "time for one look; less than the interval or equal"),
     ("probe-concurrency", "64", "N", "looks at a time, of all jobs together; 1 to 1024"),
-    (
-        "write-back",
-        "false",
-        "BOOL",
-        "put a summary into each TrainJob's status.trainerStatus, at most every 30s a job; needs its right",
-    ),
-    (
-        "write-back",
-        "false",
-        "BOOL",
-        "put a summary of each job's progress into its TrainJob's status, at most every 30s a job",
-    ),
     ("store", "memory", "STORE", "where documents live; memory is the only one yet"),
     ("namespaces", "", "LIST", "serve the jobs of these namespaces only; default: all"),
     ("v", "0", "LEVEL", "log verbosity; 4 and above log each probe"),
@@ -145,7 +131,6 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         kubeconfig=file("kubeconfig"),
         namespaces=_words(values["namespaces"]),
         verbosity=number("v", 0, 10),
-        write_back=_is_true("write-back", values, faults),
         serving=ServingSettings(
             bind_address=values["bind-address"],
             secure_port=number("secure-port", 0, 65535),
@@ -165,7 +150,6 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
             timeout_s=duration("probe-timeout", 0.1, 600),
             concurrency=number("probe-concurrency", 1, 1024),
         ),
-        write_back=_is_true("write-back", values, faults),
     )
     are_comparable = not any(fault.startswith("--probe-") for fault in faults)
     faults.extend(_faults_across(settings, values["store"], are_comparable=are_comparable))

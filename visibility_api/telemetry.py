@@ -68,12 +68,6 @@ class Metrics:
             ["outcome"],
             registry=registry,
         )
-        self._writes = Counter(
-            "visibility_write_backs_total",
-            "Summaries written into TrainJobs' status (--write-back), by what they came to.",
-            ["outcome"],
-            registry=registry,
-        )
         self._reviews = {
             kind: Counter(
                 f"apiserver_delegated_{kind}_request_total",
@@ -83,12 +77,6 @@ class Metrics:
             )
             for kind in ("authn", "authz")
         }
-        self._write_backs = Counter(
-            "visibility_write_backs_total",
-            "Summaries for TrainJob.status.trainerStatus, by what became of them.",
-            ["outcome"],
-            registry=registry,
-        )
         self.waiting_write_backs = Gauge(
             "visibility_write_backs_waiting", "Jobs whose status is yet to be written.", registry=registry
         )
@@ -101,17 +89,9 @@ class Metrics:
         self._latency.labels(source).observe(latency_s)
         self._lateness.observe(max(0.0, lateness_s))
 
-    def count_write_back(self, outcome: str) -> None:
-        """One attempt; `outcome` is one of WriteBack's words."""
-        self._write_backs.labels(outcome).inc()
-
     def count_push(self, outcome: str) -> None:
         """One push; `outcome` is one of our own words."""
         self._pushes.labels(outcome).inc()
-
-    def count_write(self, outcome: str) -> None:
-        """One attempt to write back; `outcome` is one of our own words."""
-        self._writes.labels(outcome).inc()
 
     def count_review(self, kind: str) -> Callable[[str, float], None]:
         """Counts reviews of one kind, "authn" or "authz", under the Go library's own names (P19)."""
