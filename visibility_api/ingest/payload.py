@@ -34,13 +34,13 @@ class _Metric(msgspec.Struct):
     value: _Text
 
 
-class _TrainerStatus(msgspec.Struct, omit_defaults=True):
+class _TrainerStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
     """In the order in which upstream writes its echo."""
 
     progressPercentage: Annotated[int, msgspec.Meta(ge=0, le=100)] | None = None
     estimatedRemainingSeconds: Annotated[int, msgspec.Meta(ge=0, le=MAX_INT32)] | None = None
     metrics: Annotated[list[_Metric], msgspec.Meta(max_length=MAX_METRICS)] | None = None
-    lastUpdatedTime: str = ""
+    lastUpdatedTime: str
 
 
 class _Body(msgspec.Struct, omit_defaults=True):
@@ -97,6 +97,8 @@ def _first_object(data: bytes) -> Mapping[str, Any]:
         except (msgspec.DecodeError, UnicodeDecodeError):
             text = data.decode(errors="replace").lstrip(" \t\r\n")
             value, _ = _lenient.raw_decode(text)
+            # Half a surrogate pair has no UTF-8 form; upstream mends that as well.
+            value = msgspec.json.decode(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
     except RecursionError:
         _refuse("the body", "is nested too deeply")
     except ValueError:  # JSONDecodeError, a constant, an integer of thousands of digits

@@ -1,0 +1,187 @@
+"""A cluster with one training job in it, as the push endpoint sees it: tokens, pods, and their owners."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from visibility_api.auth.review import Reviews
+from visibility_api.auth.token_review import PATH, TokenReviewer
+from visibility_api.cluster.errors import ApiError
+from visibility_api.ingest.app import Ingest
+from visibility_api.ingest.gate import Gate
+from visibility_api.ingest.lanes import Lanes
+from visibility_api.ingest.ownership import Owners
+from visibility_api.ingest.paths import AUDIENCE
+from visibility_api.progress.job import JobRef, Phase, Rank0, TrainingJob
+from visibility_api.progress.observation import Observation
+
+T0 = datetime(2026, 1, 23, 10, 0, tzinfo=UTC)
+UPSTREAM = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status"
+OURS = "/apis/visibility.trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status"
+BODY = b'{"trainerStatus":{"progressPercentage":45,"lastUpdatedTime":"2026-01-23T10:30:45.5+00:00"}}'
+
+
+def upstream_audience(namespace: str, name: str) -> str:
+    return f"trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs/{name}/status"
+
+
+def rank0(job: str, *, pod: str, uid: str, attempt: int = 0) -> Rank0:
+    return Rank0(
+        pod_name=pod,
+        pod_uid=uid,
+        pod_ip="10.0.0.7",
+        host_network=False,
+        node_name="gpu-1",
+        container_name="node",
+        progress_path="/tmp/trainjob-progress.json",
+        is_running=True,
+        is_terminating=False,
+        waiting_reason="",
+        restart_count=0,
+        restart_attempt=attempt,
+        started_at=T0,
+        last_termination=None,
+        termination_message="",
+    )
+
+
+class Cluster:
+    """A kube-apiserver's reviews and objects. `held` makes it wait before every answer; `away` fails them."""
+
+    def __init__(self) -> None:
+        self.tokens: dict[str, dict[str, Any]] = {}
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.jobs: dict[tuple[str, str], TrainingJob] = {}
+        self.asked: list[str] = []  # paths, in order
+        self.reviewed: list[dict[str, Any]] = []  # specs of token reviews
+        self.away: Exception | None = None
+        self.held = asyncio.Event()
+        self.held.set()
+
+    def find_job(self, namespace: str, name: str) -> TrainingJob | None:
+        return self.jobs.get((namespace, name))
+
+    def add_job(self, name: str, namespace: str = "team-a", *, attempt: int = 0) -> TrainingJob:
+        """A running job of two pods, 0 and 1, each with a token that is its own uid."""
+        uid, home = f"{namespace}-{name}-job", f"/namespaces/{namespace}"
+        self.add_object(f"/apis/jobset.x-k8s.io/v1alpha2{home}/jobsets/{name}", f"{uid}-set", "TrainJob", uid)
+        self.add_object(
+            f"/apis/batch/v1{home}/jobs/{name}-node-0", f"{uid}-batch", "JobSet", f"{uid}-set", owner=name
+        )
+        for index in (0, 1):
+            self.add_pod(
+                f"{name}-node-0-{index}-abcde", f"{uid}-pod{index}", f"{uid}-batch", f"{name}-node-0",
+                namespace=namespace, attempt=attempt,
+            )  # fmt: skip
+        first = rank0(name, pod=f"{name}-node-0-0-abcde", uid=f"{uid}-pod0", attempt=attempt)
+        ref = JobRef(resource="trainjobs", namespace=namespace, name=name, uid=uid)
+        job = TrainingJob(ref=ref, created_at=T0, phase=Phase.RUNNING, rank0=first)
+        self.jobs[namespace, name] = job
+        return job
+
+    def add_pod(
+        self,
+        name: str,
+        uid: str,
+        batch_uid: str,
+        batch_name: str,
+        *,
+        namespace: str = "team-a",
+        attempt: int = 0,
+        audiences: Sequence[str] = (AUDIENCE,),
+        kind: str = "Job",
+    ) -> None:
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        self.add_object(path, uid, kind, batch_uid, owner=batch_name)
+        labels = {"jobset.sigs.k8s.io/restart-attempt": str(attempt)}
+        self.objects[path]["metadata"]["labels"] = labels
+        self.add_token(uid, pod=name, uid=uid, namespace=namespace, audiences=audiences)
+
+    def add_object(self, path: str, uid: str, kind: str, owner_uid: str, *, owner: str = "") -> None:
+        reference = {"kind": kind, "uid": owner_uid, "name": owner or "job", "controller": True}
+        name = path.rpartition("/")[2]
+        self.objects[path] = {"metadata": {"name": name, "uid": uid, "ownerReferences": [reference]}}
+
+    def add_token(
+        self,
+        token: str,
+        *,
+        pod: str | None,
+        uid: str = "",
+        namespace: str = "team-a",
+        audiences: Sequence[str] = (AUDIENCE,),
+    ) -> None:
+        """`pod` None: bound to none."""
+        extra = {} if pod is None else {
+            "authentication.kubernetes.io/pod-name": [pod],
+            "authentication.kubernetes.io/pod-uid": [uid],
+        }  # fmt: skip
+        user = {"username": f"system:serviceaccount:{namespace}:default", "uid": "sa", "extra": extra}
+        self.tokens[token] = {"authenticated": True, "user": user, "audiences": list(audiences)}
+
+    def restart(self, job: TrainingJob, **changes: Any) -> TrainingJob:
+        """The job with another rank 0."""
+        assert job.rank0 is not None
+        job = replace(job, rank0=replace(job.rank0, **changes))
+        self.jobs[job.ref.namespace, job.ref.name] = job
+        return job
+
+    async def post(self, path: str, body: bytes, *, timeout_s: float) -> bytes:
+        spec = json.loads(body)["spec"]
+        self.asked.append(path)
+        self.reviewed.append(spec)
+        await self._answer()
+        status = dict(self.tokens.get(spec["token"], {"authenticated": False}))
+        matching = [a for a in status.get("audiences", ()) if a in spec["audiences"]]
+        status = status | {"audiences": matching} if matching else {"authenticated": False}
+        return json.dumps({"status": status}).encode()
+
+    async def get(self, path: str, *, timeout_s: float, max_bytes: int) -> bytes:
+        self.asked.append(path)
+        await self._answer()
+        if path not in self.objects:
+            raise ApiError(404, "NotFound", "not found")
+        return json.dumps(self.objects[path]).encode()
+
+    async def _answer(self) -> None:
+        await self.held.wait()
+        if self.away is not None:
+            raise self.away
+
+
+class Endpoint:
+    """The endpoint on a cluster, and what it has handed on."""
+
+    def __init__(self, cluster: Cluster, *, max_bodies: int = 10, lanes: Lanes | None = None) -> None:
+        self.cluster = cluster
+        self.time = 0.0
+        self.seen: list[Observation] = []
+        self.pushed: list[JobRef] = []
+        self.outcomes: list[str] = []
+        self.is_synced = True
+
+        async def no_sleep(_delay_s: float) -> None:
+            await asyncio.sleep(0)
+
+        self.gate = Gate(
+            TokenReviewer(Reviews(cluster, PATH, sleep=no_sleep), clock=lambda: self.time),
+            Owners(cluster, clock=lambda: self.time),
+            find_job=cluster.find_job,
+            is_synced=lambda _namespace: self.is_synced,
+            lanes=lanes,
+            clock=lambda: self.time,
+        )
+        self.app = Ingest(
+            self.gate,
+            record=self.seen.append,
+            pushed=self.pushed.append,
+            count=self.outcomes.append,
+            now=lambda: T0,
+            clock=lambda: self.time,
+            max_bodies=max_bodies,
+        )

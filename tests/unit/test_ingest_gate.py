@@ -1,0 +1,333 @@
+"""Who may push: the bearer of a token that is bound to a pod of that very job."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.pushing import OURS, UPSTREAM, Cluster, Endpoint, upstream_audience
+from visibility_api.auth.token_review import PATH as REVIEWS
+from visibility_api.cluster.errors import ApiError, Unreachable
+from visibility_api.ingest.gate import BELIEVED_S, BURST, PUSHES_PER_S
+from visibility_api.ingest.lanes import Lanes
+from visibility_api.ingest.ownership import Membership
+from visibility_api.ingest.paths import AUDIENCE, find_target
+from visibility_api.ingest.refusal import (
+    Forbidden,
+    InternalError,
+    NotFound,
+    Refusal,
+    TooManyRequests,
+    Unavailable,
+)
+
+POD0, POD1 = "team-a-bert-job-pod0", "team-a-bert-job-pod1"
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    found = Cluster()
+    found.add_job("bert")
+    return found
+
+
+@pytest.fixture
+def endpoint(cluster: Cluster) -> Endpoint:
+    return Endpoint(cluster)
+
+
+async def admit(
+    endpoint: Endpoint,
+    token: str = POD0,
+    *,
+    name: str = "bert",
+    namespace: str = "team-a",
+    path: str = UPSTREAM,
+    authorization: str | None = None,
+    client: str = "10.0.0.7",
+) -> Membership:
+    target = find_target(path.format(namespace, name))
+    assert target is not None
+    headers = [(b"authorization", (authorization or f"Bearer {token}").encode("latin-1"))]
+    _, membership = await endpoint.gate.admit(target, headers, client)
+    return membership
+
+
+@pytest.mark.parametrize("path", [UPSTREAM, OURS])
+async def test_a_pods_own_token_is_admitted_on_both_paths(endpoint: Endpoint, path: str) -> None:
+    assert (await admit(endpoint, path=path)).pod_uid == POD0
+    assert (await admit(endpoint, POD1, path=path)).pod_uid == POD1
+
+
+async def test_both_audiences_are_asked_for_and_upstreams_own_is_enough(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    own = upstream_audience("team-a", "bert")
+    cluster.tokens[POD0]["audiences"] = [own]
+    await admit(endpoint)
+    assert cluster.reviewed == [{"token": POD0, "audiences": [own, AUDIENCE]}]
+
+
+@pytest.mark.parametrize(
+    "audiences",
+    [
+        [],
+        ["https://kubernetes.default.svc"],
+        ["trainer.kubeflow.org"],
+        [upstream_audience("team-a", "other")],
+    ],
+)
+async def test_a_token_for_another_audience_is_refused(
+    endpoint: Endpoint, cluster: Cluster, audiences: list[str]
+) -> None:
+    cluster.tokens[POD0]["audiences"] = audiences
+    with pytest.raises(Forbidden):
+        await admit(endpoint)
+
+
+async def test_an_answer_without_the_audience_that_was_asked_for_is_refused(
+    endpoint: Endpoint, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A16: an authenticator that knows nothing of audiences says yes to every token."""
+
+    async def yes(*_: Any, **__: Any) -> bytes:
+        return b'{"status":{"authenticated":true,"user":{"username":"system:serviceaccount:team-a:default"}}}'
+
+    monkeypatch.setattr(cluster, "post", yes)
+    with pytest.raises(Forbidden):
+        await admit(endpoint)
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    ["Bearer", "Bearer ", "Basic abc", "abc", "Bearer a b", "Bearer \xe9", "Bearer " + "a" * 20_000],
+)
+async def test_what_is_no_token_is_refused_without_asking(
+    endpoint: Endpoint, cluster: Cluster, authorization: str
+) -> None:
+    with pytest.raises(Forbidden):
+        await admit(endpoint, authorization=authorization)
+    assert cluster.asked == []
+
+
+@pytest.mark.parametrize("authorization", ["bearer {}", "BEARER {}", "  Bearer \t {}  "])
+async def test_the_scheme_may_be_in_any_case_and_blanks_as_they_come(
+    endpoint: Endpoint, authorization: str
+) -> None:
+    await admit(endpoint, authorization=authorization.format(POD0))
+
+
+async def test_a_token_of_another_jobs_pod_is_refused(endpoint: Endpoint, cluster: Cluster) -> None:
+    cluster.add_job("gpt")
+    with pytest.raises(Forbidden):
+        await admit(endpoint, "team-a-gpt-job-pod0")
+    await admit(endpoint, "team-a-gpt-job-pod0", name="gpt")
+    with pytest.raises(Forbidden):  # also once it is known
+        await admit(endpoint, "team-a-gpt-job-pod0")
+
+
+async def test_a_token_of_another_namespace_is_refused(endpoint: Endpoint, cluster: Cluster) -> None:
+    cluster.add_job("bert", "team-b")
+    with pytest.raises(Forbidden):
+        await admit(endpoint, "team-b-bert-job-pod0")
+    assert cluster.asked == [REVIEWS]  # nothing of the pod was asked for
+
+
+@pytest.mark.parametrize(
+    "username", ["alice", "system:serviceaccount:team-b:default", "system:serviceaccount:team-a", ""]
+)
+async def test_only_a_service_account_of_the_namespace_pushes(
+    endpoint: Endpoint, cluster: Cluster, username: str
+) -> None:
+    cluster.tokens[POD0]["user"]["username"] = username
+    with pytest.raises(Forbidden):
+        await admit(endpoint)
+
+
+async def test_a_token_that_is_bound_to_no_pod_is_refused(endpoint: Endpoint, cluster: Cluster) -> None:
+    cluster.add_token("unbound", pod=None)
+    with pytest.raises(Forbidden):
+        await admit(endpoint, "unbound")
+
+
+def forge_name(cluster: Cluster) -> None:
+    """A pod of the right name, labels and Job name, whose controller is another Job."""
+    cluster.add_pod("bert-node-0-0-zzzzz", "forged", "another-uid", "bert-node-0")
+
+
+def forge_kind(cluster: Cluster) -> None:
+    cluster.add_pod(
+        "bert-node-0-0-zzzzz", "forged", "team-a-bert-job-batch", "bert-node-0", kind="ReplicaSet"
+    )
+
+
+def forge_owner_path(cluster: Cluster) -> None:
+    """An owner's name that would lead elsewhere."""
+    jobs, name = "/apis/batch/v1/namespaces/team-a/jobs", "../jobs/bert-node-0"
+    cluster.objects[f"{jobs}/{name}"] = cluster.objects[f"{jobs}/bert-node-0"]
+    cluster.add_pod("bert-node-0-0-zzzzz", "forged", "team-a-bert-job-batch", name)
+
+
+def no_controller(cluster: Cluster) -> None:
+    cluster.add_pod("bert-node-0-0-zzzzz", "forged", "team-a-bert-job-batch", "bert-node-0")
+    reference = cluster.objects["/api/v1/namespaces/team-a/pods/bert-node-0-0-zzzzz"]["metadata"]
+    reference["ownerReferences"][0]["controller"] = False
+
+
+def another_pod(cluster: Cluster) -> None:
+    """The pod of that name is another one now."""
+    cluster.add_pod("bert-node-0-0-zzzzz", "forged", "team-a-bert-job-batch", "bert-node-0")
+    cluster.objects["/api/v1/namespaces/team-a/pods/bert-node-0-0-zzzzz"]["metadata"]["uid"] = "newer"
+
+
+def deleted_pod(cluster: Cluster) -> None:
+    cluster.add_token("forged", pod="bert-node-0-0-zzzzz", uid="forged")
+
+
+def jobset_of_nobody(cluster: Cluster) -> None:
+    """A JobSet that no TrainJob controls, with the name of one."""
+    home = "/namespaces/team-a"
+    cluster.add_object(f"/apis/jobset.x-k8s.io/v1alpha2{home}/jobsets/own", "own-set", "Workflow", "w")
+    cluster.add_object(f"/apis/batch/v1{home}/jobs/own-0", "own-batch", "JobSet", "own-set", owner="own")
+    cluster.add_pod("own-0-0-zzzzz", "forged", "own-batch", "own-0")
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [forge_name, forge_kind, forge_owner_path, no_controller, another_pod, deleted_pod, jobset_of_nobody],
+)
+async def test_a_pod_that_only_looks_like_one_of_the_job_is_refused(
+    endpoint: Endpoint, cluster: Cluster, forge: Any
+) -> None:
+    forge(cluster)
+    with pytest.raises(Forbidden):
+        await admit(endpoint, "forged")
+    assert not any(".." in path for path in cluster.asked)
+
+
+async def test_the_owners_of_a_pod_are_asked_for_once_and_shared_by_a_jobs_pods(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    await admit(endpoint)
+    first = len(cluster.asked)
+    assert first == 4  # review, pod, job, jobset
+    await admit(endpoint)
+    assert len(cluster.asked) == first
+    await admit(endpoint, POD1)
+    assert len(cluster.asked) == first + 2  # review, pod
+    cluster.tokens["renewed"] = cluster.tokens[POD0]
+    await admit(endpoint, "renewed")
+    assert len(cluster.asked) == first + 3  # review
+
+
+async def test_a_token_is_reviewed_anew_after_a_while(endpoint: Endpoint, cluster: Cluster) -> None:
+    await admit(endpoint)
+    del cluster.tokens[POD0]
+    endpoint.time = BELIEVED_S - 1
+    await admit(endpoint)
+    endpoint.time = BELIEVED_S
+    with pytest.raises(Forbidden):
+        await admit(endpoint)
+
+
+async def test_a_new_job_of_the_same_name_is_another_job(endpoint: Endpoint, cluster: Cluster) -> None:
+    await admit(endpoint)
+    job = cluster.jobs["team-a", "bert"]
+    cluster.jobs["team-a", "bert"] = replace(job, ref=replace(job.ref, uid="another"))
+    with pytest.raises(Forbidden):
+        await admit(endpoint)
+
+
+async def test_whoever_holds_no_token_learns_nothing_of_what_exists(endpoint: Endpoint) -> None:
+    for name in ("bert", "absent"):
+        with pytest.raises(Forbidden) as caught:
+            await admit(endpoint, "made-up", name=name)
+        assert caught.value.message == (
+            "the token is not accepted: it must be valid, and meant for this path's audience"
+        )
+
+
+async def test_a_job_that_is_not_there_is_not_found(endpoint: Endpoint, cluster: Cluster) -> None:
+    del cluster.jobs["team-a", "bert"]
+    with pytest.raises(NotFound):
+        await admit(endpoint)
+    endpoint.is_synced = False
+    with pytest.raises(Unavailable):
+        await admit(endpoint)
+
+
+@pytest.mark.parametrize("error", [ApiError(403, "Forbidden"), ApiError(500), Unreachable("no")])
+async def test_a_push_is_never_refused_for_our_own_trouble(
+    endpoint: Endpoint, cluster: Cluster, error: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.away = error
+    for _ in range(3):
+        with pytest.raises(InternalError):
+            await admit(endpoint)
+    assert capsys.readouterr().out.count("push could not be authenticated") <= 1
+    cluster.away = None
+    await admit(endpoint)
+
+
+async def test_a_missing_right_to_read_owners_is_our_own_trouble(
+    endpoint: Endpoint, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def forbidden(*_: Any, **__: Any) -> bytes:
+        raise ApiError(403, "Forbidden", "cannot get pods")
+
+    monkeypatch.setattr(cluster, "get", forbidden)
+    with pytest.raises(InternalError) as caught:
+        await admit(endpoint)
+    assert "pods" not in caught.value.message
+
+
+async def test_a_pod_may_push_so_often_whatever_its_tokens(endpoint: Endpoint, cluster: Cluster) -> None:
+    cluster.tokens["second"] = cluster.tokens[POD0]
+    for number in range(int(BURST)):
+        await admit(endpoint, ("second", POD0)[number % 2])
+    for token in ("second", POD0):
+        with pytest.raises(TooManyRequests):
+            await admit(endpoint, token)
+    await admit(endpoint, POD1)  # another pod of the job is not held up
+    endpoint.time += 1 / PUSHES_PER_S
+    await admit(endpoint)
+
+
+async def test_a_flood_of_unknown_tokens_delays_nobody_who_is_known(cluster: Cluster) -> None:
+    endpoint = Endpoint(cluster, lanes=Lanes(max_running=2, max_running_per_lane=1, max_waiting=8))
+    await admit(endpoint)
+    cluster.held.clear()
+    flood = [asyncio.create_task(admit(endpoint, f"made-up-{n}", client="10.9.9.9")) for n in range(50)]
+    await asyncio.sleep(0)
+    await admit(endpoint)  # known: nothing is asked
+    newcomer = asyncio.create_task(admit(endpoint, POD1, client="10.0.0.8"))
+    await asyncio.sleep(0)
+    cluster.held.set()
+    assert (await newcomer).pod_uid == POD1
+    outcomes = await asyncio.gather(*flood, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {Forbidden, TooManyRequests}
+    assert len(cluster.reviewed) <= 12
+
+
+async def test_nobody_waits_longer_than_a_client_would(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("visibility_api.ingest.gate.ADMISSION_S", 0.01)
+    endpoint = Endpoint(cluster, lanes=Lanes(max_running=1))
+    cluster.held.clear()
+    first = asyncio.create_task(admit(endpoint))
+    second = asyncio.create_task(admit(endpoint, POD1))
+    outcomes = await asyncio.gather(first, second, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [InternalError, TooManyRequests]
+
+
+async def test_no_refusal_carries_the_token(endpoint: Endpoint, cluster: Cluster) -> None:
+    for path in (UPSTREAM, OURS):
+        with pytest.raises(Refusal) as caught:
+            await admit(endpoint, "s3cr3t", path=path)
+        assert "s3cr3t" not in repr(caught.value)
+        assert caught.value.__cause__ is None
+    assert "s3cr3t" not in repr(endpoint.gate.__dict__)
