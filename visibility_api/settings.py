@@ -61,6 +61,7 @@ class Settings:
     kubeconfig: Path | None  # None = the pod's own service account
     namespaces: tuple[str, ...]  # () = the whole cluster
     verbosity: int  # 0 info, from 4 debug, as in Kubernetes components
+    write_back: bool  # off, for each change is a write to etcd and needs a right to write
     serving: ServingSettings
     auth: AuthSettings
     probe: ProbeSettings
@@ -92,6 +93,12 @@ _FLAGS: tuple[tuple[str, str, str, str], ...] = (
     ("probe-interval", "15s", "DURATION", "time between two looks at one job; at least 1s"),
     ("probe-timeout", "5s", "DURATION", "time for one look; less than the interval or equal"),
     ("probe-concurrency", "64", "N", "looks at a time, of all jobs together; 1 to 1024"),
+    (
+        "write-back",
+        "false",
+        "BOOL",
+        "put a summary into each TrainJob's status.trainerStatus, at most every 30s a job; needs its right",
+    ),
     ("store", "memory", "STORE", "where documents live; memory is the only one yet"),
     ("namespaces", "", "LIST", "serve the jobs of these namespaces only; default: all"),
     ("v", "0", "LEVEL", "log verbosity; 4 and above log each probe"),
@@ -131,6 +138,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         kubeconfig=file("kubeconfig"),
         namespaces=_words(values["namespaces"]),
         verbosity=number("v", 0, 10),
+        write_back=_is_true("write-back", values, faults),
         serving=ServingSettings(
             bind_address=values["bind-address"],
             secure_port=number("secure-port", 0, 65535),

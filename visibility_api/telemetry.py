@@ -77,6 +77,12 @@ class Metrics:
             )
             for kind in ("authn", "authz")
         }
+        self._write_backs = Counter(
+            "visibility_write_backs_total",
+            "Summaries for TrainJob.status.trainerStatus, by what became of them.",
+            ["outcome"],
+            registry=registry,
+        )
         self.waiting_write_backs = Gauge(
             "visibility_write_backs_waiting", "Jobs whose status is yet to be written.", registry=registry
         )
@@ -92,6 +98,10 @@ class Metrics:
     def count_push(self, outcome: str) -> None:
         """One push; `outcome` is one of our own words."""
         self._pushes.labels(outcome).inc()
+
+    def count_write_back(self, outcome: str) -> None:
+        """One attempt; `outcome` is one of WriteBack's words."""
+        self._write_backs.labels(outcome).inc()
 
     def count_review(self, kind: str) -> Callable[[str, float], None]:
         """Counts reviews of one kind, "authn" or "authz", under the Go library's own names (P19)."""
