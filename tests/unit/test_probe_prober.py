@@ -60,7 +60,7 @@ class Bench:
         self.source = ToldSource()
         self.observations: asyncio.Queue[Observation] = asyncio.Queue()
         self.prober = Prober(
-            self.source,
+            {"exec": self.source},
             record=self.observations.put_nowait,
             now=lambda: datetime.now(UTC),
             interval_s=15.0,

@@ -4,86 +4,138 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from weakref import WeakValueDictionary
 
 import structlog
 
 from visibility_api.faults import describe_fault
-from visibility_api.progress.document import Progress, Refused
+from visibility_api.progress.document import Refused
 from visibility_api.progress.job import JobRef, Phase, Rank0, TrainingJob
 from visibility_api.progress.observation import Observation
 
+from .choice import Choice, options_for
+from .endings import Ending, Endings, Remembers
+from .look import ask
 from .schedule import Schedule, Turn
-from .source import Answer, Patience, Source
+from .source import Source
 
 log = structlog.get_logger("visibility.probe")
 
-FIRST_LOOKS_PER_S = 500.0  # after a start with many jobs, first looks are spread at this rate
+FIRST_LOOKS_PER_S = 400.0  # after a start with many jobs, first looks are spread at this rate
 PER_NODE = 8  # looks at a time on one node: its kubelet serves others too
 START_DELAY_S = 0.2  # a container that has just started is seldom worth asking the same instant
+TICK_S = 0.02  # looks that become due within so long begin together: one wake-up for all of them
+IDLE_S = 5.0  # a turn at least so often also when nothing is due, so that its age means something
 
-_FAULT = Answer(
-    outcome=Refused(
-        reason="InternalError", message="the look failed in an unforeseen way; see the server's log"
-    ),
-    patience=Patience.RARELY,
-)
+
+@dataclass(slots=True, kw_only=True)
+class _Asked:
+    """A job that can be asked, and what came of it."""
+
+    job: TrainingJob
+    rank0: Rank0
+    choice: Choice
+    refusal_told: Refused | None = None  # to whoever reads the document
 
 
 class Prober:
-    """Asks through `source`, and hands each answer to `record`.
+    """Asks each job through one of `sources`, by name, and hands what comes of each look to `record`.
 
-    `on_look` is told of each look: source, outcome (Reported, or our reason word), its duration and how long
-    after its due time it began, in seconds.
+    `passive` names the sources that are enabled as well but bring their reports by themselves. An ask ends
+    after `deadline_s` in any case; sources have shorter limits of their own. `on_look` is told of each ask:
+    source, outcome (Reported, or our reason word), its duration and how long after its due time the look
+    began, in seconds.
     """
 
     def __init__(
         self,
-        source: Source,
+        sources: Mapping[str, Source],
         *,
         record: Callable[[Observation], None],
         now: Callable[[], datetime],
         interval_s: float,
         concurrency: int,
+        passive: Collection[str] = (),
+        deadline_s: float = 60.0,
         on_look: Callable[[str, str, float, float], None] = lambda *_: None,
     ) -> None:
-        self._source = source
+        self._sources = sources
+        self._enabled = frozenset((*sources, *passive))
         self._record = record
         self._now = now
         self._interval_s = interval_s
+        self._concurrency = concurrency
+        self._deadline_s = deadline_s
         self._on_look = on_look
-        self._slots = asyncio.Semaphore(concurrency)
-        self._node_slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        self._schedule = Schedule()
-        self._jobs: dict[JobRef, TrainingJob] = {}
+        self._schedule = Schedule(per_node=PER_NODE)
+        logs: object = sources.get("logs")
+        self._endings = Endings(
+            logs if isinstance(logs, Remembers) else None,
+            per_node=PER_NODE,
+            at_a_time=max(1, concurrency // 4),
+        )
+        self._jobs: dict[JobRef, _Asked] = {}
+        self._busy = 0  # looks under way
+        self._paced_to = 0.0  # first looks are handed out up to this time
         self._wake = asyncio.Event()
+        self._wakes_at = 0.0
         self.last_turn = 0.0  # loop time at which `run` last went round: liveness
 
     def __len__(self) -> int:
         """Jobs that are being asked."""
         return len(self._schedule)
 
+    @property
+    def waiting(self) -> int:
+        """Jobs that are due and wait for a place: more than a few means overload."""
+        return self._schedule.waiting
+
+    @property
+    def stretch(self) -> float:
+        """How far intervals are stretched by overload: 1 = not at all, 2 = twice as long as asked for."""
+        return self._schedule.stretch
+
     def job_changed(self, job: TrainingJob) -> None:
         """Start, hasten or stop asking this job, by what the cluster now shows."""
-        before = self._jobs.get(job.ref)
-        if not _is_askable(job):
+        asked, rank0 = self._jobs.get(job.ref), job.rank0
+        if asked is not None and self._endings.note(
+            asked.job, asked.choice, job, pushes=self._pushes(job.ref)
+        ):
+            self._wake.set()
+        if rank0 is None or not _is_askable(job, rank0):
             self.job_gone(job.ref)
             return
-        self._jobs[job.ref] = job
+        options = options_for(job, self._enabled)
+        if asked is None or asked.rank0.attempt != rank0.attempt:
+            asked = self._jobs[job.ref] = _Asked(job=job, rank0=rank0, choice=Choice(options=options))
+            was_terminating = is_other = False
+        else:
+            was_terminating = asked.rank0.is_terminating
+            is_other = asked.choice.change(options)
+            asked.job, asked.rank0 = job, rank0
+        if not options.first:
+            self._schedule.drop(job.ref)
+            self._tell_refusal(asked)
+            return
         now = asyncio.get_running_loop().time()
-        assert job.rank0 is not None  # noqa: S101 - by _is_askable
-        spread_s = len(self._schedule) / FIRST_LOOKS_PER_S
         interval_s = job.hints.interval_s or self._interval_s
-        delay_s = START_DELAY_S + min(interval_s, random.uniform(0, spread_s))
+        turn = self._schedule.turn(job.ref)
+        is_new = turn is None or turn.attempt != rank0.attempt
         self._schedule.put(
-            job.ref, attempt=job.rank0.attempt, interval_s=interval_s, now=now, due=now + delay_s
+            job.ref,
+            attempt=rank0.attempt,
+            node=rank0.node_name,
+            interval_s=interval_s,
+            is_declared=options.is_declared,
+            now=now,
+            due=self._first_look(now, interval_s) if is_new else now,
         )
-        was_terminating = before is not None and before.rank0 is not None and before.rank0.is_terminating
-        if job.rank0.is_terminating and not was_terminating:
-            self._schedule.hasten(job.ref, now)  # the last chance to read what it has to say
+        # Terminating: the last chance to read what it has to say.
+        if is_other or (rank0.is_terminating and not was_terminating):
+            self._schedule.hasten(job.ref, now)
         self._wake.set()
 
     def job_gone(self, ref: JobRef) -> None:
@@ -91,90 +143,124 @@ class Prober:
         self._jobs.pop(ref, None)
         self._schedule.drop(ref)
 
+    def postpone(self, ref: JobRef) -> None:
+        """This job has told its progress by itself: while it goes on doing so it is not asked."""
+        self._schedule.postpone(ref, asyncio.get_running_loop().time())
+
     async def run(self) -> None:
         """Ask for ever; looks end with this call."""
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as looks:
             while True:
                 self.last_turn = loop.time()
-                for turn in self._schedule.take_due(loop.time()):
-                    looks.create_task(self._look(turn), name=f"probe {turn.ref}")
+                while self._busy < self._concurrency and (work := self._next()) is not None:
+                    self._busy += 1
+                    looks.create_task(self._work(work), name="probe")
                 due = self._schedule.next_due()
+                now = loop.time()
+                self._wakes_at = now + IDLE_S if due is None else min(now + IDLE_S, max(due, now + TICK_S))
                 self._wake.clear()
-                # A turn at least every few seconds also when nothing is due, so that its age means something.
-                pause_s = 5.0 if due is None else min(5.0, max(0.0, due - loop.time()))
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(pause_s):
+                    async with asyncio.timeout_at(self._wakes_at):
                         await self._wake.wait()
+
+    def _next(self) -> Turn | Ending | None:
+        return self._endings.take() or self._schedule.take(asyncio.get_running_loop().time())
+
+    async def _work(self, work: Turn | Ending | None) -> None:
+        """One look after the other, while there is one to begin."""
+        try:
+            while work is not None:
+                if isinstance(work, Turn):
+                    await self._look(work)
+                else:
+                    await self._hear_last_words(work)
+                work = self._next()
+        finally:
+            self._busy -= 1
 
     async def _look(self, turn: Turn) -> None:
         loop = asyncio.get_running_loop()
-        # The node first: jobs of a node that hangs wait for each other, not in everybody's way.
-        async with self._node_slot(turn.ref), self._slots:
-            job = self._jobs.get(turn.ref)
-            if job is None:  # ended while it waited
-                return
-            began = loop.time()
-            rank0, answer = await self._ask_safely(job)
-            latency_s, lateness_s = loop.time() - began, began - turn.due
-        is_document = isinstance(answer.outcome, Progress)
-        due = self._schedule.done(turn, now=loop.time(), patience=None if is_document else answer.patience)
-        self._on_look(
-            self._source.name,
-            "Reported" if isinstance(answer.outcome, Progress) else answer.outcome.reason,
-            latency_s,
-            lateness_s,
+        asked = self._jobs[turn.ref]
+        job, choice = asked.job, asked.choice
+        found = await ask(
+            job,
+            choice,
+            sources=self._sources,
+            deadline_s=self._deadline_s,
+            is_cheap=turn.is_young(loop.time()),
+            on_ask=self._on_look,
+            lateness_s=turn.began - turn.due,
         )
-        seen = Observation(
-            ref=turn.ref,
-            attempt=rank0.attempt,
-            source=self._source.name,
-            at=self._now(),
-            outcome=answer.outcome,
-            latency_s=latency_s if is_document else None,
-            next_at=None if due is None else self._now() + timedelta(seconds=due - loop.time()),
+        now = loop.time()
+        due = self._schedule.done(turn, now=now, patience=found.patience)
+        if due is not None and due < self._wakes_at:
+            self._wake.set()
+        at = self._now()
+        self._tell(
+            Observation(
+                ref=turn.ref,
+                attempt=found.attempt,
+                source=found.source,
+                at=at,
+                outcome=found.outcome,
+                latency_s=found.latency_s,
+                next_at=None if due is None else at + timedelta(seconds=due - now),
+                why=found.why,
+            )
         )
+
+    async def _hear_last_words(self, ending: Ending) -> None:
+        said = await self._endings.ask(ending, deadline_s=self._deadline_s)
+        self._tell(
+            Observation(
+                ref=ending.ref,
+                attempt=ending.attempt,
+                source="logs",
+                at=self._now(),
+                outcome=said.outcome,
+                why="the log that the attempt left behind",
+                is_last_word=True,
+            )
+        )
+
+    def _tell_refusal(self, asked: _Asked) -> None:
+        """Say once why a job is not asked, where that is a mistake."""
+        refusal = asked.choice.options.refusal
+        if refusal is None or refusal == asked.refusal_told:
+            return
+        asked.refusal_told = refusal
+        self._tell(
+            Observation(
+                ref=asked.job.ref,
+                attempt=asked.rank0.attempt,
+                source=asked.job.hints.source or "none",
+                at=self._now(),
+                outcome=refusal,
+            )
+        )
+
+    def _tell(self, seen: Observation) -> None:
         try:
             self._record(seen)
         except Exception as error:  # what one job says must not take the API from all the others
-            log.error("answer not taken over", job=str(turn.ref), **describe_fault(error))
-        self._wake.set()
+            log.error("answer not taken over", job=str(seen.ref), **describe_fault(error))
 
-    def _node_slot(self, ref: JobRef) -> asyncio.Semaphore:
-        job = self._jobs.get(ref)
-        node = (job.rank0.node_name if job and job.rank0 else None) or ""
-        slot = self._node_slots.get(node)
-        if slot is None:  # kept only while somebody holds or awaits it: nodes come and go
-            slot = self._node_slots[node] = asyncio.Semaphore(PER_NODE)
-        return slot
+    def _first_look(self, now: float, interval_s: float) -> float:
+        """When to look first: soon, and evenly spread when there are many, over an interval at most."""
+        begin = now + START_DELAY_S
+        paced = max(begin, self._paced_to + 1 / FIRST_LOOKS_PER_S)
+        if paced > begin + interval_s:
+            return begin + random.uniform(0, interval_s)
+        self._paced_to = paced
+        return paced
 
-    async def _ask_safely(self, job: TrainingJob) -> tuple[Rank0, Answer]:
-        """A source should never raise; if one does, it is that job's trouble alone."""
-        assert job.rank0 is not None  # noqa: S101 - by _is_askable
-        try:
-            return await self._ask(job)
-        except Exception as error:
-            log.error("look failed", job=str(job.ref), **describe_fault(error))
-            return job.rank0, _FAULT
-
-    async def _ask(self, job: TrainingJob) -> tuple[Rank0, Answer]:
-        """Ask rank 0; under MPI, when it has no document, the other pod that may hold it (2.2, step 5)."""
-        assert job.rank0 is not None  # noqa: S101 - by _is_askable
-        first = job.rank0, await self._source.ask(job.ref, job.rank0)
-        if isinstance(first[1].outcome, Progress) or first[1].patience is Patience.SOON:
-            return first
-        for other in job.alternates:
-            if other.is_running:
-                answer = await self._source.ask(job.ref, other)
-                if isinstance(answer.outcome, Progress):
-                    return other, answer
-        return first
+    def _pushes(self, ref: JobRef) -> bool:
+        turn = self._schedule.turn(ref)
+        return turn is not None and turn.pushed_at is not None
 
 
-def _is_askable(job: TrainingJob) -> bool:
+def _is_askable(job: TrainingJob, rank0: Rank0) -> bool:
     return (
-        job.rank0 is not None
-        and job.rank0.is_running
-        and job.phase not in (Phase.SUCCEEDED, Phase.FAILED)
-        and job.hints.source != "none"
+        rank0.is_running and job.phase not in (Phase.SUCCEEDED, Phase.FAILED) and job.hints.source != "none"
     )

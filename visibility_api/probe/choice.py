@@ -1,0 +1,237 @@
+"""Which source a job is asked through now, and why, in words that its observation shows. Pure.
+
+    what is declared, in its order  ─►  when all of that is refused for good: the default file, then the log
+
+The source that answered last stays. One that is refused for good (no `cat` in the image, no right to exec) is
+left aside; one that fails thrice in a row makes way for the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from visibility_api.progress.document import Progress, Refused
+from visibility_api.progress.job import Rank0, TrainingJob
+
+from .source import Answer, Patience
+
+SOURCE_ANNOTATION = "annotation visibility.trainer.kubeflow.org/source"
+PASSIVE = frozenset({"push", "status"})  # bring their reports by themselves
+MAX_FAILURES = 3  # in a row, of a source that has answered before
+REOPEN_S = 3600.0  # a right may have been granted meanwhile
+MAX_ALTERNATES = 3  # there is one (workloads-and-protocols.md 2.2, step 5)
+
+# Asked rarely because asking costs the pod something; they may pass, so they are no reason to give up.
+_PASSING = frozenset({"ProbeTimeout", "TooLarge", "ExecFailed", "InternalError"})
+_UNDECLARED = (("exec", "the default file"), ("logs", "the log"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One way to ask a job."""
+
+    source: str
+    why: str
+    member: int = 0  # the pod that is asked: rank 0, then its alternates (MPI) from 1 on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """All that comes into question for a job."""
+
+    first: tuple[Candidate, ...] = ()  # in order; declared, or all there is when nothing is declared
+    then: tuple[Candidate, ...] = ()  # when each of `first` was refused for good
+    is_declared: bool = False  # reports may be expected
+    refusal: Refused | None = None  # why nothing is asked, where that is somebody's mistake
+
+
+_NOTHING = Options()
+
+
+def options_for(job: TrainingJob, enabled: frozenset[str]) -> Options:
+    """What comes into question for this job on a server with these sources enabled.
+
+    Jobs that declare the same share one value: it can be compared by identity.
+    """
+    rank0 = job.rank0
+    if rank0 is None:
+        return _NOTHING
+    return _options(
+        job.hints.source,
+        rank0.declared,
+        has_port=rank0.http_port is not None and not rank0.host_network,
+        members=1 + sum(1 for a in job.alternates[:MAX_ALTERNATES] if a.is_running),
+        enabled=enabled,
+    )
+
+
+def member_of(job: TrainingJob, candidate: Candidate) -> Rank0 | None:
+    """The pod that the candidate means; None when there is none of it any more."""
+    if candidate.member == 0:
+        return job.rank0
+    running = [a for a in job.alternates[:MAX_ALTERNATES] if a.is_running]
+    return running[candidate.member - 1] if candidate.member <= len(running) else None
+
+
+@lru_cache(maxsize=1024)  # few combinations, thousands of jobs
+def _options(
+    hint: str | None,
+    declared: tuple[tuple[str, str], ...],
+    *,
+    has_port: bool,
+    members: int,
+    enabled: frozenset[str],
+) -> Options:
+    if hint is not None:
+        return _annotated(hint, members, enabled)
+    named: dict[str, str] = {}
+    left_out = ""
+    for source, why in declared:
+        if source not in enabled:
+            left_out = f"{why} names {source}, which this server has not enabled"
+        elif source == "http" and not has_port:
+            left_out = f"{why} names http, which is not asked in a node's own network"
+        else:
+            named.setdefault(source, why)
+    undeclared = [(source, what) for source, what in _UNDECLARED if source in enabled and source not in named]
+    because = left_out or ("what is declared cannot be read" if named else "nothing is declared")
+    # The whole order is told with each, so that the words stay the same from look to look.
+    order = ", then ".join(what for _, what in undeclared)
+    first = _each(named.items(), members)
+    rest = _each(((source, f"{because}: {order}") for source, _ in undeclared), members)
+    return Options(first=first or rest, then=rest if first else (), is_declared=bool(first))
+
+
+def _annotated(hint: str, members: int, enabled: frozenset[str]) -> Options:
+    if hint == "none":
+        return _NOTHING
+    if hint not in enabled:
+        known = ", ".join(sorted(enabled)) or "none"
+        message = f"{SOURCE_ANNOTATION} says {hint}, which this server has not enabled; enabled: {known}"
+        return Options(refusal=Refused(reason="SourceNotEnabled", message=message))
+    if hint in PASSIVE:
+        return _NOTHING
+    return Options(first=_each([(hint, SOURCE_ANNOTATION)], members), is_declared=True)
+
+
+def _each(named: Iterable[tuple[str, str]], members: int) -> tuple[Candidate, ...]:
+    return tuple(
+        Candidate(source=source, why=why, member=member) for source, why in named for member in range(members)
+    )
+
+
+def is_for_good(answer: Answer) -> bool:
+    """Whether there is no use in asking this way again, as far as can be told."""
+    outcome = answer.outcome
+    return (
+        isinstance(outcome, Refused) and answer.patience is Patience.RARELY and outcome.reason not in _PASSING
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class Choice:
+    """What came of asking one attempt so far, and so which candidate is next. Times are loop seconds."""
+
+    options: Options
+    answered: Candidate | None = None  # the last that brought a document; it stays
+    has_answered: bool = False  # any of them, ever
+    refused: Refused | None = None  # the last word of the likeliest candidate, while none answers
+    refused_by: Candidate | None = None
+    _turn: int = 0
+    _failures: int = 0  # in a row, of the candidate that answered
+    _closed: tuple[tuple[Candidate, str], ...] = ()  # refused for good, with the reason
+    _closed_at: float = 0.0
+
+    def next(self, now: float) -> Candidate | None:
+        """The one to ask; None when nothing comes into question."""
+        if self.answered is not None:
+            return self.answered
+        if self._closed and now - self._closed_at > REOPEN_S:
+            self._closed = ()
+        open_ = self._open()
+        return open_[self._turn % len(open_)] if open_ else None
+
+    def why(self, candidate: Candidate) -> str:
+        """Why this one, with what stands against others."""
+        against = ", ".join(
+            dict.fromkeys(f"{c.source} brought {why}" for c, why in self._closed if c != candidate)
+        )
+        return f"{candidate.why}; {against}" if against else candidate.why
+
+    def take(self, candidate: Candidate, answer: Answer, now: float) -> bool:
+        """What the candidate brought. Whether another one may be asked in the same look."""
+        outcome = answer.outcome
+        is_final = is_for_good(answer)
+        if not is_final:
+            self._closed = tuple(c for c in self._closed if c[0] != candidate)
+        if isinstance(outcome, Progress):
+            self.answered, self.has_answered, self._failures = candidate, True, 0
+            self.refused = self.refused_by = None
+            return False
+        if is_final:
+            self._close(candidate, outcome, now)
+        elif self.answered == candidate or answer.patience is Patience.SOON:
+            self._failures += 1
+            if self._failures >= MAX_FAILURES:
+                self._move_on(candidate)
+        else:
+            self._move_on(candidate)
+        self._keep_word(candidate, outcome)
+        return self.answered is None and (is_final or answer.patience is Patience.LATER)
+
+    def change(self, options: Options) -> bool:
+        """Other options from now on. Whether that makes it worth asking at once."""
+        if options is self.options or options == self.options:
+            return False
+        self.options = options
+        known = options.first + options.then
+        self._closed = tuple(c for c in self._closed if c[0] in known)
+        if self.answered in known:
+            return False
+        self.answered, self._failures, self._turn = None, 0, 0
+        if self.refused_by not in known:
+            self.refused = self.refused_by = None
+        return True
+
+    def _open(self) -> tuple[Candidate, ...]:
+        closed = {c for c, _ in self._closed}
+        if not closed:
+            return self.options.first
+        return (
+            tuple(c for c in self.options.first if c not in closed)
+            or tuple(c for c in self.options.then if c not in closed)
+            or self.options.first + self.options.then  # all are refused: ask again, rarely
+        )
+
+    @property
+    def is_closed(self) -> bool:
+        """Every candidate was refused for good."""
+        return len(self._closed) == len(self.options.first) + len(self.options.then)
+
+    def _close(self, candidate: Candidate, outcome: Refused, now: float) -> None:
+        if not self._closed:
+            self._closed_at = now
+        if all(c != candidate for c, _ in self._closed):
+            self._closed += ((candidate, outcome.reason),)
+        else:
+            self._turn += 1  # all are: go round
+        self.answered, self._failures = None, 0
+        if self.refused_by == candidate:
+            self.refused_by = None  # the word of one that is still open counts more
+
+    def _move_on(self, candidate: Candidate) -> None:
+        open_ = self._open()
+        self._turn = open_.index(candidate) + 1 if candidate in open_ else 0
+        self.answered, self._failures = None, 0
+
+    def _keep_word(self, candidate: Candidate, outcome: Refused) -> None:
+        """Of several that bring nothing the likeliest is shown, or each look would change what is shown."""
+        if self.answered is not None or self.refused_by is None:
+            self.refused, self.refused_by = outcome, candidate
+            return
+        open_ = self._open()
+        held = open_.index(self.refused_by) if self.refused_by in open_ else len(open_)
+        if held == len(open_) or (candidate in open_ and open_.index(candidate) <= held):
+            self.refused, self.refused_by = outcome, candidate
