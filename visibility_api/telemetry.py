@@ -86,6 +86,11 @@ class Metrics:
         self.waiting_write_backs = Gauge(
             "visibility_write_backs_waiting", "Jobs whose status is yet to be written.", registry=registry
         )
+        self.stretch = Gauge(
+            "visibility_probe_interval_stretch_ratio",
+            "How far the time between two looks is stretched by overload; 1 = not at all.",
+            registry=registry,
+        )
         self.jobs = Gauge("visibility_jobs", "Training jobs that are served.", registry=registry)
         self.probed_jobs = Gauge("visibility_probed_jobs", "Jobs that are asked in turn.", registry=registry)
 

@@ -52,7 +52,10 @@ class _Record:
 
 
 class Tracker:
-    """One record a job, by its identity. `interval_s` is the default time between two looks."""
+    """One record a job, by its identity.
+
+    `interval_s` is the default time between two looks; `reads_status`: TrainJob.status is a source, too.
+    """
 
     def __init__(
         self,
@@ -61,7 +64,9 @@ class Tracker:
         retract: Callable[[JobRef], None],
         now: Callable[[], datetime],
         interval_s: float,
+        reads_status: bool = True,
     ) -> None:
+        self._reads_status = reads_status
         self._publish = publish
         self._retract = retract
         self._now = now
@@ -141,7 +146,7 @@ class Tracker:
     def _read_status(self, record: _Record) -> None:
         """`TrainJob.status.trainerStatus` survives suspension, resumption and restarts unchanged (1.1)."""
         status, rank0 = record.job.trainer_status, record.job.rank0
-        if status is None or status.timestamp is None:
+        if status is None or status.timestamp is None or not self._reads_status:
             return
         is_earlier = rank0 is not None and (
             rank0.started_at is None
