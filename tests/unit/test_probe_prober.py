@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,12 +22,14 @@ REPORT = Answer(outcome=Progress(timestamp=T0, step=1))
 SILENT = Answer(outcome=Refused(reason="NoProgressFile", message="none"), patience=Patience.LATER)
 
 
+FORBIDDEN = Answer(outcome=Refused(reason="ExecForbidden", message="may not exec"), patience=Patience.RARELY)
+
+
 class ToldSource:
     """Answers by pod uid; a pod in `hanging` answers when its event is set."""
 
-    name = "exec"
-
-    def __init__(self) -> None:
+    def __init__(self, name: str = "exec") -> None:
+        self.name = name
         self.answers: dict[str, Answer] = {}
         self.hanging: dict[str, asyncio.Event] = {}
         self.raising: set[str] = set()
@@ -55,16 +57,33 @@ class ToldSource:
             await self.heard.wait_for(lambda: len(self.asked) >= times)
 
 
+class ToldLogs(ToldSource):
+    """Remembers too: a last word for each call, of the container as it is shown."""
+
+    def __init__(self) -> None:
+        super().__init__("logs")
+        self.remembered: list[Rank0] = []
+
+    async def last_words(self, ref: JobRef, rank0: Rank0) -> Answer:
+        self.remembered.append(rank0)
+        return await self.ask(ref, rank0)
+
+
 class Bench:
-    def __init__(self, *, concurrency: int = 64) -> None:
+    def __init__(self, *, concurrency: int, deadline_s: float, passive: Collection[str]) -> None:
         self.source = ToldSource()
+        self.logs = ToldLogs()
         self.observations: asyncio.Queue[Observation] = asyncio.Queue()
+        self.looks: list[tuple[str, str]] = []
         self.prober = Prober(
-            {"exec": self.source},
+            {"exec": self.source, "logs": self.logs},
             record=self.observations.put_nowait,
             now=lambda: datetime.now(UTC),
             interval_s=15.0,
             concurrency=concurrency,
+            deadline_s=deadline_s,
+            passive=passive,
+            on_look=lambda source, outcome, *_: self.looks.append((source, outcome)),
         )
 
     async def next(self) -> Observation:
@@ -73,8 +92,10 @@ class Bench:
 
 
 @asynccontextmanager
-async def running(*, concurrency: int = 64) -> AsyncIterator[Bench]:
-    bench = Bench(concurrency=concurrency)
+async def running(
+    *, concurrency: int = 64, deadline_s: float = 60.0, passive: Collection[str] = ()
+) -> AsyncIterator[Bench]:
+    bench = Bench(concurrency=concurrency, deadline_s=deadline_s, passive=passive)
     task = asyncio.create_task(bench.prober.run())
     try:
         yield bench
@@ -219,3 +240,153 @@ async def test_an_answer_that_cannot_be_taken_over_stops_nobody() -> None:
             bench.prober.job_changed(replace(JOB, ref=replace(REF, name=name)))
             await bench.next()
         assert len(taken) == 2
+
+
+async def test_the_observation_says_which_source_was_asked_and_why() -> None:
+    async with running() as bench:
+        declared = (("logs", "environment variable TRAINJOB_PROGRESS_LOG"),)
+        bench.prober.job_changed(replace(JOB, rank0=replace(RANK0, declared=declared)))
+        seen = await bench.next()
+        assert (seen.source, seen.why) == ("logs", "environment variable TRAINJOB_PROGRESS_LOG")
+
+
+async def test_where_nothing_is_declared_the_log_is_read_in_the_same_look() -> None:
+    async with running() as bench:
+        bench.source.answers["p1"] = SILENT
+        bench.prober.job_changed(JOB)
+        seen = await bench.next()
+        assert (seen.source, seen.outcome) == ("logs", REPORT.outcome)
+        assert bench.looks == [("exec", "NoProgressFile"), ("logs", "Reported")]
+
+
+async def test_a_refused_source_is_named_beside_the_one_that_is_asked_instead() -> None:
+    async with running() as bench:
+        bench.source.answers["p1"] = FORBIDDEN
+        bench.prober.job_changed(JOB)
+        seen = await bench.next()
+        assert seen.source == "logs"
+        assert seen.why.endswith("exec brought ExecForbidden")
+
+
+async def test_an_annotation_that_cannot_be_followed_is_told_once_and_nobody_is_asked() -> None:
+    async with running() as bench:
+        wanted = replace(JOB, hints=ProbeHints(source="http"))
+        bench.prober.job_changed(wanted)
+        seen = await bench.next()
+        assert isinstance(seen.outcome, Refused)
+        assert (seen.outcome.reason, seen.source, seen.next_at) == ("SourceNotEnabled", "http", None)
+        bench.prober.job_changed(replace(wanted, reason="Other"))
+        assert bench.observations.empty()
+        assert len(bench.prober) == 0
+        bench.prober.job_changed(JOB)  # the annotation is taken away
+        assert (await bench.next()).outcome == REPORT.outcome
+
+
+async def test_a_job_that_is_to_push_is_left_alone() -> None:
+    async with running(passive=("push",)) as bench:
+        bench.prober.job_changed(replace(JOB, hints=ProbeHints(source="push")))
+        assert len(bench.prober) == 0
+        assert bench.observations.empty()
+
+
+async def test_a_job_that_pushes_before_its_first_look_is_not_asked() -> None:
+    async with running() as bench:
+        bench.prober.job_changed(job(1))
+        bench.prober.postpone(job(1).ref)
+        bench.prober.job_changed(job(2))
+        assert (await bench.next()).ref == job(2).ref
+        assert bench.source.asked == ["p2"]
+
+
+async def test_a_source_that_hangs_is_cut_off_at_the_deadline() -> None:
+    async with running(deadline_s=0.01) as bench:
+        bench.source.hanging["p1"] = asyncio.Event()
+        bench.prober.job_changed(JOB)
+        outcome = (await bench.next()).outcome
+        assert isinstance(outcome, Refused)
+        assert outcome.reason == "ProbeTimeout"
+
+
+async def test_a_flood_of_jobs_makes_no_more_tasks_than_there_are_places() -> None:
+    async with running(concurrency=5) as bench:
+        for number in range(500):
+            bench.source.hanging[f"p{number}"] = asyncio.Event()
+            bench.prober.job_changed(job(number, node=f"gpu-{number}"))
+            bench.prober._schedule.hasten(job(number).ref, 0.0)
+        await bench.source.until_asked(5)
+        assert len(bench.source.asked) == 5
+        assert sum(t.get_name() == "probe" for t in asyncio.all_tasks()) == 5
+        assert bench.prober.waiting == 495
+
+
+def ended(number: int, **changes: object) -> TrainingJob:
+    """The job after its container has ended."""
+    of = job(number)
+    assert of.rank0 is not None
+    return replace(of, rank0=replace(of.rank0, is_running=False, **changes))  # type: ignore[arg-type]
+
+
+async def until_read_by_log(bench: Bench, number: int) -> None:
+    bench.source.answers[f"p{number}"] = SILENT
+    bench.prober.job_changed(job(number))
+    assert (await bench.next()).source == "logs"
+
+
+async def test_the_log_of_an_attempt_that_was_read_by_log_is_read_once_more_when_it_has_ended() -> None:
+    async with running() as bench:
+        await until_read_by_log(bench, 1)
+        bench.prober.job_changed(ended(1))
+        bench.prober.job_changed(ended(1))
+        seen = await bench.next()
+        assert seen.is_last_word
+        assert (seen.attempt, seen.source, seen.outcome) == ("p1/0/0", "logs", REPORT.outcome)
+        assert len(bench.logs.remembered) == 1
+
+
+async def test_after_a_restart_the_last_word_is_still_told_of_the_attempt_before() -> None:
+    async with running() as bench:
+        await until_read_by_log(bench, 1)
+        now = job(1)
+        assert now.rank0 is not None
+        bench.prober.job_changed(replace(now, rank0=replace(now.rank0, restart_count=1)))
+        seen = await bench.next()
+        assert seen.is_last_word
+        assert seen.attempt == "p1/0/0"
+        assert bench.logs.remembered[0].is_running, "the life before is asked of the container as it is now"
+
+
+async def test_when_another_pod_has_taken_over_the_old_one_is_asked_for_its_last_word() -> None:
+    async with running() as bench:
+        await until_read_by_log(bench, 1)
+        bench.prober.job_changed(replace(job(1), rank0=replace(RANK0, pod_uid="next", pod_name="next")))
+        assert (await bench.next()).attempt == "p1/0/0"
+        assert (bench.logs.remembered[0].pod_name, bench.logs.remembered[0].is_running) == (
+            RANK0.pod_name,
+            False,
+        )
+
+
+async def test_what_was_read_by_file_or_pushed_has_no_last_word_in_the_log() -> None:
+    async with running() as bench:
+        bench.prober.job_changed(job(1))
+        assert (await bench.next()).source == "exec"
+        bench.prober.job_changed(ended(1))
+        bench.prober.job_changed(job(2))
+        bench.prober.postpone(job(2).ref)
+        bench.prober.job_changed(ended(2))
+        bench.prober.job_changed(job(3))
+        bench.prober.job_changed(ended(3))  # never asked: perhaps the log knows
+        assert (await bench.next()).ref == job(3).ref
+        assert len(bench.logs.remembered) == 1
+
+
+async def test_last_words_leave_places_for_looks() -> None:
+    async with running(concurrency=4) as bench:
+        for number in range(10):
+            bench.logs.hanging[f"p{number}"] = asyncio.Event()
+            bench.prober.job_changed(job(number, node=f"gpu-{number}"))
+            bench.prober.job_changed(ended(number, node_name=f"gpu-{number}"))
+        await bench.logs.until_asked(1)
+        bench.prober.job_changed(job(100))
+        assert (await bench.next()).ref == job(100).ref
+        assert len(bench.logs.asked) == 1
