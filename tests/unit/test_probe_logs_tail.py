@@ -270,9 +270,9 @@ def test_a_bar_that_goes_on_in_the_same_line_is_followed() -> None:
 
 PARTS = st.sampled_from(
     [
-        HF, BAR, json.dumps(DOCUMENT), "{", "{'", "}", '{"schemaVersion":', "[rank0]: ", "[1,3]<x>:", "\r", "\b",
-        "\n", "\x1b[A", "\x1b[", "2026-11-21T12:00:00Z ", "Epoch 1/2\n", "1/2 ━ ", "[3]\t", "9" * 5000, "nan",
-        "1e400", "step", "=", "\x00", "\ud800", " 10%|", "|",
+        HF, BAR, json.dumps(DOCUMENT), "{", "{'", "}", '{"schemaVersion":', "[rank0]: ", "[1,3]<x>:", "\r",
+        "\b", "\n", "\x1b[A", "\x1b[", "2026-11-21T12:00:00Z ", "Epoch 1/2\n", "1/2 ━ ", "[3]\t", "9" * 5000,
+        "nan", "1e400", "step", "=", "\x00", "\ud800", " 10%|", "|",
     ]
 )  # fmt: skip
 
