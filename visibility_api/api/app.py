@@ -15,10 +15,10 @@ import structlog
 
 from visibility_api.auth.authenticator import WARNING
 from visibility_api.auth.identity import MASTERS_GROUP
+from visibility_api.deadline import within
 
 from .audit_id import AuditIds
 from .compression import GzipCache
-from .deadline import within
 from .delivery import DEFAULT_CACHE_CONTROL, ReaderTooSlow, deliver
 from .message import Authenticator, Authorizer, Headers, Receive, Request, Response, Scope, Send, Stream
 from .metrics import RequestMetrics, Series

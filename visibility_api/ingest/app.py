@@ -6,7 +6,6 @@ or a Status.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from typing import Any
 import structlog
 from cachetools import LRUCache
 
+from visibility_api.deadline import within
 from visibility_api.faults import describe_fault
 from visibility_api.progress.document import Progress
 from visibility_api.progress.job import JobRef, TrainingJob
@@ -106,9 +106,7 @@ class Ingest:
         self._count(outcome)
         headers.append((b"content-length", b"%d" % len(body)))
         try:
-            async with asyncio.timeout(SEND_S):
-                await send({"type": "http.response.start", "status": status, "headers": headers})
-                await send({"type": "http.response.body", "body": body})
+            await within(SEND_S, _send(send, status, headers, body))
         except TimeoutError:
             log.info("client too slow, connection closed")  # by the server below: the answer is not whole
 
@@ -131,8 +129,7 @@ class Ingest:
             raise TooManyRequests("too many pushes are under way; try again later")
         self._bodies += 1
         try:
-            async with asyncio.timeout(BODY_S):
-                return await read_body(receive)
+            return await within(BODY_S, read_body(receive))
         except TimeoutError:
             raise Invalid(f"the body did not come within {BODY_S:g} s") from None
         finally:
@@ -168,6 +165,11 @@ class Ingest:
             bucket = Bucket(per_s=STAND_INS_PER_S, burst=STAND_IN_BURST, now=now)
             self._stand_ins[ref] = bucket
         return bucket.take(now)
+
+
+async def _send(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def _voice(job: TrainingJob, membership: Membership) -> tuple[str, bool] | None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from visibility_api.api.deadline import within
+from visibility_api.deadline import within
 
 
 async def test_work_that_waits_for_nothing_is_just_done() -> None:

@@ -1,6 +1,6 @@
 """A time limit that costs next to nothing when nothing is waited for.
 
-Most answers here are made without one suspension: identity, verdict and bytes are all cached. A timer for
+Most answers are made without one suspension: identity, verdict and bytes are all cached. A timer for
 each of them would be armed and cancelled in vain.
 """
 
