@@ -190,7 +190,7 @@ def _said(shown: JobProgress) -> set[str]:
     return {f for f in fields if getattr(shown, f) is not None} | {name for name, _ in shown.metrics}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(_words)
 def test_once_two_sources_have_spoken_nothing_that_was_shown_vanishes(words: list[tuple]) -> None:  # type: ignore[type-arg]
     bench = Bench()
@@ -209,7 +209,7 @@ def test_once_two_sources_have_spoken_nothing_that_was_shown_vanishes(words: lis
         shown = _said(bench.last)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(_words)
 def test_a_dead_attempt_changes_nothing_whatever_its_sources_say(words: list[tuple]) -> None:  # type: ignore[type-arg]
     bench = Bench()
