@@ -12,8 +12,8 @@ import pytest
 with contextlib.suppress(ImportError):  # where the frameworks are tested there is no hypothesis
     import hypothesis
 
-    # The same examples each time, so that what one run says holds for the next; HYPOTHESIS_PROFILE=search looks
-    # for new ones. No deadline: machines are shared, and a time that a test asserts says nothing of ours.
+    # The same examples each time, so that what one run says holds for the next; HYPOTHESIS_PROFILE=search
+    # looks for new ones. No deadline: machines are shared, their times say nothing of ours.
     hypothesis.settings.register_profile("repeat", derandomize=True, deadline=None)
     hypothesis.settings.register_profile("search", deadline=None)
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
