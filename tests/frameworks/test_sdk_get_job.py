@@ -1,8 +1,8 @@
 """What `--write-back` wrote, read with the real Kubeflow SDK.
 
-`TrainerClient.get_job` of 0.5.0 parses the whole TrainJob, bounds and all, and hands on a summary without room
-for `trainerStatus`. So two things are tested: that it takes a job with our status, and what its own model of
-the object, by which it parses, says of the progress.
+`TrainerClient.get_job` of 0.5.0 parses the whole TrainJob, bounds and all, and hands on a summary that has
+no room for trainerStatus. So two things are tested: that it takes a job with our status, and what the SDK's
+own model of the object, by which it parses, says of the progress.
 """
 
 from __future__ import annotations

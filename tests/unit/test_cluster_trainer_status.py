@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from visibility_api.cluster.inventory import TrainJobInventory, describe_trainjob
 from visibility_api.cluster.objects import TrainerMetric, TrainerStatus, TrainJob
-from visibility_api.cluster.trainer_status import MAX_INT32, has_same_numbers, reported_progress, summarize
+from visibility_api.cluster.trainer_status import MAX_INT32, fingerprint, reported_progress, summarize
 from visibility_api.progress.document import MAX_INTEGER, MAX_METRICS, Progress
 from visibility_api.progress.job import Phase, TrainingJob
 
@@ -145,8 +145,8 @@ class TestWriting:
         said = Progress(step=1, progress_percentage=1, remaining_s=99)
         later = Progress(step=1, progress_percentage=1, remaining_s=60)
         further = Progress(step=2, progress_percentage=1, remaining_s=60)
-        assert has_same_numbers(summarize(said, AT), summarize(later, AT + timedelta(seconds=39)))
-        assert not has_same_numbers(summarize(said, AT), summarize(further, AT))
+        assert fingerprint(summarize(said, AT)) == fingerprint(summarize(later, AT + timedelta(seconds=39)))
+        assert fingerprint(summarize(said, AT)) != fingerprint(summarize(further, AT))
 
 
 class TestInventory:

@@ -42,9 +42,9 @@ def summarize(said: Progress | JobProgress, at: datetime) -> TrainerStatus:
     )
 
 
-def has_same_numbers(one: TrainerStatus, other: TrainerStatus) -> bool:
-    """Whether nobody would learn anything from the one after the other: times pass by themselves."""
-    return (one.progress_percentage, one.metrics) == (other.progress_percentage, other.metrics)
+def fingerprint(status: TrainerStatus) -> int:
+    """The same, in this process, for the same numbers. A time is none of them: it passes by itself."""
+    return hash((status.progress_percentage, status.metrics))
 
 
 def _position(said: Progress | JobProgress) -> Iterator[tuple[str, str]]:

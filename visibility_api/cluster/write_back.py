@@ -23,7 +23,7 @@ from .client import Query
 from .collections import TRAINER_API
 from .errors import ApiError, ClusterError, Unreachable
 from .objects import TrainerStatus
-from .trainer_status import has_same_numbers, summarize
+from .trainer_status import fingerprint, summarize
 from .write_queue import Entry, WriteQueue
 
 log = structlog.get_logger("visibility.write_back")
@@ -48,6 +48,7 @@ _HEADERS = {
 }
 
 
+_NOTHING = fingerprint(TrainerStatus())  # no number at all: not worth a write
 _SETTLED = ("Written", "Recreated", "Gone")  # outcomes after which only something new is a reason to write
 
 
@@ -181,7 +182,7 @@ class WriteBack:
             # takes no uid for a precondition: all that can be done is to take the numbers away again.
             await self._withdraw(ref)
             return "Recreated", LEFT_ALONE_S
-        entry.written, entry.may_own = summary, True
+        entry.written, entry.may_own = fingerprint(summary), True
         return "Written", 0.0
 
     async def _refused(self, ref: JobRef, entry: Entry, error: ApiError) -> tuple[str, float]:
@@ -253,14 +254,12 @@ def _summary_of(document: JobProgress) -> TrainerStatus:
 
 def _has_news(entry: Entry, said: JobProgress) -> bool:
     """Whether the status would say something else than it does; a time alone is not worth a write."""
-    status, summary = entry.status, _summary_of(said)
-    shown = entry.written or TrainerStatus()
+    status, shown = entry.status, entry.written
     if status is not None and status.timestamp is not None:
-        shown = summarize(status, status.timestamp)
-        is_ours = entry.written is not None and has_same_numbers(shown, entry.written)
-        if not is_ours and said.updated_at is not None and status.timestamp > said.updated_at:
+        shown = fingerprint(summarize(status, status.timestamp))
+        if shown != entry.written and said.updated_at is not None and status.timestamp > said.updated_at:
             return False  # another replica, or Kubeflow Trainer, knew more
-    return not has_same_numbers(shown, summary)
+    return fingerprint(_summary_of(said)) not in (shown, _NOTHING)
 
 
 def _now() -> float:

@@ -10,8 +10,6 @@ from visibility_api.progress.document import Progress
 from visibility_api.progress.job import JobRef
 from visibility_api.progress.summary import JobProgress
 
-from .objects import TrainerStatus
-
 
 @dataclass(slots=True, kw_only=True)
 class Entry:
@@ -19,7 +17,7 @@ class Entry:
 
     document: JobProgress | None = None  # the latest; None = nothing of it may be written now
     status: Progress | None = None  # what the job's status says, as far as we have seen
-    written: TrainerStatus | None = None  # what this process wrote last
+    written: int | None = None  # the fingerprint of what this process wrote last
     may_own: bool = True  # fields of the status may be ours; a process before this one may have written them
     not_before: float = 0.0
     is_writing: bool = False
