@@ -151,6 +151,7 @@ class _Upgrade:
             raise ApiError(status, "", "the WebSocket upgrade was refused")
         if rest is None or not self._fits():
             raise Unreachable("the answer to the WebSocket upgrade does not fit the request")
+        del self._parser  # it holds us
         return rest
 
     def _fits(self) -> bool:
@@ -182,7 +183,7 @@ class _Exchange(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are no subclass
         if self.ended.done():  # given up while connecting
-            self._transport.abort()
+            self.hang_up()
             return
         self.ssl_object = transport.get_extra_info("ssl_object")
         self._transport.write(self._request)
@@ -223,6 +224,9 @@ class _Exchange(asyncio.BufferedProtocol):
         self.ended.cancel()
         if self._transport is not None:
             self._transport.abort()
+            # It holds us too: without the circle the memory of a connection, 50 KiB, is free at once and
+            # not only when the garbage collector has come round.
+            self._transport = self.ssl_object = None
 
     def _answer(self) -> None:
         """What the frames read last ask for."""
