@@ -23,7 +23,7 @@ from visibility_api.progress.observation import Observation
 T0 = datetime(2026, 1, 23, 10, 0, tzinfo=UTC)
 UPSTREAM = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status"
 OURS = "/apis/visibility.trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status"
-BODY = b'{"trainerStatus":{"progressPercentage":45,"lastUpdatedTime":"2026-01-23T10:30:45.5+00:00"}}'
+BODY = b'{"trainerStatus":{"progressPercentage":45,"lastUpdatedTime":"2026-01-23T10:30:45Z"}}'
 
 
 def upstream_audience(namespace: str, name: str) -> str:

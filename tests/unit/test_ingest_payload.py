@@ -13,7 +13,7 @@ from visibility_api.ingest.payload import MAX_INT32, Payload, read_payload
 from visibility_api.ingest.refusal import Invalid
 from visibility_api.progress.document import Progress
 
-TIME = "2026-01-23T10:30:45.123456+00:00"
+TIME, IN_UTC = "2026-01-23T10:30:45.123456+00:00", "2026-01-23T10:30:45.123456Z"
 
 
 def push(**status: Any) -> Payload:
@@ -39,7 +39,7 @@ def test_what_upstreams_clients_send_is_taken_as_it_is_and_given_back() -> None:
             "progressPercentage": 45,
             "estimatedRemainingSeconds": 795,
             "metrics": metrics,
-            "lastUpdatedTime": TIME,
+            "lastUpdatedTime": IN_UTC,
         }
     }
     assert found.echo.endswith(b"}\n")
@@ -49,6 +49,27 @@ def test_what_upstreams_clients_send_is_taken_as_it_is_and_given_back() -> None:
         remaining_s=795,
         metrics=(("loss", "0.2347"), ("rewards/margins", "nan")),
     )
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "2026-01-23T10:30:45Z",
+        "2026-01-23t10:30:45z",
+        "2026-01-23 10:30:45.0000000001+00:00",
+        "2026-01-23T16:00:45+05:30",
+        "2026-01-23T10:30:44.99999999Z",
+        "2026-01-23T10:29:60Z",
+    ],
+)
+def test_a_time_may_be_in_any_zone_and_any_precision(written: str) -> None:
+    taken = report(push(lastUpdatedTime=written)).timestamp
+    assert taken is not None
+    assert taken.tzinfo is UTC
+    if "29:60" in written:
+        assert taken == datetime(2026, 1, 23, 10, 30, tzinfo=UTC)
+    else:
+        assert abs((taken - datetime(2026, 1, 23, 10, 30, 45, tzinfo=UTC)).total_seconds()) < 1e-6
 
 
 def test_steps_and_epochs_among_the_metrics_are_what_they_say() -> None:
@@ -74,7 +95,7 @@ def test_unknown_fields_are_dropped() -> None:
             {"kind": "x", "trainerStatus": {"lastUpdatedTime": TIME, "phase": "y", "progressPercentage": 3}}
         ).encode()
     )
-    assert echo(found) == {"trainerStatus": {"progressPercentage": 3, "lastUpdatedTime": TIME}}
+    assert echo(found) == {"trainerStatus": {"progressPercentage": 3, "lastUpdatedTime": IN_UTC}}
 
 
 @pytest.mark.parametrize("rest", [b"\n", b" trailing", b"{}", b"\x00\xff", b"}}"])
@@ -193,9 +214,13 @@ def test_a_body_that_cannot_be_taken_is_refused_in_our_own_words(body: bytes, sa
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
+        ("lastUpdatedTime", "0001-01-01T00:00:00Z", "trainerStatus.lastUpdatedTime"),
+        ("lastUpdatedTime", "0001-01-01T00:00:00+14:00", "trainerStatus.lastUpdatedTime"),
+        ("lastUpdatedTime", "9999-12-31T23:59:59-14:00", "trainerStatus.lastUpdatedTime"),
+        ("lastUpdatedTime", "2026-01-23T10:30:45", "trainerStatus.lastUpdatedTime"),
         ("lastUpdatedTime", None, "trainerStatus.lastUpdatedTime"),
-        ("lastUpdatedTime", "yesterday", "lastUpdatedTime must be"),
-        ("lastUpdatedTime", "2026-01-23 ", "lastUpdatedTime must be"),
+        ("lastUpdatedTime", "yesterday", "trainerStatus.lastUpdatedTime"),
+        ("lastUpdatedTime", "2026-01-23 ", "trainerStatus.lastUpdatedTime"),
         ("lastUpdatedTime", 1769164245, "trainerStatus.lastUpdatedTime"),
         ("progressPercentage", "45", "trainerStatus.progressPercentage"),
         ("progressPercentage", True, "trainerStatus.progressPercentage"),

@@ -10,21 +10,29 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated, Any, NoReturn, TypeGuard
 
 import msgspec
 
 from visibility_api.progress.document import (
+    EARLIEST,
+    LATEST,
     MAX_METRIC_CHARACTERS,
     MAX_METRICS,
     Progress,
     Refused,
     parse_document,
+    parse_time,
+    take_position,
 )
 
 from .refusal import Invalid
 
 MAX_INT32 = 2**31 - 1
+MAX_TIME_CHARACTERS = 64
+
+_TIME = "trainerStatus.lastUpdatedTime"
 
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_METRIC_CHARACTERS)]
 
@@ -40,7 +48,7 @@ class _TrainerStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
     progressPercentage: Annotated[int, msgspec.Meta(ge=0, le=100)] | None = None
     estimatedRemainingSeconds: Annotated[int, msgspec.Meta(ge=0, le=MAX_INT32)] | None = None
     metrics: Annotated[list[_Metric], msgspec.Meta(max_length=MAX_METRICS)] | None = None
-    lastUpdatedTime: str
+    lastUpdatedTime: Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class _Body(msgspec.Struct, omit_defaults=True):
@@ -73,20 +81,39 @@ def read_payload(data: bytes) -> Payload:
     if given is not None:
         return _payload(_clamp(given))
     if "timestamp" in fields or "schemaVersion" in fields:
-        return Payload(echo=_NOTHING.echo, report=_accepted(_encode(fields)))  # upstream knows none of it
+        return _own_document(fields)
     return _NOTHING
 
 
 def _payload(status: _TrainerStatus) -> Payload:
-    echo = _encode(_Body(trainerStatus=status))
-    return Payload(echo=echo + b"\n", report=_accepted(echo))
+    metrics: dict[str, Any] = {metric.name: metric.value for metric in status.metrics or ()}
+    report = Progress(
+        timestamp=_instant(status.lastUpdatedTime),
+        progress_percentage=status.progressPercentage,
+        remaining_s=status.estimatedRemainingSeconds,
+        **take_position(metrics),
+        metrics=tuple(metrics.items()),
+    )
+    return Payload(echo=_encode(_Body(trainerStatus=status)) + b"\n", report=report)
 
 
-def _accepted(document: bytes) -> Progress:
-    outcome = parse_document(document)
+def _instant(moment: datetime) -> datetime:
+    if moment.tzinfo is not UTC:
+        try:
+            moment = moment.astimezone(UTC)
+        except OverflowError:
+            _refuse(_TIME, "lies too far away")
+    if not EARLIEST <= moment <= LATEST:
+        _refuse(_TIME, "lies too far away")
+    return moment
+
+
+def _own_document(fields: Mapping[str, Any]) -> Payload:
+    """Upstream would understand nothing of it, so that is the echo."""
+    outcome = parse_document(_encode(fields))
     if isinstance(outcome, Refused):
         raise Invalid(outcome.message)
-    return outcome
+    return Payload(echo=_NOTHING.echo, report=outcome)
 
 
 def _first_object(data: bytes) -> Mapping[str, Any]:
@@ -121,13 +148,14 @@ def _clamp(status: object) -> _TrainerStatus:
     if not isinstance(status, dict):
         _refuse("trainerStatus", "must be an object")
     updated = status.get("lastUpdatedTime")
-    if not isinstance(updated, str):
-        _refuse("trainerStatus.lastUpdatedTime", "is required and must be a string")
+    moment = parse_time(updated[:MAX_TIME_CHARACTERS]) if isinstance(updated, str) else None
+    if moment is None:
+        _refuse(_TIME, "is required and must be an RFC 3339 time with a zone")
     return _TrainerStatus(
         progressPercentage=_integer(status, "progressPercentage", 100),
         estimatedRemainingSeconds=_integer(status, "estimatedRemainingSeconds", MAX_INT32),
         metrics=list(_metrics(status.get("metrics"))) or None,
-        lastUpdatedTime=updated,
+        lastUpdatedTime=moment,
     )
 
 

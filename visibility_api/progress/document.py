@@ -139,33 +139,36 @@ def _trainer_status(status: object) -> Progress:
         if not isinstance(name := pair.get("name"), str):
             _refuse("InvalidField", "metrics must have names")
         metrics[name] = pair.get("value")
-    position = {field: _position(metrics, name) for name, field in _POSITIONS.items()}
-    step, total, epoch, epochs = position.values()
     return Progress(
         timestamp=_required_time(status, "lastUpdatedTime"),
-        step=None if step is None else int(step),
-        total_steps=int(total) if total and total >= (step or 0) else None,
-        epoch=epoch,
-        total_epochs=epochs if epochs and epochs >= (epoch or 0) else None,
         progress_percentage=_percentage(status, "progressPercentage"),
         remaining_s=_rounded(status, "estimatedRemainingSeconds"),
+        **take_position(metrics),
         metrics=_metrics(metrics),
     )
 
 
 # Upstream's form has no place for steps and epochs: Hugging Face's callback and our reporter send them so.
-_POSITIONS = {
-    "current_step": "step",
-    "total_steps": "total_steps",
-    "current_epoch": "epoch",
-    "total_epochs": "total_epochs",
-}
+def take_position(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Takes steps and epochs out of the metrics, as fields of `Progress`.
+
+    What is no count of anything stays a metric.
+    """
+    step, total = _take_number(metrics, "current_step"), _take_number(metrics, "total_steps")
+    epoch, epochs = _take_number(metrics, "current_epoch"), _take_number(metrics, "total_epochs")
+    return {
+        "step": None if step is None else int(step),
+        "total_steps": int(total) if total and total >= (step or 0) else None,
+        "epoch": epoch,
+        "total_epochs": epochs if epochs and epochs >= (epoch or 0) else None,
+    }
 
 
-def _position(metrics: dict[str, object], name: str) -> float | None:
-    """Takes one of `_POSITIONS` out of the metrics; what is no count of anything stays a metric."""
+def _take_number(metrics: dict[str, Any], name: str) -> float | None:
+    if name not in metrics:
+        return None
     try:
-        value = float(str(metrics.get(name))[:MAX_METRIC_CHARACTERS])
+        value = float(str(metrics[name])[:MAX_METRIC_CHARACTERS])
     except ValueError:
         return None
     if not 0 <= value <= MAX_INTEGER or ("step" in name and not value.is_integer()):
@@ -236,7 +239,7 @@ def _text(fields: Mapping[str, Any], name: str) -> str | None:
 _RFC3339 = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,12}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
-_EARLIEST, _LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(9998, 12, 31, tzinfo=UTC)
+EARLIEST, LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(9998, 12, 31, tzinfo=UTC)
 
 
 def parse_time(text: str) -> datetime | None:
@@ -254,7 +257,7 @@ def parse_time(text: str) -> datetime | None:
         instant = instant.astimezone(UTC) + timedelta(seconds=is_leap)
     except (ValueError, OverflowError):
         return None
-    return instant if _EARLIEST <= instant <= _LATEST else None
+    return instant if EARLIEST <= instant <= LATEST else None
 
 
 def _time(fields: Mapping[str, Any], name: str) -> datetime | None:
