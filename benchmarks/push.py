@@ -1,0 +1,231 @@
+"""`python -m benchmarks.push`: pushes of many jobs over kept-alive TLS, and what one costs the server.
+
+Every push is another report of its job, so it goes all the way: token, limits, parsing, tracker, store.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ssl
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvloop
+from aiohttp import web
+
+from visibility_api.ingest.paths import AUDIENCE
+
+from . import kubernetes
+from .load import Load
+from .processes import Server, cpu_s, free_port, process
+from .scene import certificates, fetch, kubeconfig_for, serving
+
+PATH = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status"
+READY = "/readyz"
+JOBS = 2500  # at 5 pushes a second each, as many as a core takes
+PUSHES = 8  # of each job a round: within its burst
+ROUNDS = 4
+CONNECTIONS = 16
+BARE = "/bare"
+METRICS = {
+    "loss": "0.2347",
+    "grad_norm": "1.2",
+    "learning_rate": "0.0003",
+    "epoch": "1.35",
+    "accuracy": "0.91",
+}
+TOKEN_CHARACTERS = 1000  # of a service account's, about
+
+
+def token(number: int) -> str:
+    return f"pod-{number:05d}-".ljust(TOKEN_CHARACTERS, "x")
+
+
+def message(number: int, turn: int, at: datetime, path: str = PATH) -> bytes:
+    """What Hugging Face's callback sends, with urllib's headers."""
+    pairs = {**METRICS, "current_step": str(turn), "total_steps": "100000"}
+    status = {
+        "lastUpdatedTime": at.isoformat(),
+        "progressPercentage": turn % 100,
+        "estimatedRemainingSeconds": 795,
+        "metrics": [{"name": name, "value": value} for name, value in pairs.items()],
+    }
+    body = msgspec.json.encode({"trainerStatus": status})
+    path = path.format(kubernetes.namespace(number), kubernetes.job_name(number))
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: Python-urllib/3.11\r\n"
+        f"Content-Type: application/json\r\nAuthorization: Bearer {token(number)}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+async def push_all(server: Server, turn: int, *, ca: Path, jobs: int, pushes: int, path: str = PATH) -> Load:
+    """`pushes` of each job, job by job. Raises when one is not answered 200."""
+    context = ssl.create_default_context(cafile=ca)
+    began = datetime.now(UTC)
+    messages = [
+        message(number, turn * pushes + count, began + timedelta(seconds=turn * pushes + count), path)
+        for count in range(pushes)
+        for number in range(jobs)
+    ]
+    messages.reverse()
+    latencies: list[float] = []
+
+    async def client() -> None:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", server.port, ssl=context, server_hostname="localhost"
+        )
+        while messages:
+            began_s = time.perf_counter()
+            writer.write(messages.pop())
+            head = await reader.readuntil(b"\r\n\r\n")
+            if not head.startswith(b"HTTP/1.1 200"):
+                raise RuntimeError(f"a push was answered {head.splitlines()[0].decode()}")
+            await reader.readexactly(
+                int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            )
+            latencies.append(time.perf_counter() - began_s)
+        writer.close()
+
+    cpu, began_s = cpu_s(server.pid), time.perf_counter()
+    async with asyncio.TaskGroup() as clients:
+        for _ in range(CONNECTIONS):
+            clients.create_task(client())
+    return Load(
+        requests=len(latencies),
+        wall_s=time.perf_counter() - began_s,
+        server_cpu_s=cpu_s(server.pid) - cpu,
+        latencies_s=latencies,
+        body_bytes=0,
+    )
+
+
+async def measure(jobs: int = JOBS, rounds: int = ROUNDS) -> None:
+    """Prints a first push of each job, then the best of the rounds after it, and a bare application's."""
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
+        directory = Path(name)
+        cert, key, ca = certificates(directory)
+        tls = ("--cert", str(cert), "--key", str(key))
+        kube_port, our_port, bare_port = free_port(), free_port(), free_port()
+        (directory / "echo.json").write_bytes(message(0, 0, datetime.now(UTC)).partition(b"\r\n\r\n")[2])
+        async with (
+            process(
+                "benchmarks.push", "--serve", "--port", str(kube_port), "--jobs", str(jobs), *tls,
+                port=kube_port, log=directory / "kubernetes.log",
+            ),
+            serving(
+                directory, tls, kubeconfig_for(directory, kube_port, ca), our_port, "--sources=push"
+            ) as ours,
+            process(
+                "benchmarks.bare", "--port", str(bare_port), *tls,
+                "--body", f"{BARE}={directory / 'echo.json'}",
+                port=bare_port, log=directory / "bare.log",
+            ) as ceiling,
+        ):  # fmt: skip
+            await _until(ours, ca, lambda body: body == b"ok")
+            await asyncio.sleep(2)  # the lists of the watches
+            first = await push_all(ours, 0, ca=ca, jobs=jobs, pushes=1)
+            _tell("first push", first)
+            await asyncio.sleep(2)  # buckets fill up
+            best: dict[str, Load] = {}
+            for turn in range(1, rounds + 1):
+                for name, server, path in (("push", ours, PATH), ("bare", ceiling, BARE)):
+                    load = await push_all(server, turn, ca=ca, jobs=jobs, pushes=PUSHES, path=path)
+                    if name not in best or load.server_cpu_s < best[name].server_cpu_s:
+                        best[name] = load
+                await asyncio.sleep(1)
+            for name, load in best.items():
+                _tell(name, load)
+
+
+def _tell(title: str, load: Load) -> None:
+    print(
+        f"{title:<12} {1000 * load.cpu_ms:.0f} us CPU ({load.per_cpu_s:.0f} a CPU-second)   "
+        f"p50 {1000 * load.quantile_s(0.5):.1f} ms   p99 {1000 * load.quantile_s(0.99):.1f} ms",
+        flush=True,
+    )
+
+
+async def _until(server: Server, ca: Path, is_so: Callable[[bytes], bool]) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                if is_so(await fetch(server, ca, READY)):
+                    return
+            except RuntimeError:
+                pass
+            await asyncio.sleep(0.2)
+
+
+def application(jobs: int) -> web.Application:
+    """The cluster of the other benchmarks; it knows the tokens of its pods too, and their owners."""
+
+    @web.middleware
+    async def pods_first(request: web.Request, handler: Any) -> web.StreamResponse:
+        parts = request.path.split("/")
+        if request.path.endswith("/tokenreviews"):
+            review = await request.json()
+            if review["spec"]["token"].startswith("pod-"):
+                review["status"] = _reviewed(int(review["spec"]["token"][4:9]))
+                return web.json_response(review, status=201)
+        elif request.method == "GET" and len(parts) > 2 and parts[-2] in ("pods", "jobs", "jobsets"):
+            number = int(parts[-1].split("-")[1])
+            made = {"pods": kubernetes.pod, "jobs": _job, "jobsets": kubernetes.job_set}[parts[-2]](number)
+            return web.Response(body=msgspec.json.encode(made), content_type="application/json")
+        found: web.StreamResponse = await handler(request)
+        return found
+
+    app = kubernetes.application(jobs)
+    app.middlewares.append(pods_first)
+    return app
+
+
+def _reviewed(number: int) -> dict[str, Any]:
+    meta = kubernetes.pod(number)["metadata"]
+    extra = {
+        "authentication.kubernetes.io/pod-name": [meta["name"]],
+        "authentication.kubernetes.io/pod-uid": [meta["uid"]],
+    }
+    name = f"system:serviceaccount:{meta['namespace']}:default"
+    user = {"username": name, "uid": "1", "groups": ["system:serviceaccounts"], "extra": extra}
+    return {"authenticated": True, "user": user, "audiences": [AUDIENCE]}
+
+
+def _job(number: int) -> dict[str, Any]:
+    pod, jobset = kubernetes.pod(number)["metadata"], kubernetes.job_set(number)["metadata"]
+    (owner,) = pod["ownerReferences"]
+    controller = {"kind": "JobSet", "name": jobset["name"], "uid": jobset["uid"], "controller": True}
+    return {"metadata": {"name": owner["name"], "uid": owner["uid"], "ownerReferences": [controller]}}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.push", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=JOBS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    for hidden in ("--port", "--cert", "--key"):
+        parser.add_argument(hidden, help=argparse.SUPPRESS)
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.serve:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(given.cert, given.key)
+        web.run_app(
+            application(given.jobs), host="127.0.0.1", port=int(given.port), ssl_context=context,
+            access_log=None, print=None, shutdown_timeout=0.1,
+        )  # fmt: skip
+        return 0
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(measure(given.jobs, given.rounds))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
