@@ -1,12 +1,20 @@
-"""One exec probe: ours against the stock call of kubernetes_asyncio, in turns, over the same TLS."""
+"""One exec probe: ours against the stock call of kubernetes_asyncio, in turns, over the same TLS.
+
+`python -m benchmarks.probe` measures it alone; with KUBEBUILDER_ASSETS, through a real kube-apiserver, too.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import uvloop
 from kubernetes_asyncio.client import Configuration, CoreV1Api
 from kubernetes_asyncio.stream import WsApiClient
 
@@ -15,10 +23,13 @@ from visibility_api.probe.exec_source import ExecSource
 from visibility_api.progress.document import Progress
 from visibility_api.progress.job import JobRef, Rank0
 
-from .processes import Server
+from . import kubernetes
+from .processes import Server, free_port, process
+from .scene import certificates
 
-ROUNDS = 10
-CALLS = 60  # of each kind a round
+ROUNDS = 11
+AT_ONCE = 5  # as many as 333 probes a second have in flight, at 15 ms each
+CALLS = 12  # of each kind a round, for each of those
 
 REF = JobRef(resource="trainjobs", namespace="team-00", name="job-00000", uid="t0")
 RANK0 = Rank0(
@@ -47,19 +58,30 @@ class ProbeCost:
     ours_ms: float
     stock_ms: float
 
+    def show(self, server: str) -> None:
+        print(
+            f"exec probe   ours {self.ours_ms:6.2f} ms CPU   stock kubernetes_asyncio {self.stock_ms:6.2f} ms"
+            f"   ratio {self.ours_ms / self.stock_ms:.2f}   ({server})",
+            flush=True,
+        )
 
-def configuration(server: Server, ca_file: Path) -> Configuration:
-    found = Configuration(host=f"https://localhost:{server.port}")
-    found.ssl_ca_cert = str(ca_file)
+
+def configuration(url: str, ca_file: str, token: str) -> Configuration:
+    found = Configuration(host=url)
+    found.ssl_ca_cert = ca_file
+    found.api_key["BearerToken"] = f"Bearer {token}"
     return found
 
 
 async def measure(server: Server, ca_file: Path) -> ProbeCost:
-    """The median round of each."""
-    async with (
-        KubeClient(configuration(server, ca_file)) as client,
-        WsApiClient(configuration(server, ca_file)) as stock_client,
-    ):
+    """Against benchmarks/kubernetes.py."""
+    url = f"https://127.0.0.1:{server.port}"  # in a cluster, too, it is an address
+    return await compare(configuration(url, str(ca_file), kubernetes.TOKEN))
+
+
+async def compare(to: Configuration) -> ProbeCost:
+    """The median round of each. Rounds take turns, for others use the same cores."""
+    async with KubeClient(to) as client, WsApiClient(to) as stock_client:
         source, stock = ExecSource(client, timeout_s=30), CoreV1Api(stock_client)
 
         async def ours() -> None:
@@ -91,7 +113,37 @@ async def measure(server: Server, ca_file: Path) -> ProbeCost:
 
 
 async def _cpu_ms(call: Callable[[], Awaitable[None]]) -> float:
+    async def in_a_row() -> None:
+        for _ in range(CALLS):
+            await call()
+
     began = time.process_time()
-    for _ in range(CALLS):
-        await call()
-    return 1000 * (time.process_time() - began) / CALLS
+    await asyncio.gather(*(in_a_row() for _ in range(AT_ONCE)))
+    return 1000 * (time.process_time() - began) / (CALLS * AT_ONCE)
+
+
+async def run() -> None:
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
+        directory = Path(name)
+        cert, key, ca = certificates(directory)
+        port = free_port()
+        async with process(
+            "benchmarks.kubernetes", "--port", str(port), "--jobs", "10",
+            "--cert", str(cert), "--key", str(key),
+            port=port, log=directory / "kubernetes.log",
+        ) as server:  # fmt: skip
+            (await measure(server, ca)).show("stand-in")
+        if "KUBEBUILDER_ASSETS" in os.environ:
+            port, log = free_port(), directory / "kube-apiserver.log"
+            said = directory / "real"
+            async with process(
+                "benchmarks.kube_apiserver", "--pod", RANK0.pod_name, "--namespace", REF.namespace,
+                "--directory", str(said), "--ready-port", str(port), port=port, log=log,
+            ):  # fmt: skip
+                found = json.loads((said / "access.json").read_text())
+                (await compare(configuration(**found))).show("kube-apiserver")
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())

@@ -34,7 +34,8 @@ def in_parts(draw: st.DrawFn) -> tuple[bytes, bytes]:
 def test_messages_arrive_whole_however_they_are_cut(
     messages: list[tuple[bytes, bytes]], sizes: list[int]
 ) -> None:
-    reader, found, rest, turn = FrameReader(MAX), [], b"".join(frames for _, frames in messages), 0
+    reader, rest, turn = FrameReader(MAX), b"".join(frames for _, frames in messages), 0
+    found: list[bytes] = []
     while rest:
         size = sizes[turn % len(sizes)]
         found += reader.feed(rest[:size])

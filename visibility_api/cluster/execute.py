@@ -66,7 +66,8 @@ async def execute(
     """Run `argv` (no shell, no stdin) and return what it wrote, at most `max_bytes` of stdout.
 
     Raises ExecFailed, ApiError, Unreachable; TimeoutError after `timeout_s` seconds in all. A closed
-    connection does not end the process in the container at once (X8).
+    connection does not end the process in the container at once (X8). A connection that breaks beyond the
+    kubelet may reach us as a success with a part of the output: JSON shows that, lines of text need not.
     """
     query = [
         *(("command", word) for word in argv),

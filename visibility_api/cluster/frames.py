@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 
 _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10
 _FINAL, _RESERVED, _MASKED = 0x80, 0x70, 0x80
@@ -24,7 +24,7 @@ class FrameReader:
         self._buffer = bytearray()  # at most one frame that is not whole, and what was fed last
         self._message: bytearray | None = None  # whose last frame has not come
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
+    def feed(self, data: bytes) -> Generator[bytes, None, None]:
         """Yield the message each frame ends, b"" for a frame that ends none. Raises FrameError.
 
         A message is at most `max_message_bytes` long. To be iterated before more is fed; may be left early.

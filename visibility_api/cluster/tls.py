@@ -54,7 +54,7 @@ class ResumingContext(ssl.SSLContext):
         """Resume the session of `connection` from now on; to be called after data was read from it.
 
         Not earlier: TLS 1.3 servers send tickets after the handshake. Reading a session out is not cheap
-        (CPython copies it, certificate included), so it is done after full handshakes only.
+        (before 3.14 Python copies it, with the certificate), so it is done after full handshakes only.
         """
         if connection.session_reused or self._age_s() < MIN_SESSION_AGE_S:
             return
