@@ -33,7 +33,7 @@ INTERVAL_S = 30.0  # between two writes to one job, at least
 JITTER = (
     0.1  # intervals are lengthened by up to this share: of two replicas one comes first and spares the other
 )
-WRITES_PER_S = 20.0  # to all jobs: each is a write to etcd, and 2 ms of kube-apiserver's CPU
+WRITES_PER_S = 20.0  # to all jobs: each is a write to etcd, and some ms of kube-apiserver's CPU
 CONCURRENCY = 4
 LEFT_ALONE_S = 600.0  # a job that cannot be written: who owns a field seldom gives it up
 FORBIDDEN_S = 300.0  # a namespace without the right
