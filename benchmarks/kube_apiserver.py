@@ -40,7 +40,7 @@ def start_pod(api: Api, namespace: str, name: str) -> None:
 
 def token_of(api: Api, namespace: str) -> str:
     accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
-    api.create(accounts, {"metadata": {"name": "default"}})
+    api.create(accounts, {"metadata": {"name": "benchmark"}})
     api.create(
         "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
         {
@@ -50,10 +50,10 @@ def token_of(api: Api, namespace: str) -> str:
                 "kind": "ClusterRole",
                 "name": "cluster-admin",
             },
-            "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
+            "subjects": [{"kind": "ServiceAccount", "name": "benchmark", "namespace": namespace}],
         },
     )
-    token: str = api.create(f"{accounts}/default/token", {"spec": {"expirationSeconds": 3600}})["status"][
+    token: str = api.create(f"{accounts}/benchmark/token", {"spec": {"expirationSeconds": 3600}})["status"][
         "token"
     ]
     return token
