@@ -153,6 +153,14 @@ def test_a_run_that_stops_advancing_is_stalled_and_has_no_end(bench: Bench) -> N
     assert bench.condition("Stalled") == ("False", "Advancing")
 
 
+def test_a_run_that_tells_no_position_is_not_called_stalled(bench: Bench) -> None:
+    bench.job(JOB)
+    for _ in range(3):
+        bench.advance(400)
+        bench.look(Progress(timestamp=bench.now, metrics=(("loss", "0.5"),)), source="logs")
+    assert bench.condition("Stalled") == ("False", "NotJudged")
+
+
 def test_a_long_evaluation_seen_before_does_not_make_a_run_stalled(bench: Bench) -> None:
     bench.job(JOB)
     bench.report(100)

@@ -150,6 +150,8 @@ def _stalled(evidence: Evidence, now: datetime) -> _Verdict:
         return "False", "NotJudged", "only a running job with reports is judged"
     if evidence.report is not None and evidence.report.is_final:
         return "False", "Finished", "the run has reported its end"
+    if evidence.pace.position is None:
+        return "False", "NotJudged", "the reports tell no step, percentage or epoch"
     limit_s = max(STALLED_AT_LEAST_S, STALLED_GAPS * evidence.pace.longest_gap_s)
     still = now - evidence.moved_at
     if still.total_seconds() > limit_s:
