@@ -90,7 +90,7 @@ class Seen:
         self.log: list[str] = []
         self.changed = asyncio.Condition()
 
-    def on_list(self, objects: Sequence[TrainJob]) -> None:
+    async def on_list(self, objects: Sequence[TrainJob]) -> None:
         self.names = {o.metadata.name: o.metadata.uid for o in objects}
         self._tell("LIST " + ",".join(self.names))
 

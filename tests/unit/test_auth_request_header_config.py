@@ -142,16 +142,16 @@ def test_unchanged_cas_keep_what_was_found_out_about_connections() -> None:
     assert config.trust.front_proxy.pool is before
 
 
-def test_watch_takes_changes_over_and_keeps_all_on_deletion() -> None:
+async def test_watch_takes_changes_over_and_keeps_all_on_deletion() -> None:
     """A12."""
     config = RequestHeaderConfig()
-    config._take_list([])
+    await config._take_list([])
     assert config.trust == Trust()
-    config._take_list([config_map(DATA)])
+    await config._take_list([config_map(DATA)])
     assert identify(config) is not None
     config._take_event("DELETED", config_map(DATA | {"requestheader-allowed-names": '["other"]'}))
     config._take_event("MODIFIED", config_map(None))
-    config._take_list([])
+    await config._take_list([])
     assert identify(config) is not None
     config._take_event("MODIFIED", config_map(DATA | {"requestheader-allowed-names": '["other"]'}))
     with pytest.raises(CredentialRejected):

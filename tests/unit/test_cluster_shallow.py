@@ -24,15 +24,17 @@ def cut(value: Any, depth: int) -> Any:
 
 
 @given(JSON, st.integers(1, 5), st.booleans())
-def test_what_lies_deeper_is_null_and_the_rest_is_as_it_was(value: Any, depth: int, is_ascii: bool) -> None:
+async def test_what_lies_deeper_is_null_and_the_rest_is_as_it_was(
+    value: Any, depth: int, is_ascii: bool
+) -> None:
     body = json.dumps(value, ensure_ascii=is_ascii).encode()
-    assert json.loads(shallow(body, max_depth=depth)) == cut(value, depth)
+    assert json.loads(await shallow(body, max_depth=depth)) == cut(value, depth)
 
 
 @given(st.binary())
-def test_bytes_that_are_no_json_do_no_harm(body: bytes) -> None:
-    assert len(shallow(body, max_depth=1)) <= len(body) + 4 * (body.count(b"{") + body.count(b"["))
+async def test_bytes_that_are_no_json_do_no_harm(body: bytes) -> None:
+    assert len(await shallow(body, max_depth=1)) <= len(body) + 4 * (body.count(b"{") + body.count(b"["))
 
 
-def test_nesting_costs_no_recursion() -> None:
-    assert shallow(b"[" * 100_000 + b"]" * 100_000, max_depth=2) == b"[[null]]"
+async def test_nesting_costs_no_recursion() -> None:
+    assert await shallow(b"[" * 100_000 + b"]" * 100_000, max_depth=2) == b"[[null]]"

@@ -162,9 +162,11 @@ class TestInventory:
         assert job.trainer_status == Progress(timestamp=AT.replace(microsecond=0), progress_percentage=45)
         assert not job.runs_elsewhere
 
-    def test_a_job_is_handed_on_when_nothing_but_its_status_changed(self) -> None:
+    async def test_a_job_is_handed_on_when_nothing_but_its_status_changed(self) -> None:
         seen: list[TrainingJob] = []
         inventory = TrainJobInventory(on_job=seen.append, on_gone=lambda _: None)
+        for list_all in (inventory.list_trainjobs, inventory.list_jobsets, inventory.list_pods):
+            await list_all(())
         for percent in (45, 45, 46):
             inventory.change_trainjob(
                 "MODIFIED",

@@ -117,7 +117,7 @@ class RequestHeaderConfig:
             on_event=self._take_event,
         )
 
-    def _take_list(self, config_maps: Sequence[ConfigMap]) -> None:
+    async def _take_list(self, config_maps: Sequence[ConfigMap]) -> None:
         for config_map in config_maps:
             self.apply(config_map)
 

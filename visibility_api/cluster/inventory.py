@@ -1,6 +1,8 @@
 """Every TrainJob of the cluster, put together from the watches of TrainJobs, JobSets and rank-0 pods.
 
-Plain state and plain functions: nothing here awaits, so a reader never sees half a change.
+A change is taken over without an `await`, so a reader never sees half of one. A list is taken over job by
+job, with pauses: each job is shown whole at any time, and a list is no moment that all of them have in common
+anyway, for the three collections are never read at the same one.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Literal, TypeVar
+from typing import Any, Literal
 
 import structlog
 
@@ -18,7 +20,9 @@ from visibility_api.progress.job import JobRef, ProbeHints, Rank0, Replica, Trai
 from .annotations import PREFIX, Wishes, read_annotations
 from .objects import JobSet, Pod, TrainJob
 from .phase import is_managed_elsewhere, trainjob_phase
-from .rank0 import JOBSET, describe_rank0, rank0_pod, trainer_groups
+from .rank0 import describe_rank0, rank0_pod, trainer_groups
+from .shelf import Key, PodShelf, Shelf, name_of
+from .slices import in_slices
 from .trainer_status import reported_progress
 
 log = structlog.get_logger("visibility.inventory")
@@ -30,9 +34,7 @@ MAX_REASON_CHARACTERS, MAX_MESSAGE_CHARACTERS = 256, 1024
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
-V = TypeVar("V")
-Kind = TypeVar("Kind", TrainJob, JobSet)
-Key = tuple[str, str]  # namespace, name: of the TrainJob and of its JobSet alike
+_COLLECTIONS = 3
 
 
 class TrainJobInventory:
@@ -44,10 +46,10 @@ class TrainJobInventory:
     def __init__(self, *, on_job: Callable[[TrainingJob], None], on_gone: Callable[[JobRef], None]) -> None:
         self._on_job = on_job
         self._on_gone = on_gone
-        self._trainjobs: dict[Key, TrainJob] = {}
-        self._jobsets: dict[Key, JobSet] = {}
-        self._pods: dict[Key, dict[str, Pod]] = {}
-        self._pod_homes: dict[Key, Key] = {}  # by the pod's own name: whose pod it was, its labels may change
+        self._trainjobs = Shelf(TrainJob)
+        self._jobsets = Shelf(JobSet)
+        self._pods = PodShelf()
+        self._listed: dict[str | None, set[Shelf[Any]]] = {}  # by scope
         self._known: dict[Key, TrainingJob] = {}
 
     def __len__(self) -> int:
@@ -56,50 +58,53 @@ class TrainJobInventory:
     # What the watches call. `scope` is the namespace a list was of, None for the whole cluster. Lists come
     # again whenever a watch has expired; only what they change is worked out anew.
 
-    def list_trainjobs(self, objects: Sequence[TrainJob], scope: str | None = None) -> None:
-        before, self._trainjobs = self._trainjobs, _replace(self._trainjobs, _by_key(objects), scope)
-        self._refresh(_differing(before, self._trainjobs))
+    async def list_trainjobs(self, objects: Sequence[TrainJob], scope: str | None = None) -> None:
+        await self._list(self._trainjobs, objects, scope)
 
-    def list_jobsets(self, objects: Sequence[JobSet], scope: str | None = None) -> None:
-        before, self._jobsets = self._jobsets, _replace(self._jobsets, _by_key(objects), scope)
-        self._refresh(_differing(before, self._jobsets))
+    async def list_jobsets(self, objects: Sequence[JobSet], scope: str | None = None) -> None:
+        await self._list(self._jobsets, objects, scope)
 
-    def list_pods(self, objects: Sequence[Pod], scope: str | None = None) -> None:
-        listed: dict[Key, dict[str, Pod]] = {}
-        for pod in objects:
-            listed.setdefault(_jobset_key(pod), {})[pod.metadata.name] = pod
-        before, self._pods = self._pods, _replace(self._pods, listed, scope)
-        self._pod_homes = {(key[0], name): key for key, pods in self._pods.items() for name in pods}
-        self._refresh(_differing(before, self._pods))
+    async def list_pods(self, objects: Sequence[Pod], scope: str | None = None) -> None:
+        await self._list(self._pods, objects, scope)
 
     def change_trainjob(self, change: ChangeType, object_: TrainJob) -> None:
-        key = _key(object_)
-        if change == "DELETED":
-            self._trainjobs.pop(key, None)
-        else:
-            self._trainjobs[key] = object_
-        self._refresh((key,))
+        self._take(self._trainjobs, change, object_)
 
     def change_jobset(self, change: ChangeType, object_: JobSet) -> None:
-        key = _key(object_)
-        if change == "DELETED":
-            self._jobsets.pop(key, None)
-        else:
-            self._jobsets[key] = object_
-        self._refresh((key,))
+        self._take(self._jobsets, change, object_)
 
     def change_pod(self, change: ChangeType, object_: Pod) -> None:
-        meta = object_.metadata
-        key, former = _jobset_key(object_), self._pod_homes.pop((meta.namespace, meta.name), None)
-        if former is not None:
-            pods = self._pods[former]
-            del pods[meta.name]
-            if not pods:
-                del self._pods[former]
-        if change != "DELETED":
-            self._pods.setdefault(key, {})[meta.name] = object_
-            self._pod_homes[meta.namespace, meta.name] = key
-        self._refresh({key, former} if former is not None else (key,))
+        self._take(self._pods, change, object_)
+
+    async def _list(self, shelf: Shelf[Any], objects: Sequence[Any], scope: str | None) -> None:
+        """Events of this scope of this collection wait meanwhile; those of others may come in between."""
+        listed = set()
+        async for object_ in in_slices(objects):
+            listed.add(name_of(object_))
+            self._take(shelf, "MODIFIED", object_)
+        async for name in in_slices(shelf.names(scope)):
+            if name not in listed:
+                self._refresh(shelf.drop(name))
+        lists = self._listed.setdefault(scope, set())
+        if shelf not in lists:
+            lists.add(shelf)
+            if len(lists) == _COLLECTIONS:
+                async for key in in_slices(self._trainjobs.names(scope)):
+                    self._refresh((key,))
+
+    def _is_listed(self, namespace: str) -> bool:
+        """Whether all three collections are known there. Before that a job might be shown without its pod, be
+        told of three times, and be taken for one that nobody can ask; nothing is served before it anyway."""
+        return any(len(self._listed.get(scope, ())) == _COLLECTIONS for scope in (None, namespace))
+
+    def _take(self, shelf: Shelf[Any], change: ChangeType, object_: TrainJob | JobSet | Pod) -> None:
+        name = name_of(object_)
+        try:
+            keys = shelf.drop(name) if change == "DELETED" else shelf.put(object_)
+        except Exception as error:  # a number beyond 64 bits: what was known of it does not hold any more
+            _tell(name, error)
+            keys = shelf.drop(name)
+        self._refresh(keys)
 
     def _refresh(self, keys: Iterable[Key]) -> None:
         for key in keys:
@@ -108,9 +113,11 @@ class TrainJobInventory:
             except Exception as error:
                 # A job that trips us up must not take the API from everybody else: while no replica answers,
                 # no namespace of the cluster finishes deleting. The error's own text may quote the object.
-                log.error("job not taken over", namespace=key[0], name=key[1], **describe_fault(error))
+                _tell(key, error)
 
     def _refresh_one(self, key: Key) -> None:
+        if not self._is_listed(key[0]):
+            return
         before = self._known.get(key)
         source = self._trainjobs.get(key)
         if before is not None and (source is None or source.metadata.uid != before.ref.uid):
@@ -119,7 +126,7 @@ class TrainJobInventory:
             before = None
         if source is None:
             return
-        after = describe_trainjob(source, self._jobsets.get(key), self._pods.get(key, {}).values())
+        after = describe_trainjob(source, self._jobsets.get(key), self._pods.of(key))
         if before is None or after != before or after.trainer_status != before.trainer_status:
             self._known[key] = after
             self._on_job(after)
@@ -190,22 +197,5 @@ def _replicas(job: TrainJob, jobset: JobSet | None) -> tuple[Replica, ...]:
     )
 
 
-def _key(object_: TrainJob | JobSet) -> Key:
-    return object_.metadata.namespace, object_.metadata.name
-
-
-def _jobset_key(pod: Pod) -> Key:
-    return pod.metadata.namespace, pod.metadata.label(f"{JOBSET}jobset-name")
-
-
-def _by_key(objects: Iterable[Kind]) -> dict[Key, Kind]:
-    return {_key(o): o for o in objects}
-
-
-def _replace(held: dict[Key, V], listed: dict[Key, V], scope: str | None) -> dict[Key, V]:
-    """`held` with everything of `scope` replaced by what was listed."""
-    return listed if scope is None else {k: v for k, v in held.items() if k[0] != scope} | listed
-
-
-def _differing(before: dict[Key, V], after: dict[Key, V]) -> list[Key]:
-    return [k for k in before.keys() | after.keys() if before.get(k) != after.get(k)]
+def _tell(key: Key, error: Exception) -> None:
+    log.error("job not taken over", namespace=key[0], name=key[1], **describe_fault(error))

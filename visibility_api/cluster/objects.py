@@ -1,4 +1,7 @@
-"""The few fields of Kubernetes objects that are used here; everything else is skipped while decoding."""
+"""The few fields of Kubernetes objects that are used here; everything else is skipped while decoding.
+
+So are the labels, annotations and variables that nobody here reads: they are most of what is left of a pod.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,22 @@ from datetime import datetime
 from typing import Annotated
 
 import msgspec
+
+from .annotations import MONITORING, OPEN_DATA_HUB, OPT_IN, PREFIX
+
+# What is kept of each, by how its name begins.
+ANNOTATIONS = (
+    PREFIX,
+    OPT_IN,
+    OPEN_DATA_HUB + "metrics-",  # not its trainerStatus: a whole document, written anew again and again
+    MONITORING,
+    "kubectl.kubernetes.io/default-container",
+)
+POD_LABELS = tuple(
+    "jobset.sigs.k8s.io/" + name
+    for name in ("jobset-name", "jobset-uid", "replicatedjob-name", "restart-attempt")
+)
+VARIABLES = ("TRAINJOB_PROGRESS_", "KUBEFLOW_TRAINER_STATUS_", "ARGO_PROGRESS_")
 
 Labels = dict[str, str]
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -32,6 +51,10 @@ class Meta(_Object, frozen=True):
     deletion_timestamp: datetime | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
 
+    def __post_init__(self) -> None:
+        if self.annotations is not None:
+            msgspec.structs.force_setattr(self, "annotations", _only(self.annotations, ANNOTATIONS))
+
     def label(self, key: str) -> str:
         return (self.labels or {}).get(key, "")
 
@@ -41,6 +64,19 @@ class Meta(_Object, frozen=True):
     @property
     def controller(self) -> OwnerReference | None:
         return next((o for o in self.owner_references or () if o.controller), None)
+
+
+class PartMeta(Meta, frozen=True):
+    """Of what a job consists of. Labels that say whose part it is; those of the job itself are shown, all."""
+
+    def __post_init__(self) -> None:
+        Meta.__post_init__(self)
+        if self.labels is not None:
+            msgspec.structs.force_setattr(self, "labels", _only(self.labels, POD_LABELS))
+
+
+def _only(pairs: Labels, beginnings: tuple[str, ...]) -> Labels | None:
+    return {name: value for name, value in pairs.items() if name.startswith(beginnings)} or None
 
 
 class ObjectCondition(_Object, frozen=True):
@@ -125,7 +161,7 @@ class JobSetStatus(_Object, frozen=True):
 
 
 class JobSet(_Object, frozen=True):
-    metadata: Meta
+    metadata: PartMeta
     spec: JobSetSpec = JobSetSpec()
     status: JobSetStatus | None = None
 
@@ -139,9 +175,10 @@ class Container(_Object, frozen=True):
     name: str = ""
     env: tuple[EnvVar, ...] | None = None
 
-    def env_value(self, name: str) -> str | None:
-        """The literal value; the last of several wins, as in the container."""
-        return next((e.value for e in reversed(self.env or ()) if e.name == name and e.value), None)
+    def __post_init__(self) -> None:
+        if self.env is not None:
+            read = tuple(e for e in self.env if e.name.startswith(VARIABLES))
+            msgspec.structs.force_setattr(self, "env", read or None)
 
 
 class StateWaiting(_Object, frozen=True):
@@ -190,6 +227,6 @@ class PodStatus(_Object, frozen=True):
 
 
 class Pod(_Object, frozen=True):
-    metadata: Meta
+    metadata: PartMeta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import re
 
+from .slices import in_slices
+
 MAX_DEPTH = 100  # a pod's own fields lie some 15 deep
 
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]', re.DOTALL)
 
 
-def shallow(body: bytes, *, max_depth: int = MAX_DEPTH) -> bytes:
-    """The same valid JSON down to `max_depth` arrays and objects; takes time by its length only."""
+async def shallow(body: bytes, *, max_depth: int = MAX_DEPTH) -> bytes:
+    """The same valid JSON down to `max_depth` arrays and objects; takes time by its length, with pauses."""
     kept: list[bytes] = []
     start = depth = 0
-    for token in _TOKEN.finditer(body):
+    async for token in in_slices(_TOKEN.finditer(body)):
         first = body[token.start()]
         if first in b"{[":
             depth += 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
@@ -17,6 +17,7 @@ import structlog
 from .client import KubeClient
 from .errors import ApiError, ClusterError, TooLarge, Unreachable
 from .shallow import shallow
+from .slices import in_slices
 
 log = structlog.get_logger("visibility.watch")
 
@@ -100,9 +101,9 @@ class Backoff:
 class Watch(Generic[T]):
     """One collection, followed for ever by `run`.
 
-    on_list: every object of the collection, replacing all that was known.
-    on_event: ADDED, MODIFIED or DELETED with the object after the change (before it, for DELETED).
-    Both are plain functions: a watch never waits for its reader.
+    on_list: every object of the collection, replacing all that was known. It may pause, but waits for nobody.
+    on_event: ADDED, MODIFIED or DELETED with the object after the change (before it, for DELETED). A plain
+    function: a watch never waits for its reader.
     scope: the namespace that `path` is within; None = the whole cluster.
     """
 
@@ -112,7 +113,7 @@ class Watch(Generic[T]):
         path: str,
         *,
         kind: type[T],
-        on_list: Callable[[Sequence[T]], None],
+        on_list: Callable[[Sequence[T]], Awaitable[None]],
         on_event: Callable[[Literal["ADDED", "MODIFIED", "DELETED"], T], None],
         label_selector: str = "",
         field_selector: str = "",
@@ -155,7 +156,7 @@ class Watch(Generic[T]):
                 self._failed(error)
                 self.health.attempted = True
                 if error.status == 404 and not self.health.synced:  # no CRD, so there are no objects either
-                    self._on_list(())
+                    await self._on_list(())
                     self.health.synced = True
                 if error.status not in (429, 500, 503):
                     self._version = ""  # whatever it was (a version from before a restore, say), list anew
@@ -171,9 +172,13 @@ class Watch(Generic[T]):
             await asyncio.sleep(min(wait_s, LONGEST_DELAY_S) * random.uniform(0.5, 1.0))
 
     async def _list(self) -> str:
-        """Hand on the whole collection, read in pages; return its resourceVersion."""
+        """Hand on the whole collection, read in pages; return its resourceVersion.
+
+        A token that has expired between two pages (410) is answered by a new list, as everything is that says
+        410: handing on a part would take the rest of the jobs away.
+        """
         objects: list[T] = []
-        token, limit = "", PAGE
+        token, limit, version = "", PAGE, ""
         while True:
             query = [*self._selectors, ("limit", str(limit))]
             if token:
@@ -187,17 +192,19 @@ class Watch(Generic[T]):
                     raise
                 limit = max(1, limit // 8)
                 continue
-            page = _decode(self._page, body)
-            objects.extend(o for item in page.items if (o := self._object_of(item)) is not None)
+            page = await _decode(self._page, body)
+            # A page is as large as the server likes: some know no limit.
+            objects += [o async for item in in_slices(page.items) if (o := self._object_of(item)) is not None]
+            version = version or page.metadata.resourceVersion  # as client-go: the first is never too new
             limit = min(PAGE, limit * 2)
             token = page.metadata.cont
             if not token:
                 break
-        self._on_list(objects)
+        await self._on_list(objects)
         self.health.synced = self.health.attempted = True
         self._recovered()
         log.debug("listed", path=self.path, objects=len(objects))
-        return str(page.metadata.resourceVersion)
+        return version
 
     async def _follow(self) -> None:
         """Hand on changes after the last version until the stream ends, however it does."""
@@ -212,7 +219,7 @@ class Watch(Generic[T]):
         began = asyncio.get_running_loop().time()
         async with self._client.lines(self.path, query=query, silence_s=SILENCE_S) as lines:
             async for line in lines:
-                event = _decode(self._event, line)
+                event = await _decode(self._event, line)
                 self._recovered()
                 if event.type == "ERROR":
                     status = msgspec.json.decode(event.object, type=_ErrorStatus)
@@ -267,8 +274,8 @@ _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 D = TypeVar("D")
 
 
-def _decode(decoder: msgspec.json.Decoder[D], body: bytes) -> D:
+async def _decode(decoder: msgspec.json.Decoder[D], body: bytes) -> D:
     try:
         return decoder.decode(body)
     except RecursionError:
-        return decoder.decode(shallow(body))
+        return decoder.decode(await shallow(body))
