@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, NoReturn, TypeGuard
 
@@ -55,8 +54,7 @@ class _Body(msgspec.Struct, omit_defaults=True):
     trainerStatus: _TrainerStatus | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Payload:
+class Payload(msgspec.Struct, frozen=True, kw_only=True):
     """One push that can be answered 200."""
 
     echo: bytes  # what was understood of it, as upstream gives back the parsed body
