@@ -367,7 +367,7 @@ def test_an_annotation_that_cannot_be_used_is_named_where_its_author_looks(bench
     bench.report(1)
     reporting = bench.last.condition("Reporting")
     assert reporting is not None
-    assert reporting.message == f"rank 0 reports its progress; {fault}"
+    assert reporting.message == fault
 
 
 def test_looks_that_bring_nothing_new_are_published_once_a_minute(bench: Bench) -> None:
