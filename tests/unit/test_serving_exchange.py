@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from uvicorn.protocols.http.flow_control import FlowControl
 
-from visibility_api.serving.exchange import Exchange
+from visibility_api.serving.exchange import PIECE_BYTES, Exchange
 
 OK = b"HTTP/1.1 200 OK\r\n"
 LOG = logging.getLogger("tests")
@@ -89,6 +90,20 @@ async def test_further_slices_leave_by_themselves_and_are_not_copied() -> None:
     wire = await answer(sending(start(content_length="101"), body(b"a", more=True), body(slice_)))
     assert wire.writes == [OK + b"content-length: 101\r\n\r\na", slice_]
     assert wire.writes[1] is slice_
+
+
+@pytest.mark.parametrize("size", [PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + 7])
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_large_slice_leaves_in_pieces_and_none_is_lost(size: int, is_stream: bool) -> None:
+    slice_ = random.Random(size).randbytes(size)
+    told = {} if is_stream else {"content_length": str(size + 1)}
+    wire = await answer(sending(start(**told), body(b"a", more=True), body(slice_)))
+    assert max(map(len, wire.writes)) <= PIECE_BYTES
+    sent = b"".join(wire.writes).partition(b"\r\n\r\n")[2]
+    if is_stream:
+        assert sent == b"1\r\na\r\n%x\r\n%b\r\n0\r\n\r\n" % (size, slice_)
+    else:
+        assert sent == b"a" + slice_
 
 
 async def test_what_the_server_always_says_comes_first() -> None:

@@ -9,6 +9,9 @@ from __future__ import annotations
 from uvicorn._types import ASGISendEvent, HTTPResponseBodyEvent, HTTPResponseStartEvent
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
+# Of one write. From 128 KiB on the C library maps fresh memory for each copy that TLS makes, which takes half
+# as long again.
+PIECE_BYTES = 112 * 1024
 _BODYLESS = frozenset((204, 304))
 
 
@@ -77,12 +80,20 @@ class Exchange(RequestResponseCycle):
             raise RuntimeError("the body is longer than its announced length")
         if self._head:
             body, self._head = self._head + body, b""
-        if body:
-            self.transport.write(body)
+        self._write_pieces(body)
 
     def _write_chunk(self, body: bytes, *, is_last: bool) -> None:
         end = b"0\r\n\r\n" if is_last else b""
         if body:
-            self.transport.write(b"%x\r\n%b\r\n%b" % (len(body), body, end))
+            self._write_pieces(b"%x\r\n%b\r\n%b" % (len(body), body, end))
         elif end:
             self.transport.write(end)
+
+    def _write_pieces(self, data: bytes) -> None:
+        if len(data) <= PIECE_BYTES:
+            if data:
+                self.transport.write(data)
+            return
+        whole = memoryview(data)
+        for start in range(0, len(data), PIECE_BYTES):
+            self.transport.write(whole[start : start + PIECE_BYTES])
