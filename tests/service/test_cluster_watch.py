@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from visibility_api.cluster import watch as watch_module
+from visibility_api.cluster import slices as slices_module, watch as watch_module
 from visibility_api.cluster.client import KubeClient
 from visibility_api.cluster.errors import ApiError, Unreachable
 from visibility_api.cluster.objects import TrainJob
@@ -90,8 +90,8 @@ class Seen:
         self.log: list[str] = []
         self.changed = asyncio.Condition()
 
-    async def on_list(self, objects: Sequence[TrainJob]) -> None:
-        self.names = {o.metadata.name: o.metadata.uid for o in objects}
+    async def on_list(self, objects: AsyncIterable[TrainJob]) -> None:
+        self.names = {o.metadata.name: o.metadata.uid async for o in objects}
         self._tell("LIST " + ",".join(self.names))
 
     def on_event(self, type_: str, object_: TrainJob) -> None:
@@ -149,6 +149,56 @@ async def test_it_lists_in_pages_then_watches_from_the_lists_version() -> None:
     assert watched["resourceVersion"] == "7"
     assert watched["allowWatchBookmarks"] == "true"
     assert {request["labelSelector"] for request in script.requests} == {"team"}
+
+
+async def test_it_watches_from_the_first_pages_version() -> None:
+    """A later page may be newer: of a server that goes on where its token has expired."""
+    script = Script(a_list(7, trainjob("a", 1), token="more"), a_list(9, trainjob("b", 8)))
+    async with following(script) as (seen, _):
+        await seen.until("LIST a,b")
+        await script.until_asked(3)
+    assert script.requests[2]["resourceVersion"] == "7"
+
+
+@pytest.mark.parametrize("broken", [status(410, "Expired"), status(503, "")], ids=["expired", "in trouble"])
+async def test_a_list_that_breaks_off_between_two_pages_is_begun_anew(broken: web.Response) -> None:
+    script = Script(a_list(7, trainjob("a", 1), token="more"), broken, a_list(9, trainjob("b", 8)))
+    async with following(script) as (seen, watch):
+        await seen.until("LIST b")
+        await script.until_asked(4)
+        assert watch.health.synced
+    assert "continue" not in script.requests[2]
+    assert script.requests[3]["resourceVersion"] == "9"
+
+
+async def test_a_page_of_any_size_is_read_with_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices_module, "SLICE_S", 0.0)  # a pause after each object
+    turns = 0
+    turns_at: list[int] = []
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def on_list(objects: AsyncIterable[TrainJob]) -> None:
+        async for _ in objects:
+            turns_at.append(turns)
+        listed.set()
+
+    listed = asyncio.Event()
+    script = Script(a_list(7, *(trainjob(f"job-{number}", 1) for number in range(500))))
+    async with fake_apiserver(script.handle) as client, asyncio.TaskGroup() as group:
+        watch = Watch(client, PATH, kind=TrainJob, on_list=on_list, on_event=lambda *_: None)
+        tasks = [group.create_task(watch.run()), group.create_task(take_turns())]
+        async with asyncio.timeout(10):
+            await listed.wait()
+        for task in tasks:
+            task.cancel()
+        script.ended.set()
+    assert len(turns_at) == 500
+    assert len(set(turns_at)) > 400
 
 
 async def test_it_resumes_after_a_cut_from_the_last_event_or_bookmark() -> None:

@@ -13,6 +13,7 @@ from visibility_api.auth.errors import CredentialRejected, TrustForbidden, Trust
 from visibility_api.auth.identity import Identity
 from visibility_api.auth.request_header_config import ConfigMap, RequestHeaderConfig, Trust
 from visibility_api.cluster.errors import ApiError, ClusterError, Unreachable
+from visibility_api.cluster.slices import in_slices
 
 CLIENTS, PROXIES = Authority("kubernetes"), Authority("front-proxy")
 PEER = Peer(chain=PROXIES.issue("front-proxy-client").chain)
@@ -145,13 +146,13 @@ def test_unchanged_cas_keep_what_was_found_out_about_connections() -> None:
 async def test_watch_takes_changes_over_and_keeps_all_on_deletion() -> None:
     """A12."""
     config = RequestHeaderConfig()
-    await config._take_list([])
+    await config._take_list(in_slices([]))
     assert config.trust == Trust()
-    await config._take_list([config_map(DATA)])
+    await config._take_list(in_slices([config_map(DATA)]))
     assert identify(config) is not None
     config._take_event("DELETED", config_map(DATA | {"requestheader-allowed-names": '["other"]'}))
     config._take_event("MODIFIED", config_map(None))
-    await config._take_list([])
+    await config._take_list(in_slices([]))
     assert identify(config) is not None
     config._take_event("MODIFIED", config_map(DATA | {"requestheader-allowed-names": '["other"]'}))
     with pytest.raises(CredentialRejected):

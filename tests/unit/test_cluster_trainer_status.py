@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 
 from visibility_api.cluster.inventory import TrainJobInventory, describe_trainjob
 from visibility_api.cluster.objects import TrainerMetric, TrainerStatus, TrainJob
+from visibility_api.cluster.slices import in_slices
 from visibility_api.cluster.trainer_status import MAX_INT32, fingerprint, reported_progress, summarize
 from visibility_api.progress.document import MAX_INTEGER, MAX_METRICS, Progress
 from visibility_api.progress.job import Phase, TrainingJob
@@ -166,7 +167,7 @@ class TestInventory:
         seen: list[TrainingJob] = []
         inventory = TrainJobInventory(on_job=seen.append, on_gone=lambda _: None)
         for list_all in (inventory.list_trainjobs, inventory.list_jobsets, inventory.list_pods):
-            await list_all(())
+            await list_all(in_slices(()))
         for percent in (45, 45, 46):
             inventory.change_trainjob(
                 "MODIFIED",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from itertools import permutations
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ from hypothesis import given, strategies as st
 from visibility_api.cluster import inventory as inventory_module, slices as slices_module
 from visibility_api.cluster.annotations import MONITORING, OPT_IN, PREFIX, path_fault
 from visibility_api.cluster.declarations import LOG_VARIABLE, PATH_VARIABLES, PORT_VARIABLE
+from visibility_api.cluster.errors import Unreachable
 from visibility_api.cluster.inventory import TrainJobInventory, describe_trainjob
 from visibility_api.cluster.objects import (
     Container,
@@ -25,6 +26,7 @@ from visibility_api.cluster.objects import (
     Pod,
     TrainJob,
 )
+from visibility_api.cluster.slices import in_slices
 from visibility_api.progress.job import JobRef, Phase, Rank0, TrainingJob
 
 ANNOTATIONS = st.sampled_from([PREFIX + key for key in ("source", "interval", "path", "port", "container")])
@@ -467,15 +469,15 @@ class Heard:
     ) -> Self:
         """An inventory in which all three collections have been listed."""
         heard = cls()
-        await heard.inventory.list_trainjobs(trainjobs)
-        await heard.inventory.list_jobsets(jobsets)
-        await heard.inventory.list_pods(pods)
+        await heard.inventory.list_trainjobs(in_slices(trainjobs))
+        await heard.inventory.list_jobsets(in_slices(jobsets))
+        await heard.inventory.list_pods(in_slices(pods))
         return heard
 
 
 async def test_a_job_is_told_once_and_then_only_when_it_changes() -> None:
     heard = await Heard.of([trainjob()])
-    await heard.inventory.list_trainjobs([trainjob()])
+    await heard.inventory.list_trainjobs(in_slices([trainjob()]))
     heard.inventory.change_trainjob("MODIFIED", trainjob())
     assert len(heard.jobs) == 1
     heard.inventory.change_jobset("ADDED", TORCH)
@@ -491,17 +493,17 @@ async def test_a_job_is_told_of_once_all_collections_are_listed_and_only_then_wh
     heard = Heard()
     for plural in order:
         assert heard.jobs == []
-        await getattr(heard.inventory, f"list_{plural}")(listed[plural])
+        await getattr(heard.inventory, f"list_{plural}")(in_slices(listed[plural]))
     assert [j.phase for j in heard.jobs] == [Phase.RUNNING]
 
 
 async def test_what_changes_before_all_collections_are_listed_is_taken_into_account() -> None:
     heard = Heard()
-    await heard.inventory.list_trainjobs([trainjob(), named("other")])
-    await heard.inventory.list_pods([pod()])
+    await heard.inventory.list_trainjobs(in_slices([trainjob(), named("other")]))
+    await heard.inventory.list_pods(in_slices([pod()]))
     heard.inventory.change_pod("MODIFIED", pod(restarts=1))
     heard.inventory.change_trainjob("DELETED", named("other"))
-    await heard.inventory.list_jobsets([TORCH])
+    await heard.inventory.list_jobsets(in_slices([TORCH]))
     assert [j.rank0 and j.rank0.restart_count for j in heard.jobs] == [1]
     assert heard.gone == []
 
@@ -509,9 +511,9 @@ async def test_what_changes_before_all_collections_are_listed_is_taken_into_acco
 async def test_a_namespace_of_which_a_collection_is_not_known_holds_up_no_other() -> None:
     heard = Heard()
     for scope in ("team-a", "team-b"):
-        await heard.inventory.list_trainjobs([named(scope, namespace=scope)], scope=scope)
-        await heard.inventory.list_jobsets([], scope=scope)
-    await heard.inventory.list_pods([], scope="team-b")
+        await heard.inventory.list_trainjobs(in_slices([named(scope, namespace=scope)]), scope=scope)
+        await heard.inventory.list_jobsets(in_slices([]), scope=scope)
+    await heard.inventory.list_pods(in_slices([]), scope="team-b")
     assert [j.ref.namespace for j in heard.jobs] == ["team-b"]
 
 
@@ -522,7 +524,7 @@ async def test_a_long_list_lets_others_in_and_takes_over_what_they_change_meanwh
     heard = await Heard.of()
     names = [f"job-{number}" for number in range(20)]
     async with asyncio.TaskGroup() as group:
-        group.create_task(heard.inventory.list_trainjobs([named(name) for name in names]))
+        group.create_task(heard.inventory.list_trainjobs(in_slices([named(name) for name in names])))
         await asyncio.sleep(0)  # its task begins
         await asyncio.sleep(0)
         assert 0 < len(heard.jobs) < len(names)
@@ -538,7 +540,7 @@ async def test_an_object_that_cannot_be_held_hides_no_other_and_is_not_shown_as_
 ) -> None:
     heard = await Heard.of([trainjob(), named("other")])
     odd = trainjob(status={"trainerStatus": {"progressPercentage": 10**30}})
-    await heard.inventory.list_trainjobs([odd, named("third")])
+    await heard.inventory.list_trainjobs(in_slices([odd, named("third")]))
     assert [j.ref.name for j in heard.jobs] == ["bert", "other", "third"]
     assert {g.name for g in heard.gone} == {"bert", "other"}
     assert "OverflowError" in "".join(capsys.readouterr())
@@ -564,22 +566,52 @@ async def test_a_deleted_job_is_gone_and_a_pod_of_it_changes_nothing() -> None:
 
 async def test_a_job_that_a_relist_no_longer_shows_is_gone() -> None:
     heard = await Heard.of([trainjob()])
-    await heard.inventory.list_trainjobs([])
+    await heard.inventory.list_trainjobs(in_slices([]))
     assert [g.uid for g in heard.gone] == ["t1"]
 
 
 async def test_a_job_deleted_and_created_again_between_two_lists_is_another_job() -> None:
     heard = await Heard.of([trainjob(uid="t1")])
-    await heard.inventory.list_trainjobs([trainjob(uid="t2")])
+    await heard.inventory.list_trainjobs(in_slices([trainjob(uid="t2")]))
     assert [g.uid for g in heard.gone] == ["t1"]
     assert [j.ref.uid for j in heard.jobs] == ["t1", "t2"]
 
 
 async def test_a_list_of_one_namespace_leaves_the_others_alone() -> None:
-    heard = Heard()
-    await heard.inventory.list_trainjobs([trainjob()], scope="team-a")
-    await heard.inventory.list_trainjobs([], scope="team-b")
+    heard = await Heard.of([trainjob()], [TORCH], [pod()])
+    for list_all in (heard.inventory.list_trainjobs, heard.inventory.list_jobsets, heard.inventory.list_pods):
+        await list_all(in_slices([]), scope="team-b")
     assert heard.gone == []
+    assert len(heard.jobs) == 1
+    await heard.inventory.list_trainjobs(in_slices([]), scope="team-a")
+    assert [g.uid for g in heard.gone] == ["t1"]
+
+
+async def test_a_list_that_breaks_off_takes_nothing_away() -> None:
+    async def broken() -> AsyncIterator[TrainJob]:
+        yield named("new")
+        raise Unreachable("the connection is gone")
+
+    heard = await Heard.of([trainjob(), named("other")])
+    with pytest.raises(Unreachable):
+        await heard.inventory.list_trainjobs(broken())
+    assert heard.gone == []
+    assert [j.ref.name for j in heard.jobs] == ["bert", "other", "new"]
+
+
+async def test_a_first_list_that_breaks_off_shows_nothing_until_it_is_whole() -> None:
+    async def broken() -> AsyncIterator[Pod]:
+        yield pod()
+        raise Unreachable("the connection is gone")
+
+    heard = Heard()
+    await heard.inventory.list_trainjobs(in_slices([trainjob()]))
+    await heard.inventory.list_jobsets(in_slices([TORCH]))
+    with pytest.raises(Unreachable):
+        await heard.inventory.list_pods(broken())
+    assert heard.jobs == []
+    await heard.inventory.list_pods(in_slices([pod()]))
+    assert [j.phase for j in heard.jobs] == [Phase.RUNNING]
 
 
 async def test_a_pod_that_is_labelled_as_another_jobs_leaves_the_first() -> None:
@@ -602,11 +634,11 @@ async def test_a_relist_asks_only_for_the_jobs_that_it_changed(monkeypatch: pyte
     heard = await Heard.of([trainjob()], [TORCH], [pod()])
     described: list[str] = []
     monkeypatch.setattr(inventory_module, "describe_trainjob", lambda job, *_: described.append(job))
-    await heard.inventory.list_trainjobs([trainjob()])
-    await heard.inventory.list_jobsets([jobset(("node", "trainer"))])
-    await heard.inventory.list_pods([pod()])
+    await heard.inventory.list_trainjobs(in_slices([trainjob()]))
+    await heard.inventory.list_jobsets(in_slices([jobset(("node", "trainer"))]))
+    await heard.inventory.list_pods(in_slices([pod()]))
     assert described == []
-    await heard.inventory.list_pods([pod(restarts=1)])
+    await heard.inventory.list_pods(in_slices([pod(restarts=1)]))
     assert len(described) == 1
 
 
@@ -622,9 +654,9 @@ async def test_a_job_that_trips_us_up_hides_no_other_and_is_told_without_its_wor
 
     inventory = TrainJobInventory(on_job=take, on_gone=lambda _: None)
     other = TrainJob(metadata=Meta(name="other", namespace="team-a", uid="t2"))
-    await inventory.list_pods([])
-    await inventory.list_jobsets([])
-    await inventory.list_trainjobs([trainjob(), other])
+    await inventory.list_pods(in_slices([]))
+    await inventory.list_jobsets(in_slices([]))
+    await inventory.list_trainjobs(in_slices([trainjob(), other]))
     inventory.change_trainjob("MODIFIED", trainjob(suspend=True))
     assert taken == ["other"]
     said = capsys.readouterr()

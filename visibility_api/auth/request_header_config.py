@@ -7,7 +7,7 @@ is missing or cannot be read keeps its last good value: a bad edit must not lock
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -117,8 +117,8 @@ class RequestHeaderConfig:
             on_event=self._take_event,
         )
 
-    async def _take_list(self, config_maps: Sequence[ConfigMap]) -> None:
-        for config_map in config_maps:
+    async def _take_list(self, config_maps: AsyncIterable[ConfigMap]) -> None:
+        async for config_map in config_maps:
             self.apply(config_map)
 
     def _take_event(self, change: Literal["ADDED", "MODIFIED", "DELETED"], config_map: ConfigMap) -> None:

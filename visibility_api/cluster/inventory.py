@@ -7,7 +7,7 @@ anyway, for the three collections are never read at the same one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable
 from dataclasses import replace
 from itertools import islice
 from typing import Any, Literal
@@ -50,6 +50,7 @@ class TrainJobInventory:
         self._jobsets = Shelf(JobSet)
         self._pods = PodShelf()
         self._listed: dict[str | None, set[Shelf[Any]]] = {}  # by scope
+        self._whole: set[str | None] = set()  # scopes of which all three are listed
         self._known: dict[Key, TrainingJob] = {}
 
     def __len__(self) -> int:
@@ -58,13 +59,13 @@ class TrainJobInventory:
     # What the watches call. `scope` is the namespace a list was of, None for the whole cluster. Lists come
     # again whenever a watch has expired; only what they change is worked out anew.
 
-    async def list_trainjobs(self, objects: Sequence[TrainJob], scope: str | None = None) -> None:
+    async def list_trainjobs(self, objects: AsyncIterable[TrainJob], scope: str | None = None) -> None:
         await self._list(self._trainjobs, objects, scope)
 
-    async def list_jobsets(self, objects: Sequence[JobSet], scope: str | None = None) -> None:
+    async def list_jobsets(self, objects: AsyncIterable[JobSet], scope: str | None = None) -> None:
         await self._list(self._jobsets, objects, scope)
 
-    async def list_pods(self, objects: Sequence[Pod], scope: str | None = None) -> None:
+    async def list_pods(self, objects: AsyncIterable[Pod], scope: str | None = None) -> None:
         await self._list(self._pods, objects, scope)
 
     def change_trainjob(self, change: ChangeType, object_: TrainJob) -> None:
@@ -76,10 +77,13 @@ class TrainJobInventory:
     def change_pod(self, change: ChangeType, object_: Pod) -> None:
         self._take(self._pods, change, object_)
 
-    async def _list(self, shelf: Shelf[Any], objects: Sequence[Any], scope: str | None) -> None:
-        """Events of this scope of this collection wait meanwhile; those of others may come in between."""
+    async def _list(self, shelf: Shelf[Any], objects: AsyncIterable[Any], scope: str | None) -> None:
+        """Events of this scope of this collection wait meanwhile; those of others may come in between.
+
+        What comes is newer than what is known, so it counts at once; a list that breaks off does no harm.
+        """
         listed = set()
-        async for object_ in in_slices(objects):
+        async for object_ in objects:
             listed.add(name_of(object_))
             self._take(shelf, "MODIFIED", object_)
         async for name in in_slices(shelf.names(scope)):
@@ -89,13 +93,14 @@ class TrainJobInventory:
         if shelf not in lists:
             lists.add(shelf)
             if len(lists) == _COLLECTIONS:
+                self._whole.add(scope)
                 async for key in in_slices(self._trainjobs.names(scope)):
                     self._refresh((key,))
 
     def _is_listed(self, namespace: str) -> bool:
         """Whether all three collections are known there. Before that a job might be shown without its pod, be
         told of three times, and be taken for one that nobody can ask; nothing is served before it anyway."""
-        return any(len(self._listed.get(scope, ())) == _COLLECTIONS for scope in (None, namespace))
+        return None in self._whole or namespace in self._whole
 
     def _take(self, shelf: Shelf[Any], change: ChangeType, object_: TrainJob | JobSet | Pod) -> None:
         name = name_of(object_)

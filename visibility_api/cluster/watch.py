@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
@@ -71,6 +71,14 @@ class _ErrorStatus(msgspec.Struct):
 
 
 @dataclass(slots=True, kw_only=True)
+class _Listed:
+    """What one list has brought so far."""
+
+    version: str = ""  # resourceVersion
+    objects: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
 class WatchHealth:
     """What readiness and metrics may know of a watch."""
 
@@ -101,7 +109,9 @@ class Backoff:
 class Watch(Generic[T]):
     """One collection, followed for ever by `run`.
 
-    on_list: every object of the collection, replacing all that was known. It may pause, but waits for nobody.
+    on_list: every object of the collection, replacing all that was known once it has come to its end; before
+    that it may break off, with an error that must be let through. Read in pages, so that never all of it is
+    held at once. The reader may pause, but waits for nobody.
     on_event: ADDED, MODIFIED or DELETED with the object after the change (before it, for DELETED). A plain
     function: a watch never waits for its reader.
     scope: the namespace that `path` is within; None = the whole cluster.
@@ -113,7 +123,7 @@ class Watch(Generic[T]):
         path: str,
         *,
         kind: type[T],
-        on_list: Callable[[Sequence[T]], Awaitable[None]],
+        on_list: Callable[[AsyncIterable[T]], Awaitable[None]],
         on_event: Callable[[Literal["ADDED", "MODIFIED", "DELETED"], T], None],
         label_selector: str = "",
         field_selector: str = "",
@@ -141,7 +151,7 @@ class Watch(Generic[T]):
             began = clock()
             try:
                 if not self._version:
-                    self._version = await self._list()
+                    await self._list()
                     backoff.reset()
                 await self._follow()
                 self._recovered()
@@ -156,7 +166,7 @@ class Watch(Generic[T]):
                 self._failed(error)
                 self.health.attempted = True
                 if error.status == 404 and not self.health.synced:  # no CRD, so there are no objects either
-                    await self._on_list(())
+                    await self._on_list(in_slices(()))
                     self.health.synced = True
                 if error.status not in (429, 500, 503):
                     self._version = ""  # whatever it was (a version from before a restore, say), list anew
@@ -171,14 +181,21 @@ class Watch(Generic[T]):
                 wait_s = backoff.wait_s(lasted_s=clock() - began)
             await asyncio.sleep(min(wait_s, LONGEST_DELAY_S) * random.uniform(0.5, 1.0))
 
-    async def _list(self) -> str:
-        """Hand on the whole collection, read in pages; return its resourceVersion.
+    async def _list(self) -> None:
+        """Hand on the whole collection; what changes afterwards is asked for from its version on."""
+        seen = _Listed()
+        await self._on_list(self._objects(seen))
+        self._version = seen.version
+        self.health.synced = self.health.attempted = True
+        self._recovered()
+        log.debug("listed", path=self.path, objects=seen.objects)
 
-        A token that has expired between two pages (410) is answered by a new list, as everything is that says
-        410: handing on a part would take the rest of the jobs away.
+    async def _objects(self, seen: _Listed) -> AsyncIterator[T]:
+        """Every object, page by page; `seen` is kept up to date.
+
+        A token that has expired between two pages (410) ends in a new list, like everything that says 410.
         """
-        objects: list[T] = []
-        token, limit, version = "", PAGE, ""
+        token, limit = "", PAGE
         while True:
             query = [*self._selectors, ("limit", str(limit))]
             if token:
@@ -193,18 +210,16 @@ class Watch(Generic[T]):
                 limit = max(1, limit // 8)
                 continue
             page = await _decode(self._page, body)
+            seen.version = seen.version or page.metadata.resourceVersion  # the first is never too new
             # A page is as large as the server likes: some know no limit.
-            objects += [o async for item in in_slices(page.items) if (o := self._object_of(item)) is not None]
-            version = version or page.metadata.resourceVersion  # as client-go: the first is never too new
+            async for item in in_slices(page.items):
+                if (object_ := self._object_of(item)) is not None:
+                    seen.objects += 1
+                    yield object_
             limit = min(PAGE, limit * 2)
             token = page.metadata.cont
             if not token:
-                break
-        await self._on_list(objects)
-        self.health.synced = self.health.attempted = True
-        self._recovered()
-        log.debug("listed", path=self.path, objects=len(objects))
-        return version
+                return
 
     async def _follow(self) -> None:
         """Hand on changes after the last version until the stream ends, however it does."""
