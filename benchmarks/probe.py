@@ -28,8 +28,8 @@ from .processes import Server, free_port, process
 from .scene import certificates
 
 ROUNDS = 11
-AT_ONCE = 5  # as many as 333 probes a second have in flight, at 15 ms each
-CALLS = 12  # of each kind a round, for each of those
+AT_ONCE = 16  # 333 probes a second have as many in flight, a runtime taking 50 ms and more for one
+CALLS = 4  # of each kind a round, for each of those
 
 REF = JobRef(resource="trainjobs", namespace="team-00", name="job-00000", uid="t0")
 RANK0 = Rank0(
