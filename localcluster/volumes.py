@@ -9,6 +9,7 @@ from localcluster.client import ApiClient
 from localcluster.containers import field_value, path_below
 from localcluster.metadata import Object, key_of, uid_of
 from localcluster.resources import BY_PLURAL
+from localcluster.status import ApiError
 
 
 async def prepare_volumes(client: ApiClient, pod: Object, directory: Path) -> dict[str, Path]:
@@ -25,12 +26,14 @@ async def prepare_volumes(client: ApiClient, pod: Object, directory: Path) -> di
 async def _fill(client: ApiClient, pod: Object, path: Path, source: Object) -> None:
     namespace = key_of(pod)[0]
     if "configMap" in source:
-        stored = await client.get("configmaps", source["configMap"]["name"], namespace)
+        stored = await _stored(
+            client, "configmaps", source["configMap"]["name"], namespace, source["configMap"]
+        )
         contents = {key: value.encode() for key, value in (stored.get("data") or {}).items()}
         _write(path, contents, source["configMap"].get("items"))
     elif "secret" in source:
         name = source["secret"].get("name") or source["secret"].get("secretName")
-        stored = await client.get("secrets", name, namespace)
+        stored = await _stored(client, "secrets", name, namespace, source["secret"])
         contents = {key: base64.b64decode(value) for key, value in (stored.get("data") or {}).items()}
         _write(path, contents, source["secret"].get("items"))
     elif "serviceAccountToken" in source:
@@ -40,6 +43,16 @@ async def _fill(client: ApiClient, pod: Object, path: Path, source: Object) -> N
         for item in source["downwardAPI"].get("items") or []:
             value = field_value(pod, item["fieldRef"]["fieldPath"])
             _write(path, {item["path"]: value.encode()}, None)
+
+
+async def _stored(client: ApiClient, plural: str, name: str, namespace: str, source: Object) -> Object:
+    """The ConfigMap or Secret; an empty one where the pod can do without."""
+    try:
+        return await client.get(plural, name, namespace)
+    except ApiError as error:
+        if error.code == 404 and source.get("optional"):
+            return {}
+        raise
 
 
 async def _token(client: ApiClient, pod: Object, wanted: Object) -> bytes:
@@ -57,7 +70,9 @@ async def _token(client: ApiClient, pod: Object, wanted: Object) -> bytes:
 
 
 def _write(directory: Path, contents: dict[str, bytes], items: list[Object] | None) -> None:
-    chosen = {item["path"]: contents[item["key"]] for item in items} if items else contents
+    chosen = contents
+    if items and contents:
+        chosen = {item["path"]: contents[item["key"]] for item in items}
     for name, content in chosen.items():
         target = path_below(directory, name)
         target.parent.mkdir(parents=True, exist_ok=True)

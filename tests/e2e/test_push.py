@@ -1,0 +1,254 @@
+"""Pushes with real tokens: bound to pods by TokenRequest, told by TokenReview, owners followed by uid."""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from tests.e2e.api import Object
+from tests.e2e.cluster import Cluster
+from tests.e2e.processes import wait_until
+from tests.e2e.scripts import SILENT
+from tests.e2e.visibility_server import GROUP, PREFIX, VisibilityServer
+from tests.e2e.workspace import TRAINER, User, Workspace, condition
+
+EXAMPLES = Path(__file__).parents[2] / "examples/push"
+ACCOUNT = "trainer"
+
+# Reports by push alone: there is no file to read.
+PUSHING = """
+import os, time
+from trainjob_progress import report
+from trainjob_progress.sinks.push import find_push_sink
+
+with report(total_steps=100_000, sinks=[find_push_sink(os.environ)]) as r:
+    while True:
+        r.step(loss=0.25)
+        time.sleep(0.05)
+"""
+
+
+class Pusher:
+    """Somebody who posts to the server itself, past the aggregator, as training pods do."""
+
+    def __init__(self, server: VisibilityServer, team: Workspace, runtime: str) -> None:
+        self.server, self.team, self.runtime = server, team, runtime
+        self._accounts = f"/api/v1/namespaces/{team.name}/serviceaccounts"
+        self._admin = team.cluster.admin
+        self._admin.create(self._accounts, {"metadata": {"name": ACCOUNT}})
+        self._context = ssl.create_default_context(cafile=str(server.authority.bundle))
+
+    def path(self, job: str, *, is_upstream: bool = False) -> str:
+        prefix = "/apis/trainer.kubeflow.org/v1alpha1" if is_upstream else PREFIX
+        return f"{prefix}/namespaces/{self.team.name}/trainjobs/{job}/status"
+
+    def token(self, pod: Object | None, *audiences: str) -> str:
+        """As the kubelet asks for one; `pod` None: bound to nothing."""
+        spec: Object = {"audiences": list(audiences)} if audiences else {}
+        if pod is not None:
+            meta = pod["metadata"]
+            spec["boundObjectRef"] = {
+                "apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"],
+            }  # fmt: skip
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        found: str = self._admin.create(f"{self._accounts}/{ACCOUNT}/token", body)["status"]["token"]
+        return found
+
+    def post(self, path: str, token: str | None, percentage: int = 45) -> httpx.Response:
+        body = {
+            "trainerStatus": {
+                "progressPercentage": percentage,
+                "lastUpdatedTime": f"2026-01-23T10:30:{percentage % 60:02}Z",
+                "metrics": [{"name": "loss", "value": "0.5"}],
+            }
+        }
+        headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+        with httpx.Client(verify=self._context, trust_env=False, timeout=15) as client:
+            return client.post(self.server.url + path, json=body, headers=headers)
+
+    def start(self, name: str) -> Object:
+        """A job that says nothing by itself; returns its pod, once the server knows it."""
+        self.team.start_job(name, SILENT, runtime=self.runtime)
+        pod = self.team.wait_running(name)
+        self.wait_rank0(name, pod)
+        return pod
+
+    def wait_rank0(self, name: str, pod: Object) -> None:
+        self.team.wait_document(
+            name,
+            lambda status: status["rank0"]["podName"] == pod["metadata"]["name"] and status["rank0"],
+            what="the server knows the pod",
+        )
+
+    def percentage(self, name: str) -> int | None:
+        found: int | None = self.team.document(name)["status"].get("progressPercentage")
+        return found
+
+
+def refused(answer: httpx.Response) -> tuple[int, str]:
+    status = answer.json()
+    assert (status["kind"], status["status"], status["code"]) == ("Status", "Failure", answer.status_code)
+    return answer.status_code, status["reason"]
+
+
+@pytest.fixture(scope="module")
+def runtime(cluster: Cluster, server: VisibilityServer) -> str:
+    """examples/push/runtime.yaml, with what differs here: the server's address and the service account."""
+    found = yaml.safe_load((EXAMPLES / "runtime.yaml").read_text())
+    name = found["metadata"]["name"] = f"torch-pushing-{secrets.token_hex(3)}"
+    (job,) = found["spec"]["template"]["spec"]["replicatedJobs"]
+    pod = job["template"]["spec"]["template"]["spec"]
+    pod["serviceAccountName"] = ACCOUNT  # kube-apiserver binds a token to a pod of that very account only
+    for variable in pod["containers"][0]["env"]:
+        if variable["name"] == "KUBEFLOW_TRAINER_SERVER_URL":
+            variable["value"] = f"{server.url}/{variable['value'].split('/', 3)[3]}"
+    cluster.admin.create(f"{TRAINER}/clustertrainingruntimes", found)
+    return name
+
+
+@pytest.fixture(scope="module")
+def pusher(server: VisibilityServer, shared: Workspace, runtime: str) -> Pusher:
+    return Pusher(server, shared, runtime)
+
+
+@pytest.fixture(scope="module")
+def bert(pusher: Pusher) -> Object:
+    return pusher.start("bert")
+
+
+@pytest.mark.parametrize("is_upstream", [True, False], ids=["upstream's path", "our path"])
+@pytest.mark.parametrize("audience", ["upstream", "ours"])
+def test_a_pods_own_token_is_taken_for_either_audience_on_either_path(
+    pusher: Pusher, bert: Object, is_upstream: bool, audience: str
+) -> None:
+    upstream = f"trainer.kubeflow.org/v1alpha1/namespaces/{pusher.team.name}/trainjobs/bert/status"
+    token = pusher.token(bert, upstream if audience == "upstream" else GROUP)
+    percentage = 10 + 2 * is_upstream + (audience == "ours")
+    answer = pusher.post(pusher.path("bert", is_upstream=is_upstream), token, percentage)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["trainerStatus"]["progressPercentage"] == percentage
+    document = pusher.team.document("bert")
+    assert document["status"]["progressPercentage"] == percentage
+    assert document["status"]["observation"]["source"] == "push"
+    assert condition(document["status"], "Reporting")["status"] == "True"
+
+
+def test_a_token_of_another_jobs_pod_is_refused(pusher: Pusher, bert: Object) -> None:
+    other = pusher.start("gpt")
+    token = pusher.token(other, GROUP)
+    assert refused(pusher.post(pusher.path("bert"), token, 99)) == (403, "Forbidden")
+    assert pusher.percentage("bert") != 99
+    assert pusher.post(pusher.path("gpt"), token, 98).status_code == 200
+    assert pusher.percentage("gpt") == 98
+
+
+def test_a_token_of_another_namespace_is_refused(
+    pusher: Pusher, bert: Object, workspace: Workspace, server: VisibilityServer, runtime: str
+) -> None:
+    elsewhere = Pusher(server, workspace, runtime)
+    token = elsewhere.token(elsewhere.start("bert"), GROUP)
+    assert refused(pusher.post(pusher.path("bert"), token)) == (403, "Forbidden")
+    assert elsewhere.post(elsewhere.path("bert"), token).status_code == 200
+
+
+def test_a_token_that_is_bound_to_no_pod_is_refused(pusher: Pusher, bert: Object) -> None:
+    assert refused(pusher.post(pusher.path("bert"), pusher.token(None, GROUP))) == (403, "Forbidden")
+
+
+@pytest.mark.parametrize(
+    "audiences",
+    [
+        (),  # the API server's own
+        ("trainer.kubeflow.org",),
+        ("trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/another/status",),
+    ],
+)
+def test_a_token_for_another_audience_is_refused(
+    pusher: Pusher, bert: Object, audiences: tuple[str, ...]
+) -> None:
+    token = pusher.token(bert, *(each.format(pusher.team.name) for each in audiences))
+    for is_upstream in (True, False):
+        answer = pusher.post(pusher.path("bert", is_upstream=is_upstream), token)
+        assert refused(answer) == (403, "Forbidden")
+
+
+def test_a_made_up_token_and_none_are_refused_and_never_with_401(pusher: Pusher, bert: Object) -> None:
+    for token in ("made-up", None):
+        for name in ("bert", "absent"):
+            answer = pusher.post(pusher.path(name, is_upstream=True), token)
+            assert refused(answer) == (403, "Forbidden")
+
+
+def test_who_comes_through_the_aggregator_is_nobody_here(pusher: Pusher, bert: Object) -> None:
+    """The cluster's admin, as the front proxy names them; and nothing but a token counts."""
+    answer = pusher.team.cluster.admin.raw("POST", pusher.path("bert"), body={})
+    assert refused(answer) == (403, "Forbidden")
+    assert "bearer token" in answer.json()["message"]
+
+
+def test_a_job_that_is_not_there_is_not_found(pusher: Pusher, bert: Object) -> None:
+    token = pusher.token(bert, GROUP)
+    assert refused(pusher.post(pusher.path("absent"), token)) == (404, "NotFound")
+
+
+def test_a_pod_without_owners_is_refused_whatever_its_labels_say(pusher: Pusher, bert: Object) -> None:
+    """What anybody who may create pods in the namespace can make."""
+    meta = bert["metadata"]
+    forged = {
+        "metadata": {"name": "bert-node-0-0-zzzzz", "labels": meta["labels"]},
+        "spec": {"serviceAccountName": ACCOUNT, "containers": bert["spec"]["containers"]},
+    }
+    # Never scheduled: the node's own agent would run it.
+    forged["spec"]["schedulingGates"] = [{"name": "tests/never"}]
+    forged["spec"]["containers"] = [{"name": "node", "image": "x"}]
+    pods = f"/api/v1/namespaces/{pusher.team.name}/pods"
+    pod = pusher.team.cluster.admin.create(pods, forged)
+    try:
+        token = pusher.token(pod, GROUP)
+        assert refused(pusher.post(pusher.path("bert"), token, 97)) == (403, "Forbidden")
+    finally:
+        pusher.team.cluster.admin.delete(f"{pods}/bert-node-0-0-zzzzz", gracePeriodSeconds=0)
+    assert pusher.percentage("bert") != 97
+
+
+def test_the_token_of_a_pod_that_is_no_more_changes_nothing(pusher: Pusher) -> None:
+    first = pusher.start("restarted")
+    known, unused = pusher.token(first, GROUP), pusher.token(first, GROUP)
+    path = pusher.path("restarted")
+    assert pusher.post(path, known, 30).status_code == 200
+    pods = f"/api/v1/namespaces/{pusher.team.name}/pods"
+    pusher.team.cluster.admin.delete(f"{pods}/{first['metadata']['name']}", gracePeriodSeconds=0)
+
+    def successor() -> Object | None:
+        running = [pod for pod in pusher.team.pods("restarted") if pod["status"].get("phase") == "Running"]
+        return next((p for p in running if p["metadata"]["uid"] != first["metadata"]["uid"]), None)
+
+    second = wait_until(successor, what="another pod runs")
+    assert second is not None
+    pusher.wait_rank0("restarted", second)
+    assert pusher.post(path, pusher.token(second, GROUP), 5).status_code == 200
+    assert refused(pusher.post(path, unused, 90)) == (403, "Forbidden")
+    pusher.post(path, known, 91)  # believed for a while yet; but the pod speaks for no current attempt
+    assert pusher.percentage("restarted") == 5
+
+
+def test_jobs_of_a_runtime_push_by_themselves(
+    pusher: Pusher, server: VisibilityServer, users: dict[str, User]
+) -> None:
+    """examples/push/runtime.yaml: variables, token and CA as the kubelet puts them there."""
+    team = pusher.team
+    team.cluster.admin.create(
+        f"/api/v1/namespaces/{team.name}/configmaps",
+        {"metadata": {"name": "visibility-api-ca"}, "data": {"ca.crt": server.authority.bundle.read_text()}},
+    )
+    team.start_job("pushing", PUSHING, runtime=pusher.runtime)
+    document = team.wait_reporting("pushing")
+    assert document["status"]["observation"]["source"] == "push"
+    assert {"name": "loss", "value": "0.25"} in document["status"]["metrics"]
+    metrics = users["admin"].api.raw("GET", "/healthz")  # the API server is still well
+    assert metrics.status_code == 200
