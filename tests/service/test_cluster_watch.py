@@ -183,8 +183,7 @@ async def test_a_page_of_any_size_is_read_with_pauses(monkeypatch: pytest.Monkey
             turns += 1
 
     async def on_list(objects: AsyncIterable[TrainJob]) -> None:
-        async for _ in objects:
-            turns_at.append(turns)
+        turns_at.extend([turns async for _ in objects])
         listed.set()
 
     listed = asyncio.Event()
