@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -25,7 +26,6 @@ TUNE: dict[str, Any] = {
             "volumeMounts": [{"name": "initializer", "mountPath": "/workspace"}],
         }
     ],
-    "volumes": [{"name": "initializer", "persistentVolumeClaim": {"claimName": "initializer"}}],
 }
 
 
@@ -56,8 +56,17 @@ def build(directory: Path, *runtimes: dict[str, Any]) -> subprocess.CompletedPro
 def trainer_pod(text: str, name: str) -> dict[str, Any]:
     documents = {document["metadata"]["name"]: document for document in yaml.safe_load_all(text)}
     jobs = documents[name]["spec"]["template"]["spec"]["replicatedJobs"]
-    pod: dict[str, Any] = next(j for j in jobs if j["name"] == "node")["template"]["spec"]["template"]["spec"]
+    return pod_of(next(job for job in jobs if job["name"] == "node"))
+
+
+def pod_of(job: dict[str, Any]) -> dict[str, Any]:
+    pod: dict[str, Any] = job["template"]["spec"]["template"]["spec"]
     return pod
+
+
+def patched_pod(name: str) -> dict[str, Any]:
+    patch = yaml.safe_load((COMPONENT / name).read_text())
+    return pod_of(patch["spec"]["template"]["spec"]["replicatedJobs"][-1])
 
 
 @pytest.mark.parametrize("name", ["torch-distributed", "jax-distributed", "xgboost-distributed"])
@@ -84,8 +93,26 @@ def test_torchtunes_recipes_report_by_configuration_alone(tmp_path: Path) -> Non
     assert (node["command"][:3], key) == (TUNE["containers"][0]["command"], "metric_logger._component_")
     module, _, attribute = component.rpartition(".")
     assert hasattr(__import__(module, fromlist=[attribute]), attribute)
-    assert {volume["name"] for volume in pod["volumes"]} == {"initializer", "trainjob-progress"}
-    assert len(node["volumeMounts"]) == 2
+    assert {mount["name"] for mount in node["volumeMounts"]} == {"initializer", "trainjob-progress"}
+    jobs = yaml.safe_load(result.stdout)["spec"]["template"]["spec"]["replicatedJobs"]
+    assert [job["name"] for job in jobs] == ["dataset-initializer", "model-initializer", "node"]
+    assert [pod_of(job) for job in jobs[:2]] == [TRAINER, TRAINER]
+
+
+@pytest.mark.parametrize("name", ["torch-distributed", "torchtune-qwen2.5-1.5b"])
+def test_what_a_runtime_has_of_its_own_stays(tmp_path: Path, name: str) -> None:
+    own = copy.deepcopy(TUNE)
+    own["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    own["initContainers"] = [{"name": "fetch", "image": "fetch"}]
+    own["containers"][0]["env"] = [{"name": "NCCL_DEBUG", "value": "INFO"}]
+    initializers = {"dataset_initializer": TRAINER, "model_initializer": TRAINER} if "tune" in name else {}
+    result = build(tmp_path, runtime(name, **initializers, node=own))
+    assert result.returncode == 0, result.stderr
+    pod = trainer_pod(result.stdout, name)
+    (node,) = pod["containers"]
+    assert {"name": "NCCL_DEBUG", "value": "INFO"} in node["env"]
+    assert {volume["name"] for volume in pod["volumes"]} == {"data", "trainjob-progress"}
+    assert {container["name"] for container in pod["initContainers"]} == {"fetch", "trainjob-progress"}
 
 
 def test_a_runtime_of_another_shape_stops_the_build(tmp_path: Path) -> None:
@@ -95,9 +122,9 @@ def test_a_runtime_of_another_shape_stops_the_build(tmp_path: Path) -> None:
 
 
 def test_what_the_init_container_copies_is_a_package_that_reports(tmp_path: Path) -> None:
-    operations = yaml.safe_load((COMPONENT / "one-job.yaml").read_text())
-    (init,) = next(o["value"] for o in operations if o["path"].endswith("/initContainers"))
-    environ = {v["name"]: v["value"] for o in operations if o["path"].endswith("/env") for v in o["value"]}
+    pod = patched_pod("trainer.yaml")
+    (init,), (node,) = pod["initContainers"], pod["containers"]
+    environ = {variable["name"]: variable["value"] for variable in node["env"]}
     _, option, script = init["command"]
     here = str(tmp_path)
     subprocess.run([sys.executable, option, script.replace("/trainjob-progress", here)], check=True)
@@ -112,13 +139,5 @@ def test_what_the_init_container_copies_is_a_package_that_reports(tmp_path: Path
     assert json.loads((tmp_path / "progress.json").read_bytes())["step"] == 2
 
 
-def test_both_patches_install_the_same() -> None:
-    one, tune = (
-        next(
-            o["value"]
-            for o in yaml.safe_load((COMPONENT / name).read_text())
-            if o["path"].endswith("/initContainers")
-        )
-        for name in ("one-job.yaml", "torchtune.yaml")
-    )
-    assert one == tune
+def test_both_patches_give_the_same() -> None:
+    assert patched_pod("trainer.yaml") == patched_pod("torchtune.yaml")
