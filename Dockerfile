@@ -1,5 +1,5 @@
 # The server image: the locked dependencies and the package, nothing else, as a user without rights.
-FROM docker.io/library/python:3.13-slim AS build
+FROM docker.io/library/python:3.14-slim AS build
 WORKDIR /src
 COPY requirements/server.txt requirements/build.txt requirements/
 RUN python -m venv /opt/visibility \
@@ -12,7 +12,7 @@ COPY trainjob_progress trainjob_progress
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \
  && /opt/visibility/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
 
-FROM docker.io/library/python:3.13-slim
+FROM docker.io/library/python:3.14-slim
 COPY --from=build /opt/visibility /opt/visibility
 USER 65532:65532
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
