@@ -36,7 +36,7 @@ $(FRAMEWORKS)/.installed: requirements/frameworks.txt pyproject.toml
 	  --no-build-isolation --editable .
 	@touch $@
 
-test-frameworks: $(FRAMEWORKS)/.installed  ## train every framework for real, on CPUs (a large download)
+test-frameworks: $(STAMP) $(FRAMEWORKS)/.installed  ## train every framework for real, on CPUs (a large download)
 	@$(FRAMEWORKS)/bin/python -m pytest -q -c tests/frameworks/frameworks.ini --rootdir . tests/frameworks $(ARGS)
 
 e2e: $(STAMP)  ## the same behaviours through a real kube-apiserver in $KUBEBUILDER_ASSETS
