@@ -15,6 +15,7 @@ from tests.pushing import BODY, OURS, UPSTREAM, Cluster, Endpoint, rank0
 from tests.reviews import until
 from visibility_api.ingest.app import STAND_IN_BURST, Ingest
 from visibility_api.progress.document import Progress
+from visibility_api.progress.job import ProbeHints
 
 POD0, POD1 = "team-a-bert-job-pod0", "team-a-bert-job-pod1"
 JOB = ("team-a", "bert")
@@ -307,6 +308,14 @@ async def test_a_pod_of_an_earlier_attempt_of_the_jobset_changes_nothing(
     cluster.restart(cluster.jobs[JOB], pod_name="bert-node-0-0-fghij", pod_uid="newer", restart_attempt=1)
     assert (await post(endpoint, token=POD1)).status == 200
     assert endpoint.seen == []
+
+
+async def test_a_job_that_an_annotation_switches_off_pushes_in_vain(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    cluster.jobs[JOB] = replace(cluster.jobs[JOB], hints=ProbeHints(source="none"))
+    assert (await post(endpoint)).status == 200
+    assert (endpoint.seen, endpoint.outcomes) == ([], ["PassedOver"])
 
 
 async def test_without_a_rank_0_a_push_changes_nothing(endpoint: Endpoint, cluster: Cluster) -> None:

@@ -34,6 +34,7 @@ Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 SOURCE = "push"
+SWITCHED_OFF = "none"  # an annotation's wish: this job is to be left alone
 BODY_S = 10.0  # for a whole body to come, as upstream's read timeout
 SEND_S = 10.0
 MAX_BODIES = 1000  # waited for at a time, of admitted callers
@@ -138,7 +139,7 @@ class Ingest:
     def _hand_on(self, job: TrainingJob, membership: Membership, report: Progress) -> bool:
         """Whether the report was taken. One of an earlier attempt, or of no current one, is not."""
         voice = _voice(job, membership)
-        if voice is None:
+        if voice is None or job.hints.source == SWITCHED_OFF:
             return False
         attempt, is_stand_in = voice
         if is_stand_in and not self._may_stand_in(job.ref):
