@@ -26,9 +26,19 @@ from .scene import ALL, certificates, fetch, kubeconfig_for, serving
 
 NUMBERS = (0, 1_000, 10_000)
 IDLE_S = 30.0
+STARTS = 3
 _SAMPLE = re.compile(
     rb"^(visibility_jobs|visibility_probes_total\{[^}]*Reported[^}]*\}) (\S+)$", re.MULTILINE
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """A server that has just listed everything and asked nobody."""
+
+    longest_wait_ms: float  # of a request for /livez meanwhile: how long the event loop was held up
+    cpu_s: float  # of the whole process since it began
+    peak: float  # MiB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,16 +46,11 @@ class Held:
     """One server with that many jobs; memory in MiB."""
 
     jobs: int
-    started: float  # all listed, none asked yet
-    first_peak: float  # the most it ever was until then
-    start_cpu_s: float  # of the server, until all were listed
-    longest_wait_ms: float  # of a request for /livez meanwhile: how long the event loop was held up
-    steady: float  # every job has a document
-    listed: (
-        float  # and somebody has listed them all: the encoded documents and the list stay for the next one
-    )
-    peak: float  # the most it ever was
+    start: Start
     idle_share: float  # of one core, while nothing happens
+    steady: float  # every job has a document
+    listed: float  # and somebody has listed them all: what was encoded stays for the next one
+    peak: float  # the most it ever was
 
 
 async def measure(jobs: int, *, idle_s: float) -> Held:
@@ -55,13 +60,16 @@ async def measure(jobs: int, *, idle_s: float) -> Held:
         tls = ("--cert", str(cert), "--key", str(key))
         kube_port, our_port = free_port(), free_port()
         kubeconfig = kubeconfig_for(directory, kube_port, ca)
+        starts = []
         async with process(
             "benchmarks.kubernetes", "--port", str(kube_port), "--jobs", str(jobs), *tls,
             port=kube_port, log=directory / "kubernetes.log",
         ):  # fmt: skip
+            for _ in range(STARTS):
+                async with serving(directory, tls, kubeconfig, our_port, "--sources=status") as ours:
+                    starts.append(await _start(ours, ca, jobs))
             async with serving(directory, tls, kubeconfig, our_port, "--sources=status") as ours:
-                longest_wait_ms = await _longest_wait_ms(ours, ca, jobs)
-                started, first_peak, start_cpu_s = resident_mib(ours.pid), peak_mib(ours.pid), cpu_s(ours.pid)
+                await _until(ours, ca, jobs, b"visibility_jobs")
                 await asyncio.sleep(2.0)
                 before = cpu_s(ours.pid)
                 await asyncio.sleep(idle_s)
@@ -74,17 +82,14 @@ async def measure(jobs: int, *, idle_s: float) -> Held:
                     await fetch(ours, ca, ALL)
                 await asyncio.sleep(2.0)
                 listed, peak = resident_mib(ours.pid), peak_mib(ours.pid)
-    return Held(
-        jobs=jobs,
-        started=started,
-        first_peak=first_peak,
-        start_cpu_s=start_cpu_s,
-        longest_wait_ms=longest_wait_ms,
-        steady=steady,
-        listed=listed,
-        peak=peak,
-        idle_share=idle_share,
-    )
+    # The least disturbed start counts: what else the machine does only ever adds.
+    start = min(starts, key=lambda s: s.longest_wait_ms)
+    return Held(jobs=jobs, start=start, idle_share=idle_share, steady=steady, listed=listed, peak=peak)
+
+
+async def _start(server: Server, ca: Path, jobs: int) -> Start:
+    longest_wait_ms = await _longest_wait_ms(server, ca, jobs)
+    return Start(longest_wait_ms=longest_wait_ms, cpu_s=cpu_s(server.pid), peak=peak_mib(server.pid))
 
 
 async def _longest_wait_ms(server: Server, ca: Path, jobs: int) -> float:
@@ -129,8 +134,8 @@ def show(held: list[Held]) -> None:
             flush=True,
         )
         print(
-            f"{'':>11}   at start {h.started:4.0f} MiB, peak {h.first_peak:4.0f} MiB, "
-            f"{h.start_cpu_s:.1f} s CPU, longest wait for /livez {h.longest_wait_ms:.0f} ms",
+            f"{'':>11}   started in {h.start.cpu_s:.1f} s CPU and {h.start.peak:.0f} MiB; "
+            f"the longest wait for /livez meanwhile {h.start.longest_wait_ms:.0f} ms",
             flush=True,
         )
     for few, many in itertools.pairwise(held):
