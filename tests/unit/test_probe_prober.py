@@ -390,3 +390,43 @@ async def test_last_words_leave_places_for_looks() -> None:
         bench.prober.job_changed(job(100))
         assert (await bench.next()).ref == job(100).ref
         assert len(bench.logs.asked) == 1
+
+
+async def _begins_to_look(bench: Bench) -> None:
+    """Until the job that was given last is taken from the schedule, and before its look has taken one step."""
+    for _ in range(2):  # the job has been noticed; it is due
+        turn = bench.prober.last_turn
+        async with asyncio.timeout(10):
+            while bench.prober.last_turn == turn:
+                await asyncio.sleep(0)
+
+
+async def test_a_job_that_goes_in_the_moment_its_look_begins_ends_nothing() -> None:
+    async with running() as bench:
+        bench.prober.job_changed(JOB)
+        await _begins_to_look(bench)
+        bench.prober.job_gone(REF)
+        bench.prober.job_changed(job(2))
+        await bench.next()
+        assert bench.source.asked == ["p2"]
+
+
+async def test_a_job_with_nothing_left_to_ask_in_the_moment_its_look_begins_ends_nothing() -> None:
+    async with running(passive=["push"]) as bench:
+        bench.prober.job_changed(JOB)
+        await _begins_to_look(bench)
+        bench.prober.job_changed(replace(JOB, hints=ProbeHints(source="push")))
+        bench.prober.job_changed(job(2))
+        await bench.next()
+        assert bench.source.asked == ["p2"]
+
+
+async def test_a_source_that_an_annotation_rules_out_during_a_look_is_not_kept_for_its_answer() -> None:
+    async with running() as bench:
+        bench.source.hanging["p1"] = asyncio.Event()
+        bench.prober.job_changed(JOB)
+        await bench.source.until_asked(1)
+        bench.prober.job_changed(replace(JOB, hints=ProbeHints(source="logs")))
+        bench.source.hanging["p1"].set()
+        assert (await bench.next()).source == "exec"
+        assert (await bench.next()).source == "logs"

@@ -163,6 +163,10 @@ class Choice:
     def take(self, candidate: Candidate, answer: Answer, now: float) -> bool:
         """What the candidate brought. Whether another one may be asked in the same look."""
         outcome = answer.outcome
+        if candidate not in self._known():  # any more: other options came while it was asked
+            if isinstance(outcome, Refused):
+                self._keep_word(candidate, outcome)
+            return False
         is_final = is_for_good(answer)
         if not is_final:
             self._closed = tuple(c for c in self._closed if c[0] != candidate)
@@ -186,7 +190,7 @@ class Choice:
         if options is self.options or options == self.options:
             return False
         self.options = options
-        known = options.first + options.then
+        known = self._known()
         self._closed = tuple(c for c in self._closed if c[0] in known)
         if self.answered in known:
             return False
@@ -195,6 +199,9 @@ class Choice:
             self.refused = self.refused_by = None
         return True
 
+    def _known(self) -> tuple[Candidate, ...]:
+        return self.options.first + self.options.then
+
     def _open(self) -> tuple[Candidate, ...]:
         closed = {c for c, _ in self._closed}
         if not closed:
@@ -202,13 +209,13 @@ class Choice:
         return (
             tuple(c for c in self.options.first if c not in closed)
             or tuple(c for c in self.options.then if c not in closed)
-            or self.options.first + self.options.then  # all are refused: ask again, rarely
+            or self._known()  # all are refused: ask again, rarely
         )
 
     @property
     def is_closed(self) -> bool:
         """Every candidate was refused for good."""
-        return len(self._closed) == len(self.options.first) + len(self.options.then)
+        return len(self._closed) == len(self._known())
 
     def _close(self, candidate: Candidate, outcome: Refused, now: float) -> None:
         if not self._closed:
