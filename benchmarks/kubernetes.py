@@ -16,11 +16,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import uvloop
 from aiohttp import web
 
 TOKEN = "benchmark"
 NAMESPACES = 50
 JOBSET = "jobset.sigs.k8s.io/"
+NO_FILE = b"cat: /tmp/trainjob-progress.json: No such file or directory\n"
+EXIT_CODE_1 = (
+    b'{"metadata":{},"status":"Failure","message":"command terminated with non-zero exit code",'
+    b'"reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"1"}]}}'
+)
 
 
 def job_name(number: int) -> str:
@@ -37,7 +43,7 @@ def document() -> bytes:
         {
             "schemaVersion": 1,
             "state": "running",
-            "step": 450,
+            "step": int(time.time()) % 1000,  # every look brings news
             "totalSteps": 1000,
             "epoch": 1,
             "totalEpochs": 3,
@@ -192,7 +198,7 @@ async def change(stream: web.StreamResponse, jobs: int, changes_per_s: float) ->
         await stream.write(json.dumps({"type": "MODIFIED", "object": changed}).encode() + b"\n")
 
 
-def application(jobs: int, changes_per_s: float = 0) -> web.Application:
+def application(jobs: int, changes_per_s: float = 0, *, is_silent: bool = False) -> web.Application:
     app = web.Application(client_max_size=2**20)
 
     async def collection(request: web.Request) -> web.StreamResponse:
@@ -238,8 +244,10 @@ def application(jobs: int, changes_per_s: float = 0) -> web.Application:
         socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io", "v4.channel.k8s.io"))
         await socket.prepare(request)
         await socket.send_bytes(b"\x01")
-        await socket.send_bytes(b"\x01" + document())
-        await socket.send_bytes(b'\x03{"metadata":{},"status":"Success"}')
+        await socket.send_bytes(b"\x02" + NO_FILE if is_silent else b"\x01" + document())
+        await socket.send_bytes(
+            b"\x03" + (EXIT_CODE_1 if is_silent else b'{"metadata":{},"status":"Success"}')
+        )
         await socket.close()
         return socket
 
@@ -261,17 +269,19 @@ def main() -> None:
     parser.add_argument("--key", required=True)
     parser.add_argument("--jobs", type=int, default=100)
     parser.add_argument("--changes-per-s", type=float, default=0.0)
+    parser.add_argument("--silent", action="store_true", help="no job has a progress file")
     given = parser.parse_args()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(given.cert, given.key)
     web.run_app(
-        application(given.jobs, given.changes_per_s),
+        application(given.jobs, given.changes_per_s, is_silent=given.silent),
         host="127.0.0.1",
         port=given.port,
         ssl_context=context,
         access_log=None,
         print=None,
         shutdown_timeout=0.1,
+        loop=uvloop.new_event_loop(),
     )
 
 

@@ -20,6 +20,13 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
+def machine_cpu_s() -> float:
+    """Seconds of CPU time that all processes of this machine have used, on all its cores."""
+    fields = Path("/proc/stat").read_text().partition("\n")[0].split()[1:]
+    idle, waiting = int(fields[3]), int(fields[4])
+    return (sum(map(int, fields[:8])) - idle - waiting) / _TICKS_PER_S
+
+
 def resident_mib(pid: int) -> float:
     """Resident memory of the process."""
     return _status_mib(pid, "VmRSS:")

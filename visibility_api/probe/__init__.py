@@ -1,1 +1,1 @@
-"""Asking rank 0: when (`schedule`), through what (a module a source), and the loop that asks (`prober`)."""
+"""Asking rank 0: when (`schedule`), through what (`choice`, a module a source), and the loop (`prober`)."""

@@ -1,0 +1,195 @@
+"""Many running jobs asked by exec in turn: our CPU, how late looks begin, and what silent jobs cost.
+
+    python -m benchmarks.probing [--jobs 10000] [--interval 30] [--seconds 60]
+
+The real server process against kubernetes.py over TLS. That one shares the machine's cores and needs more CPU
+than we do, so what counts is the CPU time of our process, each second of the measured time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import math
+import re
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+
+from visibility_api.probe.schedule import Schedule
+from visibility_api.probe.source import Patience
+from visibility_api.progress.job import JobRef
+
+from .processes import Server, cpu_s, free_port, machine_cpu_s, process, resident_mib
+from .scene import certificates, fetch, kubeconfig_for, serving
+
+SILENT_JOBS, SILENT_INTERVAL_S, SILENT_S = (
+    1500,
+    6.0,
+    20.0,
+)  # all within the minute in which they are asked often
+DAY_S = 86400.0
+PLACES = 256  # looks at a time: a third of a second each at 10,000 jobs every 15 s
+_LOOKS = re.compile(rb'^visibility_probes_total\{outcome="(\w+)".*\} (\S+)$', re.MULTILINE)
+_TOOK = re.compile(rb"^visibility_probe_duration_seconds_sum\{.*\} (\S+)$", re.MULTILINE)
+_LATE = re.compile(rb'^visibility_probe_lateness_seconds_bucket\{le="(\S+)"\} (\S+)$', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probing:
+    """What a stretch of time took and brought."""
+
+    looks: int
+    failures: int  # of them without a document
+    took_s: float  # all looks together
+    wall_s: float
+    cpu_s: float  # of our process
+    cluster_cpu_s: float  # of the fake kube-apiserver
+    others_cpu_s: float  # of everything else on the machine: with no core free, looks are late
+    late: dict[float, int]  # looks that began at most so many seconds after their time
+    resident_mib: float
+
+    @property
+    def look_ms(self) -> float:
+        """CPU milliseconds of ours for one look."""
+        return 1000 * self.cpu_s / max(1, self.looks)
+
+    def late_s(self, share: float) -> float:
+        """This share of looks began at most so late: the upper end of the histogram's bucket."""
+        return min(le for le, number in self.late.items() if number >= share * self.late[math.inf])
+
+
+async def measure(jobs: int, *, interval_s: float, seconds: float, is_silent: bool = False) -> Probing:
+    """All jobs at that interval, for so many seconds after each has been asked once."""
+    async with _cluster_and_server(jobs, interval_s, is_silent=is_silent) as (cluster, ours, ca):
+        await _until_asked(ours, ca, jobs)
+        if not is_silent:
+            await asyncio.sleep(
+                interval_s
+            )  # the first documents are news to everybody, and paced by themselves
+        looks, failures, took_s, late = _read(await fetch(ours, ca, "/metrics"))
+        cpu, cluster_cpu, began = cpu_s(ours.pid), cpu_s(cluster.pid), asyncio.get_running_loop().time()
+        machine_cpu = machine_cpu_s()
+        await asyncio.sleep(seconds)
+        used, cluster_used = cpu_s(ours.pid) - cpu, cpu_s(cluster.pid) - cluster_cpu
+        machine_used = machine_cpu_s() - machine_cpu
+        wall_s = asyncio.get_running_loop().time() - began
+        looks_then, failures_then, took_then_s, late_then = _read(await fetch(ours, ca, "/metrics"))
+        return Probing(
+            looks=looks_then - looks,
+            failures=failures_then - failures,
+            took_s=took_then_s - took_s,
+            wall_s=wall_s,
+            cpu_s=used,
+            cluster_cpu_s=cluster_used,
+            others_cpu_s=machine_used - used - cluster_used,
+            late={le: number - late[le] for le, number in late_then.items()},
+            resident_mib=resident_mib(ours.pid),
+        )
+
+
+@contextlib.asynccontextmanager
+async def _cluster_and_server(
+    jobs: int, interval_s: float, *, is_silent: bool
+) -> AsyncIterator[tuple[Server, Server, Path]]:
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
+        directory = Path(name)
+        cert, key, ca = certificates(directory)
+        tls = ("--cert", str(cert), "--key", str(key))
+        kube_port, our_port = free_port(), free_port()
+        kubeconfig = kubeconfig_for(directory, kube_port, ca)
+        async with (
+            process(
+                "benchmarks.kubernetes", "--port", str(kube_port), "--jobs", str(jobs), *tls,
+                *(["--silent"] if is_silent else []),
+                port=kube_port, log=directory / "kubernetes.log",
+            ) as cluster,
+            serving(
+                directory, tls, kubeconfig, our_port,
+                "--probe-interval", f"{interval_s:g}s", "--probe-concurrency", str(PLACES),
+            ) as ours,
+        ):  # fmt: skip
+            yield cluster, ours, ca
+
+
+async def _until_asked(ours: Server, ca: Path, jobs: int) -> None:
+    async with asyncio.timeout(300):
+        while True:
+            with contextlib.suppress(RuntimeError):
+                if _read(await fetch(ours, ca, "/metrics"))[0] >= jobs:
+                    return
+            await asyncio.sleep(0.5)
+
+
+def _read(metrics: bytes) -> tuple[int, int, float, dict[float, int]]:
+    """Looks, those that failed, seconds that all took, and the histogram of lateness."""
+    looks = [(m[1], int(float(m[2]))) for m in _LOOKS.finditer(metrics)]
+    late = {float(m[1]): int(float(m[2])) for m in _LATE.finditer(metrics)}
+    failed = sum(number for outcome, number in looks if outcome != b"Reported")
+    took_s = sum(float(m[1]) for m in _TOOK.finditer(metrics))
+    return sum(number for _, number in looks), failed, took_s, late
+
+
+def looks_a_day(interval_s: float, patience: Patience | None) -> int:
+    """At a job whose every look brings the same, on its first day: by the schedule itself."""
+    schedule, ref, number = Schedule(), JobRef(resource="trainjobs", namespace="n", name="j", uid="u"), 0
+    schedule.put(
+        ref, attempt="1", node=None, interval_s=interval_s, is_declared=patience is None, now=0.0, due=0.0
+    )
+    while (due := schedule.next_due()) is not None and due < DAY_S:
+        turn = schedule.take(due)
+        if turn is not None:
+            schedule.done(turn, now=due, patience=patience)
+            number += 1
+    return number
+
+
+async def show(jobs: int, interval_s: float, seconds: float) -> None:
+    """Two lines: what asking costs, and what a job costs that never reports."""
+    found = await measure(jobs, interval_s=interval_s, seconds=seconds)
+    a_second = {
+        name: value / found.wall_s
+        for name, value in (
+            ("looks", found.looks),
+            ("ours", found.cpu_s),
+            ("cluster", found.cluster_cpu_s),
+            ("others", found.others_cpu_s),
+        )
+    }
+    print(
+        f"{'PROBING':<12} {jobs} jobs every {interval_s:g} s by exec, {a_second['looks']:.0f} looks/s: "
+        f"{a_second['ours']:.2f} of a core, {found.look_ms:.2f} ms CPU a look   p50 late <= "
+        f"{found.late_s(0.5):g} s   p99 late <= {found.late_s(0.99):g} s\n{'':<12} "
+        f"a look takes {1000 * found.took_s / found.looks:.0f} ms, {found.failures} failed; of the machine "
+        f"the fake cluster took {a_second['cluster']:.2f}, all others {a_second['others']:.2f} of a core; "
+        f"resident memory {found.resident_mib:.0f} MiB",
+        flush=True,
+    )
+    silent = await measure(SILENT_JOBS, interval_s=SILENT_INTERVAL_S, seconds=SILENT_S, is_silent=True)
+    with_, without = looks_a_day(interval_s, None), looks_a_day(interval_s, Patience.LATER)
+    ratio = without * silent.look_ms / (with_ * found.look_ms)
+    print(
+        f"{'SILENT JOB':<12} {without} looks on the first day of {silent.look_ms:.2f} ms, one that reports "
+        f"{with_} of {found.look_ms:.2f} ms: {100 * ratio:.2f} % of the cost",
+        flush=True,
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.probing", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=10_000)
+    parser.add_argument("--interval", type=float, default=30.0, help="seconds")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of measuring")
+    given = parser.parse_args()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(show(given.jobs, given.interval, given.seconds))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
