@@ -262,6 +262,21 @@ async def test_connection_that_sends_no_whole_head_is_closed(
         assert await dribbling.is_closed_by_server()
 
 
+async def test_connection_between_two_requests_has_more_time_than_one_within_a_head(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P12: the aggregator keeps its connections for 90 s."""
+    monkeypatch.setattr("visibility_api.serving.connection.HEAD_TIMEOUT_S", 0.05)
+    async with server.connect() as idle:
+        await idle.ask()
+        idle.writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\n")  # a head in two parts does not end that
+        idle.writer.write(b"\r\n")
+        await idle.answers(1)
+        async with server.connect() as silent:
+            assert await silent.is_closed_by_server()
+        assert (await idle.ask())["user"] == ANONYMOUS
+
+
 def test_all_of_it_holds_on_uvloop_too(tmp_path: Path) -> None:
     """The production loop has a TLS transport of its own."""
 
