@@ -393,11 +393,11 @@ async def test_last_words_leave_places_for_looks() -> None:
 
 
 async def _begins_to_look(bench: Bench) -> None:
-    """Until the job that was given last is taken from the schedule, and before its look has taken one step."""
+    """Until the only job is taken from the schedule; its look has not taken one step yet."""
     for _ in range(2):  # the job has been noticed; it is due
         turn = bench.prober.last_turn
         async with asyncio.timeout(10):
-            while bench.prober.last_turn == turn:
+            while bench.prober.last_turn == turn:  # noqa: ASYNC110 - an event would come a step too late
                 await asyncio.sleep(0)
 
 

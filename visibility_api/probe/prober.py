@@ -181,6 +181,9 @@ class Prober:
 
     async def _look(self, turn: Turn) -> None:
         loop = asyncio.get_running_loop()
+        if turn.is_dropped:  # after it was taken, before this task began
+            self._schedule.done(turn, now=loop.time(), patience=None)
+            return
         asked = self._jobs[turn.ref]
         job, choice = asked.job, asked.choice
         found = await ask(
