@@ -293,6 +293,21 @@ def test_any_bytes_give_a_report_within_bounds_or_a_refusal(data: bytes, is_whol
     check(TailReader().read(data, is_whole=is_whole))
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        r'{"loss\ud800": 0.5, "step": 1}',
+        r'{"loss": "\udfff", "step": 1}',
+        r'{"timestamp": "x", "progressPercentage": 5, "message": "\ud83d"}',
+        r'{"timestamp": "x", "progressPercentage": 5, "metrics": {"\ud83d": 1, "b": "\ud83d"}}',
+    ],
+)
+def test_half_of_a_surrogate_pair_never_reaches_a_document(line: str) -> None:
+    progress = read(line)
+    for text in (progress.message or "", *(part for pair in progress.metrics for part in pair)):
+        text.encode()
+
+
 def check(outcome: Progress | Refused) -> None:
     if isinstance(outcome, Refused):
         assert outcome.reason == "NoProgressInLog"

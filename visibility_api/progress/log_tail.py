@@ -180,7 +180,7 @@ class _Fold:
             return
         if isinstance(value, bool) or not isinstance(value, (int, float, str)) or value == "":
             return
-        self._metrics[name[:MAX_METRIC_CHARACTERS]] = str(value)[:MAX_METRIC_CHARACTERS]
+        self._metrics[_plain(name[:MAX_METRIC_CHARACTERS])] = _plain(str(value)[:MAX_METRIC_CHARACTERS])
         if len(self._metrics) > MAX_METRICS:  # the oldest gives way to a name that changes every step
             self._metrics.pop(next(iter(self._metrics)))
 
@@ -214,4 +214,9 @@ def _percentage(value: object) -> int | None:
 
 
 def _text(value: object) -> str | None:
-    return value[:MAX_MESSAGE_CHARACTERS] if isinstance(value, str) and value else None
+    return _plain(value[:MAX_MESSAGE_CHARACTERS]) if isinstance(value, str) and value else None
+
+
+def _plain(text: str) -> str:
+    """Without halves of surrogate pairs: JSON may carry them, but a list with one in it could not be sent."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
