@@ -157,7 +157,8 @@ def test_a_position_that_cannot_be_is_left_out(line: str, step: int | None, tota
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"), [("250", 100), ("-3", 0), ("45.4", 45), ("1e400", 100), ("NaN", None)]
+    ("said", "shown"),
+    [("250", 100), ("-3", 0), ("45.4", 45), ("1e400", 100), ("9" * 400, 100), ("NaN", None)],
 )
 def test_a_percentage_is_brought_into_its_bounds(said: str, shown: int | None) -> None:
     line = f'{{"timestamp": "x", "progressPercentage": {said}, "estimatedRemainingSeconds": 9}}'
@@ -297,7 +298,6 @@ def test_any_bytes_give_a_report_within_bounds_or_a_refusal(data: bytes, is_whol
     "line",
     [
         r'{"loss\ud800": 0.5, "step": 1}',
-        r'{"loss": "\udfff", "step": 1}',
         r'{"timestamp": "x", "progressPercentage": 5, "message": "\ud83d"}',
         r'{"timestamp": "x", "progressPercentage": 5, "metrics": {"\ud83d": 1, "b": "\ud83d"}}',
     ],

@@ -7,7 +7,6 @@ up. No byte of a log is ever repeated in a refusal.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import deque
 from collections.abc import Iterator
@@ -208,8 +207,8 @@ def _whole(value: object) -> int | None:
 
 
 def _percentage(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
-        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
+        return None  # NaN is the one that differs from itself; math.isnan would make a float of it first
     return round(max(0, min(100, value)))
 
 
