@@ -13,6 +13,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -198,8 +199,16 @@ async def change(stream: web.StreamResponse, jobs: int, changes_per_s: float) ->
         await stream.write(json.dumps({"type": "MODIFIED", "object": changed}).encode() + b"\n")
 
 
-def application(jobs: int, changes_per_s: float = 0, *, is_silent: bool = False) -> web.Application:
+def application(
+    jobs: int,
+    changes_per_s: float = 0,
+    *,
+    is_silent: bool = False,
+    trust: Mapping[str, str] | None = None,  # data of ConfigMap extension-apiserver-authentication
+) -> web.Application:
     app = web.Application(client_max_size=2**20)
+    meta = {"name": "extension-apiserver-authentication", "namespace": "kube-system", "resourceVersion": "1"}
+    trusted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": trust} if trust else None
 
     async def collection(request: web.Request) -> web.StreamResponse:
         plural = request.path.rpartition("/")[2]
@@ -223,9 +232,13 @@ def application(jobs: int, changes_per_s: float = 0, *, is_silent: bool = False)
             stream = web.StreamResponse()
             await stream.prepare(request)
             await asyncio.Event().wait()
-        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+        return web.json_response(
+            {"metadata": {"resourceVersion": "1"}, "items": [trusted] if trusted else []}
+        )
 
     async def one_config_map(_request: web.Request) -> web.Response:
+        if trusted:
+            return web.json_response(trusted)
         return web.json_response({"kind": "Status", "reason": "NotFound", "code": 404}, status=404)
 
     async def token_review(request: web.Request) -> web.Response:
@@ -270,11 +283,13 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=100)
     parser.add_argument("--changes-per-s", type=float, default=0.0)
     parser.add_argument("--silent", action="store_true", help="no job has a progress file")
+    parser.add_argument("--trust", type=Path, help="data of extension-apiserver-authentication, JSON")
     given = parser.parse_args()
+    trust = json.loads(given.trust.read_text()) if given.trust else None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(given.cert, given.key)
     web.run_app(
-        application(given.jobs, given.changes_per_s, is_silent=given.silent),
+        application(given.jobs, given.changes_per_s, is_silent=given.silent, trust=trust),
         host="127.0.0.1",
         port=given.port,
         ssl_context=context,

@@ -6,15 +6,19 @@ import asyncio
 import contextlib
 import json
 import ssl
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import trustme
 
 from . import kubernetes
-from .processes import Server, process
+from .processes import Server, free_port, process
 
 API = "/apis/visibility.trainer.kubeflow.org/v1alpha1"
 ALL = f"{API}/trainjobs"
+ONE = f"{API}/namespaces/{kubernetes.namespace(0)}/trainjobs/{kubernetes.job_name(0)}/progress"
 
 
 def serving(
@@ -83,3 +87,93 @@ def kubeconfig_for(directory: Path, port: int, ca: Path) -> Path:
         )
     )
     return path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Our server with jobs that all have a document, and what is needed to ask it."""
+
+    directory: Path
+    ours: Server
+    ca_file: Path
+    tls: tuple[str, ...]  # arguments of another server with the same certificate
+    by_token: tuple[tuple[str, str], ...]  # headers
+    by_proxy: tuple[tuple[str, str], ...]  # headers, as kube-apiserver's aggregator sends them
+    proxy_certificate: tuple[Path, Path]
+
+
+@contextlib.asynccontextmanager
+async def scene(jobs: int, *, changes_per_s: float = 0) -> AsyncIterator[Scene]:
+    """Everything by itself, in processes and a directory that are gone at the end."""
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
+        directory = Path(name)
+        cert, key, ca = certificates(directory)
+        tls = ("--cert", str(cert), "--key", str(key))
+        kube_port, our_port = free_port(), free_port()
+        kubeconfig = kubeconfig_for(directory, kube_port, ca)
+        trust, proxy_certificate = _front_proxy(directory)
+        async with (
+            process(
+                "benchmarks.kubernetes", "--port", str(kube_port), "--jobs", str(jobs),
+                "--changes-per-s", str(changes_per_s), "--trust", str(trust), *tls,
+                port=kube_port, log=directory / "kubernetes.log",
+            ),
+            serving(directory, tls, kubeconfig, our_port) as ours,
+        ):  # fmt: skip
+            await until_all_probed(ours, ca, jobs)
+            yield Scene(
+                directory=directory,
+                ours=ours,
+                ca_file=ca,
+                tls=tls,
+                by_token=(("Authorization", f"Bearer {kubernetes.TOKEN}"),),
+                by_proxy=_PROXY_HEADERS,
+                proxy_certificate=proxy_certificate,
+            )
+
+
+@contextlib.asynccontextmanager
+async def bare(tls: tuple[str, ...], directory: Path, bodies: Mapping[str, bytes]) -> AsyncIterator[Server]:
+    """The ceiling: what a bare ASGI application takes to send these bodies, by path."""
+    port = free_port()
+    arguments = []
+    for number, (path, body) in enumerate(bodies.items()):
+        file = directory / f"body-{number}"
+        file.write_bytes(body)
+        arguments += ["--body", f"{path}={file}"]
+    async with process(
+        "benchmarks.bare", "--port", str(port), *tls, *arguments, port=port, log=directory / "bare.log"
+    ) as server:
+        yield server
+
+
+_PROXY_HEADERS = (
+    ("User-Agent", "kubectl/v1.36.0 (linux/amd64) kubernetes/0000000"),
+    ("Accept", "application/json"),
+    ("Audit-Id", "5f7c2b0e-6b64-4a57-9d8a-0d9d2f6f4a11"),
+    ("X-Forwarded-For", "10.0.0.7"),
+    ("X-Forwarded-Host", "kubernetes.default.svc"),
+    ("X-Forwarded-Proto", "https"),
+    ("X-Forwarded-Uri", "/"),
+    ("X-Remote-User", "alice"),
+    ("X-Remote-Group", "researchers"),
+    ("X-Remote-Group", "system:authenticated"),
+)
+
+
+def _front_proxy(directory: Path) -> tuple[Path, tuple[Path, Path]]:
+    """What kube-apiserver publishes about its front proxy, and that one's own certificate."""
+    authority = trustme.CA()
+    issued = authority.issue_cert("front-proxy-client", common_name="front-proxy-client")
+    cert, key, trust = directory / "proxy.crt", directory / "proxy.key", directory / "trust.json"
+    cert.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+    issued.private_key_pem.write_to_path(key)
+    names = {
+        "requestheader-client-ca-file": authority.cert_pem.bytes().decode(),
+        "requestheader-allowed-names": '["front-proxy-client"]',
+        "requestheader-username-headers": '["X-Remote-User"]',
+        "requestheader-group-headers": '["X-Remote-Group"]',
+        "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+    }
+    trust.write_text(json.dumps(names))
+    return trust, (cert, key)

@@ -1,25 +1,33 @@
-"""Many watchers of changing jobs: CPU time of the server an event it delivers, and how late they come."""
+"""Many watchers of changing jobs: the server's CPU time an event, how late events come, whether all do."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from .processes import Server, cpu_s
+from .processes import Server, cpu_s, resident_mib
 
 MARK = b'"changed-at":"'  # the label in which benchmarks.kubernetes puts the time of a change
 CONNECTING_AT_ONCE = 32
+PATIENCE_S = 30.0  # until the slowest watcher has what the fastest has
+_REVISION = re.compile(rb'"resourceVersion":"(\d+)"')
+_TAIL_BYTES = 8192  # longer than an event
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """What was delivered to all watchers together."""
 
-    events: int = 0
-    delays_s: list[float] = field(default_factory=list)  # from the change to one watcher in twenty
-    cpu_s: float = 0.0
+    watchers: int
+    events: int
+    cpu_s: float
+    delays_s: list[float]  # from the change to one watcher in twenty
+    incomplete: int  # watchers that missed an event, or got one twice, of all between their first and last
+    memory_kib: float  # of the server, a watcher
 
     @property
     def cpu_us(self) -> float:
@@ -30,29 +38,62 @@ class Delivery:
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
+@dataclass(slots=True)
+class _Count:
+    """What all watchers add to."""
+
+    events: int = 0
+    delays_s: list[float] = field(default_factory=list)
+
+
 class _Watcher(asyncio.Protocol):
     """Counts events without reading them; one in twenty looks when they were made."""
 
-    def __init__(self, request: bytes, delivery: Delivery, *, looks: bool) -> None:
-        self._request, self._delivery, self._looks = request, delivery, looks
+    def __init__(self, request: bytes, total: _Count, *, looks: bool) -> None:
+        self._request, self._total, self._looks = request, total, looks
         self._rest = b""
+        self._first = 0
+        self._beginning = self._tail = b""
+        self._events = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.write(self._request)  # type: ignore[attr-defined]  # uvloop's has no public class
 
     def data_received(self, data: bytes) -> None:
-        self._delivery.events += data.count(b'{"type":"MODIFIED"')
-        if not self._looks:
-            return
+        # An event ends in a newline; every other newline is HTTP's own and follows a carriage return.
+        events = data.count(b"\n") - data.count(b"\r")
+        self._events += events
+        self._total.events += events
+        self._tail = (self._tail + data)[-_TAIL_BYTES:]
+        if not self._first:
+            self._beginning += data
+            if found := _REVISION.search(self._beginning):
+                self._first, self._beginning = int(found[1]), b""
+        if self._looks:
+            self._look(data)
+
+    def _look(self, data: bytes) -> None:
         now = time.time()
         *marks, self._rest = (self._rest + data).split(MARK)
         for text in marks[1:]:
-            self._delivery.delays_s.append(now - float(text.partition(b'"')[0]))
+            self._total.delays_s.append(now - float(text.partition(b'"')[0]))
         self._rest = MARK + self._rest if marks else self._rest[-4096:]
+
+    @property
+    def last(self) -> int:
+        """The revision of the last whole event."""
+        end = self._tail.rfind(b"}\n")
+        revisions = _REVISION.findall(self._tail[: end + 1])
+        return int(revisions[-1]) if revisions else 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Every change of every job is a revision of its own, one more than the one before."""
+        return self._first > 0 and self._events == self.last - self._first + 1
 
 
 async def measure(
-    server: Server, path: str, *, ca_file: str, token: str, watchers: int, seconds: float
+    server: Server, path: str, *, ca_file: Path, token: str, watchers: int, seconds: float
 ) -> Delivery:
     """`watchers` watches of `path`, observed for `seconds` once all are open."""
     context = ssl.create_default_context(cafile=ca_file)
@@ -61,30 +102,46 @@ async def measure(
         f"Host: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"
     ).encode()
     loop = asyncio.get_running_loop()
-    delivery = Delivery()
+    total = _Count()
     slots = asyncio.Semaphore(CONNECTING_AT_ONCE)
+    everyone: list[_Watcher] = []
     transports: list[asyncio.BaseTransport] = []
+    empty_mib = resident_mib(server.pid)
 
     async def connect(number: int) -> None:
         async with slots:
-            transport, _ = await loop.create_connection(
-                lambda: _Watcher(request, delivery, looks=number % 20 == 0),
+            transport, watcher = await loop.create_connection(
+                lambda: _Watcher(request, total, looks=number % 20 == 0),
                 "127.0.0.1",
                 server.port,
                 ssl=context,
                 server_hostname="localhost",
             )
             transports.append(transport)
+            everyone.append(watcher)
 
     async with asyncio.TaskGroup() as group:
         for number in range(watchers):
             group.create_task(connect(number))
     await asyncio.sleep(2.0)  # the last streams begin
-    delivery.events, delivery.delays_s = 0, []
+    total.events, total.delays_s = 0, []
     before = cpu_s(server.pid)
     await asyncio.sleep(seconds)
-    delivery.cpu_s = cpu_s(server.pid) - before
-    counted = Delivery(events=delivery.events, delays_s=delivery.delays_s, cpu_s=delivery.cpu_s)
+    used_s, events, delays_s = cpu_s(server.pid) - before, total.events, total.delays_s[:]
+    newest = max(watcher.last for watcher in everyone)
+    deadline = loop.time() + PATIENCE_S
+    while loop.time() < deadline and min(watcher.last for watcher in everyone) < newest:  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+    for transport in transports:
+        transport.pause_reading()  # type: ignore[attr-defined]
+    delivery = Delivery(
+        watchers=watchers,
+        events=events,
+        cpu_s=used_s,
+        delays_s=delays_s,
+        incomplete=sum(watcher.last < newest or not watcher.is_complete for watcher in everyone),
+        memory_kib=1024 * (resident_mib(server.pid) - empty_mib) / watchers,
+    )
     for transport in transports:
         transport.close()
-    return counted
+    return delivery

@@ -1,0 +1,102 @@
+"""`python -m benchmarks.reading`: GET and LIST, against a bare ASGI application behind the same TLS."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+import uvloop
+
+from .load import Client, Load, compare
+from .processes import Server, cpu_s, resident_mib
+from .scene import ALL, ONE, Scene, bare, fetch, scene
+
+JOBS = 5000
+CHANGES_PER_S = 50
+LISTS_AMID_CHANGES = 40
+SECONDS = 3.0
+GZIP = ("Accept-Encoding", "gzip")
+
+
+async def show(jobs: int = JOBS) -> None:
+    """A line a measurement."""
+    async with scene(jobs) as at:
+        print(f"{jobs} jobs with a document each: {resident_mib(at.ours.pid):.0f} MiB resident", flush=True)
+        bodies = {path: await fetch(at.ours, at.ca_file, path) for path in (ONE, ALL)}
+        async with bare(at.tls, at.directory, bodies) as ceiling:
+            by_token = Client(ca_file=at.ca_file, headers=at.by_token)
+            _tell("GET, by token", *await compare(by_token, (at.ours, ONE), (ceiling, ONE)))
+            by_proxy = Client(
+                ca_file=at.ca_file, headers=at.by_proxy, certificate=at.proxy_certificate, connections=16
+            )
+            _tell("GET, by front proxy", *await compare(by_proxy, (at.ours, ONE), (ceiling, ONE)))
+            lists = Client(ca_file=at.ca_file, headers=at.by_token, connections=2)
+            size = f"{len(bodies[ALL]) / 1e6:.1f} MB"
+            _tell(f"LIST {jobs}, {size}", *await compare(lists, (at.ours, ALL), (ceiling, ALL)))
+            (zipped,) = await compare(
+                Client(ca_file=at.ca_file, headers=(*at.by_token, GZIP), connections=2), (at.ours, ALL)
+            )
+            print(f"{f'LIST {jobs}, gzip':<22} ours {zipped.cpu_ms:7.3f} ms CPU, compressed once", flush=True)
+            await _gets_beside_lists(at)
+    async with scene(jobs, changes_per_s=CHANGES_PER_S) as at:
+        cpu_ms = await _lists_amid_changes(at)
+        print(
+            f"{f'LIST {jobs}, changing':<22} ours {cpu_ms:7.3f} ms CPU while {CHANGES_PER_S} jobs change a "
+            f"second",
+            flush=True,
+        )
+
+
+def _tell(title: str, ours: Load, ceiling: Load) -> None:
+    print(
+        f"{title:<22} ours {ours.cpu_ms:7.3f} ms CPU ({ours.per_cpu_s:6.0f} a CPU-second)   bare "
+        f"{ceiling.cpu_ms:7.3f} ms ({ceiling.per_cpu_s:6.0f})   {ceiling.cpu_ms / ours.cpu_ms:.2f} of the "
+        f"ceiling   p99 {1000 * ours.quantile_s(0.99):.1f} ms",
+        flush=True,
+    )
+
+
+async def _gets_beside_lists(at: Scene) -> None:
+    """How late single documents come while the server sends long lists, one after the other."""
+    gets = Client(ca_file=at.ca_file, headers=at.by_token, connections=4)
+    lists = Client(ca_file=at.ca_file, headers=at.by_token, connections=1)
+    one, every = await asyncio.gather(
+        gets.get_many(at.ours, ONE, seconds=SECONDS), lists.get_many(at.ours, ALL, seconds=SECONDS)
+    )
+    print(
+        f"{'GET beside LISTs':<22} p50 {1000 * one.quantile_s(0.5):.1f} ms   "
+        f"p99 {1000 * one.quantile_s(0.99):.1f} ms   "
+        f"at {one.per_s:.0f} GETs and {every.per_s:.0f} LISTs a second",
+        flush=True,
+    )
+
+
+async def _lists_amid_changes(at: Scene) -> float:
+    """CPU milliseconds of a LIST of a state nobody saw before, beyond what the changes cost themselves."""
+    share = await _idle_share(at.ours)
+    began, cpu = asyncio.get_running_loop().time(), cpu_s(at.ours.pid)
+    for _ in range(LISTS_AMID_CHANGES):
+        await fetch(at.ours, at.ca_file, ALL)
+        await asyncio.sleep(2 / CHANGES_PER_S)
+    wall_s = asyncio.get_running_loop().time() - began
+    return 1000 * (cpu_s(at.ours.pid) - cpu - share * wall_s) / LISTS_AMID_CHANGES
+
+
+async def _idle_share(server: Server, seconds: float = 5.0) -> float:
+    cpu = cpu_s(server.pid)
+    await asyncio.sleep(seconds)
+    return (cpu_s(server.pid) - cpu) / seconds
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.reading", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=JOBS)
+    given = parser.parse_args()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(show(given.jobs))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""`python -m benchmarks.watching`: what a watched event costs, how late it comes, what a watcher holds."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+import uvloop
+
+from . import kubernetes, watchers
+from .scene import ALL, scene
+
+JOBS = 500
+SECONDS = 10.0
+# Watchers, and changes a second: as many events as this machine's other core can take in.
+CROWDS = ((1000, 50.0), (2000, 20.0))
+
+
+async def show(crowds: tuple[tuple[int, float], ...] = CROWDS) -> None:
+    """A line a crowd, each with a server of its own."""
+    for number, changes_per_s in crowds:
+        seen = await measure(number, changes_per_s)
+        print(
+            f"{f'WATCH, {number} watchers':<22} {seen.cpu_us:5.1f} us CPU an event at {changes_per_s:g} "
+            f"changes a second   p99 {1000 * seen.quantile_s(0.99):.0f} ms   "
+            f"{number - seen.incomplete} of {number} got every event   {seen.memory_kib:.0f} KiB a watcher",
+            flush=True,
+        )
+
+
+async def measure(number: int, changes_per_s: float) -> watchers.Delivery:
+    async with scene(JOBS, changes_per_s=changes_per_s) as at:
+        return await watchers.measure(
+            at.ours, ALL, ca_file=at.ca_file, token=kubernetes.TOKEN, watchers=number, seconds=SECONDS
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.watching", description=__doc__)
+    parser.add_argument("--watchers", type=int)
+    parser.add_argument("--changes-per-s", type=float, default=50.0)
+    given = parser.parse_args()
+    crowds = ((given.watchers, given.changes_per_s),) if given.watchers else CROWDS
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(show(crowds))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
