@@ -153,6 +153,14 @@ def test_a_run_that_stops_advancing_is_stalled_and_has_no_end(bench: Bench) -> N
     assert bench.condition("Stalled") == ("False", "Advancing")
 
 
+def test_a_run_whose_clock_stands_still_is_not_called_stalled_while_it_advances(bench: Bench) -> None:
+    bench.job(JOB)
+    for step in range(40):
+        bench.look(Progress(timestamp=T0, step=step))
+        bench.advance(15)
+    assert bench.condition("Stalled") == ("False", "Advancing")
+
+
 def test_a_run_that_tells_no_position_is_not_called_stalled(bench: Bench) -> None:
     bench.job(JOB)
     for _ in range(3):

@@ -35,8 +35,10 @@ class Pace:
                 self, position=position, unit=unit, at=report.timestamp, per_second=None
             )  # first report, or a restart from a checkpoint: measure anew
         elapsed_s = (report.timestamp - self.at).total_seconds()
-        if position == self.position or elapsed_s == 0:
+        if position == self.position:
             return self
+        if elapsed_s == 0:  # no rate comes of it, but it moves
+            return replace(self, position=position)
         if elapsed_s < 0:  # the clock was set back: measure on from there at the rate known
             return replace(self, position=position, at=report.timestamp)
         rate = (position - self.position) / elapsed_s
