@@ -393,6 +393,19 @@ def test_looks_that_bring_nothing_new_are_published_once_a_minute(bench: Bench) 
     assert bench.now - bench.last.observation.last_probe_at < timedelta(seconds=60)
 
 
+def test_when_our_own_clock_is_set_back_looks_are_shown_no_later_than_else(bench: Bench) -> None:
+    bench.job(JOB)
+    silent = Refused(reason="NoProgressFile", message="none")
+    bench.look(silent)
+    bench.advance(-3600)
+    for _ in range(20):
+        bench.advance(15)
+        bench.look(silent)
+    assert bench.last.observation is not None
+    assert bench.last.observation.last_probe_at is not None
+    assert bench.now - bench.last.observation.last_probe_at <= timedelta(seconds=60)
+
+
 def test_a_silent_job_is_published_once_a_minute_however_often_it_is_asked(bench: Bench) -> None:
     bench.job(JOB)
     silent = Refused(reason="NoProgressFile", message="/tmp/x does not exist (yet)")

@@ -221,7 +221,7 @@ class Tracker:
         if (
             shown is not None
             and record.shown_at is not None
-            and now - record.shown_at < REFRESH
+            and timedelta(0) <= now - record.shown_at < REFRESH
             and summary.updated_at == shown.updated_at  # else there is news, and no need to look for it
             and summary.essence() == shown.essence()
         ):
