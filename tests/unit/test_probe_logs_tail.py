@@ -42,6 +42,19 @@ def read(*lines: str) -> Progress:
     return outcome
 
 
+@pytest.mark.parametrize("cut", [0, 6, 18, 30, 44])
+@pytest.mark.parametrize("said", [HF, json.dumps(DOCUMENT)], ids=["a dictionary", "a document"])
+def test_what_is_printed_beside_a_bar_that_is_written_down_in_parts_is_read(said: str, cut: int) -> None:
+    """The kubelet puts neither a line end nor a time between a part and what the other stream said next."""
+    bar = f"\r{BAR}" * 200
+    part, rest = bar[: len(bar) - cut], bar[len(bar) - cut :]
+    outcome = TailReader().read(log(part + said, rest), is_whole=True)
+    assert isinstance(outcome, Progress)
+    assert (outcome.step, outcome.total_steps) == (450, 1000)
+    expected = ("loss", "2.345") if said == HF else ("loss", "0.25")
+    assert expected in outcome.metrics
+
+
 def test_lines_become_one_report_in_which_the_latest_word_on_each_thing_counts() -> None:
     progress = read("step=1/10 loss=0.9", HF, "{'eval_loss': 0.5, 'epoch': 1.0}", BAR, "saving to /tmp/x")
     assert progress == Progress(

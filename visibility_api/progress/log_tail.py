@@ -35,6 +35,7 @@ MAX_TIMED_CHARACTERS = 8192
 # Tqdm redraws after \r, Keras takes a line back with \b.
 _REDRAWS = re.compile(r"[\r\x08]+")
 _FIRST_BREAK = re.compile(r"[\n\r\x08]")
+_OBJECT = re.compile(r"\{['\"]")
 # What `timestamps=true` puts before each line (X11).
 _KUBELETS_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)) ?", re.ASCII)
 _SIGNS_OF_A_DOCUMENT = (
@@ -104,9 +105,19 @@ def _pieces(text: str) -> Iterator[tuple[str | None, str]]:
         words = own_words(line)
         if words is None:
             continue
-        for piece in _REDRAWS.split(words):
+        pieces = _REDRAWS.split(words)
+        if len(pieces) > 1:
+            pieces[-1:] = _unglued(pieces[-1])
+        for piece in pieces:
             if piece and not piece.isspace():
                 yield said_at, piece
+
+
+def _unglued(piece: str) -> tuple[str, ...]:
+    """A part of a bar that a CRI wrote down has no end: what the other stream said next stands right behind it,
+    without a time (the kubelet's ReadLogs). That is how most dictionaries of Hugging Face's arrive."""
+    start = _OBJECT.search(piece, 1)
+    return (piece[: start.start()], piece[start.start() :]) if start and piece[0] != "{" else (piece,)
 
 
 def _document(piece: str) -> Progress | Refused | None:
