@@ -293,5 +293,6 @@ class _not_found_is_fine(contextlib.AbstractContextManager[None]):
 
 
 def _as_merge_patch(old: Object, new: Object) -> Object:
-    """`new` with nulls for what has to go."""
-    return {**dict.fromkeys(old.keys() - new.keys()), **new}
+    """What differs in `new`, with nulls for what has to go: the rest may have been changed by others meanwhile."""
+    changed = {field: value for field, value in new.items() if field not in old or old[field] != value}
+    return {**dict.fromkeys(old.keys() - new.keys()), **changed}
