@@ -55,7 +55,7 @@ class ContainerLog:
     def tail(self, *, max_bytes: int, max_lines: int) -> bytes:
         """The end of the log, for FallbackToLogsOnError."""
         records = _split(self._path.read_bytes())[-max_lines:]
-        return b"".join(_text(record, timestamps=False) for record in records)[-max_bytes:]
+        return _text(records, timestamps=False)[-max_bytes:]
 
     async def read(self, query: LogQuery) -> AsyncIterator[bytes]:
         """The selected part in pieces; with `follow`, on until the container ends."""
@@ -67,7 +67,7 @@ class ContainerLog:
         if query.tail_lines is not None:
             records = records[len(records) - min(query.tail_lines, len(records)) :]
         while True:
-            text = b"".join(_text(record, timestamps=query.timestamps) for record in records)
+            text = _text(records, timestamps=query.timestamps)
             if left is not None:
                 text, left = text[:left], left - len(text[:left])
             if text:
@@ -103,9 +103,16 @@ def _split(content: bytes) -> list[bytes]:
     return content.split(b"\n")[:-1]  # not splitlines: progress bars print carriage returns inside a line
 
 
-def _text(record: bytes, *, timestamps: bool) -> bytes:
-    at, tag, line = record.split(b" ", 2)
-    return (at + b" " if timestamps else b"") + line + (b"\n" if tag == b"F" else b"")
+def _text(records: list[bytes], *, timestamps: bool) -> bytes:
+    """A part of a line has no end, and what comes next no time of its own, of whichever stream it is."""
+    text, is_new_line = [], True
+    for record in records:
+        at, tag, line = record.split(b" ", 2)
+        if timestamps and is_new_line:
+            text.append(at + b" ")
+        is_new_line = tag == b"F"
+        text.append(line + b"\n" if is_new_line else line)
+    return b"".join(text)
 
 
 def _now(at: datetime) -> bytes:
