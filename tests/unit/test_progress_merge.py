@@ -65,6 +65,7 @@ def test_metrics_collected_from_several_reports_stay_bounded(bench: Bench) -> No
         names = tuple((f"m{number}-{i}", "1") for i in range(200))
         bench.look(Progress(timestamp=at(number), step=number, metrics=names), source="logs")
     assert len(bench.last.metrics) == 256
+    assert [name for name, _ in bench.last.metrics][-200:] == [f"m3-{i}" for i in range(200)]
 
 
 def test_a_report_without_a_time_is_of_the_moment_its_content_changed(bench: Bench) -> None:

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import islice
 
 from .document import MAX_METRICS, Progress, Refused
 from .estimate import Pace, percentage
@@ -263,7 +262,11 @@ def _training_time(now: datetime, record: _Record, held: Progress | None) -> dat
 
 def _completed(report: Progress, held: Progress) -> Progress:
     """`report` with what only earlier ones of this attempt say: no field flickers between sources."""
-    metrics = {**dict(held.metrics), **dict(report.metrics)}
+    said = dict(report.metrics)
+    metrics = {**dict(held.metrics), **said}
+    outdated = [name for name in metrics if name not in said][: max(0, len(metrics) - MAX_METRICS)]
+    for name in outdated:  # or a name that changes every step would leave no room for what is said now
+        del metrics[name]
     completed = replace(
         report,
         state=report.state or held.state,
@@ -271,7 +274,7 @@ def _completed(report: Progress, held: Progress) -> Progress:
         total_steps=report.total_steps or held.total_steps,
         epoch=held.epoch if report.epoch is None else report.epoch,
         total_epochs=report.total_epochs or held.total_epochs,
-        metrics=tuple(islice(metrics.items(), MAX_METRICS)),
+        metrics=tuple(metrics.items()),
         message=report.message or held.message,
         started_at=report.started_at or held.started_at,
     )
