@@ -68,6 +68,23 @@ def test_metrics_collected_from_several_reports_stay_bounded(bench: Bench) -> No
     assert [name for name, _ in bench.last.metrics][-200:] == [f"m3-{i}" for i in range(200)]
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (Progress(timestamp=at(1), step=90, total_steps=100), Progress(timestamp=at(9), step=150)),
+        (Progress(timestamp=at(1), step=90), Progress(timestamp=at(9), total_steps=50)),
+        (Progress(timestamp=at(1), total_epochs=1e-300), Progress(timestamp=at(9), epoch=1e15)),
+    ],
+    ids=["further than planned", "a smaller plan", "beyond all numbers"],
+)
+def test_a_plan_that_another_report_has_left_behind_is_none(
+    bench: Bench, before: Progress, after: Progress
+) -> None:
+    bench.look(before, source="push")
+    bench.look(after, source="push")
+    assert (bench.last.total_steps, bench.last.total_epochs, bench.last.progress_percentage) == (None,) * 3
+
+
 def test_a_report_without_a_time_is_of_the_moment_its_content_changed(bench: Bench) -> None:
     bench.look(Progress(step=1), source="logs")
     bench.advance(20)

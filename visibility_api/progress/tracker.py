@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from .document import MAX_METRICS, Progress, Refused
 from .estimate import Pace, percentage
@@ -24,6 +25,8 @@ STAND_IN = "another rank"  # in place of a source, where it is told apart
 EARLIER_ATTEMPT = "earlier"
 CLOCK_TOLERANCE = timedelta(seconds=5)  # between a node's clock and that of the kubelet on another
 REFRESH = timedelta(seconds=60)  # times of looks and remaining time are at most this old
+
+N = TypeVar("N", int, float)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -267,13 +270,15 @@ def _completed(report: Progress, held: Progress) -> Progress:
     outdated = [name for name in metrics if name not in said][: max(0, len(metrics) - MAX_METRICS)]
     for name in outdated:  # or a name that changes every step would leave no room for what is said now
         del metrics[name]
+    step = held.step if report.step is None else report.step
+    epoch = held.epoch if report.epoch is None else report.epoch
     completed = replace(
         report,
         state=report.state or held.state,
-        step=held.step if report.step is None else report.step,
-        total_steps=report.total_steps or held.total_steps,
-        epoch=held.epoch if report.epoch is None else report.epoch,
-        total_epochs=report.total_epochs or held.total_epochs,
+        step=step,
+        total_steps=_plan(report.total_steps or held.total_steps, step),
+        epoch=epoch,
+        total_epochs=_plan(report.total_epochs or held.total_epochs, epoch),
         metrics=tuple(metrics.items()),
         message=report.message or held.message,
         started_at=report.started_at or held.started_at,
@@ -281,6 +286,11 @@ def _completed(report: Progress, held: Progress) -> Progress:
     if percentage(completed) is not None:
         return completed
     return replace(completed, progress_percentage=held.progress_percentage, remaining_s=held.remaining_s)
+
+
+def _plan(total: N | None, done: float | None) -> N | None:
+    """A wrong plan is no plan (docs/document.md): two reports may be of two runs, one after the other."""
+    return total if total is not None and total >= (done or 0) else None
 
 
 def _summary(record: _Record, *, is_current: bool, now: datetime) -> JobProgress:
