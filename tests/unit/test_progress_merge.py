@@ -68,6 +68,23 @@ def test_metrics_collected_from_several_reports_stay_bounded(bench: Bench) -> No
     assert [name for name, _ in bench.last.metrics][-200:] == [f"m3-{i}" for i in range(200)]
 
 
+def test_a_second_run_in_the_same_container_is_not_taken_for_completed(bench: Bench) -> None:
+    bench.look(Progress(timestamp=at(1), step=1000, total_steps=1000, state="completed"))
+    bench.advance(30)
+    bench.look(Progress(timestamp=at(31), step=3, total_steps=500), source="push")
+    assert (bench.last.progress_percentage, bench.last.remaining_s) == (0, None)
+    assert bench.condition("Fresh") == ("True", "RecentReport")
+    bench.advance(30)
+    bench.look(Progress(timestamp=at(61), step=9, total_steps=500), source="push")
+    assert bench.last.progress_percentage == 1
+
+
+def test_the_end_that_one_source_tells_stays_beside_the_last_push(bench: Bench) -> None:
+    bench.look(Progress(timestamp=at(1), step=1000, total_steps=1000, state="completed"))
+    bench.look(Progress(timestamp=at(2), progress_percentage=100), source="push")
+    assert bench.condition("Fresh") == ("True", "FinalReport")
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -274,7 +274,7 @@ def _completed(report: Progress, held: Progress) -> Progress:
     epoch = held.epoch if report.epoch is None else report.epoch
     completed = replace(
         report,
-        state=report.state or held.state,
+        state=report.state or (None if _is_behind(report, held) else held.state),
         step=step,
         total_steps=_plan(report.total_steps or held.total_steps, step),
         epoch=epoch,
@@ -286,6 +286,14 @@ def _completed(report: Progress, held: Progress) -> Progress:
     if percentage(completed) is not None:
         return completed
     return replace(completed, progress_percentage=held.progress_percentage, remaining_s=held.remaining_s)
+
+
+def _is_behind(report: Progress, held: Progress) -> bool:
+    """A run that has ended goes no further back: this is the next one of the same process or container."""
+    return any(
+        now is not None and before is not None and now < before
+        for now, before in ((report.step, held.step), (percentage(report), percentage(held)))
+    )
 
 
 def _plan(total: N | None, done: float | None) -> N | None:
