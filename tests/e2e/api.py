@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,14 @@ class Api:
 
     def create(self, path: str, body: Object) -> Object:
         return self._checked("POST", path, body=body)
+
+    def stream(self, path: str, **query: str) -> Iterator[Object]:
+        """Each line of the answer as it comes, until the server ends it."""
+        with self._http.stream("GET", path, params=query) as answer:
+            if answer.is_error:
+                answer.read()
+                raise ApiFailure("GET", path, answer)
+            yield from map(json.loads, answer.iter_lines())
 
     def patch(self, path: str, body: Object) -> Object:
         """A JSON merge patch."""

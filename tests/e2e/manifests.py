@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import yaml
@@ -34,11 +36,11 @@ _PLURALS = {
 _FIRST = ("Namespace", "ServiceAccount", "PriorityLevelConfiguration")
 
 
-def read_manifests() -> list[Object]:
+def read_manifests(components: Sequence[str] = COMPONENTS) -> list[Object]:
     """Every object in apiservice/ and of the components, those first that others need."""
     found = [
         thing
-        for file in manifest_files(ROOT, COMPONENTS)
+        for file in manifest_files(ROOT, components)
         for thing in yaml.safe_load_all(file.read_text())
         if thing
     ]
@@ -47,16 +49,33 @@ def read_manifests() -> list[Object]:
     return sorted(found, key=lambda thing: _FIRST.index(thing["kind"]) if thing["kind"] in _FIRST else 9)
 
 
-def server_flags() -> list[str]:
+def server_flags(components: Sequence[str] = COMPONENTS) -> list[str]:
     """The sources of deploy/base, and what the components add."""
-    return ["--sources=status", *component_flags(ROOT, COMPONENTS)]
+    return ["--sources=status", *component_flags(ROOT, components)]
 
 
-def apply_rights(admin: Api, *, skipped_kinds: frozenset[str] = frozenset()) -> None:
+def apply_rights(
+    admin: Api, components: Sequence[str] = COMPONENTS, *, skipped_kinds: frozenset[str] = frozenset()
+) -> None:
     """Everything but the APIService."""
-    for thing in read_manifests():
+    for thing in read_manifests(components):
         if thing["kind"] not in skipped_kinds | {"APIService"}:
             admin.apply(path_of(thing), thing)
+
+
+@contextlib.contextmanager
+def without(admin: Api, component: str) -> Iterator[None]:
+    """Meanwhile the server has not the rights of that component in any namespace."""
+    (binding,) = (
+        thing
+        for thing in read_manifests([component])
+        if thing["kind"] == "ClusterRoleBinding" and thing["metadata"]["name"].endswith(f":{component}")
+    )
+    admin.delete(path_of(binding))
+    try:
+        yield
+    finally:
+        admin.apply(path_of(binding), binding)
 
 
 def register(admin: Api, *, port: int, ca_bundle: bytes) -> None:

@@ -74,3 +74,121 @@ LONG_NUMBER = _with_file("path.write_text('{\"step\":' + '1' * 400 + '}')")
 GIGABYTE = _with_file("path.touch(); os.truncate(path, 2**30)")
 FIFO = _with_file("os.mkfifo(path)")
 DIRECTORY = _with_file("path.mkdir()")
+
+# The next ones run in a volume that outlives their container, and wait for files in it: a test says when.
+_WAIT = """
+import datetime, json, os, ssl, sys, time, urllib.request
+
+def wait_for(name):
+    while not os.path.exists(name):
+        time.sleep(0.02)
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).isoformat()
+
+def write(path, text):
+    with open(path + ".new", "w") as file:
+        file.write(text)
+    os.rename(path + ".new", path)
+"""
+
+# As Hugging Face prints, whose bar never ends its line; from `json` on one document a line.
+PRINTING = f"""{_WAIT}
+from tqdm import tqdm
+from trainjob_progress import report
+from trainjob_progress.sinks.log import LogSink
+
+bar = tqdm(total=1000, mininterval=0)
+for step in range(1, 401):
+    bar.update()
+print({{"loss": "0.75", "grad_norm": "1.2", "learning_rate": "4e-05", "epoch": "0.4"}}, flush=True)
+wait_for("json")
+with report(total_steps=1000, sinks=[LogSink(interval_s=0.2)]) as r:
+    r.step(500)
+    while True:
+        r.step(loss=0.5)
+        time.sleep(0.1)
+"""
+
+# At `crash` it prints a last word and is gone; the next life is silent until `speak`.
+CRASHING = f"""{_WAIT}
+def say(step, **metrics):
+    print({{"step": step, **metrics}}, flush=True)
+
+if not os.path.exists("crash"):
+    say(30, loss=0.9, only_then=1)
+    wait_for("crash")
+    say(80, loss=0.125)
+    sys.exit(1)
+wait_for("speak")
+for step in range(1, 1000):
+    say(step, loss=0.5)
+    time.sleep(0.1)
+"""
+
+# Writes its file all the time and pushes now and then; each says something that the other does not.
+TWO_VOICED = f"""{_WAIT}
+path, url = os.environ["TRAINJOB_PROGRESS_FILE"], os.environ["KUBEFLOW_TRAINER_SERVER_URL"]
+context = ssl.create_default_context(cafile=os.environ["KUBEFLOW_TRAINER_SERVER_CA_CERT"])
+with open(os.environ["KUBEFLOW_TRAINER_SERVER_TOKEN"]) as file:
+    headers = {{"Authorization": "Bearer " + file.read()}}
+
+def push(status):
+    body = json.dumps({{"trainerStatus": status}}).encode()
+    urllib.request.urlopen(urllib.request.Request(url, body, headers), context=context).close()
+
+for step in range(1, 1000):
+    metrics = {{"loss": 1 / step}}
+    document = {{"step": step, "totalSteps": 1000, "epoch": step / 10, "message": f"step {{step}}"}}
+    write(path, json.dumps({{**document, "timestamp": now(), "metrics": metrics}}))
+    if step % 20 >= 10:
+        metrics = [{{"name": "accuracy", "value": str(step / 1000)}}]
+        push({{"metrics": metrics, "estimatedRemainingSeconds": 2000 - step, "lastUpdatedTime": now()}})
+    time.sleep(0.2)
+"""
+
+ARGO = f"""{_WAIT}
+write(os.environ["ARGO_PROGRESS_FILE"], "37/100")
+time.sleep(3600)
+"""
+
+KUBEFLOW_FILE = f"""{_WAIT}
+metrics = [{{"name": "loss", "value": "0.5"}}]
+status = {{"progressPercentage": 42, "metrics": metrics, "lastUpdatedTime": now()}}
+write(os.environ["KUBEFLOW_TRAINER_STATUS_FILE"], json.dumps({{"trainerStatus": status}}))
+time.sleep(3600)
+"""
+
+# What a path or a port could be pointed at. The log holds it as well, as such programs do.
+SECRET_FILES = {
+    "password": f"{SECRET}-password\n",
+    "environment": f"STEP=5\nTOKEN={SECRET}-environment\n",
+    "credentials": f'{{"auths": {{"registry": {{"auth": "{SECRET}-credentials"}}}}}}',
+    "almost": f'{{"timestamp": "2026-01-23T10:30:45Z", "step": "{SECRET}-almost"}}',
+}
+
+
+def keeping(secret: str) -> str:
+    """A program that keeps this in the file `secret`."""
+    return f"""{_WAIT}
+write("secret", {secret!r})
+print({secret!r}, "password=" + {secret!r}, flush=True)
+time.sleep(3600)
+"""
+
+
+# Answers everybody on the port PORT with a secret, and notes that it was asked.
+TELLING = f"""{_WAIT}
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        write("asked", "")
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"{SECRET}-port")
+
+server = HTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler)
+write("listening", "")
+server.serve_forever()
+"""

@@ -17,6 +17,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.loop_thread import LoopThread
 from tests.e2e.manifests import (
     APISERVICE_PATH,
+    COMPONENTS,
     NAMESPACE,
     SERVICE_ACCOUNT,
     SERVICE_NAME,
@@ -34,11 +35,24 @@ PROBE_INTERVAL_S = 1.0
 
 
 class VisibilityServer:
-    """Installed and started on `cluster`, which it reaches through a proxy that tests can break."""
+    """Installed and started on `cluster`, which it reaches through a proxy that tests can break.
 
-    def __init__(self, cluster: Cluster, directory: Path) -> None:
+    The latest one that was made or registered is the one behind the aggregator. `components`: of
+    deploy/components; their rights are not taken back. `probe_interval_s` None: the default of the flag.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        directory: Path,
+        *,
+        components: Sequence[str] = COMPONENTS,
+        probe_interval_s: float | None = PROBE_INTERVAL_S,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._cluster = cluster
+        self._components = components
+        self._probe_interval_s = probe_interval_s
         self._directory = directory
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
@@ -48,7 +62,7 @@ class VisibilityServer:
         self._loop.call(self._proxy.start())
         # The stand-in has no priority and fairness, which only kube-apiserver itself applies (P16).
         skipped = {"FlowSchema", "PriorityLevelConfiguration"} if cluster.kind == "local" else set()
-        apply_rights(cluster.admin, skipped_kinds=frozenset(skipped))
+        apply_rights(cluster.admin, components, skipped_kinds=frozenset(skipped))
         kubeconfig = write_kubeconfig(
             directory / "server.kubeconfig",
             url=f"https://127.0.0.1:{self._proxy.port}",
@@ -63,7 +77,11 @@ class VisibilityServer:
         )
         self._daemon.start()
         self.wait_ready()
-        register(cluster.admin, port=self.port, ca_bundle=self.authority.bundle.read_bytes())
+        self.register()
+
+    def register(self) -> None:
+        """Let the aggregator forward to this server, whichever was there before."""
+        register(self._cluster.admin, port=self.port, ca_bundle=self.authority.bundle.read_bytes())
         self.wait_available()
 
     def stop(self) -> int:
@@ -113,6 +131,7 @@ class VisibilityServer:
         """
         for known, what in (
             (self._is_available, "the APIService is Available"),
+            (self._is_forwarded_to, "the aggregator forwards to this server"),
             (self._is_discovered, "the cluster's discovery knows the resource"),
             (self._is_described, "the cluster's OpenAPI knows the group"),
         ):
@@ -125,6 +144,13 @@ class VisibilityServer:
         assert verdict is not None
         assert verdict["status"] == "True", verdict
         return True
+
+    def _is_forwarded_to(self) -> bool:
+        """By the collection's version: no two processes count alike."""
+        pair, path = self._cluster.admin_pair, f"{PREFIX}/trainjobs"
+        here = self.get(path, cert=(pair.cert, pair.key)).json()
+        there = self._cluster.admin.raw("GET", path).json()
+        return bool(here["metadata"]["resourceVersion"] == there["metadata"]["resourceVersion"])
 
     def _is_discovered(self) -> bool:
         headers = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
@@ -181,12 +207,17 @@ class VisibilityServer:
             *("--secure-port", str(self.port)),
             *("--tls-cert-file", str(serving.cert)),
             *("--tls-private-key-file", str(serving.key)),
-            *("--probe-interval", f"{PROBE_INTERVAL_S:g}s"),
-            *("--probe-timeout", f"{PROBE_INTERVAL_S:g}s"),
+            *self._pace_flags(),
             *("--shutdown-delay-duration", "0s"),
-            *server_flags(),
+            *server_flags(self._components),
             *("-v", "4"),
         ]
+
+    def _pace_flags(self) -> list[str]:
+        if self._probe_interval_s is None:
+            return []
+        interval = f"{self._probe_interval_s:g}s"
+        return ["--probe-interval", interval, "--probe-timeout", interval]
 
     def _service_account_token(self) -> str:
         answer = self._cluster.admin.create(

@@ -7,7 +7,7 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from tests.e2e.api import Api, Object, write_kubeconfig
@@ -15,7 +15,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.pki import KeyPair
 from tests.e2e.processes import wait_until
 from tests.e2e.rbac import bind_in_namespace
-from tests.e2e.visibility_server import PREFIX
+from tests.e2e.visibility_server import GROUP, PREFIX
 
 TRAINER = "/apis/trainer.kubeflow.org/v1alpha1"
 _KUBECTL = Path(sys.executable).with_name("kubectl")
@@ -83,17 +83,25 @@ class Workspace:
         image: str = "python:3",
         runtime: str = "torch-distributed",
         labels: dict[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> Object:
-        """Create a TrainJob that runs `script`."""
+        """Create a TrainJob that runs `script`; our annotations go without their prefix."""
+        meta = {
+            "name": name,
+            "labels": labels or {},
+            "annotations": {f"{GROUP}/{key}": value for key, value in (annotations or {}).items()},
+        }
+        variables = [{"name": key, "value": value} for key, value in (env or {}).items()]
         return self.cluster.admin.create(
             f"{TRAINER}/namespaces/{self.name}/trainjobs",
             {
                 "apiVersion": "trainer.kubeflow.org/v1alpha1",
                 "kind": "TrainJob",
-                "metadata": {"name": name, "labels": labels or {}},
+                "metadata": meta,
                 "spec": {
                     "runtimeRef": {"name": runtime},
-                    "trainer": {"image": image, "command": ["python", "-c", script]},
+                    "trainer": {"image": image, "command": ["python", "-c", script], "env": variables},
                 },
             },
         )
@@ -148,6 +156,13 @@ class Workspace:
             timeout_s=timeout_s,
         )
         return condition(document["status"], type_)
+
+    def follow(self, name: str, *, timeout_s: int = 30) -> Iterator[Object]:
+        """The job's status now, and as each event of a watch shows it; ends after `timeout_s`."""
+        query = {"watch": "true", "timeoutSeconds": str(timeout_s), "fieldSelector": f"metadata.name={name}"}
+        for event in self.cluster.admin.stream(self.collection, **query):
+            assert event["type"] in ("ADDED", "MODIFIED"), event
+            yield event["object"]["status"]
 
     def pods(self, job: str) -> list[Object]:
         return self.cluster.admin.items(

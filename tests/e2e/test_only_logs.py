@@ -1,0 +1,93 @@
+"""A server that may read logs and nothing else, at the interval that is the default."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+
+from tests.e2e.api import Object
+from tests.e2e.cluster import Cluster
+from tests.e2e.manifests import without
+from tests.e2e.scripts import PRINTING
+from tests.e2e.visibility_server import VisibilityServer
+from tests.e2e.volumes import VolumeJobs
+from tests.e2e.workspace import Workspace, condition
+
+OFTEN = {"interval": "1s"}
+
+
+@pytest.fixture(scope="module")
+def only_logs(
+    cluster: Cluster, server: VisibilityServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[VisibilityServer]:
+    """A server of its own, which the aggregator forwards to as long as this module runs."""
+    found = VisibilityServer(
+        cluster, tmp_path_factory.mktemp("only-logs"), components=["source-logs"], probe_interval_s=None
+    )
+    yield found
+    exit_code = found.stop()
+    server.register()
+    assert exit_code == 0, found.log_text()[-2000:]
+
+
+@pytest.fixture(scope="module")
+def jobs(shared: Workspace, only_logs: VisibilityServer) -> VolumeJobs:
+    return VolumeJobs(shared, only_logs)
+
+
+def shown_by_kubectl(jobs: VolumeJobs, name: str) -> Object:
+    answer = jobs.team.admin.kubectl("get", "tjp", name, "-n", jobs.team.name, "-o", "json")
+    assert answer.returncode == 0, answer.stderr
+    found: Object = json.loads(answer.stdout)["status"]
+    return found
+
+
+def test_a_job_that_only_prints_is_read_from_its_log(jobs: VolumeJobs) -> None:
+    jobs.start("printing", PRINTING, annotations=OFTEN)
+    jobs.team.wait_document("printing", lambda s: {"steps", "epochs"} <= s.keys(), what="prints")
+    status = shown_by_kubectl(jobs, "printing")
+    # The bar has not ended its line: what the runtime has written down of it ends within the last 16 KiB.
+    assert 100 < status["steps"]["current"] < 400
+    assert status["steps"]["total"] == 1000
+    assert status["epochs"] == {"current": 0.4}
+    metrics = {metric["name"]: metric["value"] for metric in status["metrics"]}
+    assert metrics == {"loss": "0.75", "grad_norm": "1.2", "learning_rate": "4e-05"}
+    assert condition(status, "Fresh")["status"] == "True"
+    assert status["observation"]["source"] == "logs"
+    assert status["observation"]["message"] == "nothing is declared: the log"
+
+    jobs.leave_sign("printing", "json")
+    jobs.team.wait_reporting("printing", beyond_step=500)
+    status = shown_by_kubectl(jobs, "printing")
+    assert {"name": "loss", "value": "0.5"} in status["metrics"]
+    assert status["observation"]["source"] == "logs"
+
+
+def test_a_missing_right_to_logs_is_named_and_its_return_is_noticed(
+    cluster: Cluster, jobs: VolumeJobs
+) -> None:
+    with without(cluster.admin, "source-logs"):
+        jobs.start("unread", PRINTING, annotations=OFTEN)
+        found = jobs.team.wait_condition("unread", "Reporting", "False", reason="LogsForbidden")
+        assert "grant get on pods/log" in found["message"]
+    jobs.team.wait_reporting("unread")
+
+
+def test_an_interval_is_that_of_the_annotation_or_the_default(jobs: VolumeJobs) -> None:
+    jobs.start("often", PRINTING, annotations=OFTEN)
+    jobs.start("seldom", PRINTING)
+    assert pause_s(jobs, "often") <= 1
+    assert 13 <= pause_s(jobs, "seldom") <= 15  # up to a tenth less, in whole seconds
+
+
+def pause_s(jobs: VolumeJobs, name: str) -> float:
+    """Between the last look and the next."""
+    document = jobs.team.wait_document(
+        name, lambda status: status.get("observation", {}).get("nextProbeTime"), what="was looked at"
+    )
+    look = document["status"]["observation"]
+    last, following = (datetime.fromisoformat(look[key]) for key in ("lastProbeTime", "nextProbeTime"))
+    return (following - last).total_seconds()
