@@ -293,6 +293,6 @@ class _not_found_is_fine(contextlib.AbstractContextManager[None]):
 
 
 def _as_merge_patch(old: Object, new: Object) -> Object:
-    """What differs in `new`, with nulls for what has to go: the rest may have been changed by others meanwhile."""
+    """What differs in `new`, with nulls for what has to go; of the rest others may know better by now."""
     changed = {field: value for field, value in new.items() if field not in old or old[field] != value}
     return {**dict.fromkeys(old.keys() - new.keys()), **changed}

@@ -114,8 +114,8 @@ def _pieces(text: str) -> Iterator[tuple[str | None, str]]:
 
 
 def _unglued(piece: str) -> tuple[str, ...]:
-    """A part of a bar that a CRI wrote down has no end: what the other stream said next stands right behind it,
-    without a time (the kubelet's ReadLogs). That is how most dictionaries of Hugging Face's arrive."""
+    """A part of a bar that a CRI wrote down has no end: what the other stream said next stands right behind
+    it, without a time (the kubelet's ReadLogs). So do most dictionaries of Hugging Face's arrive."""
     start = _OBJECT.search(piece, 1)
     return (piece[: start.start()], piece[start.start() :]) if start and piece[0] != "{" else (piece,)
 
