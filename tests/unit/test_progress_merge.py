@@ -133,22 +133,57 @@ def test_pushed_positions_count_as_steps(bench: Bench) -> None:
     assert bench.last.remaining_s == 980
 
 
-def test_another_rank_speaks_until_rank_0_does(bench: Bench) -> None:
-    def push(step: int, *, is_stand_in: bool) -> None:
-        report = Progress(timestamp=bench.now, step=step)
-        bench.tracker.observed(
-            Observation(
-                ref=REF, attempt=RANK0.attempt, source="push", at=bench.now, outcome=report,
-                is_stand_in=is_stand_in,
-            )
-        )  # fmt: skip
+def push(bench: Bench, report: Progress, *, is_stand_in: bool = False) -> None:
+    bench.tracker.observed(
+        Observation(
+            ref=REF, attempt=RANK0.attempt, source="push", at=bench.now, outcome=report,
+            is_stand_in=is_stand_in,
+        )
+    )  # fmt: skip
 
-    push(5, is_stand_in=True)
+
+def test_another_rank_speaks_until_rank_0_does(bench: Bench) -> None:
+    push(bench, Progress(timestamp=bench.now, step=5), is_stand_in=True)
     assert (bench.last.step, bench.last.observation.source) == (5, "push")  # type: ignore[union-attr]
-    push(7, is_stand_in=False)
+    push(bench, Progress(timestamp=bench.now, step=7))
     bench.advance(5)
-    push(6, is_stand_in=True)
+    push(bench, Progress(timestamp=bench.now, step=6), is_stand_in=True)
     assert bench.last.step == 7
+
+
+@pytest.mark.parametrize("source", ["exec", "logs", "push"])
+def test_rank_0_is_believed_though_another_rank_spoke_whose_clock_is_ahead(bench: Bench, source: str) -> None:
+    push(bench, Progress(timestamp=at(3600), step=6), is_stand_in=True)
+    bench.advance(10)
+    bench.look(Progress(timestamp=None if source == "logs" else bench.now, step=3), source=source)
+    assert (bench.last.step, bench.last.updated_at) == (3, at(10))
+
+
+def test_a_status_found_at_the_start_does_not_silence_another_rank() -> None:
+    bench = Bench()
+    bench.job(replace(JOB, trainer_status=Progress(timestamp=at(1), step=5)))
+    bench.advance(10)
+    push(bench, Progress(timestamp=at(10), step=6), is_stand_in=True)
+    assert bench.last.step == 6
+
+
+def test_two_pods_that_may_hold_rank_0_speak_for_one_run() -> None:
+    worker = replace(RANK0, pod_uid="p9", pod_name="bert-node-0-0-xyzzy")
+    bench = Bench()
+    bench.job(replace(JOB, alternates=(worker,)))
+    for turn in range(3):
+        bench.look(
+            Progress(timestamp=bench.now, step=10 + turn, total_steps=100, metrics=(("loss", "1"),)),
+            attempt=worker.attempt,
+        )
+        bench.advance(5)
+        push(bench, Progress(timestamp=bench.now, metrics=(("lr", "2"),)))
+        bench.advance(5)
+        late = Progress(timestamp=bench.now - timedelta(seconds=9), step=turn)
+        bench.look(late, source="push", attempt=worker.attempt)
+        assert (bench.last.step, bench.last.progress_percentage) == (10 + turn, 10 + turn)
+        assert dict(bench.last.metrics) == {"loss": "1", "lr": "2"}
+    assert bench.last.steps_per_s == pytest.approx(0.1)
 
 
 def last_word(bench: Bench, step: int, attempt: str = RANK0.attempt) -> None:

@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TypeVar
 
-from .document import MAX_METRICS, Progress, Refused
+from .completion import complete
+from .document import Progress, Refused
 from .estimate import Pace, percentage
 from .job import JobRef, Phase, Rank0, Termination, TrainingJob
 from .observation import Observation
@@ -26,8 +26,6 @@ EARLIER_ATTEMPT = "earlier"
 CLOCK_TOLERANCE = timedelta(seconds=5)  # between a node's clock and that of the kubelet on another
 REFRESH = timedelta(seconds=60)  # times of looks and remaining time are at most this old
 
-N = TypeVar("N", int, float)
-
 
 @dataclass(slots=True, kw_only=True)
 class _Record:
@@ -38,13 +36,13 @@ class _Record:
     last_termination: Termination | None = None  # outlives the pod that shows it
     report: Progress | None = None
     source: str = ""  # of `report`
+    voice: str = ""  # of `report`
     attempt: str = ""  # of `report`
-    heard: dict[str, Progress] = field(default_factory=dict)  # the last report of each source, this attempt
+    heard: dict[str, Progress] = field(default_factory=dict)  # the last report of each voice, this attempt
     clock_ahead: timedelta | None = None  # the training process's clock less ours, as far as reports show it
     reported_at: datetime | None = None
     moved_at: datetime | None = None
     pace: Pace = field(default_factory=Pace)
-    pace_attempt: str = ""
     last_look: Observation | None = None
     failures: int = 0
     conditions: tuple[Condition, ...] = ()
@@ -106,8 +104,12 @@ class Tracker:
             return
         if observation.attempt not in _attempts(record):
             return
-        voice = STAND_IN if observation.is_stand_in else observation.source
-        if voice == STAND_IN and record.attempt == observation.attempt and record.heard.keys() - {STAND_IN}:
+        voice = _voice(record, observation)
+        if (
+            voice == STAND_IN
+            and _is_same_life(record, observation.attempt)
+            and record.heard.keys() - {STAND_IN, STATUS}  # whose words a status repeats nobody knows
+        ):
             return  # rank 0 has spoken
         record.last_look = observation
         if isinstance(observation.outcome, Progress):
@@ -163,32 +165,35 @@ class Tracker:
     def _take(
         self, record: _Record, report: Progress, attempt: str, source: str, voice: str | None = None
     ) -> None:
-        """Newest wins within an attempt; a new attempt begins anew."""
-        held = record.report if record.attempt == attempt else None
+        """Newest wins within an attempt; a new attempt begins anew. `voice`: the source if not given."""
+        voice = voice or source
+        held = record.report if _is_same_life(record, attempt) else None
         if held is None:
-            record.heard, record.clock_ahead = {}, None
-        if record.heard.get(voice or source) == report:
+            record.heard, record.clock_ahead, record.pace = {}, None, Pace()
+        if record.heard.get(voice) == report:
             return
         now = self._now()
-        if held is not None and source != record.source and not _is_news(report, held, source, record):
+        takes_over = STAND_IN in record.heard and voice not in (STAND_IN, STATUS)
+        if takes_over:  # rank 0 itself: the clock of whoever spoke in its place is another one
+            record.heard, record.clock_ahead = {}, None
+        elif held is not None and voice != record.voice and not _is_news(report, held, source, record):
             return
-        record.heard[voice or source] = report
+        record.heard[voice] = report
         if report.timestamp is None:
-            report = replace(report, timestamp=_training_time(now, record, held))
+            report = replace(report, timestamp=_training_time(now, record, None if takes_over else held))
         elif source == STATUS:
             if held is None:  # may have stood there for hours; nothing is new for having been found only now
                 now = min(now, report.timestamp)
         elif record.clock_ahead is None or report.timestamp - now > record.clock_ahead:
             record.clock_ahead = report.timestamp - now
         if held is not None and (len(record.heard) > 1 or source in PARTIAL):
-            report = _completed(report, held)
-        if record.pace_attempt != attempt:
-            record.pace, record.pace_attempt = Pace(), attempt
+            report = complete(report, held)
         pace = record.pace.advance(report)
         if pace != record.pace or held is None:
             record.moved_at = now
         record.pace = pace
-        record.report, record.attempt, record.source, record.reported_at = report, attempt, source, now
+        record.report, record.attempt, record.reported_at = report, attempt, now
+        record.source, record.voice = source, voice
 
     def _show(self, record: _Record) -> None:
         now = self._now()
@@ -240,6 +245,21 @@ def _attempts(record: _Record) -> tuple[str, ...]:
     return (job.rank0.attempt, *(a.attempt for a in job.alternates))
 
 
+def _is_same_life(record: _Record, attempt: str) -> bool:
+    """Whether what is held may be completed by what is said of `attempt`: pods that may hold rank 0 at the
+    same time (MPI) speak for one run."""
+    return record.attempt == attempt or {record.attempt, attempt} <= {*_attempts(record)}
+
+
+def _voice(record: _Record, observation: Observation) -> str:
+    """Who speaks, in so far as that matters: one that speaks again needs no later time to be believed."""
+    if observation.is_stand_in:
+        return STAND_IN
+    rank0 = record.job.rank0 or record.rank0
+    is_rank0 = rank0 is None or observation.attempt == rank0.attempt
+    return observation.source if is_rank0 else f"{observation.source} of another pod"
+
+
 def _is_news(report: Progress, held: Progress, source: str, record: _Record) -> bool:
     """Of two sources the later written counts, by the training process's clock. Written at the same time,
     it is the same report, of which partial sources have less."""
@@ -261,44 +281,6 @@ def _training_time(now: datetime, record: _Record, held: Progress | None) -> dat
     """Now, by the training process's clock as far as other reports have shown it."""
     said_at = now + (record.clock_ahead or timedelta())
     return max(said_at, held.timestamp) if held is not None and held.timestamp else said_at
-
-
-def _completed(report: Progress, held: Progress) -> Progress:
-    """`report` with what only earlier ones of this attempt say: no field flickers between sources."""
-    said = dict(report.metrics)
-    metrics = {**dict(held.metrics), **said}
-    outdated = [name for name in metrics if name not in said][: max(0, len(metrics) - MAX_METRICS)]
-    for name in outdated:  # or a name that changes every step would leave no room for what is said now
-        del metrics[name]
-    step = held.step if report.step is None else report.step
-    epoch = held.epoch if report.epoch is None else report.epoch
-    completed = replace(
-        report,
-        state=report.state or (None if _is_behind(report, held) else held.state),
-        step=step,
-        total_steps=_plan(report.total_steps or held.total_steps, step),
-        epoch=epoch,
-        total_epochs=_plan(report.total_epochs or held.total_epochs, epoch),
-        metrics=tuple(metrics.items()),
-        message=report.message or held.message,
-        started_at=report.started_at or held.started_at,
-    )
-    if percentage(completed) is not None:
-        return completed
-    return replace(completed, progress_percentage=held.progress_percentage, remaining_s=held.remaining_s)
-
-
-def _is_behind(report: Progress, held: Progress) -> bool:
-    """A run that has ended goes no further back: this is the next one of the same process or container."""
-    return any(
-        now is not None and before is not None and now < before
-        for now, before in ((report.step, held.step), (percentage(report), percentage(held)))
-    )
-
-
-def _plan(total: N | None, done: float | None) -> N | None:
-    """A wrong plan is no plan (docs/document.md): two reports may be of two runs, one after the other."""
-    return total if total is not None and total >= (done or 0) else None
 
 
 def _summary(record: _Record, *, is_current: bool, now: datetime) -> JobProgress:

@@ -1,0 +1,49 @@
+"""One report of a run completed by what was said of it before: no field flickers between sources."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from .document import MAX_METRICS, Progress
+from .estimate import percentage
+
+N = TypeVar("N", int, float)
+
+
+def complete(report: Progress, held: Progress) -> Progress:
+    """`report` with what only earlier ones of this attempt say: no field flickers between sources."""
+    said = dict(report.metrics)
+    metrics = {**dict(held.metrics), **said}
+    outdated = [name for name in metrics if name not in said][: max(0, len(metrics) - MAX_METRICS)]
+    for name in outdated:  # or a name that changes every step would leave no room for what is said now
+        del metrics[name]
+    step = held.step if report.step is None else report.step
+    epoch = held.epoch if report.epoch is None else report.epoch
+    completed = replace(
+        report,
+        state=report.state or (None if _is_behind(report, held) else held.state),
+        step=step,
+        total_steps=_plan(report.total_steps or held.total_steps, step),
+        epoch=epoch,
+        total_epochs=_plan(report.total_epochs or held.total_epochs, epoch),
+        metrics=tuple(metrics.items()),
+        message=report.message or held.message,
+        started_at=report.started_at or held.started_at,
+    )
+    if percentage(completed) is not None:
+        return completed
+    return replace(completed, progress_percentage=held.progress_percentage, remaining_s=held.remaining_s)
+
+
+def _is_behind(report: Progress, held: Progress) -> bool:
+    """A run that has ended goes no further back: this is the next one of the same process or container."""
+    return any(
+        now is not None and before is not None and now < before
+        for now, before in ((report.step, held.step), (percentage(report), percentage(held)))
+    )
+
+
+def _plan(total: N | None, done: float | None) -> N | None:
+    """A wrong plan is no plan (docs/document.md): two reports may be of two runs, one after the other."""
+    return total if total is not None and total >= (done or 0) else None
