@@ -48,8 +48,8 @@ lint: $(STAMP)  ## ruff, mypy --strict, import-linter
 format: $(STAMP)  ## put the code into the house format
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-bench: $(STAMP)  ## ratios against a bare ASGI application, side by side in one run
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks
+bench: $(STAMP)  ## ratios against a bare ASGI application, side by side in one run (ARGS=--growth: more)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks $(ARGS)
 
 openapi: $(STAMP)  ## write the published documents in openapi/ again
 	@$(BIN)/visibility-api openapi --out openapi

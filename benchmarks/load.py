@@ -11,7 +11,7 @@ import shutil
 import ssl
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -137,14 +137,15 @@ class Client:
 
 
 async def compare(
-    client: Client, *servers: tuple[Server, str], seconds: float = 2.0, rounds: int = 3
+    client: Client,
+    *servers: tuple[Server, str],
+    seconds: float = 2.0,
+    rounds: int = 3,
+    cost: Callable[[Load], float] = lambda load: load.cpu_ms,
 ) -> list[Load]:
-    """The same load on each (server, path) in turns; the best round of each, for noise only ever adds."""
-    best: list[Load | None] = [None] * len(servers)
+    """The same load on each (server, path) in turns; the cheapest round of each, for noise only ever adds."""
+    found: list[list[Load]] = [[] for _ in servers]
     for _ in range(rounds):
         for place, (server, path) in enumerate(servers):
-            found = await client.get_many(server, path, seconds=seconds)
-            held = best[place]
-            if held is None or found.cpu_ms < held.cpu_ms:
-                best[place] = found
-    return [load for load in best if load is not None]
+            found[place].append(await client.get_many(server, path, seconds=seconds))
+    return [min(loads, key=cost) for loads in found]

@@ -32,14 +32,14 @@ def serving(
     )  # fmt: skip
 
 
-async def fetch(server: Server, ca: Path, path: str) -> bytes:
+async def fetch(server: Server, ca: Path, path: str, *, token: str = kubernetes.TOKEN) -> bytes:
     context = ssl.create_default_context(cafile=ca)
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", server.port, ssl=context, server_hostname="localhost"
     )
     writer.write(
         f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-        f"Authorization: Bearer {kubernetes.TOKEN}\r\n\r\n".encode()
+        f"Authorization: Bearer {token}\r\n\r\n".encode()
     )
     answer = await reader.read()
     writer.close()
@@ -49,11 +49,11 @@ async def fetch(server: Server, ca: Path, path: str) -> bytes:
     return body
 
 
-async def until_all_probed(server: Server, ca: Path, jobs: int) -> None:
+async def until_all_probed(server: Server, ca: Path, jobs: int, *, token: str = kubernetes.TOKEN) -> None:
     async with asyncio.timeout(180):
         while True:
             try:
-                items = json.loads(await fetch(server, ca, ALL))["items"]
+                items = json.loads(await fetch(server, ca, ALL, token=token))["items"]
             except RuntimeError:
                 items = []  # 503 until the caches are filled
             if sum("progressPercentage" in item["status"] for item in items) == jobs:
@@ -61,9 +61,10 @@ async def until_all_probed(server: Server, ca: Path, jobs: int) -> None:
             await asyncio.sleep(0.5)
 
 
-def certificates(directory: Path) -> tuple[Path, Path, Path]:
+def certificates(directory: Path, *names: str) -> tuple[Path, Path, Path]:
+    """A serving certificate for this machine and other names, its key, and the CA's."""
     authority = trustme.CA()
-    issued = authority.issue_cert("localhost", "127.0.0.1")
+    issued = authority.issue_cert("localhost", "127.0.0.1", *names)
     cert, key, ca = directory / "tls.crt", directory / "tls.key", directory / "ca.crt"
     cert.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
     issued.private_key_pem.write_to_path(key)

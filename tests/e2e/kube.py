@@ -62,6 +62,11 @@ class KubeApiserver:
         self.admin_tls.load_cert_chain(admin.cert, admin.key)
         self.admin = admin
 
+    @property
+    def pid(self) -> int:
+        """Of kube-apiserver."""
+        return self._apiserver.pid
+
     def start(self) -> None:
         self._etcd.start()
         self._apiserver.start()

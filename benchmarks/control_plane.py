@@ -1,0 +1,182 @@
+"""A real kube-apiserver and etcd with TrainJobs in them, and what is registered behind its aggregator.
+
+Only with $KUBEBUILDER_ASSETS, envtest's convention. Nothing runs the jobs: their progress is in their own
+`status.trainerStatus`, from where our server takes it.
+"""
+
+from __future__ import annotations
+
+import base64
+import concurrent.futures
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.e2e.api import Api, write_kubeconfig
+from tests.e2e.kube import KubeApiserver
+from tests.e2e.manifests import NAMESPACE, SERVICE_ACCOUNT, apply_rights, register
+from tests.e2e.processes import wait_until
+
+from . import kubernetes
+from .processes import Server
+
+USER = "benchmark"  # a service account with every right, but not in system:masters: its rights are reviewed
+BARE_GROUP = "bare.example.com"
+BARE_SERVICE_NAME = f"bare.{NAMESPACE}.svc"
+BARE_PATH = f"/apis/{BARE_GROUP}/v1"
+TRAINJOBS = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs"
+_CRDS = Path(__file__).parents[1] / "tests" / "e2e" / "crds"
+_SERVICES = f"/api/v1/namespaces/{NAMESPACE}/services"
+_API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+
+
+class ControlPlane:
+    """Running; `server` is kube-apiserver."""
+
+    def __init__(self, directory: Path, kube: KubeApiserver) -> None:
+        self._kube, self._directory = kube, directory
+        self.ca_file = kube.pki.serving.bundle
+        self.api = Api(kube.url, ca_file=self.ca_file, cert=(kube.admin.cert, kube.admin.key))
+        self.server = Server(kube.pid, kube.port)
+        self.jobs = 0  # that were created
+
+    def prepare(self) -> str:
+        """CRDs, rights and namespaces; a token of `USER`."""
+        for file in sorted(_CRDS.glob("*.yaml")):
+            crd = yaml.safe_load(file.read_text())
+            self.api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+        wait_until(
+            lambda: self.api.raw("GET", TRAINJOBS.format("default")).status_code == 200, what="TrainJobs"
+        )
+        apply_rights(self.api)
+        for number in range(kubernetes.NAMESPACES):
+            self.api.create("/api/v1/namespaces", {"metadata": {"name": kubernetes.namespace(number)}})
+        accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+        self.api.create(accounts, {"metadata": {"name": USER}})
+        group = "rbac.authorization.k8s.io"
+        self.api.create(
+            f"/apis/{group}/v1/clusterrolebindings",
+            {
+                "metadata": {"name": USER},
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
+                "subjects": [{"kind": "ServiceAccount", "name": USER, "namespace": NAMESPACE}],
+            },
+        )
+        return self._token(USER)
+
+    def kubeconfig(self) -> Path:
+        """Of our server, with just the rights that apiservice/ grants."""
+        return write_kubeconfig(
+            self._directory / "server.kubeconfig",
+            url=self._kube.url,
+            ca_file=self.ca_file,
+            token=self._token(SERVICE_ACCOUNT),
+        )
+
+    def create_jobs(self, jobs: int) -> None:
+        """Each with a status as the trainer controller and a push leave it."""
+
+        def create(number: int) -> None:
+            path = TRAINJOBS.format(kubernetes.namespace(number))
+            self.api.create(path, _train_job(number))
+            self.apply_status(number, percentage=45)
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            for _ in pool.map(create, range(jobs)):
+                self.jobs += 1
+
+    def apply_status(self, number: int, *, percentage: int) -> None:
+        """Server-side apply, as the trainer's status server does it (2.1)."""
+        path = TRAINJOBS.format(kubernetes.namespace(number)) + f"/{kubernetes.job_name(number)}"
+        body = {
+            "apiVersion": "trainer.kubeflow.org/v1alpha1",
+            "kind": "TrainJob",
+            "metadata": {"name": kubernetes.job_name(number), "namespace": kubernetes.namespace(number)},
+            "status": _status(percentage),
+        }
+        self.api.apply(f"{path}/status", body)
+
+    def register_ours(self, port: int, ca_file: Path) -> None:
+        register(self.api, port=port, ca_bundle=ca_file.read_bytes())
+
+    def register_bare(self, port: int, ca_file: Path) -> None:
+        """The ceiling behind the same aggregator, under a group of its own."""
+        service = {"name": "bare", "namespace": NAMESPACE, "port": port}
+        self.api.create(
+            _SERVICES,
+            {
+                "metadata": {"name": "bare"},
+                "spec": {
+                    "type": "ExternalName",
+                    "externalName": "localhost",
+                    "ports": [{"port": port, "protocol": "TCP"}],
+                },
+            },
+        )
+        self.api.create(
+            _API_SERVICES,
+            {
+                "metadata": {"name": f"v1.{BARE_GROUP}"},
+                "spec": {
+                    "group": BARE_GROUP,
+                    "version": "v1",
+                    "groupPriorityMinimum": 100,
+                    "versionPriority": 100,
+                    "caBundle": base64.b64encode(ca_file.read_bytes()).decode(),
+                    "service": service,
+                },
+            },
+        )
+
+    def wait_available(self, path: str) -> None:
+        """Until the aggregator passes requests for `path` on."""
+        wait_until(
+            lambda: self.api.raw("GET", path).status_code == 200, what=f"{path} is served", timeout_s=60
+        )
+
+    def _token(self, account: str) -> str:
+        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
+        answer: dict[str, Any] = self.api.create(
+            path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        )
+        token: str = answer["status"]["token"]
+        return token
+
+
+@contextlib.contextmanager
+def control_plane(directory: Path, binaries: dict[str, Path]) -> Iterator[ControlPlane]:
+    kube = KubeApiserver(directory / "control-plane", binaries)
+    kube.start()
+    try:
+        yield ControlPlane(directory, kube)
+    finally:
+        kube.stop()
+
+
+def _train_job(number: int) -> dict[str, Any]:
+    made = kubernetes.train_job(number)
+    meta = {"name": made["metadata"]["name"], "labels": made["metadata"]["labels"]}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": meta,
+        "spec": made["spec"],
+    }
+
+
+def _status(percentage: int) -> dict[str, Any]:
+    metrics = {"loss": "0.2347", "accuracy": "0.91", "lr": "0.0003", "grad_norm": "1.2", "epoch": "1.35"}
+    return {
+        "jobsStatus": [
+            {"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}
+        ],
+        "trainerStatus": {
+            "progressPercentage": percentage,
+            "estimatedRemainingSeconds": 795,
+            "lastUpdatedTime": "2026-01-23T10:30:45Z",
+            "metrics": [{"name": name, "value": value} for name, value in metrics.items()],
+        },
+    }
