@@ -210,6 +210,15 @@ def test_the_last_word_of_a_crashed_life_is_shown_until_the_next_one_speaks(benc
     assert bench.last.step == 1
 
 
+def test_the_last_word_of_a_life_that_never_spoke_counts_more_than_the_life_before(bench: Bench) -> None:
+    bench.look(Progress(step=40), source="logs")
+    bench.job(replace(JOB, rank0=RESTARTED))
+    bench.job(replace(JOB, rank0=replace(RESTARTED, restart_count=2)))
+    last_word(bench, 47, attempt=RESTARTED.attempt)
+    last_word(bench, 41)  # of the first life, late
+    assert bench.last.step == 47
+
+
 def test_a_status_from_before_the_restart_is_not_shown_as_current(bench: Bench) -> None:
     old = Progress(timestamp=at(-600), progress_percentage=80)
     bench.job(replace(JOB, trainer_status=old))

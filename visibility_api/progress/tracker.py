@@ -132,9 +132,10 @@ class Tracker:
 
     def _take_last_word(self, record: _Record, observation: Observation) -> None:
         """Of the attempt before, unless the one that runs now has spoken already."""
-        is_next = record.attempt in ("", EARLIER_ATTEMPT, observation.attempt)
+        attempt = observation.attempt
+        is_next = record.attempt in ("", EARLIER_ATTEMPT, attempt) or _follows(attempt, record.attempt)
         if is_next and isinstance(observation.outcome, Progress):
-            self._take(record, observation.outcome, observation.attempt, observation.source)
+            self._take(record, observation.outcome, attempt, observation.source)
             self._show(record)
 
     def _read_termination_message(self, record: _Record, rank0: Rank0) -> None:
@@ -243,6 +244,12 @@ def _attempts(record: _Record) -> tuple[str, ...]:
     if job.rank0 is None:
         return (record.rank0.attempt,) if record.rank0 else ()
     return (job.rank0.attempt, *(a.attempt for a in job.alternates))
+
+
+def _follows(attempt: str, earlier: str) -> bool:
+    """Whether it is a later life of the same container: of other pods nobody can tell which came first."""
+    (pod, restarts, _), (earlier_pod, earlier_restarts, _) = attempt.split("/"), earlier.split("/")
+    return pod == earlier_pod and int(restarts) > int(earlier_restarts)
 
 
 def _is_same_life(record: _Record, attempt: str) -> bool:
