@@ -14,7 +14,13 @@ from aiohttp import web
 from localcluster import LocalCluster
 from tests.service.fake_apiserver import Handler, fake_apiserver
 from visibility_api.cluster.client import KubeClient
-from visibility_api.probe.logs_source import FEW_LINES, MANY_LINES, MAX_ANSWER_BYTES, LogsSource
+from visibility_api.probe.logs_source import (
+    FEW_LINES,
+    MANY_LINES,
+    MAX_ANSWER_BYTES,
+    REMEMBERED_S,
+    LogsSource,
+)
 from visibility_api.probe.source import Answer, Patience
 from visibility_api.progress.document import Progress, Refused
 from visibility_api.progress.job import JobRef, Rank0
@@ -57,6 +63,23 @@ def refusal(answer: Answer) -> tuple[str, Patience]:
 def progress(answer: Answer) -> Progress:
     assert isinstance(answer.outcome, Progress), answer.outcome
     return answer.outcome
+
+
+async def test_pods_that_are_asked_no_more_are_forgotten() -> None:
+    seconds = 0.0
+
+    async def handler(_request: web.Request) -> web.StreamResponse:
+        return web.Response(text=f"{TIME}step=5/10 loss=0.5\n")
+
+    async with fake_apiserver(handler) as client:
+        source = LogsSource(client, timeout_s=DEADLINE_S, clock=lambda: seconds)
+        for uid in ("gone", "there"):
+            await source.ask(REF, replace(RANK0, pod_uid=uid))
+        seconds = REMEMBERED_S - 1
+        await source.ask(REF, replace(RANK0, pod_uid="there"))
+        assert len(source) == 2
+        seconds += 2
+        assert len(source) == 1
 
 
 # What is asked for

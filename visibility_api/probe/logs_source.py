@@ -7,11 +7,13 @@ print (docs/logs.md).
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 import structlog
-from cachetools import LRUCache
+from cachetools import TTLCache
 
 from visibility_api.cluster.client import KubeClient
 from visibility_api.cluster.errors import ApiError, TooLarge, Unreachable
@@ -32,6 +34,7 @@ MAX_ANSWER_BYTES = 128 * 1024
 SHORT_ANSWER_BYTES = 4 * 1024  # from few lines: they are short again, so more may be asked for
 MIN_PART_BYTES = 8 * 1024  # no CRI writes smaller parts of a line
 MAX_REMEMBERED = 20_000  # pods
+REMEMBERED_S = 7200.0  # after a look; whoever is asked less often is read anew, from the end of the log
 
 
 @dataclass(slots=True)
@@ -48,16 +51,24 @@ class LogsSource:
 
     name = "logs"
 
-    def __init__(self, client: KubeClient, *, timeout_s: float) -> None:
+    def __init__(
+        self, client: KubeClient, *, timeout_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._client = client
         self._timeout_s = timeout_s
-        self._memories: LRUCache[str, _Memory] = LRUCache(MAX_REMEMBERED)
+        # By pod. Nobody tells us of those that have gone: they are the ones that are asked no more.
+        self._memories: TTLCache[str, _Memory] = TTLCache(MAX_REMEMBERED, REMEMBERED_S, timer=clock)
+
+    def __len__(self) -> int:
+        """Pods whose log is remembered."""
+        return len(self._memories)
 
     async def ask(self, ref: JobRef, rank0: Rank0) -> Answer:
         """What the life that runs now says."""
         memory = self._memories.get(rank0.pod_uid)
         if memory is None or memory.attempt != rank0.attempt:
-            memory = self._memories[rank0.pod_uid] = _Memory(attempt=rank0.attempt)
+            memory = _Memory(attempt=rank0.attempt)
+        self._memories[rank0.pod_uid] = memory  # its time begins anew
         return await self._look(ref, rank0, memory, previous=False)
 
     async def last_words(self, ref: JobRef, rank0: Rank0) -> Answer:
