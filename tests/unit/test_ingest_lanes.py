@@ -119,6 +119,16 @@ async def test_a_turn_given_to_somebody_who_leaves_in_that_moment_is_not_lost() 
     await room.empty()
 
 
+async def test_a_lane_whose_last_caller_leaves_in_the_moment_of_its_turn_is_gone() -> None:
+    room = Room(max_running=1)
+    await room.come("first", "lane")
+    await room.come("second", "other")
+    room.let_go["first"].set()
+    await asyncio.sleep(0)  # "first" leaves and calls "second", which has not run yet
+    await room.empty()
+    assert len(room.lanes) == 0
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["come", "go", "leave"]), st.integers(0, 3)), max_size=40))
 def test_no_turn_is_ever_lost_or_given_twice(moves: list[tuple[str, int]]) -> None:
@@ -140,6 +150,7 @@ def test_no_turn_is_ever_lost_or_given_twice(moves: list[tuple[str, int]]) -> No
                 await asyncio.sleep(0)
         assert all(task.done() for task in room.tasks.values())
         await room.empty()
+        assert len(room.lanes) == 0
 
     asyncio.run(play())
 

@@ -40,6 +40,10 @@ class Lanes:
         self._queues: dict[Hashable, deque[asyncio.Future[None]]] = {}  # lanes in the order of their turns
         self._waiting = 0
 
+    def __len__(self) -> int:
+        """Lanes that somebody is in."""
+        return len(self._running.keys() | self._queues.keys())
+
     @asynccontextmanager
     async def turn(self, lane: Hashable) -> AsyncIterator[None]:
         """Waits for a turn of this lane. Raises TooManyRequests when too many wait already."""
@@ -47,11 +51,7 @@ class Lanes:
         try:
             yield
         finally:
-            self._running[lane] -= 1
-            if not self._running[lane]:
-                del self._running[lane]
-            self._free += 1
-            self._call_next()
+            self._leave(lane)
 
     async def _enter(self, lane: Hashable) -> None:
         if self._may_run(lane) and lane not in self._queues:
@@ -70,9 +70,7 @@ class Lanes:
             if turn.cancelled():
                 self._forget(lane, turn)
             elif turn.exception() is None:  # called in the same moment: hand the turn on
-                self._running[lane] -= 1
-                self._free += 1
-                self._call_next()
+                self._leave(lane)
             raise
 
     def _may_run(self, lane: Hashable) -> bool:
@@ -81,6 +79,13 @@ class Lanes:
     def _start(self, lane: Hashable) -> None:
         self._free -= 1
         self._running[lane] += 1
+
+    def _leave(self, lane: Hashable) -> None:
+        self._running[lane] -= 1
+        if not self._running[lane]:
+            del self._running[lane]  # whoever calls names lanes: none may stay behind
+        self._free += 1
+        self._call_next()
 
     def _call_next(self) -> None:
         """Give what is free to the lanes in turn; one that was served goes to the end."""
