@@ -77,7 +77,7 @@ class Gate:
         self._owners = owners
         self._find_job = find_job
         self._is_synced = is_synced
-        self._lanes = lanes or Lanes()
+        self._lanes = Lanes() if lanes is None else lanes
         self._clock = clock
         self._key = secrets.token_bytes(32)
         self._grants: dict[tuple[str, bytes], Grant] = {}  # by path and token, the oldest first
