@@ -250,6 +250,28 @@ async def test_bodies_under_way_are_bounded(cluster: Cluster) -> None:
     assert (await post(endpoint, token=POD1)).status == 200
 
 
+async def test_slow_bodies_of_one_job_leave_room_for_those_of_another(cluster: Cluster) -> None:
+    cluster.add_job("gpt")
+    endpoint = Endpoint(cluster, max_bodies=20)
+    come, waiting = asyncio.Event(), 0
+
+    async def late() -> dict[str, Any]:
+        nonlocal waiting
+        waiting += 1
+        await come.wait()
+        return {"type": "http.request", "body": BODY, "more_body": False}
+
+    async with asyncio.TaskGroup() as group:
+        slow = [group.create_task(post(endpoint, token=token, receive=late)) for token in (POD0, POD1)]
+        await until(lambda: waiting == 2)
+        assert status_of(await post(endpoint)) == (429, "TooManyRequests")
+        other = await post(endpoint, token="team-a-gpt-job-pod0", path=UPSTREAM.format("team-a", "gpt"))
+        assert other.status == 200
+        come.set()
+    assert [task.result().status for task in slow] == [200, 200]
+    assert (await post(endpoint)).status == 200
+
+
 # --- whose word counts
 
 

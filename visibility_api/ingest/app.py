@@ -7,6 +7,7 @@ or a Status.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from datetime import UTC, datetime
 from typing import Any
@@ -38,6 +39,7 @@ SWITCHED_OFF = "none"  # an annotation's wish: this job is to be left alone
 BODY_S = 10.0  # for a whole body to come, as upstream's read timeout
 SEND_S = 10.0
 MAX_BODIES = 1000  # waited for at a time, of admitted callers
+JOB_SHARE = 10  # one job's pods, however many, have so small a part of them: 1/10
 MAX_JOBS = 16_384
 # Of all pods of a job that are not its rank 0, as long as that is silent. What is more is answered but not
 # taken: the Kubeflow SDK pushes from every process, and tries again at once when it is refused.
@@ -78,6 +80,7 @@ class Ingest:
         self._clock = clock
         self._max_bodies = max_bodies
         self._bodies = 0  # being waited for
+        self._bodies_of: Counter[JobRef] = Counter()
         self._stand_ins: LRUCache[JobRef, Bucket] = LRUCache(MAX_JOBS)
 
     @staticmethod
@@ -120,21 +123,25 @@ class Ingest:
         check_length(headers)
         client = scope.get("client")
         job, membership = await self._gate.admit(target, headers, client[0] if client else "")
-        payload = read_payload(await self._read(receive))
+        payload = read_payload(await self._read(receive, job.ref))
         if payload.report is None or not self._hand_on(job, membership, payload.report):
             return payload.echo, PASSED_OVER
         return payload.echo, TAKEN
 
-    async def _read(self, receive: Receive) -> bytes:
-        if self._bodies >= self._max_bodies:
+    async def _read(self, receive: Receive, ref: JobRef) -> bytes:
+        if self._bodies >= self._max_bodies or self._bodies_of[ref] * JOB_SHARE >= self._max_bodies:
             raise TooManyRequests("too many pushes are under way; try again later")
         self._bodies += 1
+        self._bodies_of[ref] += 1
         try:
             return await within(BODY_S, read_body(receive))
         except TimeoutError:
             raise Invalid(f"the body did not come within {BODY_S:g} s") from None
         finally:
             self._bodies -= 1
+            self._bodies_of[ref] -= 1
+            if not self._bodies_of[ref]:
+                del self._bodies_of[ref]
 
     def _hand_on(self, job: TrainingJob, membership: Membership, report: Progress) -> bool:
         """Whether the report was taken. One of an earlier attempt, or of no current one, is not."""
