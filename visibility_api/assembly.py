@@ -57,6 +57,7 @@ from visibility_api.telemetry import Metrics
 
 log = structlog.get_logger("visibility.server")
 
+SOURCE_GRACE_S = 5.0  # a source keeps its own time-out; past this it is cut off
 REVIEW_S = 1.0  # between two shares of the jobs that are judged anew
 STUCK_S = 60.0  # a loop that has not turned for so long is stuck: liveness fails
 
@@ -113,6 +114,7 @@ def assemble(
         now=_now,
         interval_s=settings.probe.interval_s,
         concurrency=settings.probe.concurrency,
+        deadline_s=settings.probe.timeout_s + SOURCE_GRACE_S,
         passive=[source for source in ("push", "status") if source in sources],
         on_look=metrics.count_look,
     )
@@ -133,6 +135,7 @@ def assemble(
     watches = trainjob_watches(clients.cluster, inventory, settings.namespaces)
     metrics.jobs.set_function(lambda: len(inventory))
     metrics.probed_jobs.set_function(lambda: len(prober))
+    metrics.waiting_probes.set_function(lambda: prober.waiting)
     metrics.stretch.set_function(lambda: prober.stretch)
     if write_back is not None:
         metrics.waiting_write_backs.set_function(partial(len, write_back))

@@ -92,7 +92,7 @@ _FLAGS: tuple[tuple[str, str, str, str], ...] = (
     ),
     ("probe-interval", "15s", "DURATION", "time between two looks at one job; at least 1s"),
     ("probe-timeout", "5s", "DURATION", "time for one look; less than the interval or equal"),
-    ("probe-concurrency", "64", "N", "looks at a time, of all jobs together; 1 to 1024"),
+    ("probe-concurrency", "256", "N", "looks at a time, of all jobs together; 1 to 1024"),
     (
         "write-back",
         "false",

@@ -91,6 +91,9 @@ class Metrics:
             "How far the time between two looks is stretched by overload; 1 = not at all.",
             registry=registry,
         )
+        self.waiting_probes = Gauge(
+            "visibility_probes_waiting", "Jobs that are due and wait for a place.", registry=registry
+        )
         self.jobs = Gauge("visibility_jobs", "Training jobs that are served.", registry=registry)
         self.probed_jobs = Gauge("visibility_probed_jobs", "Jobs that are asked in turn.", registry=registry)
 

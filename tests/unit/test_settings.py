@@ -76,5 +76,5 @@ def test_what_is_shown_at_start_names_every_setting_and_opens_no_file(tmp_path: 
     said = shown(read_settings(["--kubeconfig", str(file), "--namespaces", "a,b", "--sources", ""], {}))
     assert (said["kubeconfig"], said["namespaces"], said["sources"]) == (str(file), "a,b", "")
     assert said["bind_address"] == "0.0.0.0"
-    assert said["concurrency"] == 64
+    assert said["concurrency"] == 256
     assert "s3cr3t" not in str(said)

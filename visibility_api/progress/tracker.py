@@ -46,7 +46,7 @@ class _Record:
     last_look: Observation | None = None
     failures: int = 0
     conditions: tuple[Condition, ...] = ()
-    message_read: str = ""  # the termination message that was looked at, as attempt + text
+    message_read: int = 0  # of the termination message that was looked at: a hash, of attempt and text
     shown: JobProgress | None = None  # what was published last
     shown_at: datetime | None = None
 
@@ -140,7 +140,7 @@ class Tracker:
 
     def _read_termination_message(self, record: _Record, rank0: Rank0) -> None:
         """What the container left behind may be newer than what was last read of it (design.md 4)."""
-        key = f"{rank0.attempt} {rank0.termination_message}"
+        key = hash((rank0.attempt, rank0.termination_message))
         if not rank0.termination_message or key == record.message_read:
             return
         record.message_read = key

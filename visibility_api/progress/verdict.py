@@ -91,6 +91,8 @@ def _reporting_plainly(evidence: Evidence) -> _Verdict:
         return "False", "NoRank0Pod", "the job has no rank-0 pod yet"
     if not rank0.is_running:
         return "False", NOT_RUNNING, f"container {rank0.container_name} does not run"
+    if (source := evidence.job.hints.source) in ("push", "status"):
+        return "Unknown", "NotYetReported", f"an annotation of the job says {source}, so rank 0 is not asked"
     return "Unknown", "NotYetProbed", "rank 0 has not been asked yet"
 
 
