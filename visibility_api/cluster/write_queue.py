@@ -11,6 +11,9 @@ from visibility_api.progress.job import JobRef
 from visibility_api.progress.summary import JobProgress
 
 
+FORGOTTEN_S = 86400.0  # what was held so long ago and never since
+
+
 @dataclass(slots=True, kw_only=True)
 class Entry:
     """One job that has had something to say."""
@@ -77,6 +80,8 @@ class WriteQueue:
         """Write nothing in this namespace until then; whether it is news that this must be."""
         is_news = namespace not in self._held
         self._held[namespace] = until
+        # Those where nobody has tried again meanwhile have no jobs any more, or are no more themselves.
+        self._held = {name: ends for name, ends in self._held.items() if ends > until - FORGOTTEN_S}
         return is_news
 
     def release(self, namespace: str) -> None:
