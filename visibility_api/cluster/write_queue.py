@@ -10,7 +10,6 @@ from visibility_api.progress.document import Progress
 from visibility_api.progress.job import JobRef
 from visibility_api.progress.summary import JobProgress
 
-
 FORGOTTEN_S = 86400.0  # what was held so long ago and never since
 
 
