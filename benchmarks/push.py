@@ -69,8 +69,8 @@ def message(number: int, turn: int, at: datetime, path: str = PATH) -> bytes:
 def push_all(server: Server, turn: int, *, ca: Path, jobs: int, pushes: int, path: str = PATH) -> float:
     """Microseconds of the server's CPU for one of `pushes` of each job. Raises when one is not answered 200.
 
-    Sends on all connections before it reads from any: a client that sleeps for each answer has the server
-    wake it up each time, which costs a server on the same machine as much as a third of all the rest.
+    Sends on all connections before it reads from any: a client that slept for each answer would have the
+    server wake it each time, which clients on other machines do not.
     """
     context = ssl.create_default_context(cafile=ca)
     began = datetime.now(UTC)
