@@ -104,6 +104,12 @@ def test_our_own_line_is_left_out_whole_when_it_is_at_fault_or_another_ranks(
     assert read("step=7 loss=0.5", json.dumps({**DOCUMENT, **fault})).step == 7
 
 
+def test_lines_of_a_second_run_are_not_taken_for_words_of_a_completed_one() -> None:
+    completed = json.dumps(DOCUMENT | {"state": "completed", "step": 1000})
+    assert read(completed, "saved to /tmp/x", "{'eval_loss': 0.5, 'epoch': 1.0}").state == "completed"
+    assert read(completed, "step=3/500 loss=0.5").state is None
+
+
 def test_a_line_without_a_time_of_its_own_was_said_when_the_kubelet_wrote_it_down() -> None:
     assert read("starting", "step=5 loss=0.5", "done").timestamp == NOON.replace(second=1)
 

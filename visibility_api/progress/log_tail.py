@@ -149,6 +149,8 @@ class _Fold:
             "remaining_s": _whole(fields.get("remaining_s")),
             "message": _text(fields.get("message")),
         }
+        if found["step"] is not None and found["step"] < self._fields.get("step", 0):
+            self._fields.pop("state", None)  # a run that has ended goes no further back: this is the next one
         self._fields.update({name: value for name, value in found.items() if value is not None})
         metrics = fields.get("metrics")
         if isinstance(metrics, dict):
