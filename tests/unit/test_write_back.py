@@ -494,6 +494,18 @@ class TestRefusals:
         assert "s3cr3t" not in capsys.readouterr().out
 
     @in_virtual_time
+    async def test_what_every_job_is_refused_for_is_said_once(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        async with running() as bench:
+            bench.apiserver.errors = [ApiError(422, "Invalid", "no") for _ in range(100)]
+            for number in range(100):
+                bench.say(1, of=ref(f"job-{number}"))
+            await asyncio.sleep(60)
+            assert bench.outcomes == {"Invalid": 100}
+        assert capsys.readouterr().out.count("status not written") == 1
+
+    @in_virtual_time
     async def test_a_job_that_took_the_name_of_another_is_freed_of_its_numbers(self) -> None:
         async with running() as bench:
             bench.apiserver.uids["team-a", "bert"] = "another"

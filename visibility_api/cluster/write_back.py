@@ -92,6 +92,7 @@ class WriteBack:
         self._slots = asyncio.Semaphore(CONCURRENCY)
         self._open_at = 0.0  # loop time of the earliest next write
         self._pause_s = FIRST_PAUSE_S
+        self._last_refusal = (0, "")
 
     def __len__(self) -> int:
         """Jobs that wait to be written."""
@@ -198,13 +199,19 @@ class WriteBack:
                 entry.may_own = not await self._withdraw(ref)
             return "OwnedByOther", LEFT_ALONE_S
         if error.status in (400, 422):
-            log.warning("status not written", job=str(ref), status=error.status, reason=error.reason)
+            self._tell(ref, error)
             return "Invalid", LEFT_ALONE_S
         self._pause(error.retry_after_s)
         if error.status in (409, 429, 503, 504) or error.retry_after_s is not None:
             return "Busy", 0.0
-        log.warning("status not written", job=str(ref), status=error.status, reason=error.reason)
+        self._tell(ref, error)
         return "Failed", LEFT_ALONE_S
+
+    def _tell(self, ref: JobRef, error: ApiError) -> None:
+        """Once as long as it stays the same: a CRD that does not take the field says so of every job."""
+        if (error.status, error.reason) != self._last_refusal:
+            self._last_refusal = (error.status, error.reason)
+            log.warning("status not written", job=str(ref), status=error.status, reason=error.reason)
 
     async def _withdraw(self, ref: JobRef) -> bool:
         """Take away what is ours alone of the status; whether that worked."""
