@@ -64,7 +64,7 @@ class _Watcher(asyncio.Protocol):
         events = data.count(b"\n") - data.count(b"\r")
         self._events += events
         self._total.events += events
-        self._tail = (self._tail + data)[-_TAIL_BYTES:]
+        self._tail = data[-_TAIL_BYTES:] if len(data) >= _TAIL_BYTES else (self._tail + data)[-_TAIL_BYTES:]
         if not self._first:
             self._beginning += data
             if found := _REVISION.search(self._beginning):
