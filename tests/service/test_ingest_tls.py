@@ -85,8 +85,10 @@ class Connection:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
-    def send(self, *lines: str, body: bytes = b"", path: str = UPSTREAM) -> None:
-        head = [f"POST {path.format(*JOB)} HTTP/1.1", "Host: h", f"Authorization: Bearer {POD0}", *lines]
+    def send(self, *lines: str, body: bytes = b"", path: str = UPSTREAM, job: str = "bert") -> None:
+        token = f"team-a-{job}-job-pod0"
+        head = [f"POST {path.format('team-a', job)} HTTP/1.1", "Host: h", f"Authorization: Bearer {token}"]
+        head += lines
         self.writer.write("\r\n".join((*head, "", "")).encode() + body)
 
     async def answer(self) -> tuple[int, Any]:
@@ -100,6 +102,7 @@ class Connection:
 async def server(tmp_path: Path) -> AsyncIterator[Running]:
     cluster = Cluster()
     cluster.add_job("bert")
+    cluster.add_job("gpt")
     endpoint = Endpoint(cluster)
     certificate, key = SERVING.issue("server", usages=[], hosts=["127.0.0.1"]).write(tmp_path, "server")
     tls = ServingTls(certificate_file=certificate, key_file=key)
@@ -262,7 +265,7 @@ async def test_slow_bodies_of_others_hold_nobody_up(server: Running) -> None:
     async with contextlib.AsyncExitStack() as stack:
         for _ in range(8):
             slow = await stack.enter_async_context(server.connect())
-            slow.send("Content-Length: 100", body=b"{")
+            slow.send("Content-Length: 100", body=b"{", job="gpt")
         connection = await stack.enter_async_context(server.connect())
         connection.send(f"Content-Length: {len(BODY)}", body=BODY)
         assert (await connection.answer())[0] == 200

@@ -80,7 +80,7 @@ class Ingest:
         self._clock = clock
         self._max_bodies = max_bodies
         self._bodies = 0  # being waited for
-        self._bodies_of: Counter[JobRef] = Counter()
+        self._bodies_of: Counter[str] = Counter()  # by the job's uid
         self._stand_ins: LRUCache[JobRef, Bucket] = LRUCache(MAX_JOBS)
 
     @staticmethod
@@ -123,25 +123,25 @@ class Ingest:
         check_length(headers)
         client = scope.get("client")
         job, membership = await self._gate.admit(target, headers, client[0] if client else "")
-        payload = read_payload(await self._read(receive, job.ref))
+        payload = read_payload(await self._read(receive, job.ref.uid))
         if payload.report is None or not self._hand_on(job, membership, payload.report):
             return payload.echo, PASSED_OVER
         return payload.echo, TAKEN
 
-    async def _read(self, receive: Receive, ref: JobRef) -> bytes:
-        if self._bodies >= self._max_bodies or self._bodies_of[ref] * JOB_SHARE >= self._max_bodies:
+    async def _read(self, receive: Receive, job_uid: str) -> bytes:
+        if self._bodies >= self._max_bodies or self._bodies_of[job_uid] * JOB_SHARE >= self._max_bodies:
             raise TooManyRequests("too many pushes are under way; try again later")
         self._bodies += 1
-        self._bodies_of[ref] += 1
+        self._bodies_of[job_uid] += 1
         try:
             return await within(BODY_S, read_body(receive))
         except TimeoutError:
             raise Invalid(f"the body did not come within {BODY_S:g} s") from None
         finally:
             self._bodies -= 1
-            self._bodies_of[ref] -= 1
-            if not self._bodies_of[ref]:
-                del self._bodies_of[ref]
+            self._bodies_of[job_uid] -= 1
+            if not self._bodies_of[job_uid]:
+                del self._bodies_of[job_uid]
 
     def _hand_on(self, job: TrainingJob, membership: Membership, report: Progress) -> bool:
         """Whether the report was taken. One of an earlier attempt, or of no current one, is not."""
