@@ -51,6 +51,13 @@ def test_a_clock_that_goes_backwards_changes_no_rate() -> None:
     assert pace.advance(report(-3600, step=300)).per_second == pace.per_second
 
 
+def test_a_clock_that_jumps_ahead_changes_no_rate_and_makes_no_pause() -> None:
+    before = Pace().advance(report(0, 0)).advance(report(10, 10))
+    jumped = before.advance(report(3620, 20), waited_s=70)
+    assert (jumped.per_second, jumped.longest_gap_s) == (before.per_second, before.longest_gap_s)
+    assert jumped.advance(report(3630, 30), waited_s=70).per_second == pytest.approx(1.0)
+
+
 def test_the_same_report_read_twice_changes_nothing() -> None:
     pace = pace_of(report(0, step=100), report(10, step=200))
     assert pace.advance(report(10, step=200)) == pace

@@ -159,6 +159,14 @@ def test_rank_0_is_believed_though_another_rank_spoke_whose_clock_is_ahead(bench
     assert (bench.last.step, bench.last.updated_at) == (3, at(10))
 
 
+def test_the_pace_of_rank_0_is_not_measured_from_another_ranks_word(bench: Bench) -> None:
+    push(bench, Progress(timestamp=at(-30), step=6), is_stand_in=True)
+    for second in (10, 20):
+        bench.advance(10)
+        push(bench, Progress(timestamp=at(second), step=second))
+    assert bench.last.steps_per_s == pytest.approx(1.0)
+
+
 def test_a_status_found_at_the_start_does_not_silence_another_rank() -> None:
     bench = Bench()
     bench.job(replace(JOB, trainer_status=Progress(timestamp=at(1), step=5)))

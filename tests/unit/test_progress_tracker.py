@@ -235,6 +235,19 @@ def test_a_training_clock_that_is_set_back_stops_no_report(bench: Bench) -> None
     assert bench.condition("Stalled") == ("False", "Advancing")
 
 
+def test_a_training_clock_that_jumps_ahead_hides_no_stall(bench: Bench) -> None:
+    bench.job(JOB)
+    for step in range(4):
+        ahead = timedelta(hours=1 if step >= 2 else 0)
+        bench.look(Progress(timestamp=bench.now + ahead, step=step, total_steps=1000))
+        bench.advance(15)
+    assert bench.last.steps_per_s == pytest.approx(1 / 15)
+    bench.advance(600)
+    bench.job(replace(JOB, labels={"seen": "again"}))
+    assert bench.condition("Stalled") == ("True", "NoAdvance")
+    assert bench.condition("Fresh") == ("False", "NoNewReport")
+
+
 def test_when_our_own_clock_is_set_back_ages_count_from_there(bench: Bench) -> None:
     bench.job(JOB)
     bench.report(500)

@@ -25,8 +25,9 @@ class Pace:
     per_second: float | None = None  # units a second, smoothed; None until two reports moved
     longest_gap_s: float = 0.0  # between two reports that moved: evaluation and checkpoints count
 
-    def advance(self, report: Progress) -> Pace:
-        """The pace after one more report."""
+    def advance(self, report: Progress, *, waited_s: float = math.inf) -> Pace:
+        """The pace after one more report. `waited_s`: by our clock it took no longer since the one that moved
+        last."""
         unit, position = _position(report)
         if position is None or report.timestamp is None:
             return self
@@ -39,7 +40,7 @@ class Pace:
             return self
         if elapsed_s == 0:  # no rate comes of it, but it moves
             return replace(self, position=position)
-        if elapsed_s < 0:  # the clock was set back: measure on from there at the rate known
+        if not 0 < elapsed_s <= waited_s:  # the clock was set: measure on from there at the rate known
             return replace(self, position=position, at=report.timestamp)
         rate = (position - self.position) / elapsed_s
         if self.per_second is not None:

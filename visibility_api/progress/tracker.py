@@ -24,6 +24,7 @@ PARTIAL = ("logs", "push", STATUS)  # say what is new, or what upstream's form h
 STAND_IN = "another rank"  # in place of a source, where it is told apart
 EARLIER_ATTEMPT = "earlier"
 CLOCK_TOLERANCE = timedelta(seconds=5)  # between a node's clock and that of the kubelet on another
+READ_LATE_S = 60.0  # a report may be as old when it is read, also where looks are frequent
 REFRESH = timedelta(seconds=60)  # times of looks and remaining time are at most this old
 
 
@@ -176,7 +177,7 @@ class Tracker:
         now = self._now()
         takes_over = STAND_IN in record.heard and voice not in (STAND_IN, STATUS)
         if takes_over:  # rank 0 itself: the clock of whoever spoke in its place is another one
-            record.heard, record.clock_ahead = {}, None
+            record.heard, record.clock_ahead, record.pace = {}, None, Pace()
         elif held is not None and voice != record.voice and not _is_news(report, held, source, record):
             return
         record.heard[voice] = report
@@ -189,12 +190,19 @@ class Tracker:
             record.clock_ahead = report.timestamp - now
         if held is not None and (len(record.heard) > 1 or source in PARTIAL):
             report = complete(report, held)
-        pace = record.pace.advance(report)
+        pace = record.pace.advance(report, waited_s=self._waited_s(record, now))
         if pace != record.pace or held is None:
             record.moved_at = now
         record.pace = pace
         record.report, record.attempt, record.reported_at = report, attempt, now
         record.source, record.voice = source, voice
+
+    def _waited_s(self, record: _Record, now: datetime) -> float:
+        """At most so long ago the report that moved last was written: some time before we read it."""
+        if record.moved_at is None:
+            return math.inf
+        unread_s = max(READ_LATE_S, 2 * (record.job.hints.interval_s or self._interval_s))
+        return max(0.0, (now - record.moved_at).total_seconds()) + unread_s
 
     def _show(self, record: _Record) -> None:
         now = self._now()
