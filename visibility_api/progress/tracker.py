@@ -202,7 +202,7 @@ class Tracker:
         if record.moved_at is None:
             return math.inf
         unread_s = max(READ_LATE_S, 2 * (record.job.hints.interval_s or self._interval_s))
-        return max(0.0, (now - record.moved_at).total_seconds()) + unread_s
+        return 2 * max(0.0, (now - record.moved_at).total_seconds()) + unread_s  # twice: looks may be rare
 
     def _show(self, record: _Record) -> None:
         now = self._now()
