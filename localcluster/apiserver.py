@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import ssl
 import traceback
@@ -113,7 +114,10 @@ class ApiServer:
             open_transports = self._open_transports()
             await self._runner.cleanup()
             for transport in open_transports:
-                transport.abort()  # TLS would wait for the client's goodbye, after the loop may have ended
+                # TLS would wait for the client's goodbye, after the loop may have ended. Python 3.11.2 (Debian's)
+                # fails for those that are closed already.
+                with contextlib.suppress(AttributeError):
+                    transport.abort()
             await asyncio.sleep(0)
             self._runner = None
 
