@@ -13,6 +13,7 @@ from .scene import ALL, scene
 
 JOBS = 500
 SECONDS = 10.0
+IDLE_WATCHERS = 1000
 # Watchers, and changes a second: as many events as this machine's other core can take in.
 CROWDS = ((1000, 50.0), (2000, 20.0))
 
@@ -27,6 +28,8 @@ async def show(crowds: tuple[tuple[int, float], ...] = CROWDS) -> None:
             f"{number - seen.incomplete} of {number} got every event   {seen.memory_kib:.0f} KiB a watcher",
             flush=True,
         )
+    idle = await measure(IDLE_WATCHERS, 0)
+    print(f"{'WATCH, memory':<22} {idle.memory_kib:.0f} KiB a watcher while nothing changes", flush=True)
 
 
 async def measure(number: int, changes_per_s: float) -> watchers.Delivery:
