@@ -163,6 +163,7 @@ class Endpoint:
         self.seen: list[Observation] = []
         self.pushed: list[JobRef] = []
         self.outcomes: list[str] = []
+        self.is_news = True  # what is handed on counts
         self.is_synced = True
 
         async def no_sleep(_delay_s: float) -> None:
@@ -178,10 +179,14 @@ class Endpoint:
         )
         self.app = Ingest(
             self.gate,
-            record=self.seen.append,
+            record=self._record,
             pushed=self.pushed.append,
             count=self.outcomes.append,
             now=lambda: T0,
             clock=lambda: self.time,
             max_bodies=max_bodies,
         )
+
+    def _record(self, observation: Observation) -> bool:
+        self.seen.append(observation)
+        return self.is_news

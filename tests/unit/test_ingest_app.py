@@ -285,6 +285,21 @@ async def test_another_pod_of_the_job_stands_in_for_rank_0(endpoint: Endpoint) -
     assert endpoint.pushed == []  # rank 0 is still asked
 
 
+async def test_rank_0_is_asked_beside_pushes_that_bring_nothing_new(endpoint: Endpoint) -> None:
+    await post(endpoint)
+    assert len(endpoint.pushed) == 1
+    endpoint.is_news = False  # its time stands still, say
+    assert (await post(endpoint)).status == 200
+    assert len(endpoint.pushed) == 1
+    assert endpoint.outcomes == ["Taken", "PassedOver"]
+
+
+async def test_rank_0_is_asked_beside_pushes_that_do_not_tell_how_far_it_has_come(endpoint: Endpoint) -> None:
+    await post(endpoint, b'{"trainerStatus":{"lastUpdatedTime":"2026-01-23T10:30:45Z"}}')
+    assert len(endpoint.seen) == 1
+    assert endpoint.pushed == []
+
+
 async def test_stand_ins_beyond_a_few_a_second_are_answered_and_passed_over(
     endpoint: Endpoint, cluster: Cluster
 ) -> None:

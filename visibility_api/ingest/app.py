@@ -56,7 +56,8 @@ _JSON = (b"content-type", b"application/json")
 
 
 class Ingest:
-    """Hands what is pushed to `record`, then the job to `pushed`; both must not await.
+    """Hands what is pushed to `record`, which tells whether that counts. If it does and tells how far the job
+    has come, the job is handed to `pushed`: nobody needs to ask it. Both must not await.
 
     `count` is told what each push came to: `TAKEN`, `PASSED_OVER`, `GONE` or the reason of a refusal.
     """
@@ -65,7 +66,7 @@ class Ingest:
         self,
         gate: Gate,
         *,
-        record: Callable[[Observation], None],
+        record: Callable[[Observation], bool],
         pushed: Callable[[JobRef], None] = lambda _ref: None,
         count: Callable[[str], None] = lambda _outcome: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -151,7 +152,7 @@ class Ingest:
         attempt, is_stand_in = voice
         if is_stand_in and not self._may_stand_in(job.ref):
             return False
-        self._record(
+        is_taken = self._record(
             Observation(
                 ref=job.ref,
                 attempt=attempt,
@@ -162,9 +163,9 @@ class Ingest:
                 is_stand_in=is_stand_in,
             )
         )
-        if not is_stand_in:
+        if is_taken and not is_stand_in and _tells_position(report):
             self._pushed(job.ref)
-        return True
+        return is_taken
 
     def _may_stand_in(self, ref: JobRef) -> bool:
         now = self._clock()
@@ -194,6 +195,10 @@ def _voice(job: TrainingJob, membership: Membership) -> tuple[str, bool] | None:
     if membership.place in [_place(each.pod_name) for each in (rank0, *job.alternates)]:
         return None
     return rank0.attempt, True
+
+
+def _tells_position(report: Progress) -> bool:
+    return (report.step, report.progress_percentage, report.epoch) != (None, None, None)
 
 
 def _place(pod_name: str) -> str:

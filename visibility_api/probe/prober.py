@@ -54,7 +54,7 @@ class Prober:
         self,
         sources: Mapping[str, Source],
         *,
-        record: Callable[[Observation], None],
+        record: Callable[[Observation], object],
         now: Callable[[], datetime],
         interval_s: float,
         concurrency: int,

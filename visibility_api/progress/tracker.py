@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+import msgspec
+
 from .completion import complete
 from .document import Progress, Refused
 from .estimate import Pace, percentage
@@ -95,30 +97,34 @@ class Tracker:
         if self._records.pop(ref, None) is not None:
             self._retract(ref)
 
-    def observed(self, observation: Observation) -> None:
-        """One look at a job. A late word of an attempt that has ended changes nothing."""
+    def observed(self, observation: Observation) -> bool:
+        """One look at a job. A late word of an attempt that has ended changes nothing.
+
+        Whether it brought a report that counts from now on.
+        """
         record = self._records.get(observation.ref)
         if record is None:
-            return
+            return False
         if observation.is_last_word:
-            self._take_last_word(record, observation)
-            return
+            return self._take_last_word(record, observation)
         if observation.attempt not in _attempts(record):
-            return
+            return False
         voice = _voice(record, observation)
         if (
             voice == STAND_IN
             and _is_same_life(record, observation.attempt)
             and record.heard.keys() - {STAND_IN, STATUS}  # whose words a status repeats nobody knows
         ):
-            return  # rank 0 has spoken
+            return False  # rank 0 has spoken
         record.last_look = observation
+        is_taken = False
         if isinstance(observation.outcome, Progress):
             record.failures = 0
-            self._take(record, observation.outcome, observation.attempt, observation.source, voice)
+            is_taken = self._take(record, observation.outcome, observation.attempt, observation.source, voice)
         else:
             record.failures += 1
         self._show(record)
+        return is_taken
 
     def review(self, share: float) -> None:
         """Judge this share of the jobs anew, in turn: ages grow without anything happening."""
@@ -131,13 +137,15 @@ class Tracker:
             if record is not None and not record.job.phase.is_final:
                 self._show(record)
 
-    def _take_last_word(self, record: _Record, observation: Observation) -> None:
+    def _take_last_word(self, record: _Record, observation: Observation) -> bool:
         """Of the attempt before, unless the one that runs now has spoken already."""
         attempt = observation.attempt
         is_next = record.attempt in ("", EARLIER_ATTEMPT, attempt) or _follows(attempt, record.attempt)
-        if is_next and isinstance(observation.outcome, Progress):
-            self._take(record, observation.outcome, attempt, observation.source)
-            self._show(record)
+        if not is_next or not isinstance(observation.outcome, Progress):
+            return False
+        is_taken = self._take(record, observation.outcome, attempt, observation.source)
+        self._show(record)
+        return is_taken
 
     def _read_termination_message(self, record: _Record, rank0: Rank0) -> None:
         """What the container left behind may be newer than what was last read of it (design.md 4)."""
@@ -166,23 +174,27 @@ class Tracker:
 
     def _take(
         self, record: _Record, report: Progress, attempt: str, source: str, voice: str | None = None
-    ) -> None:
-        """Newest wins within an attempt; a new attempt begins anew. `voice`: the source if not given."""
+    ) -> bool:
+        """Newest wins within an attempt; a new attempt begins anew. `voice`: the source if not given.
+
+        Whether it was taken.
+        """
         voice = voice or source
         held = record.report if _is_same_life(record, attempt) else None
         if held is None:
             record.heard, record.clock_ahead, record.pace = {}, None, Pace()
         if record.heard.get(voice) == report:
-            return
+            return False
         now = self._now()
         takes_over = STAND_IN in record.heard and voice not in (STAND_IN, STATUS)
         if takes_over:  # rank 0 itself: the clock of whoever spoke in its place is another one
             record.heard, record.clock_ahead, record.pace = {}, None, Pace()
         elif held is not None and voice != record.voice and not _is_news(report, held, source, record):
-            return
+            return False
         record.heard[voice] = report
         if report.timestamp is None:
-            report = replace(report, timestamp=_training_time(now, record, None if takes_over else held))
+            said_at = _training_time(now, record, None if takes_over else held)
+            report = msgspec.structs.replace(report, timestamp=said_at)
         elif source == STATUS:
             if held is None:  # may have stood there for hours; nothing is new for having been found only now
                 now = min(now, report.timestamp)
@@ -196,6 +208,7 @@ class Tracker:
         record.pace = pace
         record.report, record.attempt, record.reported_at = report, attempt, now
         record.source, record.voice = source, voice
+        return True
 
     def _waited_s(self, record: _Record, now: datetime) -> float:
         """At most so long ago the report that moved last was written: some time before we read it."""
@@ -217,6 +230,8 @@ class Tracker:
         )
         interval_s = job.hints.interval_s or self._interval_s
         failure = look.outcome if look is not None and isinstance(look.outcome, Refused) else None
+        if is_current and record.source in ("push", STATUS):
+            failure = None  # of another source: this one is not asked
         record.conditions = judge(
             Evidence(
                 job=job,
