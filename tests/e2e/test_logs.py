@@ -106,7 +106,7 @@ def test_a_restarted_process_and_the_one_before_it_are_both_read(bare: Workspace
 def test_what_cannot_be_read_says_why(bare: Workspace) -> None:
     start_pod(bare, "first")
     wait_life(bare, "first", restarts=1)
-    assert reason(look(bare.bob, bare, "first")) == ("LogsForbidden", Patience.RARELY)
+    assert reason(look(bare.bob, bare, "first")) == ("LogsForbidden", Patience.FORBIDDEN)
     assert reason(look(bare.admin, bare, "gone")) == ("PodGone", Patience.SOON)
 
 

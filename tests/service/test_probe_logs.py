@@ -156,7 +156,7 @@ async def test_a_life_of_a_container_is_not_read_with_the_memory_of_the_one_befo
 @pytest.mark.parametrize(
     ("status", "reason", "patience"),
     [
-        (403, "LogsForbidden", Patience.RARELY),
+        (403, "LogsForbidden", Patience.FORBIDDEN),
         (404, "PodGone", Patience.SOON),
         (400, "NoLogYet", Patience.LATER),
         (429, "PodUnreachable", Patience.SOON),
@@ -353,7 +353,7 @@ async def test_without_the_right_to_read_logs_nothing_is_read(cluster: LocalClus
     await until_pod(cluster, lambda status: "terminated" in status["state"])
     async with await KubeClient.connect(cluster.add_user("ann")) as client:
         answer = await LogsSource(client, timeout_s=DEADLINE_S).ask(REF, RANK0)
-    assert refusal(answer) == ("LogsForbidden", Patience.RARELY)
+    assert refusal(answer) == ("LogsForbidden", Patience.FORBIDDEN)
 
 
 async def test_before_a_container_has_started_there_is_no_log(cluster: LocalCluster) -> None:

@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies as st
 
-from visibility_api.probe.choice import REOPEN_S, Candidate, Choice, member_of, options_for
+from visibility_api.probe.choice import (
+    REOPEN_S,
+    RIGHT_REOPEN_S,
+    Candidate,
+    Choice,
+    member_of,
+    options_for,
+)
 from visibility_api.probe.source import Answer, Patience
 from visibility_api.progress.document import Progress, Refused
 from visibility_api.progress.job import ProbeHints, TrainingJob
@@ -26,7 +33,7 @@ def refused(reason: str, patience: Patience) -> Answer:
 
 
 SILENT = refused("NoProgressFile", Patience.LATER)
-FORBIDDEN = refused("ExecForbidden", Patience.RARELY)
+FORBIDDEN = refused("ExecForbidden", Patience.FORBIDDEN)
 NO_CAT = refused("NoCatInImage", Patience.RARELY)
 SLOW = refused("ProbeTimeout", Patience.RARELY)
 TROUBLE = refused("PodUnreachable", Patience.SOON)
@@ -254,3 +261,19 @@ def test_whatever_answers_come_there_is_a_next_one_that_is_enabled(
             assert choice.refused_by is not None
             assert not (goes_on and choice.answered)
         assert choice.why(candidate)
+
+
+def test_a_source_without_its_right_is_tried_again_before_long_though_another_answers() -> None:
+    choice = choice_of(job())
+    assert [ask(choice, FORBIDDEN), ask(choice, REPORT)] == ["exec", "logs"]
+    assert ask(choice, REPORT, now=RIGHT_REOPEN_S) == "logs"
+    late = RIGHT_REOPEN_S + 1
+    assert [ask(choice, FORBIDDEN, now=late), ask(choice, REPORT, now=late)] == ["exec", "logs"]
+    assert ask(choice, REPORT, now=2 * late) == "exec"
+    assert ask(choice, REPORT, now=9 * late) == "exec"
+
+
+def test_one_that_is_refused_for_another_reason_leaves_the_one_that_answers_alone() -> None:
+    choice = choice_of(job())
+    assert [ask(choice, NO_CAT), ask(choice, REPORT)] == ["exec", "logs"]
+    assert ask(choice, REPORT, now=2 * REOPEN_S) == "logs"

@@ -16,6 +16,8 @@ from visibility_api.probe.schedule import (
     GRACE_S,
     LONGEST_INTERVALS,
     PUSH_LONGEST_S,
+    PUSH_LOOK_INTERVALS,
+    RIGHT_S,
     SILENCE_SHARE,
     UNDECLARED_GRACE_S,
     UNDECLARED_SILENCE_SHARE,
@@ -179,6 +181,14 @@ def test_one_hang_after_much_silence_is_not_taken_for_many() -> None:
     assert gaps(times)[-1] <= 20.0
 
 
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_a_missing_right_is_asked_for_every_few_minutes_however_long_it_is_missing(is_declared: bool) -> None:
+    schedule = schedule_of("bert", interval_s=15.0, is_declared=is_declared)
+    times = gaps(looks(schedule, lambda _: Patience.FORBIDDEN, until=DAY_S))
+    assert max(times) <= RIGHT_S
+    assert times[-1] > 0.9 * RIGHT_S
+
+
 def test_one_answer_ends_the_back_off() -> None:
     schedule = schedule_of("bert")
     times = looks(schedule, lambda now: Patience.RARELY if now < 1000.0 else None, until=3000.0)
@@ -218,20 +228,26 @@ def test_a_dropped_job_is_not_asked_again_even_if_it_was_being_asked() -> None:
     assert schedule.take(1e9) is None
 
 
-def test_a_job_that_pushes_regularly_is_not_asked_at_all() -> None:
-    for gap_s in (5.0, 60.0, 300.0):
-        schedule = schedule_of("bert")
-        schedule.postpone(ref(), 0.0)
-        schedule.postpone(ref(), gap_s)
-        now = gap_s
-        for _ in range(100):
-            now += gap_s
-            assert schedule.take(now) is None
-            schedule.postpone(ref(), now)
+@pytest.mark.parametrize("gap_s", [5.0, 60.0, 300.0])
+@pytest.mark.parametrize(("patience", "expected"), [(Patience.LATER, 1), (None, 40)])
+def test_a_job_that_pushes_regularly_is_asked_seldom_and_not_at_all_where_nothing_is_read(
+    gap_s: float, patience: Patience | None, expected: int
+) -> None:
+    schedule = schedule_of("bert")
+    asked, now = 0, 0.0
+    while now < 40 * PUSH_LOOK_INTERVALS * 10.0:
+        schedule.postpone(ref(), now)
+        if (turn := schedule.take(now)) is not None:
+            asked += 1
+            schedule.done(turn, now=now, patience=patience)
+        now += gap_s
+    assert asked <= expected
+    assert asked >= min(expected, 10)
 
 
 def test_a_job_that_stops_pushing_is_asked_again() -> None:
     schedule = schedule_of("bert")
+    schedule.done(take(schedule, 0.0), now=0.0, patience=Patience.LATER)
     schedule.postpone(ref(), 0.0)
     schedule.postpone(ref(), 60.0)
     times = looks(schedule, reports, until=1000.0)

@@ -20,7 +20,8 @@ from .source import Answer, Patience
 SOURCE_ANNOTATION = "annotation visibility.trainer.kubeflow.org/source"
 PASSIVE = frozenset({"push", "status"})  # bring their reports by themselves
 MAX_FAILURES = 3  # in a row, of a source that has answered before
-REOPEN_S = 3600.0  # a right may have been granted meanwhile
+REOPEN_S = 3600.0  # what was refused for good, in case it was not
+RIGHT_REOPEN_S = 300.0  # …and sooner where a right was missing: it may be granted at any time
 MAX_ALTERNATES = 3  # there is one (workloads-and-protocols.md 2.2, step 5)
 
 # Asked rarely because asking costs the pod something; they may pass, so they are no reason to give up.
@@ -126,7 +127,9 @@ def is_for_good(answer: Answer) -> bool:
     """Whether there is no use in asking this way again, as far as can be told."""
     outcome = answer.outcome
     return (
-        isinstance(outcome, Refused) and answer.patience is Patience.RARELY and outcome.reason not in _PASSING
+        isinstance(outcome, Refused)
+        and answer.patience in (Patience.RARELY, Patience.FORBIDDEN)
+        and outcome.reason not in _PASSING
     )
 
 
@@ -139,6 +142,7 @@ class Choice:
     has_answered: bool = False  # any of them, ever
     refused: Refused | None = None  # the last word of the likeliest candidate, while none answers
     refused_by: Candidate | None = None
+    lacks_right: bool = False  # one of those that are refused is so for want of a right
     _turn: int = 0
     _failures: int = 0  # in a row, of the candidate that answered
     _closed: tuple[tuple[Candidate, str], ...] = ()  # refused for good, with the reason
@@ -146,10 +150,12 @@ class Choice:
 
     def next(self, now: float) -> Candidate | None:
         """The one to ask; None when nothing comes into question."""
+        if self._closed and now - self._closed_at > (RIGHT_REOPEN_S if self.lacks_right else REOPEN_S):
+            if self.lacks_right:
+                self.answered, self._turn = None, 0  # the likeliest has its turn again
+            self._closed, self.lacks_right = (), False
         if self.answered is not None:
             return self.answered
-        if self._closed and now - self._closed_at > REOPEN_S:
-            self._closed = ()
         open_ = self._open()
         return open_[self._turn % len(open_)] if open_ else None
 
@@ -176,6 +182,7 @@ class Choice:
             return False
         if is_final:
             self._close(candidate, outcome, now)
+            self.lacks_right = self.lacks_right or answer.patience is Patience.FORBIDDEN
         elif self.answered == candidate or answer.patience is Patience.SOON:
             self._failures += 1
             if self._failures >= MAX_FAILURES:

@@ -97,7 +97,7 @@ def _api_error(error: ApiError) -> Answer:
         return _refused(
             "ExecForbidden",
             "this server may not exec into the pod: grant get and create on pods/exec in its namespace",
-            Patience.RARELY,
+            Patience.FORBIDDEN,
         )
     if error.status == 404:
         return _refused("PodGone", "the pod is gone", Patience.SOON)

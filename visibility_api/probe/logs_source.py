@@ -138,7 +138,7 @@ def _api_error(error: ApiError, *, previous: bool) -> Answer:
         return _refused(
             "LogsForbidden",
             "this server may not read the pod's log: grant get on pods/log in its namespace",
-            Patience.RARELY,
+            Patience.FORBIDDEN,
         )
     if error.status == 404:
         return _refused("PodGone", "the pod is gone", Patience.SOON)

@@ -96,7 +96,7 @@ def _nothing(job: TrainingJob, choice: Choice, patience: Patience | None) -> Fou
     assert said_by is not None and outcome is not None and job.rank0 is not None  # noqa: S101, PT018 - asked
     member = member_of(job, said_by) or job.rank0
     if choice.is_closed:
-        patience = Patience.RARELY
+        patience = Patience.FORBIDDEN if choice.lacks_right else Patience.RARELY
     return Found(
         source=said_by.source,
         why=choice.why(said_by),

@@ -30,6 +30,10 @@ UNDECLARED_GRACE_S, UNDECLARED_SILENCE_SHARE = 60.0, 1 / 2
 PUSH_INTERVALS = 3.0  # a job that pushed is not asked for so long at least
 PUSH_GAPS = 2.5  # …and for so many of its own pauses between pushes
 PUSH_LONGEST_S = 900.0
+# …but one that a look can read is asked so often all the same: its file may say what it does not push.
+PUSH_LOOK_INTERVALS = 8.0
+
+RIGHT_S = 300.0  # longest wait for a right: asking costs kube-apiserver a 403 and the pod nothing
 
 _STRETCH_WEIGHT = 1 / 200  # of one look in the mean
 
@@ -149,6 +153,10 @@ class Schedule:
         turn.pushed_at = now
         wait_s = max(PUSH_INTERVALS * turn.interval_s, min(PUSH_GAPS * gap_s, PUSH_LONGEST_S))
         turn.not_before = now + wait_s  # its entry in the heap stays: a push costs next to nothing
+        if turn.attempt_asked != turn.attempt:
+            turn.not_before = 0.0  # nobody knows yet whether a look can read it
+        elif turn.patience is None:
+            turn.not_before = min(turn.not_before, turn.began + PUSH_LOOK_INTERVALS * turn.interval_s)
         turn.silent_since, turn.has_reported = now, True
 
     def drop(self, ref: JobRef) -> None:
@@ -216,6 +224,8 @@ class Schedule:
         if turn.patience is None:
             return interval_s
         longest_s = LONGEST_INTERVALS * interval_s
+        if turn.patience is Patience.FORBIDDEN:
+            longest_s = min(longest_s, max(RIGHT_S, interval_s))
         doubled_s = interval_s * 2.0 ** min(turn.failures - 1, 10)
         if turn.patience is Patience.SOON:
             return min(doubled_s, SOON_INTERVALS * interval_s)

@@ -15,6 +15,7 @@ class Patience(Enum):
 
     SOON = "soon"  # connection trouble: not the job's fault, and it ends for all jobs at once
     LATER = "later"  # answered, but nothing there yet: it may be about to write its first report
+    FORBIDDEN = "forbidden"  # a right is missing: it may come at any time, and asking costs no pod anything
     RARELY = "rarely"  # permanent for this pod, or asking itself costs the pod something
 
 
