@@ -114,8 +114,8 @@ class ApiServer:
             open_transports = self._open_transports()
             await self._runner.cleanup()
             for transport in open_transports:
-                # TLS would wait for the client's goodbye, after the loop may have ended. Python 3.11.2 (Debian's)
-                # fails for those that are closed already.
+                # TLS would wait for the client's goodbye, after the loop may have ended. Python 3.11.2 fails
+                # for those that are closed already.
                 with contextlib.suppress(AttributeError):
                     transport.abort()
             await asyncio.sleep(0)

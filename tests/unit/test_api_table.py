@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -197,7 +198,7 @@ def cells(shown: JobProgress) -> dict[str, str | None]:
 
 def test_what_is_not_known_is_blank() -> None:
     """T4: null prints as blank."""
-    shown = cells(replace(document(), job=replace(document().job, created_at=None)))
+    shown = cells(msgspec.structs.replace(document(), job=replace(document().job, created_at=None)))
     assert {name for name, cell in shown.items() if cell is not None} == {"Name", "Phase", "Age"}
     assert shown["Age"] == "<unknown>"
 
@@ -253,4 +254,4 @@ def test_the_reason_is_the_one_that_explains_most(
         for type_, status in conditions.items()
     )
     shown = document(phase=phase, conditions=made)
-    assert cells(replace(shown, job=replace(shown.job, reason=job_reason)))["Reason"] == cell
+    assert cells(msgspec.structs.replace(shown, job=replace(shown.job, reason=job_reason)))["Reason"] == cell

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from visibility_api.progress.document import Progress
+from visibility_api.progress.document import Progress, Refused
 from visibility_api.progress.observation import Observation
 from visibility_api.progress.summary import JobProgress
 
@@ -242,7 +243,7 @@ def test_a_status_says_nothing_new_of_a_job_that_reports_itself(bench: Bench) ->
     bench.look(Progress(timestamp=at(1), step=450, total_steps=1000))
     before = bench.last
     bench.job(replace(JOB, trainer_status=Progress(timestamp=at(1), progress_percentage=45)))
-    assert replace(bench.last, job=JOB) == before
+    assert msgspec.structs.replace(bench.last, job=JOB) == before
 
 
 def test_jobs_that_nobody_asks_are_judged_anew_all_the_same(bench: Bench) -> None:
@@ -287,7 +288,7 @@ def test_once_two_sources_have_spoken_nothing_that_was_shown_vanishes(words: lis
     for source, report, skew_s, has_clock in words:
         bench.advance(5)
         said_at = bench.now + timedelta(seconds=skew_s) if has_clock else None
-        bench.look(replace(report, timestamp=said_at), source=source)
+        bench.look(msgspec.structs.replace(report, timestamp=said_at), source=source)
         heard.add(source)
         if len(heard) == 1 and source in ("exec", "http"):
             shown = set()  # a lone document is whole
@@ -306,7 +307,7 @@ def test_a_dead_attempt_changes_nothing_whatever_its_sources_say(words: list[tup
     before = bench.last
     for source, report, skew_s, _ in words:
         said_at = bench.now + timedelta(seconds=skew_s)
-        bench.look(replace(report, timestamp=said_at), source=source, attempt=RANK0.attempt)
+        bench.look(msgspec.structs.replace(report, timestamp=said_at), source=source, attempt=RANK0.attempt)
         last_word(bench, 3)
     assert bench.last == before
 
@@ -322,3 +323,13 @@ def test_what_open_data_hub_leaves_in_the_termination_message_is_the_last_word(b
     )
     assert bench.last.observation is not None
     assert bench.last.observation.source == "termination"
+
+
+@pytest.mark.parametrize("source", ["push", "status"])
+def test_that_no_file_is_found_says_nothing_of_numbers_that_came_another_way(
+    bench: Bench, source: str
+) -> None:
+    bench.look(Progress(timestamp=at(0), step=1), source=source)
+    bench.advance(40)
+    bench.look(Refused(reason="NoProgressFile", message="there is none"))
+    assert bench.condition("Fresh") == ("True", "RecentReport")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import asdict
 
 from visibility_api.progress.document import (
     MAX_DOCUMENT_BYTES,

@@ -276,8 +276,8 @@ def test_what_is_no_current_report_of_a_trainjob_is_not_written(said: dict[str, 
 async def test_a_job_that_runs_elsewhere_or_has_not_reported_is_not_written() -> None:
     async with running() as bench:
         told = document(120)
-        bench.write_back.changed(replace(told, job=replace(told.job, runs_elsewhere=True)))
-        bench.write_back.changed(replace(told, updated_at=None))
+        bench.write_back.changed(msgspec.structs.replace(told, job=replace(told.job, runs_elsewhere=True)))
+        bench.write_back.changed(msgspec.structs.replace(told, updated_at=None))
         await asyncio.sleep(60)
         assert not bench.apiserver.writes
 

@@ -24,8 +24,7 @@ State = Literal["running", "completed", "failed"]
 STATES: tuple[State, ...] = ("running", "completed", "failed")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How far one training process says it has come. Absent is None."""
 
     # The training process's clock, UTC; may disagree with ours. None: this form of report carries no time.

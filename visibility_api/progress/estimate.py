@@ -7,16 +7,17 @@ and a run resumed at step k is not credited with steps it did not take here.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
 
 from .document import Progress
 
 SMOOTHING_S = 120.0  # a change of pace shows within minutes; one slow step does not
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one attempt's reports say about its speed. Start with `Pace.begin`, then `advance`."""
 
     position: float | None = None  # steps, else percent, else epochs done, at `at`

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from .document import Progress, Refused
 from .job import JobRef
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class Observation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One answer, good or bad, of one source about one attempt of one job."""
 
     ref: JobRef

@@ -5,14 +5,15 @@ Every API version is an encoder over this value; `tracker` builds it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
 
 from .job import Phase, TrainingJob
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class Condition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A `metav1.Condition`; `since` moves only when `status` does."""
 
     type: str  # Reporting, Fresh, Stalled, Diverged, Suspended, Complete, Failed
@@ -22,8 +23,7 @@ class Condition:
     since: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservationSummary:
+class ObservationSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How we know what we show, and how well."""
 
     source: str  # exec, http, logs, push, status, termination
@@ -38,8 +38,7 @@ class ObservationSummary:
 _AGING = ("Fresh", "Stalled")  # conditions whose sentences tell an age
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobProgress:
+class JobProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is served for one job. Absent is None, never 0 or ""."""
 
     job: TrainingJob

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+import msgspec
 
 from .document import Progress, Refused
 from .estimate import Pace
@@ -25,8 +26,7 @@ JUDGED_METRICS = ("loss", "train_loss", "grad_norm", "eval_loss")  # NaN filters
 _PLAIN = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Everything a verdict is made from; the two times are on our clock."""
 
     job: TrainingJob
