@@ -36,7 +36,13 @@ def report(
         _current.abandon()  # two would take turns in one file
     reporter = Reporter()
     reporter.start(
-        total_steps, total_epochs=total_epochs, initial_step=initial_step, rank=rank, sinks=sinks, bar=bar
+        total_steps,
+        total_epochs=total_epochs,
+        initial_step=initial_step,
+        rank=rank,
+        sinks=sinks,
+        bar=bar,
+        after=_current,
     )
     _current = reporter
     return reporter

@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 class Publisher:
     """Carries the newest snapshot to one sink. What a slow sink misses is skipped, not queued."""
 
-    def __init__(self, sink: Sink, latest: Callable[[], Optional[Snapshot]]) -> None:
+    def __init__(
+        self, sink: Sink, latest: Callable[[], Optional[Snapshot]], wait: Optional[Callable[[], None]] = None
+    ) -> None:
+        """`wait`: returns when those that wrote to the same place before are done with it."""
         self._sink = sink
         self._latest = latest
+        self._wait = wait
         self._written: Optional[Snapshot] = None
         self._has_warned = False
         # A SimpleQueue, because a signal handler may interrupt the very thread that is putting something in:
@@ -43,6 +47,9 @@ class Publisher:
     def _run(self) -> None:
         is_last = False
         done: Optional[SimpleQueue[bool]] = None
+        if self._wait is not None:
+            self._wait()
+            self._wait = None  # or each reporter would keep the one before it
         while not is_last:
             self._publish()
             if done is not None:

@@ -75,10 +75,12 @@ class Reporter:
         rank: Optional[int] = None,
         sinks: Optional[Sequence[Sink]] = None,
         bar: bool = False,
+        after: Optional[Reporter] = None,
     ) -> None:
         """Begin to report, if this process is rank 0: to `sinks`, by default those the environment asks for.
 
-        `bar`: a bar on the terminal as well.
+        `bar`: a bar on the terminal as well. `after`: the one whose place this takes; nothing is written
+        while it may still be writing.
         """
         try:
             self._step = to_count(initial_step) or 0
@@ -96,7 +98,8 @@ class Reporter:
             if places:
                 self._pace.observe(time.monotonic(), self._step)
                 self._snapshot = self._take(self._metrics)
-                self._publishers = [Publisher(sink, self._latest) for sink in places]
+                wait = after.join if after is not None else None
+                self._publishers = [Publisher(sink, self._latest, wait) for sink in places]
                 os.environ[settings.OWNER_VARIABLE] = str(self._pid)
                 atexit.register(self._exit)
                 termination.watch(self)
@@ -218,6 +221,12 @@ class Reporter:
                     publisher.flush(is_last=True)
         except Exception as error:
             self._warn(error)
+
+    def join(self) -> None:
+        """Wait until nothing is written any more, FLUSH_TIMEOUT_S at most. On a publisher's thread."""
+        deadline_s = time.monotonic() + FLUSH_TIMEOUT_S
+        for publisher in self._publishers:
+            publisher.join(max(deadline_s - time.monotonic(), 0))
 
     def __enter__(self) -> Reporter:  # noqa: PYI034 — typing.Self is younger than Python 3.9
         return self

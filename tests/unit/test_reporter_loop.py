@@ -445,3 +445,28 @@ def test_a_number_read_from_a_device_once_is_kept(sink: MemorySink) -> None:
         wait_until(lambda seen=before: sink.last.step > seen)
     r.finish()
     assert sink.last.metrics == {"accuracy": 0.5, "loss": 1.0}
+
+
+def test_what_an_earlier_reporter_is_still_writing_never_lands_on_the_next_ones() -> None:
+    begun, go_on, written = threading.Event(), threading.Event(), []
+
+    class SlowSink:
+        interval_s = 0.01
+
+        def write(self, snapshot: Any) -> None:
+            if not begun.is_set():
+                begun.set()
+                go_on.wait(5)
+            written.append(snapshot.step)
+
+        def close(self) -> None:
+            pass
+
+    sink = SlowSink()
+    report(sinks=[sink])
+    assert begun.wait(5)
+    with report(total_steps=9, sinks=[sink]) as second:
+        second.step(7)
+        go_on.set()
+    assert written[0] == 0
+    assert written[-1] == 7
