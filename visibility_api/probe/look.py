@@ -111,7 +111,7 @@ def _longer(patience: Patience | None, answer: Answer) -> Patience | None:
     """Of the candidates that may yet answer the one that asks for the longest pause counts."""
     if is_for_good(answer):
         return patience
-    order = (None, Patience.SOON, Patience.LATER, Patience.RARELY)
+    order = (None, Patience.SOON, Patience.LATER, Patience.FORBIDDEN, Patience.RARELY)
     return max(patience, answer.patience, key=order.index)
 
 

@@ -20,7 +20,7 @@ from .choice import Choice, options_for
 from .endings import Ending, Endings, Remembers
 from .look import ask
 from .schedule import Schedule, Turn
-from .source import Source
+from .source import Patience, Source
 
 log = structlog.get_logger("visibility.probe")
 
@@ -186,15 +186,20 @@ class Prober:
             return
         asked = self._jobs[turn.ref]
         job, choice = asked.job, asked.choice
-        found = await ask(
-            job,
-            choice,
-            sources=self._sources,
-            deadline_s=self._deadline_s,
-            is_cheap=turn.is_young(loop.time()),
-            on_ask=self._on_look,
-            lateness_s=turn.began - turn.due,
-        )
+        try:
+            found = await ask(
+                job,
+                choice,
+                sources=self._sources,
+                deadline_s=self._deadline_s,
+                is_cheap=turn.is_young(loop.time()),
+                on_ask=self._on_look,
+                lateness_s=turn.began - turn.due,
+            )
+        except Exception as error:  # choosing is done for one job, too (decision 0005)
+            log.error("look failed", job=str(turn.ref), **describe_fault(error))
+            self._schedule.done(turn, now=loop.time(), patience=Patience.RARELY)
+            return
         now = loop.time()
         due = self._schedule.done(turn, now=now, patience=found.patience)
         if due is not None and due < self._wakes_at:
