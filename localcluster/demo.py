@@ -92,6 +92,7 @@ async def play(cluster: LocalCluster, stopped: asyncio.Event, *, keep: bool) -> 
     if keep:
         say("the cluster stays until Ctrl-C")
         await stopped.wait()
+        say("stopping the cluster and its processes")
     return 0
 
 

@@ -22,7 +22,8 @@ log = structlog.get_logger("visibility.probe")
 MAX_WAITING = 1000  # the thousands that end at one time are likely to have said all that matters before
 
 _NOTHING = Answer(
-    outcome=Refused(reason="LogUnreadable", message="the log could not be read"), patience=Patience.RARELY
+    outcome=Refused(reason="LogUnreadable", message="the log that an ended container left could not be read"),
+    patience=Patience.RARELY,
 )
 
 

@@ -17,7 +17,11 @@ log = structlog.get_logger("visibility.probe")
 
 # What coreutils, busybox and toybox print; looked for, never repeated.
 _CAT_SAYS = (
-    (b"No such file", "NoProgressFile", "does not exist (yet)"),
+    (
+        b"No such file",
+        "NoProgressFile",
+        "does not exist (yet): report with trainjob_progress, or declare where",
+    ),
     (b"s a directory", "ProgressFileUnreadable", "is a directory"),
     (b"ermission denied", "ProgressFileUnreadable", "may not be read by the container's user"),
 )

@@ -393,5 +393,13 @@ def _observation(record: _Record) -> ObservationSummary | None:
         latency_s=look.latency_s,
         consecutive_failures=record.failures,
         reason=refused.reason if refused else "",
-        message="; ".join(text for text in (refused.message if refused else "", look.why) if text),
+        message=_how(record, look, refused),
     )
+
+
+def _how(record: _Record, look: Observation, refused: Refused | None) -> str:
+    """Why this source was asked and what it said, told apart from how the numbers shown have come."""
+    said = "; ".join(text for text in (refused.message if refused else "", look.why) if text)
+    if not said or record.source in ("", look.source):
+        return said
+    return f"asked through {look.source} last: {said}"

@@ -90,7 +90,8 @@ def _reporting_plainly(evidence: Evidence) -> _Verdict:
     if rank0 is None:
         return "False", "NoRank0Pod", "the job has no rank-0 pod yet"
     if not rank0.is_running:
-        return "False", NOT_RUNNING, f"container {rank0.container_name} does not run"
+        why = f" ({rank0.waiting_reason})" if rank0.waiting_reason else ""
+        return "False", NOT_RUNNING, f"container {rank0.container_name} does not run{why}"
     if (source := evidence.job.hints.source) in ("push", "status"):
         return "Unknown", "NotYetReported", f"an annotation of the job says {source}, so rank 0 is not asked"
     return "Unknown", "NotYetProbed", "rank 0 has not been asked yet"
@@ -113,8 +114,7 @@ def _fresh(evidence: Evidence, now: datetime) -> _Verdict:
         return "False", failure.reason, f"{when}; since then: {failure.message}"
     if age.total_seconds() > limit_s:
         when = f"{describe_age(age)} before the last look, at {_instant(reported_at)}"
-        silence = "the job's status stands still:" if evidence.job.runs_elsewhere else "rank 0 answers, but"
-        return "False", "NoNewReport", f"{silence} its last new report came {when}"
+        return "False", "NoNewReport", f"nothing new is reported; the last new report came {when}"
     return "True", "RecentReport", _PLAIN
 
 
