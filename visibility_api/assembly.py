@@ -141,13 +141,19 @@ def assemble(
         metrics.waiting_write_backs.set_function(partial(len, write_back))
 
     is_synced = partial(_is_synced, watches)
-    tokens = TokenReviewer(
-        Reviews(clients.authentication, TOKEN_REVIEWS, count=metrics.count_review("authn"))
-    )
+    token_reviews = Reviews(clients.authentication, TOKEN_REVIEWS, count=metrics.count_review("authn"))
     health = Health(_checks(watches, prober, stopping))
     draining = asyncio.Event()
     api, open_watches = _api(
-        store, clients, trust, tokens, metrics, registry, health, is_synced=is_synced, draining=draining
+        store,
+        clients,
+        trust,
+        TokenReviewer(token_reviews),
+        metrics,
+        registry,
+        health,
+        is_synced=is_synced,
+        draining=draining,
     )
 
     def drain() -> None:
@@ -157,7 +163,13 @@ def assemble(
 
     app: App = api
     if "push" in sources:
-        gate = Gate(tokens, Owners(clients.cluster), find_job=partial(_find_job, store), is_synced=is_synced)
+        gate = Gate(
+            # One of its own: a flood of bad tokens must not push API users out of what is remembered.
+            TokenReviewer(token_reviews),
+            Owners(clients.cluster),
+            find_job=partial(_find_job, store),
+            is_synced=is_synced,
+        )
         ingest = Ingest(
             gate, record=tracker.observed, pushed=prober.postpone, count=metrics.count_push, now=_now
         )

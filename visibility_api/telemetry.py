@@ -68,6 +68,7 @@ class Metrics:
             ["outcome"],
             registry=registry,
         )
+        self._push_outcomes: dict[str, Counter] = {}
         self._reviews = {
             kind: Counter(
                 f"apiserver_delegated_{kind}_request_total",
@@ -105,7 +106,10 @@ class Metrics:
 
     def count_push(self, outcome: str) -> None:
         """One push; `outcome` is one of our own words."""
-        self._pushes.labels(outcome).inc()
+        child = self._push_outcomes.get(outcome)
+        if child is None:  # `labels` costs more than all that a push counts
+            child = self._push_outcomes[outcome] = self._pushes.labels(outcome)
+        child.inc()
 
     def count_write_back(self, outcome: str) -> None:
         """One attempt; `outcome` is one of WriteBack's words."""
