@@ -14,7 +14,7 @@ from kubernetes_asyncio.client import Configuration
 from tests.certificates import SERVER, Authority
 from tests.websocket_frames import BINARY, accepting, frame
 from visibility_api.cluster.client import KubeClient
-from visibility_api.cluster.errors import ApiError
+from visibility_api.cluster.errors import ApiError, Unreachable
 from visibility_api.cluster.execute import Executed, execute
 
 from .websocket_server import DEADLINE_S, OUTPUT, scripted_server
@@ -112,3 +112,21 @@ async def test_all_goes_through_the_proxy_that_is_named(
             assert (await run(client, "floods")).is_cut
             assert await client.get("/version") == b"{}"
     assert asked == [f"CONNECT 127.0.0.1:{server.port} HTTP/1.1".encode()] * connections
+
+
+async def test_the_password_of_a_proxy_that_refuses_us_is_never_repeated() -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async with asyncio.timeout(DEADLINE_S), await asyncio.start_server(refuse, "127.0.0.1", 0) as proxy:
+        configuration = Configuration()
+        configuration.host = "https://kube-apiserver.example:6443"
+        configuration.proxy = f"http://user:hunter2@127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+        async with KubeClient(configuration) as client:
+            with pytest.raises(Unreachable, match="407 Proxy Authentication Required") as by_get:
+                await client.get("/version")
+            with pytest.raises(Unreachable, match="407 Proxy Authentication Required") as by_exchange:
+                await client.exchange("/", query=(), protocols=(), max_message_bytes=1, take=lambda _: True)
+    assert "hunter2" not in f"{by_get.value} {by_exchange.value}"
