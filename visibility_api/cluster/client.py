@@ -275,9 +275,8 @@ async def _split_lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 def _describe(error: BaseException) -> str:
     """Class and message, without bodies or headers (aiohttp's messages carry neither)."""
-    if isinstance(error, aiohttp.ClientResponseError):
-        text = f"{error.status} {error.message}"  # its own text names the URL: a proxy's, with its password
-    else:
-        text = str(error)
+    text = str(error)
+    if isinstance(error, aiohttp.ClientResponseError):  # that names the URL: a proxy's, with its password
+        text = f"{error.status} {error.message}"
     text = text[:MAX_MESSAGE_CHARACTERS]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
