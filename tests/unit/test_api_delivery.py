@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from tests.asgi import Answer
 from tests.unit.api_shell import ONE, Shell
 from visibility_api.api.compression import GzipCache, accepts_gzip
-from visibility_api.api.delivery import GZIP_ABOVE_BYTES
+from visibility_api.api.delivery import GZIP_ABOVE_BYTES, TURN_BYTES
 from visibility_api.api.message import Request, Response
 
 GZIP = ("Accept-Encoding", "gzip")
@@ -46,17 +46,18 @@ async def test_others_have_their_turn_between_the_slices_of_a_large_answer() -> 
     async def note(message: dict[str, object]) -> None:
         body = message.get("body")
         if isinstance(body, bytes) and body:
-            order.append(body)
+            order.append(body[:5])
 
     async def handler(request: Request) -> Response:
-        return Response(body=[b"1", b"2", b"3"] if request.attributes.name == "bert" else b"small")
+        large = [digit * TURN_BYTES for digit in (b"1", b"2", b"3")]
+        return Response(body=large if request.attributes.name == "bert" else b"small")
 
     shell = Shell(handler=handler)
     await asyncio.gather(
         shell.get(ONE, before_send=note), shell.get(ONE.replace("bert", "other"), before_send=note)
     )
-    assert order[0] == b"1"
-    assert order.index(b"small") < order.index(b"3")
+    assert order[0] == b"11111"
+    assert order.index(b"small") < order.index(b"33333")
 
 
 @pytest.mark.parametrize("body", [LARGE, [LARGE[:70_000], LARGE[70_000:]]])
