@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
@@ -136,3 +137,9 @@ def test_an_entry_is_encoded_once() -> None:
     entry = Entry(document=document(), revision=1, created_revision=1)
     assert CODEC.document(entry) is CODEC.document(entry)
     assert CODEC.metadata(entry) is CODEC.metadata(entry)
+
+
+def test_text_that_no_json_can_hold_costs_that_job_its_numbers_and_no_list() -> None:
+    shown = encoded(msgspec.structs.replace(document(), message="\ud800"))
+    assert shown["metadata"]["name"] == document().job.ref.name
+    assert shown["status"] == {"phase": document().phase.value}

@@ -10,11 +10,15 @@ import math
 from datetime import UTC, datetime
 
 import msgspec
+import structlog
 
 from visibility_api.api.resources import GROUP_VERSION, Resource
+from visibility_api.faults import describe_fault
 from visibility_api.progress.job import Rank0, Replica, Termination
 from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
 from visibility_api.store import Entry
+
+log = structlog.get_logger(__name__)
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -128,7 +132,11 @@ class Codec:
         return entry.encoded("metadata", encode_metadata)
 
     def _document(self, entry: Entry) -> bytes:
-        status = _encoder.encode(_status(entry.document))
+        try:
+            status = _encoder.encode(_status(entry.document))
+        except Exception as error:  # one job must not take the list from everybody (decision 0005)
+            log.error("document not encoded", job=str(entry.document.job.ref), **describe_fault(error))
+            status = _encoder.encode(ProgressStatus(phase=entry.document.phase.value))
         return b'%s%s,"status":%s}' % (self.head, self.metadata(entry), status)
 
 
