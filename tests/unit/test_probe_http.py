@@ -244,6 +244,7 @@ def test_only_plain_addresses_outside_the_special_ranges_are_dialled(pod_ip: str
         chunked(DOCUMENT[:7], DOCUMENT[7:]),
         chunked(*(DOCUMENT[i : i + 1] for i in range(len(DOCUMENT)))),
         http(b"", status="100 Continue") + http(b"", status="103 Early Hints") + sized(DOCUMENT),
+        http(b"", "Content-Encoding: gzip", status="103 Early Hints") + sized(DOCUMENT),
         sized(DOCUMENT) + b"HTTP/1.1 200 OK\r\n\r\nmore than was asked for",
         sized(DOCUMENT) + b"no HTTP",
         sized(DOCUMENT, "Content-Encoding: identity"),

@@ -62,7 +62,9 @@ class _Received:
 
     def on_headers_complete(self) -> None:
         status = self.parser.get_status_code()
-        if status >= 200 and not self.status:
+        if status < 200:  # what an interim answer says of itself holds for no other
+            self.content_encoding, self.has_length = "", False
+        elif not self.status:
             self.status = status
 
     def on_body(self, data: bytes) -> None:
