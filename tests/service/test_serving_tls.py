@@ -167,6 +167,13 @@ async def test_connection_without_a_certificate_works_before_any_ca_is_known(tmp
         assert (await ask(server, PROXY, "X-Remote-User: jane"))["user"] == "jane"
 
 
+async def test_connection_that_is_ended_as_its_answer_is_ready_still_gets_that(tmp_path: Path) -> None:
+    async with running_server(tmp_path) as server, server.connect() as early:
+        server.then = lambda: server.config.apply(config_map(client_ca_file=CLIENTS.pem))
+        assert (await early.ask())["user"] == ANONYMOUS
+        assert await early.is_closed_by_server()
+
+
 async def test_connections_without_a_certificate_outlive_later_rotations(server: RunningServer) -> None:
     async with server.connect() as client:
         await client.ask()

@@ -46,13 +46,14 @@ class _Server(uvicorn.Server):
 
 @dataclass(slots=True, kw_only=True)
 class RunningServer:
-    """`seen` are the scopes of all requests, in order."""
+    """`seen` are the scopes of all requests, in order; `then` is called in the turn that made an answer."""
 
     port: int
     tls: ServingTls
     config: RequestHeaderConfig
     directory: Path
     seen: list[dict[str, Any]] = field(default_factory=list)
+    then: Callable[[], None] = lambda: None
 
     @contextlib.asynccontextmanager
     async def connect(self, context: ssl.SSLContext | None = None) -> AsyncIterator[Client]:
@@ -124,6 +125,7 @@ async def running_server(
         length = (b"content-length", str(len(body)).encode())
         await send({"type": "http.response.start", "status": 200, "headers": [length]})
         await send({"type": "http.response.body", "body": body})
+        running.then()
 
     server = _Server(
         uvicorn.Config(
@@ -138,13 +140,14 @@ async def running_server(
     )
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
+    running = RunningServer(
+        port=listener.getsockname()[1], tls=tls, config=config, directory=directory, seen=seen
+    )
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(server.serve([listener]))
         await until(lambda: server.started)
         try:
-            yield RunningServer(
-                port=listener.getsockname()[1], tls=tls, config=config, directory=directory, seen=seen
-            )
+            yield running
         finally:
             server.should_exit = server.force_exit = True
             await serving

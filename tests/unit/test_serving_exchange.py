@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
 from uvicorn.protocols.http.flow_control import FlowControl
 
 from visibility_api.serving.exchange import PIECE_BYTES, Exchange
+from visibility_api.serving.outbox import Outbox
 
 OK = b"HTTP/1.1 200 OK\r\n"
 LOG = logging.getLogger("tests")
@@ -45,7 +46,20 @@ async def answer(
     flow: FlowControl | None = None,
 ) -> Wire:
     wire = Wire()
-    exchange = Exchange(
+    await exchange(app, wire, method, keep_alive, default_headers, flow)
+    await asyncio.sleep(0)  # the end of this turn
+    return wire
+
+
+def exchange(
+    app: Callable[[Any, Any, Any], Awaitable[None]],
+    wire: Wire,
+    method: str = "GET",
+    keep_alive: bool = True,
+    default_headers: list[tuple[bytes, bytes]] | None = None,
+    flow: FlowControl | None = None,
+) -> Coroutine[Any, Any, None]:
+    one = Exchange(
         scope={"type": "http", "method": method},  # type: ignore[typeddict-item]
         transport=wire,
         flow=flow or FlowControl(wire),
@@ -58,8 +72,8 @@ async def answer(
         keep_alive=keep_alive,
         on_response=lambda: None,
     )
-    await exchange.run_asgi(app)
-    return wire
+    one.outbox = Outbox(asyncio.get_running_loop(), wire)
+    return one.run_asgi(app)
 
 
 def start(status: int = 200, **headers: str) -> dict[str, Any]:
@@ -83,6 +97,29 @@ async def test_head_and_body_of_known_length_leave_as_one() -> None:
     wire = await answer(sending(start(content_length="2", etag='"7"'), body(b"ab")))
     assert wire.writes == [OK + b'content-length: 2\r\netag: "7"\r\n\r\nab']
     assert not wire.is_closed
+
+
+async def test_answers_made_in_one_turn_leave_together_at_its_end() -> None:
+    wires = Wire(), Wire()
+    made: list[int] = []
+
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await send(start(content_length="1"))
+        await send(body(b"a"))
+        made.append(sum(len(wire.writes) for wire in wires))
+
+    async with asyncio.TaskGroup() as answers:
+        for wire in wires:
+            answers.create_task(exchange(app, wire))
+    assert made == [0, 0]
+    assert [len(wire.writes) for wire in wires] == [1, 1]
+
+
+async def test_an_answer_before_the_end_of_its_connection_leaves_at_once() -> None:
+    wire = Wire()
+    await exchange(sending(start(content_length="1"), body(b"a")), wire, keep_alive=False)
+    assert wire.writes
+    assert wire.is_closed
 
 
 async def test_further_slices_leave_by_themselves_and_are_not_copied() -> None:

@@ -15,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from visibility_api.auth.certificates import PEER
 
 from .exchange import Exchange
+from .outbox import Outbox
 from .patience import Patience
 from .tls import ServingContext, peer_of
 
@@ -34,12 +35,14 @@ class TlsConnection(HttpToolsProtocol):
     _is_head_due = False  # its time runs; what has come of it does not start that anew
     _request_bytes = 0
     _patience: Patience  # for a head, or between two requests
+    _outbox: Outbox
     _close_timer: asyncio.TimerHandle | None = None
     _context: ServingContext | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
         self._patience = Patience(self.loop, transport.close)
+        self._outbox = Outbox(self.loop, transport)
         if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()  # cheaper than an answer, and clients try again
             return
@@ -61,6 +64,7 @@ class TlsConnection(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """As uvicorn's: closes now, or after the answer under way; but does not wait long for the peer."""
+        self._outbox.flush()
         super().shutdown()
         self._end_closing(was_closing=False)
 
@@ -110,6 +114,7 @@ class TlsConnection(HttpToolsProtocol):
             keep_alive=http_version != "1.0" and parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )  # fmt: skip
+        self.cycle.outbox = self._outbox
         # uvicorn's type leaves out that there is no cycle before the first request.
         if before is None or before.response_complete:  # type: ignore[redundant-expr]
             self._start_asgi_task(self.cycle, self.app)
@@ -127,6 +132,10 @@ class TlsConnection(HttpToolsProtocol):
             self._start_asgi_task(*self.pipeline.pop())
         elif not self._is_head_due:
             self._patience.limit(self.timeout_keep_alive)
+
+    def send_400_response(self, msg: str) -> None:
+        self._outbox.flush()
+        super().send_400_response(msg)
 
     def _unsupported_upgrade_warning(self) -> None:
         # uvicorn's place for two lines of log. The parser takes nothing more after such a request, so without

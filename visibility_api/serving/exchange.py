@@ -9,6 +9,8 @@ from __future__ import annotations
 from uvicorn._types import ASGISendEvent, HTTPResponseBodyEvent, HTTPResponseStartEvent
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
+from .outbox import Outbox
+
 # Of one write. From 128 KiB on the C library maps fresh memory for each copy that TLS makes, which takes half
 # as long again.
 PIECE_BYTES = 112 * 1024
@@ -18,6 +20,7 @@ _BODYLESS = frozenset((204, 304))
 class Exchange(RequestResponseCycle):
     """`send` is ASGI's. Headers are given in lower case; `connection` among them can only mean `close`."""
 
+    outbox: Outbox  # of the connection
     _head = b""  # of an answer whose length is known: it waits for the body, which follows at once
 
     async def send(self, message: ASGISendEvent) -> None:
@@ -49,7 +52,8 @@ class Exchange(RequestResponseCycle):
             self.chunked_encoding = True
             headers.append((b"transfer-encoding", b"chunked"))
         head = STATUS_LINE[status] + b"\r\n".join((*map(b": ".join, headers), b"", b""))
-        if len(head.splitlines()) != 1 + len(headers) + 1:
+        lines = 1 + len(headers) + 1
+        if head.count(b"\n") != lines or head.count(b"\r") != lines:
             raise RuntimeError("a header has a line break in it")
         if self.chunked_encoding:
             self.transport.write(head)  # W3: what it heads may come much later
@@ -80,6 +84,9 @@ class Exchange(RequestResponseCycle):
             raise RuntimeError("the body is longer than its announced length")
         if self._head:
             body, self._head = self._head + body, b""
+            if self.keep_alive and not self.expected_content_length and len(body) <= PIECE_BYTES:
+                self.outbox.put(body)  # a whole answer, and the connection stays open behind it
+                return
         self._write_pieces(body)
 
     def _write_chunk(self, body: bytes, *, is_last: bool) -> None:
