@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.pushing import OURS, UPSTREAM, Cluster, Endpoint, upstream_audience
 from visibility_api.auth.token_review import PATH as REVIEWS
@@ -236,7 +237,7 @@ async def test_a_token_is_reviewed_anew_after_a_while(endpoint: Endpoint, cluste
 async def test_a_new_job_of_the_same_name_is_another_job(endpoint: Endpoint, cluster: Cluster) -> None:
     await admit(endpoint)
     job = cluster.jobs["team-a", "bert"]
-    cluster.jobs["team-a", "bert"] = replace(job, ref=replace(job.ref, uid="another"))
+    cluster.jobs["team-a", "bert"] = replace(job, ref=structs.replace(job.ref, uid="another"))
     with pytest.raises(Forbidden):
         await admit(endpoint)
 

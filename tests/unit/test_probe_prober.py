@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec import structs
 
 from visibility_api.probe.prober import PER_NODE, Prober
 from visibility_api.probe.source import Answer, Patience
@@ -108,7 +109,9 @@ async def running(
 
 def job(number: int, *, node: str = "gpu-1", **changes: object) -> TrainingJob:
     rank0 = replace(RANK0, pod_uid=f"p{number}", node_name=node)
-    return replace(JOB, ref=replace(REF, name=f"job-{number}", uid=str(number)), rank0=rank0, **changes)  # type: ignore[arg-type]
+    return replace(
+        JOB, ref=structs.replace(REF, name=f"job-{number}", uid=str(number)), rank0=rank0, **changes
+    )  # type: ignore[arg-type]
 
 
 async def test_a_running_job_is_asked_soon_after_it_appears() -> None:
@@ -221,7 +224,7 @@ async def test_a_look_that_fails_unforeseen_is_that_jobs_trouble_alone(
         outcome = (await bench.next()).outcome
         assert isinstance(outcome, Refused)
         assert outcome.reason == "InternalError"
-        other = replace(JOB, ref=replace(REF, name="other"), rank0=replace(RANK0, pod_uid="p2"))
+        other = replace(JOB, ref=structs.replace(REF, name="other"), rank0=replace(RANK0, pod_uid="p2"))
         bench.prober.job_changed(other)
         assert (await bench.next()).outcome == REPORT.outcome
     said = capsys.readouterr()
@@ -239,7 +242,7 @@ async def test_an_answer_that_cannot_be_taken_over_stops_nobody() -> None:
 
         bench.prober._record = take
         for name in ("one", "two"):
-            bench.prober.job_changed(replace(JOB, ref=replace(REF, name=name)))
+            bench.prober.job_changed(replace(JOB, ref=structs.replace(REF, name=name)))
             await bench.next()
         assert len(taken) == 2
 

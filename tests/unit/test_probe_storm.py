@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec import structs
 
 from visibility_api.probe.prober import Prober
 from visibility_api.probe.source import Answer, Patience
@@ -19,7 +20,7 @@ from visibility_api.progress.observation import Observation
 from .test_progress_tracker import JOB, RANK0, REF, T0
 from .virtual_time import in_virtual_time
 
-JOBS = [replace(REF, name=f"job-{n}", uid=str(n), namespace=f"team-{n % 3}") for n in range(8)]
+JOBS = [structs.replace(REF, name=f"job-{n}", uid=str(n), namespace=f"team-{n % 3}") for n in range(8)]
 DEADLINE_S = 20.0
 
 

@@ -257,7 +257,7 @@ async def test_a_job_that_has_ended_is_not_hurried_a_second_time() -> None:
         {"reporting": "False"},  # of an attempt that has ended
         {"reporting": "Unknown"},
         {"source": "status"},  # its own words
-        {"of": replace(ref(), resource="jobsets")},
+        {"of": msgspec.structs.replace(ref(), resource="jobsets")},
     ],
     ids=["old", "unknown", "status", "another kind"],
 )

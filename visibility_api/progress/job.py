@@ -11,6 +11,8 @@ from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
+import msgspec
+
 from .document import Progress
 
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
@@ -32,8 +34,7 @@ class Phase(StrEnum):
         return self in (Phase.SUCCEEDED, Phase.FAILED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class JobRef:
+class JobRef(msgspec.Struct, frozen=True, kw_only=True, order=True, cache_hash=True, gc=False):
     """Names one job in one life: two jobs of the same name are told apart by uid."""
 
     resource: str  # plural of the workload's own resource, e.g. "trainjobs"

@@ -19,7 +19,7 @@ from .job import JobRef, Phase, Rank0, Termination, TrainingJob
 from .observation import Observation
 from .report import parse_report
 from .summary import Condition, JobProgress, ObservationSummary
-from .verdict import NOT_RUNNING, Evidence, judge
+from .verdict import NOT_RUNNING, STALLED, Evidence, judge
 
 TERMINATION, STATUS = "termination", "status"
 PARTIAL = ("logs", "push", STATUS)  # say what is new, or what upstream's form has room for; not all there is
@@ -36,6 +36,8 @@ class _Record:
 
     job: TrainingJob
     rank0: Rank0 | None = None  # the last known; outlives the pod
+    # Whose word counts: of the pods that may hold rank 0 now, or of the last one known.
+    attempts: tuple[str, ...] = ()
     last_termination: Termination | None = None  # outlives the pod that shows it
     report: Progress | None = None
     source: str = ""  # of `report`
@@ -79,6 +81,7 @@ class Tracker:
 
     def job_changed(self, job: TrainingJob) -> None:
         """The cluster shows this job, new or otherwise than before."""
+        now = self._now()
         record = self._records.get(job.ref)
         if record is None:
             record = self._records[job.ref] = _Record(job=job)
@@ -88,9 +91,12 @@ class Tracker:
                 record.last_look, record.failures = None, 0  # said of a process that is no more
             record.rank0 = job.rank0
             record.last_termination = job.rank0.last_termination or record.last_termination
-            self._read_termination_message(record, job.rank0)
-        self._read_status(record)
-        self._show(record)
+            record.attempts = (job.rank0.attempt, *(each.attempt for each in job.alternates))
+            self._read_termination_message(record, job.rank0, now)
+        else:
+            record.attempts = record.attempts[:1]
+        self._read_status(record, now)
+        self._show(record, now)
 
     def job_gone(self, ref: JobRef) -> None:
         """The job was deleted; so is what is known of it."""
@@ -105,9 +111,10 @@ class Tracker:
         record = self._records.get(observation.ref)
         if record is None:
             return False
+        now = self._now()
         if observation.is_last_word:
-            return self._take_last_word(record, observation)
-        if observation.attempt not in _attempts(record):
+            return self._take_last_word(record, observation, now)
+        if observation.attempt not in record.attempts:
             return False
         voice = _voice(record, observation)
         if (
@@ -120,14 +127,17 @@ class Tracker:
         is_taken = False
         if isinstance(observation.outcome, Progress):
             record.failures = 0
-            is_taken = self._take(record, observation.outcome, observation.attempt, observation.source, voice)
+            is_taken = self._take(
+                record, observation.outcome, observation.attempt, observation.source, now, voice
+            )
         else:
             record.failures += 1
-        self._show(record)
+        self._show(record, now)
         return is_taken
 
     def review(self, share: float) -> None:
         """Judge this share of the jobs anew, in turn: ages grow without anything happening."""
+        now = self._now()
         for _ in range(math.ceil(share * len(self._records))):
             ref = next(self._reviews, None)
             if ref is None:
@@ -135,19 +145,19 @@ class Tracker:
                 return
             record = self._records.get(ref)
             if record is not None and not record.job.phase.is_final:
-                self._show(record)
+                self._show(record, now)
 
-    def _take_last_word(self, record: _Record, observation: Observation) -> bool:
+    def _take_last_word(self, record: _Record, observation: Observation, now: datetime) -> bool:
         """Of the attempt before, unless the one that runs now has spoken already."""
         attempt = observation.attempt
         is_next = record.attempt in ("", EARLIER_ATTEMPT, attempt) or _follows(attempt, record.attempt)
         if not is_next or not isinstance(observation.outcome, Progress):
             return False
-        is_taken = self._take(record, observation.outcome, attempt, observation.source)
-        self._show(record)
+        is_taken = self._take(record, observation.outcome, attempt, observation.source, now)
+        self._show(record, now)
         return is_taken
 
-    def _read_termination_message(self, record: _Record, rank0: Rank0) -> None:
+    def _read_termination_message(self, record: _Record, rank0: Rank0, now: datetime) -> None:
         """What the container left behind may be newer than what was last read of it (design.md 4)."""
         key = hash((rank0.attempt, rank0.termination_message))
         if not rank0.termination_message or key == record.message_read:
@@ -155,9 +165,9 @@ class Tracker:
         record.message_read = key
         outcome = parse_report(rank0.termination_message.encode(errors="replace"))
         if isinstance(outcome, Progress):  # anything else is somebody's plain text
-            self._take(record, outcome, rank0.attempt, TERMINATION)
+            self._take(record, outcome, rank0.attempt, TERMINATION, now)
 
-    def _read_status(self, record: _Record) -> None:
+    def _read_status(self, record: _Record, now: datetime) -> None:
         """`TrainJob.status.trainerStatus` survives suspension, resumption and restarts unchanged (1.1)."""
         status, rank0 = record.job.trainer_status, record.job.rank0
         if status is None or status.timestamp is None or not self._reads_status:
@@ -168,12 +178,18 @@ class Tracker:
             or (record.attempt != rank0.attempt and _is_known(status, record.report))
         )
         if not is_earlier:
-            self._take(record, status, rank0.attempt if rank0 else record.attempt, STATUS)
+            self._take(record, status, rank0.attempt if rank0 else record.attempt, STATUS, now)
         elif record.report is None:
-            self._take(record, status, EARLIER_ATTEMPT, STATUS)
+            self._take(record, status, EARLIER_ATTEMPT, STATUS, now)
 
     def _take(
-        self, record: _Record, report: Progress, attempt: str, source: str, voice: str | None = None
+        self,
+        record: _Record,
+        report: Progress,
+        attempt: str,
+        source: str,
+        now: datetime,
+        voice: str | None = None,
     ) -> bool:
         """Newest wins within an attempt; a new attempt begins anew. `voice`: the source if not given.
 
@@ -185,7 +201,6 @@ class Tracker:
             record.heard, record.clock_ahead, record.pace = {}, None, Pace()
         if record.heard.get(voice) == report:
             return False
-        now = self._now()
         takes_over = STAND_IN in record.heard and voice not in (STAND_IN, STATUS)
         if takes_over:  # rank 0 itself: the clock of whoever spoke in its place is another one
             record.heard, record.clock_ahead, record.pace = {}, None, Pace()
@@ -217,8 +232,7 @@ class Tracker:
         unread_s = max(READ_LATE_S, 2 * (record.job.hints.interval_s or self._interval_s))
         return 2 * max(0.0, (now - record.moved_at).total_seconds()) + unread_s  # twice: looks may be rare
 
-    def _show(self, record: _Record) -> None:
-        now = self._now()
+    def _show(self, record: _Record, now: datetime) -> None:
         # Our clock may have been set back: ages count from here then, or none would for a while.
         if record.reported_at is not None and record.reported_at > now:
             record.reported_at = now
@@ -226,7 +240,7 @@ class Tracker:
             record.moved_at = now
         job, report, look = record.job, record.report, record.last_look
         is_current = report is not None and (
-            job.rank0 is None or record.attempt in _attempts(record) or job.phase.is_final
+            job.rank0 is None or record.attempt in record.attempts or job.phase.is_final
         )
         interval_s = job.hints.interval_s or self._interval_s
         failure = look.outcome if look is not None and isinstance(look.outcome, Refused) else None
@@ -261,14 +275,6 @@ class Tracker:
         self._publish(summary)
 
 
-def _attempts(record: _Record) -> tuple[str, ...]:
-    """The attempts whose word counts: of the pods that may hold rank 0 now, or of the last one known."""
-    job = record.job
-    if job.rank0 is None:
-        return (record.rank0.attempt,) if record.rank0 else ()
-    return (job.rank0.attempt, *(a.attempt for a in job.alternates))
-
-
 def _follows(attempt: str, earlier: str) -> bool:
     """Whether it is a later life of the same container: of other pods nobody can tell which came first."""
     (pod, restarts, _), (earlier_pod, earlier_restarts, _) = attempt.split("/"), earlier.split("/")
@@ -278,15 +284,14 @@ def _follows(attempt: str, earlier: str) -> bool:
 def _is_same_life(record: _Record, attempt: str) -> bool:
     """Whether what is held may be completed by what is said of `attempt`: pods that may hold rank 0 at the
     same time (MPI) speak for one run."""
-    return record.attempt == attempt or {record.attempt, attempt} <= {*_attempts(record)}
+    return record.attempt == attempt or {record.attempt, attempt} <= set(record.attempts)
 
 
 def _voice(record: _Record, observation: Observation) -> str:
     """Who speaks, in so far as that matters: one that speaks again needs no later time to be believed."""
     if observation.is_stand_in:
         return STAND_IN
-    rank0 = record.job.rank0 or record.rank0
-    is_rank0 = rank0 is None or observation.attempt == rank0.attempt
+    is_rank0 = not record.attempts or observation.attempt == record.attempts[0]
     return observation.source if is_rank0 else f"{observation.source} of another pod"
 
 
@@ -362,8 +367,9 @@ def _end(
         return 0, None
     if record.job.phase is not Phase.RUNNING or not is_current or record.reported_at is None:
         return None, None
-    if any((c.type, c.status) == ("Stalled", "True") or c.reason == NOT_RUNNING for c in record.conditions):
-        return None, None
+    for condition in record.conditions:
+        if condition.reason in (STALLED, NOT_RUNNING):
+            return None, None
     remaining_s = record.pace.remaining_s(report)
     if remaining_s is None or remaining_s > 10 * 365 * 86400:  # beyond any run: the pace is noise
         return None, None

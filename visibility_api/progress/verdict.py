@@ -21,6 +21,7 @@ FRESH_AT_LEAST_S = 30.0
 STALLED_GAPS = 5.0  # evaluation and checkpoints pause the steps: allow the longest pause seen, several times
 STALLED_AT_LEAST_S = 300.0
 NOT_RUNNING = "Rank0NotRunning"  # reason: nothing moves, so nothing is current and no end can be told
+STALLED = "NoAdvance"  # reason
 JUDGED_METRICS = ("loss", "train_loss", "grad_norm", "eval_loss")  # NaN filters hide losses, not grad_norm
 # message: the reason says it all, as metav1.Condition allows; such sentences were a tenth of every list
 _PLAIN = ""
@@ -161,7 +162,7 @@ def _stalled(evidence: Evidence, now: datetime) -> _Verdict:
     if still.total_seconds() > limit_s:
         return (
             "True",
-            "NoAdvance",
+            STALLED,
             (
                 f"no advance for {describe_age(still)}; the longest pause before was "
                 f"{describe_age(timedelta(seconds=evidence.pace.longest_gap_s))}"
