@@ -300,7 +300,10 @@ def _checks(watches: list[Watch[Any]], prober: Prober, stopping: asyncio.Event) 
 
 def _is_synced(watches: Sequence[Watch[Any]], namespace: str) -> bool:
     """Whether all is known of a namespace ("" = of every one): a missing right in one hides no other."""
-    return all(w.health.synced for w in watches if not namespace or w.scope in (None, namespace))
+    for watch in watches:  # for each request: no generator
+        if not watch.health.synced and (not namespace or watch.scope in (None, namespace)):
+            return False
+    return True
 
 
 async def _review(tracker: Tracker) -> None:

@@ -7,10 +7,10 @@ that outlives a right, is the app calling `authorize` once a request: nothing he
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.reviews import FakeApi, until
 from visibility_api.auth.access_review import MAX_CACHED_CHARACTERS, PATH, AccessReviewer

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import msgspec
+from msgspec.structs import replace
 
 ANONYMOUS_USER = "system:anonymous"
 UNAUTHENTICATED_GROUP = "system:unauthenticated"
@@ -10,28 +11,23 @@ AUTHENTICATED_GROUP = "system:authenticated"
 MASTERS_GROUP = "system:masters"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+# Hashes are kept: these values are looked up far more often than made. All fields count, for whoever could
+# choose many of one hash would make every look-up slow.
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """A user as Kubernetes knows one. Hashable: it is part of the access review's cache key."""
 
     user: str
     groups: tuple[str, ...] = ()
     uid: str = ""
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()  # sorted by key
-    _hash: int = field(init=False, repr=False, compare=False)  # looked up far more often than made
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.user, self.groups, self.uid, self.extra)))
-
-    def __hash__(self) -> int:
-        return self._hash
 
 
 ANONYMOUS = Identity(user=ANONYMOUS_USER, groups=(UNAUTHENTICATED_GROUP,))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     """One selector requirement of a list or watch, as SubjectAccessReview carries it (Z10)."""
 
     key: str
@@ -39,8 +35,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attributes:
+class Attributes(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """What a request wants, as authorisation sees it (Z3 to Z8). `path` alone for a non-resource request."""
 
     verb: str
@@ -54,18 +49,6 @@ class Attributes:
     name: str = ""
     field_requirements: tuple[Requirement, ...] = ()
     label_requirements: tuple[Requirement, ...] = ()
-    _hash: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        # All fields: whoever could choose many of one hash would make every look-up slow.
-        values = (
-            self.verb, self.path, self.is_resource, self.group, self.version, self.namespace, self.resource,
-            self.subresource, self.name, self.field_requirements, self.label_requirements,
-        )  # fmt: skip
-        object.__setattr__(self, "_hash", hash(values))
-
-    def __hash__(self) -> int:
-        return self._hash
 
 
 def authenticated(identity: Identity) -> Identity:
