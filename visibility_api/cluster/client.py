@@ -21,9 +21,9 @@ import msgspec
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
 
+from .credentials import Credentials, credentials_of
 from .errors import ApiError, ClusterError, TooLarge, Unreachable
 from .proxy import ProxiedDialer, is_proxied
-from .tls import client_context
 from .websocket import Dialer, Take
 
 Query = Sequence[tuple[str, str]]
@@ -49,14 +49,15 @@ class _Status(msgspec.Struct):
 class KubeClient:
     """Speaks to one kube-apiserver as one user. Use `connect`; close it when done."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, credentials: Credentials | None = None) -> None:
+        """`credentials`: those of the configuration, by all the files that it names when left out."""
         self._configuration = configuration
+        self._credentials = credentials or Credentials(configuration)
         self._host = str(configuration.host).rstrip("/")
         self._server_hostname: str | None = configuration.tls_server_name
-        tls = client_context(configuration)
         through_proxy = is_proxied(configuration)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=tls),  # our bounds: probe concurrency, watches
+            connector=aiohttp.TCPConnector(limit=0),  # our bounds: probe concurrency, watches
             proxy=configuration.proxy or None,
             trust_env=through_proxy,  # only then: it costs aiohttp a thread at every request
             read_bufsize=READ_BUFFER_BYTES,
@@ -64,7 +65,7 @@ class KubeClient:
         self._dialer = (
             ProxiedDialer(self._host, self._session, server_hostname=self._server_hostname)
             if through_proxy
-            else Dialer(self._host, tls, server_hostname=self._server_hostname)
+            else Dialer(self._host, server_hostname=self._server_hostname)
         )
 
     @classmethod
@@ -77,9 +78,9 @@ class KubeClient:
         try:
             if kubeconfig is None:
                 load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # theirs
-            else:
-                await load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
-            return cls(configuration)
+                return cls(configuration)
+            loader = await load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
+            return cls(configuration, credentials_of(loader, configuration))
         except (ConfigException, OSError) as error:  # ssl.SSLError is an OSError
             why = _describe(error) if isinstance(error, ssl.SSLError) else str(error)
             place = f"kubeconfig {kubeconfig}" if kubeconfig else "the in-cluster service account"
@@ -137,6 +138,7 @@ class KubeClient:
                     headers=await self._headers() | dict(headers or {}),
                     allow_redirects=False,
                     server_hostname=self._server_hostname,
+                    ssl=self._credentials.tls,
                 ) as response,
             ):
                 await _raise_for_status(response)
@@ -162,6 +164,7 @@ class KubeClient:
                     headers=await self._headers(),
                     allow_redirects=False,
                     server_hostname=self._server_hostname,
+                    ssl=self._credentials.tls,
                     timeout=aiohttp.ClientTimeout(total=None, sock_read=silence_s),
                 ) as response:
                     connecting.reschedule(None)
@@ -190,6 +193,7 @@ class KubeClient:
             await self._dialer.exchange(
                 f"{quote(path)}?{_encode(query)}",
                 headers=await self._headers(),
+                tls=self._credentials.tls,
                 protocols=protocols,
                 max_message_bytes=max_message_bytes,
                 take=take,
@@ -199,6 +203,7 @@ class KubeClient:
 
     async def _headers(self) -> dict[str, str]:
         """Raises Unreachable when there is no token to ask with: its file or plugin fails for now."""
+        self._credentials.look()
         headers = {
             "Accept": "application/json",
             "Content-Type": "application/json",

@@ -11,6 +11,7 @@ from kubernetes_asyncio.client import Configuration
 from yarl import URL
 
 from .errors import ApiError
+from .tls import ResumingContext
 from .websocket import Take
 
 
@@ -35,6 +36,7 @@ class ProxiedDialer:
         target: str,
         *,
         headers: Mapping[str, str],
+        tls: ResumingContext,
         protocols: Sequence[str],
         max_message_bytes: int,
         take: Take,
@@ -48,6 +50,7 @@ class ProxiedDialer:
                 max_msg_size=max_message_bytes,
                 compress=0,
                 server_hostname=self._server_hostname,
+                ssl=tls,
             )
         except aiohttp.WSServerHandshakeError as error:
             raise ApiError(error.status, "", "the WebSocket upgrade was refused") from error

@@ -36,7 +36,7 @@ _ACCEPT_SUFFIX = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
 class Dialer:
     """Opens WebSockets to one server."""
 
-    def __init__(self, base: str, tls: ResumingContext, *, server_hostname: str | None) -> None:
+    def __init__(self, base: str, *, server_hostname: str | None) -> None:
         """`base` is what comes before all paths; `server_hostname` is in the certificate, if not its host."""
         parts = urlsplit(base)
         self._is_secure = parts.scheme == "https"
@@ -44,7 +44,6 @@ class Dialer:
         self._port = parts.port or (443 if self._is_secure else 80)
         self._host_header = parts.netloc.rpartition("@")[2]
         self._prefix = parts.path
-        self._tls = tls
         self._server_hostname = server_hostname or self._host
         self._addresses: Sequence[Any] = []  # of getaddrinfo
         self._resolved_until = 0.0  # by the loop's clock
@@ -54,6 +53,7 @@ class Dialer:
         target: str,
         *,
         headers: Mapping[str, str],
+        tls: ResumingContext,
         protocols: Sequence[str],
         max_message_bytes: int,
         take: Take,
@@ -77,21 +77,21 @@ class Dialer:
         request = _head(f"GET {self._prefix}{target} HTTP/1.1", lines)
         exchange = _Exchange(request, _Upgrade(key, protocols), FrameReader(max_message_bytes), take)
         try:
-            await self._connect(exchange)
+            await self._connect(exchange, tls)
             error = await exchange.ended
             if error is not None:
                 raise error
             if exchange.ssl_object is not None:
-                self._tls.keep_session(exchange.ssl_object)
+                tls.keep_session(exchange.ssl_object)
         finally:
             exchange.hang_up()
 
-    async def _connect(self, exchange: _Exchange) -> None:
+    async def _connect(self, exchange: _Exchange, context: ResumingContext) -> None:
         loop = asyncio.get_running_loop()
         if loop.time() >= self._resolved_until:
             self._addresses = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
             self._resolved_until = loop.time() + RESOLVED_FOR_S
-        tls, server_hostname = (self._tls, self._server_hostname) if self._is_secure else (None, None)
+        tls, server_hostname = (context, self._server_hostname) if self._is_secure else (None, None)
         if len(self._addresses) == 1:
             host, port = self._addresses[0][4][:2]
             await loop.create_connection(
