@@ -122,6 +122,7 @@ async def test_outside_a_cluster_the_message_says_what_to_give(monkeypatch: pyte
         await KubeClient.connect(None)
 
 
+SERVING, RENEWED, USERS = Authority("serving"), Authority("renewed"), Authority("users")
 ONE, TWO = USERS.issue("one"), USERS.issue("two")
 
 
