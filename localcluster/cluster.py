@@ -13,7 +13,7 @@ from localcluster.apiserver import ApiServer
 from localcluster.client import ApiClient
 from localcluster.controllers import Controllers, install_runtimes
 from localcluster.identity import User
-from localcluster.kubelet import Kubelet
+from localcluster.kubelet import ADDRESS, Kubelet
 from localcluster.pki import client_context, write_pair
 from localcluster.rbac import MASTERS
 from localcluster.resources import BY_PLURAL
@@ -22,17 +22,19 @@ from localcluster.resources import BY_PLURAL
 class LocalCluster:
     """`async with LocalCluster.start(directory) as cluster:`. It writes below that directory only."""
 
-    def __init__(self, directory: Path, apiserver: ApiServer, admin: ApiClient) -> None:
+    def __init__(self, directory: Path, apiserver: ApiServer, admin: ApiClient, *, pod_ip: str) -> None:
         self.directory = directory
         self.apiserver = apiserver
         self.admin = admin
-        self.kubelet = Kubelet(admin, directory / "pods")
+        self.kubelet = Kubelet(admin, directory / "pods", pod_ip=pod_ip)
         apiserver.add_node_agent(self.kubelet.node_name, self.kubelet)
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def start(cls, directory: Path, *, port: int = 0) -> AsyncIterator[LocalCluster]:
-        """A running cluster; at the end its pods are killed and its port is closed."""
+    async def start(
+        cls, directory: Path, *, port: int = 0, pod_ip: str = ADDRESS
+    ) -> AsyncIterator[LocalCluster]:
+        """A running cluster; at the end its pods are killed and its port is closed. `pod_ip`: see Kubelet."""
         directory = _prepared(directory)
         apiserver = ApiServer(directory / "pki", port=port)
         await apiserver.start()
@@ -44,7 +46,7 @@ class LocalCluster:
             )
             context = client_context(apiserver.client_authority.certificate_pem.decode(), *pair)
             async with ApiClient(apiserver.url, context) as admin:
-                cluster = cls(directory, apiserver, admin)
+                cluster = cls(directory, apiserver, admin, pod_ip=pod_ip)
                 cluster._write_kubeconfig("admin", _files(pair))
                 async with cluster.kubelet, Controllers(admin):
                     yield cluster

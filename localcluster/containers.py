@@ -39,9 +39,6 @@ def field_value(pod: Object, path: str) -> str:
     if found := _METADATA_FIELD.fullmatch(path):
         values = labels_of(pod) if found["map"] == "labels" else annotations_of(pod)
         return values.get(found["key"], "")
-    addresses = {"status.podIP": "127.0.0.1", "status.hostIP": "127.0.0.1"}
-    if path in addresses:
-        return addresses[path]
     section, _, field = path.partition(".")
     return str(pod.get(section, {}).get(field, ""))
 

@@ -19,10 +19,11 @@ from localcluster.container_log import LogQuery
 from localcluster.containers import Container, ExecProcess
 from localcluster.metadata import Object, is_terminating, key_of, timestamp, uid_of
 from localcluster.node_agent import ExecError
-from localcluster.pod_worker import ADDRESS, PodWorker
+from localcluster.pod_worker import PodWorker
 from localcluster.status import ApiError, bad_request
 from localcluster.volumes import prepare_volumes
 
+ADDRESS = "127.0.0.1"  # the node's, and its pods' unless said otherwise
 RETRY_S = 0.5
 END_WAIT_S = 5.0
 FINISHED = ("Succeeded", "Failed")
@@ -36,13 +37,23 @@ class Kubelet:
     """`async with` it: registers the node, runs its pods, and kills them all at the end."""
 
     def __init__(
-        self, client: ApiClient, directory: Path, *, node_name: str = "local-node", port: int = 0
+        self,
+        client: ApiClient,
+        directory: Path,
+        *,
+        node_name: str = "local-node",
+        port: int = 0,
+        pod_ip: str = ADDRESS,
     ) -> None:
-        """`port` is where something serves exec and logs for a real kube-apiserver; 0 = nowhere."""
+        """`port` is where something serves exec and logs for a real kube-apiserver; 0 = nowhere.
+
+        Every pod has the address `pod_ip`, which is an address of this machine.
+        """
         self.node_name = node_name
         self._client = client
         self._directory = directory.resolve()
         self._port = port
+        self._addresses = {"hostIP": ADDRESS, "podIP": pod_ip, "podIPs": [{"ip": pod_ip}]}
         self._workers: dict[str, PodWorker] = {}  # by pod uid
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._reports: dict[str, asyncio.Event] = {}
@@ -208,6 +219,7 @@ class Kubelet:
     async def _live(self, pod: Object) -> None:
         """The whole life of a pod here; its directory goes when the pod does."""
         namespace, name = key_of(pod)
+        pod = pod | {"status": pod["status"] | self._addresses}
         directory = self._directory / f"{namespace}_{name}_{uid_of(pod)}"
         dirty = asyncio.Event()
         try:

@@ -15,7 +15,6 @@ from localcluster.metadata import Object, annotations_of, new_uid, timestamp, ui
 EXIT_REASON_ANNOTATION = "localcluster/exit-reason"  # stands for what the kernel would say: OOMKilled
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.5, 10.0  # the real kubelet: 10 s to 5 min
 MAX_POD_MESSAGE_BYTES = 12 * 1024  # X14: shared by all containers
-ADDRESS = "127.0.0.1"
 
 
 @dataclass(slots=True)
@@ -46,7 +45,9 @@ class PodWorker:
         volumes: Mapping[str, Path],
         report: Callable[[], None],
     ) -> None:
-        """`variables`: container → environment from Secrets and ConfigMaps. `volumes`: name → directory."""
+        """`pod` has its addresses in its status already.
+
+        `variables`: container → environment from Secrets and ConfigMaps. `volumes`: name → directory."""
         self.pod = pod
         self.directory = directory
         self._volumes = volumes
@@ -182,9 +183,7 @@ class PodWorker:
         status: Object = {
             "phase": phase,
             "conditions": [{key: value for key, value in each.items() if value} for each in conditions or []],
-            "hostIP": ADDRESS,
-            "podIP": ADDRESS,
-            "podIPs": [{"ip": ADDRESS}],
+            **{key: self.pod["status"][key] for key in ("hostIP", "podIP", "podIPs")},
             "startTime": previous.get("startTime") or self._started_at,
             "qosClass": "BestEffort",
             "containerStatuses": [self._container_status(slot) for slot in self._main.values()],
