@@ -33,17 +33,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def pod_ip() -> str:
+    """Of all pods; http_pods.py gives them another one."""
+    return "127.0.0.1"
+
+
+@pytest.fixture(scope="session")
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, pod_ip: str
+) -> Iterator[Cluster]:
     directory = tmp_path_factory.mktemp("cluster")
     found: Cluster
     if request.config.getoption("--cluster") == "real":
         from tests.e2e.real_cluster import RealCluster
 
-        found = RealCluster(directory, find_binaries()[0])
+        found = RealCluster(directory, find_binaries()[0], pod_ip=pod_ip)
     else:
         from tests.e2e.local_cluster import StandInCluster
 
-        found = StandInCluster(directory)
+        found = StandInCluster(directory, pod_ip=pod_ip)
     try:
         yield found
     finally:

@@ -20,10 +20,12 @@ class StandInCluster:
 
     kind = "local"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, pod_ip: str = "127.0.0.1") -> None:
         self._loop = LoopThread()
         self._exit = contextlib.AsyncExitStack()
-        self._cluster = self._loop.call(self._exit.enter_async_context(LocalCluster.start(directory)))
+        self._cluster = self._loop.call(
+            self._exit.enter_async_context(LocalCluster.start(directory, pod_ip=pod_ip))
+        )
         self.agent = FaultyAgent(self._cluster.kubelet)
         self._cluster.apiserver.add_node_agent(self._cluster.kubelet.node_name, self.agent)
         self.url, self.port = self._cluster.url, self._cluster.apiserver.port

@@ -28,7 +28,7 @@ class RealCluster:
 
     kind = "real"
 
-    def __init__(self, directory: Path, binaries: dict[str, Path]) -> None:
+    def __init__(self, directory: Path, binaries: dict[str, Path], *, pod_ip: str = "127.0.0.1") -> None:
         self._directory = directory
         self._kube = KubeApiserver(directory / "control-plane", binaries)
         self._pki = self._kube.pki
@@ -40,7 +40,7 @@ class RealCluster:
         self._exit = contextlib.AsyncExitStack()
         self._kube.start()
         self._install_crds()
-        self._loop.call(self._start_node())
+        self._loop.call(self._start_node(pod_ip))
 
     def issue_client(self, name: str, *groups: str) -> KeyPair:
         return self._pki.clients.issue_client(name, *groups)
@@ -86,11 +86,11 @@ class RealCluster:
         path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
         return self.admin.raw("GET", path).status_code == 200
 
-    async def _start_node(self) -> None:
+    async def _start_node(self, pod_ip: str) -> None:
         tls = self._kube.admin_tls
         client = await self._exit.enter_async_context(ApiClient(self.url, tls))
         port = free_port()  # the node says it before its server can be built
-        kubelet = Kubelet(client, self._directory / "pods", port=port)
+        kubelet = Kubelet(client, self._directory / "pods", port=port, pod_ip=pod_ip)
         self.agent = FaultyAgent(kubelet)
         server = KubeletServer(self.agent)
         certificate = self._pki.serving.issue_server("kubelet", "127.0.0.1")

@@ -188,7 +188,44 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"{SECRET}-port")
 
-server = HTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler)
+server = HTTPServer((os.environ.get("HOST", "127.0.0.1"), int(os.environ["PORT"])), Handler)
 write("listening", "")
 server.serve_forever()
+"""
+
+# As Open Data Hub's instrumentation serves it: HTTP/1.0 without a length. Its older versions send NaN, its
+# newer ones answer at /metrics only; this does both.
+OPEN_DATA_HUB = f"""{_WAIT}
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+state = {{
+    "progressPercentage": 45, "estimatedRemainingSeconds": 795, "currentStep": 450, "totalSteps": 1000,
+    "currentEpoch": 1.35, "totalEpochs": 3, "trainMetrics": {{"loss": 0.2347, "grad_norm": float("nan")}},
+    "evalMetrics": {{"eval_loss": 0.31}},
+}}
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.path.split("?", 1)[0] != "/metrics":
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(state).encode("utf-8"))
+
+HTTPServer(("0.0.0.0", int(os.environ["PORT"])), Handler).serve_forever()
+"""
+
+# Sends whoever asks to TARGET.
+REDIRECTING = f"""{_WAIT}
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(302)
+        self.send_header("Location", os.environ["TARGET"])
+        self.end_headers()
+
+HTTPServer(("0.0.0.0", int(os.environ["PORT"])), Handler).serve_forever()
 """

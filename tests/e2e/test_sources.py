@@ -19,13 +19,13 @@ from tests.e2e.scripts import (
     KUBEFLOW_FILE,
     PRINTING,
     REPORTING,
-    SECRET,
     SECRET_FILES,
     SILENT,
     TELLING,
     TWO_VOICED,
     keeping,
 )
+from tests.e2e.secrecy import assert_untold
 from tests.e2e.visibility_server import PREFIX, VisibilityServer
 from tests.e2e.volumes import DIRECTORY, VolumeJobs
 from tests.e2e.workspace import Workspace, condition
@@ -223,13 +223,16 @@ def test_not_a_byte_of_a_secret_file_is_repeated_anywhere(
         assert f"{DIRECTORY}/secret: " in found["message"]
     found = jobs.team.wait_condition("forbidden", "Reporting", "False", reason="NoProgressFile")
     assert "annotation visibility.trainer.kubeflow.org/path is ignored" in found["message"]
-    assert_untold(jobs, server, every_source)
+    assert_untold(jobs.team, server, every_source)
 
 
 def test_a_port_of_the_nodes_own_is_never_asked(
     jobs: VolumeJobs, server: VisibilityServer, every_source: VisibilityServer
 ) -> None:
-    """The pods' address here is 127.0.0.1, where in a cluster the server itself would answer."""
+    """The pods' address here is 127.0.0.1, where in a cluster the server itself would answer.
+
+    Pods with an address of their own are asked in test_http.py.
+    """
     port = str(free_port())
     jobs.start("telling", TELLING, annotations={"port": port, "source": "http"}, env={"PORT": port})
     jobs.team.wait_running("telling")
@@ -239,25 +242,7 @@ def test_a_port_of_the_nodes_own_is_never_asked(
     assert signs is not None
     assert "ready" in signs
     assert "asked" not in signs
-    assert_untold(jobs, server, every_source)
-
-
-def assert_untold(jobs: VolumeJobs, *servers: VisibilityServer) -> None:
-    """No secret is in what users see of the namespace, nor in what operators see of the servers."""
-    seen = {}
-    for how in (["get", "-o", "json"], ["get", "-o", "yaml"], ["get", "-o", "wide"], ["describe"]):
-        answer = jobs.team.admin.kubectl(how[0], "tjp", "-n", jobs.team.name, *how[1:])
-        assert answer.returncode == 0, answer.stderr
-        seen[" ".join(how)] = answer.stdout
-    pair = jobs.team.admin.pair
-    for server in servers:
-        metrics = server.get("/metrics", cert=(pair.cert, pair.key))
-        assert metrics.status_code == 200
-        seen[f"metrics of {server.port}"] = metrics.text
-        seen[f"log of {server.port}"] = server.log_text()
-    for where, text in seen.items():
-        assert text, where
-        assert SECRET not in text, where
+    assert_untold(jobs.team, server, every_source)
 
 
 # --- nothing at all

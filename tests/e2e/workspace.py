@@ -86,11 +86,13 @@ class Workspace:
         annotations: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Object:
-        """Create a TrainJob that runs `script`; our annotations go without their prefix."""
+        """Create a TrainJob that runs `script`; of annotations, ours go without their prefix."""
         meta = {
             "name": name,
             "labels": labels or {},
-            "annotations": {f"{GROUP}/{key}": value for key, value in (annotations or {}).items()},
+            "annotations": {
+                key if "/" in key else f"{GROUP}/{key}": value for key, value in (annotations or {}).items()
+            },
         }
         variables = [{"name": key, "value": value} for key, value in (env or {}).items()]
         return self.cluster.admin.create(
