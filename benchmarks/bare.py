@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +57,14 @@ def main() -> None:
         server_header=False,
         ssl_certfile=given.cert,
         ssl_keyfile=given.key,
+        ssl_context_factory=_context,
     )
+
+
+def _context(_config: uvicorn.Config, default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+    context = default()
+    context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE  # as ours: the client's choice
+    return context
 
 
 if __name__ == "__main__":

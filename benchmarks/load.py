@@ -7,6 +7,7 @@ certificate is shown, by a loop of our own.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import ssl
 import tempfile
@@ -18,6 +19,16 @@ from pathlib import Path
 from .processes import Server, cpu_s
 
 Headers = Sequence[tuple[str, str]]
+# Cipher suites in the order of Go's clients (kubectl, the aggregator) and of browsers.
+_OPENSSL_CONF = """
+openssl_conf = default
+[default]
+ssl_conf = ssl
+[ssl]
+system_default = clients
+[clients]
+Ciphersuites = TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256
+"""
 # A thousand quantiles, and what went wrong.
 _SCRIPT = """
 done = function(summary, latency, requests)
@@ -86,14 +97,16 @@ class Client:
     async def _by_wrk(
         self, wrk: str, server: Server, path: str, seconds: float
     ) -> tuple[int, Sequence[float], int]:
-        with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
-            script.write(_SCRIPT)
-            script.flush()
+        with tempfile.TemporaryDirectory() as directory:
+            script, conf = Path(directory, "done.lua"), Path(directory, "openssl.cnf")
+            script.write_text(_SCRIPT)
+            conf.write_text(_OPENSSL_CONF)
             headers = [word for name, value in self.headers for word in ("-H", f"{name}: {value}")]
             child = await asyncio.create_subprocess_exec(
                 wrk, "-t1", f"-c{self.connections}", f"-d{seconds:.0f}s", "--timeout", "30s",
-                "-s", script.name, *headers, f"https://127.0.0.1:{server.port}{path}",
+                "-s", script, *headers, f"https://127.0.0.1:{server.port}{path}",
                 stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+                env={**os.environ, "OPENSSL_CONF": str(conf)},
             )  # fmt: skip
             output, _ = await child.communicate()
         found = output.decode().partition("\n@")[2].split()

@@ -223,6 +223,16 @@ async def test_only_http_1_1_is_negotiated_and_tls_1_1_is_refused(server: Runnin
     assert server.tls.context.current.minimum_version == ssl.TLSVersion.TLSv1_2
 
 
+@pytest.mark.parametrize("first", ["AES128", "AES256"])
+async def test_the_client_chooses_the_cipher(server: RunningServer, first: str) -> None:
+    """In TLS 1.2, for Python cannot tell an order of TLS 1.3's suites."""
+    context = client_context(SERVING.pem, version=ssl.TLSVersion.TLSv1_2)
+    context.set_ciphers(f"ECDHE+{first}:ECDHE+AESGCM")
+    async with server.connect(context) as client:
+        name, _, _ = client.writer.get_extra_info("cipher")
+        assert first in name
+
+
 async def test_oversized_head_is_refused_before_it_is_complete(server: RunningServer) -> None:
     async with server.connect() as client:
         client.writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\nX-Big: ")
