@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -157,7 +157,16 @@ class Cluster:
 class Endpoint:
     """The endpoint on a cluster, and what it has handed on."""
 
-    def __init__(self, cluster: Cluster, *, max_bodies: int = 10, lanes: Lanes | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        max_bodies: int = 10,
+        lanes: Lanes | None = None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """`clock` instead of `time`."""
+        clock = clock or (lambda: self.time)
         self.cluster = cluster
         self.time = 0.0
         self.seen: list[Observation] = []
@@ -170,12 +179,12 @@ class Endpoint:
             await asyncio.sleep(0)
 
         self.gate = Gate(
-            TokenReviewer(Reviews(cluster, PATH, sleep=no_sleep), clock=lambda: self.time),
-            Owners(cluster, clock=lambda: self.time),
+            TokenReviewer(Reviews(cluster, PATH, sleep=no_sleep), clock=clock),
+            Owners(cluster, clock=clock),
             find_job=cluster.find_job,
             is_synced=lambda _namespace: self.is_synced,
             lanes=lanes,
-            clock=lambda: self.time,
+            clock=clock,
         )
         self.app = Ingest(
             self.gate,
@@ -183,7 +192,7 @@ class Endpoint:
             pushed=self.pushed.append,
             count=self.outcomes.append,
             now=lambda: T0,
-            clock=lambda: self.time,
+            clock=clock,
             max_bodies=max_bodies,
         )
 

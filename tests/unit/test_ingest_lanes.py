@@ -13,6 +13,8 @@ from visibility_api.ingest.bucket import Bucket
 from visibility_api.ingest.lanes import Lanes
 from visibility_api.ingest.refusal import TooManyRequests
 
+from .virtual_time import in_virtual_time
+
 
 class Room:
     """Callers that stay until they are let go; `inside` and `done` name them."""
@@ -129,6 +131,41 @@ async def test_a_lane_whose_last_caller_leaves_in_the_moment_of_its_turn_is_gone
     assert len(room.lanes) == 0
 
 
+@in_virtual_time
+async def test_turns_come_at_a_pace_however_short_they_are() -> None:
+    loop = asyncio.get_running_loop()
+    lanes = Lanes(turns_per_s=10, turn_burst=5)
+    began, given_s = loop.time(), []
+
+    async def come(lane: int) -> None:
+        async with lanes.turn(lane):
+            given_s.append(loop.time() - began)
+
+    await asyncio.gather(*(come(number % 3) for number in range(25)))
+    assert given_s[:5] == pytest.approx([0.0] * 5, abs=0.05)
+    assert given_s[5:] == pytest.approx([0.1 * number for number in range(1, 21)], abs=0.05)
+
+
+@in_virtual_time
+async def test_whoever_comes_while_others_wait_for_their_turn_comes_after_them() -> None:
+    lanes = Lanes(turns_per_s=10, turn_burst=1)
+    order: list[str] = []
+
+    async def come(name: str, lane: str) -> None:
+        async with lanes.turn(lane):
+            order.append(name)
+
+    async with asyncio.TaskGroup() as group:
+        for name in ("first", "second", "third"):
+            group.create_task(come(name, "flood"))
+        await asyncio.sleep(0.099)
+        group.create_task(come("other", "other"))
+        await asyncio.sleep(0.05)
+        group.create_task(come("late", "late"))
+    assert order == ["first", "second", "other", "third", "late"]
+    assert len(lanes) == 0
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["come", "go", "leave"]), st.integers(0, 3)), max_size=40))
 def test_no_turn_is_ever_lost_or_given_twice(moves: list[tuple[str, int]]) -> None:
@@ -161,6 +198,21 @@ def test_a_bucket_gives_a_burst_then_its_rate() -> None:
     assert not bucket.take(100.1)
     assert bucket.take(100.2)
     assert [bucket.take(1e6) for _ in range(11)] == [True] * 10 + [False]
+
+
+@given(st.floats(0.1, 1000), st.lists(st.floats(0, 10), max_size=20))
+def test_a_bucket_tells_how_long_to_wait(rate: float, pauses_s: list[float]) -> None:
+    bucket, now = Bucket(per_s=rate, burst=3, now=0.0), 0.0
+    for pause_s in pauses_s:
+        now += pause_s
+        wait_s = bucket.wait_s(now)
+        assert bucket.take(now) == (wait_s == 0.0) or wait_s < 1e-6
+    while bucket.take(now):
+        pass
+    wait_s = bucket.wait_s(now)
+    assert 0 < wait_s <= 1 / rate
+    assert not bucket.take(now + wait_s / 2)
+    assert bucket.take(now + wait_s + 1e-6)
 
 
 @pytest.mark.parametrize("rate", [1.0, 5.0])

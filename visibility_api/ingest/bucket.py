@@ -25,3 +25,7 @@ class Bucket:
             return False
         self._left = left - 1.0
         return True
+
+    def wait_s(self, now: float) -> float:
+        """How long until one more may pass; 0.0 when it may now."""
+        return max(0.0, (1.0 - self._left) / self._per_s - (now - self._at))

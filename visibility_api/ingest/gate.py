@@ -10,12 +10,13 @@ import asyncio
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import structlog
+from cachetools import LRUCache, TTLCache
 
 from visibility_api.auth.errors import CredentialRejected, TokenReviewFailed
 from visibility_api.auth.identity import Identity
@@ -27,7 +28,7 @@ from .bucket import Bucket
 from .lanes import Lanes
 from .ownership import Membership, Owners
 from .paths import Target
-from .refusal import Forbidden, InternalError, NotFound, TooManyRequests, Unavailable
+from .refusal import Forbidden, InternalError, NotFound, Refusal, TooManyRequests, Unavailable
 
 log = structlog.get_logger("visibility.ingest")
 
@@ -42,6 +43,13 @@ BELIEVED_S = 120.0
 ADMISSION_S = 4.0  # clients wait 5 s
 MAX_GRANTS = 32_768
 MAX_TOKEN_BYTES = 16 * 1024
+# A token that does not hold is seldom one that holds a moment later, and whoever has it pushes on.
+REFUSED_FOR_S = 30.0
+MAX_REFUSALS = 16_384  # more than the lanes let through in that time
+# Reviews that one address may set off: a third of what the lanes let through, and enough for the renewals of
+# ten thousand pods behind one gateway; the burst is for their start.
+REVIEWS_PER_S, REVIEW_BURST = 100.0, 2000.0
+MAX_CLIENTS = 16_384
 PUSHES_PER_S, BURST = 5.0, 10.0  # of one pod; upstream's clients send one in 5 s
 
 _POD = "authentication.kubernetes.io/pod-"
@@ -58,6 +66,21 @@ class Grant:
     membership: Membership
     bucket: Bucket  # one a pod, shared by all of its tokens
     until: float
+
+
+class _Known(NamedTuple):
+    """What was known of the job that a path names."""
+
+    job_uid: str  # "" for none
+    is_synced: bool
+
+
+class _Refused(NamedTuple):
+    """The answer to one token, for as long as no more is known of the job."""
+
+    known: _Known
+    kind: type[Refusal]
+    message: str
 
 
 class Gate:
@@ -81,7 +104,11 @@ class Gate:
         self._clock = clock
         self._key = secrets.token_bytes(32)
         self._grants: dict[tuple[str, bytes], Grant] = {}  # by path and token, the oldest first
+        self._refusals: TTLCache[tuple[str, bytes], _Refused] = TTLCache(
+            MAX_REFUSALS, REFUSED_FOR_S, timer=clock
+        )  # by path and token
         self._buckets: dict[str, Bucket] = {}  # by pod uid, the oldest first
+        self._clients: LRUCache[str, Bucket] = LRUCache(MAX_CLIENTS)  # by address
         self._last_fault = ""
 
     async def admit(self, target: Target, headers: Headers, client: str) -> tuple[TrainingJob, Membership]:
@@ -92,7 +119,7 @@ class Gate:
         grant = self._grants.get(key)
         now = self._clock()
         if grant is None or now >= grant.until or job is None or grant.membership.job_uid != job.ref.uid:
-            grant = self._grants[key] = await self._review(target, credentials, client)
+            grant = self._grants[key] = await self._ask(key, target, credentials, client)
             _bound(self._grants, MAX_GRANTS)
             job = self._find_job(target.namespace, target.name)
             if job is None or grant.membership.job_uid != job.ref.uid:
@@ -102,11 +129,30 @@ class Gate:
             raise TooManyRequests(f"a pod may push {PUSHES_PER_S:g} times a second")
         return job, grant.membership
 
-    async def _review(self, target: Target, credentials: bytes, client: str) -> Grant:
+    async def _ask(self, key: tuple[str, bytes], target: Target, credentials: bytes, client: str) -> Grant:
+        """By review, unless the answer is no and known."""
         token = _token(credentials)
-        is_known = self._find_job(target.namespace, target.name) is not None
+        job = self._find_job(target.namespace, target.name)
+        known = _Known(job.ref.uid if job is not None else "", self._is_synced(target.namespace))
+        refused = self._refusals.get(key)
+        if refused is not None and refused.known == known:
+            raise refused.kind(refused.message)
+        bucket = self._clients.get(client)
+        if bucket is None:
+            bucket = Bucket(per_s=REVIEWS_PER_S, burst=REVIEW_BURST, now=self._clock())
+            self._clients[client] = bucket
+        if not bucket.take(self._clock()):
+            raise TooManyRequests("too many unknown tokens come from this address; try again later")
         # The namespace is whatever a caller writes: only those with jobs have a lane of their own.
-        lane = (client, target.namespace if is_known else "")
+        lane = (client, target.namespace if job is not None else "")
+        try:
+            return await self._review(target, token, lane)
+        except (Forbidden, NotFound) as refusal:
+            # Not itself: its traceback holds the token.
+            self._refusals[key] = _Refused(known, type(refusal), refusal.message)
+            raise
+
+    async def _review(self, target: Target, token: str, lane: Hashable) -> Grant:
         is_waiting = True
         try:
             async with asyncio.timeout(ADMISSION_S), self._lanes.turn(lane):
