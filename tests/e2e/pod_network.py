@@ -12,7 +12,8 @@ import subprocess
 from collections.abc import Sequence
 
 POD_IP, NEIGHBOUR_IP = "10.244.0.5", "10.244.0.6"
-_UNSHARE = ("unshare", "--user", "--map-root-user", "--net")
+# With process ids of its own as well: when the first process is killed, so is all that it has started.
+_UNSHARE = ("unshare", "--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child")
 _SET_UP = f"""
 ip address add {POD_IP}/32 dev lo
 ip address add {NEIGHBOUR_IP}/32 dev lo
@@ -22,7 +23,7 @@ exec "$@"
 
 
 def inside(argv: Sequence[str]) -> list[str]:
-    """The command that runs `argv` in such a network, as the same process."""
+    """The command that runs `argv` in such a network; killing it leaves nothing behind."""
     return [*_UNSHARE, "sh", "-ec", _SET_UP, "sh", *argv]
 
 
