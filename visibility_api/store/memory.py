@@ -5,8 +5,10 @@ No method awaits, so readers always find a whole state and no lock is needed.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import islice
+from operator import itemgetter
 
 from visibility_api.progress.job import JobRef
 from visibility_api.progress.summary import JobProgress
@@ -25,8 +27,8 @@ class _Shelf:
     """The entries of one resource, in order, and their changes."""
 
     def __init__(self, *, base_revision: int, max_changes: int, max_bytes: int) -> None:
-        self.keys: list[_Key] = []
         self.entries: dict[_Key, Entry] = {}
+        self.is_ordered = True  # `entries`; put in order when a list is asked for, not with each new job
         self.listings: dict[str | None, Listing] = {}  # present state by namespace, until it changes
         self.log = ChangeLog(base_revision=base_revision, max_changes=max_changes, max_bytes=max_bytes)
 
@@ -59,10 +61,14 @@ class _Shelf:
         held = self.listings.get(namespace)
         if held is not None:
             return held.entries
-        keys = self.keys
-        if namespace is not None:
-            keys = keys[bisect_left(keys, (namespace,)) : bisect_left(keys, (namespace + "\0",))]
-        return [self.entries[key] for key in keys]
+        if not self.is_ordered:
+            self.entries = dict(sorted(self.entries.items(), key=itemgetter(0)))
+            self.is_ordered = True
+        if namespace is None:
+            return list(self.entries.values())
+        keys = list(self.entries)
+        first, end = bisect_left(keys, (namespace,)), bisect_left(keys, (namespace + "\0",))
+        return list(islice(self.entries.values(), first, end))
 
 
 class MemoryStore:
@@ -106,7 +112,7 @@ class MemoryStore:
             self._remove(shelf, key, held)
             held = None
         if held is None:
-            insort(shelf.keys, key)
+            shelf.is_ordered = False
             self._step(shelf, "ADDED", document, previous=None)
         elif held.document != document:
             self._step(shelf, "MODIFIED", document, previous=held)
@@ -147,7 +153,6 @@ class MemoryStore:
         return shelf
 
     def _remove(self, shelf: _Shelf, key: _Key, held: Entry) -> None:
-        del shelf.keys[bisect_left(shelf.keys, key)]
         self._step(shelf, "DELETED", held.document, previous=held)
         del shelf.entries[key]
 

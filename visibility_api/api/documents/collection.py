@@ -17,6 +17,7 @@ from .list_body import list_body
 from .list_options import read_get_options, read_list_options
 from .paging import Page, find_page
 from .v1alpha1 import Codec
+from .whole_lists import WholeLists
 
 _VARY = (b"vary", b"Accept")
 
@@ -28,6 +29,7 @@ class Collection:
         self._plural = resource.plural
         self._store = store
         self._forms = Forms(Codec(resource), now)
+        self._whole = WholeLists()
 
     async def get(self, request: Request) -> Response:
         """One document, also behind a subresource. Raises NotFound, naming the object itself (R4)."""
@@ -58,18 +60,21 @@ class Collection:
         representation = negotiate_request(request, Target.LIST)
         form = self._forms.choose(representation, request)
         options = read_list_options(request)
-        page = await find_page(self._store, self._plural, request.attributes.namespace or None, options)
-        body = await self._list_body(page, form, representation)
+        namespace = request.attributes.namespace or None
+        page = await find_page(self._store, self._plural, namespace, options)
+        body = await self._list_body(page, namespace, form, representation)
         return Response(content_type=representation.media_type, body=body)
 
-    async def _list_body(self, page: Page, form: Form, representation: Representation) -> Sequence[bytes]:
+    async def _list_body(
+        self, page: Page, namespace: str | None, form: Form, representation: Representation
+    ) -> Sequence[bytes]:
         """A whole state in compact JSON is made once for all who ask while it lasts."""
         is_compact = representation.media_type == JSON and not representation.pretty
         if page.whole is None or not form.is_timeless or not is_compact:
             return await list_body(form, page.list_meta(), page.entries, representation)
         body = page.whole.kept.get(form.key)
         if body is None:
-            body = await list_body(form, page.list_meta(), page.entries, representation)
+            body = await self._whole.body(form, namespace, page.list_meta(), page.entries)
             page.whole.kept[form.key] = body
         return body
 

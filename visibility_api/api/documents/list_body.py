@@ -13,9 +13,9 @@ from visibility_api.store import Entry
 
 from .forms import Form
 
-_ITEMS_A_SLICE = 100  # two milliseconds when none of them was ever encoded
-_SLICE_BYTES = 110 * 1024  # just less than the server below writes at once
-_YAML_ITEMS_A_SLICE = 8  # writing YAML takes half a millisecond an item
+ITEMS_A_SLICE = 100  # two milliseconds when none of them was ever encoded
+SLICE_BYTES = 110 * 1024  # just less than the server below writes at once
+YAML_ITEMS_A_SLICE = 8  # writing YAML takes half a millisecond an item
 
 
 async def list_body(
@@ -33,8 +33,8 @@ def _parts(
     form: Form, list_meta: bytes, entries: Sequence[Entry], representation: Representation
 ) -> Iterator[bytes]:
     head = form.head(list_meta)
-    number = _ITEMS_A_SLICE if representation.media_type == JSON else _YAML_ITEMS_A_SLICE
-    slices = _slices(form, entries, most_items=number)
+    number = ITEMS_A_SLICE if representation.media_type == JSON else YAML_ITEMS_A_SLICE
+    slices = map(b",".join, grouped(form, entries, most_items=number))
     if representation.media_type != JSON:
         return _yaml(head + b"]}", form.items_field, slices)
     if representation.pretty:
@@ -42,19 +42,21 @@ def _parts(
     return _compact(head, slices)
 
 
-def _slices(form: Form, entries: Sequence[Entry], *, most_items: int) -> Iterator[bytes]:
-    """The items, joined; one that is larger than a slice is one of its own."""
+def grouped(
+    form: Form, entries: Sequence[Entry], *, most_items: int = ITEMS_A_SLICE
+) -> Iterator[list[bytes]]:
+    """The items in slices; one that is larger than a slice is one of its own."""
     items: list[bytes] = []
     size = 0
     for entry in entries:
         item = form.item(entry)
         size += len(item) + 1
-        if items and (size > _SLICE_BYTES or len(items) == most_items):
-            yield b",".join(items)
+        if items and (size > SLICE_BYTES or len(items) == most_items):
+            yield items
             items, size = [], len(item) + 1
         items.append(item)
     if items:
-        yield b",".join(items)
+        yield items
 
 
 def _compact(head: bytes, slices: Iterator[bytes]) -> Iterator[bytes]:
