@@ -23,11 +23,11 @@ def jobset_for(train_job: Object, runtime: Object) -> Object:
         pod_spec = job_spec["template"]["spec"]
         pod_spec.setdefault("restartPolicy", "OnFailure")
         is_trainer = _ancestor(replicated) == "trainer"
-        if is_trainer:
-            _customize(_node_container(pod_spec), trainer)
         size = _pod_count(replicated["name"], nodes, policy, is_trainer=is_trainer)
         job_spec.update(completionMode="Indexed", parallelism=size, completions=size)
         _inform(_node_container(pod_spec), train_job, policy, nodes, is_trainer=is_trainer)
+        if is_trainer:
+            _customize(_node_container(pod_spec), trainer)  # its variables win over those injected (1.1)
     jobset_spec["suspend"] = bool(spec.get("suspend", False))
     meta: Object = {"name": train_job["metadata"]["name"], "namespace": train_job["metadata"]["namespace"]}
     for field in ("labels", "annotations"):
