@@ -18,8 +18,8 @@ from .source import Answer, Patience
 
 log = structlog.get_logger("visibility.probe")
 
-# The path that Open Data Hub's controller asks for. Its handlers and our reporter answer on any; one path for
-# all forms spares a second request to find out which it is.
+# The path that Open Data Hub's controller asks for. Its newer handlers answer on no other, our reporter on
+# any: one path for all forms spares a second request to find out which it is.
 PATH = "/metrics"
 POLICY_HINT = "if a NetworkPolicy guards the pod it must let this server in (docs/install.md)"
 
