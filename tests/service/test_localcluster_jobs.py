@@ -80,7 +80,8 @@ async def _is_gone(cluster: LocalCluster, plural: str, name: str) -> bool:
 
 
 async def test_a_torch_job_becomes_one_indexed_pod_per_node(cluster: LocalCluster) -> None:
-    await start_job(cluster, "bert", FOREVER, trainer={"numNodes": 2}, labels={"team": "a"})
+    own = {"name": "PET_MASTER_PORT", "value": "7"}
+    await start_job(cluster, "bert", FOREVER, trainer={"numNodes": 2, "env": [own]}, labels={"team": "a"})
     first, second = await pods_of(cluster, "bert", 2)
     job = await cluster.admin.get("trainjobs", "bert", NAMESPACE)
     jobset = await cluster.admin.get("jobsets", "bert", NAMESPACE)
@@ -96,8 +97,9 @@ async def test_a_torch_job_becomes_one_indexed_pod_per_node(cluster: LocalCluste
     assert labels_of(second)["batch.kubernetes.io/job-completion-index"] == "1"
     assert labels_of(second)["jobset.sigs.k8s.io/job-index"] == "0"
     assert labels_of(first)["jobset.sigs.k8s.io/jobset-uid"] == jobset["metadata"]["uid"]
-    env = {entry["name"] for entry in first["spec"]["containers"][0]["env"]}
-    assert {"PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"} <= env
+    env = first["spec"]["containers"][0]["env"]
+    assert {"PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR"} <= {entry["name"] for entry in env}
+    assert [entry for entry in env if entry["name"] == "PET_MASTER_PORT"] == [own]
     status = (await until(cluster, "trainjobs", "bert", lambda each: "jobsStatus" in each.get("status", {})))[
         "status"
     ]
