@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
@@ -13,7 +14,7 @@ from visibility_api.ingest.payload import MAX_INT32, Payload, read_payload
 from visibility_api.ingest.refusal import Invalid
 from visibility_api.progress.document import Progress
 
-TIME, IN_UTC = "2026-01-23T10:30:45.123456+00:00", "2026-01-23T10:30:45.123456Z"
+TIME, ECHOED = "2026-01-23T10:30:45.123456+00:00", "2026-01-23T10:30:45Z"  # as metav1.Time writes it
 
 
 def push(**status: Any) -> Payload:
@@ -39,7 +40,7 @@ def test_what_upstreams_clients_send_is_taken_as_it_is_and_given_back() -> None:
             "progressPercentage": 45,
             "estimatedRemainingSeconds": 795,
             "metrics": metrics,
-            "lastUpdatedTime": IN_UTC,
+            "lastUpdatedTime": ECHOED,
         }
     }
     assert found.echo.endswith(b"}\n")
@@ -95,7 +96,31 @@ def test_unknown_fields_are_dropped() -> None:
             {"kind": "x", "trainerStatus": {"lastUpdatedTime": TIME, "phase": "y", "progressPercentage": 3}}
         ).encode()
     )
-    assert echo(found) == {"trainerStatus": {"progressPercentage": 3, "lastUpdatedTime": IN_UTC}}
+    assert echo(found) == {"trainerStatus": {"progressPercentage": 3, "lastUpdatedTime": ECHOED}}
+
+
+def test_names_are_known_in_any_case_as_gos_json_knows_them() -> None:
+    """Whoever writes Go structs without tags sends such names, and upstream takes them."""
+    body = {
+        "TrainerStatus": {
+            "LastUpdatedTime": TIME,
+            "ProgressPercentage": 45,
+            "ESTIMATEDREMAININGSECONDS": 7,
+            "Metrics": [{"Name": "loss", "Value": "0.5"}],
+        }
+    }
+    found = read_payload(json.dumps(body).encode())
+    assert found == push(
+        progressPercentage=45, estimatedRemainingSeconds=7, metrics=[{"name": "loss", "value": "0.5"}]
+    )
+    assert push(ProgressPercentage=45) == push(progressPercentage=45)
+    assert push(metrics=[{"name": "loss", "Value": "1"}]) == push(metrics=[{"name": "loss", "value": "1"}])
+
+
+def test_the_echo_is_written_as_upstream_writes_it() -> None:
+    assert push(metrics=[]).echo == b'{"trainerStatus":{"lastUpdatedTime":"%s"}}\n' % ECHOED.encode()
+    in_another_zone = push(lastUpdatedTime="2026-01-23T16:00:45.9+05:30")
+    assert echo(in_another_zone)["trainerStatus"]["lastUpdatedTime"] == ECHOED
 
 
 @pytest.mark.parametrize("rest", [b"\n", b" trailing", b"{}", b"\x00\xff", b"}}"])
@@ -285,4 +310,6 @@ def check(body: bytes) -> None:
     again = read_payload(found.echo)
     assert again.echo == found.echo
     if found.echo != b"{}\n":
-        assert again.report == found.report
+        said = report(found)
+        assert said.timestamp is not None
+        assert again.report == msgspec.structs.replace(said, timestamp=said.timestamp.replace(microsecond=0))

@@ -36,13 +36,14 @@ _TIME = "trainerStatus.lastUpdatedTime"
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_METRIC_CHARACTERS)]
 
 
-class _Metric(msgspec.Struct):
+class _Metric(msgspec.Struct, forbid_unknown_fields=True):
     name: _Text
     value: _Text
 
 
-class _TrainerStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """In the order in which upstream writes its echo."""
+class _TrainerStatus(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """In the order in which upstream writes its echo. A field that is unknown may be a known one in another
+    case, so it is looked at closely."""
 
     progressPercentage: Annotated[int, msgspec.Meta(ge=0, le=100)] | None = None
     estimatedRemainingSeconds: Annotated[int, msgspec.Meta(ge=0, le=MAX_INT32)] | None = None
@@ -50,7 +51,7 @@ class _TrainerStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
     lastUpdatedTime: Annotated[datetime, msgspec.Meta(tz=True)]
 
 
-class _Body(msgspec.Struct, omit_defaults=True):
+class _Body(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     trainerStatus: _TrainerStatus | None = None
 
 
@@ -75,7 +76,7 @@ def read_payload(data: bytes) -> Payload:
     if status is not None:
         return _payload(status)
     fields = _first_object(data)
-    given = fields.get("trainerStatus")
+    given = _in_any_case(fields).get("trainerstatus")
     if given is not None:
         return _payload(_clamp(given))
     if "timestamp" in fields or "schemaVersion" in fields:
@@ -84,9 +85,12 @@ def read_payload(data: bytes) -> Payload:
 
 
 def _payload(status: _TrainerStatus) -> Payload:
+    moment = _instant(status.lastUpdatedTime)
+    status.lastUpdatedTime = moment.replace(microsecond=0)  # as metav1.Time is written
+    status.metrics = status.metrics or None
     metrics: dict[str, Any] = {metric.name: metric.value for metric in status.metrics or ()}
     report = Progress(
-        timestamp=_instant(status.lastUpdatedTime),
+        timestamp=moment,
         progress_percentage=status.progressPercentage,
         remaining_s=status.estimatedRemainingSeconds,
         **take_position(metrics),
@@ -142,10 +146,16 @@ def _no_constant(_name: str) -> NoReturn:
 _lenient = json.JSONDecoder(parse_constant=_no_constant)
 
 
-def _clamp(status: object) -> _TrainerStatus:
-    if not isinstance(status, dict):
+def _in_any_case(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """By names in lower case: Go's encoding/json, and so upstream, takes `ProgressPercentage` as well."""
+    return {name.casefold(): value for name, value in fields.items()}
+
+
+def _clamp(given: object) -> _TrainerStatus:
+    if not isinstance(given, dict):
         _refuse("trainerStatus", "must be an object")
-    updated = status.get("lastUpdatedTime")
+    status = _in_any_case(given)
+    updated = status.get("lastupdatedtime")
     moment = parse_time(updated[:MAX_TIME_CHARACTERS]) if isinstance(updated, str) else None
     if moment is None:
         _refuse(_TIME, "is required and must be an RFC 3339 time with a zone")
@@ -158,7 +168,7 @@ def _clamp(status: object) -> _TrainerStatus:
 
 
 def _integer(status: Mapping[str, Any], name: str, most: int) -> int | None:
-    value = status.get(name)
+    value = status.get(name.casefold())
     if value is None:
         return None
     if not _is_number(value):
@@ -175,7 +185,8 @@ def _metrics(pairs: object) -> Iterator[_Metric]:
     for pair in pairs[:MAX_METRICS]:
         if not isinstance(pair, dict):
             _refuse("trainerStatus.metrics", "must hold objects")
-        name, value = pair.get("name"), pair.get("value")
+        metric = _in_any_case(pair)
+        name, value = metric.get("name"), metric.get("value")
         if name is not None and not isinstance(name, str):
             _refuse("trainerStatus.metrics.name", "must be a string")
         if _is_number(value):
