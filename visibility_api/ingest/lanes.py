@@ -22,7 +22,7 @@ MAX_WAITING_PER_LANE = 64
 # Ten thousand pods that start within a minute need 167 a second, their renewals 83 (gate.BELIEVED_S). A token
 # review costs kube-apiserver 0.7 ms of CPU: a fifth of a core.
 TURNS_PER_S, TURN_BURST = 300.0, 600.0
-MIN_PAUSE_S = 0.001
+MIN_PAUSE_S = 0.03  # what may go on by then goes together: each waking costs
 
 _CROWDED = "too many pushes wait to be authenticated; try again later"
 
