@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 
-from . import aggregated, growth, memory, probe, probing, push, reading, reporter, watching
+from . import aggregated, beside, growth, memory, probe, probing, push, reading, reporter, watching
 
 Measurement = Callable[[], Awaitable[None]]
 
@@ -34,6 +34,7 @@ LONG_MEASUREMENTS: dict[str, Measurement] = {
     "growth": growth.show,
     "memory": _memory,
     "probing": _probing,
+    "beside": beside.show,
 }
 
 

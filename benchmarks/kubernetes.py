@@ -1,7 +1,7 @@
 """As much of a kube-apiserver as the server under measurement asks: lists in pages, reviews, exec.
 
-Access reviews say yes and token reviews know one token; exec answers with a progress document. Objects are as
-large as real ones: most of a pod is what nobody here wants to know.
+Access reviews say yes, token reviews know one user's token and one of each pod; exec answers with a progress
+document. Objects are as large as real ones: most of a pod is what nobody here wants to know.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import asyncio
 import json
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,13 @@ import msgspec
 import uvloop
 from aiohttp import web
 
+from visibility_api.ingest.paths import AUDIENCE
+
 TOKEN = "benchmark"
 NAMESPACES = 50
 JOBSET = "jobset.sigs.k8s.io/"
+POD_TOKEN = "pod-"  # and the job's number in five digits, and whatever makes it as long as a real one
+CHANGES = "/benchmark/changes"
 NO_FILE = b"cat: /tmp/trainjob-progress.json: No such file or directory\n"
 EXIT_CODE_1 = (
     b'{"metadata":{},"status":"Failure","message":"command terminated with non-zero exit code",'
@@ -183,27 +188,71 @@ def _filler(number: int, characters: int) -> str:
     return (f"{number:x} " * characters)[:characters]
 
 
+def batch_job(number: int) -> dict[str, Any]:
+    """The Job between a pod and its JobSet."""
+    (owner,) = pod(number)["metadata"]["ownerReferences"]
+    jobset = job_set(number)["metadata"]
+    controller = {"kind": "JobSet", "name": jobset["name"], "uid": jobset["uid"], "controller": True}
+    return {"metadata": {"name": owner["name"], "uid": owner["uid"], "ownerReferences": [controller]}}
+
+
+def reviewed(token: str) -> dict[str, Any]:
+    """What a token review says of it."""
+    if token == TOKEN:
+        user = {"username": "alice", "uid": "1", "groups": ["researchers"]}
+        return {"authenticated": True, "user": user}
+    if not token.startswith(POD_TOKEN):
+        return {"authenticated": False}
+    meta = pod(int(token[len(POD_TOKEN) :][:5]))["metadata"]
+    extra = {
+        "authentication.kubernetes.io/pod-name": [meta["name"]],
+        "authentication.kubernetes.io/pod-uid": [meta["uid"]],
+    }
+    name = f"system:serviceaccount:{meta['namespace']}:default"
+    user = {"username": name, "uid": "1", "groups": ["system:serviceaccounts"], "extra": extra}
+    return {"authenticated": True, "user": user, "audiences": [AUDIENCE]}
+
+
 KINDS = {"trainjobs": train_job, "jobsets": job_set, "pods": pod}
+ONE_OF = {"pods": pod, "jobs": batch_job, "jobsets": job_set}  # read one by one, as owners of owners
 
 
-async def change(stream: web.StreamResponse, jobs: int, changes_per_s: float) -> None:
-    """One job after the other gets another label, evenly; each change carries its own time."""
-    loop = asyncio.get_running_loop()
-    began, number = loop.time(), 0
-    while changes_per_s:
-        number += 1
-        await asyncio.sleep(max(0.0, began + number / changes_per_s - loop.time()))
-        changed = train_job(number % jobs)
-        changed["metadata"]["resourceVersion"] = str(number + 1)
-        changed["metadata"]["labels"]["changed-at"] = f"{time.time():.6f}"
-        await stream.write(json.dumps({"type": "MODIFIED", "object": changed}).encode() + b"\n")
+@dataclass(slots=True)
+class Changes:
+    """How often a job changes; may be set anew at any time."""
+
+    per_s: float
+    in_one_namespace: bool = False  # else in all of them, in turn
+    _number: int = 0
+    _turned: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def turn(self, per_s: float) -> None:
+        self.per_s = per_s
+        self._turned.set()
+
+    async def write(self, stream: web.StreamResponse, jobs: int) -> None:
+        """One job after the other gets another label, evenly; each change carries its own time."""
+        loop = asyncio.get_running_loop()
+        step = NAMESPACES if self.in_one_namespace else 1
+        while True:
+            self._turned.clear()
+            due = loop.time()
+            while not self._turned.is_set() and self.per_s:
+                self._number += 1
+                due += 1 / self.per_s
+                await asyncio.sleep(max(0.0, due - loop.time()))
+                changed = train_job(self._number * step % jobs)
+                changed["metadata"]["resourceVersion"] = str(self._number + 1)
+                changed["metadata"]["labels"]["changed-at"] = f"{time.time():.6f}"
+                await stream.write(json.dumps({"type": "MODIFIED", "object": changed}).encode() + b"\n")
+            await self._turned.wait()
 
 
 def application(
     jobs: int,
-    changes_per_s: float = 0,
+    changes: Changes,
     *,
-    is_silent: bool = False,
+    say: Callable[[], bytes] | None = document,  # None: no job has a progress file
     trust: Mapping[str, str] | None = None,  # data of ConfigMap extension-apiserver-authentication
 ) -> web.Application:
     app = web.Application(client_max_size=2**20)
@@ -217,7 +266,7 @@ def application(
         stream = web.StreamResponse()
         await stream.prepare(request)
         if plural == "trainjobs":
-            await change(stream, jobs, changes_per_s)
+            await changes.write(stream, jobs)
         await asyncio.Event().wait()
         return stream
 
@@ -243,9 +292,7 @@ def application(
 
     async def token_review(request: web.Request) -> web.Response:
         review = await request.json()
-        known = review["spec"]["token"] == TOKEN
-        user = {"username": "alice", "uid": "1", "groups": ["researchers"]}
-        review["status"] = {"authenticated": True, "user": user} if known else {"authenticated": False}
+        review["status"] = reviewed(review["spec"]["token"])
         return web.json_response(review, status=201)
 
     async def access_review(request: web.Request) -> web.Response:
@@ -257,12 +304,20 @@ def application(
         socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io", "v4.channel.k8s.io"))
         await socket.prepare(request)
         await socket.send_bytes(b"\x01")
-        await socket.send_bytes(b"\x02" + NO_FILE if is_silent else b"\x01" + document())
+        await socket.send_bytes(b"\x02" + NO_FILE if say is None else b"\x01" + say())
         await socket.send_bytes(
-            b"\x03" + (EXIT_CODE_1 if is_silent else b'{"metadata":{},"status":"Success"}')
+            b"\x03" + (EXIT_CODE_1 if say is None else b'{"metadata":{},"status":"Success"}')
         )
         await socket.close()
         return socket
+
+    async def one(request: web.Request) -> web.Response:
+        made = ONE_OF[request.match_info["plural"]](int(request.match_info["name"].split("-")[1]))
+        return web.Response(body=msgspec.json.encode(made), content_type="application/json")
+
+    async def turn(request: web.Request) -> web.Response:
+        changes.turn(float(request.query["per-s"]))
+        return web.Response()
 
     app.router.add_get("/apis/trainer.kubeflow.org/v1alpha1/trainjobs", collection)
     app.router.add_get("/apis/jobset.x-k8s.io/v1alpha2/jobsets", collection)
@@ -272,6 +327,13 @@ def application(
     app.router.add_post("/apis/authentication.k8s.io/v1/tokenreviews", token_review)
     app.router.add_post("/apis/authorization.k8s.io/v1/subjectaccessreviews", access_review)
     app.router.add_get("/api/v1/namespaces/{namespace}/pods/{pod}/exec", execute)
+    for group, plural in (
+        ("api/v1", "pods"),
+        ("apis/batch/v1", "jobs"),
+        ("apis/jobset.x-k8s.io/v1alpha2", "jobsets"),
+    ):
+        app.router.add_get(f"/{group}/namespaces/{{namespace}}/{{plural:{plural}}}/{{name}}", one)
+    app.router.add_get(CHANGES, turn)
     return app
 
 
@@ -282,14 +344,19 @@ def main() -> None:
     parser.add_argument("--key", required=True)
     parser.add_argument("--jobs", type=int, default=100)
     parser.add_argument("--changes-per-s", type=float, default=0.0)
+    parser.add_argument("--changes-in-one-namespace", action="store_true")
     parser.add_argument("--silent", action="store_true", help="no job has a progress file")
+    parser.add_argument("--still", action="store_true", help="every look brings the same document")
     parser.add_argument("--trust", type=Path, help="data of extension-apiserver-authentication, JSON")
     given = parser.parse_args()
     trust = json.loads(given.trust.read_text()) if given.trust else None
+    same = document()
+    say = None if given.silent else (lambda: same) if given.still else document
+    changes = Changes(given.changes_per_s, given.changes_in_one_namespace)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(given.cert, given.key)
     web.run_app(
-        application(given.jobs, given.changes_per_s, is_silent=given.silent, trust=trust),
+        application(given.jobs, changes, say=say, trust=trust),
         host="127.0.0.1",
         port=given.port,
         ssl_context=context,

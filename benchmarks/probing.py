@@ -14,8 +14,6 @@ import contextlib
 import math
 import re
 import sys
-import tempfile
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +23,8 @@ from visibility_api.probe.schedule import Schedule
 from visibility_api.probe.source import Patience
 from visibility_api.progress.job import JobRef
 
-from .processes import Server, cpu_s, free_port, machine_cpu_s, process, resident_mib
-from .scene import certificates, fetch, kubeconfig_for, serving
+from .processes import Server, cpu_s, machine_cpu_s, resident_mib
+from .scene import fetch, started
 
 SILENT_JOBS, SILENT_INTERVAL_S, SILENT_S = (
     1500,
@@ -66,8 +64,11 @@ class Probing:
 
 async def measure(jobs: int, *, interval_s: float, seconds: float, is_silent: bool = False) -> Probing:
     """All jobs at that interval, for so many seconds after each has been asked once."""
-    async with _cluster_and_server(jobs, interval_s, is_silent=is_silent) as (cluster, ours, ca):
-        await _until_asked(ours, ca, jobs)
+    async with started(
+        jobs, of_cluster=("--silent",) if is_silent else (), of_server=asked_every(interval_s)
+    ) as at:
+        cluster, ours, ca = at.cluster, at.ours, at.ca_file
+        await until_asked(ours, ca, jobs)
         if not is_silent:
             await asyncio.sleep(
                 interval_s
@@ -93,37 +94,24 @@ async def measure(jobs: int, *, interval_s: float, seconds: float, is_silent: bo
         )
 
 
-@contextlib.asynccontextmanager
-async def _cluster_and_server(
-    jobs: int, interval_s: float, *, is_silent: bool
-) -> AsyncIterator[tuple[Server, Server, Path]]:
-    with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
-        directory = Path(name)
-        cert, key, ca = certificates(directory)
-        tls = ("--cert", str(cert), "--key", str(key))
-        kube_port, our_port = free_port(), free_port()
-        kubeconfig = kubeconfig_for(directory, kube_port, ca)
-        async with (
-            process(
-                "benchmarks.kubernetes", "--port", str(kube_port), "--jobs", str(jobs), *tls,
-                *(["--silent"] if is_silent else []),
-                port=kube_port, log=directory / "kubernetes.log",
-            ) as cluster,
-            serving(
-                directory, tls, kubeconfig, our_port,
-                "--probe-interval", f"{interval_s:g}s", "--probe-concurrency", str(PLACES),
-            ) as ours,
-        ):  # fmt: skip
-            yield cluster, ours, ca
+def asked_every(interval_s: float) -> tuple[str, ...]:
+    """Arguments of a server that asks each job so often."""
+    return "--probe-interval", f"{interval_s:g}s", "--probe-concurrency", str(PLACES)
 
 
-async def _until_asked(ours: Server, ca: Path, jobs: int) -> None:
+async def until_asked(ours: Server, ca: Path, jobs: int) -> None:
+    """Until so many looks have ended."""
     async with asyncio.timeout(300):
         while True:
             with contextlib.suppress(RuntimeError):
-                if _read(await fetch(ours, ca, "/metrics"))[0] >= jobs:
+                if await looks_of(ours, ca) >= jobs:
                     return
             await asyncio.sleep(0.5)
+
+
+async def looks_of(ours: Server, ca: Path) -> int:
+    """How many looks have ended since the server began."""
+    return _read(await fetch(ours, ca, "/metrics"))[0]
 
 
 def _read(metrics: bytes) -> tuple[int, int, float, dict[float, int]]:

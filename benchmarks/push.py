@@ -14,13 +14,9 @@ import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import uvloop
-from aiohttp import web
-
-from visibility_api.ingest.paths import AUDIENCE
 
 from . import kubernetes
 from .processes import Server, cpu_s, free_port, process
@@ -44,7 +40,7 @@ TOKEN_CHARACTERS = 1000  # of a service account's, about
 
 
 def token(number: int) -> str:
-    return f"pod-{number:05d}-".ljust(TOKEN_CHARACTERS, "x")
+    return f"{kubernetes.POD_TOKEN}{number:05d}-".ljust(TOKEN_CHARACTERS, "x")
 
 
 def message(number: int, turn: int, at: datetime, path: str = PATH) -> bytes:
@@ -118,7 +114,7 @@ async def measure(jobs: int = JOBS, rounds: int = ROUNDS) -> None:
         (directory / "echo.json").write_bytes(message(0, 0, datetime.now(UTC)).partition(b"\r\n\r\n")[2])
         async with (
             process(
-                "benchmarks.push", "--serve", "--port", str(kube_port), "--jobs", str(jobs), *tls,
+                "benchmarks.kubernetes", "--port", str(kube_port), "--jobs", str(jobs), *tls,
                 port=kube_port, log=directory / "kubernetes.log",
             ),
             serving(
@@ -160,63 +156,11 @@ async def _until(server: Server, ca: Path, is_so: Callable[[bytes], bool]) -> No
             await asyncio.sleep(0.2)
 
 
-def application(jobs: int) -> web.Application:
-    """The cluster of the other benchmarks; it knows the tokens of its pods too, and their owners."""
-
-    @web.middleware
-    async def pods_first(request: web.Request, handler: Any) -> web.StreamResponse:
-        parts = request.path.split("/")
-        if request.path.endswith("/tokenreviews"):
-            review = await request.json()
-            if review["spec"]["token"].startswith("pod-"):
-                review["status"] = _reviewed(int(review["spec"]["token"][4:9]))
-                return web.json_response(review, status=201)
-        elif request.method == "GET" and len(parts) > 2 and parts[-2] in ("pods", "jobs", "jobsets"):
-            number = int(parts[-1].split("-")[1])
-            made = {"pods": kubernetes.pod, "jobs": _job, "jobsets": kubernetes.job_set}[parts[-2]](number)
-            return web.Response(body=msgspec.json.encode(made), content_type="application/json")
-        found: web.StreamResponse = await handler(request)
-        return found
-
-    app = kubernetes.application(jobs)
-    app.middlewares.append(pods_first)
-    return app
-
-
-def _reviewed(number: int) -> dict[str, Any]:
-    meta = kubernetes.pod(number)["metadata"]
-    extra = {
-        "authentication.kubernetes.io/pod-name": [meta["name"]],
-        "authentication.kubernetes.io/pod-uid": [meta["uid"]],
-    }
-    name = f"system:serviceaccount:{meta['namespace']}:default"
-    user = {"username": name, "uid": "1", "groups": ["system:serviceaccounts"], "extra": extra}
-    return {"authenticated": True, "user": user, "audiences": [AUDIENCE]}
-
-
-def _job(number: int) -> dict[str, Any]:
-    pod, jobset = kubernetes.pod(number)["metadata"], kubernetes.job_set(number)["metadata"]
-    (owner,) = pod["ownerReferences"]
-    controller = {"kind": "JobSet", "name": jobset["name"], "uid": jobset["uid"], "controller": True}
-    return {"metadata": {"name": owner["name"], "uid": owner["uid"], "ownerReferences": [controller]}}
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.push", description=__doc__)
     parser.add_argument("--jobs", type=int, default=JOBS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    for hidden in ("--port", "--cert", "--key"):
-        parser.add_argument(hidden, help=argparse.SUPPRESS)
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.serve:
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(given.cert, given.key)
-        web.run_app(
-            application(given.jobs), host="127.0.0.1", port=int(given.port), ssl_context=context,
-            access_log=None, print=None, shutdown_timeout=0.1,
-        )  # fmt: skip
-        return 0
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(measure(given.jobs, given.rounds))
     return 0

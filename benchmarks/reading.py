@@ -38,7 +38,13 @@ async def show(jobs: int = JOBS) -> None:
                 Client(ca_file=at.ca_file, headers=(*at.by_token, GZIP), connections=2), (at.ours, ALL)
             )
             print(f"{f'LIST {jobs}, gzip':<22} ours {zipped.cpu_ms:7.3f} ms CPU, compressed once", flush=True)
-            await _gets_beside_lists(at)
+            one, every = await gets_beside_lists(at)
+            print(
+                f"{'GET beside LISTs':<22} p50 {1000 * one.quantile_s(0.5):.1f} ms   "
+                f"p99 {1000 * one.quantile_s(0.99):.1f} ms   "
+                f"at {one.per_s:.0f} GETs and {every.per_s:.0f} LISTs a second",
+                flush=True,
+            )
     async with scene(jobs, changes_per_s=CHANGES_PER_S) as at:
         cpu_ms = await _lists_amid_changes(at)
         print(
@@ -57,8 +63,8 @@ def _tell(title: str, ours: Load, ceiling: Load) -> None:
     )
 
 
-async def _gets_beside_lists(at: Scene) -> None:
-    """How late single documents come while the server sends long lists, one after the other."""
+async def gets_beside_lists(at: Scene) -> tuple[Load, Load]:
+    """Single documents while the server sends long lists, one after the other: the least disturbed round."""
     gets = Client(ca_file=at.ca_file, headers=at.by_token, connections=4)
     lists = Client(ca_file=at.ca_file, headers=at.by_token, connections=1)
     rounds = [
@@ -67,13 +73,7 @@ async def _gets_beside_lists(at: Scene) -> None:
         )
         for _ in range(ROUNDS)
     ]
-    one, every = min(rounds, key=lambda found: found[0].quantile_s(0.99))
-    print(
-        f"{'GET beside LISTs':<22} p50 {1000 * one.quantile_s(0.5):.1f} ms   "
-        f"p99 {1000 * one.quantile_s(0.99):.1f} ms   "
-        f"at {one.per_s:.0f} GETs and {every.per_s:.0f} LISTs a second",
-        flush=True,
-    )
+    return min(rounds, key=lambda found: found[0].quantile_s(0.99))
 
 
 async def _lists_amid_changes(at: Scene) -> float:

@@ -92,10 +92,11 @@ def kubeconfig_for(directory: Path, port: int, ca: Path) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """Our server with jobs that all have a document, and what is needed to ask it."""
+    """Our server, the cluster behind it, and what is needed to ask it."""
 
     directory: Path
     ours: Server
+    cluster: Server
     ca_file: Path
     tls: tuple[str, ...]  # arguments of another server with the same certificate
     by_token: tuple[tuple[str, str], ...]  # headers
@@ -105,7 +106,17 @@ class Scene:
 
 @contextlib.asynccontextmanager
 async def scene(jobs: int, *, changes_per_s: float = 0) -> AsyncIterator[Scene]:
-    """Everything by itself, in processes and a directory that are gone at the end."""
+    """All jobs have a document, and nobody looks for another."""
+    async with started(jobs, of_cluster=("--changes-per-s", str(changes_per_s))) as at:
+        await until_all_probed(at.ours, at.ca_file, jobs)
+        yield at
+
+
+@contextlib.asynccontextmanager
+async def started(
+    jobs: int, *, of_cluster: tuple[str, ...] = (), of_server: tuple[str, ...] = ()
+) -> AsyncIterator[Scene]:
+    """Everything by itself, in processes and a directory that are gone at the end; arguments of both."""
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
         directory = Path(name)
         cert, key, ca = certificates(directory)
@@ -116,15 +127,15 @@ async def scene(jobs: int, *, changes_per_s: float = 0) -> AsyncIterator[Scene]:
         async with (
             process(
                 "benchmarks.kubernetes", "--port", str(kube_port), "--jobs", str(jobs),
-                "--changes-per-s", str(changes_per_s), "--trust", str(trust), *tls,
+                "--trust", str(trust), *tls, *of_cluster,
                 port=kube_port, log=directory / "kubernetes.log",
-            ),
-            serving(directory, tls, kubeconfig, our_port) as ours,
+            ) as cluster,
+            serving(directory, tls, kubeconfig, our_port, *of_server) as ours,
         ):  # fmt: skip
-            await until_all_probed(ours, ca, jobs)
             yield Scene(
                 directory=directory,
                 ours=ours,
+                cluster=cluster,
                 ca_file=ca,
                 tls=tls,
                 by_token=(("Authorization", f"Bearer {kubernetes.TOKEN}"),),

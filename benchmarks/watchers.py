@@ -6,15 +6,18 @@ import asyncio
 import re
 import ssl
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from .processes import Server, cpu_s, resident_mib
 
-MARK = b'"changed-at":"'  # the label in which benchmarks.kubernetes puts the time of a change
 CONNECTING_AT_ONCE = 32
 PATIENCE_S = 30.0  # until the slowest watcher has what the fastest has
 _REVISION = re.compile(rb'"resourceVersion":"(\d+)"')
+# The label in which benchmarks.kubernetes puts the time of a change.
+_MARK = re.compile(rb'"changed-at":"([0-9.]+)"')
+_MARK_BYTES = 64  # longer than the label
 _TAIL_BYTES = 8192  # longer than an event
 
 
@@ -52,6 +55,7 @@ class _Watcher(asyncio.Protocol):
     def __init__(self, request: bytes, total: _Count, *, looks: bool) -> None:
         self._request, self._total, self._looks = request, total, looks
         self._rest = b""
+        self._newest = 0.0  # time of the last change seen
         self._first = 0
         self._beginning = self._tail = b""
         self._events = 0
@@ -73,11 +77,13 @@ class _Watcher(asyncio.Protocol):
             self._look(data)
 
     def _look(self, data: bytes) -> None:
-        now = time.time()
-        *marks, self._rest = (self._rest + data).split(MARK)
-        for text in marks[1:]:
-            self._total.delays_s.append(now - float(text.partition(b'"')[0]))
-        self._rest = MARK + self._rest if marks else self._rest[-4096:]
+        now, text, end = time.time(), self._rest + data, 0
+        for mark in _MARK.finditer(text):
+            changed_at, end = float(mark[1]), mark.end()
+            if changed_at > self._newest:  # else an event of another kind, of a job that was changed before
+                self._total.delays_s.append(now - changed_at)
+                self._newest = changed_at
+        self._rest = text[end:][-_MARK_BYTES:]
 
     @property
     def last(self) -> int:
@@ -93,9 +99,16 @@ class _Watcher(asyncio.Protocol):
 
 
 async def measure(
-    server: Server, path: str, *, ca_file: Path, token: str, watchers: int, seconds: float
+    server: Server,
+    path: str,
+    *,
+    ca_file: Path,
+    token: str,
+    watchers: int,
+    seconds: float,
+    observe: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> Delivery:
-    """`watchers` watches of `path`, observed for `seconds` once all are open."""
+    """`watchers` watches of `path`, observed for `seconds` once all are open; `observe` waits so long."""
     context = ssl.create_default_context(cafile=ca_file)
     request = (
         f"GET {path}?watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan HTTP/1.1\r\n"
@@ -126,7 +139,7 @@ async def measure(
     await asyncio.sleep(2.0)  # the last streams begin
     total.events, total.delays_s = 0, []
     before = cpu_s(server.pid)
-    await asyncio.sleep(seconds)
+    await observe(seconds)
     used_s, events, delays_s = cpu_s(server.pid) - before, total.events, total.delays_s[:]
     newest = max(watcher.last for watcher in everyone)
     deadline = loop.time() + PATIENCE_S

@@ -1,0 +1,280 @@
+"""What each thing costs while 10,000 jobs are probed, beside the same where nobody is asked.
+
+    python -m benchmarks.beside [--jobs 10000] [--interval 30]
+
+Three servers, one after the other: nobody is asked; each look brings the document of before; each look brings
+another. CPU time is that of the server process, less what it takes for looks: those of the measured time, at
+what one takes right before and after, when nobody asks the server anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import statistics
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+import uvloop
+
+from . import kubernetes, push, watchers
+from .load import Client, Load
+from .probing import asked_every, looks_of, until_asked
+from .processes import cpu_s, machine_cpu_s
+from .reading import gets_beside_lists
+from .scene import ALL, API, ONE, Scene, fetch, started
+
+JOBS = 10_000
+INTERVAL_S = 30.0
+ROUNDS = 3
+SECONDS = 3.0  # of load a round
+QUIET_S = 3.0  # before and after each
+WATCHERS, WATCHED_S = 1000, 10.0
+CHANGES_PER_S = 50.0  # all in the namespace that is watched, so watchers have as much to take in each time
+TEAM = f"{API}/namespaces/{kubernetes.namespace(0)}/trainjobs"
+PUSHERS, PUSHES = 500, 8  # of each a round, within its burst; they are not asked while they push
+MOST = 4 / 3  # "slows by no more than a third"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """What was used up to now. Also of the difference of two."""
+
+    at_s: float
+    ours_s: float  # CPU, as are the next two
+    cluster_s: float
+    machine_s: float
+    looks: int
+
+    def __sub__(self, other: Moment) -> Moment:
+        return Moment(
+            at_s=self.at_s - other.at_s,
+            ours_s=self.ours_s - other.ours_s,
+            cluster_s=self.cluster_s - other.cluster_s,
+            machine_s=self.machine_s - other.machine_s,
+            looks=self.looks - other.looks,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One thing measured at one server."""
+
+    value: float
+    looks_per_s: float  # that were meanwhile
+    busy_cores: float  # of the machine, by all of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """How a server is kept busy besides what is measured."""
+
+    title: str
+    of_cluster: tuple[str, ...]
+    of_server: tuple[str, ...]
+    settles_s: float  # once each job was asked
+
+
+def conditions(interval_s: float) -> tuple[Condition, ...]:
+    asked = asked_every(interval_s)
+    return (
+        Condition(title="alone", of_cluster=("--still",), of_server=(), settles_s=5.0),
+        # Until all documents have become old: that changes each of them once.
+        Condition(title="nothing new", of_cluster=("--still",), of_server=asked, settles_s=4.5 * interval_s),
+        Condition(title="news", of_cluster=(), of_server=asked, settles_s=interval_s),
+    )
+
+
+class Meter:
+    """Tells what is measured from what goes on anyway."""
+
+    def __init__(self, at: Scene) -> None:
+        self._at = at
+
+    async def moment(self) -> Moment:
+        at = self._at
+        looks = await looks_of(at.ours, at.ca_file)
+        return Moment(
+            at_s=asyncio.get_running_loop().time(),
+            ours_s=cpu_s(at.ours.pid),
+            cluster_s=cpu_s(at.cluster.pid),
+            machine_s=machine_cpu_s(),
+            looks=looks,
+        )
+
+    async def quiet(self) -> Moment:
+        return await self.during(asyncio.sleep(QUIET_S))
+
+    async def during(self, work: Awaitable[object]) -> Moment:
+        before = await self.moment()
+        await work
+        return await self.moment() - before
+
+    async def net(self, work: Callable[[], Awaitable[float]], *, rounds: int = ROUNDS) -> Figure:
+        """CPU seconds for one of what `work` does, whose number it returns, with what goes on taken off."""
+        quiet, used, costs = [await self.quiet()], [], []
+        for _ in range(rounds):
+            number = 0.0
+
+            async def counted() -> None:
+                nonlocal number
+                number = await work()
+
+            used.append(await self.during(counted()))
+            quiet.append(await self.quiet())
+            costs.append(own_s(used[-1], *quiet[-2:]) / number)
+        return figure(statistics.median(costs), used)
+
+
+def own_s(used: Moment, *quiet: Moment) -> float:
+    """CPU seconds of `used` without what the looks in it took, or the time where there are none."""
+    idle_s = sum(q.ours_s for q in quiet)
+    if looks := sum(q.looks for q in quiet):
+        return used.ours_s - idle_s * used.looks / looks
+    return used.ours_s - idle_s * used.at_s / sum(q.at_s for q in quiet)
+
+
+def figure(value: float, used: list[Moment]) -> Figure:
+    wall_s = sum(u.at_s for u in used)
+    return Figure(
+        value=value,
+        looks_per_s=sum(u.looks for u in used) / wall_s,
+        busy_cores=sum(u.machine_s for u in used) / wall_s,
+    )
+
+
+async def measure(condition: Condition, jobs: int) -> dict[str, Figure]:
+    """Everything, by name, in the order in which it is told."""
+    async with started(
+        jobs,
+        of_cluster=(*condition.of_cluster, "--changes-in-one-namespace"),
+        of_server=("--sources=exec,status,push", *condition.of_server),
+    ) as at:
+        await until_asked(at.ours, at.ca_file, jobs)
+        await asyncio.sleep(condition.settles_s)
+        meter = Meter(at)
+        before = await _revision(at)
+        idle = await meter.during(asyncio.sleep(3 * QUIET_S))
+        changes = await _revision(at) - before
+        print(
+            f"{condition.title:<12} {idle.looks / idle.at_s:.0f} looks and {changes / idle.at_s:.0f} changes "
+            f"of documents a second: {idle.ours_s / idle.at_s:.3f} of a core; the cluster "
+            f"{idle.cluster_s / idle.at_s:.2f}, the machine {idle.machine_s / idle.at_s:.2f}",
+            flush=True,
+        )
+        found = {**await _reads(at, meter), **await _watches(at, meter), **await _pushes(at, meter)}
+        print(f"{'':<12} {'; '.join(f'{name} {f.value:.1f}' for name, f in found.items())}", flush=True)
+        return found
+
+
+async def _revision(at: Scene) -> int:
+    """Each change of a document is one more."""
+    meta = json.loads(await fetch(at.ours, at.ca_file, f"{ALL}?limit=1"))["metadata"]
+    return int(meta["resourceVersion"])
+
+
+async def _reads(at: Scene, meter: Meter) -> dict[str, Figure]:
+    gets = Client(ca_file=at.ca_file, headers=at.by_token)
+    proxied = Client(ca_file=at.ca_file, headers=at.by_proxy, certificate=at.proxy_certificate)
+    lists = replace(gets, connections=2)
+    loads: list[Load] = []
+
+    async def many(client: Client, path: str) -> float:
+        loads.append(await client.get_many(at.ours, path, seconds=SECONDS))
+        return loads[-1].requests
+
+    found = {
+        "GET, by token, us CPU": await meter.net(lambda: many(gets, ONE)),
+        "GET, by front proxy, us CPU": await meter.net(lambda: many(proxied, ONE)),
+    }
+    found = {name: replace(figure, value=1e6 * figure.value) for name, figure in found.items()}
+    every = await meter.net(lambda: many(lists, ALL))
+    found["LIST of all, ms CPU"] = replace(every, value=1e3 * every.value)
+    beside: list[Load] = []
+
+    async def both() -> None:
+        beside.extend(await gets_beside_lists(at))
+
+    used = await meter.during(both())
+    found["p99 of GETs beside LISTs, ms"] = figure(1e3 * beside[0].quantile_s(0.99), [used])
+    return found
+
+
+async def _watches(at: Scene, meter: Meter) -> dict[str, Figure]:
+    used: list[Moment] = []
+
+    async def observe(seconds: float) -> None:
+        used.append(await meter.during(asyncio.sleep(seconds)))
+
+    before = await meter.quiet()
+    await fetch(at.cluster, at.ca_file, f"{kubernetes.CHANGES}?per-s={CHANGES_PER_S}")
+    seen = await watchers.measure(
+        at.ours,
+        TEAM,
+        ca_file=at.ca_file,
+        token=kubernetes.TOKEN,
+        watchers=WATCHERS,
+        seconds=10.0,
+        observe=observe,
+    )
+    await fetch(at.cluster, at.ca_file, f"{kubernetes.CHANGES}?per-s=0")
+    await asyncio.sleep(2.0)
+    after = await meter.quiet()
+    return {
+        "event to 1,000 watchers, us CPU": figure(1e6 * own_s(used[0], before, after) / seen.events, used),
+        "p99 of delivery, ms": figure(1e3 * seen.quantile_s(0.99), used),
+        "events a second": figure(seen.events / used[0].at_s, used),
+    }
+
+
+async def _pushes(at: Scene, meter: Meter) -> dict[str, Figure]:
+    turns = itertools.count(1)
+
+    async def push_all() -> float:
+        # Elsewhere, for it waits for its sockets.
+        await asyncio.to_thread(
+            push.push_all, at.ours, next(turns), ca=at.ca_file, jobs=PUSHERS, pushes=PUSHES
+        )
+        return PUSHERS * PUSHES
+
+    await asyncio.to_thread(push.push_all, at.ours, 0, ca=at.ca_file, jobs=PUSHERS, pushes=1)
+    await asyncio.sleep(2.0)
+    found = await meter.net(push_all, rounds=ROUNDS + 2)
+    return {"push, us CPU": replace(found, value=1e6 * found.value)}
+
+
+async def show(jobs: int = JOBS, interval_s: float = INTERVAL_S) -> None:
+    """A line each: alone, beside looks, and how many times as much that is."""
+    kinds = conditions(interval_s)
+    alone, *others = [await measure(condition, jobs) for condition in kinds]
+    slow = []
+    for name, first in alone.items():
+        line = f"{name:<32} alone {first.value:8.2f}"
+        for kind, found in zip(kinds[1:], others, strict=True):
+            beside = found[name]
+            ratio = beside.value / first.value
+            line += (
+                f"   {kind.title} {beside.value:8.2f} = {ratio:.2f}x "
+                f"({beside.looks_per_s:.0f} looks/s, {beside.busy_cores:.1f} cores busy)"
+            )
+            if ratio > MOST and name != "events a second":
+                slow.append(f"{name} ({kind.title})")
+        print(line, flush=True)
+    print(f"slower by more than a third: {', '.join(slow) or 'nothing'}", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.beside", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=JOBS)
+    parser.add_argument("--interval", type=float, default=INTERVAL_S, help="seconds")
+    given = parser.parse_args()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(show(given.jobs, given.interval))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
