@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import re
 import ssl
 from contextlib import AsyncExitStack
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,8 @@ async def test_what_a_credential_plugin_prints_is_never_repeated() -> None:
 CLUSTER = "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n"
 WHOLE = "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n" + CLUSTER
 NO_CERTIFICATE = base64.b64encode(b"s3cr3t").decode()
-PLUGIN = "{command: /does/not/exist, apiVersion: client.authentication.k8s.io/v1}"
+PLUGIN_API = "client.authentication.k8s.io/v1"
+PLUGIN = f"{{command: /does/not/exist, apiVersion: {PLUGIN_API}}}"
 
 
 def user(fields: str) -> str:
@@ -269,6 +271,49 @@ async def test_a_token_file_is_read_again_and_an_empty_one_leaves_the_old_token(
             token.write_text("second\n")
             assert await client.get("/version") == b"Bearer second"
     assert len(server.seen) == 1  # a token makes no connection anew
+
+
+@pytest.mark.usefixtures("every_look")
+async def test_a_plugin_is_asked_again_before_its_token_expires_and_one_that_fails_leaves_the_old(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ca.crt").write_text(SERVING.pem)
+    output, plugin = tmp_path / "output", tmp_path / "plugin"
+    plugin.write_text(f"#!/bin/sh\nexec cat {output}\n")
+    plugin.chmod(0o700)
+
+    def give(token: str, left: timedelta) -> None:
+        expires = (datetime.now(UTC) + left).strftime("%Y-%m-%dT%H:%M:%SZ")
+        status = {"token": token, "expirationTimestamp": expires}
+        credential = {"apiVersion": PLUGIN_API, "kind": "ExecCredential", "status": status}
+        output.with_suffix(".next").write_text(json.dumps(credential))
+        output.with_suffix(".next").rename(output)
+
+    async with scripted_server(answer, tls=serving(tmp_path)) as server:
+
+        async def wait_for(token: bytes) -> None:
+            async with asyncio.timeout(DEADLINE_S):
+                while await client.get("/version") != b"Bearer " + token:
+                    pass  # each request is a look
+
+        give("first", timedelta(minutes=1))
+        file = write_kubeconfig(
+            tmp_path, server.port, user=f"exec: {{command: {plugin}, apiVersion: {PLUGIN_API}}}"
+        )
+        async with await KubeClient.connect(file) as client:
+            assert await client.get("/version") == b"Bearer first"
+            output.write_text("s3cr3t")
+            async with asyncio.timeout(DEADLINE_S):
+                while "the plugin failed" not in (told := capsys.readouterr().out):
+                    assert await client.get("/version") == b"Bearer first"
+            assert "s3cr3t" not in told
+            give("second", timedelta(minutes=1))
+            await wait_for(b"second")
+            give("third", timedelta(hours=1))
+            await wait_for(b"third")
+            give("fourth", timedelta(hours=1))
+            for _ in range(3):
+                assert await client.get("/version") == b"Bearer third"
 
 
 @pytest.mark.usefixtures("every_look")

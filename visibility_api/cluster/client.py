@@ -99,6 +99,7 @@ class KubeClient:
         await self.close()
 
     async def close(self) -> None:
+        await self._credentials.close()
         await self._session.close()
 
     async def get(

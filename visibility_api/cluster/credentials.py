@@ -3,13 +3,15 @@
 They are looked at when something is to be asked, at most every 30 s. Changed TLS files make a new context,
 and so new connections: none of an old context is used again, and OpenSSL binds sessions to their context.
 What is under way ends on the connection it has, a watch within ten minutes; client-go cuts them all.
-A kubeconfig itself, and with it what is inline, is read once, as by client-go.
+A kubeconfig itself, and with it what is inline, is read once, as by client-go. A plugin's token is followed,
+if it says when it expires; its client certificate is not.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +39,13 @@ class Credentials:
         *,
         tls_files: Sequence[Path] | None = None,
         token_file: Path | None = None,
+        plugin: Callable[[], Awaitable[str]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Follows `tls_files`, or all that the configuration names. Raises OSError, ValueError."""
+        """Follows `tls_files`, or all that the configuration names. Raises OSError, ValueError.
+
+        `plugin` is asked for the `Authorization` to show, at every look.
+        """
         self._configuration = configuration
         if tls_files is None:
             named = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
@@ -47,16 +53,18 @@ class Credentials:
         self._tls_files = tuple(tls_files)
         self._token_file = token_file
         self._clock = clock
-        self._fault = ""
+        self._plugin = plugin
+        self._asking: asyncio.Task[None] | None = None
+        self._faults: dict[str, str] = {}  # told of; by what is not well
         # Read before they are loaded: what changes in between is found at the next look.
         self._loaded = self._read_tls_files()
         self.tls: ResumingContext = client_context(configuration)
         self._look_at_token_file()  # where a token is inline as well, the file's counts, as in client-go
-        follows = bool(self._tls_files or token_file)
+        follows = bool(self._tls_files or token_file or plugin)
         self._next_look = clock() + FILES_INTERVAL_S if follows else float("inf")
 
     def look(self) -> None:
-        """Take over what has changed. Files of no use leave the old in force; that is logged once."""
+        """Take over what has changed. What is of no use leaves the old in force; that is logged once."""
         now = self._clock()
         if now < self._next_look:
             return
@@ -64,13 +72,30 @@ class Credentials:
         try:
             self._look_at_tls_files()
             self._look_at_token_file()
+            self._tell("files", "")
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            fault = f"{type(error).__name__}: {error}"
-            if fault != self._fault:
-                log.error("credentials for kube-apiserver not reloaded, the old stay in use", error=fault)
-            self._fault = fault
-        else:
-            self._fault = ""
+            self._tell("files", f"{type(error).__name__}: {error}")
+        if self._plugin is not None and (self._asking is None or self._asking.done()):
+            # Nothing waits for it, however long it takes: the token is good for a while yet.
+            self._asking = asyncio.create_task(self._ask(self._plugin), name="credential plugin")
+
+    async def close(self) -> None:
+        """Ask no plugin any more."""
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.wait((self._asking,))
+
+    async def _ask(self, plugin: Callable[[], Awaitable[str]]) -> None:
+        try:
+            self._configuration.api_key["BearerToken"] = await plugin()
+            self._tell("plugin", "")
+        except Exception as error:  # whatever it prints; and that may be a credential
+            self._tell("plugin", f"the plugin failed ({type(error).__name__})")
+
+    def _tell(self, what: str, fault: str) -> None:
+        if fault and fault != self._faults.get(what):
+            log.error("credentials for kube-apiserver not reloaded, the old stay in use", error=fault)
+        self._faults[what] = fault
 
     def _look_at_tls_files(self) -> None:
         found = self._read_tls_files()
@@ -111,4 +136,12 @@ def credentials_of(loader: KubeConfigLoader, configuration: Configuration) -> Cr
     token_file = None
     if "tokenFile" in user and "exec" not in user and "auth-provider" not in user:  # in the loader's order
         token_file = Path(user.path).parent / user["tokenFile"]
-    return Credentials(configuration, tls_files=tls_files, token_file=token_file)
+
+    async def plugin() -> str:
+        await loader.load_from_exec_plugin()  # runs it in the last five minutes of its token only
+        return loader.token
+
+    expires = "exec" in user and hasattr(loader, "exec_plugin_expiry")
+    return Credentials(
+        configuration, tls_files=tls_files, token_file=token_file, plugin=plugin if expires else None
+    )
