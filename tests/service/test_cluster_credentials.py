@@ -274,6 +274,18 @@ async def test_a_token_file_is_read_again_and_an_empty_one_leaves_the_old_token(
 
 
 @pytest.mark.usefixtures("every_look")
+async def test_a_ca_that_is_half_written_holds_up_no_token(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_text(SERVING.pem)
+    (tmp_path / "token").write_text("first")
+    async with scripted_server(answer, tls=serving(tmp_path)) as server:
+        file = write_kubeconfig(tmp_path, server.port, user="tokenFile: token")
+        async with await KubeClient.connect(file) as client:
+            (tmp_path / "ca.crt").write_text(RENEWED.pem[:-40])
+            (tmp_path / "token").write_text("second")
+            assert await client.get("/version") == b"Bearer second"
+
+
+@pytest.mark.usefixtures("every_look")
 async def test_a_plugin_is_asked_again_before_its_token_expires_and_one_that_fails_leaves_the_old(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -69,12 +69,12 @@ class Credentials:
         if now < self._next_look:
             return
         self._next_look = now + FILES_INTERVAL_S
-        try:
-            self._look_at_tls_files()
-            self._look_at_token_file()
-            self._tell("files", "")
-        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            self._tell("files", f"{type(error).__name__}: {error}")
+        for what, look in (("TLS files", self._look_at_tls_files), ("token file", self._look_at_token_file)):
+            try:
+                look()
+                self._tell(what, "")
+            except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+                self._tell(what, f"{type(error).__name__}: {error}")
         if self._plugin is not None and (self._asking is None or self._asking.done()):
             # Nothing waits for it, however long it takes: the token is good for a while yet.
             self._asking = asyncio.create_task(self._ask(self._plugin), name="credential plugin")
