@@ -11,16 +11,23 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import itertools
 import json
 import statistics
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import uvloop
 
+from tests.e2e.kube import find_binaries
+from tests.e2e.manifests import SERVICE_NAME
+
 from . import kubernetes, push, watchers
+from .control_plane import ControlPlane, control_plane
 from .load import Client, Load
 from .probing import asked_every, looks_of, until_asked
 from .processes import cpu_s, machine_cpu_s
@@ -146,12 +153,16 @@ def figure(value: float, used: list[Moment]) -> Figure:
     )
 
 
-async def measure(condition: Condition, jobs: int) -> dict[str, Figure]:
+async def measure(
+    condition: Condition, jobs: int, plane: ControlPlane | None, token: str
+) -> dict[str, Figure]:
     """Everything, by name, in the order in which it is told."""
     async with started(
         jobs,
         of_cluster=(*condition.of_cluster, "--changes-in-one-namespace"),
         of_server=("--sources=exec,status,push", *condition.of_server),
+        names=(SERVICE_NAME,),
+        proxies=plane.front_proxy_ca.read_bytes() if plane else b"",
     ) as at:
         await until_asked(at.ours, at.ca_file, jobs)
         await asyncio.sleep(condition.settles_s)
@@ -166,6 +177,8 @@ async def measure(condition: Condition, jobs: int) -> dict[str, Figure]:
             flush=True,
         )
         found = {**await _reads(at, meter), **await _watches(at, meter), **await _pushes(at, meter)}
+        if plane is not None:
+            found |= await _aggregated(at, meter, plane, token)
         print(f"{'':<12} {'; '.join(f'{name} {f.value:.1f}' for name, f in found.items())}", flush=True)
         return found
 
@@ -245,10 +258,39 @@ async def _pushes(at: Scene, meter: Meter) -> dict[str, Figure]:
     return {"push, us CPU": replace(found, value=1e6 * found.value)}
 
 
+async def _aggregated(at: Scene, meter: Meter, plane: ControlPlane, token: str) -> dict[str, Figure]:
+    """Through a real kube-apiserver, which takes most of it."""
+    plane.register_ours(at.ours.port, at.ca_file)
+    await asyncio.to_thread(plane.wait_available, ONE)
+    gets = Client(ca_file=plane.ca_file, headers=(("Authorization", f"Bearer {token}"),))
+    theirs: list[float] = []
+
+    async def many() -> float:
+        load = await gets.get_many(plane.server, ONE, seconds=SECONDS)
+        theirs.append(load.server_cpu_s / load.requests)
+        return load.requests
+
+    ours = await meter.net(many)
+    both = replace(ours, value=1e6 * (ours.value + statistics.median(theirs)))
+    return {
+        "GET, aggregated, us CPU of both": both,
+        "of which ours": replace(ours, value=1e6 * ours.value),
+    }
+
+
 async def show(jobs: int = JOBS, interval_s: float = INTERVAL_S) -> None:
     """A line each: alone, beside looks, and how many times as much that is."""
     kinds = conditions(interval_s)
-    alone, *others = [await measure(condition, jobs) for condition in kinds]
+    with contextlib.ExitStack() as stack:
+        plane, token = None, ""
+        binaries, missing = find_binaries()
+        if missing:
+            print(f"through a real aggregator: not measured: {'; '.join(missing)}", flush=True)
+        else:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmarks-")))
+            plane = stack.enter_context(control_plane(directory, binaries))
+            token = plane.prepare()
+        alone, *others = [await measure(condition, jobs, plane, token) for condition in kinds]
     slow = []
     for name, first in alone.items():
         line = f"{name:<32} alone {first.value:8.2f}"

@@ -41,6 +41,7 @@ class ControlPlane:
         self.ca_file = kube.pki.serving.bundle
         self.api = Api(kube.url, ca_file=self.ca_file, cert=(kube.admin.cert, kube.admin.key))
         self.server = Server(kube.pid, kube.port)
+        self.front_proxy_ca = kube.pki.front_proxy.bundle
         self.jobs = 0  # that were created
 
     def prepare(self) -> str:

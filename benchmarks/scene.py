@@ -114,16 +114,24 @@ async def scene(jobs: int, *, changes_per_s: float = 0) -> AsyncIterator[Scene]:
 
 @contextlib.asynccontextmanager
 async def started(
-    jobs: int, *, of_cluster: tuple[str, ...] = (), of_server: tuple[str, ...] = ()
+    jobs: int,
+    *,
+    of_cluster: tuple[str, ...] = (),
+    of_server: tuple[str, ...] = (),
+    names: tuple[str, ...] = (),
+    proxies: bytes = b"",
 ) -> AsyncIterator[Scene]:
-    """Everything by itself, in processes and a directory that are gone at the end; arguments of both."""
+    """Everything by itself, in processes and a directory that are gone at the end.
+
+    Arguments of both processes; other names that our server has, and CAs of other front proxies (PEM).
+    """
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
         directory = Path(name)
-        cert, key, ca = certificates(directory)
+        cert, key, ca = certificates(directory, *names)
         tls = ("--cert", str(cert), "--key", str(key))
         kube_port, our_port = free_port(), free_port()
         kubeconfig = kubeconfig_for(directory, kube_port, ca)
-        trust, proxy_certificate = _front_proxy(directory)
+        trust, proxy_certificate = _front_proxy(directory, proxies)
         async with (
             process(
                 "benchmarks.kubernetes", "--port", str(kube_port), "--jobs", str(jobs),
@@ -173,15 +181,15 @@ _PROXY_HEADERS = (
 )
 
 
-def _front_proxy(directory: Path) -> tuple[Path, tuple[Path, Path]]:
-    """What kube-apiserver publishes about its front proxy, and that one's own certificate."""
+def _front_proxy(directory: Path, others: bytes) -> tuple[Path, tuple[Path, Path]]:
+    """What kube-apiserver publishes about its front proxy, and that one's own certificate; other CAs too."""
     authority = trustme.CA()
     issued = authority.issue_cert("front-proxy-client", common_name="front-proxy-client")
     cert, key, trust = directory / "proxy.crt", directory / "proxy.key", directory / "trust.json"
     cert.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
     issued.private_key_pem.write_to_path(key)
     names = {
-        "requestheader-client-ca-file": authority.cert_pem.bytes().decode(),
+        "requestheader-client-ca-file": (authority.cert_pem.bytes() + others).decode(),
         "requestheader-allowed-names": '["front-proxy-client"]',
         "requestheader-username-headers": '["X-Remote-User"]',
         "requestheader-group-headers": '["X-Remote-Group"]',
