@@ -12,33 +12,27 @@ the line and no faster: repetitions that may meet are bounded, and so are digits
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Mapping, Optional, Union
+from typing import Any, Callable, Mapping, Optional
+
+from .bars import BarReader
+from .pairs import COUNTS, NUMBER, Metrics, Pair, find_pairs, read_entries, read_metrics, to_number
 
 Fields = dict[str, Any]  # arguments of Reporter.update
-Metrics = dict[str, Union[float, str]]
 
 MAX_LINE = 8192  # characters; a longer one is no progress
 _COUNT = r"\d{1,15}"
-_NUMBER = r"[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,4})?|[+-]?(?:nan|inf(?:inity)?)"
-_A_NUMBER = re.compile(_NUMBER, re.IGNORECASE)
+_A_NUMBER = re.compile(NUMBER, re.IGNORECASE)
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[A-Za-z]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\))")
 _CURSOR_UP = "\x1b[A"  # how tqdm returns from a bar that it draws below another
-# `[1,0]<stdout>:` of mpirun, `[prterun-host-7@1,0]<stdout>:` of Open MPI 5, `[rank0]:` and `[default0]:` of
-# torchrun: several processes in one log.
+# `[1,0]<stdout>:` of mpirun (behind a time if asked for), `[prterun-host-7@1,0]<stdout>:` of Open MPI 5,
+# `[rank0]:` and `[default0]:` of torchrun: several processes in one log.
 _RANK_PREFIX = re.compile(
-    r"^\[(?:(?:[\w.-]{1,128}@)?\d{1,9},(\d{1,9})\]<\w{1,16}>|(?:rank|default|trainer|worker)(\d{1,9})\]):\s?"
-)
-_TQDM = re.compile(
-    rf"(?<![^\s:])(\d{{1,3}})%\|[^|]{{0,1000}}\|\s{{0,16}}({_COUNT})/({_COUNT})\s{{0,16}}"
-    r"\[([^\],]{0,64})(?:,\s?[^\],]{0,64})?(?:,\s?([^\]]*))?\]?"
-)
-_SIDE_BAR = re.compile(
-    r"map|download|load|filter|token|generat|eval|valid|test|predict|sanity|fetch|shard|extract|sav|cach",
-    re.IGNORECASE,
+    r"^(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})?"
+    r"\[(?:(?:[\w.-]{1,128}@)?\d{1,9},(\d{1,9})\]<\w{1,16}>|(?:rank|default|trainer|worker)(\d{1,9})\]):\s?"
 )
 _EPOCH = re.compile(rf"\bepoch:?\s{{0,16}}\[?({_COUNT})(?:\s{{0,16}}/\s{{0,16}}({_COUNT}))?", re.IGNORECASE)
-_EPOCHS_BAR = re.compile(r"\bepochs?\s?:?\s{0,4}$", re.IGNORECASE)
-_KERAS = re.compile(rf"^\s*({_COUNT})/({_COUNT})\s+(?:[━=>.\[\]-]|\d{{1,9}}s\b).*?(?:\s-\s(.*))?$")
+# Paddle's `step 10/100 - loss: 0.5 - 12ms/step` is of the same make.
+_KERAS = re.compile(rf"^\s*(?:step\s{{1,16}})?({_COUNT})/({_COUNT})\s+(?:[━=>.\[\]-]|\d{{1,9}}s\b)")
 _RICH = re.compile(rf"^Epoch ({_COUNT})/({_COUNT})\s[━╸╺\s]{{1,1000}}({_COUNT})/({_COUNT})\s(.*)$")
 # PyTorch's MNIST example, which half of all examples descend from: `Train Epoch: 1 [640/60000 (1%)]\tLoss: …`
 _MNIST = re.compile(
@@ -46,22 +40,21 @@ _MNIST = re.compile(
     re.IGNORECASE,
 )
 _ARGO = re.compile(rf"^\s*({_COUNT})/({_COUNT})\s*$")
-_KERAS_METRIC = re.compile(rf"(?<!\w)([A-Za-z_]\w{{0,63}}):\s{{0,16}}({_NUMBER})", re.IGNORECASE)
 _BOOSTING = re.compile(rf"^(?:\[\d[\d:]{{0,16}}\]\s{{0,4}})?\[({_COUNT})\]\t(.+)$")
 _CATBOOST = re.compile(rf"^({_COUNT}):\t(.*\btotal:.*)$")
-_PAIR = re.compile(
-    rf"(?<![\w./-])([A-Za-z][\w./-]{{0,63}})(\s{{0,16}}[=:]\s{{0,16}}|\s{{1,16}})({_NUMBER})"
-    rf"(?:\s{{0,4}}/\s{{0,4}}({_COUNT}))?(?![\w.])",
-    re.IGNORECASE,
-)
 _ITEM = re.compile(  # of a Python dictionary, as its repr has it; NumPy writes np.float64(0.5)
-    rf"\s*'([^'\\]{{1,200}})':\s?(?:'([^'\\]{{0,200}})'|(?:np\.\w{{1,16}}\()?({_NUMBER})\)?)\s?([,}}])",
+    rf"\s*'([^'\\]{{1,200}})':\s?(?:'([^'\\]{{0,200}})'|(?:np\.\w{{1,16}}\()?({NUMBER})\)?)\s?([,}}])",
     re.IGNORECASE,
 )
-_FILLING = re.compile(r"[\s|,;()\[\]-]|^\W{0,16}(?:INFO|DEBUG)\b")
+_FILLING = re.compile(r"[\s|,;()\[\]-]")
+_CLOCK = re.compile(r"\b\w{1,16}:\s{0,4}\d{1,9}(?::\d\d){1,2}\b")  # `eta: 0:10:00`
 _TIME = re.compile(r"^\W{0,16}\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16}\s*")
-_CLOCK = re.compile(r"\d{1,9}(?::\d\d){1,2}")
-_STEP_NAMES = {"step", "steps", "global_step", "current_step", "iter", "iteration", "it"}
+# What logging libraries put before a message: all up to the level and, as Loguru does, a place in the code.
+_RECORD = re.compile(
+    r"^.{0,160}?\b(?:INFO|DEBUG)\b[\s|:\]-]{0,16}(?:[\w.]{1,64}:[\w<>]{1,64}:\d{1,6} - |[\w.]{1,64}:(?=\{))?"
+    r"|^[ID]\d{4} [\d:.]{8,15}\s{1,8}\d{1,9} [\w.]{1,64}:\d{1,6}\] "
+)
+_BEST = "est iteration is:"  # LightGBM: the next line repeats an earlier round
 _POSITION = {"step", "epoch"}
 # What a logging library writes of each record.
 _RECORD_NAMES = {
@@ -87,8 +80,10 @@ class LineReader:
         self._pattern = re.compile(pattern) if pattern else None
         self._epoch: Optional[int] = None  # the one that runs, counted from 1
         self._epochs: Optional[int] = None
-        self._bar_total: Optional[int] = None  # of the bar that stands for the whole run
-        self._bar_s = 0  # how long that bar takes, as far as it knows
+        self._batches: Optional[int] = None  # of that epoch
+        self._is_epoch_over = False
+        self._repeats = False  # the next line says what was said before
+        self._bars = BarReader()
 
     def read(self, line: str) -> Optional[Fields]:
         """The fields of a report, or None when the line says nothing of progress."""
@@ -101,11 +96,14 @@ class LineReader:
         if self._pattern is not None:
             return self._read_own(self._pattern, words)
         if "%|" in words:
-            fields = self._read_tqdm(words, is_nested)
+            fields = self._bars.read(words, is_nested=is_nested)
             if fields is not None:
                 return fields or None
+        repeats, self._repeats = self._repeats, words.endswith(_BEST)
+        if repeats and _BOOSTING.match(words):
+            return None
         readers: tuple[Callable[[str], Optional[Fields]], ...] = (
-            _read_object, _read_rich, self._read_keras, _read_boosting, _read_counts, _read_pairs,
+            _read_object, _read_rich, self._read_keras, _read_boosting, _read_counts, self._read_pairs,
         )  # fmt: skip
         for read in readers:
             fields = read(words)
@@ -122,48 +120,26 @@ class LineReader:
         for group, field in _FIELD_OF_GROUP.items():
             if group in groups:
                 text = groups.pop(group)
-                fields[field] = text if field == "message" else _to_number(text)
-        metrics = {name: _to_number(text) for name, text in groups.items()}
+                fields[field] = text if field == "message" else to_number(text)
+        metrics = {name: to_number(text) for name, text in groups.items()}
         return {**fields, "metrics": metrics} if metrics else fields
-
-    def _read_tqdm(self, line: str, is_nested: bool) -> Optional[Fields]:
-        bars = list(_TQDM.finditer(line))
-        if not bars:
-            return None
-        match = bars[-1]  # the newest
-        description = line[: match.start(1)]
-        if _SIDE_BAR.search(description):
-            return {}
-        step, total = int(match.group(2)), int(match.group(3))
-        metrics = {found.group(1): _to_number(found.group(3)) for found in _pairs(match.group(5) or "")}
-        fields: Fields = {"metrics": metrics} if metrics else {}
-        epoch = _EPOCH.search(description)
-        if epoch:
-            return {**fields, **_in_epoch(epoch, step, total)}
-        if _EPOCHS_BAR.search(description):
-            return {**fields, "epoch": step, "total_epochs": total}
-        if is_nested:
-            return fields
-        lasts_s = _duration_s(match.group(4))
-        # Of several bars that follow each other, such as an evaluation's, the one that takes longest stands
-        # for the run.
-        if self._bar_total not in (None, total) and lasts_s <= self._bar_s:
-            return {}
-        self._bar_total, self._bar_s = total, lasts_s
-        return {**fields, "step": step, "total_steps": total}
 
     def _read_keras(self, line: str) -> Optional[Fields]:
         epoch = _EPOCH.match(line)
         if epoch and epoch.end() == len(line.rstrip(": ")) and epoch.group(2):
             self._epoch, self._epochs = int(epoch.group(1)), int(epoch.group(2))
+            self._batches, self._is_epoch_over = None, False
             return {"epoch": self._epoch - 1, "total_epochs": self._epochs}
         match = _KERAS.match(line)
         if match is None:
             return None
         batch, batches = int(match.group(1)), int(match.group(2))
-        metrics = {name: _to_number(value) for name, value in _KERAS_METRIC.findall(match.group(3) or "")}
+        metrics = read_entries(line[match.end() :])
         if self._epoch is None:  # the line that names the epoch is out of sight
             return {"metrics": metrics} if metrics and ("/step" in line or "/epoch" in line) else None
+        if batches != (self._batches or batches) or (self._is_epoch_over and batch < batches):
+            return {}  # an evaluation or a prediction, which look alike
+        self._batches, self._is_epoch_over = batches, batch == batches
         fields: Fields = {"step": (self._epoch - 1) * batches + batch, "metrics": metrics}
         if self._epochs:
             fields["total_steps"] = self._epochs * batches
@@ -171,10 +147,43 @@ class LineReader:
             fields["epoch"] = self._epoch
         return fields
 
+    def _read_pairs(self, line: str) -> Optional[Fields]:
+        text = _message(line)
+        pairs = find_pairs(text)
+        if not pairs or not _is_said_by(pairs, text):
+            return None
+        values: Metrics = {}
+        fields: Fields = {}
+        for pair in pairs:
+            is_epoch = pair.name.lower() == "epoch"
+            if pair.total is not None:
+                if pair.name.lower() not in COUNTS:
+                    continue
+                fields["total_epochs" if is_epoch else "total_steps"] = int(pair.total)
+            values[pair.name] = pair.value
+        fields.update(_with_position(values))
+        if "total_steps" in fields and "step" in fields:
+            self._put_in_epoch(fields)
+        has_position = not _POSITION.isdisjoint(fields)
+        is_assigned = not all(pair.sign.isspace() for pair in pairs)
+        return fields if has_position or (is_assigned and _speaks_of_progress(fields)) else None
+
+    def _put_in_epoch(self, fields: Fields) -> None:
+        """`Epoch [3/10], Step [100/600]`: such steps begin anew with each epoch, as a rule, and where they do
+        not, they are as far within it. So they say how much of the epoch is done, and nothing of the run."""
+        epoch, epochs = fields.get("epoch", self._epoch), fields.get("total_epochs", self._epochs)
+        if not isinstance(epoch, int):  # there is none, or it says so itself: 1.35
+            return
+        step, total = fields.pop("step"), fields.pop("total_steps")
+        if epochs is not None and 0 <= step <= total and total > 0:
+            fields["epoch"] = round(max(epoch - 1, 0) + step / total, 4)
+
 
 def _read_object(line: str) -> Optional[Fields]:
-    text = _TIME.sub("", line).strip()
-    if not (text.startswith("{") and text.endswith("}")):
+    if not line.endswith("}"):
+        return None
+    text = _message(line).strip()
+    if not text.startswith("{"):
         return None
     values = _parse_object(text)
     if not values:
@@ -187,7 +196,7 @@ def _read_object(line: str) -> Optional[Fields]:
             fields["metrics"] = values["metrics"]
         return fields
     metrics = {
-        name: _to_number(value)
+        name: to_number(value)
         for name, value in values.items()
         if isinstance(value, (int, float, str))
         and not isinstance(value, bool)
@@ -209,7 +218,7 @@ def _read_rich(line: str) -> Optional[Fields]:
         "total_steps": (last + 1) * batches,
         "epoch": epoch + (1 if batch == batches else 0),
         "total_epochs": last + 1,
-        "metrics": {name: _to_number(value) for name, value in _KERAS_METRIC.findall(match.group(5))},
+        "metrics": read_entries(match.group(5)),
     }
 
 
@@ -220,17 +229,16 @@ def _read_boosting(line: str) -> Optional[Fields]:
         for part in match.group(2).split("\t"):
             name, _, value = part.rpartition(":")
             if name and _A_NUMBER.fullmatch(value.split("+")[0].strip()):
-                metrics[name.strip().replace("'s ", "-")] = _to_number(value.split("+")[0])
+                metrics[name.strip().replace("'s ", "-")] = to_number(value.split("+")[0])
         # LightGBM counts from 1 and writes `: `, XGBoost counts from 0 and writes `:`.
         first = 0 if re.search(r":\s", match.group(2)) else 1
         return {"step": int(match.group(1)) + first, "metrics": metrics} if metrics else None
     match = _CATBOOST.match(line)
     if match is None:
         return None
-    found = dict(_KERAS_METRIC.findall(match.group(2).split("total:")[0].split("best:")[0]))
     return {
         "step": int(match.group(1)) + 1,
-        "metrics": {name: _to_number(value) for name, value in found.items()},
+        "metrics": read_entries(match.group(2).split("total:")[0].split("best:")[0]),
     }
 
 
@@ -244,38 +252,26 @@ def _read_counts(line: str) -> Optional[Fields]:
     if match is None or int(match.group(3)) == 0:
         return None
     epoch = int(match.group(1)) - 1 + min(1.0, int(match.group(2)) / int(match.group(3)))
-    metrics = {found.group(1): _to_number(found.group(3)) for found in _pairs(match.group(4))}
+    metrics = read_metrics(match.group(4))
     return {"epoch": round(max(epoch, 0), 4), **({"metrics": metrics} if metrics else {})}
 
 
-def _read_pairs(line: str) -> Optional[Fields]:
-    text = _TIME.sub("", line)
-    pairs = _pairs(text)
-    if not pairs:
-        return None
-    said = sum(match.end() - match.start() for match in pairs)
-    if said < 0.6 * len(_FILLING.sub("", text)):
-        return None  # prose, or a configuration, with a number in it
-    values: Metrics = {}
-    fields: Fields = {}
-    is_assigned = False
-    for match in pairs:
-        name, value, total = match.group(1), _to_number(match.group(3)), match.group(4)
-        is_assigned = is_assigned or not match.group(2).isspace()
-        if total is not None and name.lower() in _STEP_NAMES:
-            fields["total_steps"] = int(total)
-        elif total is not None and name.lower() == "epoch":
-            fields["total_epochs"] = int(total)
-        elif total is not None:
-            continue
-        values[name] = value
-    said_fields = {**fields, **_with_position(values)}
-    has_position = not _POSITION.isdisjoint(said_fields)
-    return said_fields if has_position or (is_assigned and _speaks_of_progress(said_fields)) else None
+def _message(line: str) -> str:
+    """Without a time, and without what a logging library puts before it."""
+    time = _TIME.match(line)
+    text = line[time.end() :] if time else line
+    if "INFO" in text or "DEBUG" in text or text[:1] in "ID":
+        record = _RECORD.match(text)
+        return text[record.end() :] if record else text
+    return text
 
 
-def _pairs(text: str) -> list[re.Match[str]]:
-    return list(_PAIR.finditer(text))
+def _is_said_by(pairs: list[Pair], text: str) -> bool:
+    """Whether a line says little else: prose, or a configuration, may have a number in it."""
+    said = sum(pair.length for pair in pairs)
+    return said >= 0.6 * len(_FILLING.sub("", text)) or said >= 0.6 * len(
+        _FILLING.sub("", _CLOCK.sub("", text))
+    )
 
 
 def _speaks_of_progress(fields: Fields) -> bool:
@@ -285,31 +281,6 @@ def _speaks_of_progress(fields: Fields) -> bool:
     return any(isinstance(value, float) for value in fields.get("metrics", {}).values())
 
 
-def _in_epoch(match: re.Match[str], step: int, total: int) -> Fields:
-    epoch, epochs = int(match.group(1)), match.group(2)
-    if epochs is None:  # Lightning's: counted from 0, and no word of how many there will be
-        return {"step": epoch * total + step, "epoch": epoch + (1 if step == total else 0)}
-    done = max(epoch - 1, 0)
-    return {
-        "step": done * total + step,
-        "total_steps": int(epochs) * total,
-        "epoch": done + (1 if step == total else 0),
-        "total_epochs": int(epochs),
-    }
-
-
-def _duration_s(times: str) -> int:
-    """`01:23<1:01:41`, elapsed and remaining, in seconds together; what is not known counts 0."""
-    total = 0
-    for time in times.split("<"):
-        if _CLOCK.fullmatch(time.strip()):
-            time_s = 0
-            for digits in time.split(":"):
-                time_s = time_s * 60 + int(digits)
-            total += time_s
-    return total
-
-
 def _with_position(values: Mapping[str, Any]) -> Fields:
     """Values by name, with steps and epochs taken out of them."""
     metrics = dict(values)
@@ -317,10 +288,10 @@ def _with_position(values: Mapping[str, Any]) -> Fields:
     for name in list(metrics):
         if isinstance(metrics[name], str):
             continue
-        if name.lower() in _STEP_NAMES:
-            fields["step"] = metrics.pop(name)
-        elif name.lower() == "epoch":
+        if name.lower() == "epoch":
             fields["epoch"] = metrics.pop(name)
+        elif name.lower() in COUNTS:
+            fields["step"] = metrics.pop(name)
         elif name.lower() == "total_steps":
             fields["total_steps"] = metrics.pop(name)
     return {**fields, "metrics": metrics} if metrics else fields
@@ -348,17 +319,9 @@ def _parse_repr(text: str) -> Optional[dict[str, Any]]:
         if match is None:
             return None
         name, string, number, end = match.groups()
-        values[name] = string if string is not None else _to_number(number)
+        values[name] = string if string is not None else to_number(number)
         at = match.end()
     return values if at == len(text) else None
-
-
-def _to_number(value: Any) -> Any:  # noqa: ANN401 — a number where it can be one, else as it was
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return value
-    return int(number) if number.is_integer() and abs(number) < 2**53 and "." not in str(value) else number
 
 
 _FIELD_OF_GROUP = {

@@ -62,7 +62,15 @@ def test_a_loss_that_is_nan_is_seen() -> None:
         ),
         (
             "Epoch 1: 100%|██████████| 20/20 [00:00<00:00, 90.00it/s, v_num=0, train_loss=0.25]",
-            {"step": 40, "epoch": 2, "metrics": {"v_num": 0, "train_loss": 0.25}},
+            {"step": 40, "epoch": 2, "metrics": {"train_loss": 0.25}},
+        ),
+        (  # most loops print epochs from 1
+            "Epoch 1: 100%|██████████| 20/20 [00:00<00:00, 90.00it/s]",
+            {"step": 20, "epoch": 1},
+        ),
+        (  # torchtune: epoch, step of the run, and a bar for each epoch
+            "2|150|Loss: 1.25:  50%|█████     | 50/100 [00:10<00:10,  5.00it/s]",
+            {"step": 150, "epoch": 1},
         ),
     ],
 )
@@ -71,10 +79,32 @@ def test_tqdms_bars(line: str, fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Map", "Loading checkpoint shards", "Validation DataLoader 0", "Tokenizing"]
-)
+    "name",
+    [
+        "Map", "Loading checkpoint shards", "Validation DataLoader 0", "Tokenizing",
+        "Adding EOS to train dataset", "Packing train dataset", "Truncating train dataset",  # TRL
+        "Fold 2/5", "      3/100      2.3G      1.123         45        640",  # Ultralytics' epoch 3
+    ],
+)  # fmt: skip
 def test_bars_that_are_not_the_training_are_left_out(name: str) -> None:
     assert read(f"{name}:  45%|████▌     | 450/1000 [01:23<01:41,  5.41it/s]") is None
+
+
+@pytest.mark.parametrize(
+    "pace", ["5000.00 examples/s", "1.20s/ examples", "12.6MB/s", "? examples/s", "850B/s"]
+)
+def test_bars_that_count_rows_or_bytes_are_left_out(pace: str) -> None:
+    assert read(f" 45%|████▌     | 450/1000 [01:23<01:41, {pace}]") is None
+
+
+def test_epochs_are_counted_from_0_where_the_first_one_said_so() -> None:
+    bar = "Epoch {}:  50%|█████     | 50/100 [00:10<00:10,  5.00it/s]"
+    assert read(bar.format(0), bar.format(1)) == {"step": 150, "epoch": 1}
+
+
+def test_of_two_bars_in_one_line_the_newest_is_read_by_its_own_name() -> None:
+    bar = " 45%|████▌     | 450/1000 [01:23<01:41,  5.41it/s]"
+    assert read(f"Map:{bar}{bar}") == {"step": 450, "total_steps": 1000}
 
 
 def test_lightnings_bar_where_rich_is_installed() -> None:
@@ -84,7 +114,7 @@ def test_lightnings_bar_where_rich_is_installed() -> None:
         "total_steps": 440,
         "epoch": 1,
         "total_epochs": 10,
-        "metrics": {"v_num": 0, "loss": 0.134},
+        "metrics": {"loss": 0.134},
     }
 
 
@@ -128,6 +158,27 @@ def test_keras_epochs_and_batches() -> None:
 def test_without_the_line_that_names_the_epoch_keras_says_its_metrics() -> None:
     line = "10/157 ━━━━━━━━━━━━━━━━━━━━ 1s 9ms/step - loss: 0.2800"
     assert read(line) == {"metrics": {"loss": 0.28}}
+
+
+def test_keras_bars_of_evaluations_and_predictions_are_not_the_training() -> None:
+    trained = "157/157 ━━━━━━━━━━━━━━━━━━━━ 2s 9ms/step - loss: 0.2800"
+    after = "313/313 ━━━━━━━━━━━━━━━━━━━━ 1s 2ms/step - loss: 0.3500"
+    as_long = "12/157 ━━━━━━━━━━━━━━━━━━━━ 1s 2ms/step - loss: 0.3500"
+    assert read("Epoch 3/10", trained, after) is None
+    assert read("Epoch 3/10", trained, as_long) is None
+    again = "12/157 ━━━━━━━━━━━━━━━━━━━━ 1s 2ms/step - loss: 0.2700"
+    fields = read("Epoch 3/10", trained, after, "Epoch 4/10", again)
+    assert fields == {"step": 483, "total_steps": 1570, "metrics": {"loss": 0.27}}
+
+
+def test_how_long_an_epoch_will_take_is_no_metric() -> None:
+    line = " 45/157 [=======>......................] - ETA: 1s - loss: 0.2831"
+    assert read("Epoch 3/10", line) == {"step": 359, "total_steps": 1570, "metrics": {"loss": 0.2831}}
+
+
+def test_paddles_steps_are_of_the_epoch_that_runs() -> None:
+    line = "step  10/100 - loss: 0.5 - acc: 0.9 - 12ms/step"
+    assert read("Epoch 2/3", line) == {"step": 110, "total_steps": 300, "metrics": {"loss": 0.5, "acc": 0.9}}
 
 
 @pytest.mark.parametrize(
@@ -175,6 +226,16 @@ def test_boosting_rounds(line: str, step: int, metrics: dict[str, Any]) -> None:
     assert read(line) == {"step": step, "metrics": metrics}
 
 
+@pytest.mark.parametrize("said", ["Early stopping, best", "Did not meet early stopping. Best"])
+def test_the_round_that_lightgbm_names_the_best_is_not_the_last(said: str) -> None:
+    last, best = "[50]\tvalid_0's l2: 0.24", "[30]\tvalid_0's l2: 0.20"
+    assert read(last, f"{said} iteration is:", best) is None
+    assert read(last, f"{said} iteration is:", best, "[1]\tvalid_0's l2: 0.9") == {
+        "step": 1,
+        "metrics": {"valid_0-l2": 0.9},
+    }
+
+
 @pytest.mark.parametrize(
     ("line", "fields"),
     [
@@ -207,11 +268,51 @@ def test_katibs_text_and_json(line: str, fields: dict[str, Any] | None) -> None:
             {"epoch": 3, "total_epochs": 10, "step": 20, "metrics": {"train_loss": 0.5}},
         ),
         ("2026-01-23 10:30:45,123 INFO step=5 loss=nan", {"step": 5}),
+        (  # counts of an epoch are none of the run
+            "Epoch [3/10], Step [100/600], Loss: 0.25",
+            {"epoch": 2.1667, "total_epochs": 10, "step": None, "total_steps": None},
+        ),
+        ("epoch 3 | step 100/600 | loss: 0.5", {"epoch": 3, "step": None, "total_steps": None}),
+        ("epoch 0.5 | step 100/600 | loss: 0.5", {"epoch": 0.5, "step": 100, "total_steps": 600}),
+        (
+            "step 250: train loss 2.1, val loss 2.2",
+            {"step": 250, "metrics": {"train_loss": 2.1, "val_loss": 2.2}},
+        ),
+        (
+            "step: 10  loss:  7.25  memory:  1.20GiB(3.10%)  tps: 1,234  eta: 0:10:00",
+            {"step": 10, "metrics": {"loss": 7.25, "tps": 1234}},
+        ),
+        (
+            " iteration       10/     100 | lm loss: 1.0E+01 | number of nan iterations:   0 |",
+            {"step": 10, "total_steps": 100, "metrics": {"loss": 10.0, "iterations": 0}},
+        ),
     ],
 )
 def test_lines_of_names_and_numbers(line: str, fields: dict[str, Any]) -> None:
     found = read(line) or {}
-    assert {name: value for name, value in found.items() if name in fields} == fields
+    assert {name: found.get(name) for name in fields} == fields
+
+
+def test_steps_after_a_line_that_names_the_epoch_are_of_that_epoch() -> None:
+    assert read("Epoch 2/4", "step 50/100 | loss: 0.5") == {"epoch": 1.5, "metrics": {"loss": 0.5}}
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "2026-01-23 10:30:45,123 - train - INFO - ",
+        "2026-01-23 10:30:45.123 | INFO     | __main__:train:12 - ",
+        "01/23/2026 10:30:45 - INFO - __main__ - ",
+        "[titan] 2026-01-23 10:30:45,123 - root - INFO - ",
+        "I0123 10:30:45.123456 140 hooks.py:260] ",
+        "INFO:root:",
+        "[INFO] ",
+    ],
+)
+def test_what_a_logging_library_puts_before_a_message_is_no_metric(prefix: str) -> None:
+    assert read(prefix + "step 5/10 loss: 0.5") == {"step": 5, "total_steps": 10, "metrics": {"loss": 0.5}}
+    if "__main__ -" not in prefix:
+        assert read(prefix + "{'loss': 0.5, 'epoch': 1.0}") == {"epoch": 1.0, "metrics": {"loss": 0.5}}
 
 
 @pytest.mark.parametrize(
@@ -251,7 +352,14 @@ def test_our_own_line_is_read_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    "prefix", ["[rank{}]: ", "[1,{}]<stdout>:", "[default{}]:", "[prterun-node-0-7@1,{}]<stderr>: "]
+    "prefix",
+    [
+        "[rank{}]: ",
+        "[1,{}]<stdout>:",
+        "[default{}]:",
+        "[prterun-node-0-7@1,{}]<stderr>: ",
+        "Fri Jan 23 10:30:45 2026[1,{}]<stdout>:",
+    ],
 )
 def test_of_several_processes_in_one_log_rank_0_is_read(prefix: str) -> None:
     assert read(prefix.format(0) + "loss=0.25") == {"metrics": {"loss": 0.25}}
@@ -300,6 +408,7 @@ TRAPS = (
     "1", "a", "a ", "a=", "a=1 ", "a:1x", " ", "\t", "[", "{'", "{'a': 1,", "epoch ", "1%|", " 1%|",
     " 1%|x|1/1 [", "━", " ━", "\x1b[", "\x1b[1", "\x1b]", " - ", "a: 1 - ", "a.b/", "a|", "nan", ".1", "1.",
     "[1]\t", "a:1\t", "2026-01-23T10:30:45", "total:", "1:1<", "é",
+    "INFO", "INFO ", "a:1:", "I0123 ", "1,234", "train ", "2|1|", "1/1", "a [1/",
 )  # fmt: skip
 STARTS = ("", "{", "{'a':", "Epoch 1/2 ", "1/1 ━ ", "1:\t", "[1]\t", " 1%|", " 1%||1/1 [", "a=", "1/1 - 1s ")
 

@@ -1,0 +1,77 @@
+"""Names with numbers behind them, as programs print them: `loss: 0.52 | lr 3e-4`.
+
+A line may be hostile (`lines`): repetitions that may meet are bounded, and so are digits that become an int.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import Any, NamedTuple, Optional, Union
+
+Metrics = dict[str, Union[float, str]]
+
+NUMBER = r"[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,4})?|[+-]?(?:nan|inf(?:inity)?)"
+_THOUSANDS = r"\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,40})?"
+_END = r"(?![\w.]|[:,]\d)"  # `0:10:00` and `12ms` are not 0 and 12
+_PAIR = re.compile(
+    rf"(?<![\w./-])([A-Za-z][\w./-]{{0,63}})(\s{{0,16}}[=:]\s{{0,16}}|\s{{1,16}})"
+    rf"(?:\[(?=\d{{1,15}}\s{{0,4}}/))?({_THOUSANDS}|{NUMBER})(?:\s{{0,16}}/\s{{0,16}}(\d{{1,15}}))?{_END}",
+    re.IGNORECASE,
+)
+_ENTRY = re.compile(rf"(?<!\w)([A-Za-z_]\w{{0,63}}):\s{{0,16}}({NUMBER}){_END}", re.IGNORECASE)
+# No measurements: words of a sentence, and the number of Lightning's log directory.
+_NO_NAMES = {"of", "in", "at", "to", "for", "and", "or", "by", "from", "v_num"}
+# Tell two losses in one line apart: `train loss 2.1, val loss 2.2`.
+_PARTS = {"train", "training", "val", "valid", "validation", "test", "eval", "dev"}
+_PART_CHARACTERS = 12
+MAX_PAIRS = 320  # what is more is no line of measurements
+COUNTS = {"step", "steps", "global_step", "current_step", "iter", "iteration", "it", "epoch"}
+
+
+class Pair(NamedTuple):
+    """One of them."""
+
+    name: str
+    value: Any  # a number
+    total: Optional[str]  # of `step 5/10`: digits
+    sign: str  # what stands between name and value
+    length: int  # in the line
+
+
+def find_pairs(text: str) -> list[Pair]:
+    """`name=number`, `name: number`, `name number`, `name number/total`."""
+    pairs = []
+    for match in islice(_PAIR.finditer(text), MAX_PAIRS):
+        name, sign, value, total = match.groups()
+        lowered = name.lower()
+        if lowered in _NO_NAMES:
+            continue
+        start = match.start()
+        before = text[max(0, start - _PART_CHARACTERS) : start]
+        if before[-1:] == " " and lowered not in COUNTS:
+            part = before[:-1].rpartition(" ")[2]
+            if part.lower() in _PARTS:
+                name, start = f"{part}_{name}", start - len(part) - 1
+        if "," in value:
+            value = value.replace(",", "")
+        pairs.append(Pair(name, to_number(value), total, sign, match.end() - start))
+    return pairs
+
+
+def read_metrics(text: str) -> Metrics:
+    """All pairs by name, whatever they are."""
+    return {pair.name: pair.value for pair in find_pairs(text)}
+
+
+def read_entries(text: str) -> Metrics:
+    """`name: number` only, as Keras writes it."""
+    return {name: to_number(value) for name, value in _ENTRY.findall(text) if name not in _NO_NAMES}
+
+
+def to_number(value: Any) -> Any:  # noqa: ANN401 — a number where it can be one, else as it was
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return value
+    return int(number) if number.is_integer() and abs(number) < 2**53 and "." not in str(value) else number
