@@ -137,6 +137,22 @@ def test_only_rank_0_counts_where_several_share_a_log() -> None:
     assert (progress.step, progress.metrics) == (5, (("loss", "0.5"), ("acc", "0.9")))
 
 
+@pytest.mark.parametrize(
+    "mark", ["[1,{}]<{}>:", "[prterun-node-0-7@1,{}]<{}>: ", "Fri Jan 23 10:30:45 2026[1,{}]<{}>:"]
+)
+def test_mpirun_marks_each_write_so_one_line_may_be_of_several_ranks(mark: str) -> None:
+    """It ends no line that the program does not end: bars of all ranks stand in one."""
+    bars = [
+        mark.format(rank, "stderr") + f"\r 4{rank}%|████ | 4{rank}0/1000 [01:23<01:41, 5.41it/s]"
+        for rank in (0, 1)
+    ]
+    said = [mark.format(rank, "stdout") + f"{{'loss': 0.{rank}5, 'epoch': 1.0}}" for rank in (0, 1)]
+    assert read("".join(bars)).step == 400
+    assert read("".join(bars) + said[1]).metrics == ()
+    progress = read("".join(bars) + said[0], bars[1] + said[1])
+    assert (progress.step, progress.metrics) == (400, (("loss", "0.05"),))
+
+
 def test_nested_bars_leave_the_outer_one_in_its_place() -> None:
     outer = " 33%|███▎      | 1/3 [01:00<02:00, 60.00s/it]"
     inner = "\r 50%|█████     | 50/100 [00:30<00:30,  1.66it/s, loss=0.5]\x1b[A"

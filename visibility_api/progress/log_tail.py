@@ -35,6 +35,8 @@ MAX_TIMED_CHARACTERS = 8192
 # Tqdm redraws after \r, Keras takes a line back with \b.
 _REDRAWS = re.compile(r"[\r\x08]+")
 _FIRST_BREAK = re.compile(r"[\n\r\x08]")
+# Mpirun marks each write, and a bar that is redrawn ends no line: what follows may be another rank's.
+_MARK = re.compile(r"(?=\[(?:[\w.-]{1,128}@)?\d{1,9},\d{1,9}\]<\w{1,16}>:)")
 _OBJECT = re.compile(r"\{['\"]")
 # What `timestamps=true` puts before each line (X11).
 _KUBELETS_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)) ?", re.ASCII)
@@ -102,15 +104,16 @@ def _pieces(text: str) -> Iterator[tuple[str | None, str]]:
         if match is not None:
             said_at = match[1] if len(line) < MAX_TIMED_CHARACTERS else None
             line = line[match.end() :]
-        words = own_words(line)
-        if words is None:
-            continue
-        pieces = _REDRAWS.split(words)
-        if len(pieces) > 1:
-            pieces[-1:] = _unglued(pieces[-1])
-        for piece in pieces:
-            if piece and not piece.isspace():
-                yield said_at, piece
+        for part in _MARK.split(line) if ">:" in line else (line,):
+            words = own_words(part)
+            if words is None:
+                continue
+            pieces = _REDRAWS.split(words)
+            if len(pieces) > 1:
+                pieces[-1:] = _unglued(pieces[-1])
+            for piece in pieces:
+                if piece and not piece.isspace():
+                    yield said_at, piece
 
 
 def _unglued(piece: str) -> tuple[str, ...]:
