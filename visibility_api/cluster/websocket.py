@@ -21,13 +21,14 @@ from aiohappyeyeballs import start_connection
 
 from .errors import ApiError, Unreachable
 from .frames import FrameError, FrameReader
+from .records import Records
 from .tls import ResumingContext
 
 Take = Callable[[bytes], bool]
 
 RESOLVED_FOR_S = 10.0  # as aiohttp: no look-up for each of hundreds of connections a second
 SECOND_ADDRESS_AFTER_S = 0.25  # RFC 8305: an address that does not answer must not take all the time
-READ_BYTES = 16 * 1024  # as much as one TLS record holds
+READ_BYTES = 16 * 1024
 MAX_HEAD_BYTES = 64 * 1024
 MAX_UNSENT_BYTES = 64 * 1024
 _ACCEPT_SUFFIX = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
@@ -75,35 +76,31 @@ class Dialer:
             **headers,
         }
         request = _head(f"GET {self._prefix}{target} HTTP/1.1", lines)
-        exchange = _Exchange(request, _Upgrade(key, protocols), FrameReader(max_message_bytes), take)
+        records = Records(tls, self._server_hostname) if self._is_secure else None
+        exchange = _Exchange(request, _Upgrade(key, protocols), FrameReader(max_message_bytes), take, records)
         try:
-            await self._connect(exchange, tls)
+            await self._connect(exchange)
             error = await exchange.ended
             if error is not None:
                 raise error
-            if exchange.ssl_object is not None:
-                tls.keep_session(exchange.ssl_object)
+            if records is not None:
+                tls.keep_session(records.connection)
         finally:
             exchange.hang_up()
 
-    async def _connect(self, exchange: _Exchange, context: ResumingContext) -> None:
+    async def _connect(self, exchange: _Exchange) -> None:
         loop = asyncio.get_running_loop()
         if loop.time() >= self._resolved_until:
             self._addresses = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
             self._resolved_until = loop.time() + RESOLVED_FOR_S
-        tls, server_hostname = (context, self._server_hostname) if self._is_secure else (None, None)
         if len(self._addresses) == 1:
             host, port = self._addresses[0][4][:2]
-            await loop.create_connection(
-                lambda: exchange, host, port, ssl=tls, server_hostname=server_hostname
-            )
+            await loop.create_connection(lambda: exchange, host, port)
         else:
             connected = await start_connection(
                 self._addresses, happy_eyeballs_delay=SECOND_ADDRESS_AFTER_S, interleave=1
             )
-            await loop.create_connection(
-                lambda: exchange, sock=connected, ssl=tls, server_hostname=server_hostname
-            )
+            await loop.create_connection(lambda: exchange, sock=connected)
 
 
 def _head(first: str, headers: Mapping[str, str]) -> bytes:
@@ -170,13 +167,15 @@ class _Exchange(asyncio.BufferedProtocol):
     With a buffer of its own: uvloop would else allocate 256 KiB for each of the many small reads.
     """
 
-    def __init__(self, request: bytes, upgrade: _Upgrade, frames: FrameReader, take: Take) -> None:
+    def __init__(
+        self, request: bytes, upgrade: _Upgrade, frames: FrameReader, take: Take, records: Records | None
+    ) -> None:
         self.ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        self.ssl_object: Any = None
         self._request = request
         self._upgrade: _Upgrade | None = upgrade  # None once it is done
         self._frames = frames
         self._take = take
+        self._records = records  # None without TLS
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray(READ_BYTES)
 
@@ -184,33 +183,17 @@ class _Exchange(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are no subclass
         if self.ended.done():  # given up while connecting
             self.hang_up()
-            return
-        self.ssl_object = transport.get_extra_info("ssl_object")
-        self._transport.write(self._request)
+        elif self._records is None:
+            self._transport.write(self._request)
+        else:
+            self._receive(b"")  # the client begins
 
     def get_buffer(self, _sizehint: int) -> bytearray:
         return self._buffer
 
     def buffer_updated(self, size: int) -> None:
-        if self.ended.done():
-            return
-        data = bytes(self._buffer[:size])
-        try:
-            if self._upgrade is not None:
-                rest = self._upgrade.feed(data)
-                if rest is None:
-                    return
-                self._upgrade, data = None, rest
-            for message in self._frames.feed(data):
-                if not self._take(message):
-                    self._end(None)
-                    return
-        except FrameError as error:
-            self._end(Unreachable(str(error)))
-        except (ApiError, Unreachable) as error:
-            self._end(error)
-        else:
-            self._answer()
+        if not self.ended.done():
+            self._receive(bytes(self._buffer[:size]))
 
     def connection_lost(self, error: Exception | None) -> None:
         """What came stands, even without a close frame: whether it is whole, channel 3 says (X5)."""
@@ -226,7 +209,48 @@ class _Exchange(asyncio.BufferedProtocol):
             self._transport.abort()
             # It holds us too: without the circle the memory of a connection, 50 KiB, is free at once and
             # not only when the garbage collector has come round.
-            self._transport = self.ssl_object = None
+            self._transport = None
+
+    def _receive(self, data: bytes) -> None:
+        try:
+            if self._records is None:
+                self._hear(data)
+            else:
+                self._unlock(data, self._records)
+        except FrameError as error:
+            self._end(Unreachable(str(error)))
+        except (ApiError, Unreachable) as error:
+            self._end(error)
+        except OSError as error:  # ssl.SSLError is one
+            self.connection_lost(error)
+
+    def _unlock(self, data: bytes, records: Records) -> None:
+        if not records.is_open:
+            records.shake_hands(data)
+            if records.is_open:
+                # Not read on: all that a server says before the request are tickets, which can wait.
+                records.lock(self._request)
+        else:
+            if found := records.unlock(data):
+                self._hear(found)
+            if records.is_closed:
+                self.connection_lost(records.fault)
+                return
+        unsent = records.unsent()
+        if unsent and self._transport is not None:
+            self._transport.write(unsent)
+
+    def _hear(self, data: bytes) -> None:
+        if self._upgrade is not None:
+            rest = self._upgrade.feed(data)
+            if rest is None:
+                return
+            self._upgrade, data = None, rest
+        for message in self._frames.feed(data):
+            if not self._take(message):
+                self._end(None)
+                return
+        self._answer()
 
     def _answer(self) -> None:
         """What the frames read last ask for."""
@@ -235,7 +259,8 @@ class _Exchange(asyncio.BufferedProtocol):
         elif self._transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
             self._end(Unreachable("the peer sends pings and does not read the answers"))
         elif self._frames.pongs:
-            self._transport.write(self._frames.pongs)
+            write = self._transport.write if self._records is None else self._records.lock
+            write(self._frames.pongs)
             self._frames.pongs = b""
 
     def _end(self, error: Exception | None) -> None:

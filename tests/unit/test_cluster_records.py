@@ -1,0 +1,163 @@
+"""TLS without a network: a server of the same bytes, which come cut anywhere, broken off, or made up."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, strategies as st
+
+from tests.certificates import SERVER, Authority
+from visibility_api.cluster.records import Records
+from visibility_api.cluster.tls import ResumingContext
+
+SERVING = Authority("serving")
+NAME = "kube-apiserver.example"
+KUBE_APISERVER = SERVING.issue("kube-apiserver", usages=[SERVER], hosts=[NAME])
+RECORD_BYTES = 16 * 1024
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*KUBE_APISERVER.write(tmp_path_factory.mktemp("pki"), "server"))
+    return context
+
+
+def trusting(authority: Authority = SERVING) -> ResumingContext:
+    context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=authority.pem)
+    return context
+
+
+class Server:
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.connection = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+
+    def shake_hands(self, data: bytes) -> None:
+        self._incoming.write(data)
+        with suppress(ssl.SSLWantReadError):
+            self.connection.do_handshake()
+
+    def unsent(self) -> bytes:
+        return self._outgoing.read()
+
+    def say(self, *texts: bytes) -> bytes:
+        for text in texts:
+            self.connection.write(text)
+        return self._outgoing.read()
+
+    def part(self) -> bytes:
+        with suppress(ssl.SSLWantReadError):
+            self.connection.unwrap()
+        return self._outgoing.read()
+
+
+def acquaint(records: Records, server: Server, sizes: Iterator[int]) -> None:
+    """Through the handshake, the server's bytes in pieces of these sizes. Its tickets are yet to be sent."""
+    records.shake_hands(b"")
+    while not records.is_open:
+        server.shake_hands(records.unsent())
+        said = server.unsent()
+        assert said
+        for piece in pieces(said, sizes):
+            records.shake_hands(piece)
+    server.shake_hands(records.unsent())
+
+
+def pieces(data: bytes, sizes: Iterator[int]) -> Iterator[bytes]:
+    while data:
+        size = next(sizes)
+        yield data[:size]
+        data = data[size:]
+
+
+def whole() -> Iterator[int]:
+    while True:
+        yield 1_000_000
+
+
+def acquainted(serving: ssl.SSLContext, context: ResumingContext | None = None) -> tuple[Records, Server]:
+    records, server = Records(context or trusting(), NAME), Server(serving)
+    acquaint(records, server, whole())
+    return records, server
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@given(
+    sizes=st.lists(st.integers(1, 4000), min_size=1, max_size=10), texts=st.lists(st.binary(max_size=40_000))
+)
+def test_what_the_server_says_arrives_whole_however_it_is_cut(
+    serving: ssl.SSLContext, version: ssl.TLSVersion, sizes: list[int], texts: list[bytes]
+) -> None:
+    context = trusting()
+    context.maximum_version = version
+    records, server = Records(context, NAME), Server(serving)
+    turns = (size for _ in iter(int, 1) for size in sizes)
+    acquaint(records, server, turns)
+    assert records.connection.version() == version.name.replace("_", ".")
+    said = server.say(*texts) + server.part()
+    found = b""
+    for piece in pieces(said, turns):
+        heard = records.unlock(piece)
+        assert len(heard) <= len(piece) + RECORD_BYTES
+        found += heard
+    assert found == b"".join(texts)
+    assert records.is_closed
+    assert records.fault is None
+
+
+def test_the_end_of_the_handshake_and_the_request_are_sent_as_one(serving: ssl.SSLContext) -> None:
+    records, server = Records(trusting(), NAME), Server(serving)
+    records.shake_hands(b"")
+    server.shake_hands(records.unsent())
+    records.shake_hands(server.unsent())
+    assert records.is_open
+    records.lock(b"GET")
+    server.shake_hands(records.unsent())
+    assert server.connection.read(100) == b"GET"
+    assert records.unsent() == b""
+
+
+def test_tickets_are_read_with_what_follows_them(serving: ssl.SSLContext) -> None:
+    context = trusting()
+    records, server = acquainted(serving, context)
+    assert records.unlock(server.say(b"hello")) == b"hello"
+    context.keep_session(records.connection)
+    again, server = acquainted(serving, context)
+    assert again.connection.session_reused
+    assert again.unlock(server.say(b"hello")) == b"hello"
+
+
+@given(st.binary(min_size=1, max_size=2000))
+def test_whatever_comes_instead_of_a_handshake_opens_nothing(data: bytes) -> None:
+    records = Records(trusting(), NAME)
+    records.shake_hands(b"")
+    with suppress(ssl.SSLError):
+        records.shake_hands(data)
+    assert not records.is_open
+
+
+@given(broken=st.binary(min_size=1, max_size=2000))
+def test_what_was_said_before_bytes_that_mean_nothing_stands(serving: ssl.SSLContext, broken: bytes) -> None:
+    records, server = acquainted(serving)
+    said = server.say(b"hello")
+    found = records.unlock(said + broken + said)  # a record that comes twice is refused as well
+    found += records.unlock(bytes(2 * RECORD_BYTES))  # whatever length the made-up bytes give
+    assert found == b"hello"
+    assert records.is_closed
+    assert isinstance(records.fault, ssl.SSLError)
+
+
+def test_a_server_that_nobody_vouches_for_is_refused(serving: ssl.SSLContext) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError):
+        acquainted(serving, trusting(Authority("other")))
+
+
+def test_a_server_of_another_name_is_refused(serving: ssl.SSLContext) -> None:
+    records, server = Records(trusting(), "other.example"), Server(serving)
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        acquaint(records, server, whole())
