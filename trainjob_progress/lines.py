@@ -54,6 +54,8 @@ _RECORD = re.compile(
     r"^.{0,160}?\b(?:INFO|DEBUG)\b[\s|:\]-]{0,16}(?:[\w.]{1,64}:[\w<>]{1,64}:\d{1,6} - |[\w.]{1,64}:(?=\{))?"
     r"|^[ID]\d{4} [\d:.]{8,15}\s{1,8}\d{1,9} [\w.]{1,64}:\d{1,6}\] "
 )
+# Before a position: of an evaluation, or of an earlier moment.
+_ASIDE = re.compile(r"\b(?:eval\w*|val|valid\w*|test\w*|infer\w*|predict\w*|best)\b", re.IGNORECASE)
 _BEST = "est iteration is:"  # LightGBM: the next line repeats an earlier round
 _POSITION = {"step", "epoch"}
 # What a logging library writes of each record.
@@ -152,6 +154,9 @@ class LineReader:
         pairs = find_pairs(text)
         if not pairs or not _is_said_by(pairs, text):
             return None
+        position = next((pair.start for pair in pairs if pair.name.lower() in COUNTS), 0)
+        if _ASIDE.search(text, 0, position):
+            return {}
         values: Metrics = {}
         fields: Fields = {}
         for pair in pairs:
@@ -161,6 +166,8 @@ class LineReader:
                     continue
                 fields["total_epochs" if is_epoch else "total_steps"] = int(pair.total)
             values[pair.name] = pair.value
+        if _is_another_ranks(values):
+            return {}
         fields.update(_with_position(values))
         if "total_steps" in fields and "step" in fields:
             self._put_in_epoch(fields)
@@ -202,6 +209,8 @@ def _read_object(line: str) -> Optional[Fields]:
         and not isinstance(value, bool)
         and name.lower() not in _RECORD_NAMES
     }
+    if _is_another_ranks(metrics):
+        return {}
     said = _with_position({name: value for name, value in metrics.items() if not isinstance(value, str)})
     has_text = any(isinstance(values[name], str) for name in said.get("metrics", ()))  # Katib's, HF's of v5
     return said if said and (has_text or _speaks_of_progress(said)) else None
@@ -254,6 +263,12 @@ def _read_counts(line: str) -> Optional[Fields]:
     epoch = int(match.group(1)) - 1 + min(1.0, int(match.group(2)) / int(match.group(3)))
     metrics = read_metrics(match.group(4))
     return {"epoch": round(max(epoch, 0), 4), **({"metrics": metrics} if metrics else {})}
+
+
+def _is_another_ranks(values: dict[str, Any]) -> bool:
+    """Whether a line says that rank 1 or a later one printed it. That rank 0 did is no metric."""
+    ranks = [values.pop(name) for name in list(values) if name.lower() in ("rank", "global_rank")]
+    return any(ranks)
 
 
 def _message(line: str) -> str:

@@ -21,7 +21,7 @@ _PAIR = re.compile(
 )
 _ENTRY = re.compile(rf"(?<!\w)([A-Za-z_]\w{{0,63}}):\s{{0,16}}({NUMBER}){_END}", re.IGNORECASE)
 # No measurements: words of a sentence, and the number of Lightning's log directory.
-_NO_NAMES = {"of", "in", "at", "to", "for", "and", "or", "by", "from", "v_num"}
+_NO_NAMES = {"of", "in", "at", "to", "for", "and", "or", "by", "from", "took", "v_num"}
 # Tell two losses in one line apart: `train loss 2.1, val loss 2.2`.
 _PARTS = {"train", "training", "val", "valid", "validation", "test", "eval", "dev"}
 _PART_CHARACTERS = 12
@@ -36,7 +36,8 @@ class Pair(NamedTuple):
     value: Any  # a number
     total: Optional[str]  # of `step 5/10`: digits
     sign: str  # what stands between name and value
-    length: int  # in the line
+    start: int  # in the line
+    length: int
 
 
 def find_pairs(text: str) -> list[Pair]:
@@ -55,7 +56,7 @@ def find_pairs(text: str) -> list[Pair]:
                 name, start = f"{part}_{name}", start - len(part) - 1
         if "," in value:
             value = value.replace(",", "")
-        pairs.append(Pair(name, to_number(value), total, sign, match.end() - start))
+        pairs.append(Pair(name, to_number(value), total, sign, start, match.end() - start))
     return pairs
 
 

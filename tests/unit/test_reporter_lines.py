@@ -293,6 +293,26 @@ def test_lines_of_names_and_numbers(line: str, fields: dict[str, Any]) -> None:
     assert {name: found.get(name) for name in fields} == fields
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "eval step 5/10 loss 0.3", "Eval: step 5/10 loss 0.3", "[eval] step 5/10 loss: 0.3",
+        "Test Epoch: 1 loss 0.5", "Best epoch: 3, best loss: 0.2", "Best step: 100 loss: 0.2",
+    ],
+)  # fmt: skip
+def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) -> None:
+    assert read(line) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["rank: {}, step: 5, loss: 0.5", "[Rank {}] step 5 loss 0.5", '{{"rank": {}, "step": 5, "loss": 0.5}}'],
+)
+def test_a_line_that_names_its_rank_counts_if_that_is_0(line: str) -> None:
+    assert read(line.format(0)) == {"step": 5, "metrics": {"loss": 0.5}}
+    assert read(line.format(3)) is None
+
+
 def test_steps_after_a_line_that_names_the_epoch_are_of_that_epoch() -> None:
     assert read("Epoch 2/4", "step 50/100 | loss: 0.5") == {"epoch": 1.5, "metrics": {"loss": 0.5}}
 
