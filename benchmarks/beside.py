@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import math
 import statistics
 import sys
 import tempfile
@@ -73,6 +74,7 @@ class Figure:
     value: float
     looks_per_s: float  # that were meanwhile
     busy_cores: float  # of the machine, by all of it
+    unanswered: int = 0  # rounds in which nobody was answered: they have no cost, but are no good sign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +134,10 @@ class Meter:
 
             used.append(await self.during(counted()))
             quiet.append(await self.quiet())
-            costs.append(own_s(used[-1], *quiet[-2:]) / number)
-        return figure(statistics.median(costs), used)
+            if number:
+                costs.append(own_s(used[-1], *quiet[-2:]) / number)
+        found = figure(statistics.median(costs) if costs else math.inf, used)
+        return replace(found, unanswered=rounds - len(costs))
 
 
 def own_s(used: Moment, *quiet: Moment) -> float:
@@ -199,7 +203,7 @@ async def _reads(at: Scene, meter: Meter) -> dict[str, Figure]:
         return loads[-1].requests
 
     one = await meter.net(lambda: many(gets, ONE))
-    singles = [load.quantile_s(0.99) for load in loads]
+    singles = [load.quantile_s(0.99) for load in loads if load.requests]
     every = await meter.net(lambda: many(lists, ALL))
     beside: list[Load] = []
 
@@ -209,7 +213,7 @@ async def _reads(at: Scene, meter: Meter) -> dict[str, Figure]:
     used = await meter.during(both())
     return {
         "GET, us CPU": replace(one, value=1e6 * one.value),
-        "p99 of GETs, ms": replace(one, value=1e3 * min(singles)),
+        "p99 of GETs, ms": replace(one, value=1e3 * min(singles, default=math.inf)),
         "LIST of all, ms CPU": replace(every, value=1e3 * every.value),
         "p99 of GETs beside LISTs, ms": figure(1e3 * beside[0].quantile_s(0.99), [used]),
     }
@@ -267,7 +271,7 @@ async def _aggregated(at: Scene, meter: Meter, plane: ControlPlane, token: str) 
 
     async def many() -> float:
         load = await gets.get_many(plane.server, ONE, seconds=SECONDS)
-        theirs.append(load.server_cpu_s / load.requests)
+        theirs.append(load.server_cpu_s / max(1, load.requests))
         return load.requests
 
     ours = await meter.net(many)
@@ -301,7 +305,9 @@ async def show(jobs: int = JOBS, interval_s: float = INTERVAL_S) -> None:
                 f"   {kind.title} {beside.value:8.2f} = {ratio:.2f}x "
                 f"({beside.looks_per_s:.0f} looks/s, {beside.busy_cores:.1f} cores busy)"
             )
-            if ratio > MOST and name != "events a second":
+            if beside.unanswered:
+                line += f" NOBODY ANSWERED in {beside.unanswered} rounds"
+            if (ratio > MOST or beside.unanswered) and name != "events a second":
                 slow.append(f"{name} ({kind.title})")
         print(line, flush=True)
     print(f"slower by more than a third: {', '.join(slow) or 'nothing'}", flush=True)
