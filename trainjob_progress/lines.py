@@ -267,8 +267,10 @@ def _read_counts(line: str) -> Optional[Fields]:
 
 def _is_another_ranks(values: dict[str, Any]) -> bool:
     """Whether a line says that rank 1 or a later one printed it. That rank 0 did is no metric."""
-    ranks = [values.pop(name) for name in list(values) if name.lower() in ("rank", "global_rank")]
-    return any(ranks)
+    for name in ("rank", "Rank", "global_rank"):
+        if isinstance(values.get(name), int) and values.pop(name) != 0:
+            return True
+    return False
 
 
 def _message(line: str) -> str:
