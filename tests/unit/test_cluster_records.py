@@ -14,8 +14,8 @@ from visibility_api.cluster.records import Records
 from visibility_api.cluster.tls import ResumingContext
 
 SERVING = Authority("serving")
-NAME = "kube-apiserver.example"
-KUBE_APISERVER = SERVING.issue("kube-apiserver", usages=[SERVER], hosts=[NAME])
+NAME = b"kube-apiserver.example"
+KUBE_APISERVER = SERVING.issue("kube-apiserver", usages=[SERVER], hosts=[NAME.decode()])
 RECORD_BYTES = 16 * 1024
 
 
@@ -158,6 +158,6 @@ def test_a_server_that_nobody_vouches_for_is_refused(serving: ssl.SSLContext) ->
 
 
 def test_a_server_of_another_name_is_refused(serving: ssl.SSLContext) -> None:
-    records, server = Records(trusting(), "other.example"), Server(serving)
+    records, server = Records(trusting(), b"other.example"), Server(serving)
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
         acquaint(records, server, whole())

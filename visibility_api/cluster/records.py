@@ -17,7 +17,7 @@ _MAX_RECORD_BYTES = 16 * 1024  # RFC 8446, 5.1
 class Records:
     """A client's side. What fails the handshake, the server's certificate too, is raised as ssl.SSLError."""
 
-    def __init__(self, context: ResumingContext, server_hostname: str) -> None:
+    def __init__(self, context: ResumingContext, server_hostname: bytes) -> None:
         self.is_open = False  # the handshake is done
         self.is_closed = False  # no more can be read: the server said so, or there is a `fault`
         self.fault: ssl.SSLError | None = None

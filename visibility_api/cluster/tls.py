@@ -45,8 +45,9 @@ class ResumingContext(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
-        """What asyncio and uvloop begin a connection with."""
-        if session is None and server_hostname == self._host and self._age_s() < MAX_SESSION_AGE_S:
+        """What a connection begins with: ours in `records.py`, and those of asyncio and uvloop."""
+        host = server_hostname.decode() if isinstance(server_hostname, bytes) else server_hostname
+        if session is None and host == self._host and self._age_s() < MAX_SESSION_AGE_S:
             session = self._session
         return super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 

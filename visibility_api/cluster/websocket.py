@@ -43,9 +43,12 @@ class Dialer:
         self._is_secure = parts.scheme == "https"
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._is_secure else 80)
-        self._host_header = parts.netloc.rpartition("@")[2]
         self._prefix = parts.path
-        self._server_hostname = server_hostname or self._host
+        self._fields = (
+            f"Host: {parts.netloc.rpartition('@')[2]}\r\n"
+            "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        )
+        self._server_hostname = (server_hostname or self._host).encode("idna")  # not at each connection
         self._addresses: Sequence[Any] = []  # of getaddrinfo
         self._resolved_until = 0.0  # by the loop's clock
 
@@ -66,16 +69,14 @@ class Dialer:
         upgrade is refused; Unreachable or OSError when the connection breaks or brings something else.
         """
         key = base64.b64encode(os.urandom(16))
-        lines = {
-            "Host": self._host_header,
-            "Upgrade": "websocket",
-            "Connection": "Upgrade",
-            "Sec-WebSocket-Version": "13",
-            "Sec-WebSocket-Key": key.decode(),
-            "Sec-WebSocket-Protocol": ", ".join(protocols),
-            **headers,
-        }
-        request = _head(f"GET {self._prefix}{target} HTTP/1.1", lines)
+        request = _request(
+            f"GET {self._prefix}{target} HTTP/1.1\r\n{self._fields}",
+            {
+                "Sec-WebSocket-Key": key.decode(),
+                "Sec-WebSocket-Protocol": ", ".join(protocols),
+                **headers,
+            },
+        )
         records = Records(tls, self._server_hostname) if self._is_secure else None
         exchange = _Exchange(request, _Upgrade(key, protocols), FrameReader(max_message_bytes), take, records)
         try:
@@ -103,10 +104,11 @@ class Dialer:
             await loop.create_connection(lambda: exchange, sock=connected)
 
 
-def _head(first: str, headers: Mapping[str, str]) -> bytes:
-    text = "\r\n".join((first, *(f"{name}: {value}" for name, value in headers.items()), "", ""))
+def _request(begin: str, headers: Mapping[str, str]) -> bytes:
+    fields = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    text = f"{begin}{fields}\r\n"
     # A token comes from a file or a plugin. A line break in one would begin a header of its own.
-    if text.count("\r") != len(headers) + 2 or text.count("\n") != len(headers) + 2 or not text.isascii():
+    if fields.count("\r") != len(headers) or fields.count("\n") != len(headers) or not text.isascii():
         raise Unreachable("a header of the request holds what no header may")
     return text.encode()
 
