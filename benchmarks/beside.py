@@ -31,7 +31,7 @@ from . import kubernetes, push, watchers
 from .control_plane import ControlPlane, control_plane
 from .load import Client, Load
 from .probing import asked_every, looks_of, until_asked
-from .processes import cpu_s, machine_cpu_s
+from .processes import cpu_s, machine_cpu_s, waited_s
 from .reading import gets_beside_lists
 from .scene import ALL, API, ONE, Scene, fetch, started
 
@@ -52,6 +52,7 @@ class Moment:
     """What was used up to now. Also of the difference of two."""
 
     at_s: float
+    waited_s: float  # by our server for a core: what comes late then is no fault of its own
     ours_s: float  # CPU, as are the next two
     cluster_s: float
     machine_s: float
@@ -60,6 +61,7 @@ class Moment:
     def __sub__(self, other: Moment) -> Moment:
         return Moment(
             at_s=self.at_s - other.at_s,
+            waited_s=self.waited_s - other.waited_s,
             ours_s=self.ours_s - other.ours_s,
             cluster_s=self.cluster_s - other.cluster_s,
             machine_s=self.machine_s - other.machine_s,
@@ -73,7 +75,7 @@ class Figure:
 
     value: float
     looks_per_s: float  # that were meanwhile
-    busy_cores: float  # of the machine, by all of it
+    waiting: float  # share of the time in which our server waited for a core
     unanswered: int = 0  # rounds in which nobody was answered: they have no cost, but are no good sign
 
 
@@ -108,6 +110,7 @@ class Meter:
         looks = await looks_of(at.ours, at.ca_file)
         return Moment(
             at_s=asyncio.get_running_loop().time(),
+            waited_s=waited_s(at.ours.pid),
             ours_s=cpu_s(at.ours.pid),
             cluster_s=cpu_s(at.cluster.pid),
             machine_s=machine_cpu_s(),
@@ -153,7 +156,7 @@ def figure(value: float, used: list[Moment]) -> Figure:
     return Figure(
         value=value,
         looks_per_s=sum(u.looks for u in used) / wall_s,
-        busy_cores=sum(u.machine_s for u in used) / wall_s,
+        waiting=sum(u.waited_s for u in used) / wall_s,
     )
 
 
@@ -177,7 +180,8 @@ async def measure(
         print(
             f"{condition.title:<12} {idle.looks / idle.at_s:.0f} looks and {changes / idle.at_s:.0f} changes "
             f"of documents a second: {idle.ours_s / idle.at_s:.3f} of a core; the cluster "
-            f"{idle.cluster_s / idle.at_s:.2f}, the machine {idle.machine_s / idle.at_s:.2f}",
+            f"{idle.cluster_s / idle.at_s:.2f}, the machine {idle.machine_s / idle.at_s:.2f}; "
+            f"no core free for {idle.waited_s / idle.at_s:.0%} of the time",
             flush=True,
         )
         found = {**await _reads(at, meter), **await _watches(at, meter), **await _pushes(at, meter)}
@@ -283,7 +287,7 @@ async def _aggregated(at: Scene, meter: Meter, plane: ControlPlane, token: str) 
 
 
 async def show(jobs: int = JOBS, interval_s: float = INTERVAL_S) -> None:
-    """A line each: alone, beside looks, and how many times as much that is."""
+    """A line each: alone, beside looks, how many times as much that is, how often the server had no core."""
     kinds = conditions(interval_s)
     with contextlib.ExitStack() as stack:
         plane, token = None, ""
@@ -297,13 +301,13 @@ async def show(jobs: int = JOBS, interval_s: float = INTERVAL_S) -> None:
         alone, *others = [await measure(condition, jobs, plane, token) for condition in kinds]
     slow = []
     for name, first in alone.items():
-        line = f"{name:<32} alone {first.value:8.2f}"
+        line = f"{name:<32} alone {first.value:8.2f} ({first.waiting:.0%} waiting)"
         for kind, found in zip(kinds[1:], others, strict=True):
             beside = found[name]
             ratio = beside.value / first.value
             line += (
                 f"   {kind.title} {beside.value:8.2f} = {ratio:.2f}x "
-                f"({beside.looks_per_s:.0f} looks/s, {beside.busy_cores:.1f} cores busy)"
+                f"({beside.looks_per_s:.0f} looks/s, {beside.waiting:.0%} waiting)"
             )
             if beside.unanswered:
                 line += f" NOBODY ANSWERED in {beside.unanswered} rounds"

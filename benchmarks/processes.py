@@ -20,6 +20,11 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
+def waited_s(pid: int) -> float:
+    """Seconds that its main thread could have run and no core was free (sched-stats.rst)."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+
+
 def machine_cpu_s() -> float:
     """Seconds of CPU time that all processes of this machine have used, on all its cores."""
     fields = Path("/proc/stat").read_text().partition("\n")[0].split()[1:]
