@@ -306,6 +306,17 @@ async def test_a_pod_may_push_so_often_whatever_its_tokens(endpoint: Endpoint, c
     await admit(endpoint)
 
 
+async def test_all_processes_of_a_big_node_may_push_as_the_sdk_does(endpoint: Endpoint) -> None:
+    """It looks at no rank, waits 5 s after a success, and tries again at the next step after a refusal."""
+    pushed_at = [-5.0] * 64
+    for step in range(600):  # of 0.1 s
+        for process, at in enumerate(pushed_at):
+            if step / 10 - at >= 5:
+                await admit(endpoint)
+                pushed_at[process] = step / 10
+        endpoint.time += 0.1
+
+
 async def test_a_flood_of_unknown_tokens_delays_nobody_who_is_known(cluster: Cluster) -> None:
     endpoint = Endpoint(cluster, lanes=Lanes(max_running=2, max_running_per_lane=1, max_waiting=8))
     await admit(endpoint)

@@ -103,6 +103,33 @@ def test_a_plan_that_another_report_has_left_behind_is_none(
     assert (bench.last.total_steps, bench.last.total_epochs, bench.last.progress_percentage) == (None,) * 3
 
 
+def test_a_position_guessed_from_the_log_takes_no_turns_with_one_that_was_told(bench: Bench) -> None:
+    """A bar for each epoch says 10 of 1000 where the job pushes 510 of 3000."""
+    for turn in range(3):
+        bench.advance(5)
+        bench.look(Progress(timestamp=bench.now, step=510 + turn, total_steps=3000), source="push")
+        bench.advance(2)
+        bar = Progress(timestamp=bench.now, step=10 + turn, total_steps=1000, metrics=(("loss", f"{turn}"),))
+        bench.look(bar, source="logs")
+        assert (bench.last.step, bench.last.total_steps) == (510 + turn, 3000)
+        assert dict(bench.last.metrics) == {"loss": f"{turn}"}
+
+
+def test_the_log_is_believed_again_when_whoever_told_the_position_has_fallen_silent(bench: Bench) -> None:
+    bench.look(Progress(timestamp=bench.now, step=510, total_steps=3000), source="push")
+    for elapsed_s, step in ((200, 510), (101, 6)):
+        bench.advance(elapsed_s)
+        bench.look(Progress(timestamp=bench.now, step=6, total_steps=1000), source="logs")
+        assert bench.last.step == step
+
+
+def test_a_bar_of_one_epoch_does_not_gainsay_a_percentage_of_the_run(bench: Bench) -> None:
+    bench.look(Progress(timestamp=bench.now, progress_percentage=17), source="push")
+    bench.advance(2)
+    bench.look(Progress(timestamp=bench.now, step=10, total_steps=1000), source="logs")
+    assert (bench.last.step, bench.last.progress_percentage) == (None, 17)
+
+
 def test_a_report_without_a_time_is_of_the_moment_its_content_changed(bench: Bench) -> None:
     bench.look(Progress(step=1), source="logs")
     bench.advance(20)

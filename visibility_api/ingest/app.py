@@ -17,6 +17,7 @@ from cachetools import LRUCache
 
 from visibility_api.deadline import within
 from visibility_api.faults import describe_fault
+from visibility_api.progress.completion import tells_position
 from visibility_api.progress.document import Progress
 from visibility_api.progress.job import JobRef, TrainingJob
 from visibility_api.progress.observation import Observation
@@ -163,7 +164,7 @@ class Ingest:
                 is_stand_in=is_stand_in,
             )
         )
-        if is_taken and not is_stand_in and _tells_position(report):
+        if is_taken and not is_stand_in and tells_position(report):
             self._pushed(job.ref)
         return is_taken
 
@@ -195,10 +196,6 @@ def _voice(job: TrainingJob, membership: Membership) -> tuple[str, bool] | None:
     if membership.place in [_place(each.pod_name) for each in (rank0, *job.alternates)]:
         return None
     return rank0.attempt, True
-
-
-def _tells_position(report: Progress) -> bool:
-    return (report.step, report.progress_percentage, report.epoch) != (None, None, None)
 
 
 def _place(pod_name: str) -> str:

@@ -1,4 +1,4 @@
-"""One report of a run completed by what was said of it before: no field flickers between sources."""
+"""One report of a run beside what was said of it before: completed by it, or kept from gainsaying it."""
 
 from __future__ import annotations
 
@@ -48,3 +48,33 @@ def _is_behind(report: Progress, held: Progress) -> bool:
 def _plan(total: N | None, done: float | None) -> N | None:
     """A wrong plan is no plan (docs/document.md): two reports may be of two runs, one after the other."""
     return total if total is not None and total >= (done or 0) else None
+
+
+def tells_position(report: Progress) -> bool:
+    """Whether it says how far the run has come, in any unit."""
+    return (report.step, report.progress_percentage, report.epoch) != (None, None, None)
+
+
+def without_contradiction(guess: Progress, held: Progress) -> Progress:
+    """Without steps, or epochs, that lie behind those held or are of another plan: of a bar that begins anew
+    with each epoch, say. A run that has ended is none."""
+    if guess.is_final:
+        return guess
+    done, before = percentage(guess), percentage(held)
+    if (
+        _is_less(guess.step, held.step)
+        or _is_other(guess.total_steps, held.total_steps)
+        or (done is not None and before is not None and done < before - 1)  # one of them may be rounded up
+    ):
+        guess = replace(guess, step=None, total_steps=None, progress_percentage=None, remaining_s=None)
+    if _is_less(guess.epoch, held.epoch) or _is_other(guess.total_epochs, held.total_epochs):
+        guess = replace(guess, epoch=None, total_epochs=None)
+    return guess
+
+
+def _is_less(now: float | None, before: float | None) -> bool:
+    return now is not None and before is not None and now < before
+
+
+def _is_other(plan: float | None, before: float | None) -> bool:
+    return plan is not None and before is not None and plan != before

@@ -7,53 +7,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import msgspec
 
-from .completion import complete
+from .completion import complete, tells_position, without_contradiction
 from .document import Progress, Refused
-from .estimate import Pace, percentage
-from .job import JobRef, Phase, Rank0, Termination, TrainingJob
+from .estimate import Pace
+from .job import JobRef, Rank0, TrainingJob
 from .observation import Observation
+from .record import Record, summarise
 from .report import parse_report
-from .summary import Condition, JobProgress, ObservationSummary
-from .verdict import NOT_RUNNING, STALLED, Evidence, judge
+from .summary import JobProgress
+from .verdict import Evidence, judge
 
-TERMINATION, STATUS = "termination", "status"
-PARTIAL = ("logs", "push", STATUS)  # say what is new, or what upstream's form has room for; not all there is
+TERMINATION, STATUS, LOGS = "termination", "status", "logs"
+PARTIAL = (LOGS, "push", STATUS)  # say what is new, or what upstream's form has room for; not all there is
 STAND_IN = "another rank"  # in place of a source, where it is told apart
 EARLIER_ATTEMPT = "earlier"
 CLOCK_TOLERANCE = timedelta(seconds=5)  # between a node's clock and that of the kubelet on another
 READ_LATE_S = 60.0  # a report may be as old when it is read, also where looks are frequent
+# A log is read by guess: it does not gainsay the position that another source told so short a while ago.
+POSITION_STANDS = timedelta(minutes=5)
 REFRESH = timedelta(seconds=60)  # times of looks and remaining time are at most this old
-
-
-@dataclass(slots=True, kw_only=True)
-class _Record:
-    """All that is kept of one job."""
-
-    job: TrainingJob
-    rank0: Rank0 | None = None  # the last known; outlives the pod
-    # Whose word counts: of the pods that may hold rank 0 now, or of the last one known.
-    attempts: tuple[str, ...] = ()
-    last_termination: Termination | None = None  # outlives the pod that shows it
-    report: Progress | None = None
-    source: str = ""  # of `report`
-    voice: str = ""  # of `report`
-    attempt: str = ""  # of `report`
-    heard: dict[str, Progress] = field(default_factory=dict)  # the last report of each voice, this attempt
-    clock_ahead: timedelta | None = None  # the training process's clock less ours, as far as reports show it
-    reported_at: datetime | None = None
-    moved_at: datetime | None = None
-    pace: Pace = field(default_factory=Pace)
-    last_look: Observation | None = None
-    failures: int = 0
-    conditions: tuple[Condition, ...] = ()
-    message_read: int = 0  # of the termination message that was looked at: a hash, of attempt and text
-    shown: JobProgress | None = None  # what was published last
-    shown_at: datetime | None = None
 
 
 class Tracker:
@@ -76,7 +52,7 @@ class Tracker:
         self._retract = retract
         self._now = now
         self._interval_s = interval_s
-        self._records: dict[JobRef, _Record] = {}
+        self._records: dict[JobRef, Record] = {}
         self._reviews: Iterator[JobRef] = iter(())
 
     def job_changed(self, job: TrainingJob) -> None:
@@ -84,7 +60,7 @@ class Tracker:
         now = self._now()
         record = self._records.get(job.ref)
         if record is None:
-            record = self._records[job.ref] = _Record(job=job)
+            record = self._records[job.ref] = Record(job=job)
         record.job = job
         if job.rank0 is not None:
             if record.rank0 is not None and record.rank0.attempt != job.rank0.attempt:
@@ -147,7 +123,7 @@ class Tracker:
             if record is not None and not record.job.phase.is_final:
                 self._show(record, now)
 
-    def _take_last_word(self, record: _Record, observation: Observation, now: datetime) -> bool:
+    def _take_last_word(self, record: Record, observation: Observation, now: datetime) -> bool:
         """Of the attempt before, unless the one that runs now has spoken already."""
         attempt = observation.attempt
         is_next = record.attempt in ("", EARLIER_ATTEMPT, attempt) or _follows(attempt, record.attempt)
@@ -157,7 +133,7 @@ class Tracker:
         self._show(record, now)
         return is_taken
 
-    def _read_termination_message(self, record: _Record, rank0: Rank0, now: datetime) -> None:
+    def _read_termination_message(self, record: Record, rank0: Rank0, now: datetime) -> None:
         """What the container left behind may be newer than what was last read of it (design.md 4)."""
         key = hash((rank0.attempt, rank0.termination_message))
         if not rank0.termination_message or key == record.message_read:
@@ -167,7 +143,7 @@ class Tracker:
         if isinstance(outcome, Progress):  # anything else is somebody's plain text
             self._take(record, outcome, rank0.attempt, TERMINATION, now)
 
-    def _read_status(self, record: _Record, now: datetime) -> None:
+    def _read_status(self, record: Record, now: datetime) -> None:
         """`TrainJob.status.trainerStatus` survives suspension, resumption and restarts unchanged (1.1)."""
         status, rank0 = record.job.trainer_status, record.job.rank0
         if status is None or status.timestamp is None or not self._reads_status:
@@ -184,7 +160,7 @@ class Tracker:
 
     def _take(
         self,
-        record: _Record,
+        record: Record,
         report: Progress,
         attempt: str,
         source: str,
@@ -198,7 +174,9 @@ class Tracker:
         voice = voice or source
         held = record.report if _is_same_life(record, attempt) else None
         if held is None:
-            record.heard, record.clock_ahead, record.pace = {}, None, Pace()
+            record.heard, record.clock_ahead, record.pace, record.positioned_at = {}, None, Pace(), None
+        if source == LOGS and held is not None and _is_recent(record.positioned_at, now):
+            report = without_contradiction(report, held)
         if record.heard.get(voice) == report:
             return False
         takes_over = STAND_IN in record.heard and voice not in (STAND_IN, STATUS)
@@ -207,6 +185,8 @@ class Tracker:
         elif held is not None and voice != record.voice and not _is_news(report, held, source, record):
             return False
         record.heard[voice] = report
+        if source != LOGS and voice != STAND_IN and tells_position(report):
+            record.positioned_at = now
         if report.timestamp is None:
             said_at = _training_time(now, record, None if takes_over else held)
             report = msgspec.structs.replace(report, timestamp=said_at)
@@ -225,14 +205,14 @@ class Tracker:
         record.source, record.voice = source, voice
         return True
 
-    def _waited_s(self, record: _Record, now: datetime) -> float:
+    def _waited_s(self, record: Record, now: datetime) -> float:
         """At most so long ago the report that moved last was written: some time before we read it."""
         if record.moved_at is None:
             return math.inf
         unread_s = max(READ_LATE_S, 2 * (record.job.hints.interval_s or self._interval_s))
         return 2 * max(0.0, (now - record.moved_at).total_seconds()) + unread_s  # twice: looks may be rare
 
-    def _show(self, record: _Record, now: datetime) -> None:
+    def _show(self, record: Record, now: datetime) -> None:
         # Our clock may have been set back: ages count from here then, or none would for a while.
         if record.reported_at is not None and record.reported_at > now:
             record.reported_at = now
@@ -261,7 +241,7 @@ class Tracker:
             now=now,
             before=record.conditions,
         )
-        summary = _summary(record, is_current=is_current, now=now)
+        summary = summarise(record, is_current=is_current, now=now)
         shown = record.shown
         if (
             shown is not None
@@ -281,13 +261,13 @@ def _follows(attempt: str, earlier: str) -> bool:
     return pod == earlier_pod and int(restarts) > int(earlier_restarts)
 
 
-def _is_same_life(record: _Record, attempt: str) -> bool:
+def _is_same_life(record: Record, attempt: str) -> bool:
     """Whether what is held may be completed by what is said of `attempt`: pods that may hold rank 0 at the
     same time (MPI) speak for one run."""
     return record.attempt == attempt or {record.attempt, attempt} <= set(record.attempts)
 
 
-def _voice(record: _Record, observation: Observation) -> str:
+def _voice(record: Record, observation: Observation) -> str:
     """Who speaks, in so far as that matters: one that speaks again needs no later time to be believed."""
     if observation.is_stand_in:
         return STAND_IN
@@ -295,7 +275,7 @@ def _voice(record: _Record, observation: Observation) -> str:
     return observation.source if is_rank0 else f"{observation.source} of another pod"
 
 
-def _is_news(report: Progress, held: Progress, source: str, record: _Record) -> bool:
+def _is_news(report: Progress, held: Progress, source: str, record: Record) -> bool:
     """Of two sources the later written counts, by the training process's clock. Written at the same time,
     it is the same report, of which partial sources have less."""
     if source == STATUS:  # may be what `--write-back` wrote there of an earlier report
@@ -305,6 +285,10 @@ def _is_news(report: Progress, held: Progress, source: str, record: _Record) -> 
     return report.timestamp > held.timestamp or (report.timestamp == held.timestamp and source not in PARTIAL)
 
 
+def _is_recent(positioned_at: datetime | None, now: datetime) -> bool:
+    return positioned_at is not None and now - positioned_at < POSITION_STANDS
+
+
 def _is_known(status: Progress, held: Progress | None) -> bool:
     """Whether a status tells of nothing later than what is held."""
     return not (held is None or held.timestamp is None or status.timestamp is None) and (
@@ -312,100 +296,7 @@ def _is_known(status: Progress, held: Progress | None) -> bool:
     )
 
 
-def _training_time(now: datetime, record: _Record, held: Progress | None) -> datetime:
+def _training_time(now: datetime, record: Record, held: Progress | None) -> datetime:
     """Now, by the training process's clock as far as other reports have shown it."""
     said_at = now + (record.clock_ahead or timedelta())
     return max(said_at, held.timestamp) if held is not None and held.timestamp else said_at
-
-
-def _summary(record: _Record, *, is_current: bool, now: datetime) -> JobProgress:
-    job, report = record.job, record.report
-    rank0 = job.rank0 or record.rank0
-    if rank0 is not None and rank0.last_termination is None and record.last_termination is not None:
-        rank0 = replace(rank0, last_termination=record.last_termination)
-    if rank0 is not job.rank0:
-        job = replace(job, rank0=rank0)
-    started_at = (report.started_at if report else None) or (rank0.started_at if rank0 else None)
-    if report is None:
-        return JobProgress(
-            job=job,
-            phase=job.phase,
-            started_at=started_at,
-            conditions=record.conditions,
-            observation=_observation(record),
-        )
-    done = percentage(report)
-    if report.state == "completed" or (job.phase is Phase.SUCCEEDED and report.is_final):
-        done = 100 if done is not None else None
-    remaining_s, completion_at = _end(record, report, is_current=is_current, now=now)
-    return JobProgress(
-        job=job,
-        phase=job.phase,
-        progress_percentage=done,
-        remaining_s=remaining_s,
-        completion_at=completion_at,
-        started_at=started_at,
-        updated_at=report.timestamp,
-        step=report.step,
-        total_steps=report.total_steps,
-        steps_per_s=record.pace.steps_per_s() if is_current and not job.phase.is_final else None,
-        epoch=report.epoch,
-        total_epochs=report.total_epochs,
-        metrics=report.metrics,
-        message=report.message,
-        conditions=record.conditions,
-        observation=_observation(record),
-        seen_at=record.reported_at,
-    )
-
-
-def _end(
-    record: _Record, report: Progress, *, is_current: bool, now: datetime
-) -> tuple[int | None, datetime | None]:
-    """Seconds left and when it will end; nothing for a run that does not move now."""
-    if report.state == "completed":
-        return 0, None
-    if record.job.phase is not Phase.RUNNING or not is_current or record.reported_at is None:
-        return None, None
-    for condition in record.conditions:
-        if condition.reason in (STALLED, NOT_RUNNING):
-            return None, None
-    remaining_s = record.pace.remaining_s(report)
-    if remaining_s is None or remaining_s > 10 * 365 * 86400:  # beyond any run: the pace is noise
-        return None, None
-    completion_at = record.reported_at + timedelta(seconds=remaining_s)
-    return max(0, round((completion_at - now).total_seconds())), completion_at
-
-
-def _observation(record: _Record) -> ObservationSummary | None:
-    look = record.last_look
-    if look is None:
-        if record.report is None:
-            return None
-        return ObservationSummary(
-            source=record.source,
-            last_probe_at=None,
-            next_probe_at=None,
-            latency_s=None,
-            consecutive_failures=0,
-            reason="",
-            message="",
-        )
-    refused = look.outcome if isinstance(look.outcome, Refused) else None
-    return ObservationSummary(
-        source=record.source or look.source,
-        last_probe_at=look.at,
-        next_probe_at=None if record.job.phase.is_final else look.next_at,
-        latency_s=look.latency_s,
-        consecutive_failures=record.failures,
-        reason=refused.reason if refused else "",
-        message=_how(record, look, refused),
-    )
-
-
-def _how(record: _Record, look: Observation, refused: Refused | None) -> str:
-    """Why this source was asked and what it said, told apart from how the numbers shown have come."""
-    said = "; ".join(text for text in (refused.message if refused else "", look.why) if text)
-    if not said or record.source in ("", look.source):
-        return said
-    return f"asked through {look.source} last: {said}"

@@ -1,0 +1,134 @@
+"""What is kept of one job, and what is shown of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from .document import Progress, Refused
+from .estimate import Pace, percentage
+from .job import Phase, Rank0, Termination, TrainingJob
+from .observation import Observation
+from .summary import Condition, JobProgress, ObservationSummary
+from .verdict import NOT_RUNNING, STALLED
+
+
+@dataclass(slots=True, kw_only=True)
+class Record:
+    """All that is kept of one job."""
+
+    job: TrainingJob
+    rank0: Rank0 | None = None  # the last known; outlives the pod
+    # Whose word counts: of the pods that may hold rank 0 now, or of the last one known.
+    attempts: tuple[str, ...] = ()
+    last_termination: Termination | None = None  # outlives the pod that shows it
+    report: Progress | None = None
+    source: str = ""  # of `report`
+    voice: str = ""  # of `report`
+    attempt: str = ""  # of `report`
+    heard: dict[str, Progress] = field(default_factory=dict)  # the last report of each voice, this attempt
+    clock_ahead: timedelta | None = None  # the training process's clock less ours, as far as reports show it
+    positioned_at: datetime | None = None  # when a source other than the log told the position last
+    reported_at: datetime | None = None
+    moved_at: datetime | None = None
+    pace: Pace = field(default_factory=Pace)
+    last_look: Observation | None = None
+    failures: int = 0
+    conditions: tuple[Condition, ...] = ()
+    message_read: int = 0  # of the termination message that was looked at: a hash, of attempt and text
+    shown: JobProgress | None = None  # what was published last
+    shown_at: datetime | None = None
+
+
+def summarise(record: Record, *, is_current: bool, now: datetime) -> JobProgress:
+    """What is shown of the job. `is_current`: its report is of the attempt that runs now."""
+    job, report = record.job, record.report
+    rank0 = job.rank0 or record.rank0
+    if rank0 is not None and rank0.last_termination is None and record.last_termination is not None:
+        rank0 = replace(rank0, last_termination=record.last_termination)
+    if rank0 is not job.rank0:
+        job = replace(job, rank0=rank0)
+    started_at = (report.started_at if report else None) or (rank0.started_at if rank0 else None)
+    if report is None:
+        return JobProgress(
+            job=job,
+            phase=job.phase,
+            started_at=started_at,
+            conditions=record.conditions,
+            observation=_observation(record),
+        )
+    done = percentage(report)
+    if report.state == "completed" or (job.phase is Phase.SUCCEEDED and report.is_final):
+        done = 100 if done is not None else None
+    remaining_s, completion_at = _end(record, report, is_current=is_current, now=now)
+    return JobProgress(
+        job=job,
+        phase=job.phase,
+        progress_percentage=done,
+        remaining_s=remaining_s,
+        completion_at=completion_at,
+        started_at=started_at,
+        updated_at=report.timestamp,
+        step=report.step,
+        total_steps=report.total_steps,
+        steps_per_s=record.pace.steps_per_s() if is_current and not job.phase.is_final else None,
+        epoch=report.epoch,
+        total_epochs=report.total_epochs,
+        metrics=report.metrics,
+        message=report.message,
+        conditions=record.conditions,
+        observation=_observation(record),
+        seen_at=record.reported_at,
+    )
+
+
+def _end(
+    record: Record, report: Progress, *, is_current: bool, now: datetime
+) -> tuple[int | None, datetime | None]:
+    """Seconds left and when it will end; nothing for a run that does not move now."""
+    if report.state == "completed":
+        return 0, None
+    if record.job.phase is not Phase.RUNNING or not is_current or record.reported_at is None:
+        return None, None
+    for condition in record.conditions:
+        if condition.reason in (STALLED, NOT_RUNNING):
+            return None, None
+    remaining_s = record.pace.remaining_s(report)
+    if remaining_s is None or remaining_s > 10 * 365 * 86400:  # beyond any run: the pace is noise
+        return None, None
+    completion_at = record.reported_at + timedelta(seconds=remaining_s)
+    return max(0, round((completion_at - now).total_seconds())), completion_at
+
+
+def _observation(record: Record) -> ObservationSummary | None:
+    look = record.last_look
+    if look is None:
+        if record.report is None:
+            return None
+        return ObservationSummary(
+            source=record.source,
+            last_probe_at=None,
+            next_probe_at=None,
+            latency_s=None,
+            consecutive_failures=0,
+            reason="",
+            message="",
+        )
+    refused = look.outcome if isinstance(look.outcome, Refused) else None
+    return ObservationSummary(
+        source=record.source or look.source,
+        last_probe_at=look.at,
+        next_probe_at=None if record.job.phase.is_final else look.next_at,
+        latency_s=look.latency_s,
+        consecutive_failures=record.failures,
+        reason=refused.reason if refused else "",
+        message=_how(record, look, refused),
+    )
+
+
+def _how(record: Record, look: Observation, refused: Refused | None) -> str:
+    """Why this source was asked and what it said, told apart from how the numbers shown have come."""
+    said = "; ".join(text for text in (refused.message if refused else "", look.why) if text)
+    if not said or record.source in ("", look.source):
+        return said
+    return f"asked through {look.source} last: {said}"
