@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import uvloop
 from kubernetes_asyncio.client import Configuration, CoreV1Api
@@ -27,9 +28,10 @@ from . import kubernetes
 from .processes import Server, free_port, process
 from .scene import certificates
 
-ROUNDS = 11
+Call = Callable[[], Awaitable[None]]
+
+ROUNDS = 60  # short ones, for others use the same cores: what they do should fall upon both alike
 AT_ONCE = 16  # 333 probes a second have as many in flight, a runtime taking 50 ms and more for one
-CALLS = 4  # of each kind a round, for each of those
 
 REF = JobRef(resource="trainjobs", namespace="team-00", name="job-00000", uid="t0")
 RANK0 = Rank0(
@@ -80,7 +82,7 @@ async def measure(server: Server, ca_file: Path) -> ProbeCost:
 
 
 async def compare(to: Configuration) -> ProbeCost:
-    """The median round of each. Rounds take turns, for others use the same cores."""
+    """The median round of each. They take turns, and turns in going first."""
     async with KubeClient(to) as client, WsApiClient(to) as stock_client:
         source, stock = ExecSource(client, timeout_s=30), CoreV1Api(stock_client)
 
@@ -105,21 +107,17 @@ async def compare(to: Configuration) -> ProbeCost:
 
         await ours()
         await theirs()
-        rounds = [(await _cpu_ms(ours), await _cpu_ms(theirs)) for _ in range(ROUNDS)]
-    middle = ROUNDS // 2
-    return ProbeCost(
-        ours_ms=sorted(r[0] for r in rounds)[middle], stock_ms=sorted(r[1] for r in rounds)[middle]
-    )
+        rounds: dict[Call, list[float]] = {ours: [], theirs: []}
+        for number in range(ROUNDS):
+            for call in (ours, theirs) if number % 2 else (theirs, ours):
+                rounds[call].append(await _cpu_ms(call))
+    return ProbeCost(ours_ms=median(rounds[ours]), stock_ms=median(rounds[theirs]))
 
 
-async def _cpu_ms(call: Callable[[], Awaitable[None]]) -> float:
-    async def in_a_row() -> None:
-        for _ in range(CALLS):
-            await call()
-
+async def _cpu_ms(call: Call) -> float:
     began = time.process_time()
-    await asyncio.gather(*(in_a_row() for _ in range(AT_ONCE)))
-    return 1000 * (time.process_time() - began) / (CALLS * AT_ONCE)
+    await asyncio.gather(*(call() for _ in range(AT_ONCE)))
+    return 1000 * (time.process_time() - began) / AT_ONCE
 
 
 async def run() -> None:
