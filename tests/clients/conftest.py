@@ -14,6 +14,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.conftest import (  # noqa: F401 - fixtures are found by being here
     _nothing_has_died,
     cluster,
+    pod_ip,
     server,
     shared,
     users,

@@ -13,12 +13,12 @@ import pytest
 from tests.conformance.fronts import FRONTS, Front, open_front
 from tests.conformance.team import Team
 from tests.e2e.cluster import Cluster
-from tests.e2e.conftest import _nothing_has_died, cluster, server, shared, users, workspace
+from tests.e2e.conftest import _nothing_has_died, cluster, pod_ip, server, shared, users, workspace
 from tests.e2e.kube import find_binaries
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.workspace import User, Workspace
 
-__all__ = ["_nothing_has_died", "cluster", "server", "shared", "users", "workspace"]
+__all__ = ["_nothing_has_died", "cluster", "pod_ip", "server", "shared", "users", "workspace"]
 
 _HERE = Path(__file__).parent
 
