@@ -13,6 +13,7 @@ from visibility_api.auth.review import Reviews
 from visibility_api.auth.token_review import PATH, TokenReviewer
 from visibility_api.cluster.errors import ApiError
 from visibility_api.ingest.app import Ingest
+from visibility_api.ingest.body import Headers
 from visibility_api.ingest.gate import Gate
 from visibility_api.ingest.lanes import Lanes
 from visibility_api.ingest.ownership import Owners
@@ -164,6 +165,7 @@ class Endpoint:
         max_bodies: int = 10,
         lanes: Lanes | None = None,
         clock: Callable[[], float] | None = None,
+        relay: Callable[[str, Headers, bytes], None] | None = None,
     ) -> None:
         """`clock` instead of `time`."""
         clock = clock or (lambda: self.time)
@@ -191,6 +193,7 @@ class Endpoint:
             record=self._record,
             pushed=self.pushed.append,
             count=self.outcomes.append,
+            relay=relay,
             now=lambda: T0,
             clock=clock,
             max_bodies=max_bodies,

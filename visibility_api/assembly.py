@@ -42,6 +42,7 @@ from visibility_api.faults import describe_fault
 from visibility_api.ingest.app import Ingest
 from visibility_api.ingest.gate import Gate
 from visibility_api.ingest.ownership import Owners
+from visibility_api.ingest.relay import Relay
 from visibility_api.probe.exec_source import ExecSource
 from visibility_api.probe.http_source import HttpSource
 from visibility_api.probe.logs_source import LogsSource
@@ -84,9 +85,15 @@ class Assembly:
 
 
 def assemble(
-    settings: Settings, clients: Clients, trust: RequestHeaderConfig, stopping: asyncio.Event
+    settings: Settings,
+    clients: Clients,
+    trust: RequestHeaderConfig,
+    stopping: asyncio.Event,
+    *,
+    certificate: Callable[[], bytes],
 ) -> Assembly:
-    """Everything, for these settings; nothing runs yet. `stopping` makes /readyz fail."""
+    """Everything, for these settings; nothing runs yet. `stopping` makes /readyz fail; `certificate` is the
+    one that we serve with, DER."""
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
@@ -162,6 +169,7 @@ def assemble(
             each.drain()
 
     app: App = api
+    relay: Relay | None = None
     if "push" in sources:
         gate = Gate(
             # One of its own: a flood of bad tokens must not push API users out of what is remembered.
@@ -170,8 +178,20 @@ def assemble(
             find_job=partial(_find_job, store),
             is_synced=is_synced,
         )
+        if settings.peers:
+            relay = Relay(
+                settings.peers,
+                port=settings.serving.secure_port,
+                certificate=certificate,
+                count=metrics.count_relayed,
+            )
         ingest = Ingest(
-            gate, record=tracker.observed, pushed=prober.postpone, count=metrics.count_push, now=_now
+            gate,
+            record=tracker.observed,
+            pushed=prober.postpone,
+            count=metrics.count_push,
+            relay=relay.pushed if relay is not None else None,
+            now=_now,
         )
         app = _in_front(ingest, api)
     loops: list[tuple[str, Loop]] = [(f"watch {watch.path}", watch.run) for watch in watches]
@@ -182,6 +202,8 @@ def assemble(
     ]
     if write_back is not None:
         loops.append(("write-back", write_back.run))
+    if relay is not None:
+        loops.append(("relay", relay.run))
     return Assembly(app=app, loops=loops, drain=drain)
 
 

@@ -68,7 +68,8 @@ async def _serve(settings: Settings) -> None:
             listener = stack.enter_context(_listen(settings))
         except (AuthError, ClusterError, OSError) as error:
             raise StartFailed(str(error)) from error
-        await _run(settings, assemble(settings, clients, trust, stopping), tls, listener, stopping)
+        assembly = assemble(settings, clients, trust, stopping, certificate=lambda: tls.certificate)
+        await _run(settings, assembly, tls, listener, stopping)
 
 
 async def _run(

@@ -18,6 +18,7 @@ from visibility_api.progress.duration import parse_duration_s
 
 ENVIRONMENT_PREFIX = "VISIBILITY_"
 SOURCES = ("exec", "http", "logs", "push", "status")  # termination messages are always read
+_PEER = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9.]{0,251}[a-zA-Z0-9])?(:[1-9][0-9]{0,4})?", re.ASCII)
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
@@ -62,6 +63,7 @@ class Settings:
     namespaces: tuple[str, ...]  # () = the whole cluster
     verbosity: int  # 0 info, from 4 debug, as in Kubernetes components
     write_back: bool  # off, for each change is a write to etcd and needs a right to write
+    peers: tuple[str, ...]  # HOST or HOST:PORT: the other replicas, which are told of pushes; () = nobody
     serving: ServingSettings
     auth: AuthSettings
     probe: ProbeSettings
@@ -99,10 +101,18 @@ _FLAGS: tuple[tuple[str, str, str, str], ...] = (
         "BOOL",
         "put a summary into each TrainJob's status.trainerStatus, at most every 30s a job; needs its right",
     ),
+    (
+        "peers",
+        "",
+        "HOST",
+        "name of all replicas, or HOST:PORT: tell them what is pushed here; they must share one certificate",
+    ),
     ("store", "memory", "STORE", "where documents live; memory is the only one yet"),
     ("namespaces", "", "LIST", "serve the jobs of these namespaces only; default: all"),
     ("v", "0", "LEVEL", "log verbosity; 4 and above log each probe"),
 )
+
+_ADDING_UP = ("sources", "peers")
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -139,6 +149,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         namespaces=_words(values["namespaces"]),
         verbosity=number("v", 0, 10),
         write_back=_is_true("write-back", values, faults),
+        peers=_words(values["peers"]),
         serving=ServingSettings(
             bind_address=values["bind-address"],
             secure_port=number("secure-port", 0, 65535),
@@ -196,9 +207,9 @@ def _gather(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[st
         parser.add_argument(*names, dest=name, action="append", metavar=metavar, help=text + shown)
         defaults[name] = environment.get(variable, default)
     given = vars(parser.parse_args(list(arguments)))
-    # The last one wins, except that sources add up: each part of a deployment brings its own.
+    # The last one wins, except that some add up: each part of a deployment brings its own.
     return {
-        name: default if not (said := given[name]) else ",".join(said) if name == "sources" else said[-1]
+        name: default if not (said := given[name]) else ",".join(said) if name in _ADDING_UP else said[-1]
         for name, default in defaults.items()
     }
 
@@ -221,6 +232,10 @@ def _faults_across(settings: Settings, store: str, *, are_comparable: bool) -> l
         faults.append(f'--sources "{",".join(unknown)}": known are {", ".join(SOURCES)}')
     if unnamed := [n for n in settings.namespaces if not _NAMESPACE.fullmatch(n)]:
         faults.append(f'--namespaces "{",".join(unnamed)}": give namespace names, separated by commas')
+    if wrong := [peer for peer in settings.peers if not _PEER.fullmatch(peer)]:
+        faults.append(f'--peers "{",".join(wrong)}": give HOST or HOST:PORT, separated by commas')
+    if settings.peers and "push" not in probe.sources:
+        faults.append("--peers: needs push among --sources")
     if store != "memory":
         faults.append(f'--store "{store}": memory is the only store yet')
     return faults

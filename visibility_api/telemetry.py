@@ -69,6 +69,13 @@ class Metrics:
             registry=registry,
         )
         self._push_outcomes: dict[str, Counter] = {}
+        self._relayed = Counter(
+            "visibility_relayed_pushes_total",
+            "Reports that were pushed here and told to another replica, by what became of that.",
+            ["outcome"],
+            registry=registry,
+        )
+        self._relayed_outcomes: dict[str, Counter] = {}
         self._reviews = {
             kind: Counter(
                 f"apiserver_delegated_{kind}_request_total",
@@ -106,10 +113,11 @@ class Metrics:
 
     def count_push(self, outcome: str) -> None:
         """One push; `outcome` is one of our own words."""
-        child = self._push_outcomes.get(outcome)
-        if child is None:  # `labels` costs more than all that a push counts
-            child = self._push_outcomes[outcome] = self._pushes.labels(outcome)
-        child.inc()
+        _count(self._pushes, self._push_outcomes, outcome)
+
+    def count_relayed(self, outcome: str) -> None:
+        """One push to one other replica; `outcome` is one of the relay's words."""
+        _count(self._relayed, self._relayed_outcomes, outcome)
 
     def count_write_back(self, outcome: str) -> None:
         """One attempt; `outcome` is one of WriteBack's words."""
@@ -119,3 +127,10 @@ class Metrics:
         """Counts reviews of one kind, "authn" or "authz", under the Go library's own names (P19)."""
         counter = self._reviews[kind]
         return lambda code, _seconds: counter.labels(code).inc()
+
+
+def _count(counter: Counter, children: dict[str, Counter], outcome: str) -> None:
+    child = children.get(outcome)
+    if child is None:  # `labels` costs more than all that a push counts
+        child = children[outcome] = counter.labels(outcome)
+    child.inc()

@@ -117,6 +117,18 @@ def test_the_service_finds_the_pods_by_the_name_of_their_port(objects: Objects) 
     assert objects["PodDisruptionBudget", "visibility-api"]["spec"]["selector"]["matchLabels"] == labels
 
 
+def test_the_peers_are_the_addresses_of_all_replicas_on_the_port_that_they_serve_on(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peers, service = objects["Service", PEERS], objects["Service", "visibility-api"]
+    assert peers["spec"]["clusterIP"] == "None"  # a YAML null would make it an ordinary one
+    assert peers["spec"]["selector"] == service["spec"]["selector"]
+    meta, chosen = peers["metadata"], settings(objects, monkeypatch)
+    assert chosen.peers == (f"{meta['name']}.{meta['namespace']}.svc",)
+    assert [port["port"] for port in peers["spec"]["ports"]] == [chosen.serving.secure_port]
+    assert chosen.serving.tls_cert_file is not None  # of the Secret, so the same one in all of them
+
+
 def test_pods_of_its_priority_are_admitted_where_only_a_quota_allows_them(objects: Objects) -> None:
     spec = objects["ResourceQuota", "visibility-api-critical-pods"]["spec"]
     (scope,) = spec["scopeSelector"]["matchExpressions"]
@@ -129,16 +141,17 @@ FINDING = [
     ("jobset.x-k8s.io", "jobsets", ("list", "watch")),
     ("", "pods", ("list", "watch")),
 ]
+PEERS = "visibility-api-peers"
 # A right that is missing shows in e2e; one too many would show nowhere else.
-COMPONENTS: dict[str, tuple[str, list[tuple[str, str, tuple[str, ...]]]]] = {
-    "source-exec": ("--sources=exec", [("", "pods/exec", ("get", "create"))]),
-    "source-http": ("--sources=http", []),
-    "source-logs": ("--sources=logs", [("", "pods/log", ("get",))]),
+COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] = {
+    "source-exec": (["--sources=exec"], [("", "pods/exec", ("get", "create"))]),
+    "source-http": (["--sources=http"], []),
+    "source-logs": (["--sources=logs"], [("", "pods/log", ("get",))]),
     "source-push": (
-        "--sources=push",
+        ["--sources=push", f"--peers={PEERS}.trainjob-visibility.svc"],
         [("", "pods", ("get",)), ("batch", "jobs", ("get",)), ("jobset.x-k8s.io", "jobsets", ("get",))],
     ),
-    "write-back": ("--write-back=true", [("trainer.kubeflow.org", "trainjobs/status", ("patch",))]),
+    "write-back": (["--write-back=true"], [("trainer.kubeflow.org", "trainjobs/status", ("patch",))]),
 }
 
 
@@ -155,11 +168,13 @@ def test_the_base_alone_reads_what_needs_no_further_right(tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_a_component_brings_its_flag_and_its_rights_and_nothing_else(tmp_path: Path, name: str) -> None:
     base, chosen = (by_name(render(tmp_path / part, names)) for part, names in (("a", ()), ("b", (name,))))
-    flag, rights = COMPONENTS[name]
-    assert flags_of(chosen) == [*flags_of(base), flag]
+    flags, rights = COMPONENTS[name]
+    assert flags_of(chosen) == [*flags_of(base), *flags]
     assert granted(chosen) == FINDING + rights
     role = f"trainjob-visibility:{name}"
     added = {("ClusterRole", role), ("ClusterRoleBinding", role)} if rights else set()
+    if name == "source-push":
+        added.add(("Service", PEERS))
     assert chosen.keys() - base.keys() == added
     same = base.keys() - {("Deployment", "visibility-api"), *GENERATED}
     assert {key: chosen[key] for key in same} == {key: base[key] for key in same}

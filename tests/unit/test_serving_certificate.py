@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from tests.certificates import Authority
 from visibility_api.auth.errors import TrustUnusable
 from visibility_api.serving import certificate as serving_certificate
 from visibility_api.serving.certificate import provide_certificate, write_serving_certificate
@@ -93,3 +94,17 @@ def test_files_that_hold_no_pair_are_unusable(tmp_path: Path) -> None:
             tls.trust("junk")
     assert tls.context.current is before
     assert not tls.reload_files()
+
+
+def test_the_certificate_that_is_served_is_told_without_its_issuers_and_as_the_files_say_now(
+    tmp_path: Path,
+) -> None:
+    region = Authority("root").intermediate("region")
+    first, second = region.issue("server", usages=[]), region.issue("server", usages=[])
+    certificate_file, key_file = first.write(tmp_path, "server")
+    tls = ServingTls(certificate_file=certificate_file, key_file=key_file)
+    assert tls.certificate == first.chain[0]
+    second.write(tmp_path, "server")
+    assert tls.certificate == first.chain[0]  # which is still what is served
+    assert tls.reload_files()
+    assert tls.certificate == second.chain[0]

@@ -78,3 +78,24 @@ def test_what_is_shown_at_start_names_every_setting_and_opens_no_file(tmp_path: 
     assert said["bind_address"] == "0.0.0.0"
     assert said["concurrency"] == 256
     assert "s3cr3t" not in str(said)
+
+
+def test_peers_add_up_each_a_name_with_or_without_a_port() -> None:
+    arguments = ["--sources=push", "--peers=one.ns.svc,127.0.0.1:8443", "--peers", "other"]
+    assert read_settings(arguments, {}).peers == ("one.ns.svc", "127.0.0.1:8443", "other")
+    assert read_settings(["--sources=push"], {"VISIBILITY_PEERS": "one"}).peers == ("one",)
+    assert read_settings([], {}).peers == ()
+
+
+@pytest.mark.parametrize(
+    "peer", ["https://one", "one:0", "one:https", ":8443", "-one", "one two", "[::1]:8443"]
+)
+def test_a_peer_that_is_no_name_is_refused(peer: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        read_settings(["--sources=push", f"--peers={peer}"], {})
+    assert str(raised.value) == f'--peers "{peer}": give HOST or HOST:PORT, separated by commas'
+
+
+def test_peers_without_pushes_are_refused() -> None:
+    with pytest.raises(SettingsError, match="--peers: needs push among --sources"):
+        read_settings(["--peers=one"], {})

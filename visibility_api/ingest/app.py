@@ -22,7 +22,7 @@ from visibility_api.progress.document import Progress
 from visibility_api.progress.job import JobRef, TrainingJob
 from visibility_api.progress.observation import Observation
 
-from .body import ClientGone, Receive, check_length, read_body
+from .body import ClientGone, Headers, Receive, check_length, read_body
 from .bucket import Bucket
 from .gate import Gate
 from .ownership import Membership
@@ -60,7 +60,8 @@ class Ingest:
     """Hands what is pushed to `record`, which tells whether that counts. If it does and tells how far the job
     has come, the job is handed to `pushed`: nobody needs to ask it. Both must not await.
 
-    `count` is told what each push came to: `TAKEN`, `PASSED_OVER`, `GONE` or the reason of a refusal.
+    `count` is told what each push came to: `TAKEN`, `PASSED_OVER`, `GONE` or the reason of a refusal. `relay`
+    gets path, headers and body of those that were taken; it must not await either.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Ingest:
         record: Callable[[Observation], bool],
         pushed: Callable[[JobRef], None] = lambda _ref: None,
         count: Callable[[str], None] = lambda _outcome: None,
+        relay: Callable[[str, Headers, bytes], None] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
         max_bodies: int = MAX_BODIES,
@@ -78,6 +80,7 @@ class Ingest:
         self._record = record
         self._pushed = pushed
         self._count = count
+        self._relay = relay
         self._now = now
         self._clock = clock
         self._max_bodies = max_bodies
@@ -125,9 +128,12 @@ class Ingest:
         check_length(headers)
         client = scope.get("client")
         job, membership = await self._gate.admit(target, headers, client[0] if client else "")
-        payload = read_payload(await self._read(receive, job.ref.uid))
+        body = await self._read(receive, job.ref.uid)
+        payload = read_payload(body)
         if payload.report is None or not self._hand_on(job, membership, payload.report):
             return payload.echo, PASSED_OVER
+        if self._relay is not None:
+            self._relay(target.path, headers, body)
         return payload.echo, TAKEN
 
     async def _read(self, receive: Receive, job_uid: str) -> bytes:

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Protocol
 
 import structlog
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from visibility_api.auth.certificates import MAX_CHAIN, Peer
 from visibility_api.auth.errors import TrustUnusable
@@ -68,6 +70,11 @@ class ServingTls:
         self.context = ServingContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.unasked = set()
         self.context.current = self._make_context()
+
+    @property
+    def certificate(self) -> bytes:
+        """The one that new connections are shown, DER, without what it was signed by. Raises ValueError."""
+        return x509.load_pem_x509_certificate(self._loaded[0]).public_bytes(Encoding.DER)
 
     def trust(self, ca_pem: str) -> None:
         """Ask new connections for a certificate of one of these CAs; "" = ask for none.
