@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import secrets
 import ssl
 from pathlib import Path
@@ -252,3 +253,24 @@ def test_jobs_of_a_runtime_push_by_themselves(
     assert {"name": "loss", "value": "0.25"} in document["status"]["metrics"]
     metrics = users["admin"].api.raw("GET", "/healthz")  # the API server is still well
     assert metrics.status_code == 200
+
+
+def test_a_push_to_one_replica_is_shown_by_the_other(
+    cluster: Cluster, server: VisibilityServer, pusher: Pusher, bert: Object, tmp_path: Path
+) -> None:
+    token = pusher.token(bert, GROUP)
+    second = VisibilityServer(cluster, tmp_path / "second", beside=server)  # which readers are sent to now
+    try:
+        pusher.wait_rank0("bert", bert)
+        assert pusher.percentage("bert") is None
+        at_second = copy.copy(pusher)
+        at_second.server = second
+        assert at_second.post(pusher.path("bert"), token, 55).status_code == 200
+        assert pusher.percentage("bert") == 55
+    finally:
+        exit_code = second.stop()
+        server.register()
+    assert exit_code == 0, second.log_text()[-2000:]
+    wait_until(lambda: pusher.percentage("bert") == 55, what="the first replica was told")
+    assert pusher.team.document("bert")["status"]["observation"]["source"] == "push"
+    assert token not in server.log_text() + second.log_text()

@@ -25,7 +25,7 @@ from tests.e2e.manifests import (
     register,
     server_flags,
 )
-from tests.e2e.pki import Authority
+from tests.e2e.pki import Authority, KeyPair
 from tests.e2e.processes import Daemon, free_port, wait_until
 from tests.e2e.tcp_proxy import TcpProxy
 
@@ -39,6 +39,7 @@ class VisibilityServer:
 
     The latest one that was made or registered is the one behind the aggregator. `components`: of
     deploy/components; their rights are not taken back. `probe_interval_s` None: the default of the flag.
+    `beside`: another replica, which has the same certificate and is told what is pushed here.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class VisibilityServer:
         *,
         components: Sequence[str] = COMPONENTS,
         probe_interval_s: float | None = PROBE_INTERVAL_S,
+        beside: VisibilityServer | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._cluster = cluster
@@ -56,7 +58,13 @@ class VisibilityServer:
         self._directory = directory
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
-        self.authority = Authority(directory, "visibility")
+        self._beside = beside
+        self.authority = beside.authority if beside else Authority(directory, "visibility")
+        self._serving: KeyPair = (
+            beside._serving
+            if beside
+            else self.authority.issue_server("visibility-api", SERVICE_NAME, "127.0.0.1", "localhost")
+        )
         self._proxy = TcpProxy(cluster.port)
         self._loop = LoopThread()
         self._loop.call(self._proxy.start())
@@ -197,7 +205,7 @@ class VisibilityServer:
         return self._daemon.log.read_text(errors="replace")
 
     def _argv(self, kubeconfig: Path) -> list[str]:
-        serving = self.authority.issue_server("visibility-api", SERVICE_NAME, "127.0.0.1", "localhost")
+        peers = [f"--peers=127.0.0.1:{self._beside.port}"] if self._beside else []
         return [
             *(sys.executable, "-m", "visibility_api", "serve"),
             *("--kubeconfig", str(kubeconfig)),
@@ -205,10 +213,11 @@ class VisibilityServer:
             *("--authorization-kubeconfig", str(kubeconfig)),
             *("--bind-address", "127.0.0.1"),
             *("--secure-port", str(self.port)),
-            *("--tls-cert-file", str(serving.cert)),
-            *("--tls-private-key-file", str(serving.key)),
+            *("--tls-cert-file", str(self._serving.cert)),
+            *("--tls-private-key-file", str(self._serving.key)),
             *self._pace_flags(),
             *("--shutdown-delay-duration", "0s"),
+            *peers,
             *server_flags(self._components),
             *("-v", "4"),
         ]
