@@ -184,15 +184,20 @@ async def measure(
             f"no core free for {idle.waited_s / idle.at_s:.0%} of the time",
             flush=True,
         )
-        parts = [_reads(at, meter), _watches(at, meter), _pushes(at, meter)]
+        parts: list[Callable[[], Awaitable[dict[str, Figure]]]] = [
+            lambda: _reads(at, meter),
+            lambda: _watches(at, meter),
+            lambda: _pushes(at, meter),
+        ]
         if plane is not None:
-            parts.append(_aggregated(at, meter, plane, token))
+            parts.append(lambda: _aggregated(at, meter, plane, token))
         found: dict[str, Figure] = {}
         for part in parts:
             try:
-                made = await part
-            except RuntimeError as error:  # an answer that was none: the other parts count nevertheless
-                print(f"{'':<12} {error}", flush=True)
+                made = await part()
+            # Not answered, or too late: the other parts count nevertheless.
+            except (RuntimeError, OSError, ExceptionGroup) as error:
+                print(f"{'':<12} not measured: {error!r}", flush=True)
                 continue
             print(f"{'':<12} {'; '.join(f'{name} {f.value:.1f}' for name, f in made.items())}", flush=True)
             found |= made
