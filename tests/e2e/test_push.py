@@ -267,10 +267,13 @@ def test_a_push_to_one_replica_is_shown_by_the_other(
         at_second.server = second
         assert at_second.post(pusher.path("bert"), token, 55).status_code == 200
         assert pusher.percentage("bert") == 55
+        told = 'visibility_relayed_pushes_total{outcome="Accepted"} 1.0'
+        admin = (cluster.admin_pair.cert, cluster.admin_pair.key)
+        wait_until(lambda: told in second.get("/metrics", cert=admin).text, what="the first replica was told")
     finally:
         exit_code = second.stop()
         server.register()
     assert exit_code == 0, second.log_text()[-2000:]
-    wait_until(lambda: pusher.percentage("bert") == 55, what="the first replica was told")
+    assert pusher.percentage("bert") == 55
     assert pusher.team.document("bert")["status"]["observation"]["source"] == "push"
     assert token not in server.log_text() + second.log_text()
