@@ -7,10 +7,12 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, strategies as st
 
+from visibility_api.progress import document
 from visibility_api.progress.document import (
     MAX_DOCUMENT_BYTES,
     MAX_METRICS,
@@ -104,6 +106,35 @@ def test_fields_of_any_type_never_escape_their_limits(fields: dict[str, Any], st
     assert len(outcome.metrics) <= MAX_METRICS
     assert all(0 < len(name) <= 64 and len(value) <= 64 for name, value in outcome.metrics)
     assert outcome.message is None or len(outcome.message) <= 1024
+
+
+NUMBERS = st.integers(-2, 2000) | st.floats(0, 200) | st.sampled_from([45.0, 2**53, 2**53 + 1, 10**70])
+TIMES = st.sampled_from(
+    ["2026-01-23T10:30:45Z", "2026-01-23t10:30:45.123456+05:30", "2026-01-23 10:30:60z",
+     "1969-12-31T23:59:59Z", "9999-12-31T23:59:59-01:00", "2026-01-23T10:30:45", "2026-W04-5T10:30:45Z"]
+)  # fmt: skip
+PLAIN = st.fixed_dictionaries(
+    {"timestamp": TIMES},
+    optional={
+        **dict.fromkeys(["step", "totalSteps", "epoch", "totalEpochs", "progressPercentage"], NUMBERS),
+        **dict.fromkeys(["estimatedRemainingSeconds", "rank", "attempt"], NUMBERS),
+        "state": st.sampled_from(["running", "completed", "failed", "", None]),
+        "message": st.text(max_size=8) | st.just("x" * 1025) | st.none(),
+        "startTime": TIMES | st.none(),
+        "metrics": st.dictionaries(
+            st.text(max_size=66), NUMBERS | st.text(max_size=66) | st.none(), max_size=4
+        ),
+        "extra": JSON,
+    },
+)
+
+
+@given(PLAIN)
+def test_a_plain_document_is_read_as_if_it_were_looked_at_closely(fields: dict[str, Any]) -> None:
+    data = json.dumps(fields).encode("utf-8", "surrogatepass")
+    with mock.patch.object(document, "_plain", return_value=None):
+        closely = parse_document(data)
+    assert parse_document(data) == closely
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["name", "value"]), JSON) | JSON, max_size=4))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import msgspec
 
@@ -55,6 +55,39 @@ class Refused:
     message: str
 
 
+_Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_INTEGER)] | None
+_Share = Annotated[float, msgspec.Meta(ge=0, lt=MAX_INTEGER)] | None
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_METRIC_CHARACTERS)]
+_Value = (
+    Annotated[int, msgspec.Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)]
+    | float
+    | Annotated[str, msgspec.Meta(max_length=MAX_METRIC_CHARACTERS)]
+    | None
+)
+_Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class _Plain(msgspec.Struct, kw_only=True):
+    """Our own form when every field is in bounds: read at a fifth of the cost, for thousands of them come."""
+
+    timestamp: _Moment
+    state: State | None = None
+    step: _Count = None
+    totalSteps: _Count = None
+    epoch: _Share = None
+    totalEpochs: _Share = None
+    progressPercentage: Annotated[int, msgspec.Meta(ge=0, le=100)] | None = None
+    estimatedRemainingSeconds: _Count = None
+    metrics: Annotated[dict[_Name, _Value], msgspec.Meta(max_length=MAX_METRICS)] | None = None
+    message: Annotated[str, msgspec.Meta(max_length=MAX_MESSAGE_CHARACTERS)] | None = None
+    startTime: _Moment | None = None
+    rank: _Count = None
+    attempt: _Count = None
+
+
+_decode_plain = msgspec.json.Decoder(_Plain).decode
+
+
 class _Refusal(Exception):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(reason)
@@ -63,6 +96,8 @@ class _Refusal(Exception):
 
 def parse_document(data: bytes) -> Progress | Refused:
     """The document in `data`: our own form, or upstream's trainerStatus, wrapped as pushed or bare."""
+    if (plain := _plain(data)) is not None:
+        return plain
     try:
         fields = _object(data)
         if "timestamp" not in fields and ("trainerStatus" in fields or "lastUpdatedTime" in fields):
@@ -78,6 +113,44 @@ def read_trainer_status(status: Mapping[str, Any]) -> Progress | Refused:
         return _trainer_status(status)
     except _Refusal as refusal:
         return refusal.refused
+
+
+def _plain(data: bytes) -> Progress | None:
+    """None for whatever must be looked at more closely."""
+    if len(data) > MAX_DOCUMENT_BYTES:
+        return None
+    try:
+        data.decode()  # fields that nobody reads, too
+        found = _decode_plain(data)
+        timestamp = _in_reach(found.timestamp)
+        started_at = _in_reach(found.startTime) if found.startTime is not None else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
+        return None
+    if timestamp is None or (started_at is None and found.startTime is not None):
+        return None
+    step, total, epoch, epochs = found.step, found.totalSteps, found.epoch, found.totalEpochs
+    return Progress(
+        timestamp=timestamp,
+        state=found.state,
+        step=step,
+        total_steps=total if total and total >= (step or 0) else None,
+        epoch=epoch,
+        total_epochs=epochs if epochs and epochs >= (epoch or 0) else None,
+        progress_percentage=found.progressPercentage,
+        remaining_s=found.estimatedRemainingSeconds,
+        metrics=tuple(
+            [(name, str(value)) for name, value in (found.metrics or {}).items() if value not in (None, "")]
+        ),
+        message=found.message or None,
+        started_at=started_at,
+        rank=found.rank,
+        attempt=found.attempt,
+    )
+
+
+def _in_reach(moment: datetime) -> datetime | None:
+    moment = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return moment if EARLIEST <= moment <= LATEST else None
 
 
 def _object(data: bytes) -> Mapping[str, Any]:
