@@ -22,7 +22,7 @@ import uvloop
 from tests.certificates import Authority, Certificate, client_context
 from tests.pushing import BODY, UPSTREAM, Cluster, Endpoint
 from tests.service.tls_server import DEADLINE_S, until
-from visibility_api.ingest import relay as relaying
+from visibility_api.ingest import peer as telling, relay as relaying
 from visibility_api.ingest.relay import Relay
 from visibility_api.progress.document import Progress
 from visibility_api.serving.connection import TlsConnection
@@ -129,7 +129,7 @@ def replica() -> Replica:
 @pytest.fixture(autouse=True)
 def _pace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relaying, "LOOK_UP_S", 0.01)
-    monkeypatch.setattr(relaying, "ANSWER_S", 60.0)  # machines may be slow; what is held stays so
+    monkeypatch.setattr(telling, "ANSWER_S", 60.0)  # machines may be slow; what is held stays so
 
 
 # --- two servers of ours
@@ -307,8 +307,8 @@ async def test_a_replica_with_our_certificate_is_told_as_it_was_pushed(
 async def test_a_renewed_certificate_is_followed(
     replica: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relaying, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(relaying, "LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr(telling, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(telling, "LONGEST_PAUSE_S", 0.01)
     async with replica.serving(IMPOSTOR, tmp_path), Relaying(peers=[replica.name]).running() as relay:
         relay.push()
         await until(lambda: relay.outcomes == {"OtherCertificate": 1})
@@ -378,7 +378,7 @@ async def test_one_connection_serves_for_many_pushes_one_after_the_other(
 async def test_a_connection_that_nobody_needs_is_closed_and_made_anew(
     replica: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relaying, "IDLE_S", 0.05)
+    monkeypatch.setattr(telling, "IDLE_S", 0.05)
     async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
         for count in (1, 2):
             relay.push()
@@ -393,10 +393,10 @@ async def test_of_one_pod_only_the_newest_waits_and_few_go_at_a_time(
     async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
         for number in range(20):
             relay.push(token=f"other-{number}")
-        await until(lambda: len(replica.requests) == relaying.AT_ONCE)
+        await until(lambda: len(replica.requests) == telling.AT_ONCE)
         for number in range(50):
             relay.push(b"%d" % number)
-        assert len(replica.requests) == replica.connections == relaying.AT_ONCE
+        assert len(replica.requests) == replica.connections == telling.AT_ONCE
         replica.may_answer.set()
         await until(lambda: relay.outcomes == {"Accepted": 21})
     of_ours = [request for request in replica.requests if TOKEN.encode() in request]
@@ -407,17 +407,17 @@ async def test_of_one_pod_only_the_newest_waits_and_few_go_at_a_time(
 async def test_what_waits_is_bounded_and_the_oldest_goes(
     replica: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    monkeypatch.setattr(relaying, bound, {"MAX_WAITING": 3, "MAX_WAITING_BYTES": 3500}[bound])
+    monkeypatch.setattr(telling, bound, {"MAX_WAITING": 3, "MAX_WAITING_BYTES": 3500}[bound])
     replica.may_answer.clear()
     async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
-        for number in range(relaying.AT_ONCE):
+        for number in range(telling.AT_ONCE):
             relay.push(token=f"first-{number}")
             await until(lambda number=number: len(replica.requests) == number + 1)  # type: ignore[misc]
         for number in range(10):
             relay.push(b"x" * 900, token=f"later-{number}")
         assert relay.outcomes == {"Dropped": 7}
         replica.may_answer.set()
-        await until(lambda: relay.outcomes == {"Dropped": 7, "Accepted": relaying.AT_ONCE + 3})
+        await until(lambda: relay.outcomes == {"Dropped": 7, "Accepted": telling.AT_ONCE + 3})
     told = [n for n in range(10) if any(b"later-%d" % n in request for request in replica.requests)]
     assert told == [7, 8, 9]
 
@@ -425,10 +425,10 @@ async def test_what_waits_is_bounded_and_the_oldest_goes(
 async def test_bodies_that_replace_others_are_counted_right(
     replica: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relaying, "MAX_WAITING_BYTES", 3500)
+    monkeypatch.setattr(telling, "MAX_WAITING_BYTES", 3500)
     replica.may_answer.clear()
     async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
-        for number in range(relaying.AT_ONCE):
+        for number in range(telling.AT_ONCE):
             relay.push(token=f"first-{number}")
             await until(lambda number=number: len(replica.requests) == number + 1)  # type: ignore[misc]
         for size in (3000, 1, 2000, 3000):
@@ -438,7 +438,7 @@ async def test_bodies_that_replace_others_are_counted_right(
         assert relay.outcomes == {"Dropped": 1}
         relay.push(b"x" * 3000)
         replica.may_answer.set()
-        await until(lambda: relay.outcomes == {"Dropped": 1, "Accepted": relaying.AT_ONCE + 1})
+        await until(lambda: relay.outcomes == {"Dropped": 1, "Accepted": telling.AT_ONCE + 1})
 
 
 async def test_a_replica_that_is_away_is_tried_once_in_a_while_and_then_costs_nothing(
@@ -467,8 +467,8 @@ async def test_a_replica_that_is_away_is_tried_once_in_a_while_and_then_costs_no
 async def test_a_replica_that_comes_back_is_told_again(
     replica: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relaying, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(relaying, "LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr(telling, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(telling, "LONGEST_PAUSE_S", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as free:
         replica.port = free.getsockname()[1]
     async with Relaying(peers=[replica.name]).running() as relay:
@@ -535,7 +535,7 @@ async def test_an_answer_that_is_none_ends_the_connection_and_nothing_else(
 async def test_an_answer_that_does_not_come_is_not_waited_for_long(
     replica: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relaying, "ANSWER_S", 0.05)
+    monkeypatch.setattr(telling, "ANSWER_S", 0.05)
     replica.may_answer.clear()
     async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
         relay.push()
