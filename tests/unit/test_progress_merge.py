@@ -123,6 +123,14 @@ def test_the_log_is_believed_again_when_whoever_told_the_position_has_fallen_sil
         assert bench.last.step == step
 
 
+def test_a_clock_that_is_set_back_does_not_silence_the_log(bench: Bench) -> None:
+    bench.look(Progress(timestamp=bench.now, step=510, total_steps=3000), source="push")
+    told_at = bench.now
+    bench.advance(-7200)
+    bench.look(Progress(timestamp=told_at + timedelta(seconds=1), step=6, total_steps=1000), source="logs")
+    assert bench.last.step == 6
+
+
 def test_a_bar_of_one_epoch_does_not_gainsay_a_percentage_of_the_run(bench: Bench) -> None:
     bench.look(Progress(timestamp=bench.now, progress_percentage=17), source="push")
     bench.advance(2)

@@ -286,7 +286,8 @@ def _is_news(report: Progress, held: Progress, source: str, record: Record) -> b
 
 
 def _is_recent(positioned_at: datetime | None, now: datetime) -> bool:
-    return positioned_at is not None and now - positioned_at < POSITION_STANDS
+    # A clock that was set back says nothing: the log is believed, as if long ago.
+    return positioned_at is not None and timedelta(0) <= now - positioned_at < POSITION_STANDS
 
 
 def _is_known(status: Progress, held: Progress | None) -> bool:
