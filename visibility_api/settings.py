@@ -232,7 +232,7 @@ def _faults_across(settings: Settings, store: str, *, are_comparable: bool) -> l
         faults.append(f'--sources "{",".join(unknown)}": known are {", ".join(SOURCES)}')
     if unnamed := [n for n in settings.namespaces if not _NAMESPACE.fullmatch(n)]:
         faults.append(f'--namespaces "{",".join(unnamed)}": give namespace names, separated by commas')
-    if wrong := [peer for peer in settings.peers if not _PEER.fullmatch(peer)]:
+    if wrong := [peer for peer in settings.peers if not _is_peer(peer)]:
         faults.append(f'--peers "{",".join(wrong)}": give HOST or HOST:PORT, separated by commas')
     if settings.peers and "push" not in probe.sources:
         faults.append("--peers: needs push among --sources")
@@ -249,3 +249,7 @@ def _is_true(name: str, values: Mapping[str, str], faults: list[str]) -> bool:
     if values[name] not in ("true", "false"):
         faults.append(f'--{name} "{values[name]}": give true or false')
     return values[name] == "true"
+
+
+def _is_peer(peer: str) -> bool:
+    return _PEER.fullmatch(peer) is not None and int(peer.partition(":")[2] or 0) <= 65535

@@ -88,7 +88,7 @@ def test_peers_add_up_each_a_name_with_or_without_a_port() -> None:
 
 
 @pytest.mark.parametrize(
-    "peer", ["https://one", "one:0", "one:https", ":8443", "-one", "one two", "[::1]:8443"]
+    "peer", ["https://one", "one:0", "one:65536", "one:https", ":8443", "-one", "one two", "[::1]:8443"]
 )
 def test_a_peer_that_is_no_name_is_refused(peer: str) -> None:
     with pytest.raises(SettingsError) as raised:
