@@ -7,6 +7,7 @@ import time
 import pytest
 
 from tests.e2e.api import Object
+from tests.e2e.processes import wait_until
 from tests.e2e.scripts import GARBAGE, KILLED, PULSING, REPORTING, SECRET, SHORT, SILENT
 from tests.e2e.visibility_server import PROBE_INTERVAL_S, VisibilityServer
 from tests.e2e.workspace import Workspace, condition
@@ -91,11 +92,13 @@ def test_a_deleted_job_is_gone_and_a_new_one_of_its_name_starts_empty(workspace:
     second = workspace.start_job("bert", SILENT)
     assert first["metadata"]["uid"] != second["metadata"]["uid"]
 
-    def is_the_second() -> bool:
+    # One look at both: the next one may show the other job.
+    def document_of_second() -> Object:
         document = workspace.document("bert")
-        return bool(document["metadata"]["uid"] == second["metadata"]["uid"])
+        assert document["metadata"]["uid"] == second["metadata"]["uid"]
+        return document
 
-    document = workspace.wait_document("bert", lambda _: is_the_second(), what="shows the new job's uid")
+    document = wait_until(document_of_second, what="bert shows the new job's uid")
     assert "steps" not in document["status"]
 
 
