@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,7 +12,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec import structs
 
-from visibility_api.probe.prober import PER_NODE, Prober
+from visibility_api.probe.prober import PER_NODE, TOGETHER, Prober
 from visibility_api.probe.source import Answer, Patience
 from visibility_api.progress.document import Progress, Refused
 from visibility_api.progress.job import JobRef, Phase, ProbeHints, Rank0, TrainingJob
@@ -320,6 +321,20 @@ async def test_a_flood_of_jobs_makes_no_more_tasks_than_there_are_places() -> No
         assert len(bench.source.asked) == 5
         assert sum(t.get_name() == "probe" for t in asyncio.all_tasks()) == 5
         assert bench.prober.waiting == 495
+
+
+async def test_a_backlog_begins_a_few_looks_at_a_time_so_that_others_have_their_turn() -> None:
+    # All at once, the first turns of 200 looks would keep every reader waiting (docs/performance.md).
+    async with running(concurrency=200) as bench:
+        for number in range(200):
+            bench.source.hanging[f"p{number}"] = asyncio.Event()
+            bench.prober.job_changed(job(number, node=f"gpu-{number}"))
+            bench.prober._schedule.hasten(job(number).ref, 0.0)
+        begun = [0]
+        while begun[-1] < 200:
+            await asyncio.sleep(0)
+            begun.append(len(bench.source.asked))
+        assert max(after - before for before, after in itertools.pairwise(begun)) == TOGETHER
 
 
 def ended(number: int, **changes: object) -> TrainingJob:

@@ -62,6 +62,11 @@ class Endings:
         self._endings: dict[Hashable, Ending] = {}
         self._asking = 0
 
+    @property
+    def waiting(self) -> int:
+        """Those that are not being asked yet."""
+        return len(self._queue)
+
     def note(self, before: TrainingJob, choice: Choice, now: TrainingJob, *, pushes: bool) -> bool:
         """Whether an attempt that ran `before` has ended and is to be asked for its last word.
 

@@ -27,7 +27,10 @@ log = structlog.get_logger("visibility.probe")
 FIRST_LOOKS_PER_S = 400.0  # after a start with many jobs, first looks are spread at this rate
 PER_NODE = 8  # looks at a time on one node: its kubelet serves others too
 START_DELAY_S = 0.2  # a container that has just started is seldom worth asking the same instant
-TICK_S = 0.02  # looks that become due within so long begin together: one wake-up for all of them
+# Looks that are due begin together, but no more than so many; others have their turn before the next ones.
+# A backlog that begins at once would keep readers and watchers waiting for as long as all of it takes.
+TOGETHER = 16
+TICK_S = 0.01
 IDLE_S = 5.0  # a turn at least so often also when nothing is due, so that its age means something
 
 
@@ -152,32 +155,47 @@ class Prober:
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as looks:
             while True:
-                self.last_turn = loop.time()
-                while self._busy < self._concurrency and (work := self._next()) is not None:
-                    self._busy += 1
-                    looks.create_task(self._work(work), name="probe")
-                due = self._schedule.next_due()
-                now = loop.time()
-                self._wakes_at = now + IDLE_S if due is None else min(now + IDLE_S, max(due, now + TICK_S))
                 self._wake.clear()
+                self.last_turn = loop.time()
+                begun = self._begin(looks)
+                if begun:
+                    await asyncio.sleep(TICK_S)
+                if begun == TOGETHER:
+                    continue
+                self._wakes_at = self._next_turn(loop.time())
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(self._wakes_at):
                         await self._wake.wait()
 
-    def _next(self) -> Turn | Ending | None:
-        return self._endings.take() or self._schedule.take(asyncio.get_running_loop().time())
+    def _begin(self, looks: asyncio.TaskGroup) -> int:
+        """Begin those that may, TOGETHER at most; returns how many."""
+        begun = 0
+        now = asyncio.get_running_loop().time()
+        while begun < TOGETHER and self._busy < self._concurrency:
+            work = self._endings.take() or self._schedule.take(now)
+            if work is None:
+                break
+            begun += 1
+            self._busy += 1
+            looks.create_task(self._work(work), name="probe")
+        return begun
 
-    async def _work(self, work: Turn | Ending | None) -> None:
-        """One look after the other, while there is one to begin."""
+    def _next_turn(self, now: float) -> float:
+        """When to go round again, unless something happens before."""
+        due = self._schedule.next_due() if self._busy < self._concurrency else None
+        return now + IDLE_S if due is None else min(now + IDLE_S, due)
+
+    async def _work(self, work: Turn | Ending) -> None:
         try:
-            while work is not None:
-                if isinstance(work, Turn):
-                    await self._look(work)
-                else:
-                    await self._hear_last_words(work)
-                work = self._next()
+            if isinstance(work, Turn):
+                await self._look(work)
+            else:
+                await self._hear_last_words(work)
         finally:
+            was_full = self._busy >= self._concurrency
             self._busy -= 1
+            if was_full or self._schedule.waiting or self._endings.waiting:
+                self._wake.set()  # there is a place again
 
     async def _look(self, turn: Turn) -> None:
         loop = asyncio.get_running_loop()
