@@ -328,6 +328,14 @@ async def test_watchers_of_the_same_share_the_bytes(server: ResourceServer) -> N
         assert first.chunks[-1] is second.chunks[-1]
 
 
+async def test_a_namespace_called_none_is_not_all_of_them(server: ResourceServer) -> None:
+    """Watchers share bytes by what they asked for, and `None` may be asked for."""
+    async with server.watch(f"{BASE}/namespaces/None/trainjobs?watch=1") as one, server.watch(WATCH) as every:
+        server.put("a")
+        assert names([await every.event()]) == [("ADDED", "a")]
+        assert one.chunks == []
+
+
 async def test_a_table_watch_sends_a_row_an_event(server: ResourceServer) -> None:
     """W15: the columns in the first event only."""
     server.put("a", step=1)

@@ -26,8 +26,9 @@ class EventStream:
         self._form = form
         self._namespace = namespace
         self._selection = selection
-        # A string keeps its hash, and thousands of streams look themselves up at every change.
-        self._key = f"{form.key} {namespace} {selection}"
+        # A string keeps its hash, and thousands of streams look themselves up at every change. The
+        # namespace is quoted, or one that is called `None` would read like all of them.
+        self._key = f"{form.key} {namespace!r} {selection}"
         # Only the first event of a Table watch says what the columns are (W15), so its bytes are no other's.
         self._is_first = True
 
