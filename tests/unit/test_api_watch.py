@@ -336,6 +336,17 @@ async def test_a_namespace_called_none_is_not_all_of_them(server: ResourceServer
         assert one.chunks == []
 
 
+async def test_watchers_that_begin_together_share_the_first_events(server: ResourceServer) -> None:
+    """Or a crowd that comes back after a restart would need the memory of a whole state each."""
+    for number in range(250):
+        server.put(f"job-{number:03}")
+    async with server.watch(WATCH) as first, server.watch(WATCH) as second:
+        await first.events(250)
+        await second.events(250)
+    assert len(first.chunks) == 3
+    assert all(mine is yours for mine, yours in zip(first.chunks, second.chunks, strict=True))
+
+
 async def test_a_table_watch_sends_a_row_an_event(server: ResourceServer) -> None:
     """W15: the columns in the first event only."""
     server.put("a", step=1)

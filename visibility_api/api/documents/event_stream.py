@@ -33,22 +33,22 @@ class EventStream:
         self._is_first = True
 
     def initial(self, listing: Listing) -> Iterator[bytes]:
-        """The state as ADDED events, in slices; `listing` is of the watch's own namespace (W5, W8)."""
-        if not self._selection.is_everything or not self._form.is_timeless:
-            entries = candidates(listing.entries, self._namespace, self._selection)
-            yield from self._added(self._selected(entries))
-            return
-        key = f"events {self._form.key}"
-        slices = listing.kept.get(key)
-        if slices is None:
-            slices = []
-            for slice_ in self._added(self._selected(listing.entries)):
+        """The state as ADDED events, in slices; `listing` is of the watch's own namespace (W5, W8).
+
+        What others ask for as well is made once, by whoever comes to it first: after a restart all come
+        together, and a copy of everything for each would be more than there is memory.
+        """
+        entries = candidates(listing.entries, self._namespace, self._selection)
+        is_shared = self._selection.is_everything and self._form.is_timeless
+        slices = listing.kept.setdefault(f"events {self._form.key}", []) if is_shared else []
+        for number, start in enumerate(range(0, len(entries), _EVENTS_A_SLICE)):
+            if number < len(slices):
+                yield slices[number]
+                continue
+            slice_ = self._added(entries[start : start + _EVENTS_A_SLICE])
+            if is_shared:
                 slices.append(slice_)
-                yield slice_
-            listing.kept[key] = slices
-        else:
-            yield from slices
-        self._is_first = False
+            yield slice_
 
     def changes(self, batch: Batch) -> bytes:
         """The events a batch of changes makes for this watch; empty when it makes none."""
@@ -62,25 +62,9 @@ class EventStream:
         metadata = b'{"resourceVersion":"%d"%s}' % (revision, ending)
         return b'{"type":"BOOKMARK","object":%s}\n' % self._form.bookmark(metadata)
 
-    def _selected(self, entries: Sequence[Entry]) -> Iterator[_Event | None]:
-        """An ADDED event for each entry that matches, None for each other."""
-        for entry in entries:
-            yield ("ADDED", entry) if self._selection.matches(entry.document) else None
-
-    def _added(self, events: Iterator[_Event | None]) -> Iterator[bytes]:
-        """Slices of at most so many entries, looked at or sent; one may be empty."""
-        while True:
-            slice_: list[_Event] = []
-            looked_at = 0
-            for event in events:
-                looked_at += 1
-                if event is not None:
-                    slice_.append(event)
-                if looked_at == _EVENTS_A_SLICE:
-                    break
-            if not looked_at:
-                return
-            yield self._join(slice_)
+    def _added(self, entries: Sequence[Entry]) -> bytes:
+        """Those of them that match; there may be none."""
+        return self._join([("ADDED", entry) for entry in entries if self._selection.matches(entry.document)])
 
     def _events(self, changes: Sequence[Change]) -> Iterator[_Event]:
         for change in changes:
