@@ -115,6 +115,20 @@ async def test_closing_ends_a_wait_and_every_later_one(store: MemoryStore) -> No
     assert store._shelf("trainjobs").log.feed_count == 0
 
 
+async def test_watchers_that_come_and_go_while_nothing_changes_leave_nothing(store: MemoryStore) -> None:
+    """A quiet cluster may be watched for weeks."""
+    log = store._shelf("trainjobs").log
+    stays = store.watch("trainjobs", BASE)
+    for _ in range(3):
+        goes = store.watch("trainjobs", BASE)
+        waiting = [asyncio.create_task(feed.next_batch()) for feed in (stays, goes)]
+        await asyncio.sleep(0)
+        stays.interrupt()  # a bookmark
+        goes.close()
+        await asyncio.gather(*waiting)
+    assert len(log._waiting) == 0
+
+
 async def test_an_interruption_ends_one_wait_and_loses_nothing(store: MemoryStore) -> None:
     feed = store.watch("trainjobs", BASE)
     waiting = asyncio.create_task(feed.next_batch())

@@ -38,7 +38,7 @@ class ChangeLog:
         self._first = 0  # how many changes were dropped: the place of `_changes[0]`
         self._batches: OrderedDict[tuple[int, int], Batch] = OrderedDict()
         self._feeds: set[LogFeed] = set()
-        self._waiting: list[LogFeed] = []
+        self._waiting: dict[LogFeed, None] = {}  # in the order in which they came
         self._alarm: asyncio.Handle | None = None
         self._woke_at = 0.0  # event loop time
 
@@ -98,7 +98,10 @@ class ChangeLog:
         return behind > 0 and (self._alarm is None or behind >= MAX_BATCH_CHANGES)
 
     def wait(self, feed: LogFeed) -> None:
-        self._waiting.append(feed)
+        self._waiting[feed] = None
+
+    def wait_no_longer(self, feed: LogFeed) -> None:
+        self._waiting.pop(feed, None)
 
     def forget(self, feed: LogFeed) -> None:
         self._feeds.discard(feed)
@@ -128,7 +131,7 @@ class ChangeLog:
     def _wake(self) -> None:
         loop = asyncio.get_running_loop()
         self._alarm, self._woke_at = None, loop.time()
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = list(self._waiting), {}
         self._wake_from(waiting, 0, self.end)
 
     def _wake_from(self, waiting: list[LogFeed], start: int, end: int) -> None:
@@ -191,6 +194,7 @@ class LogFeed:
             return await self._waiter
         finally:
             self._waiter = None
+            self._log.wait_no_longer(self)
 
     def wake(self, end: int) -> None:
         """Gives the waiting task the changes before place `end`; nothing happens when none waits."""
