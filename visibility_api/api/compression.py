@@ -1,20 +1,35 @@
-"""gzip for large bodies (R14), made once for a body that is served again."""
+"""gzip for large bodies (R14). Each part is compressed by itself, so that one that is sent again, in the same
+body or in another one, was compressed already: of a list, only what has changed since somebody asked.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import struct
 import zlib
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+from cachetools import LRUCache
+from isal import isal_zlib
 
 from .message import Headers
 
 Body = bytes | Sequence[bytes]
 
 LEVEL = 1  # R14
-MAX_CACHED_BYTES = 32 * 1024 * 1024  # originals and compressed together: they are held both
-_SLICE_BYTES = 128 * 1024  # about 1 ms of compression, so that others get their turn
-_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+MAX_KEPT_BYTES = 32 * 1024 * 1024  # parts and what they were compressed to: they are held both
+_TURN_BYTES = 128 * 1024  # compressed in a tenth of a millisecond; then others have their turn
+# RFC 1952: a member without name and time. Parts end at a whole byte and refer to nothing before them, so
+# they can be strung together; only the checksum at the end is of them all.
+_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
+_LAST_BLOCK = b"\x03\x00"
+
+
+class _Part(msgspec.Struct, frozen=True):
+    original: bytes  # held, so that its identity cannot be another's meanwhile
+    deflated: bytes
+    crc: int
 
 
 def accepts_gzip(headers: Headers) -> bool:
@@ -30,50 +45,40 @@ def accepts_gzip(headers: Headers) -> bool:
 
 
 class GzipCache:
-    """Compressed forms of bodies, by the identity of the body object; the least recently used go first.
+    """Compresses bodies and keeps parts, by the identity of the object; the least recently used go first."""
 
-    A body that handlers keep (a document of ours, a list at one revision) is compressed once; it is held
-    here together with its compressed form, so its identity cannot be another's meanwhile.
-    """
+    def __init__(self, max_bytes: int = MAX_KEPT_BYTES) -> None:
+        self._kept: LRUCache[int, _Part] = LRUCache(max_bytes, getsizeof=_size_bytes)
 
-    def __init__(self, max_bytes: int = MAX_CACHED_BYTES) -> None:
-        self._max_bytes = max_bytes
-        self._held_bytes = 0
-        self._entries: OrderedDict[int, tuple[Body, list[bytes], int]] = OrderedDict()
-
-    async def parts(self, body: Body) -> AsyncIterator[bytes]:
-        """The compressed body in order; between two parts the event loop has its turn."""
-        held = self._entries.get(id(body))
-        if held is not None:
-            self._entries.move_to_end(id(body))
-            for part in held[1]:
-                yield part
-            return
-        compressor = zlib.compressobj(LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
-        made: list[bytes] = []
-        size = 0
-        for piece in _slices(body):
-            size += len(piece)
-            part = compressor.compress(piece)
-            if part:
-                made.append(part)
-                yield part
-            await asyncio.sleep(0)
-        made.append(compressor.flush())
-        yield made[-1]
-        self._keep(body, made, size + sum(map(len, made)))
-
-    def _keep(self, body: Body, made: list[bytes], size: int) -> None:
-        if size > self._max_bytes or id(body) in self._entries:
-            return
-        self._entries[id(body)] = (body, made, size)
-        self._held_bytes += size
-        while self._held_bytes > self._max_bytes:
-            _, (_, _, freed) = self._entries.popitem(last=False)
-            self._held_bytes -= freed
+    async def pieces(self, body: Body, *, is_kept: bool) -> AsyncIterator[bytes]:
+        """`body` as gzip, in order. Its parts are kept for the next time if its maker keeps them, too."""
+        yield _HEAD
+        crc, size = zlib.crc32(b""), 0
+        for original in _parts(body):
+            part = self._kept.get(id(original))
+            if part is None:
+                part = _compress(original)
+                if is_kept and _size_bytes(part) <= self._kept.maxsize:
+                    self._kept[id(original)] = part
+                await asyncio.sleep(0)  # others' turn
+            crc = isal_zlib.crc32_combine(crc, part.crc, len(original))
+            size += len(original)
+            yield part.deflated
+        yield _LAST_BLOCK + struct.pack("<II", crc, size & 0xFFFF_FFFF)
 
 
-def _slices(body: Body) -> Sequence[bytes]:
+def _compress(original: bytes) -> _Part:
+    compressor = isal_zlib.compressobj(LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    deflated = compressor.compress(original) + compressor.flush(zlib.Z_SYNC_FLUSH)
+    return _Part(original, deflated, isal_zlib.crc32(original))
+
+
+def _size_bytes(part: _Part) -> int:
+    return len(part.original) + len(part.deflated)
+
+
+def _parts(body: Body) -> Sequence[bytes]:
+    """Those of a list are small enough as they are."""
     if not isinstance(body, bytes):
         return body
-    return [body[start : start + _SLICE_BYTES] for start in range(0, len(body), _SLICE_BYTES)]
+    return [body[start : start + _TURN_BYTES] for start in range(0, len(body), _TURN_BYTES)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 
 from visibility_api.api.message import Request, Response
@@ -15,7 +15,7 @@ from visibility_api.store import Entry, Store
 from .forms import Form, Forms
 from .list_body import list_body
 from .list_options import read_get_options, read_list_options
-from .paging import Page, find_page
+from .paging import find_page
 from .v1alpha1 import Codec
 from .whole_lists import WholeLists
 
@@ -62,21 +62,16 @@ class Collection:
         options = read_list_options(request)
         namespace = request.attributes.namespace or None
         page = await find_page(self._store, self._plural, namespace, options)
-        body = await self._list_body(page, namespace, form, representation)
-        return Response(content_type=representation.media_type, body=body)
-
-    async def _list_body(
-        self, page: Page, namespace: str | None, form: Form, representation: Representation
-    ) -> Sequence[bytes]:
-        """A whole state in compact JSON is made once for all who ask while it lasts."""
         is_compact = representation.media_type == JSON and not representation.pretty
         if page.whole is None or not form.is_timeless or not is_compact:
-            return await list_body(form, page.list_meta(), page.entries, representation)
+            made = await list_body(form, page.list_meta(), page.entries, representation)
+            return Response(content_type=representation.media_type, body=made)
+        # A whole state in compact JSON is made once for all who ask while it lasts.
         body = page.whole.kept.get(form.key)
         if body is None:
             body = await self._whole.body(form, namespace, page.list_meta(), page.entries)
             page.whole.kept[form.key] = body
-        return body
+        return Response(content_type=representation.media_type, body=body, is_kept=True)
 
     def _line(self, entry: Entry) -> bytes:
         return self._forms.document.one(entry) + b"\n"
