@@ -14,6 +14,7 @@ import uvloop
 from tests.certificates import DAY, SERVER, Authority, Certificate, client_context, now
 from tests.service.tls_server import SERVING, Client, RunningServer, config_map, running_server, until
 from visibility_api.auth.errors import TrustUnusable
+from visibility_api.serving.connection import MAX_HEADERS, MAX_PIPELINED
 from visibility_api.serving.tls import peer_of
 
 CLIENTS, PROXIES, STRANGERS = Authority("kubernetes"), Authority("front-proxy"), Authority("kubernetes")
@@ -238,6 +239,38 @@ async def test_oversized_head_is_refused_before_it_is_complete(server: RunningSe
         client.writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\nX-Big: ")
         assert await ended_while_sending(client, [b"a" * 65536] * 1024)
     assert server.seen == []
+
+
+async def test_head_of_too_many_headers_is_refused(server: RunningServer) -> None:
+    """Each takes thirty times the memory of its bytes."""
+    async with server.connect() as client:
+        client.writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\n" + b"a:\r\n" * MAX_HEADERS + b"\r\n")
+        assert (await client.reader.read()).startswith(b"HTTP/1.1 400 ")
+    assert server.seen == []
+
+
+async def test_requests_sent_far_ahead_are_answered_up_to_a_bound(server: RunningServer) -> None:
+    """One read of the socket holds thousands, and all that is known of each is kept until its turn."""
+    async with server.connect() as client:
+        client.writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n" * (3 * MAX_PIPELINED))
+        answers = await client.answers(1 + MAX_PIPELINED)
+        assert [answer["closes"] for answer in answers] == [False] * MAX_PIPELINED + [True]
+        assert await client.is_closed_by_server()
+
+
+async def test_what_is_no_request_does_not_take_the_answer_of_the_one_before(server: RunningServer) -> None:
+    async with server.connect() as client:
+        client.writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\nno request\r\n\r\n")
+        (answer,) = await client.answers(1)
+        assert (answer.get("user"), answer["closes"]) == (ANONYMOUS, True)
+        assert await client.is_closed_by_server()
+
+
+async def test_body_that_cannot_be_read_is_refused(server: RunningServer) -> None:
+    async with server.connect() as client:
+        head = b"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+        client.writer.write(head + b"no length\r\n")
+        assert (await client.reader.read()).startswith(b"HTTP/1.1 400 ")
 
 
 async def test_endless_trailers_end_the_connection(server: RunningServer) -> None:

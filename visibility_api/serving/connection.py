@@ -21,9 +21,11 @@ from .tls import ServingContext, peer_of
 
 HEAD_TIMEOUT_S = 32.0  # from connection or first byte to the end of the headers, as the Go server's
 MAX_HEAD_BYTES = 1024 * 1024  # request line and headers, as the Go server's
+MAX_HEADERS = 8192  # each of a user's groups is one, and the shortest take thirty times their bytes in memory
 # At shutdown: uvloop waits 30 s for a peer to answer the end of TLS, and pooled connections of blocked or
 # dead clients never do. The pod would be killed before it had ended in order (P10).
 CLOSE_TIMEOUT_S = 2.0
+MAX_PIPELINED = 128  # requests sent ahead of the answer to an earlier one; no client of Kubernetes sends any
 MAX_CONNECTIONS = 16_384  # open at a time; at up to 100 kB each, more would not fit the pod's memory
 MAX_REQUEST_BYTES = 3 * 1024 * 1024  # head, body and trailers, as the Go server's limit for bodies
 
@@ -87,15 +89,27 @@ class TlsConnection(HttpToolsProtocol):
         self._request_bytes = 0
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """As uvicorn's, of the head alone."""
+        if not self._is_in_head:
+            # A trailer, which the parser reports likewise, perhaps before the application has begun. A client
+            # could send identity headers so, and the aggregator would pass them on unfiltered.
+            return
+        if len(self.headers) >= MAX_HEADERS:
+            raise ValueError("too many headers")
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
+
     def on_headers_complete(self) -> None:
         """As uvicorn's, for what is served here: no WebSocket, no root path, no bound of its own."""
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise ValueError("too many requests sent ahead")
         self._is_in_head = False
         scope, parser, url = self.scope, self.parser, httptools.parse_url(self.url)
         http_version = parser.get_http_version()
         path = url.path.decode("ascii")
-        # The parser reports trailers as further headers, before the application has even begun. A client
-        # could send identity headers so, and the aggregator would pass them on unfiltered.
-        scope["headers"] = self.headers.copy()
         scope["http_version"] = http_version
         scope["method"] = parser.get_method().decode("ascii")
         scope["path"] = unquote(path) if "%" in path else path
@@ -134,6 +148,11 @@ class TlsConnection(HttpToolsProtocol):
             self._patience.limit(self.timeout_keep_alive)
 
     def send_400_response(self, msg: str) -> None:
+        """Never in place of the answer to an earlier request, nor within it: that is the last one then."""
+        cycle = self.cycle
+        if self._is_answering() and (self.pipeline or cycle.response_started or not cycle.more_body):
+            cycle.keep_alive = False
+            return
         self._outbox.flush()
         super().send_400_response(msg)
 
@@ -147,10 +166,10 @@ class TlsConnection(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]
 
     def _refuse_size(self) -> None:
-        if self._is_in_head:
+        if self._is_in_head and not self._is_answering():
             self.send_400_response("The request's headers are too large.")
         else:
-            self.transport.abort()  # it is being answered already, or was
+            self.transport.abort()  # it is being answered already, or was, or another one is
 
     def _end_closing(self, was_closing: bool) -> None:
         if was_closing and not self.transport.get_write_buffer_size():
