@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from visibility_api.api.message import Request, Response
@@ -10,12 +11,12 @@ from visibility_api.api.negotiation import JSON, Representation, Target, negotia
 from visibility_api.api.rendering import render
 from visibility_api.api.resources import Resource
 from visibility_api.api.status import NotFound, TooLargeResourceVersion
-from visibility_api.store import Entry, Store
+from visibility_api.store import Entry, Listing, Store
 
 from .forms import Form, Forms
 from .list_body import list_body
 from .list_options import read_get_options, read_list_options
-from .paging import find_page
+from .paging import Page, find_page
 from .v1alpha1 import Codec
 from .whole_lists import WholeLists
 
@@ -30,6 +31,7 @@ class Collection:
         self._store = store
         self._forms = Forms(Codec(resource), now)
         self._whole = WholeLists()
+        self._making = asyncio.Lock()
 
     async def get(self, request: Request) -> Response:
         """One document, also behind a subresource. Raises NotFound, naming the object itself (R4)."""
@@ -66,12 +68,21 @@ class Collection:
         if page.whole is None or not form.is_timeless or not is_compact:
             made = await list_body(form, page.list_meta(), page.entries, representation)
             return Response(content_type=representation.media_type, body=made)
-        # A whole state in compact JSON is made once for all who ask while it lasts.
-        body = page.whole.kept.get(form.key)
-        if body is None:
-            body = await self._whole.body(form, namespace, page.list_meta(), page.entries)
-            page.whole.kept[form.key] = body
+        # Made once for all who ask while this state lasts.
+        body = page.whole.kept.get(form.key) or await self._make_whole(page.whole, form, namespace, page)
         return Response(content_type=representation.media_type, body=body, is_kept=True)
+
+    async def _make_whole(
+        self, state: Listing, form: Form, namespace: str | None, page: Page
+    ) -> Sequence[bytes]:
+        """A whole state in compact JSON. Who asks for it meanwhile waits: with a body of its own for each,
+        many who come together would need more memory than there is."""
+        async with self._making:
+            body = state.kept.get(form.key)
+            if body is None:
+                body = await self._whole.body(form, namespace, page.list_meta(), page.entries)
+                state.kept[form.key] = body
+        return body
 
     def _line(self, entry: Entry) -> bytes:
         return self._forms.document.one(entry) + b"\n"
