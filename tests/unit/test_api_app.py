@@ -311,3 +311,15 @@ async def test_any_request_gets_one_whole_answer_and_never_a_500(
     if answer.status >= 400 and answer.header("content-type") == "application/json":
         body = answer.json()
         assert (body["kind"], body["code"], body["status"]) == ("Status", answer.status, "Failure")
+
+
+@pytest.mark.parametrize(
+    "query", ["&".join(f"p{n}=" for n in range(50)), "labelSelector=" + ",".join(f"l{n}" for n in range(50))]
+)
+async def test_request_lines_that_take_much_memory_when_read_are_not_kept(query: str) -> None:
+    """They are kept before anybody knows who asks, and a parameter takes forty times its bytes."""
+    shell = Shell()
+    assert (await shell.get(f"{BASE}/trainjobs?{query}")).status == 200
+    assert shell.api._kept_plan.cache_info().currsize == 0
+    assert (await shell.get(f"{BASE}/trainjobs?limit=500&resourceVersion=0")).status == 200
+    assert shell.api._kept_plan.cache_info().currsize == 1

@@ -41,7 +41,8 @@ log = structlog.get_logger(__name__)
 SEND_TIMEOUT_S = 60.0  # for one whole answer to a slow reader, as the Go server's request limit
 CHUNK_TIMEOUT_S = 10.0  # for one piece of a watch: a reader this slow is cut (W20)
 MAX_PLANS = 4096
-MAX_PLANNED_CHARACTERS = 1024  # longer request lines are read each time instead of being kept
+# Longer request lines are read each time instead of being kept: a parameter takes forty times its bytes.
+MAX_PLANNED_PATH_CHARACTERS, MAX_PLANNED_QUERY_BYTES = 512, 128
 _EXEMPT_PATHS = frozenset(("/healthz", "/livez", "/readyz"))  # overload must not get us restarted
 _LOGGED_CHARACTERS = 200
 
@@ -134,7 +135,7 @@ class Api:
             await self._stream(outcome, send, own)
 
     def _plan(self, method: str, path: str, query_string: bytes) -> _Plan:
-        if len(path) + len(query_string) > MAX_PLANNED_CHARACTERS:
+        if len(path) > MAX_PLANNED_PATH_CHARACTERS or len(query_string) > MAX_PLANNED_QUERY_BYTES:
             return self._make_plan(method, path, query_string)
         return self._kept_plan(method, path, query_string)
 
