@@ -21,7 +21,7 @@ CODEC = Codec(TRAINJOBS)
 
 
 def encoded(shown: JobProgress, revision: int = 12) -> dict[str, Any]:
-    entry = Entry(document=shown, revision=revision, created_revision=1)
+    entry = Entry(document=shown, revision=revision)
     value = json.loads(CODEC.document(entry))
     assert isinstance(value, dict)
     return value
@@ -96,7 +96,7 @@ def test_times_are_whole_seconds_in_utc(moment: datetime, text: str) -> None:
     [(5.4321987, b"5.432"), (3.0, b"3"), (123456.7, b"123500"), (0.000012345, b"0.00001234")],
 )
 def test_rates_have_four_digits_and_whole_numbers_no_fraction(rate: float, shown: bytes) -> None:
-    entry = Entry(document=document(steps_per_s=rate), revision=1, created_revision=1)
+    entry = Entry(document=document(steps_per_s=rate), revision=1)
     assert b'"perSecond":%s}' % shown in CODEC.document(entry)
 
 
@@ -123,9 +123,7 @@ def test_a_condition_has_all_five_fields_even_empty_ones() -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_text_arrives_as_it_was_in_one_line(name: str, value: str) -> None:
     """W1: an event is a line, whatever a training process puts into its message."""
-    entry = Entry(
-        document=document(metrics=((name, value),), message=value or None), revision=1, created_revision=1
-    )
+    entry = Entry(document=document(metrics=((name, value),), message=value or None), revision=1)
     body = CODEC.document(entry)
     assert b"\n" not in body
     status = json.loads(body)["status"]
@@ -134,7 +132,7 @@ def test_any_text_arrives_as_it_was_in_one_line(name: str, value: str) -> None:
 
 
 def test_an_entry_is_encoded_once() -> None:
-    entry = Entry(document=document(), revision=1, created_revision=1)
+    entry = Entry(document=document(), revision=1)
     assert CODEC.document(entry) is CODEC.document(entry)
     assert CODEC.metadata(entry) is CODEC.metadata(entry)
 

@@ -22,7 +22,6 @@ class Entry:
 
     document: JobProgress
     revision: int
-    created_revision: int  # the revision at which this name first appeared in this process
     _encoded: dict[str, bytes] = field(default_factory=dict, repr=False)
 
     def encoded(self, form: str, encode: Callable[[Entry], bytes]) -> bytes:
@@ -40,18 +39,10 @@ class Change:
     type: ChangeType
     entry: Entry
     previous: Entry | None  # None for ADDED
-    _encoded: dict[str, bytes] = field(default_factory=dict, repr=False)
 
     @property
     def revision(self) -> int:
         return self.entry.revision
-
-    def encoded(self, form: str, encode: Callable[[Change], bytes]) -> bytes:
-        """The bytes of this event in `form`, made once for all watchers."""
-        body = self._encoded.get(form)
-        if body is None:
-            body = self._encoded[form] = encode(self)
-        return body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -160,11 +160,7 @@ class MemoryStore:
         self, shelf: _Shelf, type_: ChangeType, document: JobProgress, *, previous: Entry | None
     ) -> None:
         self._revision += 1
-        entry = Entry(
-            document=document,
-            revision=self._revision,
-            created_revision=previous.created_revision if previous is not None else self._revision,
-        )
+        entry = Entry(document=document, revision=self._revision)
         ref = document.job.ref
         shelf.entries[ref.namespace, ref.name] = entry
         shelf.listings.pop(None, None)

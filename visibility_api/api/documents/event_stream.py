@@ -86,12 +86,7 @@ class EventStream:
         if previous is None or not matched:
             return None
         # It leaves with what was last seen of it, at the revision of its leaving (W13).
-        left = Entry(
-            document=previous.document,
-            revision=change.revision,
-            created_revision=previous.created_revision,
-        )
-        return "DELETED", left
+        return "DELETED", Entry(document=previous.document, revision=change.revision)
 
     def _join(self, events: Iterator[_Event] | Sequence[_Event]) -> bytes:
         lines = []
