@@ -124,3 +124,11 @@ async def test_the_version_has_every_field_kubectl_reads() -> None:
         "platform",
     ]  # fmt: skip
     assert answer.json()["gitVersion"].startswith("v")
+
+
+@pytest.mark.parametrize("version", ["1.0.1", "7.7.7", "1.0.0.made-up"])
+async def test_a_format_nobody_knows_is_not_repeated(version: str) -> None:
+    """The library would answer under any version that it is asked for."""
+    answer = await Shell().get("/metrics", ("Accept", f"application/openmetrics-text;version={version}"))
+    assert answer.header("content-type") == "text/plain; version=0.0.4; charset=utf-8"
+    assert not answer.text.endswith("# EOF\n")

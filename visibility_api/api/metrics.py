@@ -112,9 +112,26 @@ def metrics_endpoint(registry: CollectorRegistry) -> dict[str, Handler]:
 
     async def show(request: Request) -> Response:
         encode, content_type = choose_encoder(request.header(b"accept") or "")
+        if content_type not in _CONTENT_TYPES:  # the library repeats whatever version it was asked for
+            encode, content_type = choose_encoder("")
         return Response(content_type=content_type, body=encode(registry))
 
     return {"/metrics": show}
+
+
+# What there is to choose from.
+_CONTENT_TYPES = frozenset(
+    choose_encoder(accept)[1]
+    for accept in (
+        "",
+        "application/openmetrics-text",
+        *(
+            f"{media_type};version=1.0.0;escaping={escaping}"
+            for media_type in ("application/openmetrics-text", "text/plain")
+            for escaping in ("allow-utf-8", "dots", "underscores", "values")
+        ),
+    )
+)
 
 
 def _cumulative(counts: list[int]) -> list[tuple[str, float]]:
