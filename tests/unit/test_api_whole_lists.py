@@ -97,3 +97,11 @@ def test_a_list_is_what_it_would_be_without_what_is_kept(
 
 def _name(entry: Entry) -> str:
     return entry.document.job.ref.name
+
+
+async def test_lists_of_nothing_leave_nothing_behind() -> None:
+    """Whoever may list everywhere may ask for namespaces that do not exist, without end."""
+    lists = WholeLists()
+    for number in range(3):
+        assert steps(await lists.body(form(), f"made-up-{number}", META, [])) == []
+    assert len(lists._kept) == 0

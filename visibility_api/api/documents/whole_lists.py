@@ -47,7 +47,7 @@ class WholeLists:
             made.append(slice_)
             if is_new:
                 await asyncio.sleep(0)  # others' turn
-        if _size_bytes(made) <= self._kept.maxsize:
+        if 0 < _size_bytes(made) <= self._kept.maxsize:
             self._kept[key] = made
         return [form.head(list_meta), *[slice_.items for slice_ in made], b"]}\n"]
 
