@@ -29,7 +29,7 @@ from localcluster.store import Change
 
 CHECK_INTERVAL_S = 5.0  # the real one: 30 s, and on every change of Service or EndpointSlice
 FAILING_INTERVAL_S = 1.0
-CHECK_TIMEOUT = aiohttp.ClientTimeout(total=5)
+CHECK_TIMEOUT = aiohttp.ClientTimeout(total=20)  # the real one: 5 s; here a machine may stand still
 NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5)
 CHUNK_BYTES = 64 * 1024
 

@@ -165,7 +165,8 @@ class Reflector:
                 retry_s = FIRST_RETRY_S
                 while True:
                     version = await self._follow(version)
-            except (aiohttp.ClientError, TimeoutError, ApiError, OSError) as error:
+            # DecodeError: the end of a stream came in the middle of an event.
+            except (aiohttp.ClientError, TimeoutError, ApiError, OSError, msgspec.DecodeError) as error:
                 log.debug("relisting", resource=self._plural, cause=type(error).__name__)
                 await asyncio.sleep(retry_s)
                 retry_s = min(retry_s * 2, LAST_RETRY_S)

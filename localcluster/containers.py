@@ -14,7 +14,7 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from localcluster.container_log import READ_BYTES, ContainerLog
@@ -23,7 +23,7 @@ from localcluster.node_agent import ExecError
 
 DEFAULT_PROGRESS_FILE = "/tmp/trainjob-progress.json"
 MAX_TERMINATION_MESSAGE_BYTES = 4096  # X14: the last ones are kept
-REAP_S = 2.0
+REAP_S = 10.0
 START_ERROR = 128  # what containerd reports, under reason StartError
 _VARIABLE = re.compile(r"\$\((?P<name>[A-Za-z_][A-Za-z0-9_.-]*)\)")
 _METADATA_FIELD = re.compile(r"metadata\.(?P<map>labels|annotations)\['(?P<key>[^']+)'\]")
@@ -99,8 +99,11 @@ class Container:
     def is_running(self) -> bool:
         return self._process is not None and self._process.returncode is None
 
-    async def run(self, mounts: Mapping[str, Path]) -> int:
-        """Start from a fresh root, wait for the end; the exit code as Kubernetes shows it (128 + signal)."""
+    async def run(self, mounts: Mapping[str, Path], started: Callable[[], None]) -> int:
+        """Start from a fresh root, wait for the end; the exit code as Kubernetes shows it (128 + signal).
+
+        `started` is called once there is a process: from then on commands may be run beside it.
+        """
         self._prepare(mounts)
         self.previous_log, self.log = self.log, ContainerLog(self._log_directory / f"{self._starts}.log")
         self._starts += 1
@@ -111,6 +114,7 @@ class Container:
             self.failed_to_start = True
             self.log.close()
             return START_ERROR
+        started()
         try:
             async with asyncio.TaskGroup() as pumps:
                 pumps.create_task(self.log.copy_from(_pipe(process.stdout)))

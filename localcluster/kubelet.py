@@ -25,7 +25,7 @@ from localcluster.volumes import prepare_volumes
 
 ADDRESS = "127.0.0.1"  # the node's, and its pods' unless said otherwise
 RETRY_S = 0.5
-END_WAIT_S = 5.0
+END_WAIT_S = 30.0
 FINISHED = ("Succeeded", "Failed")
 _T = TypeVar("_T")
 log = structlog.get_logger()

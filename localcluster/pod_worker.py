@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -125,9 +126,7 @@ class PodWorker:
         while not self._stopping.is_set():
             slot.container_id = f"localcluster://{new_uid()}"
             started_at = timestamp()
-            slot.state = {"running": {"startedAt": started_at}}
-            self._report()
-            code = await slot.container.run(mounts)
+            code = await slot.container.run(mounts, functools.partial(self._note_start, slot, started_at))
             slot.state = {"terminated": self._terminated(slot, code, started_at)}
             self._report()
             policy = self.pod["spec"]["restartPolicy"]
@@ -147,6 +146,10 @@ class PodWorker:
             if self._stopping.is_set():
                 slot.state = slot.last_state
             backoff_s = min(backoff_s * 2, LAST_BACKOFF_S)
+
+    def _note_start(self, slot: _Slot, started_at: str) -> None:
+        slot.state = {"running": {"startedAt": started_at}}
+        self._report()
 
     def _terminated(self, slot: _Slot, code: int, started_at: str) -> Object:
         reason = "Completed" if code == 0 else "Error"
