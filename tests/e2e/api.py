@@ -11,6 +11,8 @@ from typing import Any
 import httpx
 import yaml
 
+from tests.e2e.processes import PATIENCE_S
+
 Object = dict[str, Any]
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
@@ -42,7 +44,9 @@ class Api:
         sent = dict(headers or {})
         if token is not None:
             sent["Authorization"] = f"Bearer {token}"
-        self._http = httpx.Client(base_url=url, verify=context, headers=sent, timeout=30, trust_env=False)
+        self._http = httpx.Client(
+            base_url=url, verify=context, headers=sent, timeout=PATIENCE_S, trust_env=False
+        )
 
     @classmethod
     def from_kubeconfig(cls, path: Path) -> Api:

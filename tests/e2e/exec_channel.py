@@ -16,7 +16,7 @@ from tests.e2e.spdy import SpdySession
 _SPDY_PROTOCOL_HEADER = "X-Stream-Protocol-Version"
 _QUERY_NAMES = {"input": "stdin", "output": "stdout", "error": "stderr"}  # the kubelet's own parameter names
 _WEBSOCKET_CHANNELS = {"stdout": b"\x01", "stderr": b"\x02", "error": b"\x03"}
-_GOODBYE_TIMEOUT_S = 5
+_GOODBYE_TIMEOUT_S = 30
 
 
 class ExecChannel(Protocol):

@@ -70,7 +70,7 @@ class Neighbours:
         """Whoever asks them is answered, and counted."""
         for server in self._servers:
             address, port = server.server_address[:2]
-            with contextlib.closing(http.client.HTTPConnection(str(address), port, timeout=10)) as connection:
+            with contextlib.closing(http.client.HTTPConnection(str(address), port, timeout=90)) as connection:
                 connection.request("GET", "/metrics")
                 assert json.loads(connection.getresponse().read()) == WORDS
         assert self.asked == [NEIGHBOUR_IP, "127.0.0.1"]

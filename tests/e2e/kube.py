@@ -94,15 +94,15 @@ class KubeApiserver:
         self._etcd.check_alive()
         self._apiserver.check_alive()
 
-    def wait_ready(self, timeout_s: float = 60) -> None:
+    def wait_ready(self) -> None:
         """Poll /readyz. Raises RuntimeError at once when a process has ended, DeadlineExceeded at the end."""
 
         def ready() -> bool:
             self.check_alive()
-            with urllib.request.urlopen(f"{self.url}/readyz", context=self.admin_tls, timeout=5) as answer:
+            with urllib.request.urlopen(f"{self.url}/readyz", context=self.admin_tls, timeout=15) as answer:
                 return bool(answer.status == 200)
 
-        wait_until(ready, what="kube-apiserver is ready", timeout_s=timeout_s, poll_s=0.1)
+        wait_until(ready, what="kube-apiserver is ready", poll_s=0.1)
 
 
 def _etcd_argv(binary: Path, directory: Path, client_url: str, peer_url: str) -> list[str]:

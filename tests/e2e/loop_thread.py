@@ -8,10 +8,9 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from tests.e2e.processes import wait_until
+from tests.e2e.processes import PATIENCE_S, wait_until
 
 T = TypeVar("T")
-_CLOSING_TIMEOUT_S = 5
 
 
 class LoopThread:
@@ -23,7 +22,7 @@ class LoopThread:
         self._thread = threading.Thread(target=self._loop.run_forever, name="cluster loop", daemon=True)
         self._thread.start()
 
-    def call(self, work: Coroutine[Any, Any, T], *, timeout_s: float = 60) -> T:
+    def call(self, work: Coroutine[Any, Any, T], *, timeout_s: float = PATIENCE_S) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
 
     def check_alive(self) -> None:
@@ -36,8 +35,7 @@ class LoopThread:
         wait_until(
             lambda: len(self._selector.get_map()) <= 1,  # its own wake-up pipe is left
             what="every connection and pipe of the cluster's loop is closed",
-            timeout_s=_CLOSING_TIMEOUT_S,
         )
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_CLOSING_TIMEOUT_S)
+        self._thread.join(PATIENCE_S)
         self._loop.close()

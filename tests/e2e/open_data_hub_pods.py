@@ -37,11 +37,11 @@ def test_what_the_sdk_has_injected_is_read_as_the_training_goes_on(
     cluster: Cluster, workspace: Workspace, runtime: str
 ) -> None:
     argv = [os.environ[PYTHON_VARIABLE], CLIENT, workspace.admin.kubeconfig, workspace.name, runtime]
-    answer = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    answer = subprocess.run(argv, capture_output=True, text=True, timeout=90, check=False)
     assert answer.returncode == 0, answer.stderr[-3000:]
     job = answer.stdout.split()[-1]
     document = workspace.wait_document(
-        job, lambda status: status.get("metrics"), what="reports a metric", timeout_s=90
+        job, lambda status: status.get("metrics"), what="reports a metric", timeout_s=180
     )
     status = document["status"]
     assert told(status) == ("http", f"annotation {PORT_ANNOTATION}")

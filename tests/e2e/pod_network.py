@@ -32,7 +32,7 @@ def why_impossible() -> str:
     missing = [name for name in (_UNSHARE[0], "ip") if shutil.which(name) is None]
     if missing:
         return f"no network of its own without {' and '.join(missing)}"
-    tried = subprocess.run(inside(["true"]), capture_output=True, text=True, timeout=20, check=False)
+    tried = subprocess.run(inside(["true"]), capture_output=True, text=True, timeout=90, check=False)
     return f"no network of its own: {tried.stderr.strip()}" if tried.returncode else ""
 
 

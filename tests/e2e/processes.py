@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import random
 import socket
 import subprocess
 import time
@@ -14,13 +15,19 @@ from typing import TypeVar
 import httpx
 
 T = TypeVar("T")
+# For what is certain to come: a machine that is slow, or stands still for a while, is no fault of ours.
+PATIENCE_S = 90.0
+_EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_given_ports: set[int] = set()
 
 
 class DeadlineExceeded(AssertionError):
     """A condition did not come true in time; says what was waited for and what was seen last."""
 
 
-def wait_until(predicate: Callable[[], T], *, what: str, timeout_s: float = 20, poll_s: float = 0.05) -> T:
+def wait_until(
+    predicate: Callable[[], T], *, what: str, timeout_s: float = PATIENCE_S, poll_s: float = 0.05
+) -> T:
     """Call `predicate` until it returns something true, and return that.
 
     A failing assertion or look-up and a broken connection count as "not yet"; the last one is the cause of
@@ -45,11 +52,19 @@ def wait_until(predicate: Callable[[], T], *, what: str, timeout_s: float = 20, 
 
 
 def free_port() -> int:
-    """A loopback TCP port nobody listens on now; two callers could in theory be given the same one."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port that nobody uses now, another one for each call of this process.
+
+    Not one of those that the kernel gives to connections and to whoever binds to port 0: such a one could be
+    taken before it is bound, or while a server on it starts anew.
+    """
+    least = int(_EPHEMERAL_PORTS.read_text().split()[0]) if _EPHEMERAL_PORTS.exists() else 32768
+    while True:
+        port = random.SystemRandom().randrange(max(1024, least - 16384), max(2048, least))
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("0.0.0.0", port))
+            if port not in _given_ports:
+                _given_ports.add(port)
+                return port
 
 
 class Daemon:
@@ -87,7 +102,7 @@ class Daemon:
             return ""
         return self.log.read_bytes()[-max_bytes:].decode(errors="replace")
 
-    def stop(self, grace_s: float = 10) -> int:
+    def stop(self, grace_s: float = PATIENCE_S) -> int:
         """SIGTERM, then SIGKILL after `grace_s`; returns the exit code (negative: signal)."""
         process = self._process
         if process is None:

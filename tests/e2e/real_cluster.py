@@ -53,6 +53,7 @@ class RealCluster:
 
     def start_apiserver(self) -> None:
         self._kube.start_apiserver()
+        self._wait_for_crds()
 
     def forget_history(self) -> None:
         """A restarted watch cache begins at etcd's newest revision; one write makes that a later one."""
@@ -60,6 +61,7 @@ class RealCluster:
             "/api/v1/namespaces/default/configmaps", {"metadata": {"generateName": "a-later-revision-"}}
         )
         self._kube.restart()
+        self._wait_for_crds()
 
     def check(self) -> None:
         self._loop.check_alive()
@@ -72,10 +74,12 @@ class RealCluster:
         self._kube.stop()
 
     def _install_crds(self) -> None:
-        crds = [yaml.safe_load(file.read_text()) for file in sorted(_CRDS.glob("*.yaml"))]
-        for crd in crds:
+        for crd in _read_crds():
             self.admin.create(_CRD_PATH, crd)
-        for crd in crds:
+        self._wait_for_crds()
+
+    def _wait_for_crds(self) -> None:
+        for crd in _read_crds():
             wait_until(
                 functools.partial(self._is_served, crd["spec"]),
                 what=f"CRD {crd['metadata']['name']} is served",
@@ -98,3 +102,7 @@ class RealCluster:
         self._exit.push_async_callback(server.stop)
         await self._exit.enter_async_context(kubelet)
         await self._exit.enter_async_context(Controllers(client))
+
+
+def _read_crds() -> list[Object]:
+    return [yaml.safe_load(file.read_text()) for file in sorted(_CRDS.glob("*.yaml"))]

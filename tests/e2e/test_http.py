@@ -14,7 +14,7 @@ from tests.e2e.open_data_hub_pods import PYTHON_VARIABLE
 from tests.e2e.pod_network import inside, why_impossible
 
 HERE = Path(__file__).parent
-TIMEOUT_S = 280
+TIMEOUT_S = 580
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(TIMEOUT_S + 20)]
 

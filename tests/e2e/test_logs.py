@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from tests.e2e.api import Object
-from tests.e2e.processes import wait_until
+from tests.e2e.processes import PATIENCE_S, wait_until
 from tests.e2e.workspace import User, Workspace
 from visibility_api.cluster.client import KubeClient
 from visibility_api.probe.logs_source import LogsSource
@@ -78,7 +78,7 @@ def look(user: User, workspace: Workspace, pod: str, *, back: bool = False) -> A
 
     async def ask() -> Answer:
         async with await KubeClient.connect(user.kubeconfig) as client:
-            source = LogsSource(client, timeout_s=20)
+            source = LogsSource(client, timeout_s=PATIENCE_S)
             return await (source.last_words if back else source.ask)(ref, rank0)
 
     return asyncio.run(ask())

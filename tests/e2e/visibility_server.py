@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.e2e.api import write_kubeconfig
+from tests.e2e.api import Object, write_kubeconfig
 from tests.e2e.cluster import Cluster
 from tests.e2e.loop_thread import LoopThread
 from tests.e2e.manifests import (
@@ -26,12 +26,13 @@ from tests.e2e.manifests import (
     server_flags,
 )
 from tests.e2e.pki import Authority, KeyPair
-from tests.e2e.processes import Daemon, free_port, wait_until
+from tests.e2e.processes import PATIENCE_S, Daemon, free_port, wait_until
 from tests.e2e.tcp_proxy import TcpProxy
 
 GROUP = "visibility.trainer.kubeflow.org"
 PREFIX = f"/apis/{GROUP}/v1alpha1"
 PROBE_INTERVAL_S = 1.0
+END_WAIT_S = 20.0  # a server that waits for peers that have gone silent takes 30 s, which is too long (P10)
 
 
 class VisibilityServer:
@@ -94,14 +95,14 @@ class VisibilityServer:
 
     def stop(self) -> int:
         """Ask the server to end, and wait for it; returns its exit code, negative for a signal."""
-        exit_code = self._daemon.stop(grace_s=10)
+        exit_code = self._daemon.stop(grace_s=END_WAIT_S)
         self._loop.call(self._proxy.stop())
         self._loop.stop()
         return exit_code
 
     def restart(self) -> None:
         """The process ends in order and a new one takes its place, on the same port."""
-        assert self._daemon.stop() == 0, f"not in order: {self._daemon.log_tail()}"
+        assert self._daemon.stop(grace_s=END_WAIT_S) == 0, f"not in order: {self._daemon.log_tail()}"
         self._daemon.start()
         self.wait_ready()
 
@@ -125,14 +126,14 @@ class VisibilityServer:
     def check_alive(self) -> None:
         self._daemon.check_alive()
 
-    def wait_ready(self, timeout_s: float = 30) -> None:
+    def wait_ready(self) -> None:
         def ready() -> bool:
             self._daemon.check_alive()
             return self.get("/readyz").status_code == 200
 
-        wait_until(ready, what="the server's /readyz is ok", timeout_s=timeout_s)
+        wait_until(ready, what="the server's /readyz is ok")
 
-    def wait_available(self, timeout_s: float = 40) -> None:
+    def wait_available(self) -> None:
         """Until the aggregator has found the server available and taken over its discovery and OpenAPI.
 
         It asks every 30 to 60 s, and at once when the APIService changes.
@@ -143,7 +144,7 @@ class VisibilityServer:
             (self._is_discovered, "the cluster's discovery knows the resource"),
             (self._is_described, "the cluster's OpenAPI knows the group"),
         ):
-            wait_until(known, what=what, timeout_s=timeout_s)
+            wait_until(known, what=what)
 
     def _is_available(self) -> bool:
         self._daemon.check_alive()
@@ -154,15 +155,24 @@ class VisibilityServer:
         return True
 
     def _is_forwarded_to(self) -> bool:
-        """By the collection's version: no two processes count alike."""
+        """By the collection's version: no two processes count alike, and it only grows."""
         pair, path = self._cluster.admin_pair, f"{PREFIX}/trainjobs"
-        here = self.get(path, cert=(pair.cert, pair.key)).json()
-        there = self._cluster.admin.raw("GET", path).json()
-        return bool(here["metadata"]["resourceVersion"] == there["metadata"]["resourceVersion"])
+
+        def here() -> Object:
+            answer = self.get(path, cert=(pair.cert, pair.key))
+            assert answer.status_code == 200, answer.text
+            found: Object = answer.json()
+            return found
+
+        looks = here(), self._cluster.admin.get(path), here()
+        before, there, after = (int(look["metadata"]["resourceVersion"]) for look in looks)
+        return before <= there <= after
 
     def _is_discovered(self) -> bool:
         headers = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
-        groups = self._cluster.admin.raw("GET", "/apis", headers=headers).json()["items"]
+        answer = self._cluster.admin.raw("GET", "/apis", headers=headers)
+        assert answer.status_code == 200, answer.text
+        groups = answer.json()["items"]
         versions = [
             version for group in groups if group["metadata"]["name"] == GROUP for version in group["versions"]
         ]
@@ -186,7 +196,7 @@ class VisibilityServer:
         sent = list(headers)
         if token is not None:
             sent.append(("Authorization", f"Bearer {token}"))
-        with httpx.Client(verify=context, trust_env=False, timeout=15) as client:
+        with httpx.Client(verify=context, trust_env=False, timeout=PATIENCE_S) as client:
             return client.get(self.url + path, headers=sent)
 
     def forget_peak_memory(self) -> int:

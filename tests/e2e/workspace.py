@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.e2e.api import Api, Object, write_kubeconfig
 from tests.e2e.cluster import Cluster
 from tests.e2e.pki import KeyPair
-from tests.e2e.processes import wait_until
+from tests.e2e.processes import PATIENCE_S, wait_until
 from tests.e2e.rbac import bind_in_namespace
 from tests.e2e.visibility_server import GROUP, PREFIX
 
@@ -35,14 +35,14 @@ class User:
         )
         self.api = Api(cluster.url, ca_file=cluster.ca_file, cert=cert)
 
-    def kubectl(self, *arguments: str, timeout_s: float = 30) -> subprocess.CompletedProcess[str]:
+    def kubectl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Real kubectl, with a discovery cache of its own. Never raises for an exit code."""
         return subprocess.run(
             self.kubectl_argv(*arguments),
             env=self.kubectl_env(),
             capture_output=True,
             text=True,
-            timeout=timeout_s,
+            timeout=PATIENCE_S,
             check=False,
         )
 
@@ -122,31 +122,31 @@ class Workspace:
         predicate: Callable[[Object], object],
         *,
         what: str,
-        timeout_s: float = 20,
-        poll_s: float = 0.05,
+        timeout_s: float = PATIENCE_S,
     ) -> Object:
-        """Poll until `predicate` holds for the job's status; returns the document."""
+        """Poll until `predicate` holds for the job's status; returns the document, which is the one it saw.
+
+        An assertion that fails in there means: not yet. Only what the predicate looks at has been seen
+        together; the next look may show another state.
+        """
 
         def look() -> Object | None:
             document = self.document(name)
             assert predicate(document.get("status", {})), document.get("status")
             return document
 
-        found = wait_until(look, what=f"{name}: {what}", timeout_s=timeout_s, poll_s=poll_s)
+        found = wait_until(look, what=f"{name}: {what}", timeout_s=timeout_s)
         assert found is not None
         return found
 
-    def wait_reporting(self, name: str, *, beyond_step: int = 0, timeout_s: float = 20) -> Object:
+    def wait_reporting(self, name: str, *, beyond_step: int = 0) -> Object:
         return self.wait_document(
             name,
             lambda status: status.get("steps", {}).get("current", 0) > beyond_step,
             what=f"reports a step beyond {beyond_step}",
-            timeout_s=timeout_s,
         )
 
-    def wait_condition(
-        self, name: str, type_: str, status: str, *, reason: str | None = None, timeout_s: float = 20
-    ) -> Object:
+    def wait_condition(self, name: str, type_: str, status: str, *, reason: str | None = None) -> Object:
         """Returns the condition."""
         document = self.wait_document(
             name,
@@ -155,11 +155,10 @@ class Workspace:
                 and (reason is None or found["reason"] == reason)
             ),
             what=f"{type_}={status} {reason or ''}",
-            timeout_s=timeout_s,
         )
         return condition(document["status"], type_)
 
-    def follow(self, name: str, *, timeout_s: int = 30) -> Iterator[Object]:
+    def follow(self, name: str, *, timeout_s: int = 80) -> Iterator[Object]:
         """The job's status now, and as each event of a watch shows it; ends after `timeout_s`."""
         query = {"watch": "true", "timeoutSeconds": str(timeout_s), "fieldSelector": f"metadata.name={name}"}
         for event in self.cluster.admin.stream(self.collection, **query):
