@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tests.e2e.api import Object
-from tests.e2e.processes import wait_until
+from tests.e2e.rbac import wait_allowed
 from tests.e2e.visibility_server import GROUP
 from tests.e2e.workspace import Workspace
 
 _RBAC = "rbac.authorization.k8s.io"
-_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 def allow_group(workspace: Workspace, group: str) -> None:
     """Members may get, list and watch all documents of the namespace."""
     rule = {"resources": ["trainjobs"], "verbs": ["get", "list", "watch"]}
     _bind(workspace, rule, {"kind": "Group", "name": group})
-    wait_allowed(workspace, "list", groups=[group])
+    wait_allowed(workspace.cluster.admin, workspace.name, "list", groups=[group])
 
 
 def allow_user(
@@ -33,35 +31,13 @@ def allow_user(
     _bind(workspace, rule, {"kind": "User", "name": user})
     resource, _, subresource = resources[0].partition("/")
     wait_allowed(
-        workspace,
+        workspace.cluster.admin,
+        workspace.name,
         verbs[0],
         user=user,
         resource=resource,
         subresource=subresource,
         name=resource_names[0] if resource_names else "",
-    )
-
-
-def wait_allowed(
-    workspace: Workspace,
-    verb: str,
-    *,
-    user: str = "somebody",
-    groups: Sequence[str] = (),
-    **attributes: str,
-) -> None:
-    """Asks kube-apiserver, not the server under test, which would keep a refusal for 10 s (Z12)."""
-    asked: dict[str, Any] = {"resource": "trainjobs"} | attributes
-    asked |= {"namespace": workspace.name, "verb": verb, "group": GROUP, "version": "v1alpha1"}
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {"user": user, "groups": list(groups), "resourceAttributes": asked},
-    }
-    wait_until(
-        lambda: workspace.cluster.admin.create(_REVIEWS, review)["status"]["allowed"],
-        what=f"{user} or {groups} may {verb}",
-        poll_s=0.02,
     )
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.conformance.fronts import Front
-from tests.conformance.rights import wait_allowed
 from tests.e2e.api import Object
 from tests.e2e.processes import wait_until
 from tests.e2e.visibility_server import PREFIX
@@ -29,7 +28,6 @@ class Team:
         self._jobs = f"{TRAINER}/namespaces/{workspace.name}/trainjobs"
         self._api = workspace.cluster.admin
         self._reader = front.admin
-        wait_allowed(workspace, "list", user=workspace.alice.name)
 
     def create(self, name: str, *, suspended: bool = False, **labels: str) -> None:
         self._post(name, suspended=suspended, labels=labels)

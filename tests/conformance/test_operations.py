@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from tests.conformance.fronts import Front, client_context, open_front, refusal
-from tests.conformance.rights import wait_allowed
 from tests.conformance.team import Team, names, revision
 from tests.e2e.cluster import Cluster
 from tests.e2e.manifests import APISERVICE, SERVICE_NAME, read_manifests
-from tests.e2e.processes import wait_until
-from tests.e2e.rbac import bind_in_namespace
+from tests.e2e.processes import PATIENCE_S, wait_until
+from tests.e2e.rbac import bind_in_namespace, wait_allowed
 from tests.e2e.visibility_server import GROUP, PREFIX, VisibilityServer
 from tests.e2e.workspace import User
 from visibility_api.server import KEEP_ALIVE_S
@@ -29,7 +28,7 @@ def _handshake(server: VisibilityServer, **limits: ssl.TLSVersion) -> Iterator[s
     for name, value in limits.items():
         setattr(context, name, value)
     with (
-        socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw,
+        socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as raw,
         context.wrap_socket(raw, server_hostname=SERVICE_NAME) as tls,
     ):
         yield tls
@@ -98,8 +97,9 @@ def test_P8_a_viewer_may_ask_for_both(front: Front, crowd: Team) -> None:
 @pytest.mark.parametrize("role", ["view", "edit", "admin"])
 def test_P8_the_clusters_own_roles_include_progress(front: Front, team: Team, role: str) -> None:
     team.fill("a")
-    bind_in_namespace(team.workspace.cluster.admin, team.namespace, role, "bob")
-    wait_allowed(team.workspace, "get", user="bob", subresource="progress", name="a")
+    admin = team.workspace.cluster.admin
+    bind_in_namespace(admin, team.namespace, role, "bob")
+    wait_allowed(admin, team.namespace, "get", user="bob", subresource="progress", name="a")
     for path in ("", "/a", "/a/progress"):
         assert front.bob.send(team.path + path).status_code == 200
     assert front.bob.send(f"{PREFIX}/trainjobs").status_code == 403
@@ -159,11 +159,7 @@ def test_L9_P10_W24_a_restart_ends_watches_cleanly_and_forgets_old_revisions(
         server.restart()  # in order, though neither these streams nor the idle connections are read (P10)
         # A stream that is cut, not ended, raises here.
         assert (one.rest(), other.rest()) == ([], [])
-    wait_until(
-        lambda: aggregated.alice.send(team.path).status_code == 200,
-        what="the aggregator is back",
-        timeout_s=60,
-    )
+    wait_until(lambda: aggregated.alice.send(team.path).status_code == 200, what="the aggregator is back")
     for front in fronts.values():
         with front.alice.watch(team.path, resourceVersion=revision(before)) as events:
             (event,) = events.rest()

@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.cluster import Cluster, ExecPath
 from tests.e2e.kube import find_binaries
+from tests.e2e.rbac import wait_allowed
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.workspace import User, Workspace
 
@@ -81,9 +82,11 @@ def users(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         user.api.close()
 
 
-def _workspace(cluster: Cluster, users: dict[str, User]) -> Iterator[Workspace]:
+def _workspace(cluster: Cluster, users: dict[str, User], *, is_served: bool = True) -> Iterator[Workspace]:
     found = Workspace(cluster, users)
     try:
+        if is_served:  # else nobody has installed what viewers may do
+            wait_allowed(cluster.admin, found.name, "list", user=found.alice.name)
         yield found
     finally:
         found.clean()
@@ -92,7 +95,7 @@ def _workspace(cluster: Cluster, users: dict[str, User]) -> Iterator[Workspace]:
 @pytest.fixture(scope="module")
 def bare(cluster: Cluster, users: dict[str, User]) -> Iterator[Workspace]:
     """A namespace on a cluster where the server need not run."""
-    yield from _workspace(cluster, users)
+    yield from _workspace(cluster, users, is_served=False)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import yaml
 
 from localcluster.installation import component_flags, manifest_files
 from tests.e2e.api import Api, Object
+from tests.e2e.processes import wait_until
 
 ROOT = Path(__file__).parents[2]
 # Of deploy/components, those of deploy/default: the server here has their rights and flags, and no more.
@@ -66,16 +68,37 @@ def apply_rights(
 @contextlib.contextmanager
 def without(admin: Api, component: str) -> Iterator[None]:
     """Meanwhile the server has not the rights of that component in any namespace."""
-    (binding,) = (
-        thing
-        for thing in read_manifests([component])
-        if thing["kind"] == "ClusterRoleBinding" and thing["metadata"]["name"].endswith(f":{component}")
+    role, binding = (
+        next(
+            thing
+            for thing in read_manifests([component])
+            if thing["kind"] == kind and thing["metadata"]["name"] == f"trainjob-visibility:{component}"
+        )
+        for kind in ("ClusterRole", "ClusterRoleBinding")
     )
     admin.delete(path_of(binding))
     try:
+        for rule in role["rules"]:
+            wait_until(functools.partial(_is_refused, admin, rule), what=f"{component} is not allowed")
         yield
     finally:
         admin.apply(path_of(binding), binding)
+
+
+def _is_refused(admin: Api, rule: Object) -> bool:
+    """Whether kube-apiserver, which watches for rights, knows that the server has none by that rule."""
+    resource, _, subresource = rule["resources"][0].partition("/")
+    asked = {"group": rule["apiGroups"][0], "resource": resource, "subresource": subresource}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{NAMESPACE}:{SERVICE_ACCOUNT}",
+            "resourceAttributes": asked | {"verb": rule["verbs"][-1], "namespace": "default"},
+        },
+    }
+    answer = admin.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return not answer["status"]["allowed"]
 
 
 def register(admin: Api, *, port: int, ca_bundle: bytes) -> None:
