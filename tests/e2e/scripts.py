@@ -26,11 +26,12 @@ for step in itertools.count(1):
     time.sleep(1.7)
 """
 
-# Ends well after a few steps; its last word is step 5 of 5.
+# Ends well after a few steps; its last word is step 5 of 5, however slow the machine is.
 SHORT = """
 import time
-from trainjob_progress import report
+from trainjob_progress import report, reporter
 
+reporter.FLUSH_TIMEOUT_S = 60
 with report(total_steps=5) as r:
     for step in range(5):
         r.step(loss=1 / (step + 1))
@@ -110,7 +111,7 @@ with report(total_steps=1000, sinks=[LogSink(interval_s=0.2)]) as r:
         time.sleep(0.1)
 """
 
-# At `crash` it prints a last word and is gone; the next life is silent until `speak`.
+# At `crash` it prints a last word and is gone; the next life is silent until `speak`, and stays at step 20.
 CRASHING = f"""{_WAIT}
 def say(step, **metrics):
     print({{"step": step, **metrics}}, flush=True)
@@ -121,9 +122,10 @@ if not os.path.exists("crash"):
     say(80, loss=0.125)
     sys.exit(1)
 wait_for("speak")
-for step in range(1, 1000):
+for step in range(1, 21):
     say(step, loss=0.5)
     time.sleep(0.1)
+time.sleep(3600)
 """
 
 # Writes its file all the time and pushes now and then; each says something that the other does not.
@@ -135,7 +137,10 @@ with open(os.environ["KUBEFLOW_TRAINER_SERVER_TOKEN"]) as file:
 
 def push(status):
     body = json.dumps({{"trainerStatus": status}}).encode()
-    urllib.request.urlopen(urllib.request.Request(url, body, headers), context=context).close()
+    try:
+        urllib.request.urlopen(urllib.request.Request(url, body, headers), context=context).close()
+    except OSError as error:  # the server knows the pod a little later, or is slow: the next one will do
+        print(error, flush=True)
 
 for step in range(1, 1000):
     metrics = {{"loss": 1 / step}}
