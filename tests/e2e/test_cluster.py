@@ -7,6 +7,7 @@ import pytest
 from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster, ExecPath
 from tests.e2e.exec_faults import Fault
+from tests.e2e.processes import wait_until
 from tests.e2e.scripts import SILENT
 from tests.e2e.workspace import Workspace
 
@@ -25,8 +26,10 @@ def test_a_train_job_becomes_a_running_pod(pod: Object) -> None:
 
 
 def test_logs_reach_the_user(bare: Workspace, pod: Object) -> None:
-    answer = bare.admin.kubectl("logs", "-n", bare.name, pod["metadata"]["name"])
-    assert answer.stdout == "hello\n", answer.stderr
+    def said() -> str:
+        return bare.admin.kubectl("logs", "-n", bare.name, pod["metadata"]["name"]).stdout
+
+    assert wait_until(said, what="the process has said something") == "hello\n"
 
 
 def test_exec_brings_back_both_streams_and_the_exit_code(

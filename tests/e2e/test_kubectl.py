@@ -7,6 +7,8 @@ import json
 import pytest
 import yaml
 
+from tests.e2e.api import Object
+from tests.e2e.processes import wait_until
 from tests.e2e.scripts import REPORTING
 from tests.e2e.visibility_server import GROUP, PREFIX, VisibilityServer
 from tests.e2e.workspace import Workspace, condition
@@ -24,9 +26,14 @@ def team(shared: Workspace) -> Workspace:
 
 @pytest.mark.parametrize("who", ["admin", "alice"])
 def test_get_raw_prints_the_progress_document(team: Workspace, who: str) -> None:
-    answer = getattr(team, who).kubectl("get", "--raw", f"{team.collection}/{_JOB}/progress")
-    assert answer.returncode == 0, answer.stderr
-    document = json.loads(answer.stdout)
+    def shown() -> Object:
+        answer = getattr(team, who).kubectl("get", "--raw", f"{team.collection}/{_JOB}/progress")
+        assert answer.returncode == 0, answer.stderr
+        found: Object = json.loads(answer.stdout)
+        assert condition(found["status"], "Fresh")["status"] == "True", found
+        return found
+
+    document = wait_until(shown, what="a fresh document is printed")
     assert document["apiVersion"] == f"{GROUP}/v1alpha1"
     assert document["kind"] == "TrainJobProgress"
     assert (document["metadata"]["namespace"], document["metadata"]["name"]) == (team.name, _JOB)
@@ -36,7 +43,6 @@ def test_get_raw_prints_the_progress_document(team: Workspace, who: str) -> None
     assert status["steps"]["current"] > 0
     assert status["steps"]["total"] == 100_000
     assert {"name": "loss", "value": "0.5"} in status["metrics"]
-    assert condition(status, "Fresh")["status"] == "True"
     assert status["rank0"]["podName"].startswith(f"{_JOB}-node-0-0-")
 
 
