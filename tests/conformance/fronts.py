@@ -17,11 +17,12 @@ import msgspec
 
 from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
+from tests.e2e.processes import PATIENCE_S
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.workspace import User
 
 FRONTS = ("direct", "aggregated")
-READ_TIMEOUT_S = 15.0
+READ_TIMEOUT_S = PATIENCE_S
 
 # As kube-apiserver resolves the users of the harness.
 _GROUPS = {"admin": ("system:masters", "system:authenticated")}
