@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-PATIENCE_S = 30.0
+from tests.e2e.processes import PATIENCE_S
 
 
 class LineStream:
@@ -36,9 +36,9 @@ class LineStream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._process.terminate()
-        self._process.wait(10)
+        self._process.wait(PATIENCE_S)
         for reader in self._readers:
-            reader.join(10)
+            reader.join(PATIENCE_S)
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()

@@ -63,12 +63,8 @@ class QuietJobs:
         """What the server shows of this namespace now, by name."""
         return {item["metadata"]["name"]: item for item in self._admin.items(self.collection)}
 
-    def wait_served(self, *names: str, timeout_s: float = 20) -> None:
-        wait_until(
-            lambda: self.served().keys() >= set(names),
-            what=f"{', '.join(names[:3])} … are served",
-            timeout_s=timeout_s,
-        )
+    def wait_served(self, *names: str) -> None:
+        wait_until(lambda: self.served().keys() >= set(names), what=f"{', '.join(names[:3])} … are served")
 
     def wait_phase(self, name: str, phase: str) -> None:
         wait_until(

@@ -36,7 +36,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         ],
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=240,
     )
     sys.path.insert(0, str(directory))
     yield

@@ -12,6 +12,7 @@ import pytest_asyncio
 from kr8s.asyncio.objects import new_class
 
 from tests.clients.quiet_jobs import QuietJobs
+from tests.e2e.processes import PATIENCE_S
 from tests.e2e.visibility_server import GROUP
 from tests.e2e.workspace import Workspace
 
@@ -94,4 +95,4 @@ async def test_wait_understands_our_conditions(api: Any, bert: QuietJobs, condit
     bert.end("bert")
     bert.wait_phase("bert", "Succeeded")
     found = await Progress.get("bert", api=api)
-    await found.wait(condition, timeout=20)
+    await found.wait(condition, timeout=int(PATIENCE_S))

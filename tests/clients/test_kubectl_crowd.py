@@ -40,7 +40,7 @@ def teams(cluster: Cluster, server: VisibilityServer, users: dict[str, User]) ->
         space.clean()
 
 
-@pytest.mark.timeout(300)  # for a real cluster on a busy machine
+@pytest.mark.timeout(600)  # for a real cluster on a busy machine
 def test_a_thousand_changing_jobs_are_followed_without_a_missed_or_doubled_line(
     teams: list[QuietJobs], server: VisibilityServer, users: dict[str, User]
 ) -> None:
@@ -66,7 +66,9 @@ def test_a_thousand_changing_jobs_are_followed_without_a_missed_or_doubled_line(
             list(hands.map(_live, crowd))
             last.create(_LAST)
             for stream in (plain, typed):
-                stream.wait_for(lambda lines: _LAST in lines[-1], what=_LAST, timeout_s=60)
+                stream.wait_for(
+                    lambda lines: any(_LAST in line for line in lines[-1:]), what=_LAST, timeout_s=240
+                )
 
     assert (plain.complaints, typed.complaints) == ("", "")
     for seen, life in (

@@ -15,7 +15,7 @@ from tests.e2e.workspace import Workspace
 Happening = Callable[[QuietJobs, str], None]
 
 
-def wait(team: Workspace, *arguments: str, timeout: str = "30s") -> LineStream:
+def wait(team: Workspace, *arguments: str, timeout: str = "80s") -> LineStream:
     """A `kubectl wait` under way."""
     argv = team.alice.kubectl_argv("wait", "-n", team.name, f"--timeout={timeout}", *arguments)
     return LineStream(argv, team.alice.kubectl_env())

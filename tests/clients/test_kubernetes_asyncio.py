@@ -13,11 +13,12 @@ from kubernetes_asyncio.client.exceptions import ApiException
 from kubernetes_asyncio.dynamic import DynamicClient
 
 from tests.clients.quiet_jobs import QuietJobs
+from tests.e2e.processes import PATIENCE_S
 from tests.e2e.visibility_server import GROUP
 from tests.e2e.workspace import Workspace
 
 _VERSION = "v1alpha1"
-_PATIENCE_S = 20
+_PATIENCE_S = int(PATIENCE_S)
 
 
 @pytest_asyncio.fixture

@@ -11,6 +11,7 @@ from lightkube import ApiError, AsyncClient, Client, KubeConfig
 from lightkube.generic_resource import create_namespaced_resource
 
 from tests.clients.quiet_jobs import QuietJobs
+from tests.e2e.processes import PATIENCE_S
 from tests.e2e.visibility_server import GROUP
 from tests.e2e.workspace import Workspace
 
@@ -53,7 +54,7 @@ def test_get_and_list_with_selectors(client: Any, bert: QuietJobs) -> None:
 def test_a_watch_brings_changes_as_they_happen(client: Any, bert: QuietJobs) -> None:
     steps = iter([bert.suspend, bert.end, bert.delete])
     seen = []
-    for type_, found in client.watch(Progress, server_timeout=20):
+    for type_, found in client.watch(Progress, server_timeout=int(PATIENCE_S)):
         seen.append((type_, found.status["phase"]))
         if type_ == "DELETED":
             break

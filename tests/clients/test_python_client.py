@@ -13,12 +13,13 @@ from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import NotFoundError
 
 from tests.clients.quiet_jobs import QuietJobs
+from tests.e2e.processes import PATIENCE_S
 from tests.e2e.visibility_server import GROUP
 from tests.e2e.workspace import User, Workspace
 
 _VERSION = "v1alpha1"
 _LABELS = {"bert": {"tier": "gold"}, "gpt": {}, "llama": {"tier": "gold"}}
-_PATIENCE_S = 20
+_PATIENCE_S = int(PATIENCE_S)
 
 
 @pytest.fixture(scope="module")
