@@ -150,11 +150,13 @@ class _Session:
                     await self._send(self._events.changes(batch))
                     continue
                 now = self._loop.time()
-                if feed.is_closed or now >= self._ends_at:
+                if feed.is_closed:
                     return
-                if now >= self._bookmark_at:
+                if now >= self._bookmark_at:  # before the end, also when both are late
                     self._bookmark_at = self._next_bookmark(now)
                     await self._send(self._events.bookmark(feed.revision))
+                if now >= self._ends_at:
+                    return
                 timer.cancel()
                 timer = self._set_timer()
         finally:
