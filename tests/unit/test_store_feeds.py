@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from tests.unit.resource_server import document
+from tests.unit.virtual_time import in_virtual_time
 from visibility_api.store import Batch, Feed, RevisionExpired, changelog as changelog_module
 from visibility_api.store.memory import MemoryStore
 
@@ -24,7 +25,7 @@ def steps(batch: Batch) -> list[int | None]:
 
 async def read(feed: Feed, number: int) -> list[int | None]:
     found: list[int | None] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(90):
         while len(found) < number:
             found.extend(steps(await feed.next_batch()))
     return found
@@ -62,6 +63,7 @@ async def test_feeds_at_the_same_place_are_given_the_same_batch(store: MemorySto
     assert all(batch is batches[0] for batch in batches)
 
 
+@in_virtual_time
 async def test_changes_due_together_come_together(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,7 +97,7 @@ async def test_a_feed_behind_the_history_is_cut_and_the_others_go_on() -> None:
         store.put(document("a", step=step))
         found.extend(await read(quick, 1))
     assert found == list(range(100))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(90):
         assert (await slow.next_batch()).changes == ()
     assert (slow.is_cut, slow.is_closed) == (True, True)
     assert (quick.is_cut, quick.is_closed) == (False, False)
