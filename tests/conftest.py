@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,14 @@ with contextlib.suppress(ImportError):  # where the frameworks are tested there 
     import hypothesis
 
     # The same examples each time, so that what one run says holds for the next; HYPOTHESIS_PROFILE=search
-    # looks for new ones. No deadline: machines are shared, their times say nothing of ours.
-    hypothesis.settings.register_profile("repeat", derandomize=True, deadline=None)
-    hypothesis.settings.register_profile("search", deadline=None)
+    # looks for new ones. No deadline, and none for making examples up: machines are shared, their times say
+    # nothing of ours.
+    patient: dict[str, Any] = {
+        "deadline": None,
+        "suppress_health_check": [hypothesis.HealthCheck.too_slow],
+    }
+    hypothesis.settings.register_profile("repeat", derandomize=True, **patient)
+    hypothesis.settings.register_profile("search", **patient)
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 
@@ -34,3 +40,9 @@ def pytest_configure() -> None:
         pytest.exit("terminated", returncode=143)
 
     signal.signal(signal.SIGTERM, end)
+
+
+@pytest.fixture(autouse=True)
+def _last_documents_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a reporter in this process, however slow the machine; tests of that limit set their own."""
+    monkeypatch.setattr("trainjob_progress.reporter.FLUSH_TIMEOUT_S", 60.0)
