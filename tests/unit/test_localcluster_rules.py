@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 import copy
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from localcluster import jobs, jobsets, protobuf
+from localcluster import jobs, jobsets, protobuf, tables
 from localcluster.containers import environment, path_below
 from localcluster.metadata import labels_of, timestamp
 from localcluster.patches import json_patch, merge_patch, strategic_merge_patch
@@ -21,7 +21,6 @@ from localcluster.resources import BY_PLURAL
 from localcluster.runtimes import DEEPSPEED, TORCH
 from localcluster.selectors import field_selector, field_terms, label_selector
 from localcluster.status import ApiError
-from localcluster.tables import age
 from localcluster.trainjobs import jobset_for
 
 JSON = st.recursive(
@@ -221,8 +220,14 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         (-5, "<invalid>"),
     ],
 )
-def test_ages_read_as_kubectl_prints_them(seconds: int, text: str) -> None:
-    assert age(timestamp(datetime.now(UTC) - timedelta(seconds=seconds))) == text
+def test_ages_read_as_kubectl_prints_them(seconds: int, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Clock:
+            return cls(2026, 1, 23, 10, 30, 45, tzinfo=tz)
+
+    monkeypatch.setattr(tables, "datetime", Clock)
+    assert tables.age(timestamp(Clock.now(UTC) - timedelta(seconds=seconds))) == text
 
 
 # Jobs and JobSets
