@@ -39,7 +39,7 @@ TABLE = (
 PARTIAL = ("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
 PARTIAL_LIST = ("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
 
-_PATIENCE_S = 10.0
+_PATIENCE_S = 90.0
 
 
 def document(

@@ -103,7 +103,7 @@ class Reflector:
             self._server.api(http_scope("GET", self.target()), client.receive, client.send)
         )
         seen = 0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while seen < cut_after and not (client.is_ended and seen == len(client.chunks)):
                 if seen < len(client.chunks):
                     for line in client.chunks[seen].splitlines():

@@ -15,7 +15,7 @@ import uvicorn
 from tests.unit.resource_server import ALL, ResourceServer
 from visibility_api.api import app as app_module
 
-_PATIENCE_S = 20.0
+_PATIENCE_S = 90.0
 
 
 class Served(uvicorn.Server):

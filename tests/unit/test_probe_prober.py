@@ -57,7 +57,7 @@ class ToldSource:
             self.at_a_time -= 1
 
     async def until_asked(self, times: int) -> None:
-        async with asyncio.timeout(10), self.heard:
+        async with asyncio.timeout(90), self.heard:
             await self.heard.wait_for(lambda: len(self.asked) >= times)
 
 
@@ -91,7 +91,7 @@ class Bench:
         )
 
     async def next(self) -> Observation:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(90):
             return await self.observations.get()
 
 
@@ -414,7 +414,7 @@ async def _begins_to_look(bench: Bench) -> None:
     """Until the only job is taken from the schedule; its look has not taken one step yet."""
     for _ in range(2):  # the job has been noticed; it is due
         turn = bench.prober.last_turn
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(90):
             while bench.prober.last_turn == turn:  # noqa: ASYNC110 - an event would come a step too late
                 await asyncio.sleep(0)
 
