@@ -153,7 +153,8 @@ class OurServer:
         return [each.progress_percentage for each in found if isinstance(each, Progress)]
 
     async def push(self, percentage: int, **headers: str) -> httpx.Response:
-        async with httpx.AsyncClient(verify=client_context(SERVING.pem), trust_env=False) as client:
+        context = client_context(SERVING.pem)
+        async with httpx.AsyncClient(verify=context, trust_env=False, timeout=DEADLINE_S) as client:
             return await client.post(
                 f"https://127.0.0.1:{self.port}{PATH}",
                 headers={"Authorization": "Bearer team-a-bert-job-pod0", **headers},
@@ -444,6 +445,8 @@ async def test_bodies_that_replace_others_are_counted_right(
 async def test_a_replica_that_is_away_is_tried_once_in_a_while_and_then_costs_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(telling, "FIRST_PAUSE_S", 60.0)
+    monkeypatch.setattr(telling, "LONGEST_PAUSE_S", 60.0)
     connections = 0
 
     async def slam(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
