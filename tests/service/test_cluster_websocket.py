@@ -165,16 +165,19 @@ async def test_pings_whose_answers_are_never_read_take_no_memory() -> None:
 
 
 async def test_the_client_hangs_up_when_its_time_is_over() -> None:
-    left = asyncio.Event()
+    asked, left = asyncio.Event(), asyncio.Event()
 
     async def script(_head: bytes, reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        asked.set()
         await reader.read()
         left.set()
 
     async with client_of(script) as (client, _), asyncio.timeout(DEADLINE_S):
+        running = asyncio.create_task(run(client))
+        await asked.wait()
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
-                await run(client)
+            async with asyncio.timeout(0.01):
+                await running
         await left.wait()
 
 
