@@ -19,7 +19,7 @@ from tests.unit.api_shell import BASE, ONE, Shell
 from visibility_api.api.message import Request, Response, Stream
 
 LARGE = [b"%06d\n" % i * 1000 for i in range(50)]
-KUBECTL_TIMEOUT_S = 60.0
+DEADLINE_S = 90.0
 
 
 @asynccontextmanager
@@ -51,7 +51,10 @@ async def answer(request: Request) -> Response | Stream:
 
 async def test_get_list_and_watch_on_one_connection() -> None:
     """R14, R15, W1 to W3."""
-    async with serving(Shell(handler=answer)) as url, httpx.AsyncClient(base_url=url) as client:
+    async with (
+        serving(Shell(handler=answer)) as url,
+        httpx.AsyncClient(base_url=url, timeout=DEADLINE_S) as client,
+    ):
         one = await client.get(ONE, headers={"Audit-ID": "a-1"})
         assert (one.status_code, one.content, one.headers["audit-id"]) == (200, b"{}\n", "a-1")
         listed = await client.get(f"{BASE}/trainjobs", headers={"Accept-Encoding": "gzip"})
@@ -69,7 +72,7 @@ async def test_get_list_and_watch_on_one_connection() -> None:
 @pytest.mark.parametrize("path", ["/livez", "/version", "/openapi/v3", BASE])
 async def test_head_has_the_headers_of_get_and_no_body(path: str) -> None:
     """R6."""
-    async with serving(Shell()) as url, httpx.AsyncClient(base_url=url) as client:
+    async with serving(Shell()) as url, httpx.AsyncClient(base_url=url, timeout=DEADLINE_S) as client:
         head, got = await client.head(path), await client.get(path)
         assert (head.status_code, head.content) == (200, b"")
         assert int(head.headers["content-length"]) == len(got.content)
@@ -77,7 +80,7 @@ async def test_head_has_the_headers_of_get_and_no_body(path: str) -> None:
 
 async def test_not_modified_leaves_the_connection_usable() -> None:
     """D12: a 304 has neither body nor length."""
-    async with serving(Shell()) as url, httpx.AsyncClient(base_url=url) as client:
+    async with serving(Shell()) as url, httpx.AsyncClient(base_url=url, timeout=DEADLINE_S) as client:
         etag = (await client.get("/openapi/v3")).headers["etag"]
         again = await client.get("/openapi/v3", headers={"If-None-Match": etag})
         assert (again.status_code, again.content) == (304, b"")
@@ -86,7 +89,7 @@ async def test_not_modified_leaves_the_connection_usable() -> None:
 
 async def test_the_body_of_a_refused_request_does_not_disturb_the_next() -> None:
     """R6."""
-    async with serving(Shell()) as url, httpx.AsyncClient(base_url=url) as client:
+    async with serving(Shell()) as url, httpx.AsyncClient(base_url=url, timeout=DEADLINE_S) as client:
         assert (await client.post(ONE, content=b"x" * 300_000)).status_code == 405
         assert (await client.get("/livez")).text == "ok"
 
@@ -101,7 +104,10 @@ async def test_a_stream_that_breaks_is_seen_as_broken() -> None:
 
         return Stream(write=write)
 
-    async with serving(Shell(handler=broken)) as url, httpx.AsyncClient(base_url=url) as client:
+    async with (
+        serving(Shell(handler=broken)) as url,
+        httpx.AsyncClient(base_url=url, timeout=DEADLINE_S) as client,
+    ):
         with pytest.raises(httpx.RemoteProtocolError):
             await client.get(f"{BASE}/trainjobs?watch=1")
 
@@ -131,7 +137,7 @@ async def kubectl(tmp_path: Path) -> AsyncIterator[Callable[..., Awaitable[str]]
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
             )
-            async with asyncio.timeout(KUBECTL_TIMEOUT_S):
+            async with asyncio.timeout(DEADLINE_S):
                 out, err = await process.communicate()
             assert process.returncode == 0, err.decode()
             return out.decode()

@@ -20,6 +20,7 @@ from visibility_api.probe.source import Answer, Patience
 from visibility_api.progress.document import Progress, Refused
 
 from .fake_apiserver import Handler, fake_apiserver
+from .websocket_server import DEADLINE_S
 
 SUCCESS = {"metadata": {}, "status": "Success"}
 DOCUMENT = b'{"timestamp":"2026-01-23T10:30:45Z","step":7}'
@@ -55,7 +56,7 @@ def saying(*messages: tuple[int, bytes], status: Any = SUCCESS) -> Handler:
     return serving(act)
 
 
-async def run(client: KubeClient, *, timeout_s: float = 10.0, max_bytes: int = 1000) -> Executed:
+async def run(client: KubeClient, *, timeout_s: float = DEADLINE_S, max_bytes: int = 1000) -> Executed:
     return await execute(
         client,
         namespace="team-a",
@@ -67,7 +68,7 @@ async def run(client: KubeClient, *, timeout_s: float = 10.0, max_bytes: int = 1
     )
 
 
-async def ask(handler: Handler, *, timeout_s: float = 10.0) -> Answer:
+async def ask(handler: Handler, *, timeout_s: float = DEADLINE_S) -> Answer:
     async with fake_apiserver(handler) as client:
         return await ExecSource(client, timeout_s=timeout_s).ask(REF, RANK0)
 
@@ -257,7 +258,7 @@ async def test_an_endless_stream_that_brings_no_document_is_left_at_a_bound(mess
             await ws.send_bytes(message)
 
     async with fake_apiserver(serving(act)) as client:
-        done = await run(client, timeout_s=10.0)
+        done = await run(client)
     assert (done.is_cut, done.exit_code) == (True, None)
     assert len(done.stdout) + len(done.stderr) <= 8192
 
@@ -275,10 +276,11 @@ async def test_a_hanging_read_is_asked_again_only_rarely() -> None:
 
 
 async def test_a_server_that_is_down_is_the_fault_of_no_job() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    async with KubeClient(Configuration(host=f"http://127.0.0.1:{port}")) as client:
-        answer = await ExecSource(client, timeout_s=5.0).ask(REF, RANK0)
+    with socket.socket() as taken:  # nobody listens, and nobody else can
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        async with KubeClient(Configuration(host=f"http://127.0.0.1:{port}")) as client:
+            answer = await ExecSource(client, timeout_s=DEADLINE_S).ask(REF, RANK0)
     assert refusal(answer) == ("PodUnreachable", Patience.SOON)
     assert isinstance(answer.outcome, Refused)
     assert str(port) not in answer.outcome.message  # where kube-apiserver is, is not for every user

@@ -20,6 +20,7 @@ from visibility_api.cluster.watch import Backoff, Watch
 from .fake_apiserver import fake_apiserver
 
 PATH = "/apis/trainer.kubeflow.org/v1alpha1/trainjobs"
+DEADLINE_S = 90.0
 
 
 def trainjob(name: str, version: int) -> dict[str, Any]:
@@ -53,7 +54,7 @@ class Script:
         self.asked = asyncio.Condition()
 
     async def until_asked(self, times: int) -> None:
-        async with asyncio.timeout(10), self.asked:
+        async with asyncio.timeout(DEADLINE_S), self.asked:
             await self.asked.wait_for(lambda: len(self.requests) >= times)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -106,7 +107,7 @@ class Seen:
             self.changed.notify_all()
 
     async def until(self, *log: str) -> None:
-        async with asyncio.timeout(20), self.changed:
+        async with asyncio.timeout(DEADLINE_S), self.changed:
             await self.changed.wait_for(lambda: self.log == list(log))
 
 
@@ -191,7 +192,7 @@ async def test_a_page_of_any_size_is_read_with_pauses(monkeypatch: pytest.Monkey
     async with fake_apiserver(script.handle) as client, asyncio.TaskGroup() as group:
         watch = Watch(client, PATH, kind=TrainJob, on_list=on_list, on_event=lambda *_: None)
         tasks = [group.create_task(watch.run()), group.create_task(take_turns())]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_S):
             await listed.wait()
         for task in tasks:
             task.cancel()
@@ -352,7 +353,7 @@ async def test_an_event_without_end_is_cut_at_a_bound(monkeypatch: pytest.Monkey
     script = Script([b"x" * 600, b"x" * 600, b"x" * 600])
     async with fake_apiserver(script.handle) as client:
         with pytest.raises(Unreachable, match="exceeds 1000 bytes"):
-            await read_to_the_end(client, silence_s=5)
+            await read_to_the_end(client, silence_s=DEADLINE_S)
 
 
 async def test_a_refusal_carries_the_status_and_nothing_longer() -> None:

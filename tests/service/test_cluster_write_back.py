@@ -12,6 +12,7 @@ from aiohttp import web
 from kubernetes_asyncio.client import Configuration
 
 from tests.service.fake_apiserver import fake_apiserver
+from tests.service.tls_server import DEADLINE_S
 from tests.unit.test_write_back import document
 from visibility_api.cluster.client import KubeClient
 from visibility_api.cluster.write_back import WriteBack
@@ -39,7 +40,7 @@ class Bench:
         return self.answers.pop(0) if self.answers else written()
 
     async def outcome(self) -> str:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_S):
             return await self.outcomes.get()
 
 
@@ -127,7 +128,7 @@ async def test_a_server_that_is_away_is_unreachable_and_no_fault() -> None:
         write_back = WriteBack(client, count=outcomes.put_nowait)
         write_back.changed(document(120))
         task = asyncio.create_task(write_back.run())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_S):
             assert await outcomes.get() == "Unreachable"
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -28,7 +28,7 @@ from visibility_api.serving.connection import TlsConnection
 from visibility_api.serving.tls import ServingTls
 
 SERVING = Authority("serving")
-DEADLINE_S = 10.0
+DEADLINE_S = 90.0
 POD0 = "team-a-bert-job-pod0"
 JOB = ("team-a", "bert")
 

@@ -16,7 +16,7 @@ from localcluster.client import ApiClient
 from localcluster.identity import User
 from localcluster.pki import client_context
 
-DEADLINE_S = 20
+DEADLINE_S = 90.0
 POD = "/api/v1/namespaces/default/pods/p"
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 Frames = list[tuple[int, bytes]]

@@ -17,7 +17,7 @@ from localcluster.metadata import condition_is, labels_of
 from localcluster.node_agent import ExecError
 from localcluster.status import ApiError
 
-DEADLINE_S = 30
+DEADLINE_S = 90.0
 NAMESPACE = "default"
 FOREVER = "import time; print('up', flush=True); time.sleep(600)"
 

@@ -18,7 +18,7 @@ import yaml
 from localcluster import LocalCluster
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-DEADLINE_S = 30
+DEADLINE_S = 90.0
 KUBECTL = Path(sys.executable).with_name("kubectl")
 
 COUNTING = """
@@ -198,7 +198,9 @@ async def test_a_train_job_runs_to_its_end_and_wait_sees_it(
 ) -> None:
     manifest = train_job(namespace, "short", ENDING)
     await kubectl.output("create", "-f", "-", stdin=manifest)
-    waited = await kubectl.output("wait", "trainjob/short", "-n", namespace, "--for=condition=Complete")
+    waited = await kubectl.output(
+        "wait", "trainjob/short", "-n", namespace, "--for=condition=Complete", "--timeout=80s"
+    )
     assert "condition met" in waited
     pod = json.loads(await kubectl.output("get", "pods", "-n", namespace, "-o", "json"))["items"][0]
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]

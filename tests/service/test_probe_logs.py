@@ -25,7 +25,7 @@ from visibility_api.probe.source import Answer, Patience
 from visibility_api.progress.document import Progress, Refused
 from visibility_api.progress.job import JobRef, Rank0
 
-DEADLINE_S = 20
+DEADLINE_S = 90.0
 REF = JobRef(resource="trainjobs", namespace="default", name="bert", uid="u")
 RANK0 = Rank0(
     pod_name="p",

@@ -23,7 +23,7 @@ from tests.service.tls_server import NAMES
 from visibility_api.auth.request_header_config import NAME
 
 GROUP = "/apis/visibility.trainer.kubeflow.org/v1alpha1"
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 SERVING = Authority("serving")
 
 
@@ -141,7 +141,9 @@ async def serving(directory: Path, *arguments: str | Path) -> AsyncIterator[Proc
     async with started(*files, *arguments) as process:
         address = (await process.read_until("serving"))["address"]
         context = ssl.create_default_context(cadata=SERVING.pem)
-        async with httpx.AsyncClient(base_url=address, verify=context, trust_env=False) as client:
+        async with httpx.AsyncClient(
+            base_url=address, verify=context, trust_env=False, timeout=DEADLINE_S
+        ) as client:
             process.client = client
             yield process
 
@@ -155,7 +157,7 @@ async def test_it_ends_in_order_when_told_to(plane: ControlPlane, tmp_path: Path
     """P10: /readyz fails while everything is still served, watches end cleanly, exit code 0."""
     async with (
         plane.serving(tmp_path) as config,
-        serving(tmp_path, "--kubeconfig", config, "--shutdown-delay-duration=1s") as process,
+        serving(tmp_path, "--kubeconfig", config, "--shutdown-delay-duration=5s") as process,
     ):
         await process.until("/readyz", lambda answer: answer.status_code == 200)
         assert process.client is not None
@@ -204,7 +206,7 @@ async def test_it_starts_while_kube_apiserver_is_away_and_is_ready_when_that_com
         plane.is_away = False
         answer = await process.until(f"{GROUP}/trainjobs", lambda answer: answer.status_code == 200)
         assert answer.json()["items"] == []
-        assert (await process.get("/readyz")).status_code == 200
+        await process.until("/readyz", lambda answer: answer.status_code == 200)
 
 
 async def test_a_cluster_without_the_trainjob_crd_has_no_jobs(plane: ControlPlane, tmp_path: Path) -> None:

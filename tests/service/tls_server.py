@@ -22,7 +22,7 @@ from visibility_api.serving.connection import TlsConnection
 from visibility_api.serving.tls import ServingTls
 
 SERVING = Authority("serving")
-DEADLINE_S = 10.0
+DEADLINE_S = 90.0
 NAMES = {
     "requestheader-username-headers": '["X-Remote-User"]',
     "requestheader-group-headers": '["X-Remote-Group"]',
