@@ -18,6 +18,7 @@ from tests.e2e.rbac import bind_in_namespace
 from tests.e2e.visibility_server import GROUP, PREFIX
 
 TRAINER = "/apis/trainer.kubeflow.org/v1alpha1"
+_numbers = itertools.count(1)
 _KUBECTL = Path(sys.executable).with_name("kubectl")
 
 
@@ -65,8 +66,8 @@ class Workspace:
         self.admin = users["admin"]
         self.alice = users["alice"]
         self.bob = users["bob"]
-        self.name = f"team-{secrets.token_hex(3)}"
-        self._numbers = itertools.count()
+        # Numbered, for of a thousand that are random two are the same once in a while.
+        self.name = f"team-{secrets.token_hex(3)}-{next(_numbers)}"
         cluster.admin.create("/api/v1/namespaces", {"metadata": {"name": self.name}})
         bind_in_namespace(cluster.admin, self.name, "view", self.alice.name)
 
