@@ -13,6 +13,7 @@ from tests.e2e.api import Api
 from tests.e2e.exec_faults import FaultyAgent
 from tests.e2e.loop_thread import LoopThread
 from tests.e2e.pki import KeyPair
+from tests.e2e.processes import free_port
 
 
 class StandInCluster:
@@ -24,7 +25,8 @@ class StandInCluster:
         self._loop = LoopThread()
         self._exit = contextlib.AsyncExitStack()
         self._cluster = self._loop.call(
-            self._exit.enter_async_context(LocalCluster.start(directory, pod_ip=pod_ip))
+            # A port that stays free while the API server starts anew.
+            self._exit.enter_async_context(LocalCluster.start(directory, port=free_port(), pod_ip=pod_ip))
         )
         self.agent = FaultyAgent(self._cluster.kubelet)
         self._cluster.apiserver.add_node_agent(self._cluster.kubelet.node_name, self.agent)

@@ -20,6 +20,7 @@ from localcluster.client import ApiClient, Reflector
 from localcluster.identity import User
 from localcluster.pki import Authority, client_context, write_pair
 from localcluster.status import ApiError
+from tests.e2e.processes import free_port
 
 DEADLINE_S = 90.0
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
@@ -27,7 +28,8 @@ CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[LocalCluster]:
-    async with LocalCluster.start(tmp_path / "cluster") as running:
+    # A port that stays free while the API server starts anew.
+    async with LocalCluster.start(tmp_path / "cluster", port=free_port()) as running:
         yield running
 
 
