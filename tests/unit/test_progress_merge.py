@@ -337,6 +337,7 @@ def test_once_two_sources_have_spoken_nothing_that_was_shown_vanishes(words: lis
 def test_a_dead_attempt_changes_nothing_whatever_its_sources_say(words: list[tuple]) -> None:  # type: ignore[type-arg]
     bench = Bench()
     bench.job(JOB)
+    bench.advance(60)
     bench.job(replace(JOB, rank0=RESTARTED))
     bench.look(Progress(timestamp=bench.now, step=7), attempt=RESTARTED.attempt)
     before = bench.last

@@ -35,9 +35,15 @@ class Record:
     last_look: Observation | None = None
     failures: int = 0
     conditions: tuple[Condition, ...] = ()
+    left_over: tuple[str, Progress] | None = None  # an attempt, and what it found in the file as it began
     message_read: int = 0  # of the termination message that was looked at: a hash, of attempt and text
     shown: JobProgress | None = None  # what was published last
     shown_at: datetime | None = None
+
+    def rank0_of(self, attempt: str) -> Rank0 | None:
+        """The pod that this is an attempt of; None when it is not there any more."""
+        pods = (self.job.rank0, *self.job.alternates) if self.job.rank0 is not None else ()
+        return next((pod for pod in pods if pod.attempt == attempt), None)
 
 
 def summarise(record: Record, *, is_current: bool, now: datetime) -> JobProgress:

@@ -21,7 +21,7 @@ from .report import parse_report
 from .summary import JobProgress
 from .verdict import Evidence, judge
 
-TERMINATION, STATUS, LOGS = "termination", "status", "logs"
+FILE, TERMINATION, STATUS, LOGS = "exec", "termination", "status", "logs"
 PARTIAL = (LOGS, "push", STATUS)  # say what is new, or what upstream's form has room for; not all there is
 STAND_IN = "another rank"  # in place of a source, where it is told apart
 EARLIER_ATTEMPT = "earlier"
@@ -30,6 +30,10 @@ READ_LATE_S = 60.0  # a report may be as old when it is read, also where looks a
 # A log is read by guess: it does not gainsay the position that another source told so short a while ago.
 POSITION_STANDS = timedelta(minutes=5)
 REFRESH = timedelta(seconds=60)  # times of looks and remaining time are at most this old
+_LEFT_OVER = Refused(
+    reason="OutdatedReport",
+    message="what is read is older than the container's start: an earlier life of it has left it behind",
+)
 
 
 class Tracker:
@@ -99,6 +103,8 @@ class Tracker:
             and record.heard.keys() - {STAND_IN, STATUS}  # whose words a status repeats nobody knows
         ):
             return False  # rank 0 has spoken
+        if _is_left_over(record, observation):
+            observation = msgspec.structs.replace(observation, outcome=_LEFT_OVER)
         record.last_look = observation
         is_taken = False
         if isinstance(observation.outcome, Progress):
@@ -259,6 +265,21 @@ def _follows(attempt: str, earlier: str) -> bool:
     """Whether it is a later life of the same container: of other pods nobody can tell which came first."""
     (pod, restarts, _), (earlier_pod, earlier_restarts, _) = attempt.split("/"), earlier.split("/")
     return pod == earlier_pod and int(restarts) > int(earlier_restarts)
+
+
+def _is_left_over(record: Record, observation: Observation) -> bool:
+    """Whether a file, which may lie in a volume, tells of an earlier life of the container. Only a process
+    that lives changes it, however wrong its clock is."""
+    report, rank0 = observation.outcome, record.rank0_of(observation.attempt)
+    if observation.source != FILE or not isinstance(report, Progress) or report.timestamp is None:
+        return False
+    if rank0 is None or rank0.started_at is None or not (rank0.restart_count or rank0.restart_attempt):
+        return False
+    if record.left_over is None or record.left_over[0] != observation.attempt:
+        if report.timestamp >= rank0.started_at:
+            return False
+        record.left_over = observation.attempt, report
+    return record.left_over[1] == report
 
 
 def _is_same_life(record: Record, attempt: str) -> bool:
