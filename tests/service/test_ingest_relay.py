@@ -210,6 +210,7 @@ async def test_what_is_pushed_at_one_is_shown_by_both(pair: tuple[OurServer, Our
     await until(lambda: other.shown() == [45])
     assert (await other.push(46)).status_code == 200
     await until(lambda: one.shown() == [45, 46])
+    assert [each.is_relayed for each in one.endpoint.seen] == [False, True]
     await until(lambda: one.relay.outcomes == other.relay.outcomes == {"Accepted": 1})
     # Each report came to each of them once: none was told back to whom it came from.
     assert one.endpoint.outcomes == other.endpoint.outcomes == ["Taken", "Taken"]

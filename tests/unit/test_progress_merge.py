@@ -161,6 +161,30 @@ def test_two_clocks_an_hour_apart_do_not_make_the_time_of_the_last_report_jump(b
     assert (bench.last.step, bench.last.steps_per_s) == (4, pytest.approx(0.1))
 
 
+def test_a_push_that_another_replica_tells_of_late_changes_nothing(bench: Bench) -> None:
+    """Its client has pushed to us meanwhile."""
+    bench.advance(60)
+    bench.look(Progress(timestamp=at(58), step=100, state="completed"), source="push")
+    late = Progress(timestamp=at(57), step=99)
+    assert not relayed(bench, late)
+    assert bench.last.step == 100
+    assert relayed(bench, Progress(timestamp=at(59), step=101))
+    assert bench.last.step == 101
+
+
+def test_a_clock_that_is_set_back_does_not_silence_what_is_relayed(bench: Bench) -> None:
+    bench.look(Progress(timestamp=at(0), step=100), source="push")
+    assert relayed(bench, Progress(timestamp=at(-3600), step=101))
+    assert bench.last.step == 101
+
+
+def relayed(bench: Bench, report: Progress) -> bool:
+    said = Observation(
+        ref=REF, attempt=RANK0.attempt, source="push", at=bench.now, outcome=report, is_relayed=True
+    )
+    return bench.tracker.observed(said)
+
+
 def test_pushed_positions_count_as_steps(bench: Bench) -> None:
     bench.look(Progress(timestamp=at(0), progress_percentage=1, step=10, total_steps=1000), source="push")
     bench.advance(10)

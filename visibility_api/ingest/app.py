@@ -29,6 +29,7 @@ from .ownership import Membership
 from .paths import UPSTREAM_PREFIX, find_target
 from .payload import read_payload
 from .refusal import InternalError, Invalid, NotFound, Refusal, TooManyRequests, encode_refusal
+from .relay import RELAYED
 
 log = structlog.get_logger("visibility.ingest")
 
@@ -61,7 +62,7 @@ class Ingest:
     has come, the job is handed to `pushed`: nobody needs to ask it. Both must not await.
 
     `count` is told what each push came to: `TAKEN`, `PASSED_OVER`, `GONE` or the reason of a refusal. `relay`
-    gets path, headers and body of those that were taken; it must not await either.
+    gets path, headers and body of those that were taken and not relayed to us; it must not await either.
     """
 
     def __init__(
@@ -130,9 +131,12 @@ class Ingest:
         job, membership = await self._gate.admit(target, headers, client[0] if client else "")
         body = await self._read(receive, job.ref.uid)
         payload = read_payload(body)
-        if payload.report is None or not self._hand_on(job, membership, payload.report):
+        is_relayed = any(name == RELAYED for name, _ in headers)
+        if payload.report is None or not self._hand_on(
+            job, membership, payload.report, is_relayed=is_relayed
+        ):
             return payload.echo, PASSED_OVER
-        if self._relay is not None:
+        if self._relay is not None and not is_relayed:
             self._relay(target.path, headers, body)
         return payload.echo, TAKEN
 
@@ -151,7 +155,9 @@ class Ingest:
             if not self._bodies_of[job_uid]:
                 del self._bodies_of[job_uid]
 
-    def _hand_on(self, job: TrainingJob, membership: Membership, report: Progress) -> bool:
+    def _hand_on(
+        self, job: TrainingJob, membership: Membership, report: Progress, *, is_relayed: bool
+    ) -> bool:
         """Whether the report was taken. One of an earlier attempt, or of no current one, is not."""
         voice = _voice(job, membership)
         if voice is None or job.hints.source == SWITCHED_OFF:
@@ -168,6 +174,7 @@ class Ingest:
                 outcome=report,
                 why=_WHY_STAND_IN if is_stand_in else _WHY,
                 is_stand_in=is_stand_in,
+                is_relayed=is_relayed,
             )
         )
         if is_taken and not is_stand_in and tells_position(report):

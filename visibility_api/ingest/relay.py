@@ -49,12 +49,7 @@ class Relay:
         """Tell the others, soon; waits for nothing. `path` and the token are ones that were accepted."""
         if not self._peers:
             return
-        credentials = b""
-        for name, value in headers:
-            if name == RELAYED:
-                return
-            if name == b"authorization" and not credentials:  # the first one, as for the gate
-                credentials = value
+        credentials = next(value for name, value in headers if name == b"authorization")  # as for the gate
         token = credentials.split()[-1]  # a single word, so it cannot end its line
         head = (
             b"POST %b HTTP/1.1\r\nHost: visibility-api\r\nContent-Type: application/json\r\n%b: 1\r\n"

@@ -23,3 +23,4 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     why: str = ""  # why this source, in our own words
     is_last_word: bool = False  # of an attempt that has ended: read from what it left behind
     is_stand_in: bool = False  # of another process of the job; counts until rank 0 itself speaks
+    is_relayed: bool = False  # another replica heard it; what was said to us since may be newer

@@ -26,6 +26,7 @@ PARTIAL = (LOGS, "push", STATUS)  # say what is new, or what upstream's form has
 STAND_IN = "another rank"  # in place of a source, where it is told apart
 EARLIER_ATTEMPT = "earlier"
 CLOCK_TOLERANCE = timedelta(seconds=5)  # between a node's clock and that of the kubelet on another
+RELAYED_LATE = timedelta(seconds=60)  # at most; what seems to be later shows a clock that was set back
 READ_LATE_S = 60.0  # a report may be as old when it is read, also where looks are frequent
 # A log is read by guess: it does not gainsay the position that another source told so short a while ago.
 POSITION_STANDS = timedelta(minutes=5)
@@ -94,7 +95,7 @@ class Tracker:
         now = self._now()
         if observation.is_last_word:
             return self._take_last_word(record, observation, now)
-        if observation.attempt not in record.attempts:
+        if observation.attempt not in record.attempts or _is_overtaken(record, observation):
             return False
         voice = _voice(record, observation)
         if (
@@ -265,6 +266,16 @@ def _follows(attempt: str, earlier: str) -> bool:
     """Whether it is a later life of the same container: of other pods nobody can tell which came first."""
     (pod, restarts, _), (earlier_pod, earlier_restarts, _) = attempt.split("/"), earlier.split("/")
     return pod == earlier_pod and int(restarts) > int(earlier_restarts)
+
+
+def _is_overtaken(record: Record, observation: Observation) -> bool:
+    """Whether it is relayed so late that newer words of this attempt came first."""
+    report, held = observation.outcome, record.report
+    if not observation.is_relayed or not isinstance(report, Progress) or report.timestamp is None:
+        return False
+    if held is None or held.timestamp is None or not _is_same_life(record, observation.attempt):
+        return False
+    return timedelta(0) < held.timestamp - report.timestamp <= RELAYED_LATE
 
 
 def _is_left_over(record: Record, observation: Observation) -> bool:
