@@ -169,7 +169,8 @@ async def test_a_reflector_cut_at_random_ends_with_the_servers_state(
     stopping.set()
     await living
     server.put("last", labels={"app": "x"})
-    await reflector.follow(cut_after=10_000, until=server.store.revision)
+    for _ in range(2):  # its place may have expired: then the first of them is only told so
+        await reflector.follow(cut_after=10_000, until=server.store.revision)
     state = (await server.get(f"{ALL}?x=y{selector}")).json()["items"]
     assert {key(item): item for item in state} == reflector.held
     assert reflector.lists > 3
