@@ -18,7 +18,6 @@ from visibility_api.auth.identity import MASTERS_GROUP
 from visibility_api.deadline import within
 
 from .audit_id import AuditIds
-from .compression import GzipCache
 from .delivery import DEFAULT_CACHE_CONTROL, ReaderTooSlow, deliver
 from .message import Authenticator, Authorizer, Headers, Receive, Request, Response, Scope, Send, Stream
 from .metrics import RequestMetrics, Series
@@ -94,7 +93,6 @@ class Api:
         self._is_draining = is_draining
         self._limits = limits
         self._audit_ids = AuditIds()
-        self._compressed = GzipCache()
         self._unreadable = _Plan(
             info=read_request("GET", "/", b""),
             route=UNREADABLE,
@@ -197,7 +195,7 @@ class Api:
 
     async def _deliver(self, response: Response, send: Send, own: OwnHeaders, headers: Headers) -> None:
         """A whole answer. A reader too slow for it is left: the server below closes the connection (R17)."""
-        sending = deliver(response, send=send, own_headers=own, headers=headers, compressed=self._compressed)
+        sending = deliver(response, send=send, own_headers=own, headers=headers)
         try:
             await within(SEND_TIMEOUT_S, sending)
         except TimeoutError:

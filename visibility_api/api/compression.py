@@ -10,15 +10,11 @@ import zlib
 from collections.abc import AsyncIterator, Sequence
 
 import msgspec
-from cachetools import LRUCache
 from isal import isal_zlib
 
 from .message import Headers
 
-Body = bytes | Sequence[bytes]
-
 LEVEL = 1  # R14
-MAX_KEPT_BYTES = 32 * 1024 * 1024  # parts and what they were compressed to: they are held both
 _TURN_BYTES = 128 * 1024  # compressed in a tenth of a millisecond; then others have their turn
 # RFC 1952: a member without name and time. Parts end at a whole byte and refer to nothing before them, so
 # they can be strung together; only the checksum at the end is of them all.
@@ -26,10 +22,15 @@ _HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
 _LAST_BLOCK = b"\x03\x00"
 
 
-class _Part(msgspec.Struct, frozen=True):
-    original: bytes  # held, so that its identity cannot be another's meanwhile
-    deflated: bytes
-    crc: int
+class _Deflated(msgspec.Struct, frozen=True):
+    data: bytes
+    crc: int  # of what was compressed
+
+
+class Part(bytes):
+    """A part of a body that later bodies have, too. What it was compressed to lives as long as it does."""
+
+    deflated: _Deflated | None = None
 
 
 def accepts_gzip(headers: Headers) -> bool:
@@ -44,41 +45,28 @@ def accepts_gzip(headers: Headers) -> bool:
     return False
 
 
-class GzipCache:
-    """Compresses bodies and keeps parts, by the identity of the object; the least recently used go first."""
-
-    def __init__(self, max_bytes: int = MAX_KEPT_BYTES) -> None:
-        self._kept: LRUCache[int, _Part] = LRUCache(max_bytes, getsizeof=_size_bytes)
-
-    async def pieces(self, body: Body, *, is_kept: bool) -> AsyncIterator[bytes]:
-        """`body` as gzip, in order. Its parts are kept for the next time if its maker keeps them, too."""
-        yield _HEAD
-        crc, size = zlib.crc32(b""), 0
-        for original in _parts(body):
-            part = self._kept.get(id(original))
-            if part is None:
-                part = _compress(original)
-                if is_kept and _size_bytes(part) <= self._kept.maxsize:
-                    self._kept[id(original)] = part
-                await asyncio.sleep(0)  # others' turn
-            crc = isal_zlib.crc32_combine(crc, part.crc, len(original))
-            size += len(original)
-            yield part.deflated
-        yield _LAST_BLOCK + struct.pack("<II", crc, size & 0xFFFF_FFFF)
+async def gzip(body: bytes | Sequence[bytes]) -> AsyncIterator[bytes]:
+    """`body` compressed, piece by piece; others have their turn where one has to be made."""
+    yield _HEAD
+    crc, size = zlib.crc32(b""), 0
+    for part in _cut(body) if isinstance(body, bytes) else body:
+        deflated = part.deflated if isinstance(part, Part) else None
+        if deflated is None:
+            deflated = _deflate(part)
+            if isinstance(part, Part):
+                part.deflated = deflated
+            await asyncio.sleep(0)
+        crc = isal_zlib.crc32_combine(crc, deflated.crc, len(part))
+        size += len(part)
+        yield deflated.data
+    yield _LAST_BLOCK + struct.pack("<II", crc, size & 0xFFFF_FFFF)
 
 
-def _compress(original: bytes) -> _Part:
+def _deflate(part: bytes) -> _Deflated:
     compressor = isal_zlib.compressobj(LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
-    deflated = compressor.compress(original) + compressor.flush(zlib.Z_SYNC_FLUSH)
-    return _Part(original, deflated, isal_zlib.crc32(original))
+    data = compressor.compress(part) + compressor.flush(zlib.Z_SYNC_FLUSH)
+    return _Deflated(data, isal_zlib.crc32(part))
 
 
-def _size_bytes(part: _Part) -> int:
-    return len(part.original) + len(part.deflated)
-
-
-def _parts(body: Body) -> Sequence[bytes]:
-    """Those of a list are small enough as they are."""
-    if not isinstance(body, bytes):
-        return body
+def _cut(body: bytes) -> Sequence[bytes]:
     return [body[start : start + _TURN_BYTES] for start in range(0, len(body), _TURN_BYTES)]

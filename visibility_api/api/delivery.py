@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from .compression import GzipCache, accepts_gzip
+from .compression import accepts_gzip, gzip
 from .message import Headers, Response, Send
 
 GZIP_ABOVE_BYTES = 128 * 1024  # R14: below it the time costs more than the bytes save
@@ -26,9 +26,7 @@ _CONTENT_TYPES: dict[str, tuple[bytes, bytes]] = {}  # as header pairs; our own 
 _VARY_ENCODING = (b"vary", b"Accept-Encoding")
 
 
-async def deliver(
-    response: Response, *, send: Send, own_headers: Headers, headers: Headers, compressed: GzipCache
-) -> None:
+async def deliver(response: Response, *, send: Send, own_headers: Headers, headers: Headers) -> None:
     """Sends all of it. `headers` are the request's, `own_headers` go with every answer.
 
     The body of an answer to HEAD is dropped by the server below.
@@ -36,7 +34,7 @@ async def deliver(
     body = response.body
     size = len(body) if isinstance(body, bytes) else sum(len(part) for part in body)
     if size > GZIP_ABOVE_BYTES and accepts_gzip(headers):
-        await _deliver_compressed(response, send=send, own_headers=own_headers, compressed=compressed)
+        await _deliver_compressed(response, send=send, own_headers=own_headers)
         return
     start = _start_headers(response, own_headers)
     if response.status not in _BODYLESS:
@@ -55,14 +53,12 @@ async def deliver(
     await send({"type": "http.response.body"})
 
 
-async def _deliver_compressed(
-    response: Response, *, send: Send, own_headers: Headers, compressed: GzipCache
-) -> None:
+async def _deliver_compressed(response: Response, *, send: Send, own_headers: Headers) -> None:
     start = _start_headers(response, own_headers)
     start.extend(((b"content-encoding", b"gzip"), _VARY_ENCODING))
     await send({"type": "http.response.start", "status": response.status, "headers": start})
     waiting = b""  # a write of its own for each piece would cost more than compressing it
-    async for piece in compressed.pieces(response.body, is_kept=response.is_kept):
+    async for piece in gzip(response.body):
         waiting += piece
         if len(waiting) >= WRITE_BYTES:
             await send({"type": "http.response.body", "body": waiting, "more_body": True})

@@ -60,7 +60,6 @@ class Response:
     status: int = 200
     content_type: str = "application/json"
     body: bytes | Sequence[bytes] = b""
-    is_kept: bool = False  # the same objects are the body of later answers, too
     headers: Sequence[
         tuple[bytes, bytes]
     ] = ()  # beside Content-Type, Content-Length, Audit-Id, Cache-Control

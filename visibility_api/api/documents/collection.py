@@ -70,7 +70,7 @@ class Collection:
             return Response(content_type=representation.media_type, body=made)
         # Made once for all who ask while this state lasts.
         body = page.whole.kept.get(form.key) or await self._make_whole(page.whole, form, namespace, page)
-        return Response(content_type=representation.media_type, body=body, is_kept=True)
+        return Response(content_type=representation.media_type, body=body)
 
     async def _make_whole(
         self, state: Listing, form: Form, namespace: str | None, page: Page

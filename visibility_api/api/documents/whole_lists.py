@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from cachetools import LRUCache
 
+from visibility_api.api.compression import Part
 from visibility_api.store import Entry
 
 from .forms import Form
 from .list_body import grouped
 
-MAX_KEPT_BYTES = 32 * 1024 * 1024  # of all namespaces and forms together; 17,000 jobs' documents
+MAX_KEPT_BYTES = 64 * 1024 * 1024  # of all namespaces and forms together; 34,000 jobs' documents
 # Documents have grown since the slices were cut. The server below would write a larger slice in two pieces,
 # the second of them small; a write costs the same whatever its size.
 _TOO_LARGE_BYTES = 110 * 1024
@@ -27,7 +28,7 @@ Key = tuple[str | None, str]  # namespace, None = all of them; form
 
 class _Slice(msgspec.Struct, frozen=True):
     revisions: list[int]  # of its entries: no two entries share one
-    items: bytes  # joined; with a leading comma unless it is the first
+    items: Part  # joined; with a leading comma unless it is the first
 
 
 class WholeLists:
@@ -77,7 +78,7 @@ def _cut(form: Form, entries: Sequence[Entry]) -> Iterator[tuple[_Slice, bool]]:
 
 
 def _join(revisions: list[int], items: list[bytes], *, is_first: bool) -> _Slice:
-    return _Slice(revisions=revisions, items=b",".join(items if is_first else [b"", *items]))
+    return _Slice(revisions=revisions, items=Part(b",".join(items if is_first else [b"", *items])))
 
 
 def _fit(slices: Sequence[_Slice], number: int) -> bool:
