@@ -250,7 +250,7 @@ async def _watches(at: Scene, meter: Meter) -> dict[str, Figure]:
         ca_file=at.ca_file,
         token=kubernetes.TOKEN,
         watchers=WATCHERS,
-        seconds=10.0,
+        seconds=WATCHED_S,
         observe=observe,
     )
     await fetch(at.cluster, at.ca_file, f"{kubernetes.CHANGES}?per-s=0")

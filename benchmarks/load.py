@@ -7,6 +7,7 @@ certificate is shown, by a loop of our own.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import shutil
 import ssl
@@ -48,7 +49,6 @@ class Load:
     wall_s: float
     server_cpu_s: float
     latencies_s: Sequence[float]  # of all requests, or as many quantiles of theirs
-    body_bytes: int
 
     @property
     def per_s(self) -> float:
@@ -76,12 +76,14 @@ class Client:
     headers: Headers = ()
     connections: int = 16
     certificate: tuple[Path, Path] | None = None  # and its key
+    most_per_s: float = math.inf  # asks no more often, on each connection
 
     async def get_many(self, server: Server, path: str, *, seconds: float) -> Load:
         """GETs of `path` for so long. Raises RuntimeError when one is not answered 200."""
-        wrk = shutil.which("wrk") if self.certificate is None else None
+        is_plain = self.certificate is None and self.most_per_s == math.inf
+        wrk = shutil.which("wrk") if is_plain else None
         cpu, began = cpu_s(server.pid), time.perf_counter()
-        requests, latencies, size = (
+        requests, latencies = (
             await self._by_wrk(wrk, server, path, seconds)
             if wrk is not None
             else await self._by_ourselves(server, path, seconds)
@@ -91,12 +93,11 @@ class Client:
             wall_s=time.perf_counter() - began,
             server_cpu_s=cpu_s(server.pid) - cpu,
             latencies_s=latencies,
-            body_bytes=size,
         )
 
     async def _by_wrk(
         self, wrk: str, server: Server, path: str, seconds: float
-    ) -> tuple[int, Sequence[float], int]:
+    ) -> tuple[int, Sequence[float]]:
         with tempfile.TemporaryDirectory() as directory:
             script, conf = Path(directory, "done.lua"), Path(directory, "openssl.cnf")
             script.write_text(_SCRIPT)
@@ -112,11 +113,9 @@ class Client:
         found = output.decode().partition("\n@")[2].split()
         if len(found) < 3 or found[1] != "0" or b"Non-2xx" in output:
             raise RuntimeError(f"GET {path}: {output.decode()[-600:]}")
-        return int(found[0]), [float(micros) / 1e6 for micros in found[2:]], 0
+        return int(found[0]), [float(micros) / 1e6 for micros in found[2:]]
 
-    async def _by_ourselves(
-        self, server: Server, path: str, seconds: float
-    ) -> tuple[int, Sequence[float], int]:
+    async def _by_ourselves(self, server: Server, path: str, seconds: float) -> tuple[int, Sequence[float]]:
         head = "".join(f"{name}: {value}\r\n" for name, value in self.headers)
         message = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode()
         context = ssl.create_default_context(cafile=self.ca_file)
@@ -124,10 +123,8 @@ class Client:
             context.load_cert_chain(*self.certificate)
         ends = time.perf_counter() + seconds
         latencies: list[float] = []
-        size = 0
 
         async def ask() -> None:
-            nonlocal size
             reader, writer = await asyncio.open_connection(
                 "127.0.0.1", server.port, ssl=context, server_hostname="localhost", limit=64 * 1024 * 1024
             )
@@ -137,16 +134,27 @@ class Client:
                 answer = await reader.readuntil(b"\r\n\r\n")
                 if not answer.startswith(b"HTTP/1.1 200"):
                     raise RuntimeError(f"GET {path}: {answer.splitlines()[0].decode()}")
-                size = int(answer.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-                await reader.readexactly(size)
+                await _read_body(reader, answer.lower())
                 latencies.append(time.perf_counter() - began)
+                await asyncio.sleep(max(0.0, began + 1 / self.most_per_s - time.perf_counter()))
                 began = time.perf_counter()
             writer.close()
 
         async with asyncio.TaskGroup() as clients:
             for _ in range(self.connections):
                 clients.create_task(ask())
-        return len(latencies), latencies, size
+        return len(latencies), latencies
+
+
+async def _read_body(reader: asyncio.StreamReader, head: bytes) -> None:
+    """Of an answer with this head, in lower case."""
+    if b"\r\ntransfer-encoding: chunked\r\n" not in head:
+        await reader.readexactly(int(head.partition(b"\r\ncontent-length: ")[2].partition(b"\r\n")[0]))
+        return
+    size = 1
+    while size:
+        size = int(await reader.readline(), 16)
+        await reader.readexactly(size + len(b"\r\n"))
 
 
 async def compare(

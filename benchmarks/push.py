@@ -139,6 +139,7 @@ async def measure(jobs: int = JOBS, rounds: int = ROUNDS) -> None:
                 await asyncio.sleep(1)
             for name, cost_us in best.items():
                 _tell(name, cost_us)
+            print(f"{'push':<12} {best['bare'] / best['push']:.2f} of the ceiling", flush=True)
 
 
 def _tell(title: str, cost_us: float) -> None:
