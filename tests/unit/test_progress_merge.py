@@ -161,30 +161,6 @@ def test_two_clocks_an_hour_apart_do_not_make_the_time_of_the_last_report_jump(b
     assert (bench.last.step, bench.last.steps_per_s) == (4, pytest.approx(0.1))
 
 
-def test_a_push_that_another_replica_tells_of_late_changes_nothing(bench: Bench) -> None:
-    """Its client has pushed to us meanwhile."""
-    bench.advance(60)
-    bench.look(Progress(timestamp=at(58), step=100, state="completed"), source="push")
-    late = Progress(timestamp=at(57), step=99)
-    assert not relayed(bench, late)
-    assert bench.last.step == 100
-    assert relayed(bench, Progress(timestamp=at(59), step=101))
-    assert bench.last.step == 101
-
-
-def test_a_clock_that_is_set_back_does_not_silence_what_is_relayed(bench: Bench) -> None:
-    bench.look(Progress(timestamp=at(0), step=100), source="push")
-    assert relayed(bench, Progress(timestamp=at(-3600), step=101))
-    assert bench.last.step == 101
-
-
-def relayed(bench: Bench, report: Progress) -> bool:
-    said = Observation(
-        ref=REF, attempt=RANK0.attempt, source="push", at=bench.now, outcome=report, is_relayed=True
-    )
-    return bench.tracker.observed(said)
-
-
 def test_pushed_positions_count_as_steps(bench: Bench) -> None:
     bench.look(Progress(timestamp=at(0), progress_percentage=1, step=10, total_steps=1000), source="push")
     bench.advance(10)
@@ -193,13 +169,28 @@ def test_pushed_positions_count_as_steps(bench: Bench) -> None:
     assert bench.last.remaining_s == 980
 
 
-def push(bench: Bench, report: Progress, *, is_stand_in: bool = False) -> None:
-    bench.tracker.observed(
+def push(bench: Bench, report: Progress, *, is_stand_in: bool = False, is_relayed: bool = False) -> bool:
+    return bench.tracker.observed(
         Observation(
             ref=REF, attempt=RANK0.attempt, source="push", at=bench.now, outcome=report,
-            is_stand_in=is_stand_in,
+            is_stand_in=is_stand_in, is_relayed=is_relayed,
         )
     )  # fmt: skip
+
+
+def test_a_push_that_another_replica_tells_of_late_changes_nothing(bench: Bench) -> None:
+    """Its client has pushed to us meanwhile."""
+    push(bench, Progress(timestamp=at(58), step=100, state="completed"))
+    assert not push(bench, Progress(timestamp=at(57), step=99), is_relayed=True)
+    assert bench.last.step == 100
+    assert push(bench, Progress(timestamp=at(59), step=101), is_relayed=True)
+    assert bench.last.step == 101
+
+
+def test_a_clock_that_is_set_back_does_not_silence_what_is_relayed(bench: Bench) -> None:
+    push(bench, Progress(timestamp=at(0), step=100))
+    assert push(bench, Progress(timestamp=at(-3600), step=101), is_relayed=True)
+    assert bench.last.step == 101
 
 
 def test_another_rank_speaks_until_rank_0_does(bench: Bench) -> None:
@@ -208,6 +199,14 @@ def test_another_rank_speaks_until_rank_0_does(bench: Bench) -> None:
     push(bench, Progress(timestamp=bench.now, step=7))
     bench.advance(5)
     push(bench, Progress(timestamp=bench.now, step=6), is_stand_in=True)
+    assert bench.last.step == 7
+
+
+def test_rank_0_is_believed_though_it_is_relayed_and_another_rank_has_a_clock_that_is_ahead(
+    bench: Bench,
+) -> None:
+    push(bench, Progress(timestamp=at(30), step=6), is_stand_in=True)
+    assert push(bench, Progress(timestamp=at(0), step=7), is_relayed=True)
     assert bench.last.step == 7
 
 

@@ -95,9 +95,11 @@ class Tracker:
         now = self._now()
         if observation.is_last_word:
             return self._take_last_word(record, observation, now)
-        if observation.attempt not in record.attempts or _is_overtaken(record, observation):
+        if observation.attempt not in record.attempts:
             return False
         voice = _voice(record, observation)
+        if observation.is_relayed and _is_overtaken(record, observation, voice):
+            return False
         if (
             voice == STAND_IN
             and _is_same_life(record, observation.attempt)
@@ -268,14 +270,15 @@ def _follows(attempt: str, earlier: str) -> bool:
     return pod == earlier_pod and int(restarts) > int(earlier_restarts)
 
 
-def _is_overtaken(record: Record, observation: Observation) -> bool:
-    """Whether it is relayed so late that newer words of this attempt came first."""
-    report, held = observation.outcome, record.report
-    if not observation.is_relayed or not isinstance(report, Progress) or report.timestamp is None:
+def _is_overtaken(record: Record, observation: Observation, voice: str) -> bool:
+    """Whether it came round so late that the same process had said something newer before."""
+    said, held = observation.outcome, record.report
+    if voice != record.voice or voice == STAND_IN:  # of several pods, with clocks of their own
         return False
-    if held is None or held.timestamp is None or not _is_same_life(record, observation.attempt):
+    if not isinstance(said, Progress) or said.timestamp is None or held is None or held.timestamp is None:
         return False
-    return timedelta(0) < held.timestamp - report.timestamp <= RELAYED_LATE
+    is_earlier = timedelta(0) < held.timestamp - said.timestamp <= RELAYED_LATE
+    return is_earlier and _is_same_life(record, observation.attempt)
 
 
 def _is_left_over(record: Record, observation: Observation) -> bool:
