@@ -8,117 +8,23 @@ import itertools
 import socket
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-import structlog
 import uvicorn
 import uvloop
 
-from tests.certificates import Authority, Certificate, client_context
-from tests.pushing import BODY, UPSTREAM, Cluster, Endpoint
+from tests.certificates import Certificate, client_context
+from tests.pushing import BODY, Cluster, Endpoint
+from tests.relaying import HEADERS, IMPOSTOR, OURS, PATH, SERVING, TOKEN, Relaying, Replica, der, pushed_until
 from tests.service.tls_server import DEADLINE_S, until
 from visibility_api.ingest import peer as telling, relay as relaying
-from visibility_api.ingest.relay import Relay
 from visibility_api.progress.document import Progress
 from visibility_api.serving.connection import TlsConnection
 from visibility_api.serving.tls import ServingTls
-
-SERVING = Authority("serving")
-OURS = SERVING.issue("visibility-api", usages=[], hosts=["127.0.0.1"])
-# The same names, of the same CA: all that a client usually looks at.
-IMPOSTOR = SERVING.issue("visibility-api", usages=[], hosts=["127.0.0.1"])
-TOKEN = "s3cr3t-token"
-PATH = UPSTREAM.format("team-a", "bert")
-HEADERS = [(b"host", b"h"), (b"authorization", f"bearer   {TOKEN}".encode())]
-OWN_PORT = 1  # where nobody listens
-OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
-
-
-def der(certificate: Certificate) -> bytes:
-    return certificate.chain[0]
-
-
-class Replica:
-    """A stand-in for another replica: what it was sent, and on how many connections."""
-
-    def __init__(self) -> None:
-        self.connections = 0
-        self.requests: list[bytes] = []
-        self.ended: list[bytes] = []  # of each connection that has ended, what came after the last request
-        self.answer = OK
-        self.may_answer = asyncio.Event()
-        self.may_answer.set()
-        self.port = 0
-
-    @property
-    def name(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    @contextlib.asynccontextmanager
-    async def serving(self, certificate: Certificate, directory: Path) -> AsyncIterator[None]:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*certificate.write(directory, f"replica-{id(certificate)}"))
-        server = await asyncio.start_server(self._talk, "127.0.0.1", self.port, ssl=context)
-        self.port = server.sockets[0].getsockname()[1]
-        try:
-            yield
-        finally:
-            server.close()
-
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        try:
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = int(head.split(b"Content-Length: ")[1].split(b"\r\n")[0])
-                self.requests.append(head + await reader.readexactly(length))
-                await self.may_answer.wait()
-                writer.write(self.answer)
-        except asyncio.IncompleteReadError as error:
-            self.ended.append(error.partial)
-        except OSError:
-            self.ended.append(b"")
-        finally:
-            writer.transport.abort()
-
-
-@dataclass(slots=True, kw_only=True)
-class Relaying:
-    """A relay that runs, and what it counts; `certificate` is the one that it serves with."""
-
-    peers: Sequence[str]
-    certificate: Certificate = OURS
-    port: int = OWN_PORT
-    outcomes: Counter[str] = field(default_factory=Counter)
-    relay: Relay = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.relay = Relay(
-            tuple(self.peers),
-            port=self.port,
-            certificate=lambda: der(self.certificate),
-            count=lambda outcome: self.outcomes.update([outcome]),
-        )
-
-    def push(self, body: bytes = BODY, *, token: str = TOKEN) -> None:
-        self.relay.pushed(PATH, [(b"authorization", f"Bearer {token}".encode())], body)
-
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[Relaying]:
-        """Once the peers are known."""
-        with structlog.testing.capture_logs() as logged:
-            async with asyncio.TaskGroup() as group:
-                task = group.create_task(self.relay.run())
-                names = sum(":" in each for each in self.peers)
-                await until(lambda: sum(e["event"] == "peer found" for e in logged) >= names)
-                yield self
-                task.cancel()
-        assert TOKEN not in str(logged)
 
 
 @pytest.fixture
@@ -248,6 +154,20 @@ async def test_who_says_that_a_push_is_relayed_already_only_keeps_it_from_the_ot
     assert one.shown() == [45, 46]
 
 
+async def test_a_replica_that_never_answers_delays_no_client(tmp_path: Path) -> None:
+    """It takes connections and says nothing, not even of TLS."""
+    cluster = Cluster()
+    cluster.add_job("bert")
+    silent = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", 0))
+    with silent:
+        async with our_server(cluster, listener, silent.getsockname()[1], tmp_path) as one:
+            for percentage in range(10):
+                assert (await one.push(percentage)).status_code == 200
+            assert one.shown() == list(range(10))
+            assert one.relay.outcomes == {}  # it is still being waited for
+
+
 # --- who is told
 
 
@@ -362,193 +282,3 @@ async def test_peers_come_and_go_and_stay_while_the_name_server_is_away(
         await turned()
         assert len(relay.relay._peers) == relaying.MAX_PEERS
     assert (len(replica.requests), relay.outcomes) == (1, {"Accepted": 1})
-
-
-# --- what it costs
-
-
-async def test_one_connection_serves_for_many_pushes_one_after_the_other(
-    replica: Replica, tmp_path: Path
-) -> None:
-    async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
-        for count in range(1, 21):
-            relay.push()
-            await until(lambda count=count: relay.outcomes == {"Accepted": count})  # type: ignore[misc]
-    assert replica.connections == 1
-
-
-async def test_a_connection_that_nobody_needs_is_closed_and_made_anew(
-    replica: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(telling, "IDLE_S", 0.05)
-    async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
-        for count in (1, 2):
-            relay.push()
-            await until(lambda count=count: len(replica.ended) == count)  # type: ignore[misc]
-    assert (replica.connections, relay.outcomes) == (2, {"Accepted": 2})
-
-
-async def test_of_one_pod_only_the_newest_waits_and_few_go_at_a_time(
-    replica: Replica, tmp_path: Path
-) -> None:
-    replica.may_answer.clear()
-    async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
-        for number in range(20):
-            relay.push(token=f"other-{number}")
-        await until(lambda: len(replica.requests) == telling.AT_ONCE)
-        for number in range(50):
-            relay.push(b"%d" % number)
-        assert len(replica.requests) == replica.connections == telling.AT_ONCE
-        replica.may_answer.set()
-        await until(lambda: relay.outcomes == {"Accepted": 21})
-    of_ours = [request for request in replica.requests if TOKEN.encode() in request]
-    assert [request.rpartition(b"\r\n")[2] for request in of_ours] == [b"49"]
-
-
-@pytest.mark.parametrize("bound", ["MAX_WAITING", "MAX_WAITING_BYTES"])
-async def test_what_waits_is_bounded_and_the_oldest_goes(
-    replica: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str
-) -> None:
-    monkeypatch.setattr(telling, bound, {"MAX_WAITING": 3, "MAX_WAITING_BYTES": 3500}[bound])
-    replica.may_answer.clear()
-    async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
-        for number in range(telling.AT_ONCE):
-            relay.push(token=f"first-{number}")
-            await until(lambda number=number: len(replica.requests) == number + 1)  # type: ignore[misc]
-        for number in range(10):
-            relay.push(b"x" * 900, token=f"later-{number}")
-        assert relay.outcomes == {"Dropped": 7}
-        replica.may_answer.set()
-        await until(lambda: relay.outcomes == {"Dropped": 7, "Accepted": telling.AT_ONCE + 3})
-    told = [n for n in range(10) if any(b"later-%d" % n in request for request in replica.requests)]
-    assert told == [7, 8, 9]
-
-
-async def test_bodies_that_replace_others_are_counted_right(
-    replica: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(telling, "MAX_WAITING_BYTES", 3500)
-    replica.may_answer.clear()
-    async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
-        for number in range(telling.AT_ONCE):
-            relay.push(token=f"first-{number}")
-            await until(lambda number=number: len(replica.requests) == number + 1)  # type: ignore[misc]
-        for size in (3000, 1, 2000, 3000):
-            relay.push(b"x" * size)
-        assert relay.outcomes == {}
-        relay.push(b"x" * 4000)  # too large even alone
-        assert relay.outcomes == {"Dropped": 1}
-        relay.push(b"x" * 3000)
-        replica.may_answer.set()
-        await until(lambda: relay.outcomes == {"Dropped": 1, "Accepted": telling.AT_ONCE + 1})
-
-
-async def test_a_replica_that_is_away_is_tried_once_in_a_while_and_then_costs_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(telling, "FIRST_PAUSE_S", 60.0)
-    monkeypatch.setattr(telling, "LONGEST_PAUSE_S", 60.0)
-    connections = 0
-
-    async def slam(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        writer.transport.abort()
-
-    server = await asyncio.start_server(slam, "127.0.0.1", 0)
-    async with (
-        server,
-        Relaying(peers=[f"127.0.0.1:{server.sockets[0].getsockname()[1]}"]).running() as relay,
-    ):
-        relay.push()
-        await until(lambda: relay.outcomes == {"Unreachable": 1})
-        for number in range(100):
-            relay.push(token=f"other-{number}")
-        assert relay.outcomes == {"Unreachable": 101}  # at once
-    assert connections == 1
-
-
-async def test_a_replica_that_comes_back_is_told_again(
-    replica: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(telling, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(telling, "LONGEST_PAUSE_S", 0.01)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        replica.port = free.getsockname()[1]
-    async with Relaying(peers=[replica.name]).running() as relay:
-        relay.push()
-        await until(lambda: relay.outcomes == {"Unreachable": 1})
-        async with replica.serving(OURS, tmp_path):
-            await pushed_until(relay, lambda: bool(replica.requests))
-
-
-async def test_a_connection_that_the_replica_has_ended_is_made_anew(replica: Replica, tmp_path: Path) -> None:
-    replica.answer = OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
-    async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
-        for count in (1, 2):
-            relay.push()
-            await until(lambda count=count: relay.outcomes == {"Accepted": count})  # type: ignore[misc]
-    assert replica.connections == 2
-
-
-async def test_a_replica_that_never_answers_delays_no_client(tmp_path: Path) -> None:
-    """It takes connections and says nothing, not even of TLS."""
-    cluster = Cluster()
-    cluster.add_job("bert")
-    silent = socket.create_server(("127.0.0.1", 0))
-    listener = socket.create_server(("127.0.0.1", 0))
-    with silent:
-        async with our_server(cluster, listener, silent.getsockname()[1], tmp_path) as one:
-            for percentage in range(10):
-                assert (await one.push(percentage)).status_code == 200
-            assert one.shown() == list(range(10))
-            assert one.relay.outcomes == {}  # it is still being waited for
-
-
-async def test_a_refusal_is_not_tried_again(replica: Replica, tmp_path: Path) -> None:
-    replica.answer = OK.replace(b"200 OK", b"503 Service Unavailable")
-    async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
-        relay.push()
-        await until(lambda: relay.outcomes == {"Refused": 1})
-        relay.push()
-        await until(lambda: relay.outcomes == {"Refused": 2})
-    assert len(replica.requests) == 2
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        b"junk\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\n\r\n",
-        b"HTTP/1.1 two content-length\r\ncontent-length: 0\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\ncontent-length: 999999\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n",
-        b"x" * 100_000,
-    ],
-)
-async def test_an_answer_that_is_none_ends_the_connection_and_nothing_else(
-    replica: Replica, tmp_path: Path, answer: bytes
-) -> None:
-    replica.answer = answer
-    async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
-        relay.push()
-        await until(lambda: relay.outcomes == {"Unreachable": 1})
-        await until(lambda: len(replica.ended) == 1)
-
-
-async def test_an_answer_that_does_not_come_is_not_waited_for_long(
-    replica: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(telling, "ANSWER_S", 0.05)
-    replica.may_answer.clear()
-    async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
-        relay.push()
-        await until(lambda: relay.outcomes == {"Unreachable": 1})
-    replica.may_answer.set()
-
-
-async def pushed_until(relay: Relaying, is_so: Any) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not is_so():
-            relay.push()
-            await asyncio.sleep(0.01)

@@ -1,0 +1,117 @@
+"""For tests of pushes that are told to other replicas: a stand-in for one of these, and a relay that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from tests.certificates import Authority, Certificate
+from tests.pushing import BODY, UPSTREAM
+from tests.service.tls_server import DEADLINE_S, until
+from visibility_api.ingest.relay import Relay
+
+SERVING = Authority("serving")
+OURS = SERVING.issue("visibility-api", usages=[], hosts=["127.0.0.1"])
+# The same names, of the same CA: all that a client usually looks at.
+IMPOSTOR = SERVING.issue("visibility-api", usages=[], hosts=["127.0.0.1"])
+TOKEN = "s3cr3t-token"
+PATH = UPSTREAM.format("team-a", "bert")
+HEADERS = [(b"host", b"h"), (b"authorization", f"bearer   {TOKEN}".encode())]
+OWN_PORT = 1  # where nobody listens
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
+
+
+def der(certificate: Certificate) -> bytes:
+    return certificate.chain[0]
+
+
+class Replica:
+    """A stand-in for another replica: what it was sent, and on how many connections."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.requests: list[bytes] = []
+        self.ended: list[bytes] = []  # of each connection that has ended, what came after the last request
+        self.answer = OK
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.port = 0
+
+    @property
+    def name(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @contextlib.asynccontextmanager
+    async def serving(self, certificate: Certificate, directory: Path) -> AsyncIterator[None]:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate.write(directory, f"replica-{id(certificate)}"))
+        server = await asyncio.start_server(self._talk, "127.0.0.1", self.port, ssl=context)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield
+        finally:
+            server.close()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.split(b"Content-Length: ")[1].split(b"\r\n")[0])
+                self.requests.append(head + await reader.readexactly(length))
+                await self.may_answer.wait()
+                writer.write(self.answer)
+        except asyncio.IncompleteReadError as error:
+            self.ended.append(error.partial)
+        except OSError:
+            self.ended.append(b"")
+        finally:
+            writer.transport.abort()
+
+
+@dataclass(slots=True, kw_only=True)
+class Relaying:
+    """A relay that runs, and what it counts; `certificate` is the one that it serves with."""
+
+    peers: Sequence[str]
+    certificate: Certificate = OURS
+    port: int = OWN_PORT
+    outcomes: Counter[str] = field(default_factory=Counter)
+    relay: Relay = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.relay = Relay(
+            tuple(self.peers),
+            port=self.port,
+            certificate=lambda: der(self.certificate),
+            count=lambda outcome: self.outcomes.update([outcome]),
+        )
+
+    def push(self, body: bytes = BODY, *, token: str = TOKEN) -> None:
+        self.relay.pushed(PATH, [(b"authorization", f"Bearer {token}".encode())], body)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Relaying]:
+        """Once the peers are known."""
+        with structlog.testing.capture_logs() as logged:
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(self.relay.run())
+                names = sum(":" in each for each in self.peers)
+                await until(lambda: sum(e["event"] == "peer found" for e in logged) >= names)
+                yield self
+                task.cancel()
+        assert TOKEN not in str(logged)
+
+
+async def pushed_until(relay: Relaying, is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not is_so():
+            relay.push()
+            await asyncio.sleep(0.01)
