@@ -160,7 +160,6 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, pods: Iterable[Pod])
         phase=verdict.phase,
         reason=verdict.reason[:MAX_REASON_CHARACTERS],
         message=verdict.message[:MAX_MESSAGE_CHARACTERS],
-        phase_since=verdict.since,
         is_suspended=is_suspended,
         is_queued=is_suspended and bool(meta.label(QUEUE_NAME)),
         rank0=rank0,

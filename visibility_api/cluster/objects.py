@@ -84,7 +84,6 @@ class ObjectCondition(_Object, frozen=True):
     status: str = ""
     reason: str | None = None
     message: str | None = None
-    last_transition_time: datetime | None = None
 
 
 class JobStatus(_Object, frozen=True):
@@ -95,7 +94,6 @@ class JobStatus(_Object, frozen=True):
     succeeded: Count | None = None
     failed: Count | None = None
     active: Count | None = None
-    suspended: Count | None = None
 
 
 class TrainJobSpec(_Object, frozen=True):

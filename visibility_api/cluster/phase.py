@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 
 from visibility_api.progress.job import Phase, Rank0
 
@@ -23,7 +22,6 @@ class PhaseVerdict:
     phase: Phase
     reason: str
     message: str
-    since: datetime | None = None
 
 
 def trainjob_phase(job: TrainJob, jobset: JobSet | None, rank0: Rank0 | None) -> PhaseVerdict:
@@ -77,7 +75,7 @@ def _of_status(job: TrainJob) -> PhaseVerdict:
 
 def _of_parts(job: TrainJob, jobset: JobSet, rank0: Rank0 | None) -> PhaseVerdict:
     if rank0 is not None and rank0.is_running:
-        return PhaseVerdict(phase=Phase.RUNNING, reason="Rank0Running", message="", since=rank0.started_at)
+        return PhaseVerdict(phase=Phase.RUNNING, reason="Rank0Running", message="")
     counts = {s.name: s for s in (job.status.jobs_status if job.status else None) or ()}
     groups = jobset.spec.replicated_jobs or ()
     busy = [
@@ -126,5 +124,4 @@ def _verdict(phase: Phase, condition: ObjectCondition | None, reason: str) -> Ph
         phase=phase,
         reason=condition.reason or reason,
         message=condition.message or "",
-        since=condition.last_transition_time,
     )

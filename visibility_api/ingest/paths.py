@@ -13,7 +13,7 @@ MAX_PATH_CHARACTERS = 256
 
 _NAME = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"  # of namespaces and of TrainJobs (RFC 1035, 63 characters)
 _PATH = re.compile(
-    rf"/apis/(visibility\.)?trainer\.kubeflow\.org/v1alpha1/namespaces/({_NAME})/trainjobs/({_NAME})/status"
+    rf"/apis/(?:visibility\.)?trainer\.kubeflow\.org/v1alpha1/namespaces/({_NAME})/trainjobs/({_NAME})/status"
 )
 
 
@@ -24,7 +24,6 @@ class Target:
     path: str
     namespace: str
     name: str
-    is_upstream: bool  # the path is Kubeflow Trainer's own
     audiences: tuple[str, ...]  # a token must be meant for one of them
 
 
@@ -38,8 +37,6 @@ def _find(path: str) -> Target | None:
     match = _PATH.fullmatch(path)
     if match is None:
         return None
-    ours, namespace, name = match.groups()
+    namespace, name = match.groups()
     upstream = f"trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs/{name}/status"
-    return Target(
-        path=path, namespace=namespace, name=name, is_upstream=not ours, audiences=(upstream, AUDIENCE)
-    )
+    return Target(path=path, namespace=namespace, name=name, audiences=(upstream, AUDIENCE))

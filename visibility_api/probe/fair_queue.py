@@ -39,10 +39,6 @@ class FairQueue(Generic[K]):
         """Keys that wait."""
         return len(self._waiting)
 
-    def __contains__(self, key: object) -> bool:
-        """Whether this key waits."""
-        return key in self._waiting
-
     def push(self, key: K, *, namespace: str, node: str | None, is_urgent: bool = False) -> None:
         """Wait, ahead of others of the namespace when urgent; a key that waits already only moves ahead."""
         place = self._waiting.get(key)

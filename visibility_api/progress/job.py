@@ -124,7 +124,6 @@ class TrainingJob:
     phase: Phase
     reason: str = ""  # CamelCase, the controller's where it gives one
     message: str = ""
-    phase_since: datetime | None = None
     is_suspended: bool = False
     is_queued: bool = False  # suspended because Kueue has not admitted it yet
     rank0: Rank0 | None = None

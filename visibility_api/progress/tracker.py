@@ -244,7 +244,6 @@ class Tracker:
                 moved_at=record.moved_at,
                 pace=record.pace,
                 failure=failure,
-                failures=record.failures,
                 interval_s=interval_s,
             ),
             now=now,

@@ -37,7 +37,6 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     moved_at: datetime | None  # when the position last changed
     pace: Pace
     failure: Refused | None  # of the last look, None after a success
-    failures: int  # looks in a row without a document
     interval_s: float
 
 
