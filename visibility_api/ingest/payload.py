@@ -14,6 +14,7 @@ from typing import Annotated, Any, NoReturn, TypeGuard
 
 import msgspec
 
+from visibility_api.progress.depth import MAX_DEPTH, is_too_deep
 from visibility_api.progress.document import (
     EARLIEST,
     LATEST,
@@ -69,9 +70,11 @@ _NOTHING = Payload(echo=b"{}\n", report=None)
 
 def read_payload(data: bytes) -> Payload:
     """Raises Invalid, which names the field."""
+    if is_too_deep(data):
+        _refuse("the body", f"is nested more than {MAX_DEPTH} levels deep")
     try:
         status = _decode(data).trainerStatus  # in bounds already: all that well-behaved clients send
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError):
         status = None
     if status is not None:
         return _payload(status)
@@ -128,8 +131,6 @@ def _first_object(data: bytes) -> Mapping[str, Any]:
             value, _ = _lenient.raw_decode(text)
             # Half a surrogate pair has no UTF-8 form; upstream mends that as well.
             value = msgspec.json.decode(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
-    except RecursionError:
-        _refuse("the body", "is nested too deeply")
     except ValueError:  # JSONDecodeError, a constant, an integer of thousands of digits
         _refuse("the body", "is not JSON")
     if value is None:

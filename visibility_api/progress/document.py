@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal, NoReturn
 
 import msgspec
 
+from .depth import MAX_DEPTH, is_too_deep
+
 MAX_DOCUMENT_BYTES = 64 * 1024
 MAX_METRICS = 256
 MAX_METRIC_CHARACTERS = 64  # of a name and of a value, as upstream's trainerStatus has it
@@ -117,14 +119,14 @@ def read_trainer_status(status: Mapping[str, Any]) -> Progress | Refused:
 
 def _plain(data: bytes) -> Progress | None:
     """None for whatever must be looked at more closely."""
-    if len(data) > MAX_DOCUMENT_BYTES:
+    if len(data) > MAX_DOCUMENT_BYTES or is_too_deep(data):
         return None
     try:
         data.decode()  # fields that nobody reads, too
         found = _decode_plain(data)
         timestamp = _in_reach(found.timestamp)
         started_at = _in_reach(found.startTime) if found.startTime is not None else None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
+    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError):
         return None
     if timestamp is None or (started_at is None and found.startTime is not None):
         return None
@@ -162,10 +164,10 @@ def _object(data: bytes) -> Mapping[str, Any]:
         data.decode()
     except UnicodeDecodeError:
         _refuse("NotUTF8", "the document is not UTF-8 text")
+    if is_too_deep(data):
+        _refuse("TooDeep", f"the document is nested more than {MAX_DEPTH} levels deep")
     try:
         value = msgspec.json.decode(data)
-    except RecursionError:
-        _refuse("TooDeep", "the document is nested too deeply")
     except msgspec.DecodeError:
         _refuse("NotJSON", "the document is not valid JSON")
     if not isinstance(value, dict):
