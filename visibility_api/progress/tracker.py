@@ -283,9 +283,10 @@ def _is_overtaken(record: Record, observation: Observation, voice: str) -> bool:
 def _is_left_over(record: Record, observation: Observation) -> bool:
     """Whether a file, which may lie in a volume, tells of an earlier life of the container. Only a process
     that lives changes it, however wrong its clock is."""
-    report, rank0 = observation.outcome, record.rank0_of(observation.attempt)
+    report = observation.outcome
     if observation.source != FILE or not isinstance(report, Progress) or report.timestamp is None:
         return False
+    rank0 = record.rank0_of(observation.attempt)
     if rank0 is None or rank0.started_at is None or not (rank0.restart_count or rank0.restart_attempt):
         return False
     if record.left_over is None or record.left_over[0] != observation.attempt:
