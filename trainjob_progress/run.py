@@ -29,6 +29,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command to its end. Returns its exit code; 128 + n when signal n ended it."""
     options = _parse(arguments)
     reporter = report(options.total_steps, total_epochs=options.total_epochs)
+    signals = _open_signals()
     try:
         process = subprocess.Popen(  # noqa: S603 — the command is the caller's own
             options.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -50,7 +51,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     ]
     for thread in threads:
         thread.start()
-    code = process.wait()
+    while (code := process.poll()) is None:
+        os.read(signals, 4096)
     for thread in threads:
         thread.join(DRAIN_TIMEOUT_S)
     if code == 0:
@@ -60,6 +62,18 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     else:
         reporter.finish("failed", f"the command was ended by {_name_signal(-code)}")
     return code if code >= 0 else 128 - code
+
+
+def _open_signals() -> int:
+    """A file descriptor with a byte for each signal that has come, the command's end among them.
+
+    A signal that comes in the moment before a call blocks would wait as long as the call does.
+    """
+    readable, writable = os.pipe()
+    os.set_blocking(writable, False)
+    signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return readable
 
 
 class Reader:
