@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
-import subprocess
-import sys
 import zlib
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -379,88 +376,3 @@ def test_any_bytes_become_an_answer(tail: bytes, head: bytes) -> None:
             return await pod.ask()
 
     assert isinstance(asyncio.run(ask()).outcome, (Progress, Refused))
-
-
-# Real producers, each in a process of its own
-
-REPORTER = """
-import sys, time
-from trainjob_progress import report
-from trainjob_progress.sinks.http import HTTPSink
-
-sink = HTTPSink(0, "127.0.0.1")
-print(sink.port, flush=True)
-sys.stdin.readline()
-with report(total_steps=10, sinks=[sink]) as r:
-    for _ in range(4):
-        r.step(loss=0.5)
-    print("reported", flush=True)
-    sys.stdin.readline()
-"""
-# As Open Data Hub's instrumentation serves it: HTTP/1.0 without a length, Python's own json with its NaN.
-OPEN_DATA_HUB = """
-import http.server, json, sys, threading
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        self.wfile.write(json.dumps(STATE).encode("utf-8"))
-
-    def log_message(self, format, *args):
-        pass
-
-STATE = {
-    "progressPercentage": 45, "estimatedRemainingSeconds": 795, "currentStep": 450, "totalSteps": 1000,
-    "currentEpoch": 1.35, "totalEpochs": 3, "trainMetrics": {"loss": 0.2347, "grad_norm": float("nan")},
-    "evalMetrics": {"eval_loss": 0.31},
-}
-server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-print(server.server_address[1], flush=True)
-threading.Thread(target=server.serve_forever, daemon=True).start()
-sys.stdin.readline()
-"""
-
-
-@asynccontextmanager
-async def process(script: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, Pod]]:
-    running = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", script, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert running.stdin is not None
-    assert running.stdout is not None
-    try:
-        yield running, Pod(int(await running.stdout.readline()))
-    finally:
-        running.stdin.close()
-        await running.wait()
-
-
-async def test_our_reporters_endpoint_is_read_once_it_has_something_to_say() -> None:
-    async with process(REPORTER) as (running, pod):
-        assert running.stdin is not None
-        assert running.stdout is not None
-        answer = await pod.ask()
-        assert (refused(answer).reason, answer.patience) == ("NoProgressYet", Patience.LATER)
-        running.stdin.write(b"\n")
-        assert await running.stdout.readline() == b"reported\n"
-        async with asyncio.timeout(90):
-            while not isinstance(answer.outcome, Progress) or answer.outcome.step != 4:
-                answer = await pod.ask()
-    assert answer.outcome.total_steps == 10
-    assert dict(answer.outcome.metrics)["loss"] == "0.5"
-    assert answer.outcome.timestamp is not None
-
-
-async def test_open_data_hubs_endpoint_is_read() -> None:
-    async with process(OPEN_DATA_HUB) as (_, pod):
-        answer = await pod.ask()
-    assert isinstance(answer.outcome, Progress)
-    assert answer.outcome.timestamp is None
-    assert (answer.outcome.step, answer.outcome.total_steps, answer.outcome.epoch) == (450, 1000, 1.35)
-    assert json.loads(json.dumps(dict(answer.outcome.metrics))) == {
-        "loss": "0.2347",
-        "grad_norm": "nan",
-        "eval_loss": "0.31",
-    }
