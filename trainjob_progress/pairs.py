@@ -25,6 +25,13 @@ _NO_NAMES = {"of", "in", "at", "to", "for", "and", "or", "by", "from", "took", "
 # Tell two losses in one line apart: `train loss 2.1, val loss 2.2`.
 _PARTS = {"train", "training", "val", "valid", "validation", "test", "eval", "dev"}
 _PART_CHARACTERS = 12
+# Before a count: how many there are, or what each of them takes, is not where the run stands.
+_AMOUNT = re.compile(
+    r"(?:\b(?:total|max|maximum|num|n|number of|warm-?up|save|log|logging|skipped|per|every|each)|#)\s"
+    r"(?:[a-z]{1,12}\s)?$",
+    re.IGNORECASE,
+)
+_AMOUNT_CHARACTERS = 24
 MAX_PAIRS = 320  # what is more is no line of measurements
 COUNTS = {"step", "steps", "global_step", "current_step", "iter", "iteration", "it", "epoch"}
 
@@ -49,6 +56,8 @@ def find_pairs(text: str) -> list[Pair]:
         if lowered in _NO_NAMES:
             continue
         start = match.start()
+        if lowered in COUNTS and _AMOUNT.search(text, max(0, start - _AMOUNT_CHARACTERS), start):
+            continue
         before = text[max(0, start - _PART_CHARACTERS) : start]
         if before[-1:] == " " and lowered not in COUNTS:
             part = before[:-1].rpartition(" ")[2]

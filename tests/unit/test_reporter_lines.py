@@ -304,6 +304,25 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
 
 @pytest.mark.parametrize(
     "line",
+    [
+        "Total steps: 1000", "max steps = 1000", "Number of steps: 1000", "num steps: 1000", "# steps: 1000",
+        "Warmup steps: 1000", "warm-up steps: 1000", "Save steps: 500", "logging steps: 100", "Max epoch: 10",
+        "Total epoch: 10", "steps per epoch: 100", "Time per step: 12", "save every epoch: 1",
+        "Skipped steps: 3", "Max train steps: 100000", "number of training steps: 1000000",
+    ],
+)  # fmt: skip
+def test_how_many_steps_there_are_for_something_is_not_where_the_training_stands(line: str) -> None:
+    assert read(line) is None
+    assert read(f"{line}, loss: 0.25") in (None, {"metrics": {"loss": 0.25}})
+
+
+def test_a_step_is_one_whatever_is_done_with_it() -> None:
+    for before in ("Train", "Global", "Saved", "End of", "Finished", "optimizer", "INFO", "at"):
+        assert read(f"{before} step: 5, loss: 0.25") == {"step": 5, "metrics": {"loss": 0.25}}
+
+
+@pytest.mark.parametrize(
+    "line",
     ["rank: {}, step: 5, loss: 0.5", "[Rank {}] step 5 loss 0.5", '{{"rank": {}, "step": 5, "loss": 0.5}}'],
 )
 def test_a_line_that_names_its_rank_counts_if_that_is_0(line: str) -> None:
