@@ -102,7 +102,7 @@ class Reporter:
                 self._publishers = [Publisher(sink, self._latest, wait) for sink in places]
                 os.environ[settings.OWNER_VARIABLE] = str(self._pid)
                 atexit.register(self._exit)
-                termination.watch(self)
+                termination.watch(self.flush)
         except Exception as error:
             self._warn(error)
 
@@ -253,7 +253,7 @@ class Reporter:
             self.finish("completed" if is_done else "running")
 
     def _close(self) -> None:
-        termination.forget(self)
+        termination.forget(self.flush)
         atexit.unregister(self._exit)
         if os.environ.get(settings.OWNER_VARIABLE) == str(self._pid):
             del os.environ[settings.OWNER_VARIABLE]

@@ -9,16 +9,16 @@ import threading
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, Optional
+    from typing import Any, Callable, Optional
 
-    from .reporter import Reporter
+    Flush = Callable[[], object]
 
-_watched: list[Reporter] = []
+_flushes: list[Flush] = []
 
 
-def watch(reporter: Reporter) -> None:
-    """Flush `reporter` on SIGTERM. Off the main thread nothing can be installed, and nothing is."""
-    _watched.append(reporter)
+def watch(flush: Flush) -> None:
+    """Call `flush` on SIGTERM. Off the main thread nothing can be installed, and nothing is."""
+    _flushes.append(flush)
     if threading.current_thread() is not threading.main_thread():
         return
     before = signal.getsignal(signal.SIGTERM)
@@ -26,11 +26,11 @@ def watch(reporter: Reporter) -> None:
         signal.signal(signal.SIGTERM, _Handler(before))
 
 
-def forget(reporter: Reporter) -> None:
-    """Stop flushing it; with the last one the old handler comes back, unless someone put theirs over ours."""
-    if reporter in _watched:
-        _watched.remove(reporter)
-    if _watched or threading.current_thread() is not threading.main_thread():
+def forget(flush: Flush) -> None:
+    """Call it no more; with the last one the old handler comes back, unless someone put theirs over ours."""
+    if flush in _flushes:
+        _flushes.remove(flush)
+    if _flushes or threading.current_thread() is not threading.main_thread():
         return
     handler = signal.getsignal(signal.SIGTERM)
     if isinstance(handler, _Handler):
@@ -48,8 +48,8 @@ class _Handler:
 
     def __call__(self, number: int, frame: Optional[FrameType]) -> None:
         if self._pid == os.getpid():  # a fork inherits the handler, but not the reporters' threads
-            for reporter in tuple(_watched):
-                reporter.flush()
+            for flush in tuple(_flushes):
+                flush()
         if callable(self.before):
             self.before(number, frame)
         elif self.before != signal.SIG_IGN:
