@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +23,7 @@ class Progress:
         self.path = path
         self.seen: list[dict[str, Any]] = []
         self._over = threading.Event()
+        self._looking = threading.Lock()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
 
@@ -38,12 +41,16 @@ class Progress:
     def begin_anew(self) -> None:
         """Forget what was there, as a container that starts again does."""
         report(sinks=[])  # takes over from the reporter of the run that broke off
-        self.path.unlink()
-        self.seen.clear()
+        for thread in threading.enumerate():
+            if thread.name.startswith("progress "):  # a document may still be on its way
+                thread.join(60)
+        with self._looking:
+            self.path.unlink()
+            self.seen.clear()
 
     def wait(self, *_: object) -> None:
         """Until a document was seen. Takes whatever a callback is given, so that it can be one."""
-        deadline_s = time.monotonic() + 10
+        deadline_s = time.monotonic() + 60
         while not self.seen:
             assert time.monotonic() < deadline_s, "no document has come"
             time.sleep(0.002)
@@ -60,15 +67,12 @@ class Progress:
     def _watch(self) -> None:
         last = (0, 0)
         while not self._over.wait(0.002):
-            try:
+            with self._looking, contextlib.suppress(FileNotFoundError):
                 with self.path.open("rb") as file:
-                    body = file.read()
-                stat = self.path.stat()
-            except FileNotFoundError:
-                continue
-            if (stat.st_ino, stat.st_mtime_ns) != last:
-                last = stat.st_ino, stat.st_mtime_ns
-                self.seen.append(json.loads(body))
+                    body, stat = file.read(), os.fstat(file.fileno())
+                if (stat.st_ino, stat.st_mtime_ns) != last:
+                    last = stat.st_ino, stat.st_mtime_ns
+                    self.seen.append(json.loads(body))
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def test_a_program_that_knows_nothing_of_us_reports(framework: str, tmp_path: Pa
         "OMP_NUM_THREADS": "1",
     }
     run = subprocess.run(
-        [sys.executable, "train.py"], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=200
+        [sys.executable, "train.py"], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=600
     )
     assert run.returncode == 0, run.stderr[-3000:]
     document = json.loads((tmp_path / "progress.json").read_bytes())

@@ -76,7 +76,7 @@ def run(directory: Path, script: str, *command: str) -> dict[str, Any]:
         "HF_HUB_OFFLINE": "1",
     }
     result = subprocess.run(
-        [sys.executable, *command], cwd=directory, env=environ, capture_output=True, text=True, timeout=200
+        [sys.executable, *command], cwd=directory, env=environ, capture_output=True, text=True, timeout=600
     )
     assert result.returncode == 0, result.stderr[-3000:]
     assert "trainjob_progress:" not in result.stderr

@@ -33,7 +33,7 @@ def test_an_example_trains_and_reports_to_its_end(example: Path, tmp_path: Path)
     command = [sys.executable, str(example)]
     if example.name == "train_anything.py":
         command = [sys.executable, "-m", "trainjob_progress.run", "--", *command]
-    run = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120)
+    run = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=600)
     assert run.returncode == 0, run.stderr[-3000:]
     document = json.loads((tmp_path / "progress.json").read_bytes())
     assert (document["state"], document["progressPercentage"]) == ("completed", 100)

@@ -158,12 +158,15 @@ def test_hugging_faces_own_callback_reports_here(
     trainer.train()
 
     total = trainer.state.max_steps
-    assert during[0]["progressPercentage"] == 0
-    assert during[0]["steps"] == {"total": total}
-    middle = [status["steps"]["current"] for status in during if "current" in status["steps"]]
+    first, *others, last = during
+    if "current" not in first["steps"]:  # it pushes with its first step, when that takes it 5 s
+        assert first["progressPercentage"] == 0
+    assert first["steps"].get("current", 1) == 1
+    assert first["steps"]["total"] == total
+    middle = [status["steps"]["current"] for status in others if "current" in status["steps"]]
     assert middle, "no push came between the first and the last"
     assert 0 < middle[-1] < total
-    assert "loss" in metrics(during[-1])
+    assert "loss" in metrics(last)
 
     status = server.status("hugging-face")
     assert status["progressPercentage"] == 100

@@ -35,7 +35,7 @@ def train(directory: Path, script: str, *options: str) -> tuple[dict[str, Any], 
         "OMP_NUM_THREADS": "1",
     }
     command = [sys.executable, "-m", "trainjob_progress.run", *options, "--", sys.executable, "train.py"]
-    run = subprocess.run(command, cwd=directory, env=environ, capture_output=True, text=True, timeout=200)
+    run = subprocess.run(command, cwd=directory, env=environ, capture_output=True, text=True, timeout=600)
     assert run.returncode == 0, run.stderr[-3000:]
     return json.loads((directory / "progress.json").read_bytes()), run.stdout
 

@@ -132,7 +132,7 @@ def test_of_two_processes_and_their_workers_only_rank_0_writes(tmp_path: Path, m
     }
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
     result = subprocess.run(
-        [*command, "train.py", method], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=200
+        [*command, "train.py", method], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=600
     )
     assert result.returncode == 0, result.stderr
     document = json.loads(path.read_bytes())
