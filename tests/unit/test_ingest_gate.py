@@ -6,16 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import structlog
 from msgspec import structs
 
 from tests.pushing import OURS, UPSTREAM, Cluster, Endpoint, upstream_audience
 from visibility_api.auth.token_review import PATH as REVIEWS
 from visibility_api.cluster.errors import ApiError, Unreachable
-from visibility_api.ingest.gate import (
-    BELIEVED_S,
-    BURST,
-    PUSHES_PER_S,
-)
+from visibility_api.ingest.gate import BELIEVED_S, BURST, PUSHES_PER_S, TOLD_AGAIN_S
 from visibility_api.ingest.ownership import Membership
 from visibility_api.ingest.paths import AUDIENCE, find_target
 from visibility_api.ingest.refusal import (
@@ -264,15 +261,29 @@ async def test_a_job_that_is_not_there_is_not_found(endpoint: Endpoint, cluster:
 
 @pytest.mark.parametrize("error", [ApiError(403, "Forbidden"), ApiError(500), Unreachable("no")])
 async def test_a_push_is_never_refused_for_our_own_trouble(
-    endpoint: Endpoint, cluster: Cluster, error: Exception, capsys: pytest.CaptureFixture[str]
+    endpoint: Endpoint, cluster: Cluster, error: Exception
 ) -> None:
     cluster.away = error
-    for _ in range(3):
-        with pytest.raises(InternalError):
-            await admit(endpoint)
-    assert capsys.readouterr().out.count("push could not be authenticated") <= 1
+    with pytest.raises(InternalError):
+        await admit(endpoint)
     cluster.away = None
     await admit(endpoint)
+
+
+async def test_each_trouble_of_ours_is_told_once_in_a_while_whatever_comes_between(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    with structlog.testing.capture_logs() as logged:
+        for told in (2, 4):
+            for number in range(10):
+                cluster.away = (ApiError(403, "Forbidden"), ApiError(500))[number % 2]
+                with pytest.raises(InternalError):
+                    await admit(endpoint)
+            assert [each["event"] for each in logged] == ["push could not be authenticated"] * told
+            cluster.away = None
+            endpoint.time += TOLD_AGAIN_S
+            await admit(endpoint)
+            endpoint.time += BELIEVED_S
 
 
 async def test_a_missing_right_to_read_owners_is_our_own_trouble(

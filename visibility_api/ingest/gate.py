@@ -46,6 +46,7 @@ MAX_TOKEN_BYTES = 16 * 1024
 # A token that does not hold is seldom one that holds a moment later, and whoever has it pushes on.
 REFUSED_FOR_S = 30.0
 MAX_REFUSALS = 16_384  # more than the lanes let through in that time
+MAX_TOLD, TOLD_AGAIN_S = 64, 60.0  # the same trouble of ours, in the log
 # Reviews that one address may set off: a third of what the lanes let through, and enough for the renewals of
 # ten thousand pods behind one gateway; the burst is for their start.
 REVIEWS_PER_S, REVIEW_BURST = 100.0, 2000.0
@@ -111,7 +112,7 @@ class Gate:
         )  # by path and token
         self._buckets: dict[str, Bucket] = {}  # by pod uid, the oldest first
         self._clients: LRUCache[str, Bucket] = LRUCache(MAX_CLIENTS)  # by address
-        self._last_fault = ""
+        self._told: TTLCache[str, bool] = TTLCache(MAX_TOLD, TOLD_AGAIN_S, timer=clock)  # by reason
 
     async def admit(self, target: Target, headers: Headers, client: str) -> tuple[TrainingJob, Membership]:
         """The job, and the pod that speaks. Raises a Refusal. `client` is the caller's address."""
@@ -193,9 +194,9 @@ class Gate:
         return membership
 
     def _internal(self, why: str) -> InternalError:
-        """Told once in the log as long as it stays the same: every push of every job meets it."""
-        if why != self._last_fault:
-            self._last_fault = why
+        """Told once in a while: every push of every job meets it."""
+        if why not in self._told:
+            self._told[why] = True
             log.error("push could not be authenticated", reason=why)
         return InternalError("the push could not be authenticated; the server's log says why")
 
