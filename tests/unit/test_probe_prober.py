@@ -373,6 +373,16 @@ async def test_after_a_restart_the_last_word_is_still_told_of_the_attempt_before
         assert bench.logs.remembered[0].is_running, "the life before is asked of the container as it is now"
 
 
+async def test_a_log_is_that_of_the_life_that_ended_last_though_nobody_saw_it() -> None:
+    async with running() as bench:
+        await until_read_by_log(bench, 1)
+        rank0 = job(1).rank0
+        assert rank0 is not None
+        bench.prober.job_changed(replace(job(1), rank0=replace(rank0, restart_count=2)))
+        seen = await bench.next()
+        assert (seen.is_last_word, seen.attempt) == (True, "p1/1/0")
+
+
 async def test_when_another_pod_has_taken_over_the_old_one_is_asked_for_its_last_word() -> None:
     async with running() as bench:
         await until_read_by_log(bench, 1)

@@ -83,9 +83,13 @@ class Endings:
             "logs",
         ):
             return False
-        same_pod = is_.pod_uid == was.pod_uid
-        rank0 = is_ if same_pod else replace(was, is_running=False, is_terminating=True)
-        ending = Ending(ref=now.ref, attempt=was.attempt, rank0=rank0)
+        if is_.pod_uid == was.pod_uid:
+            # The kubelet has the log of the life that ended last, which need not be the one that was seen.
+            last = max(was.restart_count, is_.restart_count - is_.is_running)
+            ended, rank0 = replace(was, restart_count=last), is_
+        else:
+            ended, rank0 = was, replace(was, is_running=False, is_terminating=True)
+        ending = Ending(ref=now.ref, attempt=ended.attempt, rank0=rank0)
         if ending.key in self._endings or len(self._queue) >= MAX_WAITING:
             return False
         self._endings[ending.key] = ending
