@@ -33,7 +33,7 @@ def _replicated_job(name: str, *, is_trainer: bool, command: list[str] | None = 
 TORCH = _runtime(
     "torch-distributed",
     "torch",
-    {"numNodes": 1, "torch": {"numProcPerNode": "auto"}},
+    {"numNodes": 1, "torch": {}},
     {"replicatedJobs": [_replicated_job("node", is_trainer=True)]},
 )
 # `node` comes first, has no ancestor label, runs sshd and never ends; success is the launcher's.
