@@ -22,6 +22,20 @@ Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 Extension = tuple[x509.ExtensionType, bool]  # with its criticality
 
 
+def key_usage(*, key_cert_sign: bool) -> Extension:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=key_cert_sign,
+        crl_sign=False,
+        content_commitment=False,
+        key_encipherment=True,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    ), True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
     """One certificate, its key, and the intermediates that lead up to (not including) the root."""
@@ -66,7 +80,7 @@ class Authority:
         key: Key | None = None,
         issuer: Authority | None = None,
         path_length: int | None = None,
-        extensions: Sequence[Extension] = (),
+        extensions: Sequence[Extension] | None = None,  # None: what strict clients want to see
         not_after: datetime | None = None,
     ) -> None:
         self.key = key or ec.generate_private_key(ec.SECP256R1())
@@ -76,7 +90,10 @@ class Authority:
             self.subject,
             self.key,
             issuer or self,
-            [(x509.BasicConstraints(ca=True, path_length=path_length), True), *extensions],
+            [
+                (x509.BasicConstraints(ca=True, path_length=path_length), True),
+                *([key_usage(key_cert_sign=True)] if extensions is None else extensions),
+            ],
             not_after=not_after,
         )
 
@@ -85,7 +102,7 @@ class Authority:
         return _pem(self.certificate)
 
     def intermediate(
-        self, name: str, *, extensions: Sequence[Extension] = (), not_after: datetime | None = None
+        self, name: str, *, extensions: Sequence[Extension] | None = None, not_after: datetime | None = None
     ) -> Authority:
         return Authority(name, issuer=self, extensions=extensions, not_after=not_after)
 

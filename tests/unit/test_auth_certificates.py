@@ -9,7 +9,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from tests.certificates import ANY, CLIENT, DAY, SERVER, Authority, Certificate, Extension, now
+from tests.certificates import ANY, CLIENT, DAY, SERVER, Authority, Certificate, Extension, key_usage, now
 from visibility_api.auth.certificates import REFUSED_FOR_S, CaPool, Peer, Verdict
 from visibility_api.auth.errors import TrustUnusable
 
@@ -28,20 +28,6 @@ def holds(pem: str, leaf: Certificate) -> bool:
 
 def usage(*usages: x509.ObjectIdentifier) -> Extension:
     return x509.ExtendedKeyUsage(usages), False
-
-
-def key_usage(*, key_cert_sign: bool) -> Extension:
-    return x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=key_cert_sign,
-        crl_sign=False,
-        content_commitment=False,
-        key_encipherment=True,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    ), True
 
 
 @pytest.mark.parametrize(

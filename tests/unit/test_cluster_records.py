@@ -5,13 +5,15 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
+from kubernetes_asyncio.client import Configuration
 
 from tests.certificates import SERVER, Authority
 from visibility_api.cluster.records import Records
-from visibility_api.cluster.tls import ResumingContext
+from visibility_api.cluster.tls import ResumingContext, client_context
 
 SERVING = Authority("serving")
 NAME = b"kube-apiserver.example"
@@ -155,6 +157,18 @@ def test_what_was_said_before_bytes_that_mean_nothing_stands(serving: ssl.SSLCon
 def test_a_server_that_nobody_vouches_for_is_refused(serving: ssl.SSLContext) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         acquainted(serving, trusting(Authority("other")))
+
+
+def test_a_ca_is_trusted_without_the_extensions_that_pythons_default_asks_for(tmp_path: Path) -> None:
+    """As by Go: that of many a cluster has no key usage, and every other component gets along with it."""
+    plain = Authority("kubernetes", extensions=())
+    shown = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    leaf = plain.issue("kube-apiserver", usages=[SERVER], hosts=[NAME.decode()])
+    shown.load_cert_chain(*leaf.write(tmp_path, "server"))
+    configuration = Configuration()
+    configuration.ssl_ca_cert = str(tmp_path / "ca.crt")
+    (tmp_path / "ca.crt").write_text(plain.pem)
+    acquainted(shown, client_context(configuration))
 
 
 def test_a_server_of_another_name_is_refused(serving: ssl.SSLContext) -> None:
