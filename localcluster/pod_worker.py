@@ -123,10 +123,13 @@ class PodWorker:
     async def _keep_running(self, slot: _Slot, field_name: str, name: str, *, is_init: bool = False) -> None:
         mounts = self._mounts(field_name, name)
         backoff_s = FIRST_BACKOFF_S
+        restarts = 0
         while not self._stopping.is_set():
             slot.container_id = f"localcluster://{new_uid()}"
             started_at = timestamp()
-            code = await slot.container.run(mounts, functools.partial(self._note_start, slot, started_at))
+            note_start = functools.partial(self._note_start, slot, started_at, restarts)
+            code = await slot.container.run(mounts, note_start)
+            slot.restart_count = restarts
             slot.state = {"terminated": self._terminated(slot, code, started_at)}
             self._report()
             policy = self.pod["spec"]["restartPolicy"]
@@ -136,7 +139,8 @@ class PodWorker:
                 or self._stopping.is_set()
             ):
                 return
-            slot.last_state, slot.restart_count = slot.state, slot.restart_count + 1
+            # While it waits the count is that of the life that has ended, as a kubelet says it.
+            slot.last_state, restarts = slot.state, restarts + 1
             message = f"back-off {backoff_s:.0f}s restarting failed container={name}"
             slot.state = {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
             self._report()
@@ -147,7 +151,8 @@ class PodWorker:
                 slot.state = slot.last_state
             backoff_s = min(backoff_s * 2, LAST_BACKOFF_S)
 
-    def _note_start(self, slot: _Slot, started_at: str) -> None:
+    def _note_start(self, slot: _Slot, started_at: str, restarts: int) -> None:
+        slot.restart_count = restarts
         slot.state = {"running": {"startedAt": started_at}}
         self._report()
 

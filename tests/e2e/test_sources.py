@@ -110,9 +110,9 @@ def test_a_life_that_ended_has_the_last_word_until_the_next_one_speaks(jobs: Vol
         if step == 20:
             break
     first, last_word, *new_life = [step for step, _ in itertools.groupby(step for step, _ in shown)]
-    assert (first, last_word) == (30, 80)
+    assert (first, last_word) == (30, 80), shown
     assert new_life == sorted(new_life)
-    assert new_life[-1] == 20
+    assert new_life[-1:] == [20], shown
     reasons = [reason for step, reason in shown if step == 80]
     assert set(reasons[reasons.index("AttemptEnded") :]) == {"AttemptEnded"}
     since = {reason for step, reason in shown if step < 30}
