@@ -84,9 +84,9 @@ class Endings:
         ):
             return False
         if is_.pod_uid == was.pod_uid:
-            # The kubelet has the log of the life that ended last, which need not be the one that was seen.
-            last = max(was.restart_count, is_.restart_count - is_.is_running)
-            ended, rank0 = replace(was, restart_count=last), is_
+            # The log is that of the life before the one that runs, which need not be the one that was seen.
+            last = is_.restart_count - 1 if is_.is_running else was.restart_count
+            ended, rank0 = replace(was, restart_count=max(was.restart_count, last)), is_
         else:
             ended, rank0 = was, replace(was, is_running=False, is_terminating=True)
         ending = Ending(ref=now.ref, attempt=ended.attempt, rank0=rank0)
