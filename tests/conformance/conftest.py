@@ -13,7 +13,16 @@ import pytest
 from tests.conformance.fronts import FRONTS, Front, open_front
 from tests.conformance.team import Team
 from tests.e2e.cluster import Cluster
-from tests.e2e.conftest import _nothing_has_died, cluster, pod_ip, server, shared, users, workspace
+from tests.e2e.conftest import (
+    _CUT_CONNECTIONS,
+    _nothing_has_died,
+    cluster,
+    pod_ip,
+    server,
+    shared,
+    users,
+    workspace,
+)
 from tests.e2e.kube import find_binaries
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.workspace import User, Workspace
@@ -29,6 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if _HERE in item.path.parents and "cluster" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.e2e)
+            item.add_marker(pytest.mark.filterwarnings(_CUT_CONNECTIONS))
             if missing:
                 reason = f"not tested against a real kube-apiserver: {'; '.join(missing)}"
                 item.add_marker(pytest.mark.skip(reason=reason))

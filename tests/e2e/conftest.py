@@ -6,6 +6,8 @@ names and a broken one disturbs nobody.
 
 from __future__ import annotations
 
+import gc
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,9 @@ from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.workspace import User, Workspace
 
 _HERE = Path(__file__).parent
+# The stand-in is cut off and restarted within this process, and may leave a connection to the garbage
+# collector. The server under test has a process of its own.
+_CUT_CONNECTIONS = "ignore:unclosed:ResourceWarning"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -28,6 +33,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             continue
         if "cluster" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.e2e)
+            item.add_marker(pytest.mark.filterwarnings(_CUT_CONNECTIONS))
         if missing:
             reason = f"not tested against a real kube-apiserver: {'; '.join(missing)}"
             item.add_marker(pytest.mark.skip(reason=reason))
@@ -57,6 +63,9 @@ def cluster(
         yield found
     finally:
         found.stop()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()  # here, not in somebody else's test
 
 
 @pytest.fixture(scope="session")
