@@ -57,7 +57,7 @@ def test_documents_are_read_and_listed_as_typed_values(alice: Any, bert: QuietJo
     progress = read.sync(client=alice, namespace=bert.namespace, name="bert")
     assert (progress.kind, progress.metadata.name) == ("TrainJobProgress", "bert")
     assert progress.status.phase == "Pending"
-    assert {c.type_: c.status for c in progress.status.conditions}["Complete"] == "False"
+    assert {c.type_: c.status for c in progress.status.conditions}["Reporting"] == "False"
 
     list_ = importlib.import_module(f"{_OPERATIONS}.list_{_NAME}")
     listed = list_.sync(client=alice, namespace=bert.namespace, label_selector="tier=gold")

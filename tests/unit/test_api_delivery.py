@@ -36,6 +36,13 @@ async def test_the_length_is_told_before_the_body(body: bytes | Sequence[bytes])
     assert answer.header("content-length") == str(len(whole))
 
 
+async def test_the_small_ends_of_a_list_leave_with_its_slices() -> None:
+    """A write costs much the same whatever its size."""
+    first, second = b"1" * 50_000, b"2" * 50_000
+    answer = await deliver([b"{", first, second, b"]}"])
+    assert answer.chunks == [b"{" + first, second + b"]}"]
+
+
 @pytest.mark.parametrize("status", [204, 304])
 async def test_an_answer_without_a_body_tells_no_length(status: int) -> None:
     assert (await deliver(b"", status=status)).header("content-length") is None

@@ -57,14 +57,24 @@ async def test_only_the_slice_of_a_changed_document_is_made_anew() -> None:
     assert steps(after)[ITEMS_A_SLICE + 1] == 7
 
 
-async def test_documents_that_have_grown_are_cut_into_slices_anew() -> None:
-    jobs = Jobs(ITEMS_A_SLICE)
+async def test_a_slice_whose_documents_have_grown_is_halved_and_the_others_stay() -> None:
+    jobs = Jobs(3 * ITEMS_A_SLICE)
+    before = await jobs.body()
+    for number in range(ITEMS_A_SLICE, 2 * ITEMS_A_SLICE):
+        jobs.put(number, step=number, message="x" * (3 * SLICE_BYTES // ITEMS_A_SLICE))
+    after = await jobs.body()
+    assert len(after) == len(before) + 3
+    assert max(map(len, after)) <= SLICE_BYTES
+    assert after[1] is before[1]
+    assert after[-2] is before[-2]
+    assert steps(after) == [number if 100 <= number < 200 else 0 for number in range(300)]
+
+
+async def test_a_document_larger_than_a_slice_is_one_of_its_own() -> None:
+    jobs = Jobs(2)
     await jobs.body()
-    for number in range(ITEMS_A_SLICE):
-        jobs.put(number, message="x" * (5 * SLICE_BYTES // ITEMS_A_SLICE))
-    await jobs.body()  # one slice, too large by now
-    jobs.put(0, step=1)
-    assert max(map(len, await jobs.body())) <= SLICE_BYTES
+    jobs.put(1, step=1, message="x" * 2 * SLICE_BYTES)
+    assert steps(await jobs.body()) == [0, 1]
 
 
 async def test_more_than_may_be_kept_is_served_all_the_same() -> None:

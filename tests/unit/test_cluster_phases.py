@@ -95,3 +95,16 @@ def test_a_suspended_job_with_a_queue_name_is_queued() -> None:
     )
     assert describe_trainjob(queued, None, ()).is_queued
     assert not describe_trainjob(plain, None, ()).is_queued
+
+
+@pytest.mark.parametrize(
+    ("job", "expected"),
+    [
+        (trainjob(), None),
+        (trainjob(suspend=True), True),
+        (trainjob(status={"conditions": [condition("Suspended")]}), True),
+        (trainjob(status={"conditions": [condition("Suspended", "False")]}), False),
+    ],
+)
+def test_a_job_that_was_suspended_is_told_from_one_that_never_was(job: TrainJob, expected: object) -> None:
+    assert describe_trainjob(job, None, ()).is_suspended is expected

@@ -346,6 +346,26 @@ def test_a_job_that_never_reported_says_so_when_it_has_ended(bench: Bench) -> No
 def test_a_queued_job_is_suspended_for_that_reason(bench: Bench) -> None:
     bench.job(replace(JOB, phase=Phase.SUSPENDED, is_suspended=True, is_queued=True, rank0=None))
     assert bench.condition("Suspended") == ("True", "Queued")
+    bench.job(replace(JOB, is_suspended=False))
+    assert bench.condition("Suspended") == ("False", "Resumed")
+
+
+def test_what_repeats_the_job_s_own_conditions_is_not_there_before_it_is_true(bench: Bench) -> None:
+    bench.job(JOB)
+    bench.report(100)
+    assert [c.type for c in bench.last.conditions] == ["Reporting", "Fresh", "Stalled", "Diverged"]
+
+
+def test_a_condition_that_comes_and_goes_leaves_the_times_of_the_others(bench: Bench) -> None:
+    bench.job(JOB)
+    began = {c.type: c.since for c in bench.last.conditions}
+    bench.advance(10)
+    bench.job(replace(JOB, phase=Phase.SUCCEEDED))
+    bench.advance(10)
+    bench.job(JOB)
+    assert {c.type: c.since for c in bench.last.conditions if c.type in ("Stalled", "Diverged")} == {
+        type_: began[type_] for type_ in ("Stalled", "Diverged")
+    }
 
 
 def test_a_job_that_is_switched_off_says_so(bench: Bench) -> None:

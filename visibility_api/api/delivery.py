@@ -10,6 +10,7 @@ from .message import Headers, Response, Send
 
 GZIP_ABOVE_BYTES = 128 * 1024  # R14: below it the time costs more than the bytes save
 WRITE_BYTES = 64 * 1024
+SMALL_BYTES = 1024  # not worth a write of its own: the head and the end of a list
 TURN_BYTES = 400 * 1024  # sent in a fifth of a millisecond; then others have their turn
 DEFAULT_CACHE_CONTROL = (b"cache-control", b"no-cache, private")  # R15
 
@@ -43,14 +44,17 @@ async def deliver(response: Response, *, send: Send, own_headers: Headers, heade
     if isinstance(body, bytes):
         await send({"type": "http.response.body", "body": body})
         return
-    sent = 0
+    waiting, sent = b"", 0
     for part in body:
-        await send({"type": "http.response.body", "body": part, "more_body": True})
-        sent += len(part)
+        if len(waiting) < SMALL_BYTES or len(part) < SMALL_BYTES:
+            waiting += part
+            continue
+        await send({"type": "http.response.body", "body": waiting, "more_body": True})
+        waiting, sent = part, sent + len(waiting)
         if sent >= TURN_BYTES:
             sent = 0
             await asyncio.sleep(0)  # others' turn: a large list must not hold them up (design.md 7)
-    await send({"type": "http.response.body"})
+    await send({"type": "http.response.body", "body": waiting})
 
 
 async def _deliver_compressed(response: Response, *, send: Send, own_headers: Headers) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import structlog
 
 from visibility_api.faults import describe_fault
-from visibility_api.progress.job import JobRef, ProbeHints, Rank0, Replica, TrainingJob
+from visibility_api.progress.job import JobRef, Phase, ProbeHints, Rank0, Replica, TrainingJob
 
 from .annotations import PREFIX, Wishes, read_annotations
 from .objects import JobSet, Pod, TrainJob
@@ -152,7 +152,8 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, pods: Iterable[Pod])
                 candidates.append(rank0)
     rank0 = candidates[0] if candidates else None
     verdict = trainjob_phase(job, jobset, rank0)
-    is_suspended = verdict.phase == "Suspended"
+    is_suspended = verdict.phase is Phase.SUSPENDED
+    told = (job.status.conditions if job.status else None) or ()
     return TrainingJob(
         ref=JobRef(resource=TRAINJOBS, namespace=meta.namespace, name=meta.name, uid=meta.uid),
         labels=meta.labels or {},
@@ -160,7 +161,7 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, pods: Iterable[Pod])
         phase=verdict.phase,
         reason=verdict.reason[:MAX_REASON_CHARACTERS],
         message=verdict.message[:MAX_MESSAGE_CHARACTERS],
-        is_suspended=is_suspended,
+        is_suspended=is_suspended or (False if any(c.type == "Suspended" for c in told) else None),
         is_queued=is_suspended and bool(meta.label(QUEUE_NAME)),
         rank0=rank0,
         alternates=tuple(candidates[1:]),

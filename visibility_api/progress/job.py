@@ -124,7 +124,7 @@ class TrainingJob:
     phase: Phase
     reason: str = ""  # CamelCase, the controller's where it gives one
     message: str = ""
-    is_suspended: bool = False
+    is_suspended: bool | None = None  # None: it never was
     is_queued: bool = False  # suspended because Kueue has not admitted it yet
     rank0: Rank0 | None = None
     alternates: tuple[Rank0, ...] = ()  # others that may hold rank 0 (MPI), asked when rank0 has no document

@@ -1,6 +1,7 @@
 """The verdict on one job: its conditions, each with a reason, and a sentence where that needs one.
 
-`kubectl wait --for=condition=…` and automation read these; every condition is always present.
+`kubectl wait --for=condition=…` and automation read these. Those that a TrainJob has as well are there when
+it has them, so not before they are true (docs/decisions/0007); the others always.
 """
 
 from __future__ import annotations
@@ -41,12 +42,15 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def judge(evidence: Evidence, *, now: datetime, before: Iterable[Condition] = ()) -> tuple[Condition, ...]:
-    """All conditions; `since` of one that did not change is taken over from `before`."""
-    previous = iter(before)  # in the order of the rules, as they were made here
+    """All that apply; `since` of one that did not change is taken over from `before`."""
+    previous = {condition.type: condition for condition in before}
     made = []
     for type_, rule in _RULES.items():
-        status, reason, message = rule(evidence, now)
-        old = next(previous, None)
+        verdict = rule(evidence, now)
+        if verdict is None:
+            continue
+        status, reason, message = verdict
+        old = previous.get(type_)
         if old is not None and (old.status, old.reason, old.message) == (status, reason, message):
             made.append(old)
             continue
@@ -184,29 +188,29 @@ def _is_finite(value: str) -> bool:
         return True  # a word is no number, so no divergence either
 
 
-def _suspended(evidence: Evidence, _now: datetime) -> _Verdict:
+def _suspended(evidence: Evidence, _now: datetime) -> _Verdict | None:
     job = evidence.job
     if job.is_queued:
         return "True", "Queued", job.message or "the job waits in its queue"
     if job.is_suspended:
         return "True", job.reason or "Suspended", job.message or "the job is suspended"
-    return "False", "NotSuspended", _PLAIN
+    return ("False", "Resumed", _PLAIN) if job.is_suspended is False else None
 
 
-def _complete(evidence: Evidence, _now: datetime) -> _Verdict:
+def _complete(evidence: Evidence, _now: datetime) -> _Verdict | None:
     if evidence.job.phase is Phase.SUCCEEDED:
         return "True", evidence.job.reason or "Complete", evidence.job.message or "the job has completed"
-    return "False", "NotComplete", _PLAIN
+    return None
 
 
-def _failed(evidence: Evidence, _now: datetime) -> _Verdict:
+def _failed(evidence: Evidence, _now: datetime) -> _Verdict | None:
     job = evidence.job
     if job.phase is Phase.FAILED:
         return "True", job.reason or "Failed", job.message or "the job has failed"
-    return "False", "NotFailed", _PLAIN
+    return None
 
 
-_RULES: dict[str, Callable[[Evidence, datetime], _Verdict]] = {
+_RULES: dict[str, Callable[[Evidence, datetime], _Verdict | None]] = {
     "Reporting": _reporting,
     "Fresh": _fresh,
     "Stalled": _stalled,

@@ -14,7 +14,7 @@ from visibility_api.store import Entry
 from .forms import Form
 
 ITEMS_A_SLICE = 100  # two milliseconds when none of them was ever encoded
-SLICE_BYTES = 88 * 1024
+SLICE_BYTES = 116 * 1024
 YAML_ITEMS_A_SLICE = 8  # writing YAML takes half a millisecond an item
 
 

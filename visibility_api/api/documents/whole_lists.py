@@ -19,9 +19,8 @@ from .forms import Form
 from .list_body import grouped
 
 MAX_KEPT_BYTES = 64 * 1024 * 1024  # of all namespaces and forms together; 34,000 jobs' documents
-# Documents have grown since the slices were cut. The server below would write a larger slice in two pieces,
-# the second of them small; a write costs the same whatever its size.
-_TOO_LARGE_BYTES = 110 * 1024
+# The server below would write a larger slice in two pieces, one of them small: its documents have grown.
+_TOO_LARGE_BYTES = 125 * 1024
 
 Key = tuple[str | None, str]  # namespace, None = all of them; form
 
@@ -55,36 +54,37 @@ class WholeLists:
 
 def _slices(form: Form, entries: Sequence[Entry], before: Sequence[_Slice]) -> Iterator[tuple[_Slice, bool]]:
     """Each with whether it was made now. A job that came or went moves all others: then all are."""
-    if not _fit(before, len(entries)):
-        yield from _cut(form, entries)
+    if sum(len(held.revisions) for held in before) != len(entries):
+        place = 0
+        for items in grouped(form, entries):
+            yield _join(entries[place : place + len(items)], items, is_first=place == 0), True
+            place += len(items)
         return
     place = 0
     for held in before:
         here = entries[place : place + len(held.revisions)]
-        revisions = [entry.revision for entry in here]
-        if revisions == held.revisions:
+        if [entry.revision for entry in here] == held.revisions:
             yield held, False
         else:
-            yield _join(revisions, [form.item(entry) for entry in here], is_first=place == 0), True
+            for slice_ in _joined(form, here, is_first=place == 0):
+                yield slice_, True
         place += len(here)
 
 
-def _cut(form: Form, entries: Sequence[Entry]) -> Iterator[tuple[_Slice, bool]]:
-    place = 0
-    for items in grouped(form, entries):
-        revisions = [entry.revision for entry in entries[place : place + len(items)]]
-        yield _join(revisions, items, is_first=place == 0), True
-        place += len(items)
+def _joined(form: Form, entries: Sequence[Entry], *, is_first: bool) -> Iterator[_Slice]:
+    """One slice, or halves of it when its documents have grown too large for one."""
+    items = [form.item(entry) for entry in entries]
+    if len(items) > 1 and sum(map(len, items)) > _TOO_LARGE_BYTES:
+        middle = len(items) // 2
+        yield from _joined(form, entries[:middle], is_first=is_first)
+        yield from _joined(form, entries[middle:], is_first=False)
+    else:
+        yield _join(entries, items, is_first=is_first)
 
 
-def _join(revisions: list[int], items: list[bytes], *, is_first: bool) -> _Slice:
-    return _Slice(revisions=revisions, items=Part(b",".join(items if is_first else [b"", *items])))
-
-
-def _fit(slices: Sequence[_Slice], number: int) -> bool:
-    return sum(len(held.revisions) for held in slices) == number and all(
-        len(held.items) <= _TOO_LARGE_BYTES for held in slices
-    )
+def _join(entries: Sequence[Entry], items: list[bytes], *, is_first: bool) -> _Slice:
+    joined = b",".join(items if is_first else [b"", *items])
+    return _Slice(revisions=[entry.revision for entry in entries], items=Part(joined))
 
 
 def _size_bytes(slices: Sequence[_Slice]) -> int:
