@@ -14,11 +14,12 @@ N = TypeVar("N", int, float)
 
 def complete(report: Progress, held: Progress) -> Progress:
     """`report` with what only earlier ones of this attempt say: no field flickers between sources."""
-    said = dict(report.metrics)
-    metrics = {**dict(held.metrics), **said}
-    outdated = [name for name in metrics if name not in said][: max(0, len(metrics) - MAX_METRICS)]
-    for name in outdated:  # or a name that changes every step would leave no room for what is said now
-        del metrics[name]
+    metrics = dict(held.metrics)
+    metrics.update(report.metrics)
+    if len(metrics) > MAX_METRICS:  # or a name that changes every step would leave no room for what is said now
+        said = dict(report.metrics)
+        for name in [name for name in metrics if name not in said][: len(metrics) - MAX_METRICS]:
+            del metrics[name]
     step = held.step if report.step is None else report.step
     epoch = held.epoch if report.epoch is None else report.epoch
     completed = replace(

@@ -43,15 +43,18 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def judge(evidence: Evidence, *, now: datetime, before: Iterable[Condition] = ()) -> tuple[Condition, ...]:
     """All that apply; `since` of one that did not change is taken over from `before`."""
-    previous = {condition.type: condition for condition in before}
+    previous = iter(before)  # in the order of the rules, as they were made here
+    following = next(previous, None)
     made = []
     for type_, rule in _RULES.items():
+        old = None
+        if following is not None and following.type == type_:
+            old, following = following, next(previous, None)
         verdict = rule(evidence, now)
         if verdict is None:
             continue
         status, reason, message = verdict
-        old = previous.get(type_)
-        if old is not None and (old.status, old.reason, old.message) == (status, reason, message):
+        if old is not None and old.status == status and old.reason == reason and old.message == message:
             made.append(old)
             continue
         since = old.since if old is not None and old.status == status else now

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import islice
+from itertools import chain, islice
 from operator import itemgetter
 
 from visibility_api.progress.job import JobRef
@@ -175,6 +175,5 @@ def _key(entry: Entry) -> _Key:
 
 def _size_bytes(document: JobProgress) -> int:
     """About what one revision of the document keeps in memory, its encoded forms included."""
-    texts = sum(len(name) + len(value) for name, value in document.metrics)
-    labels = sum(len(name) + len(value) for name, value in document.job.labels.items())
-    return _BASE_SIZE_BYTES + 4 * (texts + labels) + 200 * len(document.metrics)
+    texts = sum(map(len, chain(*document.metrics, *document.job.labels.items())))
+    return _BASE_SIZE_BYTES + 4 * texts + 200 * len(document.metrics)
