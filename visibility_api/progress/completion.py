@@ -16,7 +16,7 @@ def complete(report: Progress, held: Progress) -> Progress:
     """`report` with what only earlier ones of this attempt say: no field flickers between sources."""
     metrics = dict(held.metrics)
     metrics.update(report.metrics)
-    if len(metrics) > MAX_METRICS:  # or a name that changes every step would leave no room for what is said now
+    if len(metrics) > MAX_METRICS:  # or names that change every step would leave no room for what is said now
         said = dict(report.metrics)
         for name in [name for name in metrics if name not in said][: len(metrics) - MAX_METRICS]:
             del metrics[name]
