@@ -7,7 +7,9 @@ what such a list costs does not depend on how many jobs there are, but on how ma
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 
 import msgspec
 from cachetools import LRUCache
@@ -18,7 +20,7 @@ from visibility_api.store import Entry
 from .forms import Form
 from .list_body import grouped
 
-MAX_KEPT_BYTES = 64 * 1024 * 1024  # of all namespaces and forms together; 34,000 jobs' documents
+MAX_KEPT_BYTES = 64 * 1024 * 1024  # of all namespaces and forms together; 42,000 jobs' documents
 # The server below would write a larger slice in two pieces, one of them small: its documents have grown.
 _TOO_LARGE_BYTES = 125 * 1024
 
@@ -27,7 +29,8 @@ Key = tuple[str | None, str]  # namespace, None = all of them; form
 
 class _Slice(msgspec.Struct, frozen=True):
     revisions: list[int]  # of its entries: no two entries share one
-    items: Part  # joined; with a leading comma unless it is the first
+    sizes: array[int]  # of its items, each with the comma before it; only the first of a list has none
+    items: Part  # joined
 
 
 class WholeLists:
@@ -54,37 +57,61 @@ class WholeLists:
 
 def _slices(form: Form, entries: Sequence[Entry], before: Sequence[_Slice]) -> Iterator[tuple[_Slice, bool]]:
     """Each with whether it was made now. A job that came or went moves all others: then all are."""
-    if sum(len(held.revisions) for held in before) != len(entries):
-        place = 0
-        for items in grouped(form, entries):
-            yield _join(entries[place : place + len(items)], items, is_first=place == 0), True
-            place += len(items)
-        return
+    revisions = [entry.revision for entry in entries]
     place = 0
+    if sum(len(held.revisions) for held in before) != len(entries):
+        for items in grouped(form, entries):
+            end = place + len(items)
+            yield _join(revisions[place:end], items, is_first=place == 0), True
+            place = end
+        return
     for held in before:
-        here = entries[place : place + len(held.revisions)]
-        if [entry.revision for entry in here] == held.revisions:
+        end = place + len(held.revisions)
+        now = revisions[place:end]
+        if now == held.revisions:
             yield held, False
         else:
-            for slice_ in _joined(form, here, is_first=place == 0):
+            changed = {
+                number: form.item(entries[place + number])
+                for number, (old, new) in enumerate(zip(held.revisions, now, strict=True))
+                if old != new
+            }
+            for slice_ in _fitting(_replace(held, now, changed, is_first=place == 0)):
                 yield slice_, True
-        place += len(here)
+        place = end
 
 
-def _joined(form: Form, entries: Sequence[Entry], *, is_first: bool) -> Iterator[_Slice]:
-    """One slice, or halves of it when its documents have grown too large for one."""
-    items = [form.item(entry) for entry in entries]
-    if len(items) > 1 and sum(map(len, items)) > _TOO_LARGE_BYTES:
-        middle = len(items) // 2
-        yield from _joined(form, entries[:middle], is_first=is_first)
-        yield from _joined(form, entries[middle:], is_first=False)
-    else:
-        yield _join(entries, items, is_first=is_first)
+def _join(revisions: list[int], items: list[bytes], *, is_first: bool) -> _Slice:
+    sizes = array("I", [len(item) + 1 for item in items])
+    if is_first:
+        sizes[0] -= 1
+    return _Slice(revisions, sizes, Part(b",".join(items if is_first else [b"", *items])))
 
 
-def _join(entries: Sequence[Entry], items: list[bytes], *, is_first: bool) -> _Slice:
-    joined = b",".join(items if is_first else [b"", *items])
-    return _Slice(revisions=[entry.revision for entry in entries], items=Part(joined))
+def _replace(held: _Slice, revisions: list[int], changed: Mapping[int, bytes], *, is_first: bool) -> _Slice:
+    """`held` with these items, by number, in place of others. The rest is one piece of memory already, which
+    takes a third of the time that it takes to collect them one by one."""
+    bounds = list(accumulate(held.sizes, initial=0))
+    sizes, old, kept_from = held.sizes[:], memoryview(held.items), 0
+    pieces: list[bytes | memoryview] = []
+    for number, item in changed.items():
+        comma = b"" if is_first and number == 0 else b","
+        pieces += (old[kept_from : bounds[number]], comma, item)
+        sizes[number] = len(comma) + len(item)
+        kept_from = bounds[number + 1]
+    pieces.append(old[kept_from:])
+    return _Slice(revisions, sizes, Part(b"".join(pieces)))
+
+
+def _fitting(slice_: _Slice) -> Iterator[_Slice]:
+    """It, or halves of it when its documents have grown too large for one."""
+    middle = len(slice_.sizes) // 2
+    if not middle or len(slice_.items) <= _TOO_LARGE_BYTES:
+        yield slice_
+        return
+    bound = sum(slice_.sizes[:middle])
+    for part, piece in ((slice(middle), slice_.items[:bound]), (slice(middle, None), slice_.items[bound:])):
+        yield from _fitting(_Slice(slice_.revisions[part], slice_.sizes[part], Part(piece)))
 
 
 def _size_bytes(slices: Sequence[_Slice]) -> int:
