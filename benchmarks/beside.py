@@ -225,10 +225,8 @@ async def _reads(at: Scene, meter: Meter) -> dict[str, Figure]:
     paced: list[Load] = []
 
     async def in_peace() -> None:
-        for _ in range(ROUNDS):
-            paced.append(
-                await replace(gets, most_per_s=PACED_PER_S).get_many(at.ours, ONE, seconds=SECONDS)
-            )
+        slowly = replace(gets, most_per_s=PACED_PER_S)
+        paced.extend([await slowly.get_many(at.ours, ONE, seconds=SECONDS) for _ in range(ROUNDS)])
 
     calm = await meter.during(in_peace())
     every = await meter.net(lambda: many(lists, ALL))

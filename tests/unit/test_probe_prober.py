@@ -337,19 +337,6 @@ async def test_a_backlog_begins_a_few_looks_at_a_time_so_that_others_have_their_
         assert max(after - before for before, after in itertools.pairwise(begun)) == TOGETHER
 
 
-async def test_looks_that_are_due_together_begin_one_after_the_other() -> None:
-    async with running(concurrency=200) as bench:
-        for number in range(5):
-            bench.source.hanging[f"p{number}"] = asyncio.Event()
-            bench.prober.job_changed(job(number, node=f"gpu-{number}"))
-            bench.prober._schedule.hasten(job(number).ref, 0.0)
-        begun = [0]
-        while begun[-1] < 5:
-            await asyncio.sleep(0)
-            begun.append(len(bench.source.asked))
-        assert max(after - before for before, after in itertools.pairwise(begun)) == 1
-
-
 def ended(number: int, **changes: object) -> TrainingJob:
     """The job after its container has ended."""
     of = job(number)

@@ -27,10 +27,11 @@ log = structlog.get_logger("visibility.probe")
 FIRST_LOOKS_PER_S = 400.0  # after a start with many jobs, first looks are spread at this rate
 PER_NODE = 8  # looks at a time on one node: its kubelet serves others too
 START_DELAY_S = 0.2  # a container that has just started is seldom worth asking the same instant
-# Looks begin one after the other, so far apart: readers and watchers would wait for all that begin at once.
-# Of a backlog several begin together, the more the longer it is, but no more than so many.
-TICK_S = 0.002
-TOGETHER, BACKLOG_SHARE = 4, 1 / 8
+# Looks that are due begin together, but no more than so many; others have their turn before the next ones.
+# A backlog that begins at once would keep readers and watchers waiting for as long as all of it takes.
+# Further apart, one each 2 ms, each costs a third more: both sides are woken for each of its answers alone.
+TOGETHER = 16
+TICK_S = 0.01
 IDLE_S = 5.0  # a turn at least so often also when nothing is due, so that its age means something
 
 
@@ -160,6 +161,7 @@ class Prober:
                 begun = self._begin(looks)
                 if begun:
                     await asyncio.sleep(TICK_S)
+                if begun == TOGETHER:
                     continue
                 self._wakes_at = self._next_turn(loop.time())
                 with suppress(TimeoutError):
@@ -167,11 +169,10 @@ class Prober:
                         await self._wake.wait()
 
     def _begin(self, looks: asyncio.TaskGroup) -> int:
-        """Begin as many as may now; returns how many."""
+        """Begin those that may, TOGETHER at most; returns how many."""
         begun = 0
-        most = min(TOGETHER, 1 + int(BACKLOG_SHARE * (self._schedule.waiting + self._endings.waiting)))
         now = asyncio.get_running_loop().time()
-        while begun < most and self._busy < self._concurrency:
+        while begun < TOGETHER and self._busy < self._concurrency:
             work = self._endings.take() or self._schedule.take(now)
             if work is None:
                 break
