@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 
 WATCH = "/watch"
-SLICE_BYTES = 126 * 1024  # what is cheapest here: see visibility_api/serving/exchange.py
+SLICE_BYTES = 112 * 1024  # what is cheapest here
 
 
 class Events:
