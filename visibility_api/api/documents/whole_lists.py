@@ -89,8 +89,8 @@ def _join(revisions: list[int], items: list[bytes], *, is_first: bool) -> _Slice
 
 
 def _replace(held: _Slice, revisions: list[int], changed: Mapping[int, bytes], *, is_first: bool) -> _Slice:
-    """`held` with these items, by number, in place of others. The rest is one piece of memory already: half the
-    work of collecting it item by item."""
+    """`held` with these items, by number, in place of others. The rest is one piece of memory already: half
+    the work of collecting it item by item."""
     bounds = list(accumulate(held.sizes, initial=0))
     sizes, old, kept_from = held.sizes[:], memoryview(held.items), 0
     pieces: list[bytes | memoryview] = []
