@@ -74,7 +74,18 @@ def train_job(number: int) -> dict[str, Any]:
             "managedFields": _managed_fields(number),
         },
         "spec": {"runtimeRef": {"name": "torch-distributed"}},
-        "status": {"jobsStatus": [{"name": "node", "ready": 1, "active": 1}]},
+        "status": {
+            "conditions": [  # as Kueue leaves it, which admits jobs by resuming them
+                {
+                    "type": "Suspended",
+                    "status": "False",
+                    "reason": "Resumed",
+                    "message": "TrainJob is resumed",
+                    "lastTransitionTime": "2026-01-23T10:00:00Z",
+                }
+            ],
+            "jobsStatus": [{"name": "node", "ready": 1, "active": 1}],
+        },
     }
 
 

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from unittest import mock
 
 import msgspec
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.unit.resource_server import BASE_REVISION, NOW, document
-from visibility_api.api.documents.forms import DocumentForm, Forms
+from visibility_api.api.documents import list_body, whole_lists
+from visibility_api.api.documents.forms import Forms
 from visibility_api.api.documents.list_body import ITEMS_A_SLICE, SLICE_BYTES
 from visibility_api.api.documents.v1alpha1 import Codec
 from visibility_api.api.documents.whole_lists import WholeLists
 from visibility_api.api.resources import TRAINJOBS
-from visibility_api.store import Entry
 from visibility_api.store.memory import MemoryStore
-
-META = b"{}"
-
-
-def form() -> DocumentForm:
-    return Forms(Codec(TRAINJOBS), lambda: NOW).document
 
 
 class Jobs:
     """Jobs that come, change and go, and the list of them all."""
 
-    def __init__(self, number: int = 0, *, max_kept_bytes: int = 1024 * 1024) -> None:
-        self.store = MemoryStore(base_revision=BASE_REVISION)
-        self.lists = WholeLists(max_kept_bytes=max_kept_bytes)
-        self.form = form()
+    def __init__(
+        self, number: int = 0, *, max_kept_bytes: int = 1024 * 1024, max_changes: int = 10_000
+    ) -> None:
+        self.store = MemoryStore(base_revision=BASE_REVISION, max_changes=max_changes)
+        self.lists = WholeLists(self.store, "trainjobs", max_kept_bytes=max_kept_bytes)
+        self.form = Forms(Codec(TRAINJOBS), lambda: NOW).document
         for each in range(number):
             self.put(each)
 
@@ -40,12 +38,23 @@ class Jobs:
     def delete(self, number: int) -> None:
         self.store.delete(document(f"job-{number:04d}").job.ref)
 
-    async def body(self) -> list[bytes]:
-        return await self.lists.body(self.form, None, META, self.store.list("trainjobs").entries)
+    async def body(self, namespace: str | None = None) -> list[bytes]:
+        return await self.lists.body(self.form, namespace)
+
+    def plain(self, namespace: str | None = None) -> bytes:
+        """The same list, made of nothing that was made before."""
+        entries = self.store.list("trainjobs", namespace).entries
+        meta = b'{"resourceVersion":"%d"}' % self.store.revision
+        return self.form.head(meta) + b",".join(map(self.form.item, entries)) + b"]}\n"
 
 
 def steps(body: Sequence[bytes]) -> list[int]:
     return [item["status"]["steps"]["current"] for item in msgspec.json.decode(b"".join(body))["items"]]
+
+
+def kept(before: Sequence[bytes], after: Sequence[bytes]) -> list[bool]:
+    """Which of the slices of the list after are of the one before."""
+    return [any(new is old for old in before) for new in after[1:-1]]
 
 
 async def test_only_the_slice_of_a_changed_document_is_made_anew() -> None:
@@ -53,7 +62,7 @@ async def test_only_the_slice_of_a_changed_document_is_made_anew() -> None:
     before = await jobs.body()
     jobs.put(ITEMS_A_SLICE + 1, step=7)
     after = await jobs.body()
-    assert [old is new for old, new in zip(before, after, strict=True)][1:-1] == [True, False, True]
+    assert kept(before, after) == [True, False, True]
     assert steps(after)[ITEMS_A_SLICE + 1] == 7
 
 
@@ -84,34 +93,118 @@ async def test_more_than_may_be_kept_is_served_all_the_same() -> None:
     assert steps(await jobs.body()) == [0, 1]
 
 
-@given(st.lists(st.tuples(st.sampled_from(["put", "delete", "list"]), st.integers(0, 8), st.integers(0, 3))))
+@pytest.mark.parametrize("number", [0, 150, 299])
+async def test_a_job_that_comes_or_goes_changes_its_slice_alone(number: int) -> None:
+    jobs = Jobs(3 * ITEMS_A_SLICE)
+    before = await jobs.body()
+    jobs.delete(number)
+    gone = await jobs.body()
+    assert sorted(kept(before, gone)) == [False, True, True]
+    assert b"".join(gone) == jobs.plain()
+    jobs.put(number)
+    back = await jobs.body()
+    assert sorted(kept(gone, back)) == [False, True, True]
+    assert b"".join(back) == jobs.plain()
+
+
+async def test_the_first_slice_that_is_left_begins_the_list() -> None:
+    jobs = Jobs(3 * ITEMS_A_SLICE)
+    before = await jobs.body()
+    for number in range(ITEMS_A_SLICE):
+        jobs.delete(number)
+    after = await jobs.body()
+    assert kept(before, after) == [False, True]
+    assert b"".join(after) == jobs.plain()
+
+
+async def test_slices_of_which_little_is_left_are_joined_again() -> None:
+    jobs = Jobs(3 * ITEMS_A_SLICE)
+    await jobs.body()
+    for number in range(3 * ITEMS_A_SLICE):
+        if number % 10:
+            jobs.delete(number)
+    after = await jobs.body()
+    assert len(after) == len([b"head", b"slice", b"end"])
+    assert b"".join(after) == jobs.plain()
+
+
+async def test_a_change_elsewhere_leaves_the_list_of_a_namespace_as_it_was() -> None:
+    jobs = Jobs(2)
+    before = await jobs.body("team-a")
+    jobs.store.put(document("other", namespace="team-b"))
+    after = await jobs.body("team-a")
+    assert kept(before, after) == [True]
+    assert b"".join(after) == jobs.plain("team-a")
+
+
+@pytest.mark.parametrize("max_changes", [20, 10_000])
+async def test_a_list_that_nobody_asked_for_during_many_changes_is_of_now(max_changes: int) -> None:
+    """More than are held, or more than there are documents."""
+    jobs = Jobs(4, max_changes=max_changes)
+    await jobs.body()
+    for step in range(100):
+        jobs.put(step % 3, step)
+    jobs.delete(3)
+    assert b"".join(await jobs.body()) == jobs.plain()
+
+
+async def test_who_waits_for_a_list_is_served_what_was_made_meanwhile() -> None:
+    jobs = Jobs(3 * ITEMS_A_SLICE)
+    making = asyncio.create_task(jobs.body())
+    await asyncio.sleep(0)
+    waiting = asyncio.create_task(jobs.body())
+    await asyncio.sleep(0)
+    jobs.put(0, step=7)  # after both had asked
+    first, second = await making, await waiting
+    assert all(mine is yours for mine, yours in zip(first[1:-1], second[1:-1], strict=True))
+    assert steps(await jobs.body())[0] == 7
+
+
+NAMES = st.tuples(st.sampled_from(["team-a", "team-b"]), st.integers(0, 8))
+HAPPENINGS = st.one_of(
+    st.tuples(st.just("put"), NAMES, st.integers(0, 3), st.sampled_from(["", "x" * 900])),
+    st.tuples(st.just("replace"), NAMES, st.sampled_from(["a", "z"])),
+    st.tuples(st.just("delete"), NAMES),
+    st.tuples(st.just("list"), st.sampled_from([None, "team-a", "team-b"])),
+)
+
+
+@given(happenings=st.lists(HAPPENINGS, max_size=60), max_changes=st.sampled_from([3, 10_000]))
 @settings(deadline=None)
 def test_a_list_is_what_it_would_be_without_what_is_kept(
-    happenings: list[tuple[str, int, int]],
+    happenings: list[tuple[str, tuple[str, int], int | str, str]], max_changes: int
 ) -> None:
+    """With slices of few documents, so that there are some."""
+
     async def check() -> None:
-        jobs = Jobs(4)
-        for what, number, step in happenings:
-            if what == "put":
-                jobs.put(number, step)
-            elif what == "delete":
-                jobs.delete(number)
-            else:
-                fresh = await WholeLists().body(
-                    jobs.form, None, META, sorted(jobs.store.list("trainjobs").entries, key=_name)
-                )
-                assert b"".join(await jobs.body()) == b"".join(fresh)
+        jobs = Jobs(max_changes=max_changes)
+        for each in happenings:
+            match each:
+                case ("put", (namespace, number), int(step), message):
+                    jobs.store.put(document(f"job-{number}", namespace=namespace, step=step, message=message))
+                case ("replace", (namespace, number), str(uid)):
+                    jobs.store.put(document(f"job-{number}", namespace=namespace, uid=uid))
+                case ("delete", (namespace, number)):
+                    entry = jobs.store.get("trainjobs", namespace, f"job-{number}")
+                    if entry is not None:
+                        jobs.store.delete(entry.document.job.ref)
+                case ("list", namespace):
+                    assert b"".join(await jobs.body(namespace)) == jobs.plain(namespace)
 
-    asyncio.run(check())
-
-
-def _name(entry: Entry) -> str:
-    return entry.document.job.ref.name
+    with (
+        mock.patch.multiple(list_body, SLICE_BYTES=3000),
+        mock.patch.multiple(whole_lists, _TOO_LARGE_BYTES=3200),
+    ):
+        asyncio.run(check())
 
 
 async def test_lists_of_nothing_leave_nothing_behind() -> None:
     """Whoever may list everywhere may ask for namespaces that do not exist, without end."""
-    lists = WholeLists()
+    jobs = Jobs()
     for number in range(3):
-        assert steps(await lists.body(form(), f"made-up-{number}", META, [])) == []
-    assert len(lists._kept) == 0
+        assert steps(await jobs.body(f"made-up-{number}")) == []
+    jobs.put(0)
+    await jobs.body()
+    jobs.delete(0)
+    assert steps(await jobs.body()) == []
+    assert len(jobs.lists._kept) == 0

@@ -164,3 +164,17 @@ def test_one_change_larger_than_the_bound_is_still_told() -> None:
     store.put(document("a"))
     store.put(document("b"))
     assert history(store, since=store.base_revision) == [("ADDED", "uid-of-team-a-b", BASE + 2)]
+
+
+def test_changes_after_a_revision_are_told_in_order_as_long_as_they_are_held() -> None:
+    store = MemoryStore(base_revision=BASE, max_changes=16)
+    for step in range(10):
+        store.put(document("a", step=step))
+    since = store.changes("trainjobs", BASE + 7, most=3)
+    assert since is not None
+    assert [change.revision for change in since] == [BASE + 8, BASE + 9, BASE + 10]
+    assert store.changes("trainjobs", store.revision, most=0) == []
+    assert store.changes("trainjobs", BASE + 7, most=2) is None
+    for step in range(10, 20):
+        store.put(document("a", step=step))
+    assert store.changes("trainjobs", BASE, most=100) is None

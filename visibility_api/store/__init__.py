@@ -143,6 +143,13 @@ class Store(Protocol):
         """
         ...
 
+    def changes(self, resource: str, since: int, *, most: int) -> Sequence[Change] | None:
+        """Changes of the resource after revision `since`, in order.
+
+        None when there are more than `most`, or when they are not all held any more.
+        """
+        ...
+
     def watch(self, resource: str, since: int) -> Feed:
         """Changes of the resource after `since`, replayed from history, then live.
 

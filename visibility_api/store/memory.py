@@ -136,6 +136,13 @@ class MemoryStore:
             raise RevisionExpired(at, shelf.log.base_revision)
         return shelf.past_listing(namespace, at)
 
+    def changes(self, resource: str, since: int, *, most: int) -> Sequence[Change] | None:
+        log = self._shelf(resource).log
+        if since < log.base_revision:
+            return None
+        changes = log.after(since, most=most + 1)
+        return changes if len(changes) <= most else None
+
     def watch(self, resource: str, since: int) -> LogFeed:
         shelf = self._shelf(resource)
         if since > self._revision:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 
 from visibility_api.api.message import Request, Response
@@ -11,12 +10,12 @@ from visibility_api.api.negotiation import JSON, Representation, Target, negotia
 from visibility_api.api.rendering import render
 from visibility_api.api.resources import Resource
 from visibility_api.api.status import NotFound, TooLargeResourceVersion
-from visibility_api.store import Entry, Listing, Store
+from visibility_api.store import Entry, Store
 
 from .forms import Form, Forms
 from .list_body import list_body
 from .list_options import read_get_options, read_list_options
-from .paging import Page, find_page
+from .paging import check_revision, find_page
 from .v1alpha1 import Codec
 from .whole_lists import WholeLists
 
@@ -30,8 +29,7 @@ class Collection:
         self._plural = resource.plural
         self._store = store
         self._forms = Forms(Codec(resource), now)
-        self._whole = WholeLists()
-        self._making = asyncio.Lock()
+        self._whole = WholeLists(store, resource.plural)
 
     async def get(self, request: Request) -> Response:
         """One document, also behind a subresource. Raises NotFound, naming the object itself (R4)."""
@@ -63,26 +61,14 @@ class Collection:
         form = self._forms.choose(representation, request)
         options = read_list_options(request)
         namespace = request.attributes.namespace or None
-        page = await find_page(self._store, self._plural, namespace, options)
         is_compact = representation.media_type == JSON and not representation.pretty
-        if page.whole is None or not form.is_timeless or not is_compact:
-            made = await list_body(form, page.list_meta(), page.entries, representation)
-            return Response(content_type=representation.media_type, body=made)
-        # Made once for all who ask while this state lasts.
-        body = page.whole.kept.get(form.key) or await self._make_whole(page.whole, form, namespace, page)
+        if options.is_of_all and form.is_timeless and is_compact:
+            check_revision(self._store, options)
+            body = await self._whole.body(form, namespace)
+        else:
+            page = await find_page(self._store, self._plural, namespace, options)
+            body = await list_body(form, page.list_meta(), page.entries, representation)
         return Response(content_type=representation.media_type, body=body)
-
-    async def _make_whole(
-        self, state: Listing, form: Form, namespace: str | None, page: Page
-    ) -> Sequence[bytes]:
-        """A whole state in compact JSON. Who asks for it meanwhile waits: with a body of its own for each,
-        many who come together would need more memory than there is."""
-        async with self._making:
-            body = state.kept.get(form.key)
-            if body is None:
-                body = await self._whole.body(form, namespace, page.list_meta(), page.entries)
-                state.kept[form.key] = body
-        return body
 
     def _line(self, entry: Entry) -> bytes:
         return self._forms.document.one(entry) + b"\n"

@@ -37,6 +37,12 @@ class ListOptions:
     allows_bookmarks: bool = False
     timeout_s: int = 0  # of a watch; 0 = the server's choice (W9)
 
+    @property
+    def is_of_all(self) -> bool:
+        """Every object of the present state, on one page."""
+        is_page = self.limit or self.continue_token
+        return self.selection.is_everything and not is_page and not self.is_exact
+
 
 def read_list_options(request: Request) -> ListOptions:
     """The options of a list. Raises BadRequest or Invalid."""

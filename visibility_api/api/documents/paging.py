@@ -47,7 +47,6 @@ class Page:
     entries: Sequence[Entry]
     continue_token: str = ""
     remaining: int | None = None  # how many follow, where that is known
-    whole: Listing | None = None  # the state itself, when the page is all of it
 
     def list_meta(self) -> bytes:
         """The list's `metadata` as JSON."""
@@ -70,12 +69,9 @@ async def find_page(store: Store, resource: str, namespace: str | None, options:
         entries = entries[bisect_right(entries, after, key=_place) :]
     is_all = options.selection.is_everything
     if not options.limit:
-        if is_all:
-            whole = listing if after is None else None
-            return Page(revision=listing.revision, entries=entries, whole=whole)
-        return Page(
-            revision=listing.revision, entries=(await _matching(entries, options.selection, len(entries)))[0]
-        )
+        if not is_all:
+            entries, _ = await _matching(entries, options.selection, len(entries))
+        return Page(revision=listing.revision, entries=entries)
     if is_all:
         shown, rest = entries[: options.limit], len(entries) - options.limit
     else:
@@ -88,6 +84,13 @@ async def find_page(store: Store, resource: str, namespace: str | None, options:
         continue_token=_encode_token(listing.revision, _place(shown[-1])),
         remaining=rest if is_all else None,  # L12
     )
+
+
+def check_revision(store: Store, options: ListOptions) -> None:
+    """Raises TooLargeResourceVersion for a state that is yet to come (L8)."""
+    asked = options.revision or 0
+    if asked > store.revision:
+        raise TooLargeResourceVersion(asked, store.revision)
 
 
 def candidates(entries: Sequence[Entry], namespace: str | None, selection: Selection) -> Sequence[Entry]:
@@ -124,13 +127,11 @@ def _state(
         if options.revision:
             raise BadRequest("specifying resource version is not allowed when using continue")  # L13
         return _continued(store, resource, namespace, token)
-    asked = options.revision or 0
-    if asked > store.revision:
-        raise TooLargeResourceVersion(asked, store.revision)
+    check_revision(store, options)
     if not options.is_exact:
         return store.list(resource, namespace), None
     try:
-        return store.list(resource, namespace, at=asked), None
+        return store.list(resource, namespace, at=options.revision), None
     except RevisionExpired as error:
         raise Expired(_TOO_OLD) from error
 

@@ -1,21 +1,23 @@
 """The body of a list of everything, in compact JSON: what dashboards and caches ask for again and again.
 
-Its items are joined in slices, and a slice in which no item has changed serves the next state as well. So
-what such a list costs does not depend on how many jobs there are, but on how many changed, and on its bytes.
+Its items are joined in slices, which follow the store's changes: a slice in which nothing changed serves the
+next state as well. So what making a list costs depends on how many documents changed since somebody asked,
+not on how many there are.
 """
 
 from __future__ import annotations
 
 import asyncio
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
 
 import msgspec
 from cachetools import LRUCache
 
 from visibility_api.api.compression import Part
-from visibility_api.store import Entry
+from visibility_api.progress.job import JobRef
+from visibility_api.store import Change, Entry, Store
 
 from .forms import Form
 from .list_body import grouped
@@ -23,96 +25,139 @@ from .list_body import grouped
 MAX_KEPT_BYTES = 64 * 1024 * 1024  # of all namespaces and forms together; 42,000 jobs' documents
 # The server below would write a larger slice in two pieces, one of them small: its documents have grown.
 _TOO_LARGE_BYTES = 125 * 1024
+_ENCODED_AT_ONCE = 8  # and as many slices joined: half a millisecond; then others have their turn
+_TOO_SPARSE = 1.5  # so much smaller than at first on average: splits and deletions leave small slices
 
-Key = tuple[str | None, str]  # namespace, None = all of them; form
+_Key = tuple[str | None, str]  # namespace, None = all of them; form
 
 
 class _Slice(msgspec.Struct, frozen=True):
-    revisions: list[int]  # of its entries: no two entries share one
-    sizes: array[int]  # of its items, each with the comma before it; only the first of a list has none
-    items: Part  # joined
+    refs: list[JobRef]  # of its items, in order; not the documents, which would outlive their time
+    sizes: array[int]  # of its items
+    items: Part  # each after a comma; only the first of a list has none
+
+
+class _State(msgspec.Struct, frozen=True):
+    revision: int
+    slices: list[_Slice]
+    size_bytes: int
+    first_mean_bytes: float  # of a slice, when all of them were made anew
 
 
 class WholeLists:
-    """Makes bodies of one resource; the slices of the least recently used lists go first."""
+    """Makes the lists of one resource; the slices of the least recently used lists go first."""
 
-    def __init__(self, *, max_kept_bytes: int = MAX_KEPT_BYTES) -> None:
-        self._kept: LRUCache[Key, list[_Slice]] = LRUCache(max_kept_bytes, getsizeof=_size_bytes)
+    def __init__(self, store: Store, plural: str, *, max_kept_bytes: int = MAX_KEPT_BYTES) -> None:
+        self._store = store
+        self._plural = plural
+        # One that is larger than all that is kept is kept alone.
+        self._kept: LRUCache[_Key, _State] = LRUCache(
+            max_kept_bytes, getsizeof=lambda state: min(max_kept_bytes, state.size_bytes)
+        )
+        self._making = asyncio.Lock()
 
-    async def body(
-        self, form: Form, namespace: str | None, list_meta: bytes, entries: Sequence[Entry]
-    ) -> list[bytes]:
-        """All of `entries`, which are those of `namespace`, in a form that is timeless."""
-        key = (namespace, form.key)
-        before = self._kept.get(key, [])
-        made = []
-        for slice_, is_new in _slices(form, entries, before):
-            made.append(slice_)
-            if is_new:
-                await asyncio.sleep(0)  # others' turn
-        if 0 < _size_bytes(made) <= self._kept.maxsize:
-            self._kept[key] = made
-        return [form.head(list_meta), *[slice_.items for slice_ in made], b"]}\n"]
+    async def body(self, form: Form, namespace: str | None) -> list[bytes]:
+        """All documents of `namespace`, as they are now or a moment later, in a form that is timeless."""
+        key, asked_at = (namespace, form.key), self._store.revision
+        state = self._kept.get(key)
+        if state is None or state.revision < asked_at:
+            # One at a time, and for all who wait: a state of its own for each of many who come together
+            # would need more memory than there is.
+            async with self._making:
+                state = self._kept.get(key)
+                if state is None or state.revision < asked_at:
+                    state = await self._present(form, namespace, state)
+                    if state.slices:  # a namespace that does not exist leaves nothing behind
+                        self._kept[key] = state
+                    else:
+                        self._kept.pop(key, None)
+        list_meta = msgspec.json.encode({"resourceVersion": str(state.revision)})
+        return [form.head(list_meta), *[slice_.items for slice_ in state.slices], b"]}\n"]
 
-
-def _slices(form: Form, entries: Sequence[Entry], before: Sequence[_Slice]) -> Iterator[tuple[_Slice, bool]]:
-    """Each with whether it was made now. A job that came or went moves all others: then all are."""
-    revisions = [entry.revision for entry in entries]
-    place = 0
-    if sum(len(held.revisions) for held in before) != len(entries):
-        for items in grouped(form, entries):
-            end = place + len(items)
-            yield _join(revisions[place:end], items, is_first=place == 0), True
-            place = end
-        return
-    for held in before:
-        end = place + len(held.revisions)
-        now = revisions[place:end]
-        if now == held.revisions:
-            yield held, False
-        else:
-            changed = {
-                number: form.item(entries[place + number])
-                for number, (old, new) in enumerate(zip(held.revisions, now, strict=True))
-                if old != new
-            }
-            for slice_ in _fitting(_replace(held, now, changed, is_first=place == 0)):
-                yield slice_, True
-        place = end
-
-
-def _join(revisions: list[int], items: list[bytes], *, is_first: bool) -> _Slice:
-    sizes = array("I", [len(item) + 1 for item in items])
-    if is_first:
-        sizes[0] -= 1
-    return _Slice(revisions, sizes, Part(b",".join(items if is_first else [b"", *items])))
+    async def _present(self, form: Form, namespace: str | None, held: _State | None) -> _State:
+        if held is not None:
+            revision = self._store.revision
+            # With more changes than documents it is cheaper to look at all documents.
+            most = sum(len(slice_.refs) for slice_ in held.slices)
+            changes = self._store.changes(self._plural, held.revision, most=most)
+            if changes is not None:
+                slices = await _changed(form, held.slices, _latest(changes, namespace))
+                size_bytes = _size_bytes(slices)
+                if size_bytes * _TOO_SPARSE >= held.first_mean_bytes * len(slices):
+                    return _State(revision, slices, size_bytes, held.first_mean_bytes)
+        listing = self._store.list(self._plural, namespace)
+        slices, place = [], 0
+        for items in grouped(form, listing.entries):
+            entries = listing.entries[place : place + len(items)]
+            slices += _joined([entry.document.job.ref for entry in entries], items, is_first=not slices)
+            place += len(items)
+            await asyncio.sleep(0)  # others' turn
+        size_bytes = _size_bytes(slices)
+        return _State(listing.revision, slices, size_bytes, size_bytes / max(1, len(slices)))
 
 
-def _replace(held: _Slice, revisions: list[int], changed: Mapping[int, bytes], *, is_first: bool) -> _Slice:
-    """`held` with these items, by number, in place of others. The rest is one piece of memory already: half
-    the work of collecting it item by item."""
-    bounds = list(accumulate(held.sizes, initial=0))
-    sizes, old, kept_from = held.sizes[:], memoryview(held.items), 0
-    pieces: list[bytes | memoryview] = []
-    for number, item in changed.items():
-        comma = b"" if is_first and number == 0 else b","
-        pieces += (old[kept_from : bounds[number]], comma, item)
-        sizes[number] = len(comma) + len(item)
-        kept_from = bounds[number + 1]
-    pieces.append(old[kept_from:])
-    return _Slice(revisions, sizes, Part(b"".join(pieces)))
+def _latest(changes: Sequence[Change], namespace: str | None) -> dict[JobRef, Entry | None]:
+    """What is there now of each job of `namespace` that changed, None = nothing."""
+    latest: dict[JobRef, Entry | None] = {}
+    for change in changes:
+        ref = change.entry.document.job.ref
+        if namespace is None or ref.namespace == namespace:
+            latest[ref] = None if change.type == "DELETED" else change.entry
+    return latest
 
 
-def _fitting(slice_: _Slice) -> Iterator[_Slice]:
-    """It, or halves of it when its documents have grown too large for one."""
-    middle = len(slice_.sizes) // 2
-    if not middle or len(slice_.items) <= _TOO_LARGE_BYTES:
-        yield slice_
-        return
-    bound = sum(slice_.sizes[:middle])
-    for part, piece in ((slice(middle), slice_.items[:bound]), (slice(middle, None), slice_.items[bound:])):
-        yield from _fitting(_Slice(slice_.revisions[part], slice_.sizes[part], Part(piece)))
+async def _changed(
+    form: Form, slices: Sequence[_Slice], latest: Mapping[JobRef, Entry | None]
+) -> list[_Slice]:
+    of_slice: dict[int, dict[JobRef, Entry | None]] = {}
+    for ref, entry in latest.items():
+        number = max(0, bisect_right(slices, ref, key=_first) - 1)
+        of_slice.setdefault(number, {})[ref] = entry
+    made: list[_Slice] = []
+    encoded = 0
+    for number, held in enumerate(slices):
+        changes = of_slice.get(number)
+        if changes is None and (made or not number):
+            made.append(held)
+            continue
+        refs, items = held.refs[:], list(_cut(held))
+        changes = changes or {}
+        for ref, entry in changes.items():
+            place = bisect_left(refs, ref)
+            end = place + (refs[place : place + 1] == [ref])
+            refs[place:end] = [ref] if entry is not None else []
+            items[place:end] = [form.item(entry)] if entry is not None else []
+        made += _joined(refs, items, is_first=not made)
+        encoded += len(changes)
+        if encoded >= _ENCODED_AT_ONCE:
+            encoded = 0
+            await asyncio.sleep(0)
+    return made
 
 
 def _size_bytes(slices: Sequence[_Slice]) -> int:
     return sum(len(slice_.items) for slice_ in slices)
+
+
+def _first(slice_: _Slice) -> JobRef:
+    return slice_.refs[0]
+
+
+def _cut(slice_: _Slice) -> Iterator[bytes | memoryview]:
+    """Its items."""
+    whole = memoryview(slice_.items)
+    end = -1 if slice_.items[:1] != b"," else 0
+    for size in slice_.sizes:
+        start, end = end + 1, end + 1 + size
+        yield whole[start:end]
+
+
+def _joined(refs: list[JobRef], items: Sequence[bytes | memoryview], *, is_first: bool) -> Iterator[_Slice]:
+    """A slice of them, halves of it when that would be too large, none of nothing."""
+    sizes = array("I", map(len, items))
+    if len(items) > 1 and sum(sizes) + len(sizes) > _TOO_LARGE_BYTES:
+        middle = len(items) // 2
+        yield from _joined(refs[:middle], items[:middle], is_first=is_first)
+        yield from _joined(refs[middle:], items[middle:], is_first=False)
+    elif items:
+        yield _Slice(refs, sizes, Part(b",".join(items if is_first else (b"", *items))))
