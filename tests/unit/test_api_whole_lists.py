@@ -86,11 +86,14 @@ async def test_a_document_larger_than_a_slice_is_one_of_its_own() -> None:
     assert steps(await jobs.body()) == [0, 1]
 
 
-async def test_more_than_may_be_kept_is_served_all_the_same() -> None:
+async def test_a_list_larger_than_all_that_may_be_kept_leaves_room_for_others() -> None:
     jobs = Jobs(2, max_kept_bytes=100)
-    assert steps(await jobs.body()) == [0, 0]
+    jobs.store.put(document("other", namespace="team-b", step=0))
+    everything, of_team = await jobs.body(), await jobs.body("team-b")
+    assert steps(everything) == [0, 0, 0]
+    assert kept(everything, await jobs.body()) == kept(of_team, await jobs.body("team-b")) == [True]
     jobs.put(1, step=1)
-    assert steps(await jobs.body()) == [0, 1]
+    assert steps(await jobs.body()) == [0, 1, 0]
 
 
 @pytest.mark.parametrize("number", [0, 150, 299])
@@ -128,10 +131,11 @@ async def test_slices_of_which_little_is_left_are_joined_again() -> None:
     assert b"".join(after) == jobs.plain()
 
 
-async def test_a_change_elsewhere_leaves_the_list_of_a_namespace_as_it_was() -> None:
+async def test_changes_elsewhere_leave_the_list_of_a_namespace_as_it_was() -> None:
     jobs = Jobs(2)
     before = await jobs.body("team-a")
-    jobs.store.put(document("other", namespace="team-b"))
+    for number in range(10):
+        jobs.store.put(document(f"other-{number}", namespace="team-b"))
     after = await jobs.body("team-a")
     assert kept(before, after) == [True]
     assert b"".join(after) == jobs.plain("team-a")
@@ -139,13 +143,42 @@ async def test_a_change_elsewhere_leaves_the_list_of_a_namespace_as_it_was() -> 
 
 @pytest.mark.parametrize("max_changes", [20, 10_000])
 async def test_a_list_that_nobody_asked_for_during_many_changes_is_of_now(max_changes: int) -> None:
-    """More than are held, or more than there are documents."""
-    jobs = Jobs(4, max_changes=max_changes)
+    """Also when not all of them are held any more."""
+    jobs = Jobs(40, max_changes=max_changes)
     await jobs.body()
-    for step in range(100):
-        jobs.put(step % 3, step)
-    jobs.delete(3)
+    for number in range(30):
+        jobs.put(number, step=number + 1)
+    jobs.delete(39)
     assert b"".join(await jobs.body()) == jobs.plain()
+
+
+async def test_a_list_says_of_which_state_it_is_whatever_happens_while_it_is_made() -> None:
+    jobs = Jobs(3 * ITEMS_A_SLICE)
+    await jobs.body()
+    for number in range(0, 3 * ITEMS_A_SLICE, 10):
+        jobs.put(number, step=1)
+    expected = jobs.plain()
+    making = asyncio.create_task(jobs.body())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not making.done()
+    for number in range(0, 3 * ITEMS_A_SLICE, 10):
+        jobs.put(number, step=2)
+    assert b"".join(await making) == expected
+    assert b"".join(await jobs.body()) == jobs.plain()
+
+
+async def test_many_jobs_that_come_into_one_slice_hold_nobody_up() -> None:
+    jobs = Jobs(3 * ITEMS_A_SLICE)
+    await jobs.body()
+    for number in range(1000, 1200):
+        jobs.put(number)
+    making, turns = asyncio.create_task(jobs.body()), 0
+    while not making.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns >= 200 / 8
+    assert b"".join(await making) == jobs.plain()
 
 
 async def test_who_waits_for_a_list_is_served_what_was_made_meanwhile() -> None:
@@ -169,7 +202,7 @@ HAPPENINGS = st.one_of(
 )
 
 
-@given(happenings=st.lists(HAPPENINGS, max_size=60), max_changes=st.sampled_from([3, 10_000]))
+@given(happenings=st.lists(HAPPENINGS, min_size=30, max_size=60), max_changes=st.sampled_from([3, 10_000]))
 @settings(deadline=None)
 def test_a_list_is_what_it_would_be_without_what_is_kept(
     happenings: list[tuple[str, tuple[str, int], int | str, str]], max_changes: int

@@ -170,11 +170,10 @@ def test_changes_after_a_revision_are_told_in_order_as_long_as_they_are_held() -
     store = MemoryStore(base_revision=BASE, max_changes=16)
     for step in range(10):
         store.put(document("a", step=step))
-    since = store.changes("trainjobs", BASE + 7, most=3)
+    since = store.changes("trainjobs", BASE + 7)
     assert since is not None
     assert [change.revision for change in since] == [BASE + 8, BASE + 9, BASE + 10]
-    assert store.changes("trainjobs", store.revision, most=0) == []
-    assert store.changes("trainjobs", BASE + 7, most=2) is None
+    assert store.changes("trainjobs", store.revision) == []
     for step in range(10, 20):
         store.put(document("a", step=step))
-    assert store.changes("trainjobs", BASE, most=100) is None
+    assert store.changes("trainjobs", BASE) is None

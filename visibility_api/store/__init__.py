@@ -143,11 +143,8 @@ class Store(Protocol):
         """
         ...
 
-    def changes(self, resource: str, since: int, *, most: int) -> Sequence[Change] | None:
-        """Changes of the resource after revision `since`, in order.
-
-        None when there are more than `most`, or when they are not all held any more.
-        """
+    def changes(self, resource: str, since: int) -> Sequence[Change] | None:
+        """Changes of the resource after revision `since`, in order; None when not all are held any more."""
         ...
 
     def watch(self, resource: str, since: int) -> Feed:

@@ -66,10 +66,9 @@ class ChangeLog:
         if self._feeds and self._alarm is None:
             self._set_alarm()
 
-    def after(self, revision: int, *, most: int | None = None) -> list[Change]:
-        """The changes after a revision that is not older than the base, in order, or `most` of them."""
-        start = bisect_right(self._changes, revision, key=attrgetter("revision"))
-        return self._changes[start : None if most is None else start + most]
+    def after(self, revision: int) -> list[Change]:
+        """The changes after a revision that is not older than the base, in order."""
+        return self._changes[bisect_right(self._changes, revision, key=attrgetter("revision")) :]
 
     def feed(self, since: int) -> LogFeed:
         """A watcher of what follows revision `since`. Raises RevisionExpired when that is not all held."""

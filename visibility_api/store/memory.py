@@ -136,12 +136,9 @@ class MemoryStore:
             raise RevisionExpired(at, shelf.log.base_revision)
         return shelf.past_listing(namespace, at)
 
-    def changes(self, resource: str, since: int, *, most: int) -> Sequence[Change] | None:
+    def changes(self, resource: str, since: int) -> Sequence[Change] | None:
         log = self._shelf(resource).log
-        if since < log.base_revision:
-            return None
-        changes = log.after(since, most=most + 1)
-        return changes if len(changes) <= most else None
+        return log.after(since) if since >= log.base_revision else None
 
     def watch(self, resource: str, since: int) -> LogFeed:
         shelf = self._shelf(resource)

@@ -22,10 +22,11 @@ from visibility_api.store import Change, Entry, Store
 from .forms import Form
 from .list_body import grouped
 
-MAX_KEPT_BYTES = 64 * 1024 * 1024  # of all namespaces and forms together; 42,000 jobs' documents
+MAX_KEPT_BYTES = 64 * 1024 * 1024  # of all namespaces and forms together; 40,000 jobs' documents
 # The server below would write a larger slice in two pieces, one of them small: its documents have grown.
 _TOO_LARGE_BYTES = 125 * 1024
-_ENCODED_AT_ONCE = 8  # and as many slices joined: half a millisecond; then others have their turn
+# Then others have their turn: half a millisecond each, with as many slices joined as documents encoded.
+_ENCODED_AT_ONCE, _CHANGES_AT_ONCE = 8, 512
 _TOO_SPARSE = 1.5  # so much smaller than at first on average: splits and deletions leave small slices
 
 _Key = tuple[str | None, str]  # namespace, None = all of them; form
@@ -50,9 +51,9 @@ class WholeLists:
     def __init__(self, store: Store, plural: str, *, max_kept_bytes: int = MAX_KEPT_BYTES) -> None:
         self._store = store
         self._plural = plural
-        # One that is larger than all that is kept is kept alone.
+        # The largest are kept as well, and leave room for others.
         self._kept: LRUCache[_Key, _State] = LRUCache(
-            max_kept_bytes, getsizeof=lambda state: min(max_kept_bytes, state.size_bytes)
+            max_kept_bytes, getsizeof=lambda state: min(max_kept_bytes // 2, state.size_bytes)
         )
         self._making = asyncio.Lock()
 
@@ -77,11 +78,10 @@ class WholeLists:
     async def _present(self, form: Form, namespace: str | None, held: _State | None) -> _State:
         if held is not None:
             revision = self._store.revision
-            # With more changes than documents it is cheaper to look at all documents.
-            most = sum(len(slice_.refs) for slice_ in held.slices)
-            changes = self._store.changes(self._plural, held.revision, most=most)
-            if changes is not None:
-                slices = await _changed(form, held.slices, _latest(changes, namespace))
+            changes = self._store.changes(self._plural, held.revision)
+            latest = await _latest(changes, namespace) if changes is not None else None
+            if latest is not None and len(latest) <= sum(len(slice_.refs) for slice_ in held.slices):
+                slices = await _changed(form, held.slices, latest)
                 size_bytes = _size_bytes(slices)
                 if size_bytes * _TOO_SPARSE >= held.first_mean_bytes * len(slices):
                     return _State(revision, slices, size_bytes, held.first_mean_bytes)
@@ -96,51 +96,49 @@ class WholeLists:
         return _State(listing.revision, slices, size_bytes, size_bytes / max(1, len(slices)))
 
 
-def _latest(changes: Sequence[Change], namespace: str | None) -> dict[JobRef, Entry | None]:
+async def _latest(changes: Sequence[Change], namespace: str | None) -> dict[JobRef, Entry | None]:
     """What is there now of each job of `namespace` that changed, None = nothing."""
     latest: dict[JobRef, Entry | None] = {}
-    for change in changes:
+    for count, change in enumerate(changes, start=1):
         ref = change.entry.document.job.ref
         if namespace is None or ref.namespace == namespace:
             latest[ref] = None if change.type == "DELETED" else change.entry
+        if count % _CHANGES_AT_ONCE == 0:
+            await asyncio.sleep(0)
     return latest
 
 
 async def _changed(
     form: Form, slices: Sequence[_Slice], latest: Mapping[JobRef, Entry | None]
 ) -> list[_Slice]:
+    firsts = [slice_.refs[0] for slice_ in slices]
     of_slice: dict[int, dict[JobRef, Entry | None]] = {}
-    for ref, entry in latest.items():
-        number = max(0, bisect_right(slices, ref, key=_first) - 1)
+    for count, (ref, entry) in enumerate(latest.items(), start=1):
+        number = max(0, bisect_right(firsts, ref) - 1)
         of_slice.setdefault(number, {})[ref] = entry
+        if count % _CHANGES_AT_ONCE == 0:
+            await asyncio.sleep(0)
     made: list[_Slice] = []
     encoded = 0
     for number, held in enumerate(slices):
-        changes = of_slice.get(number)
-        if changes is None and (made or not number):
+        if number not in of_slice and (made or not number):
             made.append(held)
             continue
         refs, items = held.refs[:], list(_cut(held))
-        changes = changes or {}
-        for ref, entry in changes.items():
+        for ref, entry in of_slice.get(number, {}).items():
             place = bisect_left(refs, ref)
             end = place + (refs[place : place + 1] == [ref])
             refs[place:end] = [ref] if entry is not None else []
             items[place:end] = [form.item(entry)] if entry is not None else []
+            encoded += 1
+            if encoded % _ENCODED_AT_ONCE == 0:
+                await asyncio.sleep(0)
         made += _joined(refs, items, is_first=not made)
-        encoded += len(changes)
-        if encoded >= _ENCODED_AT_ONCE:
-            encoded = 0
-            await asyncio.sleep(0)
     return made
 
 
 def _size_bytes(slices: Sequence[_Slice]) -> int:
     return sum(len(slice_.items) for slice_ in slices)
-
-
-def _first(slice_: _Slice) -> JobRef:
-    return slice_.refs[0]
 
 
 def _cut(slice_: _Slice) -> Iterator[bytes | memoryview]:
