@@ -22,7 +22,7 @@ from visibility_api.store import Change, Entry, Store
 from .forms import Form
 from .list_body import grouped
 
-MAX_KEPT_BYTES = 64 * 1024 * 1024  # of all namespaces and forms together; 40,000 jobs' documents
+MAX_KEPT_BYTES = 64 * 1024 * 1024  # of all namespaces and forms together, but for the largest two
 # The server below would write a larger slice in two pieces, one of them small: its documents have grown.
 _TOO_LARGE_BYTES = 125 * 1024
 # Then others have their turn: half a millisecond each, with as many slices joined as documents encoded.
@@ -51,7 +51,8 @@ class WholeLists:
     def __init__(self, store: Store, plural: str, *, max_kept_bytes: int = MAX_KEPT_BYTES) -> None:
         self._store = store
         self._plural = plural
-        # The largest are kept as well, and leave room for others.
+        # One that is larger than half of it counts as half: two such are kept at most, for to make them for
+        # each who asks would cost more memory than to keep them.
         self._kept: LRUCache[_Key, _State] = LRUCache(
             max_kept_bytes, getsizeof=lambda state: min(max_kept_bytes // 2, state.size_bytes)
         )
