@@ -1,4 +1,5 @@
-# The server image: the locked dependencies and the package, nothing else, as a user without rights.
+# The server image: the locked dependencies, the server and the reporter (whose reader of log lines the server uses,
+# and which deploy/runtimes copies into training pods), nothing else, as a user without rights.
 FROM docker.io/library/python:3.14-slim AS build
 WORKDIR /src
 COPY requirements/server.txt requirements/build.txt requirements/
@@ -7,9 +8,9 @@ RUN python -m venv /opt/visibility \
  && pip install --no-cache-dir --require-hashes -r requirements/build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY visibility_api visibility_api
-COPY trainjob_progress trainjob_progress
+COPY reporter reporter
 # Without build isolation, which would fetch whatever setuptools is newest, unlocked.
-RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \
+RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels ./reporter . \
  && /opt/visibility/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
 
 FROM docker.io/library/python:3.14-slim

@@ -5,6 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 FRAMEWORKS := .venv-frameworks
 TORCH := 2.13.0
+# As many processes as there are cores; those whose tests start a cluster have one each. ARGS=-n0 runs in one.
+PARALLEL := -n auto --maxprocesses 8 --dist loadscope --no-loadscope-reorder
+# Bytecode is kept even where PYTHONDONTWRITEBYTECODE is set: compiling the tests takes each process eight seconds.
+PYTEST := PYTHONDONTWRITEBYTECODE= PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q $(PARALLEL)
 
 .PHONY: help demo test test-frameworks e2e lint format bench lock openapi clean
 .DEFAULT_GOAL := help
@@ -12,35 +16,36 @@ TORCH := 2.13.0
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
-$(STAMP): requirements/dev.txt pyproject.toml
+$(STAMP): requirements/dev.txt pyproject.toml reporter/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; try: make PYTHON=python3.12")'
 	@echo "installing the locked dependencies into $(VENV) (once, about a minute)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  --editable ./reporter --editable .
 	@touch $@
 
 demo: $(STAMP)  ## five training jobs on a local cluster, in about a minute (KEEP=1 leaves it running)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m localcluster.demo $(if $(KEEP),--keep)
 
 test: $(STAMP)  ## everything that needs no other program
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q $(ARGS)
+	@$(PYTEST) $(ARGS)
 
-$(FRAMEWORKS)/.installed: requirements/frameworks.txt pyproject.toml
+$(FRAMEWORKS)/.installed: requirements/frameworks.txt reporter/pyproject.toml
 	@echo "installing the frameworks into $(FRAMEWORKS) (once, some minutes)"
 	@test -x $(FRAMEWORKS)/bin/python || $(PYTHON) -m venv $(FRAMEWORKS)
 	@$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH)
 	@$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 	  -r requirements/frameworks.txt
 	@$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
-	  --no-build-isolation --editable .
+	  --no-build-isolation --editable ./reporter
 	@touch $@
 
-test-frameworks: $(STAMP) $(FRAMEWORKS)/.installed  ## train every framework for real, on CPUs (a large download)
+test-frameworks: $(STAMP) $(FRAMEWORKS)/.installed  ## train every framework for real, on CPUs (a large download; MATRIX_REPEATS=20: every way to end 20 times)
 	@$(FRAMEWORKS)/bin/python -m pytest -q -c tests/frameworks/frameworks.ini --rootdir . tests/frameworks $(ARGS)
 
 e2e: $(STAMP)  ## the same behaviours through a real kube-apiserver in $KUBEBUILDER_ASSETS
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q tests/e2e tests/conformance tests/clients --cluster=real $(ARGS)
+	@$(PYTEST) tests/e2e --cluster=real $(ARGS)
 
 lint: $(STAMP)  ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
@@ -54,15 +59,17 @@ bench: $(STAMP)  ## ratios against a bare ASGI application, side by side in one 
 openapi: $(STAMP)  ## write the published documents in openapi/ again
 	@$(BIN)/visibility-api openapi --out openapi
 
+# Ours are installed from the checkout, never from an index: neither is in a lock.
+lock: LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+  --no-emit-package trainjob-progress
 lock:  ## work the lock files out again (needs uv; WHEELS=DIR with a CPU build of torch)
-	@for extra in server dev; do uv pip compile --quiet --universal --python-version 3.11 \
-	  --generate-hashes --no-emit-index-url --no-header --extra $$extra pyproject.toml \
-	  -o requirements/$$extra.txt; done
-	@printf '# What the image builds this package with: the same as in dev.txt.\n' > requirements/build.txt
+	@uv pip compile $(LOCK) pyproject.toml -o requirements/server.txt
+	@uv pip compile $(LOCK) --extra dev pyproject.toml -o requirements/dev.txt
+	@printf '# What the image builds our two packages with: the same as in dev.txt.\n' > requirements/build.txt
 	@sed -n '/^setuptools==/,/^ *#/{/^ *#/!p}' requirements/dev.txt >> requirements/build.txt
 	@uv pip compile --quiet --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  $(if $(WHEELS),--find-links $(WHEELS)) --no-emit-find-links --no-header --no-emit-package torch requirements/frameworks.in \
 	  -o requirements/frameworks.txt
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(FRAMEWORKS) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(FRAMEWORKS) build dist *.egg-info reporter/build reporter/*.egg-info .mypy_cache .ruff_cache .pytest_cache

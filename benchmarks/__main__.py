@@ -9,7 +9,20 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 
-from . import aggregated, beside, growth, memory, probe, probing, push, reading, reporter, watching
+from . import (
+    aggregated,
+    beside,
+    bounds,
+    growth,
+    memory,
+    outgoing,
+    probe,
+    probing,
+    push,
+    reading,
+    reporter,
+    watching,
+)
 
 Measurement = Callable[[], Awaitable[None]]
 
@@ -23,6 +36,7 @@ async def _probing() -> None:
 
 
 MEASUREMENTS: dict[str, Measurement] = {
+    "bounds": bounds.show,
     "reading": reading.show,
     "watching": watching.show,
     "aggregated": aggregated.show,
@@ -31,10 +45,12 @@ MEASUREMENTS: dict[str, Measurement] = {
 }
 # With --growth: how cost grows, and what takes minutes.
 LONG_MEASUREMENTS: dict[str, Measurement] = {
+    "bounds": bounds.show,
     "growth": growth.show,
     "memory": _memory,
     "probing": _probing,
     "beside": beside.show,
+    "outgoing": outgoing.show,
 }
 
 

@@ -1,9 +1,9 @@
-"""What each thing costs while 10,000 jobs are probed, beside the same where nobody is asked.
+"""What each thing costs while 10,000 jobs are probed, beside the same without probes.
 
     python -m benchmarks.beside [--jobs 10000] [--interval 30]
 
-Three servers, one after the other: nobody is asked; each look brings another document; each look brings the
-same. CPU time is that of the server process, less what it takes for looks: those of the measured time, at
+Three servers, one after the other: no probes; each probe brings another document; each probe brings the
+same. CPU time is that of the server process, less what it takes for probes: those of the measured time, at
 what one takes right before and after, when nobody asks the server anything.
 """
 
@@ -30,7 +30,7 @@ from tests.e2e.manifests import SERVICE_NAME
 from . import kubernetes, push, watchers
 from .control_plane import ControlPlane, control_plane
 from .load import Client, Load
-from .probing import asked_every, looks_of, until_asked
+from .probing import probed_every, probes_of, until_probed
 from .processes import cpu_s, machine_cpu_s, waited_s
 from .reading import gets_beside_lists
 from .scene import ALL, API, ONE, Scene, fetch, started
@@ -44,7 +44,7 @@ WATCHERS, WATCHED_S = 1000, 10.0
 CHANGES_PER_S = 50.0  # all in the namespace that is watched, so watchers have as much to take in each time
 TEAM = f"{API}/namespaces/{kubernetes.namespace(0)}/trainjobs"
 PACED_PER_S = 60.0  # of each of 16 connections: what leaves the server time for other things
-PUSHERS, PUSHES = 500, 8  # of each a round, within its burst; they are not asked while they push
+PUSHERS, PUSHES = 500, 8  # of each a round, within its burst; they are not probed while they push
 MOST = 4 / 3  # "slows by no more than a third"
 
 
@@ -57,7 +57,7 @@ class Moment:
     ours_s: float  # CPU, as are the next two
     cluster_s: float
     machine_s: float
-    looks: int
+    probes: int
 
     def __sub__(self, other: Moment) -> Moment:
         return Moment(
@@ -66,7 +66,7 @@ class Moment:
             ours_s=self.ours_s - other.ours_s,
             cluster_s=self.cluster_s - other.cluster_s,
             machine_s=self.machine_s - other.machine_s,
-            looks=self.looks - other.looks,
+            probes=self.probes - other.probes,
         )
 
 
@@ -75,7 +75,7 @@ class Figure:
     """One thing measured at one server."""
 
     value: float
-    looks_per_s: float  # that were meanwhile
+    probes_per_s: float  # that were meanwhile
     waiting: float  # share of the time in which our server waited for a core
     unanswered: int = 0  # rounds in which nobody was answered: they have no cost, but are no good sign
 
@@ -87,16 +87,16 @@ class Condition:
     title: str
     of_cluster: tuple[str, ...]
     of_server: tuple[str, ...]
-    settles_s: float  # once each job was asked
+    settles_s: float  # once each job was probed
 
 
 def conditions(interval_s: float) -> tuple[Condition, ...]:
-    asked = asked_every(interval_s)
+    probed = probed_every(interval_s)
     return (
         Condition(title="alone", of_cluster=("--still",), of_server=(), settles_s=5.0),
-        Condition(title="news", of_cluster=(), of_server=asked, settles_s=interval_s),
+        Condition(title="news", of_cluster=(), of_server=probed, settles_s=interval_s),
         # Until all documents have become old: that changes each of them once.
-        Condition(title="nothing new", of_cluster=("--still",), of_server=asked, settles_s=4.5 * interval_s),
+        Condition(title="nothing new", of_cluster=("--still",), of_server=probed, settles_s=4.5 * interval_s),
     )
 
 
@@ -108,14 +108,14 @@ class Meter:
 
     async def moment(self) -> Moment:
         at = self._at
-        looks = await looks_of(at.ours, at.ca_file)
+        probes = await probes_of(at.ours, at.ca_file)
         return Moment(
             at_s=asyncio.get_running_loop().time(),
             waited_s=waited_s(at.ours.pid),
             ours_s=cpu_s(at.ours.pid),
             cluster_s=cpu_s(at.cluster.pid),
             machine_s=machine_cpu_s(),
-            looks=looks,
+            probes=probes,
         )
 
     async def quiet(self) -> Moment:
@@ -145,10 +145,10 @@ class Meter:
 
 
 def own_s(used: Moment, *quiet: Moment) -> float:
-    """CPU seconds of `used` without what the looks in it took, or the time where there are none."""
+    """CPU seconds of `used` without what the probes in it took, or the time where there are none."""
     idle_s = sum(q.ours_s for q in quiet)
-    if looks := sum(q.looks for q in quiet):
-        return used.ours_s - idle_s * used.looks / looks
+    if probes := sum(q.probes for q in quiet):
+        return used.ours_s - idle_s * used.probes / probes
     return used.ours_s - idle_s * used.at_s / sum(q.at_s for q in quiet)
 
 
@@ -156,7 +156,7 @@ def figure(value: float, used: list[Moment]) -> Figure:
     wall_s = sum(u.at_s for u in used)
     return Figure(
         value=value,
-        looks_per_s=sum(u.looks for u in used) / wall_s,
+        probes_per_s=sum(u.probes for u in used) / wall_s,
         waiting=sum(u.waited_s for u in used) / wall_s,
     )
 
@@ -172,15 +172,16 @@ async def measure(
         names=(SERVICE_NAME,),
         proxies=plane.front_proxy_ca.read_bytes() if plane else b"",
     ) as at:
-        await until_asked(at.ours, at.ca_file, jobs)
+        await until_probed(at.ours, at.ca_file, jobs)
         await asyncio.sleep(condition.settles_s)
         meter = Meter(at)
         before = await _revision(at)
         idle = await meter.during(asyncio.sleep(3 * QUIET_S))
         changes = await _revision(at) - before
         print(
-            f"{condition.title:<12} {idle.looks / idle.at_s:.0f} looks and {changes / idle.at_s:.0f} changes "
-            f"of documents a second: {idle.ours_s / idle.at_s:.3f} of a core; the cluster "
+            f"{condition.title:<12} {idle.probes / idle.at_s:.0f} probes and "
+            f"{changes / idle.at_s:.0f} changes of documents a second: "
+            f"{idle.ours_s / idle.at_s:.3f} of a core; the cluster "
             f"{idle.cluster_s / idle.at_s:.2f}, the machine {idle.machine_s / idle.at_s:.2f}; "
             f"no core free for {idle.waited_s / idle.at_s:.0%} of the time",
             flush=True,
@@ -309,7 +310,7 @@ async def _aggregated(at: Scene, meter: Meter, plane: ControlPlane, token: str) 
 
 
 async def show(jobs: int = JOBS, interval_s: float = INTERVAL_S) -> None:
-    """A line each: alone, beside looks, how many times as much that is, how often the server had no core."""
+    """A line each: alone, beside probes, how many times as much that is, how often the server had no core."""
     kinds = conditions(interval_s)
     with contextlib.ExitStack() as stack:
         plane, token = None, ""
@@ -333,7 +334,7 @@ async def show(jobs: int = JOBS, interval_s: float = INTERVAL_S) -> None:
             ratio = beside.value / first.value
             line += (
                 f"   {kind.title} {beside.value:8.2f} = {ratio:.2f}x "
-                f"({beside.looks_per_s:.0f} looks/s, {beside.waiting:.0%} waiting)"
+                f"({beside.probes_per_s:.0f} probes/s, {beside.waiting:.0%} waiting)"
             )
             if beside.unanswered:
                 line += f" NOBODY ANSWERED in {beside.unanswered} rounds"

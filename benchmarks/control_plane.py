@@ -90,7 +90,7 @@ class ControlPlane:
                 self.jobs += 1
 
     def apply_status(self, number: int, *, percentage: int) -> None:
-        """Server-side apply, as the trainer's status server does it (2.1)."""
+        """Server-side apply, as Kubeflow Trainer's status server does it."""
         path = TRAINJOBS.format(kubernetes.namespace(number)) + f"/{kubernetes.job_name(number)}"
         body = {
             "apiVersion": "trainer.kubeflow.org/v1alpha1",

@@ -21,7 +21,7 @@ import msgspec
 import uvloop
 from aiohttp import web
 
-from visibility_api.ingest.paths import AUDIENCE
+from visibility_api.pushing.paths import AUDIENCE
 
 TOKEN = "benchmark"
 NAMESPACES = 50
@@ -49,7 +49,7 @@ def document() -> bytes:
         {
             "schemaVersion": 1,
             "state": "running",
-            "step": int(time.time()) % 1000,  # every look brings news
+            "step": int(time.time()) % 1000,  # every probe brings news
             "totalSteps": 1000,
             "epoch": 1,
             "totalEpochs": 3,
@@ -357,7 +357,7 @@ def main() -> None:
     parser.add_argument("--changes-per-s", type=float, default=0.0)
     parser.add_argument("--changes-in-one-namespace", action="store_true")
     parser.add_argument("--silent", action="store_true", help="no job has a progress file")
-    parser.add_argument("--still", action="store_true", help="every look brings the same document")
+    parser.add_argument("--still", action="store_true", help="every probe brings the same document")
     parser.add_argument("--trust", type=Path, help="data of extension-apiserver-authentication, JSON")
     given = parser.parse_args()
     trust = json.loads(given.trust.read_text()) if given.trust else None

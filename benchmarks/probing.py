@@ -1,4 +1,4 @@
-"""Many running jobs asked by exec in turn: our CPU, how late looks begin, and what silent jobs cost.
+"""Many running jobs probed by exec in turn: our CPU, how late probes begin, and what silent jobs cost.
 
     python -m benchmarks.probing [--jobs 10000] [--interval 30] [--seconds 60]
 
@@ -19,8 +19,8 @@ from pathlib import Path
 
 import uvloop
 
-from visibility_api.probe.schedule import Schedule
-from visibility_api.probe.source import Patience
+from visibility_api.probing.schedule import Schedule
+from visibility_api.progress.document import RetryClass
 from visibility_api.progress.job import JobRef
 
 from .processes import Server, cpu_s, machine_cpu_s, resident_mib
@@ -30,10 +30,10 @@ SILENT_JOBS, SILENT_INTERVAL_S, SILENT_S = (
     1500,
     6.0,
     20.0,
-)  # all within the minute in which they are asked often
+)  # all within the minute in which they are probed often
 DAY_S = 86400.0
-PLACES = 256  # looks at a time: a third of a second each at 10,000 jobs every 15 s
-_LOOKS = re.compile(rb'^visibility_probes_total\{outcome="(\w+)".*\} (\S+)$', re.MULTILINE)
+PLACES = 256  # probes at a time: a third of a second each at 10,000 jobs every 15 s
+_PROBES = re.compile(rb'^visibility_probes_total\{outcome="(\w+)".*\} (\S+)$', re.MULTILINE)
 _TOOK = re.compile(rb"^visibility_probe_duration_seconds_sum\{.*\} (\S+)$", re.MULTILINE)
 _LATE = re.compile(rb'^visibility_probe_lateness_seconds_bucket\{le="(\S+)"\} (\S+)$', re.MULTILINE)
 
@@ -42,47 +42,47 @@ _LATE = re.compile(rb'^visibility_probe_lateness_seconds_bucket\{le="(\S+)"\} (\
 class Probing:
     """What a stretch of time took and brought."""
 
-    looks: int
+    probes: int
     failures: int  # of them without a document
-    took_s: float  # all looks together
+    took_s: float  # all probes together
     wall_s: float
     cpu_s: float  # of our process
     cluster_cpu_s: float  # of the fake kube-apiserver
-    others_cpu_s: float  # of everything else on the machine: with no core free, looks are late
-    late: dict[float, int]  # looks that began at most so many seconds after their time
+    others_cpu_s: float  # of everything else on the machine: with no core free, probes are late
+    late: dict[float, int]  # probes that began at most so many seconds after their time
     resident_mib: float
 
     @property
-    def look_ms(self) -> float:
-        """CPU milliseconds of ours for one look."""
-        return 1000 * self.cpu_s / max(1, self.looks)
+    def probe_ms(self) -> float:
+        """CPU milliseconds of ours for one probe."""
+        return 1000 * self.cpu_s / max(1, self.probes)
 
     def late_s(self, share: float) -> float:
-        """This share of looks began at most so late: the upper end of the histogram's bucket."""
+        """This share of probes began at most so late: the upper end of the histogram's bucket."""
         return min(le for le, number in self.late.items() if number >= share * self.late[math.inf])
 
 
 async def measure(jobs: int, *, interval_s: float, seconds: float, is_silent: bool = False) -> Probing:
-    """All jobs at that interval, for so many seconds after each has been asked once."""
+    """All jobs at that interval, for so many seconds after each has been probed once."""
     async with started(
-        jobs, of_cluster=("--silent",) if is_silent else (), of_server=asked_every(interval_s)
+        jobs, of_cluster=("--silent",) if is_silent else (), of_server=probed_every(interval_s)
     ) as at:
         cluster, ours, ca = at.cluster, at.ours, at.ca_file
-        await until_asked(ours, ca, jobs)
+        await until_probed(ours, ca, jobs)
         if not is_silent:
             await asyncio.sleep(
                 interval_s
             )  # the first documents are news to everybody, and paced by themselves
-        looks, failures, took_s, late = _read(await fetch(ours, ca, "/metrics"))
+        probes, failures, took_s, late = _read(await fetch(ours, ca, "/metrics"))
         cpu, cluster_cpu, began = cpu_s(ours.pid), cpu_s(cluster.pid), asyncio.get_running_loop().time()
         machine_cpu = machine_cpu_s()
         await asyncio.sleep(seconds)
         used, cluster_used = cpu_s(ours.pid) - cpu, cpu_s(cluster.pid) - cluster_cpu
         machine_used = machine_cpu_s() - machine_cpu
         wall_s = asyncio.get_running_loop().time() - began
-        looks_then, failures_then, took_then_s, late_then = _read(await fetch(ours, ca, "/metrics"))
+        probes_then, failures_then, took_then_s, late_then = _read(await fetch(ours, ca, "/metrics"))
         return Probing(
-            looks=looks_then - looks,
+            probes=probes_then - probes,
             failures=failures_then - failures,
             took_s=took_then_s - took_s,
             wall_s=wall_s,
@@ -94,76 +94,76 @@ async def measure(jobs: int, *, interval_s: float, seconds: float, is_silent: bo
         )
 
 
-def asked_every(interval_s: float) -> tuple[str, ...]:
+def probed_every(interval_s: float) -> tuple[str, ...]:
     """Arguments of a server that asks each job so often."""
     return "--probe-interval", f"{interval_s:g}s", "--probe-concurrency", str(PLACES)
 
 
-async def until_asked(ours: Server, ca: Path, jobs: int) -> None:
-    """Until so many looks have ended."""
+async def until_probed(ours: Server, ca: Path, jobs: int) -> None:
+    """Until so many probes have ended."""
     async with asyncio.timeout(300):
         while True:
             with contextlib.suppress(RuntimeError):
-                if await looks_of(ours, ca) >= jobs:
+                if await probes_of(ours, ca) >= jobs:
                     return
             await asyncio.sleep(0.5)
 
 
-async def looks_of(ours: Server, ca: Path) -> int:
-    """How many looks have ended since the server began."""
+async def probes_of(ours: Server, ca: Path) -> int:
+    """How many probes have ended since the server began."""
     return _read(await fetch(ours, ca, "/metrics"))[0]
 
 
 def _read(metrics: bytes) -> tuple[int, int, float, dict[float, int]]:
     """Looks, those that failed, seconds that all took, and the histogram of lateness."""
-    looks = [(m[1], int(float(m[2]))) for m in _LOOKS.finditer(metrics)]
+    probes = [(m[1], int(float(m[2]))) for m in _PROBES.finditer(metrics)]
     late = {float(m[1]): int(float(m[2])) for m in _LATE.finditer(metrics)}
-    failed = sum(number for outcome, number in looks if outcome != b"Reported")
+    failed = sum(number for outcome, number in probes if outcome != b"Reported")
     took_s = sum(float(m[1]) for m in _TOOK.finditer(metrics))
-    return sum(number for _, number in looks), failed, took_s, late
+    return sum(number for _, number in probes), failed, took_s, late
 
 
-def looks_a_day(interval_s: float, patience: Patience | None) -> int:
-    """At a job whose every look brings the same, on its first day: by the schedule itself."""
+def probes_a_day(interval_s: float, retry: RetryClass | None) -> int:
+    """At a job whose every probe brings the same, on its first day: by the schedule itself."""
     schedule, ref, number = Schedule(), JobRef(resource="trainjobs", namespace="n", name="j", uid="u"), 0
     schedule.put(
-        ref, attempt="1", node=None, interval_s=interval_s, is_declared=patience is None, now=0.0, due=0.0
+        ref, attempt="1", node=None, interval_s=interval_s, is_declared=retry is None, now=0.0, due=0.0
     )
     while (due := schedule.next_due()) is not None and due < DAY_S:
         turn = schedule.take(due)
         if turn is not None:
-            schedule.done(turn, now=due, patience=patience)
+            schedule.done(turn, now=due, retry=retry)
             number += 1
     return number
 
 
 async def show(jobs: int, interval_s: float, seconds: float) -> None:
-    """Two lines: what asking costs, and what a job costs that never reports."""
+    """Two lines: what probing costs, and what a job costs that never reports."""
     found = await measure(jobs, interval_s=interval_s, seconds=seconds)
     a_second = {
         name: value / found.wall_s
         for name, value in (
-            ("looks", found.looks),
+            ("probes", found.probes),
             ("ours", found.cpu_s),
             ("cluster", found.cluster_cpu_s),
             ("others", found.others_cpu_s),
         )
     }
     print(
-        f"{'PROBING':<12} {jobs} jobs every {interval_s:g} s by exec, {a_second['looks']:.0f} looks/s: "
-        f"{a_second['ours']:.2f} of a core, {found.look_ms:.2f} ms CPU a look   p50 late <= "
+        f"{'PROBING':<12} {jobs} jobs every {interval_s:g} s by exec, {a_second['probes']:.0f} probes/s: "
+        f"{a_second['ours']:.2f} of a core, {found.probe_ms:.2f} ms CPU a probe   p50 late <= "
         f"{found.late_s(0.5):g} s   p99 late <= {found.late_s(0.99):g} s\n{'':<12} "
-        f"a look takes {1000 * found.took_s / found.looks:.0f} ms, {found.failures} failed; of the machine "
+        f"a probe takes {1000 * found.took_s / found.probes:.0f} ms, {found.failures} failed; of the machine "
         f"the fake cluster took {a_second['cluster']:.2f}, all others {a_second['others']:.2f} of a core; "
         f"resident memory {found.resident_mib:.0f} MiB",
         flush=True,
     )
     silent = await measure(SILENT_JOBS, interval_s=SILENT_INTERVAL_S, seconds=SILENT_S, is_silent=True)
-    with_, without = looks_a_day(interval_s, None), looks_a_day(interval_s, Patience.LATER)
-    ratio = without * silent.look_ms / (with_ * found.look_ms)
+    with_, without = probes_a_day(interval_s, None), probes_a_day(interval_s, RetryClass.LATER)
+    ratio = without * silent.probe_ms / (with_ * found.probe_ms)
     print(
-        f"{'SILENT JOB':<12} {without} looks on the first day of {silent.look_ms:.2f} ms, one that reports "
-        f"{with_} of {found.look_ms:.2f} ms: {100 * ratio:.2f} % of the cost",
+        f"{'SILENT JOB':<12} {without} probes on the first day of {silent.probe_ms:.2f} ms, one that reports "
+        f"{with_} of {found.probe_ms:.2f} ms: {100 * ratio:.2f} % of the cost",
         flush=True,
     )
 

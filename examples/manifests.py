@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-REPORTER = "trainjob-visibility"
+REPORTER = "trainjob-progress"
 
 # What an example needs beside the reporter, and the runtime that fits; any runtime would do on one node.
 EXAMPLES = {

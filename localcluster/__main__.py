@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 
 from localcluster.cluster import LocalCluster
-from localcluster.metadata import Object
+from localcluster.machinery.metadata import Object
 
 TEAM = "team-a"
 SERVER_NAMESPACE, SERVER_ACCOUNT = "trainjob-visibility", "visibility-api"
@@ -31,7 +31,7 @@ async def run(directory: Path, port: int) -> None:
 
 
 async def add_people(cluster: LocalCluster) -> None:
-    """alice edits namespace team-a, bob may nothing, and the visibility server has its service account."""
+    """alice edits namespace team-a, bob has no rights, and the visibility server has its service account."""
     for namespace in (TEAM, SERVER_NAMESPACE):
         await cluster.admin.create_missing("namespaces", {"metadata": {"name": namespace}})
     cluster.add_user("alice")

@@ -10,13 +10,13 @@ from typing import Any
 import yaml
 
 from localcluster.apiserver import ApiServer
-from localcluster.client import ApiClient
+from localcluster.apiserver.identity import User
+from localcluster.apiserver.rbac import MASTERS
 from localcluster.controllers import Controllers, install_runtimes
-from localcluster.identity import User
 from localcluster.kubelet import ADDRESS, Kubelet
-from localcluster.pki import client_context, write_pair
-from localcluster.rbac import MASTERS
-from localcluster.resources import BY_PLURAL
+from localcluster.machinery.client import ApiClient
+from localcluster.machinery.pki import client_context, write_pair
+from localcluster.machinery.resources import BY_PLURAL
 
 
 class LocalCluster:

@@ -9,17 +9,24 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from visibility_api.auth.review import Reviews
+from prometheus_client import CollectorRegistry
+
+from visibility_api.app import Parts, create_app
+from visibility_api.app.request_metrics import RequestMetrics
+from visibility_api.app.resource_routes import RouteKey
+from visibility_api.auth.identity import Attributes, Identity
+from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import PATH, TokenReviewer
-from visibility_api.cluster.errors import ApiError
-from visibility_api.ingest.app import Ingest
-from visibility_api.ingest.body import Headers
-from visibility_api.ingest.gate import Gate
-from visibility_api.ingest.lanes import Lanes
-from visibility_api.ingest.ownership import Owners
-from visibility_api.ingest.paths import AUDIENCE
+from visibility_api.kube.errors import ApiError
 from visibility_api.progress.job import JobRef, Phase, Rank0, TrainingJob
 from visibility_api.progress.observation import Observation
+from visibility_api.pushing.admission import TIMEOUT_S, Admission
+from visibility_api.pushing.body import Headers
+from visibility_api.pushing.client_queues import ClientQueues
+from visibility_api.pushing.endpoint import PushEndpoint, PushLimits
+from visibility_api.pushing.ownership import Owners
+from visibility_api.pushing.paths import AUDIENCE
+from visibility_api.resources.message import Handler, ResourceRequest, ResourceResponse, Scope
 
 T0 = datetime(2026, 1, 23, 10, 0, tzinfo=UTC)
 UPSTREAM = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status"
@@ -155,6 +162,26 @@ class Cluster:
             raise self.away
 
 
+async def _unserved(request: ResourceRequest) -> ResourceResponse:
+    raise AssertionError("a push reached a resource")
+
+
+HANDLERS: dict[RouteKey, Handler] = {
+    **{("trainjobs", "", verb): _unserved for verb in ("get", "list", "watch")},
+    ("trainjobs", "progress", "get"): _unserved,
+}
+
+
+class Nobody:
+    """The API's own authentication and authorisation, which no push may come to."""
+
+    async def authenticate(self, scope: Scope) -> Identity:
+        raise AssertionError("a push was authenticated as a request of the API")
+
+    async def authorize(self, identity: Identity, attributes: Attributes) -> None:
+        raise AssertionError("a push was authorised as a request of the API")
+
+
 class Endpoint:
     """The endpoint on a cluster, and what it has handed on."""
 
@@ -162,10 +189,11 @@ class Endpoint:
         self,
         cluster: Cluster,
         *,
-        max_bodies: int = 10,
-        lanes: Lanes | None = None,
+        limits: PushLimits | None = None,
+        queues: ClientQueues | None = None,
         clock: Callable[[], float] | None = None,
         relay: Callable[[str, Headers, bytes], None] | None = None,
+        admission_timeout_s: float = TIMEOUT_S,
     ) -> None:
         """`clock` instead of `time`."""
         clock = clock or (lambda: self.time)
@@ -180,23 +208,35 @@ class Endpoint:
         async def no_sleep(_delay_s: float) -> None:
             await asyncio.sleep(0)
 
-        self.gate = Gate(
-            TokenReviewer(Reviews(cluster, PATH, sleep=no_sleep), clock=clock),
+        self.admission = Admission(
+            TokenReviewer(ReviewClient(cluster, PATH, sleep=no_sleep), clock=clock),
             Owners(cluster, clock=clock),
             find_job=cluster.find_job,
             is_synced=lambda _namespace: self.is_synced,
-            lanes=lanes,
+            queues=queues,
             clock=clock,
+            timeout_s=admission_timeout_s,
         )
-        self.app = Ingest(
-            self.gate,
+        self.endpoint = PushEndpoint(
+            self.admission,
             record=self._record,
             pushed=self.pushed.append,
             count=self.outcomes.append,
             relay=relay,
             now=lambda: T0,
             clock=clock,
-            max_bodies=max_bodies,
+            limits=limits or PushLimits(bodies=10),
+        )
+        registry = CollectorRegistry()
+        self.app = create_app(
+            Parts(
+                authenticator=Nobody(),
+                authorizer=Nobody(),
+                handlers=HANDLERS,
+                registry=registry,
+                metrics=RequestMetrics(registry),
+                pushes=self.endpoint,
+            )
         )
 
     def _record(self, observation: Observation) -> bool:

@@ -1,4 +1,4 @@
-"""For tests of pushes that are told to other replicas: a stand-in for one of these, and a relay that runs."""
+"""For tests of relayed pushes: a stand-in for another replica, and a running relay."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import structlog
@@ -15,7 +15,8 @@ import structlog
 from tests.certificates import Authority, Certificate
 from tests.pushing import BODY, UPSTREAM
 from tests.service.tls_server import DEADLINE_S, until
-from visibility_api.ingest.relay import Relay
+from visibility_api.pushing.peer import PeerLimits
+from visibility_api.pushing.replication import Relay, RelayLimits
 
 SERVING = Authority("serving")
 OURS = SERVING.issue("visibility-api", usages=[], hosts=["127.0.0.1"])
@@ -25,6 +26,8 @@ TOKEN = "s3cr3t-token"
 PATH = UPSTREAM.format("team-a", "bert")
 HEADERS = [(b"host", b"h"), (b"authorization", f"bearer   {TOKEN}".encode())]
 OWN_PORT = 1  # where nobody listens
+# Machines may be slow; a response that is held back stays so. Names are resolved again at once.
+PATIENT = RelayLimits(resolve_interval_s=0.01, peer=PeerLimits(timeout_s=60.0))
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 
 
@@ -76,6 +79,10 @@ class Replica:
             writer.transport.abort()
 
 
+def peer_limits(**changes: float) -> RelayLimits:
+    return replace(PATIENT, peer=replace(PATIENT.peer, **changes))  # type: ignore[arg-type]  # some are int
+
+
 @dataclass(slots=True, kw_only=True)
 class Relaying:
     """A relay that runs, and what it counts; `certificate` is the one that it serves with."""
@@ -83,6 +90,7 @@ class Relaying:
     peers: Sequence[str]
     certificate: Certificate = OURS
     port: int = OWN_PORT
+    limits: RelayLimits = PATIENT
     outcomes: Counter[str] = field(default_factory=Counter)
     relay: Relay = field(init=False)
 
@@ -92,6 +100,7 @@ class Relaying:
             port=self.port,
             certificate=lambda: der(self.certificate),
             count=lambda outcome: self.outcomes.update([outcome]),
+            limits=self.limits,
         )
 
     def push(self, body: bytes = BODY, *, token: str = TOKEN) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class FakeApi:
-    """A `Reviewer`. `failures` come first, one a call: an exception to raise, or bytes to answer with.
+    """A `Client` of `review_client`. `failures` come first, one a call: an exception to raise, or a response.
 
     `is_held`: answers wait for `release`. `sleep` takes no time; `time` is for caches.
     """

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from visibility_api import __version__
-from visibility_api.settings import SettingsError, read_settings
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
@@ -28,9 +26,9 @@ MAX_CERTIFICATE_DAYS = 36500
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0, 1 when the work failed, 2 when the command line cannot be used."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    command, *rest = words or ["--help"]
+    """The exit code: 0, 1 when the command failed, 2 when the command line is not valid."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    command, *rest = given or ["--help"]
     if command in ("-h", "--help", "help"):
         print(USAGE, end="")
         return 0
@@ -44,12 +42,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _serve(arguments: Sequence[str]) -> int:
+    from visibility_api.settings import SettingsError, read_settings  # not needed by the other commands
+
     try:
-        settings = read_settings(arguments, os.environ)
+        settings = read_settings(arguments)
     except SettingsError as error:
         print(f"visibility-api serve: these settings cannot be used:\n{error}", file=sys.stderr)
         return 2
-    from visibility_api.server import StartFailed, run  # the other commands need none of it
+    from visibility_api.serving.uvicorn_versions import UntestedUvicorn, require_tested_uvicorn
+
+    try:
+        require_tested_uvicorn()  # first: with another version the next import may fail
+    except UntestedUvicorn as error:
+        return _failed(f"serve: {error}")
+    from visibility_api.server import StartFailed, run
 
     try:
         run(settings)
@@ -64,8 +70,8 @@ def _openapi(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--out", type=Path, default=Path("openapi"), metavar="DIR", help="default: openapi/")
     out: Path = parser.parse_args(list(arguments)).out
-    from visibility_api.api.description.openapi import published
-    from visibility_api.api.resources import RESOURCES
+    from visibility_api.app.description.openapi import published
+    from visibility_api.models.served import RESOURCES
 
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -81,12 +87,12 @@ def _certificate(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="visibility-api certificate",
         description="Make a CA and a serving certificate signed by it, as ca.crt, tls.crt and tls.key. "
-        "The CA's key is thrown away: run this again to renew, then apply the kustomization again.",
+        "The CA's key is not kept: to renew, run this again and apply the kustomization again.",
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the files go")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="directory of the files")
     parser.add_argument("--service", default="visibility-api", help="default: visibility-api")
     parser.add_argument("--namespace", default="trainjob-visibility", help="default: trainjob-visibility")
-    parser.add_argument("--days", type=int, default=365, help="how long it is valid; default: 365")
+    parser.add_argument("--days", type=int, default=365, help="validity in days; default: 365")
     given = parser.parse_args(list(arguments))
     for flag, value in (("--service", given.service), ("--namespace", given.namespace)):
         if not _LABEL.fullmatch(value):

@@ -1,7 +1,7 @@
-"""A time limit that costs next to nothing when nothing is waited for.
+"""A time limit that sets no timer for work that completes without waiting.
 
-Most answers are made without one suspension: identity, verdict and bytes are all cached. A timer for
-each of them would be armed and cancelled in vain.
+Most responses are such: identity, access decision and bytes are cached. To set and cancel a timer for each
+would cost more than it is worth.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 async def within(timeout_s: float, work: Awaitable[T]) -> T:
-    """What `work` returns. After `timeout_s` seconds cancels it and raises TimeoutError."""
+    """Await `work`; after `timeout_s` seconds cancel it and raise TimeoutError."""
     steps: Generator[Any, Any, T] = work.__await__()
     try:
         awaited = next(steps)
@@ -28,7 +28,7 @@ async def within(timeout_s: float, work: Awaitable[T]) -> T:
 
 @types.coroutine
 def _resume(awaited: object, steps: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
-    """Goes on with `steps`, whose first suspension, on `awaited`, was taken already."""
+    """Resume `steps`, which has suspended on `awaited` already."""
     while True:
         follow: Any = steps.send
         try:

@@ -1,6 +1,6 @@
-"""How an unforeseen error is told in a log: its class and place, never its text.
+"""Describes an unforeseen error for the log by its class and place, never by its text.
 
-The text of an exception may quote what tripped the code: bytes of a pod, an annotation, a token.
+The text of an exception may quote its input: bytes of a pod, an annotation, a token.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _FRAMES = 6  # the innermost ones
 
 
 def describe_fault(error: BaseException) -> dict[str, str]:
-    """Fields for a log event: `error`, the class's name, and `at`, `file:line function` from within out."""
+    """Fields for a log event: `error`, the class name; `at`, `file:line function`, innermost first."""
     frames = reversed(traceback.extract_tb(error.__traceback__)[-_FRAMES:])
     return {
         "error": type(error).__name__,

@@ -1,4 +1,4 @@
-"""How this process speaks of itself: log set-up, and the metrics of its own rooms."""
+"""Logging setup and metric definitions."""
 
 from __future__ import annotations
 
@@ -32,46 +32,46 @@ def set_up_logs(verbosity: int) -> None:
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    # Its warnings are about what clients send: anybody could fill the log with them.
+    # Its warnings are about what clients send: any client could fill the log with them.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
 
 class Metrics:
-    """What the probes and the store count; no job, pod or namespace is ever a label."""
+    """The metrics of this process, except those of requests. No label has a job, a pod or a namespace."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         Gauge("visibility_build_info", "The version that runs.", ["version"], registry=registry).labels(
             __version__
         ).set(1)
-        self._looks = Counter(
+        self._probes = Counter(
             "visibility_probes_total",
-            "Looks at rank 0, by outcome.",
+            "Probes of rank 0, by source and outcome.",
             ["source", "outcome"],
             registry=registry,
         )
         self._latency = Histogram(
             "visibility_probe_duration_seconds",
-            "How long one look took.",
+            "How long one probe took.",
             ["source"],
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
             registry=registry,
         )
         self._lateness = Histogram(
             "visibility_probe_lateness_seconds",
-            "How long after its due time a look began; grows under overload.",
+            "How long after its due time a probe began; grows under overload.",
             buckets=(0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15, 60),
             registry=registry,
         )
         self._pushes = Counter(
             "visibility_pushes_total",
-            "Reports that were pushed here, by what they came to.",
+            "Reports that were pushed to this replica, by outcome.",
             ["outcome"],
             registry=registry,
         )
         self._push_outcomes: dict[str, Counter] = {}
         self._relayed = Counter(
             "visibility_relayed_pushes_total",
-            "Reports that were pushed here and told to another replica, by what became of that.",
+            "Reports that were pushed to this replica and forwarded to another, by outcome.",
             ["outcome"],
             registry=registry,
         )
@@ -79,7 +79,7 @@ class Metrics:
         self._reviews = {
             kind: Counter(
                 f"apiserver_delegated_{kind}_request_total",
-                f"Reviews asked of kube-apiserver ({kind}), by HTTP status.",
+                f"Reviews requested of kube-apiserver ({kind}), by HTTP status.",
                 ["code"],
                 registry=registry,
             )
@@ -87,7 +87,7 @@ class Metrics:
         }
         self._write_backs = Counter(
             "visibility_write_backs_total",
-            "Summaries for TrainJob.status.trainerStatus, by what became of them.",
+            "Summaries for TrainJob.status.trainerStatus, by outcome.",
             ["outcome"],
             registry=registry,
         )
@@ -96,41 +96,45 @@ class Metrics:
         )
         self.stretch = Gauge(
             "visibility_probe_interval_stretch_ratio",
-            "How far the time between two looks is stretched by overload; 1 = not at all.",
+            "How far the time between two probes is stretched by overload; 1 = not at all.",
             registry=registry,
         )
         self.waiting_probes = Gauge(
-            "visibility_probes_waiting", "Jobs that are due and wait for a place.", registry=registry
+            "visibility_probes_waiting",
+            "Jobs that are due for a probe and wait for a slot.",
+            registry=registry,
         )
         self.jobs = Gauge("visibility_jobs", "Training jobs that are served.", registry=registry)
-        self.probed_jobs = Gauge("visibility_probed_jobs", "Jobs that are asked in turn.", registry=registry)
+        self.probed_jobs = Gauge(
+            "visibility_probed_jobs", "Jobs that are probed periodically.", registry=registry
+        )
 
-    def count_look(self, source: str, outcome: str, latency_s: float, lateness_s: float) -> None:
-        """One look; `outcome` is Reported or one of our own reason words."""
-        self._looks.labels(source, outcome).inc()
+    def count_probe(self, source: str, outcome: str, latency_s: float, lateness_s: float) -> None:
+        """Count a probe; `outcome` is Reported or the reason of its failure."""
+        self._probes.labels(source, outcome).inc()
         self._latency.labels(source).observe(latency_s)
         self._lateness.observe(max(0.0, lateness_s))
 
     def count_push(self, outcome: str) -> None:
-        """One push; `outcome` is one of our own words."""
+        """Count a push; `outcome` is one of those in `pushing/endpoint.py`."""
         _count(self._pushes, self._push_outcomes, outcome)
 
     def count_relayed(self, outcome: str) -> None:
-        """One push to one other replica; `outcome` is one of the relay's words."""
+        """Count a push that was forwarded to one replica; `outcome` is the relay's."""
         _count(self._relayed, self._relayed_outcomes, outcome)
 
     def count_write_back(self, outcome: str) -> None:
-        """One attempt; `outcome` is one of WriteBack's words."""
+        """Count an attempt to write; `outcome` is that of WriteBack."""
         self._write_backs.labels(outcome).inc()
 
     def count_review(self, kind: str) -> Callable[[str, float], None]:
-        """Counts reviews of one kind, "authn" or "authz", under the Go library's own names (P19)."""
+        """Counts reviews of one kind, "authn" or "authz", under the Go library's names."""
         counter = self._reviews[kind]
         return lambda code, _seconds: counter.labels(code).inc()
 
 
 def _count(counter: Counter, children: dict[str, Counter], outcome: str) -> None:
     child = children.get(outcome)
-    if child is None:  # `labels` costs more than all that a push counts
+    if child is None:  # `labels` costs more than all other counting of a push
         child = children[outcome] = counter.labels(outcome)
     child.inc()

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
-from localcluster.node_agent import NodeAgent, Process
+from localcluster.machinery.node_agent import NodeAgent, Process
 
 
 class Fault(enum.Enum):

@@ -105,7 +105,7 @@ def test_our_reporters_endpoint_is_read_as_it_goes_on_without_an_exec(
     workspace.start_job("ours", REPORTING, env={OWN_PORT: str(free_port())})
     status = workspace.wait_reporting("ours")["status"]
     step = status["steps"]["current"]
-    assert told(status) == ("http", f"environment variable {OWN_PORT}")
+    assert told(status) == ("http", f"Declared by environment variable {OWN_PORT}.")
     assert status["steps"]["total"] == 100_000
     assert status["rank0"]["podName"].startswith("ours-node-0-0-")
     assert {"name": "loss", "value": "0.5"} in status["metrics"]
@@ -126,7 +126,7 @@ def test_what_open_data_hubs_instrumentation_serves_is_read_where_its_annotation
     wishes = {f"{ODH}/progression-tracking": "true", f"{ODH}/metrics-port": port}
     shared.start_job("open-data-hub", OPEN_DATA_HUB, annotations=wishes, env={"PORT": port})
     status = shared.wait_reporting("open-data-hub")["status"]
-    assert told(status) == ("http", f"annotation {ODH}/metrics-port")
+    assert told(status) == ("http", f"Declared by annotation {ODH}/metrics-port.")
     assert (status["steps"], status["progressPercentage"]) == ({"current": 450, "total": 1000}, 45)
     assert status["epochs"] == {"current": 1.35, "total": 3}
     metrics = {metric["name"]: metric["value"] for metric in status["metrics"]}
@@ -139,9 +139,9 @@ def test_a_redirect_is_not_followed(shared: Workspace, neighbours: Neighbours) -
     env = {"PORT": port, "TARGET": target}
     shared.start_job("redirecting", REDIRECTING, annotations={"port": port, "source": "http"}, env=env)
     found = shared.wait_condition("redirecting", "Reporting", "False", reason="HTTPStatus")
-    assert found["message"] == f"port {port} answered HTTP status 302 instead of 200"
+    assert found["message"] == f"Port {port} answered with HTTP status 302 instead of 200."
     status = shared.document("redirecting")["status"]
-    assert told(status) == ("http", f"{found['message']}; annotation {GROUP}/source")
+    assert told(status) == ("http", f"{found['message']} Declared by annotation {GROUP}/source.")
     assert "steps" not in status
 
 
@@ -150,11 +150,11 @@ def test_an_annotation_changes_the_port_and_never_the_host(shared: Workspace, ne
     annotations = {"port": str(neighbours.port), "source": "http"}
     shared.start_job("elsewhere", REPORTING, annotations=annotations, env={OWN_PORT: own})
     found = shared.wait_condition("elsewhere", "Reporting", "False", reason="NothingListens")
-    assert found["message"] == f"nothing listens on port {neighbours.port} of the pod (yet)"
+    assert found["message"].startswith(f"Nothing listens on port {neighbours.port} of the pod.")
     path = f"{TRAINER}/namespaces/{shared.name}/trainjobs/elsewhere"
     shared.cluster.admin.patch(path, {"metadata": {"annotations": {f"{GROUP}/port": own}}})
     status = shared.wait_reporting("elsewhere")["status"]
-    assert told(status) == ("http", f"annotation {GROUP}/source")
+    assert told(status) == ("http", f"Declared by annotation {GROUP}/source.")
     assert status["steps"]["total"] == 100_000
 
 
@@ -171,9 +171,9 @@ def test_an_annotation_that_names_a_host_is_ignored_and_the_pod_asked(
         shared.start_job(name, REPORTING, annotations={"port": value}, env=env)
     for name in named:
         status = shared.wait_reporting(name)["status"]
-        assert told(status) == ("http", f"environment variable {OWN_PORT}")
+        assert told(status) == ("http", f"Declared by environment variable {OWN_PORT}.")
         assert status["steps"]["total"] == 100_000
-        fault = f"annotation {GROUP}/port is ignored: it must be a port number"
+        fault = f"Annotation {GROUP}/port is ignored: it must be a port number"
         assert fault in condition(status, "Reporting")["message"]
 
 
@@ -182,7 +182,7 @@ def test_not_a_byte_of_what_a_port_tells_is_repeated(shared: Workspace, server: 
     env = {"HOST": POD_IP, "PORT": port}
     shared.start_job("telling", TELLING, annotations={"port": port, "source": "http"}, env=env)
     found = shared.wait_condition("telling", "Reporting", "False", reason="NotJSON")
-    assert found["message"].startswith(f"port {port}: ")
+    assert found["message"].startswith(f"Port {port}: ")
     assert_untold(shared, server)
 
 

@@ -13,7 +13,7 @@ import ssl
 
 from aiohttp import web
 
-from localcluster.node_agent import ExecError, NodeAgent, Process
+from localcluster.machinery.node_agent import ExecError, NodeAgent, Process
 from tests.e2e.exec_channel import ExecChannel, open_channel
 
 _CHUNK_BYTES = 32 * 1024

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from localcluster.cluster import LocalCluster
-from localcluster.pki import write_pair
+from localcluster.machinery.pki import write_pair
 from tests.e2e.api import Api
 from tests.e2e.exec_faults import FaultyAgent
 from tests.e2e.loop_thread import LoopThread

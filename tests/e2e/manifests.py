@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from localcluster.installation import component_flags, manifest_files
+from localcluster.demo.installation import component_flags, manifest_files
 from tests.e2e.api import Api, Object
 from tests.e2e.processes import wait_until
 

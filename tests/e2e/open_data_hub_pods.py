@@ -44,7 +44,7 @@ def test_what_the_sdk_has_injected_is_read_as_the_training_goes_on(
         job, lambda status: status.get("metrics"), what="reports a metric", timeout_s=180
     )
     status = document["status"]
-    assert told(status) == ("http", f"annotation {PORT_ANNOTATION}")
+    assert told(status) == ("http", f"Declared by annotation {PORT_ANNOTATION}.")
     assert status["steps"]["total"] == 100_000
     assert {"loss", "grad_norm", "learning_rate"} <= {metric["name"] for metric in status["metrics"]}
     assert condition(status, "Fresh")["status"] == "True"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import random
 import socket
 import subprocess
@@ -52,17 +53,19 @@ def wait_until(
 
 
 def free_port() -> int:
-    """A TCP port that nobody uses now, another one for each call of this process.
+    """A TCP port that nobody uses now, another one for each call of this run, whichever worker makes it.
 
     Not one of those that the kernel gives to connections and to whoever binds to port 0: such a one could be
     taken before it is bound, or while a server on it starts anew.
     """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % workers
     least = int(_EPHEMERAL_PORTS.read_text().split()[0]) if _EPHEMERAL_PORTS.exists() else 32768
     while True:
         port = random.SystemRandom().randrange(max(1024, least - 16384), max(2048, least))
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("0.0.0.0", port))
-            if port not in _given_ports:
+            if port % workers == worker and port not in _given_ports:
                 _given_ports.add(port)
                 return port
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import yaml
 
-from localcluster.client import ApiClient
 from localcluster.controllers import Controllers
 from localcluster.kubelet import Kubelet
+from localcluster.machinery.client import ApiClient
 from tests.e2e.api import Api, Object
 from tests.e2e.exec_faults import FaultyAgent
 from tests.e2e.kube import KubeApiserver

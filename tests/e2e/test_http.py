@@ -42,6 +42,7 @@ def run_inside(name: str, directory: Path, config: pytest.Config) -> None:
         *("--cluster", config.getoption("--cluster")),
         *("--basetemp", str(directory / "inside")),
         *("-p", "no:cacheprovider"),  # it would forget what failed outside
+        *("-p", "no:xdist"),  # this is one worker's test
     ]
     answer = subprocess.run(
         inside(argv), cwd=HERE.parents[1], capture_output=True, text=True, timeout=TIMEOUT_S, check=False

@@ -11,7 +11,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.manifests import NAMESPACE
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.workspace import User
-from tests.unit.test_deploy import COMPONENTS, ROOT, render
+from tests.service.test_deploy import COMPONENTS, ROOT, render
 
 
 def test_every_object_is_valid_and_the_pod_is_admitted_as_restricted(

@@ -8,10 +8,9 @@ from typing import Any
 from tests.e2e.api import Object
 from tests.e2e.processes import PATIENCE_S, wait_until
 from tests.e2e.workspace import User, Workspace
-from visibility_api.cluster.client import KubeClient
-from visibility_api.probe.logs_source import LogsSource
-from visibility_api.probe.source import Answer, Patience
-from visibility_api.progress.document import Progress, Refused
+from visibility_api.kube.client import KubeClient
+from visibility_api.probing.logs_source import LogsSource
+from visibility_api.progress.document import Outcome, Progress, Refused, RetryClass
 from visibility_api.progress.job import JobRef, Rank0
 
 # Draws as tqdm does and prints as Hugging Face does. Dies at step 70 of its first life, stays in the next.
@@ -56,7 +55,7 @@ def wait_life(workspace: Workspace, name: str, restarts: int) -> None:
     wait_until(runs, what=f"{name} runs after {restarts} restarts")
 
 
-def look(user: User, workspace: Workspace, pod: str, *, back: bool = False) -> Answer:
+def look(user: User, workspace: Workspace, pod: str, *, back: bool = False) -> Outcome:
     ref = JobRef(resource="trainjobs", namespace=workspace.name, name="bert", uid="u")
     rank0 = Rank0(
         pod_name=pod,
@@ -76,10 +75,10 @@ def look(user: User, workspace: Workspace, pod: str, *, back: bool = False) -> A
         termination_message="",
     )
 
-    async def ask() -> Answer:
+    async def ask() -> Outcome:
         async with await KubeClient.connect(user.kubeconfig) as client:
             source = LogsSource(client, timeout_s=PATIENCE_S)
-            return await (source.last_words if back else source.ask)(ref, rank0)
+            return await (source.final_read if back else source.probe)(ref, rank0)
 
     return asyncio.run(ask())
 
@@ -89,13 +88,13 @@ def test_a_restarted_process_and_the_one_before_it_are_both_read(bare: Workspace
     wait_life(bare, "printing", restarts=1)
 
     def has_said_all() -> Progress | None:
-        found = look(bare.admin, bare, "printing").outcome
+        found = look(bare.admin, bare, "printing")
         return found if isinstance(found, Progress) and found.step == 30 else None
 
     now = wait_until(has_said_all, what="the second life is at step 30")
     assert now is not None
     assert (now.total_steps, now.epoch, now.metrics) == (100, 0.3, (("loss", "0.85"),))
-    before = look(bare.admin, bare, "printing", back=True).outcome
+    before = look(bare.admin, bare, "printing", back=True)
     assert isinstance(before, Progress)
     assert (before.step, before.epoch, before.metrics) == (70, 0.7, (("loss", "0.65"),))
     assert before.timestamp is not None
@@ -106,10 +105,10 @@ def test_a_restarted_process_and_the_one_before_it_are_both_read(bare: Workspace
 def test_what_cannot_be_read_says_why(bare: Workspace) -> None:
     start_pod(bare, "first")
     wait_life(bare, "first", restarts=1)
-    assert reason(look(bare.bob, bare, "first")) == ("LogsForbidden", Patience.FORBIDDEN)
-    assert reason(look(bare.admin, bare, "gone")) == ("PodGone", Patience.SOON)
+    assert reason(look(bare.bob, bare, "first")) == ("LogsForbidden", RetryClass.FORBIDDEN)
+    assert reason(look(bare.admin, bare, "gone")) == ("PodGone", RetryClass.SOON)
 
 
-def reason(answer: Answer) -> tuple[str, Patience]:
-    assert isinstance(answer.outcome, Refused)
-    return answer.outcome.reason, answer.patience
+def reason(outcome: Outcome) -> tuple[str, RetryClass]:
+    assert isinstance(outcome, Refused)
+    return outcome.reason, outcome.retry

@@ -64,7 +64,7 @@ def test_a_job_that_only_prints_is_read_from_its_log(jobs: VolumeJobs) -> None:
     assert metrics == {"loss": "0.75", "grad_norm": "1.2", "learning_rate": "4e-05"}
     assert condition(status, "Fresh")["status"] == "True"
     assert status["observation"]["source"] == "logs"
-    assert status["observation"]["message"] == "nothing is declared: the log"
+    assert status["observation"]["message"] == "The job declares no source: trying the log."
 
     jobs.leave_sign("printing", "json")
     status = shown_by_kubectl(jobs, "printing", lambda status: status["steps"]["current"] > 500)
@@ -78,7 +78,7 @@ def test_a_missing_right_to_logs_is_named_and_its_return_is_noticed(
     with without(cluster.admin, "source-logs"):
         jobs.start("unread", PRINTING, annotations=OFTEN)
         found = jobs.team.wait_condition("unread", "Reporting", "False", reason="LogsForbidden")
-        assert "grant get on pods/log" in found["message"]
+        assert "Grant get on pods/log" in found["message"]
     jobs.team.wait_reporting("unread")
 
 

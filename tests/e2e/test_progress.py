@@ -63,7 +63,7 @@ def test_a_job_that_never_reports_says_so(jobs: Workspace) -> None:
     )["status"]
     found = condition(status, "Reporting")
     assert found["status"] == "False"
-    assert "does not exist" in found["message"]
+    assert found["message"].startswith("No progress file at ")
     assert status["phase"] == "Running"
     assert "progressPercentage" not in status
     assert "steps" not in status
@@ -124,7 +124,7 @@ def test_a_deleted_job_is_gone_and_a_new_one_of_its_name_starts_empty(workspace:
 
 
 def test_an_mpi_job_is_read_from_its_launcher(workspace: Workspace) -> None:
-    # The group `node` comes first, runs sshd and reports nothing (workloads-and-protocols.md 2.2).
+    # The group `node` comes first, runs sshd and reports nothing.
     workspace.start_job("mpi", REPORTING, runtime="deepspeed-distributed")
     document = workspace.wait_reporting("mpi")
     assert document["status"]["rank0"]["podName"].startswith("mpi-launcher-0-0-")

@@ -69,10 +69,10 @@ def test_a_file_that_another_project_names_is_read(jobs: VolumeJobs) -> None:
     status = jobs.team.wait_reporting("argo")["status"]
     assert status["steps"] == {"current": 37, "total": 100}
     assert status["progressPercentage"] == 37
-    assert status["observation"]["message"] == f"environment variable {argo}"
+    assert status["observation"]["message"] == f"Declared by environment variable {argo}."
     status = jobs.team.wait_document("kubeflow", metrics_of, what="reports a metric")["status"]
     assert (status["progressPercentage"], metrics_of(status)) == (42, {"loss": "0.5"})
-    assert status["observation"]["message"] == f"environment variable {kubeflow}"
+    assert status["observation"]["message"] == f"Declared by environment variable {kubeflow}."
 
 
 # --- logs
@@ -86,7 +86,7 @@ def test_without_a_right_to_exec_the_log_is_read_and_the_document_says_why(
         status = jobs.team.wait_document(
             "no-exec",
             lambda status: (
-                "steps" in status and "exec brought ExecForbidden" in status["observation"]["message"]
+                "steps" in status and "exec failed with ExecForbidden" in status["observation"]["message"]
             ),
             what="reports, and says why in this way",
         )["status"]
@@ -198,7 +198,7 @@ def test_a_job_that_wants_to_be_left_alone_is(
     workspace.start_job("alone", REPORTING, annotations={"source": "none"})
     workspace.wait_running("alone")
     found = workspace.wait_condition("alone", "Reporting", "False", reason="SwitchedOff")
-    assert "annotation" in found["message"]
+    assert "source of the job switches probing off" in found["message"]
     jobs.team.start_job("asked", REPORTING)  # after it, and so it is its turn later
     jobs.team.wait_reporting("asked", beyond_step=20)
     assert cluster.agent.execs[workspace.name] == 0
@@ -222,7 +222,7 @@ def test_a_source_that_the_server_has_not_is_named_with_those_that_it_has(
     found = wait_until(refusal, what="the source is refused")
     assert found["status"] == "False"
     assert found["message"].endswith(
-        "source says logs, which this server has not enabled; enabled: exec, push, status"
+        "source names logs, which this server has not enabled. Use one of: exec, push, status."
     )
 
 
@@ -242,7 +242,7 @@ def test_not_a_byte_of_a_secret_file_is_repeated_anywhere(
         found = jobs.team.wait_condition(name, "Reporting", "False", reason=reason)
         assert f"{DIRECTORY}/secret: " in found["message"]
     found = jobs.team.wait_condition("forbidden", "Reporting", "False", reason="NoProgressFile")
-    assert "annotation visibility.trainer.kubeflow.org/path is ignored" in found["message"]
+    assert "Annotation visibility.trainer.kubeflow.org/path is ignored" in found["message"]
     assert_untold(jobs.team, server, every_source)
 
 
@@ -271,7 +271,7 @@ def test_a_port_of_the_nodes_own_is_never_asked(
 def test_a_job_with_nothing_says_what_was_looked_for(jobs: VolumeJobs) -> None:
     jobs.start("nothing", SILENT)
     found = jobs.team.wait_condition("nothing", "Reporting", "False", reason="NoProgressFile")
-    assert found["message"].startswith("/tmp/trainjob-progress.json does not exist")
+    assert found["message"].startswith("No progress file at /tmp/trainjob-progress.json (the default path;")
     table = jobs.team.admin.kubectl("get", "tjp", "nothing", "-n", jobs.team.name).stdout
     assert max(map(len, table.splitlines())) <= 80
 

@@ -17,8 +17,8 @@ import httpx
 import pytest
 import yaml
 
-from localcluster.installation import component_flags, manifest_files
-from tests.e2e.api import APPLY, Object, write_kubeconfig
+from localcluster.demo.installation import component_flags, manifest_files
+from tests.e2e.api import Object, write_kubeconfig
 from tests.e2e.cluster import Cluster
 from tests.e2e.exec_faults import Fault
 from tests.e2e.manifests import NAMESPACE, ROOT, SERVICE_ACCOUNT, path_of, without
@@ -27,10 +27,11 @@ from tests.e2e.processes import PATIENCE_S, Daemon, free_port, wait_until
 from tests.e2e.scripts import REPORTING, SHORT, SILENT
 from tests.e2e.visibility_server import END_WAIT_S, PREFIX, VisibilityServer
 from tests.e2e.workspace import TRAINER, Workspace, condition
-from tests.unit.test_write_back import document
-from visibility_api.cluster.client import KubeClient
-from visibility_api.cluster.write_back import FIELD_MANAGER, WriteBack
+from tests.unit.test_writeback_writer import document
+from visibility_api.kube.client import KubeClient
 from visibility_api.progress.job import JobRef
+from visibility_api.writeback.status_client import FIELD_MANAGER
+from visibility_api.writeback.writer import WriteBack
 
 COMPONENT = "write-back"
 # One report, by hand, and then nothing but life.
@@ -175,12 +176,10 @@ def wait_written(workspace: Workspace, name: str, *, percent: int | None = None)
 
 
 def apply_as_kubeflow(workspace: Workspace, name: str, percent: int) -> None:
-    """What Kubeflow Trainer's status server does with a push (1.1)."""
-    answer = workspace.cluster.admin._http.patch(
+    """What Kubeflow Trainer's status server does with a push."""
+    workspace.cluster.admin.apply(
         f"{TRAINER}/namespaces/{workspace.name}/trainjobs/{name}/status",
-        params={"fieldManager": "trainer-status", "force": "true"},
-        headers={"Content-Type": APPLY},
-        json={
+        {
             "apiVersion": "trainer.kubeflow.org/v1alpha1",
             "kind": "TrainJob",
             "metadata": {"name": name},
@@ -191,8 +190,8 @@ def apply_as_kubeflow(workspace: Workspace, name: str, percent: int) -> None:
                 }
             },
         },
+        field_manager="trainer-status",
     )
-    assert answer.status_code == 200, answer.text
 
 
 def test_the_numbers_appear_in_the_status_and_the_end_follows_at_once(

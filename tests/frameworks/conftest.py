@@ -38,6 +38,13 @@ class Progress:
         last = self.last
         return last["state"], last.get("step"), last.get("totalSteps"), last.get("progressPercentage")
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the document says that the run was ended before its planned end, and no more."""
+        last = self.last
+        share = 100 * last["step"] // last["totalSteps"]
+        return (last["state"], last["ending"], last["progressPercentage"]) == ("completed", "stopped", share)
+
     def begin_anew(self) -> None:
         """Forget what was there, as a container that starts again does."""
         report(sinks=[])  # takes over from the reporter of the run that broke off

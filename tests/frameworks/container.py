@@ -28,7 +28,7 @@ def run(directory: Path, script: str, launcher: Sequence[str] = ()) -> tuple[lis
     """(the log, what the script said in truth.json) of a training that only prints."""
     (directory / "train.py").write_text(script)
     environ = {
-        **os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1",
+        **os.environ, "PYTHONPATH": str(ROOT / "reporter"), "PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1", "KERAS_BACKEND": "jax",
     }  # fmt: skip
     process = subprocess.Popen(

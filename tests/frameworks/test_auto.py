@@ -24,7 +24,7 @@ def test_a_program_that_knows_nothing_of_us_reports(framework: str, tmp_path: Pa
     (tmp_path / "train.py").write_text(script)
     environ = {
         **os.environ,
-        "PYTHONPATH": f"{ROOT}:{ROOT}/trainjob_progress/auto",
+        "PYTHONPATH": f"{ROOT}/reporter:{ROOT}/reporter/trainjob_progress/auto",
         "TRAINJOB_PROGRESS_AUTO": "1",
         "TRAINJOB_PROGRESS_FILE": str(tmp_path / "progress.json"),
         "HF_HUB_OFFLINE": "1",

@@ -55,9 +55,9 @@ def test_a_stopped_run_goes_on_from_its_snapshot(progress: Progress, tmp_path: P
     assert progress.numbers == ("completed", model.tree_count_, 100, 100)
 
 
-def test_the_overfitting_detectors_end_is_a_completed_run(progress: Progress) -> None:
+def test_the_overfitting_detectors_end_is_a_stopped_run(progress: Progress) -> None:
     report_progress = ReportProgress(1000)
     model = fit(1000, [report_progress], learning_rate=0.9, early_stopping_rounds=3)
     report_progress.finish()
-    assert progress.numbers == ("completed", model.tree_count_, 1000, 100)
+    assert (progress.is_stopped, progress.last["step"]) == (True, model.tree_count_)
     assert model.tree_count_ < 1000

@@ -71,7 +71,7 @@ def run(directory: Path, script: str, *command: str) -> dict[str, Any]:
     environ = {
         **os.environ,
         "TRAINJOB_PROGRESS_FILE": str(path),
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(ROOT / "reporter"),
         "OMP_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "1",
     }

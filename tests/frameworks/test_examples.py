@@ -24,7 +24,7 @@ def test_an_example_trains_and_reports_to_its_end(example: Path, tmp_path: Path)
             pytest.skip(f"no {module} here")
     environ = {
         **os.environ,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(ROOT / "reporter"),
         "TRAINJOB_PROGRESS_FILE": str(tmp_path / "progress.json"),
         "CUDA_VISIBLE_DEVICES": "",
         "HF_HUB_OFFLINE": "1",

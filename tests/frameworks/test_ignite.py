@@ -69,12 +69,13 @@ def test_an_exception_passes_through_and_a_resumed_run_goes_on(progress: Progres
     assert progress.numbers == ("completed", state.iteration, 80, 100)
 
 
-def test_a_terminated_run_is_completed(progress: Progress) -> None:
+def test_a_terminated_run_is_stopped(progress: Progress) -> None:
     engine, _ = trainer()
     ReportProgress().attach(engine)
     engine.add_event_handler(Events.ITERATION_COMPLETED(once=30), lambda e: e.terminate())
     engine.run(loader(), max_epochs=4)
-    assert progress.numbers == ("completed", 30, 80, 100)
+    assert progress.is_stopped
+    assert progress.numbers == ("completed", 30, 80, 37)
 
 
 def fail(engine: Engine) -> None:

@@ -54,7 +54,7 @@ def test_a_preempted_run_goes_on_where_it_was(progress: Progress) -> None:
     assert progress.numbers == ("completed", 100, 100, 100)
 
 
-def test_early_stopping_is_a_completed_run(progress: Progress) -> None:
+def test_early_stopping_is_a_stopped_run(progress: Progress) -> None:
     train, valid = datasets()
     report_progress = ReportProgress()
     evals: dict[str, Any] = {}
@@ -62,8 +62,8 @@ def test_early_stopping_is_a_completed_run(progress: Progress) -> None:
     callbacks = [report_progress, lightgbm.early_stopping(3, verbose=False), record]
     lightgbm.train({**PARAMS, "learning_rate": 0.9}, train, 500, valid_sets=[valid], callbacks=callbacks)
     report_progress.finish()
-    state, step, total, percentage = progress.numbers
-    assert (state, total, percentage) == ("completed", 500, 100)
+    _, step, total, _ = progress.numbers
+    assert (progress.is_stopped, total) == (True, 500)
     assert step == len(evals["valid_0"]["auc"]) < 500
     assert progress.last["metrics"]["valid_0-auc"] == evals["valid_0"]["auc"][-1]
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from .conftest import Progress
+
 os.environ.setdefault("KERAS_BACKEND", "jax")
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +30,7 @@ def train(directory: Path, script: str, *options: str) -> tuple[dict[str, Any], 
     (directory / "train.py").write_text(script)
     environ = {
         **os.environ,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(ROOT / "reporter"),
         "PYTHONUNBUFFERED": "1",
         "TRAINJOB_PROGRESS_FILE": str(directory / "progress.json"),
         "HF_HUB_OFFLINE": "1",
@@ -89,3 +91,30 @@ def test_boosting_rounds(tmp_path: Path, framework: str, metrics: set[str]) -> N
     assert 250 < document["step"] <= 300  # what was printed last
     assert document["totalSteps"] == 300
     assert metrics <= set(document["metrics"])
+
+
+NESTED = """
+import time
+from tqdm import tqdm
+for epoch in tqdm(range(4)):
+    for step in (bar := tqdm(range(60))):
+        time.sleep(0.01)
+        bar.set_postfix(loss=1 / (step + 1))
+    for step in tqdm(range(20), desc="validating", leave=False):
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("name", ["transformers", "lightning", "keras", "nested"])
+def test_neither_the_steps_nor_the_percentage_of_a_run_fall(
+    progress: Progress, tmp_path: Path, name: str
+) -> None:
+    pytest.importorskip({"nested": "tqdm", "lightning": "lightning.pytorch"}.get(name, name))
+    script = NESTED if name == "nested" else example(name).replace("verbose=2", "verbose=1")
+    train(tmp_path, script)
+    steps = [document["step"] for document in progress.seen if "step" in document]
+    percentages = [document.get("progressPercentage", 0) for document in progress.seen]
+    assert steps == sorted(steps)
+    assert percentages == sorted(percentages)
+    if name == "nested":
+        assert progress.numbers == ("completed", 240, 240, 100)

@@ -127,7 +127,7 @@ def test_of_two_processes_and_their_workers_only_rank_0_writes(tmp_path: Path, m
     environ = {
         **os.environ,
         "TRAINJOB_PROGRESS_FILE": str(path),
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(ROOT / "reporter"),
         "OMP_NUM_THREADS": "1",
     }
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]

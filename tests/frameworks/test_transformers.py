@@ -101,13 +101,14 @@ def test_a_preempted_run_goes_on_where_it_was(progress: Progress, tmp_path: Path
     assert progress.numbers == ("completed", 24, 24, 100)
 
 
-def test_an_early_stop_is_a_completed_run(progress: Progress, tmp_path: Path) -> None:
+def test_an_early_stop_is_a_stopped_run(progress: Progress, tmp_path: Path) -> None:
     class Stop(transformers.TrainerCallback):  # type: ignore[misc,name-defined]
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             control.should_training_stop = state.global_step >= 9
 
     make_trainer(tmp_path, [ReportProgress, Stop]).train()
-    assert progress.numbers == ("completed", 9, 24, 100)
+    assert progress.is_stopped
+    assert progress.numbers == ("completed", 9, 24, 37)
 
 
 def test_the_trainers_own_push_is_not_doubled(
@@ -119,7 +120,8 @@ def test_the_trainers_own_push_is_not_doubled(
 
     class Look(transformers.TrainerCallback):  # type: ignore[misc,name-defined]
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            sinks[:] = [type(p._sink).__name__ for p in callback._reporter._publishers]  # type: ignore[union-attr]
+            assert callback._reporter is not None
+            sinks[:] = [type(one.sink).__name__ for one in callback._reporter._run._publishers]
 
     callback = ReportProgress()
     trainer = make_trainer(tmp_path, [callback, Look], max_steps=2)

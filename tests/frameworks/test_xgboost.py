@@ -66,10 +66,10 @@ def test_a_preempted_run_goes_on_where_it_was(progress: Progress) -> None:
     assert progress.numbers == ("completed", model.num_boosted_rounds(), 100, 100)
 
 
-def test_early_stopping_is_a_completed_run(progress: Progress) -> None:
+def test_early_stopping_is_a_stopped_run(progress: Progress) -> None:
     model, evals = train(500, early_stopping_rounds=3)
-    state, step, total, percentage = progress.numbers
-    assert (state, total, percentage) == ("completed", 500, 100)
+    _, step, total, _ = progress.numbers
+    assert (progress.is_stopped, total) == (True, 500)
     assert step == model.num_boosted_rounds() < 500
     assert progress.last["metrics"]["valid-auc"] == evals["valid"]["auc"][-1]
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 from kubernetes_asyncio.client import Configuration
 
-from visibility_api.cluster.client import KubeClient
+from visibility_api.kube.client import KubeClient
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

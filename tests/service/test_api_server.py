@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 
 from tests.unit.api_shell import BASE, ONE, Shell
-from visibility_api.api.message import Request, Response, Stream
+from visibility_api.resources.message import ResourceRequest, ResourceResponse, ResourceStream
 
 LARGE = [b"%06d\n" % i * 1000 for i in range(50)]
 DEADLINE_S = 90.0
@@ -25,7 +25,7 @@ DEADLINE_S = 90.0
 @asynccontextmanager
 async def serving(shell: Shell) -> AsyncIterator[str]:
     """The URL of a uvicorn that serves the shell on a free port of 127.0.0.1."""
-    config = uvicorn.Config(shell.api, log_config=None, http="httptools", server_header=False)
+    config = uvicorn.Config(shell.app, log_config=None, http="httptools", server_header=False)
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:  # from here on clients may connect
         task = asyncio.create_task(server.serve(sockets=[listening]))
@@ -36,17 +36,17 @@ async def serving(shell: Shell) -> AsyncIterator[str]:
             await task
 
 
-async def answer(request: Request) -> Response | Stream:
+async def answer(request: ResourceRequest) -> ResourceResponse | ResourceStream:
     if request.attributes.verb == "watch":
 
         async def write(send: Callable[[bytes], Awaitable[None]]) -> None:
             await send(b'{"n":1}\n')
             await send(b'{"n":2}\n')
 
-        return Stream(write=write)
+        return ResourceStream(write=write)
     if request.attributes.verb == "list":
-        return Response(body=LARGE)
-    return Response(body=b"{}\n")
+        return ResourceResponse(body=LARGE)
+    return ResourceResponse(body=b"{}\n")
 
 
 async def test_get_list_and_watch_on_one_connection() -> None:
@@ -97,12 +97,12 @@ async def test_the_body_of_a_refused_request_does_not_disturb_the_next() -> None
 async def test_a_stream_that_breaks_is_seen_as_broken() -> None:
     """W20: the client must not take it for the whole."""
 
-    async def broken(_: Request) -> Response | Stream:
+    async def broken(_: ResourceRequest) -> ResourceResponse | ResourceStream:
         async def write(send: Callable[[bytes], Awaitable[None]]) -> None:
             await send(b"{}\n")
             raise KeyError
 
-        return Stream(write=write)
+        return ResourceStream(write=write)
 
     async with (
         serving(Shell(handler=broken)) as url,

@@ -17,7 +17,7 @@ from visibility_api.auth.access_review import PATH as ACCESS, AccessReviewer
 from visibility_api.auth.errors import AccessDenied, CredentialRejected, ReviewFailed, TrustForbidden
 from visibility_api.auth.identity import Attributes, Identity
 from visibility_api.auth.request_header_config import CONFIG_MAPS, NAME, RequestHeaderConfig
-from visibility_api.auth.review import Reviews
+from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import PATH as TOKENS, TokenReviewer
 
 METRICS = Attributes(verb="get", path="/metrics")
@@ -114,8 +114,8 @@ async def test_reviews_go_out_and_come_back() -> None:
     """Z9, A16."""
     plane = FakeControlPlane()
     async with fake_apiserver(plane.handle) as client:
-        access = AccessReviewer(Reviews(client, ACCESS))
-        tokens = TokenReviewer(Reviews(client, TOKENS))
+        access = AccessReviewer(ReviewClient(client, ACCESS))
+        tokens = TokenReviewer(ReviewClient(client, TOKENS))
         plane.verdicts = {
             ACCESS: {"allowed": True},
             TOKENS: {"authenticated": True, "user": {"username": "jane", "groups": ["dev"]}},
@@ -138,7 +138,7 @@ async def test_without_the_right_to_ask_nobody_gets_in() -> None:
     plane.status = 403
     async with fake_apiserver(plane.handle) as client:
         with pytest.raises(ReviewFailed):
-            await AccessReviewer(Reviews(client, ACCESS)).authorize(JANE, METRICS)
+            await AccessReviewer(ReviewClient(client, ACCESS)).authorize(JANE, METRICS)
         with pytest.raises(CredentialRejected):
-            await TokenReviewer(Reviews(client, TOKENS)).identify("t0ken")
+            await TokenReviewer(ReviewClient(client, TOKENS)).identify("t0ken")
     assert len(plane.requests) == 2

@@ -17,10 +17,10 @@ import pytest
 from aiohttp import web
 
 from localcluster import LocalCluster
-from localcluster.client import ApiClient
-from localcluster.metadata import condition_is
-from localcluster.pki import Authority, client_context, write_pair
-from localcluster.status import ApiError
+from localcluster.machinery.client import ApiClient
+from localcluster.machinery.metadata import condition_is
+from localcluster.machinery.pki import Authority, client_context, write_pair
+from localcluster.machinery.status import ApiError
 
 GROUP, VERSION = "things.example.org", "v1"
 ROOT = f"/apis/{GROUP}/{VERSION}"
@@ -211,7 +211,7 @@ async def test_a_bearer_token_is_not_passed_on(cluster: LocalCluster, extension:
 
 
 def cluster_user(name: str):  # noqa: ANN201 - one line of set-up
-    from localcluster.identity import User
+    from localcluster.apiserver.identity import User
 
     return User(name=name, groups=("system:masters",))
 

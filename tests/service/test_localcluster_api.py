@@ -16,10 +16,10 @@ import pytest
 from kubernetes_asyncio import client as kubernetes, config, watch as kubernetes_watch
 
 from localcluster import LocalCluster
-from localcluster.client import ApiClient, Reflector
-from localcluster.identity import User
-from localcluster.pki import Authority, client_context, write_pair
-from localcluster.status import ApiError
+from localcluster.apiserver.identity import User
+from localcluster.machinery.client import ApiClient, Reflector
+from localcluster.machinery.pki import Authority, client_context, write_pair
+from localcluster.machinery.status import ApiError
 from tests.e2e.processes import free_port
 
 DEADLINE_S = 90.0

@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 
 from localcluster import LocalCluster
-from localcluster.client import ApiClient
-from localcluster.identity import User
-from localcluster.pki import client_context
+from localcluster.apiserver.identity import User
+from localcluster.machinery.client import ApiClient
+from localcluster.machinery.pki import client_context
 
 DEADLINE_S = 90.0
 POD = "/api/v1/namespaces/default/pods/p"

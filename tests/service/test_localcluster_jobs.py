@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from localcluster import LocalCluster
-from localcluster.metadata import condition_is, labels_of
-from localcluster.node_agent import ExecError
-from localcluster.status import ApiError
+from localcluster.machinery.metadata import condition_is, labels_of
+from localcluster.machinery.node_agent import ExecError
+from localcluster.machinery.status import ApiError
 
 DEADLINE_S = 90.0
 NAMESPACE = "default"

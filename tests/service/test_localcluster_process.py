@@ -10,8 +10,8 @@ from pathlib import Path
 
 import yaml
 
-from localcluster.client import ApiClient
-from localcluster.pki import client_context
+from localcluster.machinery.client import ApiClient
+from localcluster.machinery.pki import client_context
 
 DEADLINE_S = 90.0
 

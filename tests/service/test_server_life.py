@@ -188,7 +188,7 @@ async def test_it_shows_its_settings_and_never_a_token(plane: ControlPlane, tmp_
     ):
         await process.until("/readyz", lambda answer: answer.status_code == 200)
         shown = next(line for line in process.lines if line["event"] == "settings")
-        assert (shown["interval_s"], shown["kubeconfig"]) == (30.0, str(config))
+        assert (shown["probe_interval"], shown["kubeconfig"]) == ("30s", str(config))
         process.send(signal.SIGINT)
         await process.ended()
         assert "s3cr3t" not in process.text
@@ -281,12 +281,12 @@ async def test_files_that_hold_no_key_pair_are_named(plane: ControlPlane, tmp_pa
 async def test_outside_a_cluster_it_says_what_to_give() -> None:
     async with started() as process:
         assert await process.ended() == 1
-    assert "outside a cluster give --kubeconfig" in process.text
+    assert "outside a cluster, set --kubeconfig" in process.text
     assert "Traceback" not in process.text
 
 
 async def test_wrong_flags_are_all_told_and_end_with_2() -> None:
-    async with started("--probe-interval=soon", "--store=etcd") as process:
+    async with started("--probe-interval=soon", "--sources=etcd") as process:
         assert await process.ended() == 2
     assert '--probe-interval "soon"' in process.text
-    assert '--store "etcd"' in process.text
+    assert '--sources "etcd"' in process.text

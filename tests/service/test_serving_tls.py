@@ -1,4 +1,4 @@
-"""Over real TLS: who is at the other end of a connection, and who only says so."""
+"""Authentication over real TLS, and identities that are only claimed; limits of a connection."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ async def ask(server: RunningServer, certificate: Certificate | None, *headers: 
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_front_proxy_speaks_for_a_user(server: RunningServer, version: ssl.TLSVersion) -> None:
-    """A4, A6, A7, A9, A14."""
+async def test_the_front_proxy_authenticates_a_user(server: RunningServer, version: ssl.TLSVersion) -> None:
+    """Name, groups and extra fields are the headers'; system:authenticated is added."""
     async with server.connect(server.context(PROXY, version=version)) as client:
         answer = await client.ask(
             "x-remote-user: jane",
@@ -57,23 +57,23 @@ async def test_front_proxy_speaks_for_a_user(server: RunningServer, version: ssl
     assert answer["user"] == "jane"
     assert answer["groups"] == ["a,b", "c", "system:authenticated"]
     assert answer["extra"] == {"example.org/scopes": ["x"]}
-    assert answer["uid"] == ""  # A8: no header is configured for it
+    assert answer["uid"] == ""  # no header is configured for it
 
 
 async def test_forged_user_header_without_a_certificate_has_no_effect(server: RunningServer) -> None:
-    """A5, A19."""
+    """The request is anonymous."""
     answer = await ask(server, None, *FORGED)
     assert (answer["user"], answer["groups"]) == (ANONYMOUS, ["system:unauthenticated"])
 
 
 async def test_front_proxys_name_from_the_client_ca_is_an_ordinary_user(server: RunningServer) -> None:
-    """A4: whoever may ask for client certificates may ask for this name too."""
+    """Whoever may request client certificates may request one with this name too."""
     answer = await ask(server, CLIENTS.issue("front-proxy-client", "team"), *FORGED)
     assert (answer["user"], answer["groups"]) == ("front-proxy-client", ["team", "system:authenticated"])
 
 
 async def test_wrong_name_from_the_front_proxys_ca_is_refused(server: RunningServer) -> None:
-    """A4: exact and case-sensitive."""
+    """Names are compared exactly, and case-sensitively."""
     for name in ("other", "Front-Proxy-Client", "front-proxy-client ", None):
         assert await ask(server, PROXIES.issue(name), *FORGED) == {
             "error": "Unauthenticated",
@@ -93,27 +93,27 @@ async def test_wrong_name_from_the_front_proxys_ca_is_refused(server: RunningSer
 async def test_certificate_that_does_not_hold_fails_the_connection(
     server: RunningServer, certificate: Certificate
 ) -> None:
-    """A2, A3: Python can refuse these only in the handshake; a Go server would answer 401."""
+    """Python can refuse these only in the handshake (decision 0003); a Go server would answer 401."""
     with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
         await ask(server, certificate, *FORGED)
     assert server.seen == []
 
 
 async def test_client_certificate_names_a_user_and_groups(server: RunningServer) -> None:
-    """A13."""
+    """The common name and the organisations."""
     answer = await ask(server, CLIENTS.issue("jane", "dev", "ops"))
     assert (answer["user"], answer["groups"]) == ("jane", ["dev", "ops", "system:authenticated"])
 
 
 async def test_intermediates_of_the_handshake_are_used(server: RunningServer) -> None:
-    """A4, both TLS versions, with whatever this Python offers for it."""
+    """With both TLS versions, by whatever this Python offers for it."""
     leaf = PROXIES.intermediate("region").intermediate("zone").issue("front-proxy-client")
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
         async with server.connect(server.context(leaf, version=version)) as client:
             assert (await client.ask("X-Remote-User: jane"))["user"] == "jane"
 
 
-def test_python_that_tells_no_chain_still_tells_the_certificate_itself() -> None:
+def test_a_python_without_access_to_the_chain_still_gives_the_certificate() -> None:
     class OldTls:
         def getpeercert(self, *, binary_form: bool) -> bytes:
             return PROXY.chain[0]
@@ -144,7 +144,7 @@ async def test_upgrade_nobody_serves_is_answered_and_ends_the_connection(
 
 
 async def test_identity_headers_among_trailers_are_never_seen(server: RunningServer) -> None:
-    """A5: the aggregator forwards a client's trailers, and the parser reports them as headers."""
+    """The aggregator forwards a client's trailers, and the parser reports them as headers."""
     async with server.connect(server.context(PROXY)) as client:
         client.writer.write(
             b"GET /x HTTP/1.1\r\nHost: h\r\nX-Remote-User: jane\r\nTransfer-Encoding: chunked\r\n"
@@ -156,7 +156,7 @@ async def test_identity_headers_among_trailers_are_never_seen(server: RunningSer
 
 
 async def test_rotated_ca_reaches_an_open_connection(server: RunningServer) -> None:
-    """A3, A12."""
+    """Certificates are verified for each request, by the CAs of that moment."""
     async with server.connect(server.context(PROXY)) as client:
         assert (await client.ask("X-Remote-User: jane"))["user"] == "jane"
         renewed = Authority("front-proxy")
@@ -191,7 +191,7 @@ async def test_connections_without_a_certificate_outlive_later_rotations(server:
 
 
 async def test_serving_certificate_is_read_again_when_its_files_change(server: RunningServer) -> None:
-    """P5; a pair that does not match leaves the old one in place."""
+    """A pair that does not match leaves the old one in use."""
     assert server.tls.reload_files() is False
     renewed = Authority("renewed")
     leaf = renewed.issue("server", usages=[], hosts=["127.0.0.1"])
@@ -208,8 +208,7 @@ async def test_serving_certificate_is_read_again_when_its_files_change(server: R
         await ask(server, None)
 
 
-async def test_followed_files_are_taken_over_without_being_told(server: RunningServer) -> None:
-    """P5."""
+async def test_changed_files_are_loaded_by_themselves(server: RunningServer) -> None:
     renewed = Authority("renewed")
     leaf = renewed.issue("server", usages=[], hosts=["127.0.0.1"])
     following = asyncio.ensure_future(server.tls.follow_files(interval_s=0.01))
@@ -224,7 +223,6 @@ async def test_followed_files_are_taken_over_without_being_told(server: RunningS
 
 
 async def test_only_http_1_1_is_negotiated_and_tls_1_1_is_refused(server: RunningServer) -> None:
-    """P5."""
     context = client_context(SERVING.pem)
     context.set_alpn_protocols(["h2", "http/1.1"])
     async with server.connect(context) as client:
@@ -304,7 +302,7 @@ async def ended_while_sending(client: Client, pieces: Sequence[bytes]) -> bool:
     return was_done
 
 
-async def test_connection_that_sends_no_whole_head_is_closed(
+async def test_a_connection_that_never_completes_a_head_is_closed(
     server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with server.connect() as slow, server.connect() as dribbling:
@@ -322,7 +320,7 @@ async def test_connection_that_sends_no_whole_head_is_closed(
 async def test_connection_between_two_requests_has_more_time_than_one_within_a_head(
     server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P12: the aggregator keeps its connections for 90 s."""
+    """The aggregator keeps its idle connections for 90 s."""
     monkeypatch.setattr("visibility_api.serving.connection.HEAD_TIMEOUT_S", 0.05)
 
     async def talk(idle: Client) -> bool:

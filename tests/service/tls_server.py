@@ -15,9 +15,12 @@ from typing import Any
 import uvicorn
 
 from tests.certificates import Authority, client_context
+from tests.reviews import FakeApi
 from visibility_api.auth.authenticator import RequestAuthenticator
 from visibility_api.auth.errors import AuthError
 from visibility_api.auth.request_header_config import ConfigMap, RequestHeaderConfig
+from visibility_api.auth.review_client import ReviewClient
+from visibility_api.auth.token_review import PATH, TokenReviewer
 from visibility_api.serving.connection import TlsConnection
 from visibility_api.serving.tls import ServingTls
 
@@ -110,7 +113,8 @@ async def running_server(
     pair = SERVING.issue("server", usages=[], hosts=["127.0.0.1"]).write(directory, "server")
     tls = ServingTls(certificate_file=pair[0], key_file=pair[1])
     config = config or RequestHeaderConfig(on_change=lambda trust: tls.trust(trust.ca_pem))
-    authenticator = RequestAuthenticator(lambda: config.trust, None)
+    tokens = TokenReviewer(ReviewClient(FakeApi(status={}), PATH))
+    authenticator = RequestAuthenticator(lambda: config.trust, tokens)
     seen: list[dict[str, Any]] = []
 
     async def application(scope: Any, receive: Any, send: Any) -> None:

@@ -1,24 +1,23 @@
-"""The API shell with stand-ins around it: who asks, who may, and what is answered is up to the test."""
+"""The application with stand-ins around it: who asks, who may, and what is answered is up to the test."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from tests.asgi import Answer, call
-from visibility_api.api.app import Api, Limits
-from visibility_api.api.description.discovery import Discovery
-from visibility_api.api.description.openapi import OpenApi
-from visibility_api.api.health import Health
-from visibility_api.api.message import Handler, Request, Response, Scope, Stream
-from visibility_api.api.metrics import RequestMetrics, metrics_endpoint
-from visibility_api.api.resources import RESOURCES
-from visibility_api.api.routing import RouteKey, Routes
-from visibility_api.api.version import version_endpoint
+from visibility_api.app import Limits, Parts, create_app
+from visibility_api.app.chain import RequestChain
+from visibility_api.app.health import Check
+from visibility_api.app.request_metrics import RequestMetrics
+from visibility_api.app.resource_routes import RouteKey
 from visibility_api.auth.authenticator import WARNING
 from visibility_api.auth.identity import Attributes, Identity
+from visibility_api.models.served import RESOURCES, Resource
+from visibility_api.pushing.endpoint import PushEndpoint
+from visibility_api.resources.message import Handler, ResourceRequest, ResourceResponse, ResourceStream, Scope
 
 JANE = Identity(user="jane", groups=("system:authenticated",))
 BASE = "/apis/visibility.trainer.kubeflow.org/v1alpha1"
@@ -26,13 +25,15 @@ ONE = f"{BASE}/namespaces/team-a/trainjobs/bert"
 
 
 class Shell:
-    """An `Api` and what it was asked. `identity` and `verdict` may be exceptions, which are then raised."""
+    """An application and what it was asked. `identity` and `verdict` may be exceptions, to be raised."""
 
     def __init__(
         self,
         *,
-        handler: Callable[[Request], Awaitable[Response | Stream]] | None = None,
-        endpoints: Mapping[str, Handler] | None = None,
+        handler: Callable[[ResourceRequest], Awaitable[ResourceResponse | ResourceStream]] | None = None,
+        resources: Sequence[Resource] = RESOURCES,
+        checks: Sequence[Check] = (),
+        pushes: PushEndpoint | None = None,
         identity: Identity | Exception = JANE,
         verdict: Exception | None = None,
         limits: Limits | None = None,
@@ -42,34 +43,43 @@ class Shell:
         self.is_synced = True
         self.is_draining = False
         self.asked: list[Attributes] = []  # of the authorizer
-        self.requests: list[Request] = []  # that reached a handler
+        self.requests: list[ResourceRequest] = []  # that reached a handler
         self.warning = ""  # what authentication has to remark
         self.registry = CollectorRegistry()
         self._handler = handler or self._answer
         handlers: dict[RouteKey, Handler] = {
-            ("trainjobs", "", verb): self._handle for verb in ("get", "list", "watch")
+            (resource.plural, subresource, verb): self._handle
+            for resource in resources
+            for subresource, verbs in (
+                ("", resource.verbs),
+                *((s.name, s.verbs) for s in resource.subresources if not s.is_operation),
+            )
+            for verb in verbs
         }
-        handlers["trainjobs", "progress", "get"] = self._handle
-        if endpoints is None:
-            endpoints = {
-                **Discovery(RESOURCES).endpoints(),
-                **OpenApi(RESOURCES).endpoints(),
-                **Health(()).endpoints(),
-                **version_endpoint(),
-                **metrics_endpoint(self.registry),
-            }
-        self.api = Api(
-            authenticator=self,
-            authorizer=self,
-            routes=Routes(resources=RESOURCES, handlers=handlers, endpoints=endpoints),
-            metrics=RequestMetrics(self.registry),
-            is_synced=lambda _namespace: self.is_synced,
-            is_draining=lambda: self.is_draining,
-            limits=limits or Limits(),
+        self.app = create_app(
+            Parts(
+                authenticator=self,
+                authorizer=self,
+                resources=resources,
+                handlers=handlers,
+                registry=self.registry,
+                metrics=RequestMetrics(self.registry),
+                checks=checks,
+                pushes=pushes,
+                is_synced=lambda _namespace: self.is_synced,
+                is_draining=lambda: self.is_draining,
+                limits=limits or Limits(),
+            )
         )
 
+    @property
+    def chain(self) -> RequestChain:
+        stack = self.app.middleware_stack
+        assert isinstance(stack, RequestChain)
+        return stack
+
     async def get(self, target: str, *headers: tuple[str, str], method: str = "GET", **more: Any) -> Answer:
-        return await call(self.api, target, method=method, headers=headers, **more)
+        return await call(self.app, target, method=method, headers=headers, **more)
 
     def sample(self, name: str, **labels: str) -> float | None:
         """One sample of the metrics."""
@@ -87,9 +97,9 @@ class Shell:
         if self.verdict is not None:
             raise self.verdict
 
-    async def _handle(self, request: Request) -> Response | Stream:
+    async def _handle(self, request: ResourceRequest) -> ResourceResponse | ResourceStream:
         self.requests.append(request)
         return await self._handler(request)
 
-    async def _answer(self, request: Request) -> Response | Stream:
-        return Response(body=b"{}\n")
+    async def _answer(self, request: ResourceRequest) -> ResourceResponse | ResourceStream:
+        return ResourceResponse(body=b"{}\n")

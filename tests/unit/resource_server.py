@@ -12,15 +12,14 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from tests.asgi import Answer, call, http_scope
-from visibility_api.api.app import Api
-from visibility_api.api.documents.collection import Collection
-from visibility_api.api.documents.watch import Watches
-from visibility_api.api.metrics import RequestMetrics
-from visibility_api.api.resources import TRAINJOBS
-from visibility_api.api.routing import Routes
+from visibility_api.app import Limits, Parts, create_app
+from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.auth.identity import Attributes, Identity
+from visibility_api.models.served import TRAINJOBS
 from visibility_api.progress.job import JobRef, Phase, TrainingJob
 from visibility_api.progress.summary import JobProgress
+from visibility_api.resources.collection import Collection
+from visibility_api.resources.watch import Watches, WatchLimits
 from visibility_api.store.memory import MAX_CHANGES, MemoryStore
 
 BASE = "/apis/visibility.trainer.kubeflow.org/v1alpha1"
@@ -117,9 +116,16 @@ class WatchClient:
 
 
 class ResourceServer:
-    """An `Api` of its own with one resource. Everybody may do everything."""
+    """An application of its own with one resource. Everybody may do everything."""
 
-    def __init__(self, *, max_changes: int = MAX_CHANGES, base_revision: int = BASE_REVISION) -> None:
+    def __init__(
+        self,
+        *,
+        max_changes: int = MAX_CHANGES,
+        base_revision: int = BASE_REVISION,
+        limits: Limits | None = None,
+        watch_limits: WatchLimits | None = None,
+    ) -> None:
         self.store = MemoryStore(base_revision=base_revision, max_changes=max_changes)
         self.now = NOW
         self.registry = CollectorRegistry()
@@ -130,11 +136,12 @@ class ResourceServer:
             self.store,
             now=lambda: self.now,
             count_events=lambda number: metrics.count_watch_events("trainjobs", number),
+            limits=watch_limits or WatchLimits(),
         )
-        self.api = Api(
-            authenticator=self,
-            authorizer=self,
-            routes=Routes(
+        self.app = create_app(
+            Parts(
+                authenticator=self,
+                authorizer=self,
                 resources=(TRAINJOBS,),
                 handlers={
                     ("trainjobs", "", "get"): documents.get,
@@ -142,9 +149,10 @@ class ResourceServer:
                     ("trainjobs", "", "watch"): self.watches.watch,
                     ("trainjobs", "progress", "get"): documents.get,
                 },
-                endpoints={},
-            ),
-            metrics=metrics,
+                registry=self.registry,
+                metrics=metrics,
+                limits=limits or Limits(),
+            )
         )
 
     async def authenticate(self, scope: Any) -> Identity:
@@ -165,7 +173,7 @@ class ResourceServer:
         return self.store.revision
 
     async def get(self, target: str, *headers: tuple[str, str]) -> Answer:
-        return await call(self.api, target, headers=headers)
+        return await call(self.app, target, headers=headers)
 
     async def refused(self, target: str, *headers: tuple[str, str]) -> tuple[int, str, str]:
         """Code, reason and message of the Status that answers."""
@@ -178,7 +186,7 @@ class ResourceServer:
     async def watch(self, target: str, *headers: tuple[str, str]) -> AsyncIterator[WatchClient]:
         """A client that stays until the block ends; then its watch must be gone, too."""
         client = WatchClient()
-        task = asyncio.create_task(self.api(http_scope("GET", target, headers), client.receive, client.send))
+        task = asyncio.create_task(self.app(http_scope("GET", target, headers), client.receive, client.send))
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 await client.started.wait()

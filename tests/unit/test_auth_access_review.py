@@ -16,8 +16,8 @@ from tests.reviews import FakeApi, until
 from visibility_api.auth.access_review import MAX_CACHED_CHARACTERS, PATH, AccessReviewer
 from visibility_api.auth.errors import AccessDenied, ReviewFailed
 from visibility_api.auth.identity import ANONYMOUS, Attributes, Identity, Requirement
-from visibility_api.auth.review import Reviews
-from visibility_api.cluster.errors import ApiError, Unreachable
+from visibility_api.auth.review_client import ReviewClient
+from visibility_api.kube.errors import ApiError, Unreachable
 
 JANE = Identity(user="jane", groups=("dev", "system:authenticated"), uid="7", extra=(("scopes", ("a", "b")),))
 GET = Attributes(
@@ -35,7 +35,7 @@ YES, NO = {"allowed": True}, {"allowed": False, "reason": "no RBAC policy matche
 
 
 def reviewer(api: FakeApi) -> AccessReviewer:
-    return AccessReviewer(Reviews(api, PATH, sleep=api.sleep), clock=lambda: api.time)
+    return AccessReviewer(ReviewClient(api, PATH, sleep=api.sleep), clock=lambda: api.time)
 
 
 async def test_resource_request_is_asked_with_the_whole_user() -> None:

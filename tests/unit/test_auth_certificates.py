@@ -10,13 +10,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from tests.certificates import ANY, CLIENT, DAY, SERVER, Authority, Certificate, Extension, key_usage, now
-from visibility_api.auth.certificates import REFUSED_FOR_S, CaPool, Peer, Verdict
+from visibility_api.auth.certificates import REFUSED_FOR_S, CaPool, Peer, Verification
 from visibility_api.auth.errors import TrustUnusable
 
 ROOT = Authority("kubernetes")
 
 
-def judge(pem: str, leaf: Certificate) -> Verdict:
+def judge(pem: str, leaf: Certificate) -> Verification:
     return CaPool(pem, name="client").verify(Peer(chain=leaf.chain))
 
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-from base64 import urlsafe_b64encode
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
 from tests.reviews import FakeApi, until
-from visibility_api.auth.bearer import EXTRA_SPACE_WARNING, header_token, subprotocol_token
+from visibility_api.auth.bearer import EXTRA_SPACE_WARNING, header_token
 from visibility_api.auth.errors import CredentialRejected
-from visibility_api.auth.review import Reviews
+from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import PATH, TokenReviewer
-from visibility_api.cluster.errors import ApiError, Unreachable
+from visibility_api.kube.errors import ApiError, Unreachable
 
 JANE = {
     "authenticated": True,
@@ -24,8 +22,8 @@ JANE = {
 }
 
 
-def reviewer(api: FakeApi, **options: Any) -> TokenReviewer:
-    return TokenReviewer(Reviews(api, PATH, sleep=api.sleep), clock=lambda: api.time, **options)
+def reviewer(api: FakeApi) -> TokenReviewer:
+    return TokenReviewer(ReviewClient(api, PATH, sleep=api.sleep), clock=lambda: api.time)
 
 
 @pytest.mark.parametrize(
@@ -48,61 +46,13 @@ def test_token_is_the_second_field_of_the_first_header(value: str, token: str, w
     assert header_token(headers) == (token, warning)
 
 
-def websocket(*protocols: str) -> list[tuple[bytes, bytes]]:
-    return [(b"upgrade", b"WebSocket"), *((b"sec-websocket-protocol", p.encode()) for p in protocols)]
-
-
-def subprotocol(token: str) -> str:
-    encoded = urlsafe_b64encode(token.encode()).decode().rstrip("=")
-    return f"base64url.bearer.authorization.k8s.io.{encoded}"
-
-
-def test_subprotocol_of_a_websocket_may_carry_the_token() -> None:
-    """A1."""
-    assert subprotocol_token(websocket(f"{subprotocol('abc>?')}, v4.channel.k8s.io")) == "abc>?"
-    assert subprotocol_token(websocket("v4.channel.k8s.io", subprotocol("abc"))) == "abc"
-    assert subprotocol_token(websocket("v4.channel.k8s.io")) == ""
-    assert subprotocol_token([(b"sec-websocket-protocol", f"{subprotocol('abc')}, v4".encode())]) == ""
-
-
-@pytest.mark.parametrize(
-    "protocols",
-    [
-        [subprotocol("abc")],
-        [subprotocol("abc"), subprotocol("def"), "v4"],
-        ["base64url.bearer.authorization.k8s.io.a", "v4"],
-        ["base64url.bearer.authorization.k8s.io.%%%%", "v4"],
-        ["base64url.bearer.authorization.k8s.io._w", "v4"],
-    ],
-    ids=["alone", "two", "cut", "no base64url", "no UTF-8"],
-)
-def test_subprotocol_that_cannot_be_read_is_rejected(protocols: list[str]) -> None:
-    with pytest.raises(CredentialRejected):
-        subprotocol_token(websocket(*protocols))
-
-
 @given(st.binary(max_size=100))
 def test_any_bytes_are_a_token_nothing_or_a_rejection(value: bytes) -> None:
-    """And a rejection is one of our own sentences, without anything of the value."""
-    protocol = b"base64url.bearer.authorization.k8s.io." + value
-    headers = [
-        *websocket("v4"),
-        (b"sec-websocket-protocol", protocol),
-        (b"authorization", b"Bearer " + value),
-    ]
-    sentences = set()
-    for read in (header_token, subprotocol_token):
-        with contextlib.suppress(CredentialRejected):
-            read(headers)
-            continue
-        with pytest.raises(CredentialRejected) as caught:
-            read(headers)
-        sentences.add(str(caught.value))
-    assert sentences <= {
-        "the token is not UTF-8",
-        "the subprotocol's token is not base64url",
-        "more than one subprotocol carries a token",
-    }
+    """And a rejection is a sentence of our own, without anything of the value."""
+    try:
+        header_token([(b"authorization", b"Bearer " + value)])
+    except CredentialRejected as error:
+        assert str(error) == "the token is not UTF-8"  # noqa: PT017 - most values are not rejected
 
 
 def test_oversized_token_is_rejected_without_asking() -> None:
@@ -142,12 +92,12 @@ async def test_token_that_is_not_accepted_is_rejected(status: dict[str, Any]) ->
 async def test_wanted_audience_must_be_among_the_reviews(answered: list[str], accepted: bool) -> None:
     """A16."""
     api = FakeApi(status={**JANE, "audiences": answered})
-    tokens = reviewer(api, audiences=("us", "ours"))
+    tokens = reviewer(api)
     if accepted:
-        assert (await tokens.identify("t0ken")).user == "jane"
+        assert (await tokens.identify("t0ken", ("us", "ours"))).user == "jane"
     else:
         with pytest.raises(CredentialRejected, match="audience"):
-            await tokens.identify("t0ken")
+            await tokens.identify("t0ken", ("us", "ours"))
     assert api.calls[0]["spec"]["audiences"] == ["us", "ours"]
 
 
@@ -244,7 +194,7 @@ async def test_each_call_has_ten_seconds_and_is_counted() -> None:
     """A18, P19."""
     counted: list[str] = []
     api = FakeApi(status=JANE, failures=[ApiError(500), Unreachable("reset")])
-    reviews = Reviews(api, PATH, count=lambda code, _seconds: counted.append(code), sleep=api.sleep)
+    reviews = ReviewClient(api, PATH, count=lambda code, _seconds: counted.append(code), sleep=api.sleep)
     await TokenReviewer(reviews).identify("t0ken")
     assert counted == ["500", "<error>", "201"]
     assert api.timeouts_s == [10.0] * 3
@@ -255,9 +205,9 @@ async def test_token_is_kept_nowhere() -> None:
     """A17: the cache is keyed by a hash with a key of this process."""
     tokens = reviewer(FakeApi(status=JANE))
     await tokens.identify("t0ken-in-memory")
-    (key,) = tokens._answers._answers
+    (key,) = tokens._results._results
     assert b"t0ken" not in key
     other = reviewer(FakeApi(status=JANE))
     await other.identify("t0ken-in-memory")
-    assert list(other._answers._answers) != [key]
-    assert "t0ken" not in json.dumps([repr(value) for value in tokens._answers._answers.values()])
+    assert list(other._results._results) != [key]
+    assert "t0ken" not in json.dumps([repr(value) for value in tokens._results._results.values()])

@@ -12,16 +12,17 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from localcluster import jobs, jobsets, protobuf, tables
-from localcluster.containers import environment, path_below
-from localcluster.metadata import labels_of, timestamp
-from localcluster.patches import json_patch, merge_patch, strategic_merge_patch
-from localcluster.request_info import parse_request
-from localcluster.resources import BY_PLURAL
-from localcluster.runtimes import DEEPSPEED, TORCH
-from localcluster.selectors import field_selector, field_terms, label_selector
-from localcluster.status import ApiError
-from localcluster.trainjobs import jobset_for
+from localcluster.apiserver import protobuf, tables
+from localcluster.apiserver.patches import json_patch, merge_patch, strategic_merge_patch
+from localcluster.apiserver.request_info import parse_request
+from localcluster.controllers import jobs, jobsets
+from localcluster.controllers.runtimes import DEEPSPEED, TORCH
+from localcluster.controllers.trainjobs import jobset_for
+from localcluster.kubelet.containers import environment, path_below
+from localcluster.machinery.metadata import labels_of, timestamp
+from localcluster.machinery.resources import BY_PLURAL
+from localcluster.machinery.selectors import field_selector, field_terms, label_selector
+from localcluster.machinery.status import ApiError
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),

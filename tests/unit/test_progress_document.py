@@ -66,6 +66,7 @@ def test_each_shared_vector_is_read_as_it_says(vector: dict[str, Any]) -> None:
     assert outcome.progress_percentage == said.get("progressPercentage")
     assert outcome.remaining_s == said.get("estimatedRemainingSeconds")
     assert outcome.state == said.get("state")
+    assert outcome.ending == said.get("ending")
     assert outcome.message == said.get("message")
     if "metrics" in said:
         assert dict(outcome.metrics) == said["metrics"]
@@ -130,7 +131,7 @@ PLAIN = st.fixed_dictionaries(
 
 
 @given(PLAIN)
-def test_a_plain_document_is_read_as_if_it_were_looked_at_closely(fields: dict[str, Any]) -> None:
+def test_the_fast_parser_reads_a_plain_document_as_the_strict_one_does(fields: dict[str, Any]) -> None:
     data = json.dumps(fields).encode("utf-8", "surrogatepass")
     with mock.patch.object(document, "_plain", return_value=None):
         closely = parse_document(data)
@@ -182,9 +183,9 @@ def test_nesting_ten_thousand_deep_is_refused_by_name() -> None:
     assert outcome.reason == "TooDeep"
 
 
-def test_a_document_of_any_size_costs_no_more_than_a_look_at_its_length() -> None:
+def test_a_document_of_any_size_costs_no_more_than_taking_its_length() -> None:
     outcome = parse_document(b"[" * (MAX_DOCUMENT_BYTES + 1))
-    assert outcome == Refused(reason="TooLarge", message="the document exceeds 65536 bytes")
+    assert outcome == Refused(reason="TooLarge", message="The document is larger than 65536 bytes.")
 
 
 @pytest.mark.parametrize(

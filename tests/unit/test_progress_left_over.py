@@ -20,7 +20,7 @@ def bench() -> Bench:
     return bench
 
 
-def test_a_file_that_an_earlier_life_left_in_a_volume_is_not_shown_as_current(bench: Bench) -> None:
+def test_a_file_that_an_earlier_run_left_in_a_volume_is_not_shown_as_current(bench: Bench) -> None:
     bench.report(500)
     bench.advance(15)
     left = Progress(timestamp=bench.now, step=510, total_steps=1000, state="failed")
@@ -29,7 +29,7 @@ def test_a_file_that_an_earlier_life_left_in_a_volume_is_not_shown_as_current(be
     bench.job(replace(JOB, rank0=again))
     for _ in range(3):
         bench.advance(15)
-        bench.look(left, attempt=again.attempt)
+        bench.observe(left, attempt=again.attempt)
         assert bench.last.step == 500
         assert bench.condition("Reporting") == ("False", "OutdatedReport")
         assert bench.condition("Fresh") == ("False", "AttemptEnded")
@@ -42,16 +42,16 @@ def test_a_process_whose_clock_is_behind_is_believed_as_soon_as_its_file_changes
     """What a life that has ended left behind does not."""
     bench.job(replace(JOB, rank0=RESTARTED))
     behind = at(-3600)
-    bench.look(Progress(timestamp=behind, step=1, total_steps=1000), attempt=RESTARTED.attempt)
+    bench.observe(Progress(timestamp=behind, step=1, total_steps=1000), attempt=RESTARTED.attempt)
     assert bench.condition("Reporting") == ("False", "OutdatedReport")
     for step in (2, 2, 3):
         bench.advance(15)
         moved = behind + timedelta(seconds=step)
-        bench.look(Progress(timestamp=moved, step=step, total_steps=1000), attempt=RESTARTED.attempt)
+        bench.observe(Progress(timestamp=moved, step=step, total_steps=1000), attempt=RESTARTED.attempt)
         assert bench.last.step == step
         assert bench.condition("Reporting") == ("True", "DocumentRead")
 
 
-def test_a_first_life_is_believed_whatever_its_clock_says(bench: Bench) -> None:
-    bench.look(Progress(timestamp=at(-3600), step=1, total_steps=1000))
+def test_a_first_run_is_believed_whatever_its_clock_shows(bench: Bench) -> None:
+    bench.observe(Progress(timestamp=at(-3600), step=1, total_steps=1000))
     assert bench.condition("Reporting") == ("True", "DocumentRead")

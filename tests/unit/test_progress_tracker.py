@@ -60,10 +60,12 @@ class Bench:
         assert found is not None
         return found.status, found.reason
 
-    def job(self, job: TrainingJob) -> None:
-        self.tracker.job_changed(job)
+    def job(self, job: TrainingJob, *, status: Progress | None = None) -> None:
+        """The cluster shows this job, its own status with this report."""
+        seen = status and Observation(ref=job.ref, attempt="", source="status", at=self.now, outcome=status)
+        self.tracker.job_changed(job, seen)
 
-    def look(
+    def observe(
         self, outcome: Progress | Refused, *, attempt: str = RANK0.attempt, source: str = "exec"
     ) -> None:
         self.tracker.observed(
@@ -71,7 +73,7 @@ class Bench:
         )
 
     def report(self, step: int, *, attempt: str = RANK0.attempt, **more: object) -> None:
-        self.look(
+        self.observe(
             Progress(timestamp=self.now, step=step, total_steps=1000, **more),  # type: ignore[arg-type]
             attempt=attempt,
         )
@@ -85,7 +87,7 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_a_job_exists_before_it_was_ever_asked(bench: Bench) -> None:
+def test_a_job_exists_before_it_was_ever_probed(bench: Bench) -> None:
     bench.job(JOB)
     assert bench.last.phase is Phase.RUNNING
     assert bench.condition("Reporting") == ("Unknown", "NotYetProbed")
@@ -115,12 +117,15 @@ def test_a_silent_pod_keeps_its_last_document_and_shows_its_age(bench: Bench) ->
     bench.job(JOB)
     bench.report(40)
     bench.advance(90)
-    bench.look(Refused(reason="PodUnreachable", message="the pod could not be asked"))
+    bench.observe(Refused(reason="PodUnreachable", message="The pod cannot be reached."))
     assert bench.last.step == 40
     fresh = bench.last.condition("Fresh")
     assert fresh is not None
     assert (fresh.status, fresh.reason) == ("False", "PodUnreachable")
-    assert "last report 90s before the last look, at 2026-01-23T10:00:00Z" in fresh.message
+    assert fresh.message == (
+        "Last new report at 2026-01-23T10:00:00Z, 90s before this was evaluated. "
+        "Since then: The pod cannot be reached."
+    )
     assert bench.last.observation is not None
     assert bench.last.observation.consecutive_failures == 1
     assert bench.last.observation.reason == "PodUnreachable"
@@ -130,9 +135,9 @@ def test_an_old_number_read_again_and_again_is_not_shown_as_new(bench: Bench) ->
     bench.job(JOB)
     old = Progress(timestamp=T0, step=40, total_steps=1000)
     for _ in range(10):
-        bench.look(old)
+        bench.observe(old)
         bench.advance(15)
-    bench.look(old)
+    bench.observe(old)
     assert bench.condition("Reporting") == ("True", "DocumentRead")
     assert bench.condition("Fresh") == ("False", "NoNewReport")
     assert bench.last.seen_at == T0
@@ -156,16 +161,16 @@ def test_a_run_that_stops_advancing_is_stalled_and_has_no_end(bench: Bench) -> N
 def test_a_run_whose_clock_stands_still_is_not_called_stalled_while_it_advances(bench: Bench) -> None:
     bench.job(JOB)
     for step in range(40):
-        bench.look(Progress(timestamp=T0, step=step))
+        bench.observe(Progress(timestamp=T0, step=step))
         bench.advance(15)
     assert bench.condition("Stalled") == ("False", "Advancing")
 
 
-def test_a_run_that_tells_no_position_is_not_called_stalled(bench: Bench) -> None:
+def test_a_run_that_reports_no_position_is_not_called_stalled(bench: Bench) -> None:
     bench.job(JOB)
     for _ in range(3):
         bench.advance(400)
-        bench.look(Progress(timestamp=bench.now, metrics=(("loss", "0.5"),)), source="logs")
+        bench.observe(Progress(timestamp=bench.now, metrics=(("loss", "0.5"),)), source="logs")
     assert bench.condition("Stalled") == ("False", "NotJudged")
 
 
@@ -202,7 +207,7 @@ def test_a_restart_in_place_keeps_the_old_numbers_but_not_as_new(bench: Bench) -
     assert bench.condition("Fresh") == ("True", "RecentReport")
 
 
-def test_a_late_word_of_a_dead_attempt_changes_nothing(bench: Bench) -> None:
+def test_a_late_report_of_an_ended_attempt_changes_nothing(bench: Bench) -> None:
     bench.job(JOB)
     bench.report(500)
     bench.job(replace(JOB, rank0=replace(RANK0, pod_uid="p2")))
@@ -216,7 +221,7 @@ def test_an_older_report_of_another_source_changes_nothing(bench: Bench) -> None
     bench.job(JOB)
     bench.report(500)
     older = Progress(timestamp=T0 - timedelta(seconds=5), step=400, total_steps=1000)
-    bench.look(older, source="logs")
+    bench.observe(older, source="logs")
     assert bench.last.step == 500
 
 
@@ -228,7 +233,7 @@ def test_a_training_clock_that_is_set_back_stops_no_report(bench: Bench) -> None
     for step in range(200, 2000, 50):  # reports keep coming, an hour earlier by their own clock
         bench.advance(10)
         told_at = bench.now - timedelta(hours=1)
-        bench.look(Progress(timestamp=told_at, step=step, total_steps=10_000))
+        bench.observe(Progress(timestamp=told_at, step=step, total_steps=10_000))
         assert bench.last.step == step
         assert bench.last.steps_per_s == pytest.approx(5.0)
     assert bench.condition("Fresh") == ("True", "RecentReport")
@@ -239,7 +244,7 @@ def test_a_training_clock_that_jumps_ahead_hides_no_stall(bench: Bench) -> None:
     bench.job(JOB)
     for step in range(4):
         ahead = timedelta(hours=1 if step >= 2 else 0)
-        bench.look(Progress(timestamp=bench.now + ahead, step=step, total_steps=1000))
+        bench.observe(Progress(timestamp=bench.now + ahead, step=step, total_steps=1000))
         bench.advance(15)
     assert bench.last.steps_per_s == pytest.approx(1 / 15)
     bench.advance(600)
@@ -253,10 +258,10 @@ def test_when_our_own_clock_is_set_back_ages_count_from_there(bench: Bench) -> N
     bench.report(500)
     bench.advance(-3600)
     unreachable = Refused(reason="PodUnreachable", message="no")
-    bench.look(unreachable)
+    bench.observe(unreachable)
     assert bench.condition("Fresh") == ("True", "RecentReport")
     bench.advance(90)
-    bench.look(unreachable)
+    bench.observe(unreachable)
     assert bench.condition("Fresh") == ("False", "PodUnreachable")
 
 
@@ -283,7 +288,7 @@ def test_numbers_of_a_job_that_is_switched_off_are_not_shown_as_current(bench: B
     assert bench.condition("Fresh") == ("False", "SwitchedOff")
 
 
-def test_the_document_left_in_the_termination_message_is_the_last_word(bench: Bench) -> None:
+def test_the_document_left_in_the_termination_message_is_the_final_report(bench: Bench) -> None:
     bench.job(JOB)
     bench.report(900, metrics=(("loss", "0.4"), ("accuracy", "0.9")))
     bench.advance(3)
@@ -337,7 +342,7 @@ def test_the_last_exit_is_still_shown_when_a_new_pod_takes_over(bench: Bench) ->
 
 def test_a_job_that_never_reported_says_so_when_it_has_ended(bench: Bench) -> None:
     bench.job(JOB)
-    bench.look(Refused(reason="NoProgressFile", message="/tmp/x does not exist (yet)"))
+    bench.observe(Refused(reason="NoProgressFile", message="No progress file at /tmp/x."))
     assert bench.condition("Reporting") == ("False", "NoProgressFile")
     bench.job(replace(JOB, phase=Phase.SUCCEEDED))
     assert bench.condition("Reporting") == ("False", "NoProgressFile")
@@ -394,7 +399,7 @@ def test_a_deleted_job_is_retracted_once(bench: Bench) -> None:
     assert len(bench.published) == 1
 
 
-def test_the_other_mpi_pod_may_speak_for_the_job(bench: Bench) -> None:
+def test_the_other_mpi_pod_may_report_for_the_job(bench: Bench) -> None:
     other = replace(RANK0, pod_name="bert-node-0-0-xyz", pod_uid="p9")
     bench.job(replace(JOB, alternates=(other,)))
     bench.report(7, attempt=other.attempt)
@@ -402,8 +407,8 @@ def test_the_other_mpi_pod_may_speak_for_the_job(bench: Bench) -> None:
     assert bench.condition("Fresh") == ("True", "RecentReport")
 
 
-def test_an_annotation_that_cannot_be_used_is_named_where_its_author_looks(bench: Bench) -> None:
-    fault = "annotation visibility.trainer.kubeflow.org/path is ignored: it must be an absolute path"
+def test_an_annotation_that_cannot_be_used_is_named_in_the_condition(bench: Bench) -> None:
+    fault = "Annotation visibility.trainer.kubeflow.org/path is ignored: it must be an absolute path."
     bench.job(replace(JOB, hints=ProbeHints(faults=(fault,))))
     bench.report(1)
     reporting = bench.last.condition("Reporting")

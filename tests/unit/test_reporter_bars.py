@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from tqdm import tqdm
+
+from trainjob_progress.lines import LineReader
+from trainjob_progress.screen import Screen
 
 from .test_reporter_lines import read
 
@@ -94,12 +101,170 @@ def test_a_longer_run_takes_the_place_of_a_bar_that_only_prepared_it() -> None:
     assert read(prepared, began, under_way) == {"step": 10, "total_steps": 1000}
 
 
-def test_a_bar_below_another_gives_its_metrics_only() -> None:
-    nested = " 50%|█████| 50/100 [59:00<59:00, 1.41it/s, loss=0.5]\x1b[A"
+def test_a_bar_below_another_that_has_moved_gives_its_metrics_only() -> None:
     outer = " 33%|███▎| 1/3 [00:01<00:01, 1.00s/it]"
+    nested = " 50%|█████| 50/100 [59:00<59:00, 1.41it/s, loss=0.5]\x1b[A"
     assert read(nested) == {"metrics": {"loss": 0.5}}
+    assert read(outer, nested) == {"metrics": {"loss": 0.5}}
     assert read(nested, outer) == {"step": 1, "total_steps": 3}
 
 
 def test_a_bar_that_counts_epochs_says_so() -> None:
     assert read("Epochs:  33%|███▎      | 1/3 [00:01<00:01,  1.00s/it]") == {"epoch": 1, "total_epochs": 3}
+
+
+# Bars as tqdm draws them
+
+
+class Drawing:
+    """What real bars, drawn at each step, say of a run: the position after each line."""
+
+    def __init__(self) -> None:
+        self.file = io.StringIO()
+        self.options: dict[str, Any] = {"file": self.file, "mininterval": 0, "ncols": 100}
+
+    def bar(self, count: int, desc: str | None = None, **options: Any) -> Iterator[int]:
+        yield from tqdm(range(count), desc, **{**self.options, **options})
+
+    def read(self) -> list[tuple[int | None, int | None]]:
+        """(step, total steps) after each line that said something."""
+        screen, reader, known = Screen(), LineReader(), dict[str, Any]()
+        positions = []
+        for line in [*screen.write(self.file.getvalue()), *screen.end()]:
+            known |= reader.read(line.text, depth=line.depth) or {}
+            position = known.get("step"), known.get("total_steps")
+            if position[0] is not None and position[1] is not None and position[0] > position[1]:
+                position = position[0], None  # as a document has it: a wrong plan is none
+            positions.append(position)
+        return positions
+
+
+def check_order(positions: list[tuple[int | None, int | None]]) -> None:
+    """Neither the steps nor the share of them ever fall."""
+    for (before, planned), (step, total) in pairwise(positions):
+        assert before is None or step is not None
+        assert (before or 0) <= (step or 0)
+        if planned and total:
+            assert (before or 0) / planned <= (step or 0) / total
+
+
+@pytest.mark.parametrize("leave", [True, False])
+@pytest.mark.parametrize(
+    "names", [(None, None), ("Epochs", None), ("training", "loss 0.5"), ("seed", "epoch 1")]
+)
+def test_a_bar_within_a_bar_gives_the_steps_of_the_run(
+    names: tuple[str | None, str | None], leave: bool
+) -> None:
+    drawing = Drawing()
+    for _ in drawing.bar(3, names[0]):
+        for _ in drawing.bar(20, names[1], leave=leave):
+            pass
+        for _ in drawing.bar(7, leave=leave):  # validation, though it does not say so
+            pass
+    positions = drawing.read()
+    check_order(positions)
+    assert {total for step, total in positions if step} == {60}
+    assert {step for step, _ in positions} >= {*range(1, 61)}
+    assert positions[-1] == (60, 60)
+
+
+def test_of_three_levels_of_bars_the_outer_two_count() -> None:
+    drawing = Drawing()
+    for _ in drawing.bar(2, "seed"):
+        for _ in drawing.bar(3, "epoch"):
+            for _ in drawing.bar(10):
+                pass
+    positions = drawing.read()
+    check_order(positions)
+    assert (positions[-1], {total for step, total in positions if step}) == ((6, 6), {6})
+
+
+def test_an_evaluation_below_the_bar_of_the_training_changes_nothing() -> None:
+    """As Hugging Face's Trainer draws it."""
+    drawing = Drawing()
+    for step in drawing.bar(30):
+        if step % 10 == 9:
+            for _ in drawing.bar(8, leave=False):
+                pass
+    positions = drawing.read()
+    check_order(positions)
+    assert {total for _, total in positions} == {30}
+
+
+def test_bars_that_run_side_by_side_are_the_first_ones_run() -> None:
+    drawing = Drawing()
+    first = tqdm(total=50, position=0, **drawing.options)
+    second = tqdm(total=40, position=1, **drawing.options)
+    for _ in range(50):
+        first.update(1)
+        second.update(1)
+    positions = drawing.read()
+    assert positions[-1] == (50, 50)
+    shares = [step / total for step, total in positions if step is not None and total]
+    assert shares == sorted(shares)
+
+
+def test_a_bar_for_each_epoch_that_does_not_say_which_has_no_end_that_is_known() -> None:
+    drawing = Drawing()
+    for _ in range(3):
+        for _ in drawing.bar(20):
+            pass
+        for _ in drawing.bar(5):
+            pass
+    positions = drawing.read()
+    steps = [step or 0 for step, _ in positions]
+    assert steps == sorted(steps)
+    assert positions[-1] == (60, None)
+    assert {total for step, total in positions if (step or 0) > 20} == {None}
+
+
+def test_a_bar_that_gets_its_name_after_its_first_drawing_does_not_begin_the_run_again() -> None:
+    drawing = Drawing()
+    for epoch in range(1, 4):
+        bar = tqdm(range(10), **drawing.options)
+        for step in bar:
+            bar.set_description(f"epoch {epoch}/3 loss {1 / (step + 1):.3f}")
+    positions = drawing.read()
+    assert positions[-1] == (30, 30)
+    check_order([position for position in positions if position[1] == 30])
+
+
+def test_a_loss_in_a_bars_name_makes_no_other_bar_of_it() -> None:
+    drawing = Drawing()
+    bar = tqdm(range(10), **drawing.options)
+    for step in bar:
+        bar.set_description(f"loss {10.0 ** -(2 * step)}")
+    check_order(drawing.read())
+    assert drawing.read()[-1] == (10, 10)
+
+
+def test_a_line_that_is_printed_beside_a_bar_may_know_more_than_the_bar() -> None:
+    """It is drawn ten times a second."""
+    drawn = " 15%|█▌   | 47/300 [00:01<00:05, 47.00it/s]"
+    assert read(drawn, "step 50 loss 0.5", drawn) == {"total_steps": 300}
+    later = " 17%|█▋   | 51/300 [00:01<00:05, 47.00it/s]"
+    assert read(drawn, "step 50 loss 0.5", drawn, later) == {"step": 51, "total_steps": 300}
+
+
+@pytest.mark.parametrize("late", [1, 3])
+def test_the_same_bar_of_another_process_begins_no_round(late: int) -> None:
+    """Ranks whose lines bear no mark: each draws its own."""
+    bar = "{:3d}%|██| {}/20 [00:{:02d}<00:10, 2.00it/s]"
+    ours = [bar.format(step * 5, step, step) for _ in range(3) for step in range(21)]
+    lines = [
+        line
+        for at in range(len(ours) + late)
+        for line in (*ours[at : at + 1], *ours[max(at - late, 0) :][:1])
+    ]
+    reader = LineReader()
+    steps = [(reader.read(line) or {}).get("step") for line in lines]
+    known = [step for step in steps if step is not None]
+    assert known == sorted(known)
+    assert known[-1] == 60
+
+
+def test_where_bars_are_missing_rounds_are_not_counted() -> None:
+    ended, begun = "100%|█████| 20/20 [00:10<00:00]", "  5%|▌    | 1/20 [00:00<00:10]"
+    reader = LineReader(sees_all=False)
+    assert reader.read(ended) == {"step": 20, "total_steps": 20}
+    assert reader.read(begun) == {"step": None, "total_steps": None}

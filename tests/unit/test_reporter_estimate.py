@@ -1,66 +1,129 @@
-"""How fast a run goes, from what was seen of it."""
+"""How fast a run goes, from what was seen of it: by rule, and on recorded runs."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from trainjob_progress.estimate import MAX_SAMPLES, Pace
 
+VECTORS = Path(__file__).parents[1] / "vectors" / "rhythms.json"
+RHYTHMS: list[dict[str, Any]] = json.loads(VECTORS.read_text())["rhythms"] if VECTORS.exists() else []
 
-def run(pace: Pace, *, steps: range, seconds_per_step: float, start_s: float = 0.0) -> tuple[float, int]:
-    for number, step in enumerate(steps):
-        pace.observe(start_s + number * seconds_per_step, step)
-    return start_s + (len(steps) - 1) * seconds_per_step, steps[-1]
+
+def run(*stretches: tuple[int, float]) -> tuple[Pace, int, float]:
+    """A pace that has seen each (steps, seconds for each of them); and where that ends."""
+    pace, step, at_s = Pace(), 0, 0.0
+    pace.observe(at_s, step)
+    for steps, seconds in stretches:
+        for _ in range(steps):
+            step, at_s = step + 1, at_s + seconds
+            pace.observe(at_s, step)
+    return pace, step, at_s
 
 
 def test_nothing_seen_is_no_rate() -> None:
-    assert Pace().steps_per_s(0, 0) is None
+    assert Pace().remaining_s(0, 100) is None
+    assert run()[0].steps_per_s() is None
 
 
-def test_one_observation_is_no_rate() -> None:
-    pace = Pace()
-    pace.observe(1.0, 500)
-    assert pace.steps_per_s(2.0, 500) is None
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize("seconds", [0.01, 300.0])
+def test_the_first_steps_alone_are_no_rate(steps: int, seconds: float) -> None:
+    """They compile, load and warm up: an ETA from them was up to 500 times too long."""
+    assert run((steps, seconds))[0].remaining_s(steps, 1000) is None
 
 
 def test_a_steady_run_has_its_rate() -> None:
-    pace = Pace()
-    assert pace.steps_per_s(*run(pace, steps=range(101), seconds_per_step=0.5)) == pytest.approx(2.0)
+    pace, step, _ = run((101, 0.5))
+    assert pace.steps_per_s() == pytest.approx(2.0)
+    assert pace.remaining_s(step, 301) == pytest.approx(100.0)
 
 
 def test_a_resumed_run_counts_from_the_first_step_seen() -> None:
     pace = Pace()
-    assert pace.steps_per_s(*run(pace, steps=range(90_000, 90_051), seconds_per_step=2.0)) == pytest.approx(
-        0.5
-    )
+    for i in range(51):
+        pace.observe(2.0 * i, 90_000 + i)
+    assert pace.remaining_s(90_050, 100_000) == pytest.approx(2 * 9_950)
 
 
-def test_a_slow_first_step_is_forgotten() -> None:
-    pace = Pace()
-    pace.observe(0.0, 0)
-    rate = pace.steps_per_s(
-        *run(pace, steps=range(1, 402), seconds_per_step=1.0, start_s=120.0)
-    )  # compilation
-    assert rate == pytest.approx(1.0, rel=0.05)
+@pytest.mark.parametrize("slow", [(1, 120.0), (2, 60.0), (3, 30.0)])
+def test_a_slow_start_is_left_out_as_soon_as_there_are_other_steps(slow: tuple[int, float]) -> None:
+    pace, step, _ = run(slow, (max(slow[0], 2), 0.1))
+    assert pace.remaining_s(step, 1000) == pytest.approx(0.1 * (1000 - step), rel=0.01)
+
+
+def test_one_pause_at_most_doubles_what_is_left() -> None:
+    pace, step, at_s = run((10, 0.1))
+    pace.observe(at_s + 60, step + 1)
+    for i in range(1, 10):
+        pace.observe(at_s + 60 + 0.1 * i, step + 1 + i)
+    remaining_s = pace.remaining_s(20, 1000)
+    assert remaining_s is not None
+    assert 98 < remaining_s <= 2 * 98.1
+
+
+def test_pauses_that_come_again_are_expected_again() -> None:
+    """An evaluation of 30 s after each 100 steps of 0.1 s."""
+    stretches = [(99, 0.1), (1, 30.1)]
+    pace, step, _ = run(*(stretches * 4))
+    assert pace.remaining_s(step, 1000) == pytest.approx(600 * 0.1 + 6 * 30, rel=0.2)
+
+
+def test_pauses_that_have_ceased_are_forgotten_by_and_by() -> None:
+    pace, step, _ = run((10, 0.1), (1, 5.0), (10, 0.1), (1, 5.0), (2000, 0.1))
+    assert pace.remaining_s(step, step + 1000) == pytest.approx(100, rel=0.1)
+
+
+def test_a_run_that_becomes_slower_is_believed() -> None:
+    pace, step, _ = run((100, 0.1), (100, 0.5))
+    assert pace.remaining_s(step, step + 100) == pytest.approx(50, rel=0.2)
 
 
 def test_a_long_run_keeps_a_bounded_number_of_samples_and_its_rate() -> None:
-    pace = Pace()
-    last = run(pace, steps=range(100_000), seconds_per_step=0.1)
+    pace, step, _ = run((1, 30.0), (100_000, 0.1))
     assert len(pace._samples) <= MAX_SAMPLES
-    assert pace.steps_per_s(*last) == pytest.approx(10.0, rel=0.02)
+    assert pace.steps_per_s() == pytest.approx(10.0, rel=0.02)
+    assert pace.remaining_s(step, step + 1000) == pytest.approx(100, rel=0.02)
 
 
 def test_counting_that_begins_again_starts_afresh() -> None:
-    pace = Pace()
-    end_s, _ = run(pace, steps=range(1000), seconds_per_step=0.001)
-    rate = pace.steps_per_s(*run(pace, steps=range(11), seconds_per_step=1.0, start_s=end_s))
-    assert rate == pytest.approx(1.0)
+    pace, _, at_s = run((1000, 0.001))
+    for i in range(11):
+        pace.observe(at_s + i, i)
+    assert pace.steps_per_s() == pytest.approx(1.0)
 
 
-def test_a_run_that_stands_still_gets_slower_never_negative() -> None:
-    pace = Pace()
-    end_s, step = run(pace, steps=range(11), seconds_per_step=1.0)
-    rate = pace.steps_per_s(end_s + 90.0, step)
-    assert rate is not None
-    assert 0 < rate < 0.2
+def test_a_run_that_stands_still_keeps_its_estimate() -> None:
+    """How long it has stood still is the age of its document; an estimate that grows says nothing more."""
+    pace, step, at_s = run((10, 1.0))
+    before = pace.remaining_s(step, 100)
+    pace.observe(at_s + 3600, step)
+    assert pace.remaining_s(step, 100) == before
+
+
+@pytest.mark.parametrize("rhythm", RHYTHMS, ids=lambda rhythm: str(rhythm["name"]))
+@pytest.mark.parametrize("interval_s", [0.0, 0.5], ids=["each step", "as collected"])
+def test_an_estimate_on_a_recorded_run_is_never_far_from_what_came(
+    rhythm: dict[str, Any], interval_s: float
+) -> None:
+    """Never above 3 times of it; nor, from half of it on, below a third: pauses must come twice."""
+    samples = rhythm["samples"]
+    end_s, total = samples[-1]
+    pace, last_s, judged = Pace(), float("-inf"), 0
+    for at_s, step in samples:
+        if at_s - last_s < interval_s:
+            continue
+        last_s = at_s
+        pace.observe(at_s, step)
+        remaining_s, left_s = pace.remaining_s(step, total), end_s - at_s
+        if remaining_s is None or left_s < 0.05 * end_s:
+            continue  # at the very end, half a second is a large share of what is left
+        judged += 1
+        assert remaining_s <= 3 * left_s, (at_s, step)
+        if step >= 0.5 * total:
+            assert remaining_s >= left_s / 3, (at_s, step)
+    assert judged

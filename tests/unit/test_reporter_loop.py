@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import threading
@@ -13,54 +12,11 @@ from typing import Any
 
 import pytest
 
+from tests.reporting import BrokenSink, HangingSink, MemorySink, wait_until
 from trainjob_progress import Reporter, report, report_metrics, track
-from trainjob_progress.document import Snapshot
+from trainjob_progress.loops import abandon_all
 from trainjob_progress.sinks.file import FileSink
-
-
-class MemorySink:
-    """Keeps what it is given; asks for more every 10 ms."""
-
-    def __init__(self, interval_s: float = 0.01) -> None:
-        self.interval_s = interval_s
-        self.written: list[Snapshot] = []
-        self.is_closed = False
-
-    def write(self, snapshot: Snapshot) -> None:
-        assert not self.is_closed
-        self.written.append(snapshot)
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    @property
-    def last(self) -> Snapshot:
-        return self.written[-1]
-
-
-class HangingSink(MemorySink):
-    """Takes nothing until it is released, as a disk or a network that hangs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_entered = threading.Event()
-        self.released = threading.Event()
-
-    def write(self, snapshot: Snapshot) -> None:
-        self.is_entered.set()
-        self.released.wait(60)
-        super().write(snapshot)
-
-
-class BrokenSink(MemorySink):
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self.error = error
-        self.tries = 0
-
-    def write(self, snapshot: Snapshot) -> None:
-        self.tries += 1
-        raise self.error
+from trainjob_progress.values import Held
 
 
 @pytest.fixture
@@ -73,18 +29,7 @@ def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("RANK", "TRAINJOB_PROGRESS_FILE", "TRAINJOB_ATTEMPT", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
     yield
-    report(sinks=[])  # so that none of a test's reporters is left behind
-
-
-def wait_until(is_so: Callable[[], object], timeout_s: float = 60.0) -> None:
-    """`is_so` may look at the last document before there is one."""
-    deadline_s = time.monotonic() + timeout_s
-    while True:
-        with contextlib.suppress(IndexError):
-            if is_so():
-                return
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        time.sleep(0.002)
+    abandon_all()  # so that none of a test's reporters is left behind
 
 
 def test_a_started_run_says_so_before_its_first_step(sink: MemorySink) -> None:
@@ -148,7 +93,7 @@ def test_tensors_are_read_on_the_training_thread_and_only_when_a_report_is_due()
 
     sink = MemorySink(interval_s=60)  # asks once, at the start
     with report(sinks=[sink]) as r:
-        wait_until(lambda: r._due)
+        wait_until(lambda: r.is_due)
         for _ in range(1000):
             r.step(loss=Tensor())
     assert len(reads) == 2  # when the first report was due, and at the end
@@ -158,7 +103,7 @@ def test_tensors_are_read_on_the_training_thread_and_only_when_a_report_is_due()
 
 def test_the_last_of_a_burst_of_steps_is_not_held_back_by_a_long_one(sink: MemorySink) -> None:
     r = report(total_steps=10, sinks=[sink])
-    wait_until(lambda: r._due)
+    wait_until(lambda: r.is_due)
     r.step(loss=0.5)
     r.step(loss=0.25)
     r.step(loss=0.125)  # and now the loop evaluates for an hour
@@ -173,25 +118,27 @@ def test_a_run_that_hangs_is_not_made_to_look_fresh(sink: MemorySink, loss: floa
             raise AssertionError("a hanging device was asked")
 
     r = report(total_steps=10, sinks=[sink])
-    wait_until(lambda: r._due)
+    wait_until(lambda: r.is_due)
     r.step(loss=loss)
-    wait_until(lambda: r._due and sink.last.step == 1)
-    r._fresh["device"] = Tensor()
+    wait_until(lambda: r.is_due and sink.last.step == 1)
+    assert r._run.values is not None
+    r._run.values["device"] = Held(Tensor())
     written = len(sink.written)
-    r._due_since_s -= 60  # it has been waiting for a minute
+    r._run._due_since_s -= 60  # it has been waiting for a minute
     for _ in range(20):
-        r._latest()
+        r._run._latest()
     assert len(sink.written) == written
 
 
 def test_a_resumed_run_starts_at_its_step_and_has_no_wrong_rate(sink: MemorySink) -> None:
     r = report(total_steps=2000, initial_step=1900, sinks=[sink])
-    time.sleep(0.05)  # time has to pass for there to be a rate
-    r.step()
-    r.flush(60)
-    assert sink.last.step == 1901
+    for _ in range(3):
+        time.sleep(0.05)  # time has to pass for there to be a rate
+        r.step()
+        r.flush(60)
+    assert sink.last.step == 1903
     assert sink.last.remaining_s is not None
-    assert sink.last.remaining_s >= 4  # 99 steps of 50 ms and more; now / time would say 0
+    assert sink.last.remaining_s >= 4  # 97 steps of 50 ms and more; now / time would say 0
 
 
 def test_a_total_that_was_too_small_is_dropped(sink: MemorySink) -> None:
@@ -247,7 +194,7 @@ def test_off_a_cluster_nothing_is_written_and_no_thread_is_started() -> None:
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_fork_never_writes(sink: MemorySink) -> None:
     r = report(total_steps=10, sinks=[sink])
-    wait_until(lambda: r._due)
+    wait_until(lambda: r.is_due)
     child = os.fork()
     if child == 0:
         r.step(5, loss=1)
@@ -329,7 +276,7 @@ def test_a_sink_that_works_again_gets_the_newest_document() -> None:
 def test_no_call_raises_whatever_it_is_given(call: Callable[[Reporter], None]) -> None:
     sink = MemorySink()
     with report(total_steps="many", initial_step=[], sinks=[sink]) as r:  # type: ignore[arg-type]
-        wait_until(lambda: r._due)
+        wait_until(lambda: r.is_due)
         call(r)
         r.step(loss=0.5)
     assert sink.is_closed
@@ -339,7 +286,8 @@ def test_metric_names_that_change_every_step_are_not_kept() -> None:
     with report(sinks=[MemorySink(interval_s=60)]) as r:
         for i in range(10_000):
             r.step(**{f"loss_{i}": 0.5})
-            assert len(r._fresh) <= 256
+            assert r._run.values is not None
+            assert len(r._run.values) <= 256
 
 
 def test_several_threads_may_report_without_harm(capfd: pytest.CaptureFixture[str]) -> None:
@@ -359,19 +307,36 @@ def test_several_threads_may_report_without_harm(capfd: pytest.CaptureFixture[st
     for thread in threads:
         thread.join()
     r.finish()
-    assert capfd.readouterr().err == ""
+    assert capfd.readouterr().err == "trainjob_progress: only the first 256 names of metrics are reported\n"
     assert [sink.last.state for sink in sinks] == ["completed", "completed"]
 
 
-def test_the_newest_reporter_takes_over(sink: MemorySink) -> None:
-    first = report(sinks=[sink])
-    wait_until(lambda: sink.written)
+def test_reporters_with_places_of_their_own_leave_each_other_alone(sink: MemorySink) -> None:
+    first = report(total_steps=2, sinks=[sink])
     other = MemorySink()
-    second = report(sinks=[other])
-    wait_until(lambda: sink.is_closed)
+    with report(total_steps=9, sinks=[other]) as second:
+        second.step(4)
+        first.step()
+    assert (first.is_active, second.is_active) == (True, False)
     first.step()
-    assert (first.is_active, second.is_active) == (False, True)
-    assert [s.step for s in sink.written] == [0]
+    first.finish()
+    assert [(s.step, s.ending) for s in (sink.last, other.last)] == [(2, "finished"), (4, "stopped")]
+
+
+def test_a_second_report_replaces_an_unfinished_one_and_says_so(
+    sink: MemorySink, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = report(total_steps=10, sinks=[sink])
+    first.step()
+    monkeypatch.setenv("TRAINJOB_PROGRESS_FILE", str(tmp_path / "progress.json"))
+    with report(total_steps=3) as second:
+        assert (first.is_active, second.is_active) == (False, True)
+        wait_until(lambda: sink.is_closed)
+        first.step()
+        second.step(3)
+    assert "a second report() replaces one that was not finished" in capfd.readouterr().err
+    assert sink.last.step <= 1
+    assert json.loads((tmp_path / "progress.json").read_bytes())["step"] == 3
 
 
 def test_report_metrics_has_katibs_signature_and_uses_the_reporter_there_is(sink: MemorySink) -> None:
@@ -408,7 +373,8 @@ def test_leaving_a_tracked_loop_early_is_not_called_completed(sink: MemorySink) 
     for i in track(range(10), sinks=[sink]):
         if i == 4:
             break
-    assert (sink.last.state, sink.last.step) == ("running", 4)
+    wait_until(lambda: sink.last.step == 5)  # its body has run
+    assert (sink.last.state, sink.last.ending) == ("running", None)
 
 
 def test_a_loader_that_breaks_is_a_failed_run(sink: MemorySink) -> None:

@@ -1,4 +1,4 @@
-"""Serving certificates made by ourselves: private, for the right names, renewed in time."""
+"""Serving certificates that this server makes: private keys, names, renewal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_good_pair_is_used_again(tmp_path: Path) -> None:
     assert provide_certificate(tmp_path, ["a"])[0].read_bytes() == first
 
 
-def test_pair_is_made_anew_when_it_does_not_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pair_that_cannot_be_used_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another name, another key, a key others may read, not long to live."""
     certificate_file, key_file = provide_certificate(tmp_path, ["a"])
     held = certificate_file.read_bytes()
@@ -96,7 +96,7 @@ def test_files_that_hold_no_pair_are_unusable(tmp_path: Path) -> None:
     assert not tls.reload_files()
 
 
-def test_the_certificate_that_is_served_is_told_without_its_issuers_and_as_the_files_say_now(
+def test_the_served_certificate_is_given_without_its_issuers_and_follows_the_files(
     tmp_path: Path,
 ) -> None:
     region = Authority("root").intermediate("region")

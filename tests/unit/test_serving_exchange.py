@@ -1,4 +1,4 @@
-"""How an answer is written: in as few pieces as there may be, and never with a header that makes two."""
+"""How a response is written: in few writes, and never with a header that contains another."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from uvicorn.protocols.http.flow_control import FlowControl
 
+from visibility_api.serving.coalescing_writer import CoalescingWriter
 from visibility_api.serving.exchange import PIECE_BYTES, Exchange
-from visibility_api.serving.outbox import Outbox
 
 OK = b"HTTP/1.1 200 OK\r\n"
 LOG = logging.getLogger("tests")
@@ -72,7 +72,7 @@ def exchange(
         keep_alive=keep_alive,
         on_response=lambda: None,
     )
-    one.outbox = Outbox(asyncio.get_running_loop(), wire)
+    one.writer = CoalescingWriter(asyncio.get_running_loop(), wire)
     return one.run_asgi(app)
 
 
@@ -143,13 +143,13 @@ async def test_a_large_slice_leaves_in_pieces_and_none_is_lost(size: int, is_str
         assert sent == b"a" + slice_
 
 
-async def test_what_the_server_always_says_comes_first() -> None:
+async def test_default_headers_come_first() -> None:
     wire = await answer(sending(start(content_length="0"), body()), default_headers=[(b"date", b"now")])
     assert wire.writes == [OK + b"date: now\r\ncontent-length: 0\r\n\r\n"]
 
 
-async def test_the_head_of_a_stream_leaves_before_there_is_anything_to_tell() -> None:
-    """W3."""
+async def test_the_head_of_a_stream_is_written_before_its_first_event() -> None:
+    """client-go's `Watch` returns only once it has come."""
     wire = Wire()
     written: list[int] = []
 
@@ -188,7 +188,7 @@ async def test_head_gets_the_headers_of_get_and_no_body() -> None:
     assert wire.writes == [OK + b"\r\n"]
 
 
-async def test_a_client_that_keeps_nothing_alive_is_told_and_left() -> None:
+async def test_a_client_without_keep_alive_gets_connection_close() -> None:
     wire = await answer(sending(start(content_length="0"), body()), keep_alive=False)
     assert wire.writes == [OK + b"content-length: 0\r\nconnection: close\r\n\r\n"]
     assert wire.is_closed
@@ -221,7 +221,7 @@ async def test_an_application_that_fails_is_answered_500(caplog: pytest.LogCaptu
     assert wire.is_closed
 
 
-async def test_nothing_is_written_to_a_reader_who_does_not_take_it() -> None:
+async def test_nothing_is_written_while_the_client_does_not_read() -> None:
     wire = Wire()
     flow = FlowControl(wire)
     flow.pause_writing()

@@ -1,27 +1,106 @@
-"""Flags and environment become settings, or one message with every fault."""
+"""Flags, variables and a file become settings, or one message with every fault."""
 
 from __future__ import annotations
 
+import os
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
+from pydantic_settings import BaseSettings
 
-from visibility_api.settings import SettingsError, read_settings, shown
+from visibility_api.settings import ENVIRONMENT_PREFIX, Settings, SettingsError, read_settings, shown
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith(ENVIRONMENT_PREFIX):
+            monkeypatch.delenv(name)
 
 
 def test_defaults_work_in_a_pod() -> None:
-    settings = read_settings([], {})
+    settings = read_settings([])
     assert settings.kubeconfig is None
     assert settings.namespaces == ()
-    assert settings.serving.secure_port == 10250
-    assert (settings.probe.interval_s, settings.probe.timeout_s) == (15.0, 5.0)
+    assert settings.secure_port == 10250
+    assert (settings.probe_interval, settings.probe_timeout) == (timedelta(seconds=15), timedelta(seconds=5))
 
 
-def test_each_flag_is_a_variable_too_and_the_flag_wins() -> None:
-    environment = {"VISIBILITY_PROBE_INTERVAL": "30s", "VISIBILITY_SECURE_PORT": "8443"}
-    settings = read_settings(["--secure-port", "9443"], environment)
-    assert settings.probe.interval_s == 30.0
-    assert settings.serving.secure_port == 9443
+def test_a_flag_takes_precedence_over_a_variable_and_that_over_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("probe-interval: 60s\nsecure-port: 1\nsources: [push, status]\nwrite-back: true\n")
+    monkeypatch.setenv("VISIBILITY_PROBE_INTERVAL", "30s")
+    monkeypatch.setenv("VISIBILITY_SECURE_PORT", "8443")
+    settings = read_settings(["--config", str(file), "--secure-port", "9443"])
+    assert settings.secure_port == 9443
+    assert settings.probe_interval == timedelta(seconds=30)
+    assert (settings.sources, settings.write_back) == (("push", "status"), True)
+
+
+def test_a_variable_can_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("v: 4\n")
+    monkeypatch.setenv("VISIBILITY_CONFIG", str(file))
+    assert read_settings([]).v == 4
+
+
+def test_variables_that_kubernetes_sets_for_the_service_are_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("VISIBILITY_API_SERVICE_HOST", "10.96.0.7")
+    monkeypatch.setenv("VISIBILITY_API_PORT", "tcp://10.96.0.7:443")
+    read_settings([])
+
+
+def faults_of(*arguments: str) -> list[str]:
+    with pytest.raises(SettingsError) as raised:
+        read_settings(arguments)
+    return str(raised.value).splitlines()
+
+
+def test_a_fault_names_the_value_and_where_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("probe-interval: 15\n")
+    monkeypatch.setenv("VISIBILITY_SECURE_PORT", "https")
+    assert faults_of("--config", str(file), "--v", "11") == [
+        '--v "11": give a whole number from 0 to 10',
+        '--secure-port "https" in VISIBILITY_SECURE_PORT: give a whole number from 0 to 65535',
+        f'--probe-interval "15" in {file}: give a duration from 1s to 3600s, such as "15s"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("probe-intervall: 15s", 'there is no setting "probe-intervall"; names are those of the flags'),
+        ("probe_interval: 15s", 'there is no setting "probe_interval"; names are those of the flags'),
+        ("sources: [\nx", "is not valid YAML in line 2"),
+        ("- sources", 'give one setting a line, such as "probe-interval: 30s"'),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_with_all_other_faults(
+    content: str, fault: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(content)
+    assert sorted(faults_of("--config", str(file), "--secure-port=-1")) == [
+        f'--config "{file}": {fault}',
+        '--secure-port "-1": give a whole number from 0 to 65535',
+    ]
+
+
+@pytest.mark.parametrize("value", ["true", "2.5", "[1]", "null", "'1_000'", '"\\u0661"'])
+def test_only_a_whole_number_is_one(value: str, tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(f"probe-concurrency: {value}\n")
+    (fault,) = faults_of("--config", str(file))
+    assert fault.endswith(": give a whole number from 1 to 1024")
 
 
 def test_all_faults_are_told_together_each_with_what_would_be_accepted(tmp_path: Path) -> None:
@@ -32,10 +111,11 @@ def test_all_faults_are_told_together_each_with_what_would_be_accepted(tmp_path:
         *("--kubeconfig", str(tmp_path / "none")),
         *("--sources", "exec,telepathy"),
         *("--namespaces", "Team_A"),
-        *("--store", "etcd"),
+        *("--write-back", "perhaps"),
+        *("--v", "loud"),
     ]
     with pytest.raises(SettingsError) as raised:
-        read_settings(arguments, {})
+        read_settings(arguments)
     lines = str(raised.value).splitlines()
     for flag in arguments[::2]:
         assert any(line.startswith(flag + " ") for line in lines), flag
@@ -44,12 +124,12 @@ def test_all_faults_are_told_together_each_with_what_would_be_accepted(tmp_path:
 
 def test_a_timeout_longer_than_the_interval_is_refused() -> None:
     with pytest.raises(SettingsError, match="must not exceed"):
-        read_settings(["--probe-interval", "2s", "--probe-timeout", "3s"], {})
+        read_settings(["--probe-interval", "2s", "--probe-timeout", "3s"])
 
 
 def test_an_interval_that_cannot_be_read_is_the_only_fault_named() -> None:
     with pytest.raises(SettingsError) as raised:
-        read_settings(["--probe-interval", "1x"], {})
+        read_settings(["--probe-interval", "1x"])
     assert str(raised.value) == '--probe-interval "1x": give a duration from 1s to 3600s, such as "15s"'
 
 
@@ -57,34 +137,63 @@ def test_half_a_key_pair_is_refused(tmp_path: Path) -> None:
     cert = tmp_path / "tls.crt"
     cert.touch()
     with pytest.raises(SettingsError, match="give both or neither"):
-        read_settings(["--tls-cert-file", str(cert)], {})
+        read_settings(["--tls-cert-file", str(cert)])
 
 
 def test_go_durations_are_understood() -> None:
-    assert read_settings(["--probe-interval", "1m30s"], {}).probe.interval_s == 90.0
+    assert read_settings(["--probe-interval", "1m30s"]).probe_interval == timedelta(seconds=90)
 
 
 def test_abbreviated_flags_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        read_settings(["--probe-int", "30s"], {})
+        read_settings(["--probe-int", "30s"])
     assert "unrecognized arguments" in capsys.readouterr().err
 
 
 def test_what_is_shown_at_start_names_every_setting_and_opens_no_file(tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text("s3cr3t")
-    said = shown(read_settings(["--kubeconfig", str(file), "--namespaces", "a,b", "--sources", ""], {}))
+    said = shown(read_settings(["--kubeconfig", str(file), "--namespaces", "a,b", "--sources", ""]))
+    assert set(said) == set(Settings.model_fields)
     assert (said["kubeconfig"], said["namespaces"], said["sources"]) == (str(file), "a,b", "")
     assert said["bind_address"] == "0.0.0.0"
-    assert said["concurrency"] == 256
+    assert (said["probe_concurrency"], said["probe_interval"]) == (256, "15s")
     assert "s3cr3t" not in str(said)
 
 
-def test_peers_add_up_each_a_name_with_or_without_a_port() -> None:
+def test_a_secret_is_shown_as_asterisks() -> None:
+    class WithSecret(BaseSettings):
+        password: SecretStr = SecretStr("s3cr3t")
+
+    assert shown(WithSecret()) == {"password": "**********"}
+
+
+def test_a_switch_alone_is_on() -> None:
+    assert read_settings(["--write-back"]).write_back
+    assert not read_settings(["--write-back=false"]).write_back
+
+
+def test_help_names_every_flag_its_default_and_its_bounds_in_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as ended:
+        read_settings(["--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) < 80
+    assert all(f"--{name.replace('_', '-')} " in text for name in Settings.model_fields)
+    plain = " ".join(text.split())
+    assert "--secure-port PORT HTTPS port. 0 means any free port (default: 10250)" in plain
+    assert "VISIBILITY_PROBE_INTERVAL" in plain
+
+
+def test_peers_add_up_each_a_name_with_or_without_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["--sources=push", "--peers=one.ns.svc,127.0.0.1:8443", "--peers", "other"]
-    assert read_settings(arguments, {}).peers == ("one.ns.svc", "127.0.0.1:8443", "other")
-    assert read_settings(["--sources=push"], {"VISIBILITY_PEERS": "one"}).peers == ("one",)
-    assert read_settings([], {}).peers == ()
+    assert read_settings(arguments).peers == ("one.ns.svc", "127.0.0.1:8443", "other")
+    assert read_settings([]).peers == ()
+    monkeypatch.setenv("VISIBILITY_PEERS", "one")
+    assert read_settings(["--sources=push"]).peers == ("one",)
 
 
 @pytest.mark.parametrize(
@@ -92,10 +201,10 @@ def test_peers_add_up_each_a_name_with_or_without_a_port() -> None:
 )
 def test_a_peer_that_is_no_name_is_refused(peer: str) -> None:
     with pytest.raises(SettingsError) as raised:
-        read_settings(["--sources=push", f"--peers={peer}"], {})
+        read_settings(["--sources=push", f"--peers={peer}"])
     assert str(raised.value) == f'--peers "{peer}": give HOST or HOST:PORT, separated by commas'
 
 
 def test_peers_without_pushes_are_refused() -> None:
     with pytest.raises(SettingsError, match="--peers: needs push among --sources"):
-        read_settings(["--peers=one"], {})
+        read_settings(["--peers=one"])

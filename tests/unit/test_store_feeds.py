@@ -8,7 +8,8 @@ import pytest
 
 from tests.unit.resource_server import document
 from tests.unit.virtual_time import in_virtual_time
-from visibility_api.store import Batch, Feed, RevisionExpired, changelog as changelog_module
+from visibility_api.store import Batch, Feed, RevisionExpired
+from visibility_api.store.changelog import WakeUps
 from visibility_api.store.memory import MemoryStore
 
 BASE = 1000
@@ -64,12 +65,9 @@ async def test_feeds_at_the_same_place_are_given_the_same_batch(store: MemorySto
 
 
 @in_virtual_time
-async def test_changes_due_together_come_together(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_changes_due_together_come_together() -> None:
     """After a wake-up the next one waits, the longer the more watchers there are."""
-    monkeypatch.setattr(changelog_module, "MAX_GAP_S", 0.05)
-    monkeypatch.setattr(changelog_module, "GAP_PER_FEED_S", 0.05)
+    store = MemoryStore(base_revision=BASE, wake_ups=WakeUps(max_gap_s=0.05, gap_per_feed_s=0.05))
     feed = store.watch("trainjobs", BASE)
     store.put(document("a", step=0))
     assert await read(feed, 1) == [0]
@@ -114,12 +112,12 @@ async def test_closing_ends_a_wait_and_every_later_one(store: MemoryStore) -> No
     assert (await feed.next_batch()).changes == ()
     assert feed.is_closed
     assert not feed.is_cut
-    assert store._shelf("trainjobs").log.feed_count == 0
+    assert store._of("trainjobs").log.feed_count == 0
 
 
 async def test_watchers_that_come_and_go_while_nothing_changes_leave_nothing(store: MemoryStore) -> None:
     """A quiet cluster may be watched for weeks."""
-    log = store._shelf("trainjobs").log
+    log = store._of("trainjobs").log
     stays = store.watch("trainjobs", BASE)
     for _ in range(3):
         goes = store.watch("trainjobs", BASE)

@@ -23,7 +23,7 @@ def shown(listing: Listing) -> list[tuple[str, str, int | None]]:
 
 def history(store: MemoryStore, since: int = BASE) -> list[tuple[str, str, int]]:
     """The changes after a revision, as type, uid and revision."""
-    changes = store._shelf("trainjobs").log.after(since)
+    changes = store._of("trainjobs").log.after(since)
     return [(c.type, c.entry.document.job.ref.uid, c.revision) for c in changes]
 
 
@@ -80,7 +80,7 @@ def test_a_deletion_has_the_last_content_at_a_revision_of_its_own(store: MemoryS
     store.put(document("a", step=7))
     last = store.get("trainjobs", "team-a", "a")
     store.delete(document("a").job.ref)
-    change = store._shelf("trainjobs").log.after(BASE + 1)[0]
+    change = store._of("trainjobs").log.after(BASE + 1)[0]
     assert (change.type, change.revision, change.entry.document.step) == ("DELETED", BASE + 2, 7)
     assert change.previous is last
     assert store.get("trainjobs", "team-a", "a") is None

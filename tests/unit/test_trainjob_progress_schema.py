@@ -69,7 +69,7 @@ numbers = st.one_of(st.none(), st.integers(min_value=0, max_value=2**53))
         percentage=st.one_of(st.none(), st.integers(min_value=0, max_value=100)),
         remaining_s=numbers,
         metrics=st.dictionaries(st.text(), st.one_of(st.floats(), st.integers(), st.text()), max_size=20).map(
-            lambda metrics: to_metrics(metrics, {})
+            to_metrics
         ),
         message=st.one_of(st.none(), st.text(max_size=1500)),
         rank=numbers,

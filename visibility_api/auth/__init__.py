@@ -1,1 +1,1 @@
-"""Who asks, and whether they may: kubernetes-api.md sections 2 (A) and 3 (Z). Fails closed."""
+"""Authentication and authorisation of every request, by the rules of `k8s.io/apiserver`. Fails closed."""

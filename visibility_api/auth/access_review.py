@@ -1,7 +1,8 @@
-"""Whether a user may: kube-apiserver's SubjectAccessReview, asked for each request again (Z1 to Z13).
+"""Authorisation by SubjectAccessReview, for each request again: direct clients never passed kube-apiserver.
 
-Reviewed at a request's start only; a watch outlives a right that is taken away by at most its own timeout,
-as it does in the Go library (Z16).
+A request is authorised once, at its start. A watch therefore outlives a revoked right until its own timeout,
+as with the Go library. The rules are those of
+`k8s.io/apiserver/plugin/pkg/authorizer/webhook/webhook.go`.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from visibility_api.cluster.errors import ClusterError
+from visibility_api.kube.errors import ClusterError
 
-from .answer_cache import AnswerCache
 from .errors import AccessDenied, ReviewFailed
 from .identity import MASTERS_GROUP, Attributes, Identity, Requirement
-from .review import Reviews
+from .review_cache import ReviewCache
+from .review_client import ReviewClient
 
 PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-OPEN_PATHS = frozenset(("/healthz", "/livez", "/readyz"))  # these alone, not what lies below them (Z6)
+OPEN_PATHS = frozenset(("/healthz", "/livez", "/readyz"))  # always allowed; /readyz/NAME and the like are not
 MAX_ENTRIES = 8192
-MAX_CACHED_CHARACTERS = 10_000  # of one question's attributes; longer ones are asked each time (Z12)
+MAX_CACHED_CHARACTERS = 10_000  # of one request's attributes; a longer one is reviewed each time
 _REASON_CHARACTERS = 500
 
 
@@ -55,30 +56,30 @@ class _Spec(msgspec.Struct, omit_defaults=True):
     uid: str = ""
 
 
-class _Question(msgspec.Struct):
+class _AccessReview(msgspec.Struct):
     apiVersion: str
     kind: str
     spec: _Spec
 
 
-class _Verdict(msgspec.Struct):
-    """`evaluationError` is left out on purpose: it is no verdict (Z11)."""
+class _Decision(msgspec.Struct):
+    """The review's `status`. `evaluationError` is left out on purpose: it decides nothing."""
 
     allowed: bool = False
     denied: bool = False
     reason: str = ""
 
 
-class _Answer(msgspec.Struct):
-    status: _Verdict = msgspec.field(default_factory=_Verdict)
+class _ReviewedAccess(msgspec.Struct):
+    status: _Decision = msgspec.field(default_factory=_Decision)
 
 
 class AccessReviewer:
-    """The API's `Authorizer`."""
+    """The application's `Authorizer`."""
 
-    def __init__(self, reviews: Reviews, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, reviews: ReviewClient, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._reviews = reviews
-        self._verdicts: AnswerCache[tuple[Identity, Attributes], _Verdict] = AnswerCache(
+        self._decisions: ReviewCache[tuple[Identity, Attributes], _Decision] = ReviewCache(
             max_entries=MAX_ENTRIES, clock=clock
         )
 
@@ -89,27 +90,27 @@ class AccessReviewer:
         if attributes.path in OPEN_PATHS and not attributes.is_resource:
             return
         key = (identity, attributes)
-        verdict = self._verdicts.get(key)
-        if verdict is None:
+        decision = self._decisions.get(key)
+        if decision is None:
             if _count_characters(identity, attributes) < MAX_CACHED_CHARACTERS:
-                verdict = await self._verdicts.find(key, lambda: self._review(identity, attributes))
+                decision = await self._decisions.find(key, lambda: self._review(identity, attributes))
             else:
-                verdict = await self._review(identity, attributes)
-        if verdict.denied or not verdict.allowed:
-            raise AccessDenied(identity, attributes, verdict.reason[:_REASON_CHARACTERS])
+                decision = await self._review(identity, attributes)
+        if decision.denied or not decision.allowed:
+            raise AccessDenied(identity, attributes, decision.reason[:_REASON_CHARACTERS])
 
-    async def _review(self, identity: Identity, attributes: Attributes) -> _Verdict:
-        question = _Question("authorization.k8s.io/v1", "SubjectAccessReview", _specify(identity, attributes))
+    async def _review(self, identity: Identity, attributes: Attributes) -> _Decision:
+        review = _AccessReview("authorization.k8s.io/v1", "SubjectAccessReview", _spec(identity, attributes))
         try:
-            body = await self._reviews.post(msgspec.json.encode(question))
-            return msgspec.json.decode(body, type=_Answer).status
+            body = await self._reviews.post(msgspec.json.encode(review))
+            return msgspec.json.decode(body, type=_ReviewedAccess).status
         except ClusterError as error:
             raise ReviewFailed("the access review could not be made") from error
         except (msgspec.MsgspecError, UnicodeError) as error:
             raise ReviewFailed("the access review could not be read") from error
 
 
-def _specify(identity: Identity, attributes: Attributes) -> _Spec:
+def _spec(identity: Identity, attributes: Attributes) -> _Spec:
     spec = _Spec(user=identity.user, groups=identity.groups, extra=dict(identity.extra), uid=identity.uid)
     if attributes.is_resource:
         spec.resourceAttributes = _Resource(
@@ -120,24 +121,24 @@ def _specify(identity: Identity, attributes: Attributes) -> _Spec:
             resource=attributes.resource,
             subresource=attributes.subresource,
             name=attributes.name,
-            fieldSelector=_select(attributes.field_requirements),
-            labelSelector=_select(attributes.label_requirements),
+            fieldSelector=_requirements(attributes.field_requirements),
+            labelSelector=_requirements(attributes.label_requirements),
         )
     else:
         spec.nonResourceAttributes = _NonResource(attributes.path, attributes.verb)
     return spec
 
 
-def _select(requirements: Sequence[Requirement]) -> _Requirements | None:
+def _requirements(requirements: Sequence[Requirement]) -> _Requirements | None:
     return _Requirements(requirements) if requirements else None
 
 
-def _count_characters(identity: Identity, asked: Attributes) -> int:
-    """Of a whole question. Go counts the attributes alone; selectors and groups may be as long here."""
-    requirements = asked.field_requirements + asked.label_requirements
+def _count_characters(identity: Identity, attributes: Attributes) -> int:
+    """The size of a cache key. Go counts the attributes alone; selectors and groups may be as long here."""
+    requirements = attributes.field_requirements + attributes.label_requirements
     texts = (
-        asked.namespace, asked.verb, asked.group, asked.version, asked.resource, asked.subresource,
-        asked.name, asked.path,
+        attributes.namespace, attributes.verb, attributes.group, attributes.version,
+        attributes.resource, attributes.subresource, attributes.name, attributes.path,
         *(text for each in requirements for text in (each.key, *each.values)),
         identity.user, identity.uid, *identity.groups,
         *(text for key, values in identity.extra for text in (key, *values)),

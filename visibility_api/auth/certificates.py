@@ -1,9 +1,9 @@
-"""Certificate chains: whether a peer's own leads to one CA pool, judged per request and remembered.
+"""Verifies a client's certificate chain against one CA pool, for each request, with a cache per connection.
 
-The rules are those of Go's `x509.Certificate.Verify` with client-auth usage, since that is what every other
-Kubernetes server applies: no subject alternative name is asked for, a certificate without an extended key
-usage may be used for anything, every certificate of the chain must be valid now. Two things are stricter
-here, because the library allows no less: version 1 certificates and Ed25519 *CAs* are refused.
+The rules are those of Go's `x509.Certificate.Verify` with client-auth usage, which every other Kubernetes
+server applies: no subject alternative name is required, a certificate without an extended key usage may be
+used for anything, every certificate of the chain must be valid now. Two rules are stricter here, because the
+library has no way to relax them: version 1 certificates and Ed25519 *CAs* are refused.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from cryptography.x509.verification import (
 
 from .errors import TrustUnusable
 
-PEER = "peer"  # where in an ASGI scope's state the connection's Peer is
+PEER = "peer"  # key in an ASGI scope's state of the connection's Peer
 MAX_CHAIN = 10  # certificates a peer may send; OpenSSL and Go allow about as many
 MAX_BUNDLE_BYTES = 1024 * 1024  # of a CA bundle; a ConfigMap holds no more
-REFUSED_FOR_S = 10.0  # a refusal is judged again: the certificate may not have been valid yet
+REFUSED_FOR_S = 10.0  # then the chain is verified again: it may not have been valid yet
 _FAULT_CHARACTERS = 200
 
 Clock = Callable[[], float]  # seconds since 1970
@@ -38,28 +38,30 @@ Clock = Callable[[], float]  # seconds since 1970
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Peer:
-    """Whoever is at the other end of one connection, and what was found out about them so far."""
+    """The client of one connection: its certificates, and the cached result of each pool."""
 
     chain: tuple[bytes, ...] = ()  # DER, the peer's own first; () = no certificate was sent
-    verdicts: dict[str, Verdict] = field(default_factory=dict)  # the last one per pool name
+    verifications: dict[str, Verification] = field(default_factory=dict)  # the last one, by pool name
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Verdict:
-    """What one pool makes of one peer. `certificate` is None when the chain does not hold."""
+class Verification:
+    """The result of one pool for one peer. `certificate` is None when the chain was refused."""
 
     pool: CaPool
-    judge_again_at: float  # when a certificate of the chain expires, or a refusal has aged
+    valid_until: float  # when a certificate of the chain expires, or the chain is verified again
     certificate: x509.Certificate | None = None
     common_name: str = ""  # "" = none
-    fault: str = ""  # for our log
+    fault: str = ""  # for the log
 
 
 class CaPool:
-    """The CAs that may vouch for one kind of peer. Immutable: a rotation makes another pool (A3)."""
+    """The CAs of one kind of client. Immutable: a rotation makes a new pool, against which the next request
+    of each open connection is verified.
+    """
 
     def __init__(self, pem: str, *, name: str, clock: Clock = time.time) -> None:
-        """`name` tells this kind of pool from others in a peer's memory. Raises TrustUnusable."""
+        """`name` is the pool's key in `Peer.verifications`. Raises TrustUnusable."""
         if len(pem) > MAX_BUNDLE_BYTES:
             raise TrustUnusable(f"{name} CA bundle is larger than {MAX_BUNDLE_BYTES} bytes")
         try:
@@ -71,15 +73,15 @@ class CaPool:
         self.pem = "".join(ca.public_bytes(Encoding.PEM).decode() for ca in authorities)
         self._clock = clock
 
-    def verify(self, peer: Peer) -> Verdict:
-        """The verdict for now; costs a dictionary look-up while nothing has changed."""
-        held = peer.verdicts.get(self.name)
-        if held is not None and held.pool is self and self._clock() < held.judge_again_at:
+    def verify(self, peer: Peer) -> Verification:
+        """The result for now; costs a dictionary look-up while nothing has changed."""
+        held = peer.verifications.get(self.name)
+        if held is not None and held.pool is self and self._clock() < held.valid_until:
             return held
-        verdict = peer.verdicts[self.name] = self._judge(peer.chain)
-        return verdict
+        verification = peer.verifications[self.name] = self._verify_chain(peer.chain)
+        return verification
 
-    def _judge(self, chain: tuple[bytes, ...]) -> Verdict:
+    def _verify_chain(self, chain: tuple[bytes, ...]) -> Verification:
         now = self._clock()
         try:
             leaf, *intermediates = [x509.load_der_x509_certificate(der) for der in chain[:MAX_CHAIN]]
@@ -91,19 +93,19 @@ class CaPool:
                 .build_client_verifier()
             )
             verified = verifier.verify(leaf, intermediates).chain
-            return Verdict(
+            return Verification(
                 pool=self,
-                judge_again_at=min(c.not_valid_after_utc.timestamp() for c in verified),
+                valid_until=min(c.not_valid_after_utc.timestamp() for c in verified),
                 certificate=leaf,
                 common_name=last_text(leaf, NameOID.COMMON_NAME),
             )
         except (VerificationError, ValueError, x509.DuplicateExtension) as error:
-            fault = f"{self.name} CA does not vouch for the client certificate: {error}"
-            return Verdict(pool=self, judge_again_at=now + REFUSED_FOR_S, fault=fault[:_FAULT_CHARACTERS])
+            fault = f"the client certificate is not valid under the {self.name} CA: {error}"
+            return Verification(pool=self, valid_until=now + REFUSED_FOR_S, fault=fault[:_FAULT_CHARACTERS])
 
 
 def all_text(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> tuple[str, ...]:
-    """The subject's values of one attribute, in order; those that are no text are left out, as in Go."""
+    """The subject's values of one attribute, in order; values that are not text are left out, as in Go."""
     values = [attribute.value for attribute in certificate.subject.get_attributes_for_oid(oid)]
     return tuple(value for value in values if isinstance(value, str))
 
@@ -120,7 +122,7 @@ def _to_datetime(now: float) -> datetime:
 def _require_client_usage(
     _policy: Policy, _certificate: x509.Certificate, usages: x509.ExtendedKeyUsage | None
 ) -> None:
-    """Go asks this of the leaf and of every issuer that limits its usages."""
+    """Go requires this of the leaf, and of every issuer that limits its usages."""
     if usages is None or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in usages:
         return
     if ExtendedKeyUsageOID.CLIENT_AUTH not in usages:
@@ -129,7 +131,7 @@ def _require_client_usage(
 
 def _require_ca(_policy: Policy, _certificate: x509.Certificate, constraints: x509.BasicConstraints) -> None:
     if not constraints.ca:
-        raise ValueError("the issuer is no CA")
+        raise ValueError("the issuer is not a CA")
 
 
 def _require_signing(_policy: Policy, _certificate: x509.Certificate, usage: x509.KeyUsage | None) -> None:
@@ -137,8 +139,8 @@ def _require_signing(_policy: Policy, _certificate: x509.Certificate, usage: x50
         raise ValueError("the issuer's key may not sign certificates")
 
 
-# The library's own defaults follow the rules of public web CAs: they want a subject alternative name of a
-# leaf and key identifiers of a CA, which cluster certificates do not always have. Signatures, names, path
+# The library's own defaults follow the rules of public web CAs: they require a subject alternative name in a
+# leaf and key identifiers in a CA, which cluster certificates do not always have. Signatures, names, path
 # length, name constraints and unknown critical extensions are checked by the library in any case.
 _CLIENT_POLICY = ExtensionPolicy.permit_all().may_be_present(
     x509.ExtendedKeyUsage, Criticality.AGNOSTIC, _require_client_usage

@@ -1,4 +1,7 @@
-"""Users by ordinary client certificate (A13): CN is the user, each O a group."""
+"""Users by ordinary client certificate: CN is the user, each O a group.
+
+As in `k8s.io/apiserver/pkg/authentication/request/x509/x509.go`.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +22,22 @@ MAX_IDENTITIES = 1024
 
 
 class ClientCertificates:
-    """Identifies peers of one CA pool. Raises CredentialRejected when the certificate does not hold."""
+    """Identifies peers of one CA pool. Raises CredentialRejected when the certificate is not valid."""
 
     def __init__(self, pool: CaPool) -> None:
         self.pool = pool
         self._identity = lru_cache(MAX_IDENTITIES)(_read_identity)
 
     def identify(self, peer: Peer) -> Identity | None:
-        """The certificate's user; None without a certificate, or for one that names no user."""
+        """The certificate's user; None without a certificate, or for a certificate without a CN."""
         if not peer.chain:
             return None
-        verdict = self.pool.verify(peer)
-        if verdict.certificate is None:
-            raise CredentialRejected(verdict.fault)
-        if not verdict.common_name:
+        verified = self.pool.verify(peer)
+        if verified.certificate is None:
+            raise CredentialRejected(verified.fault)
+        if not verified.common_name:
             return None
-        return self._identity(verdict.certificate, verdict.common_name)
+        return self._identity(verified.certificate, verified.common_name)
 
 
 def _read_identity(certificate: x509.Certificate, user: str) -> Identity:

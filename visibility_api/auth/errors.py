@@ -1,4 +1,4 @@
-"""What authentication and authorisation raise; `api.status` turns each into an answer."""
+"""What authentication and authorisation raise; `visibility_api.errors` turns each into a response."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class AuthError(Exception):
 
 
 class Unauthenticated(AuthError):
-    """Credentials were given and none of them held: 401 (A1, A20)."""
+    """Credentials were given and none was accepted: 401."""
 
 
 class AccessDenied(AuthError):
-    """The access review said no: 403 with the API server's own wording (Z14, Z15)."""
+    """The access review denied the request: 403, in the API server's own words."""
 
     def __init__(self, identity: Identity, attributes: Attributes, reason: str = "") -> None:
         super().__init__(reason)
@@ -24,18 +24,18 @@ class AccessDenied(AuthError):
 
 
 class ReviewFailed(AuthError):
-    """The access review itself could not be made: 500, never a grant and never a 403 (Z13)."""
+    """The access review itself failed: 500, never a grant and never a 403."""
 
 
 class CredentialRejected(AuthError):
-    """One method of authentication found credentials and they do not hold; another may still succeed (A1).
+    """One method of authentication rejected the credentials it found; another method may still succeed.
 
-    The message is for our log: it names the fault and carries no credential.
+    The message is for the log: it names the fault and carries no credential.
     """
 
 
 class TokenReviewFailed(CredentialRejected):
-    """A token could not be reviewed at all: kube-apiserver did not answer, or not as it should."""
+    """The token review failed: kube-apiserver did not respond, or its response could not be read."""
 
 
 class TrustUnusable(AuthError):
@@ -43,4 +43,4 @@ class TrustUnusable(AuthError):
 
 
 class TrustForbidden(AuthError):
-    """We may not read what tells the front proxy apart: fatal at start unless tolerated (A12)."""
+    """This server has no right to read the front proxy's CA and headers: fatal at start unless tolerated."""

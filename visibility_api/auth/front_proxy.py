@@ -1,7 +1,9 @@
-"""Users by the word of the front proxy, kube-apiserver's aggregator (A4 to A11).
+"""Users by the headers of the front proxy, which is kube-apiserver's aggregator.
 
-Its headers count for nothing until its certificate has been verified against its own CA, on this very
-request. Headers are never removed here: nothing behind authentication looks at them (A10).
+The headers have no effect until the sender's certificate has been verified against the front proxy's own CA,
+for this very request: the cluster's ordinary client CA may sign any common name. The headers are not removed
+afterwards, because nothing behind authentication reads them. See
+`k8s.io/apiserver/pkg/authentication/request/headerrequest/requestheader.go`.
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ from urllib.parse import unquote_to_bytes
 
 from .certificates import CaPool, Peer
 from .errors import CredentialRejected
-from .header_names import HeaderNames
 from .identity import Identity, authenticated
 
-MAX_KEPT = 1024  # identities; many requests come from few users
-MAX_KEPT_BYTES = 16 * 1024  # of the headers of one; a thousand of them at most
+MAX_CACHED = 1024  # identities; many requests come from few users
+MAX_CACHED_BYTES = 16 * 1024  # of the headers of one identity
+MAX_CACHED_NAMES = 512  # of headers; clients send at most some dozens of different ones
+MAX_CACHED_NAME_BYTES = 128
 _MALFORMED_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -25,49 +28,72 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyHeaders:
-    """How the front proxy names what it says. Lower case; extension-apiserver-authentication has them."""
+    """The names of the front proxy's headers, in lower case, from ConfigMap
+    extension-apiserver-authentication."""
 
     user: tuple[bytes, ...] = ()
     group: tuple[bytes, ...] = ()
-    uid: tuple[bytes, ...] = ()  # () = the UID is not read: an old proxy would pass a client's own on (A8)
+    # Empty unless the ConfigMap names it: kube-apiserver before 1.33 passes on a client's own X-Remote-Uid.
+    uid: tuple[bytes, ...] = ()
     extra_prefixes: tuple[bytes, ...] = ()
 
 
+class HeaderPrefixes(dict[bytes, bool]):
+    """`prefixes[name]`: whether a header's name (in lower case) begins with one of the prefixes.
+
+    A dictionary of the names seen before: a look-up costs half of a comparison, for every header of every
+    request.
+    """
+
+    def __init__(self, prefixes: Sequence[bytes]) -> None:
+        super().__init__()
+        self._prefixes = tuple(prefixes)
+
+    def __missing__(self, name: bytes) -> bool:
+        is_match = name.startswith(self._prefixes)
+        if len(self) < MAX_CACHED_NAMES and len(name) <= MAX_CACHED_NAME_BYTES:
+            self[name] = is_match
+        return is_match
+
+
 class FrontProxy:
-    """Believes the headers of a peer that one CA pool vouches for under an allowed name."""
+    """Identifies users by the headers of a peer whose certificate has the right CA and an allowed name."""
 
     def __init__(self, pool: CaPool, headers: ProxyHeaders, allowed_names: Sequence[str]) -> None:
-        """`allowed_names`: exact common names; none = every certificate of the pool is the proxy's."""
+        """`allowed_names`: exact common names; without any, every certificate of the pool is accepted."""
         self.pool = pool
         self._allowed_names = frozenset(allowed_names)
         self._headers = headers
-        # Also longer names than those: the reading leaves them out.
-        self._matters = HeaderNames(headers.user + headers.group + headers.uid + headers.extra_prefixes)
-        self._known: dict[Headers, Identity] = {}
+        # Longer names match as well; `_decode` leaves them out.
+        self._relevant = HeaderPrefixes(headers.user + headers.group + headers.uid + headers.extra_prefixes)
+        self._cache: dict[Headers, Identity] = {}
 
     def identify(self, peer: Peer, headers: Headers) -> Identity | None:
-        """The user the proxy speaks for; None when nobody is named, or the peer has no certificate.
+        """The user that the headers name; None when they name none, or the peer has no certificate.
 
         Raises CredentialRejected when the certificate is not the front proxy's.
         """
         if not peer.chain:
             return None
-        verdict = self.pool.verify(peer)
-        if verdict.certificate is None:
-            raise CredentialRejected(verdict.fault)
-        if self._allowed_names and verdict.common_name not in self._allowed_names:
+        verified = self.pool.verify(peer)
+        if verified.certificate is None:
+            raise CredentialRejected(verified.fault)
+        if self._allowed_names and verified.common_name not in self._allowed_names:
             raise CredentialRejected("the client certificate's common name is not an allowed front proxy's")
-        matters = self._matters
-        marked = tuple([header for header in headers if matters[header[0]]])
-        return self._known.get(marked) or self._read_identity(marked)
+        is_relevant = self._relevant
+        relevant = tuple([header for header in headers if is_relevant[header[0]]])
+        return self._cache.get(relevant) or self._read_identity(relevant)
 
     def _read_identity(self, headers: Headers) -> Identity | None:
-        """The user, remembered unless that would take much memory."""
+        """The user, cached unless the headers are large."""
         identity = self._decode(headers)
-        if identity is not None and sum(len(name) + len(value) for name, value in headers) <= MAX_KEPT_BYTES:
-            if len(self._known) >= MAX_KEPT:
-                self._known.clear()  # simpler than the oldest, and reading them all again costs milliseconds
-            self._known[headers] = identity
+        if (
+            identity is not None
+            and sum(len(name) + len(value) for name, value in headers) <= MAX_CACHED_BYTES
+        ):
+            if len(self._cache) >= MAX_CACHED:
+                self._cache.clear()  # simpler than dropping the oldest; reading all again takes milliseconds
+            self._cache[headers] = identity
         return identity
 
     def _decode(self, headers: Headers) -> Identity | None:
@@ -86,7 +112,7 @@ class FrontProxy:
 
 
 def _values(headers: Headers, name: bytes) -> list[str]:
-    """The non-empty values of one header. Never split: a group may have a comma in it (A7)."""
+    """The non-empty values of one header, one of each line. Never split: a group may contain a comma."""
     return [_text(value) for key, value in headers if key == name and value]
 
 
@@ -100,7 +126,7 @@ def _read_extra(headers: Headers, prefixes: Sequence[bytes]) -> tuple[tuple[str,
 
 
 def _extra_key(name: bytes) -> str:
-    """A9: percent-decoded after lower-casing, `+` stays; a malformed escape leaves the whole key as it is."""
+    """The lower-case name, percent-decoded; `+` stays. A malformed escape leaves the whole key as it is."""
     return _text(name if _MALFORMED_ESCAPE.search(name) else unquote_to_bytes(name))
 
 
@@ -108,5 +134,5 @@ def _text(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        # Go would let replacement characters stand for it, and two users could become one.
+        # Go would substitute replacement characters, and two users could become one.
         raise CredentialRejected("a header of the front proxy is not UTF-8") from None

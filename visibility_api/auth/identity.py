@@ -1,4 +1,4 @@
-"""Who is asking, and what they ask: the two values that authentication and authorisation exchange."""
+"""The caller's identity and the request's attributes, which authentication hands to authorisation."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ AUTHENTICATED_GROUP = "system:authenticated"
 MASTERS_GROUP = "system:masters"
 
 
-# Hashes are kept: these values are looked up far more often than made. All fields count, for whoever could
-# choose many of one hash would make every look-up slow.
+# Hashes are cached: these values are looked up far more often than made. Every field is part of the hash:
+# a client that could choose many values of equal hash would make every look-up slow.
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
@@ -28,7 +28,7 @@ ANONYMOUS = Identity(user=ANONYMOUS_USER, groups=(UNAUTHENTICATED_GROUP,))
 
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True):
-    """One selector requirement of a list or watch, as SubjectAccessReview carries it (Z10)."""
+    """One selector requirement of a list or watch, as SubjectAccessReview carries it."""
 
     key: str
     operator: str  # In, NotIn, Exists, DoesNotExist
@@ -36,7 +36,10 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attributes(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
-    """What a request wants, as authorisation sees it (Z3 to Z8). `path` alone for a non-resource request."""
+    """A request's attributes for authorisation. A non-resource request has `verb` and `path` alone.
+
+    As in `k8s.io/apiserver/pkg/endpoints/request/requestinfo.go`.
+    """
 
     verb: str
     path: str
@@ -52,7 +55,10 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
 
 
 def authenticated(identity: Identity) -> Identity:
-    """`identity` with the group every authenticated user has (A14), unless it says otherwise itself."""
+    """`identity` with the group `system:authenticated`, unless it has that or `system:unauthenticated`.
+
+    The aggregator sends its own requests without groups; RBAC grants discovery to this group.
+    """
     if (
         identity.user == ANONYMOUS_USER
         or AUTHENTICATED_GROUP in identity.groups

@@ -1,7 +1,8 @@
-"""Whose certificates are believed: the ConfigMap in which kube-apiserver publishes its CAs (A11, A12).
+"""The ConfigMap in which kube-apiserver publishes its client CAs, followed by a watch.
 
-Each part of it (client CA, front proxy's CA, front proxy's header names) is taken over by itself. A part that
-is missing or cannot be read keeps its last good value: a bad edit must not lock everybody out.
+Each of its parts (client CA, front proxy's CA, front proxy's header names) is updated by itself. A part that
+is missing or cannot be read keeps its last good value: a bad edit must not lock all users out. See
+`k8s.io/apiserver/pkg/server/options/authentication_dynamic_request_header.go`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Literal, Protocol
 import msgspec
 import structlog
 
-from visibility_api.cluster.client import KubeClient
-from visibility_api.cluster.errors import ApiError, ClusterError
-from visibility_api.cluster.watch import Watch
+from visibility_api.kube.client import KubeClient
+from visibility_api.kube.errors import ApiError, ClusterError
+from visibility_api.kube.watch import Watch
 
 from .certificates import CaPool, Clock
 from .client_certificate import ClientCertificates
@@ -34,10 +35,10 @@ _TOKEN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~")  # of 
 
 
 class Reader(Protocol):
-    """What of a Kubernetes client the first look needs."""
+    """The part of a Kubernetes client that `load` uses."""
 
     async def get(self, path: str, *, timeout_s: float) -> bytes:
-        """The body of a 2xx answer. Raises ApiError, Unreachable."""
+        """The body of a 2xx response. Raises ApiError, Unreachable."""
         ...
 
 
@@ -52,15 +53,15 @@ class ConfigMap(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """Who is believed at one moment. None: that way of logging in is off."""
+    """The CAs in force at one moment. None: that method of authentication is off."""
 
     front_proxy: FrontProxy | None = None
     client_certificates: ClientCertificates | None = None
 
     @property
     def ca_pem(self) -> str:
-        """All CAs a certificate may come from, for the handshake; which of them counts is judged later."""
-        return "".join(way.pool.pem for way in (self.client_certificates, self.front_proxy) if way)
+        """All CAs, for the TLS handshake; each request is verified against one pool alone."""
+        return "".join(each.pool.pem for each in (self.client_certificates, self.front_proxy) if each)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +71,12 @@ class _ProxyNames:
 
 
 class RequestHeaderConfig:
-    """Follows the ConfigMap; `trust` is always the present value, swapped as a whole."""
+    """Follows the ConfigMap; `trust` is always the current value, replaced as a whole."""
 
     def __init__(
         self, *, on_change: Callable[[Trust], None] = lambda _trust: None, clock: Clock = time.time
     ) -> None:
-        """`on_change` is told of each new trust, once it is in force; it may raise TrustUnusable."""
+        """`on_change` is called with each new trust, once it is in force; it may raise TrustUnusable."""
         self.trust = Trust()
         self._on_change = on_change
         self._clock = clock
@@ -85,10 +86,10 @@ class RequestHeaderConfig:
         self._proxy_names: _ProxyNames | None = None
 
     async def load(self, reader: Reader, *, tolerate_failure: bool) -> None:
-        """The first look, before anything is served.
+        """Read it once, before anything is served.
 
-        Raises TrustForbidden when we may not look, unless that is tolerated: no certificate logs in then. An
-        absent ConfigMap or cluster is only logged: the watch finds them when they come.
+        Raises TrustForbidden without the right to read it, unless that is tolerated: then no certificate is
+        accepted. An absent ConfigMap or cluster is only logged: the watch finds it later.
         """
         try:
             body = await reader.get(f"{CONFIG_MAPS}/{NAME}", timeout_s=READ_TIMEOUT_S)
@@ -96,9 +97,9 @@ class RequestHeaderConfig:
         except ApiError as error:
             if error.status in (401, 403) and not tolerate_failure:
                 raise TrustForbidden(
-                    f"may not read ConfigMap kube-system/{NAME} ({error}); bind the Role "
+                    f"no right to read ConfigMap kube-system/{NAME} ({error}): bind the Role "
                     "extension-apiserver-authentication-reader in kube-system to this service account, or "
-                    "set --authentication-tolerate-lookup-failure=true to do without the front proxy"
+                    "set --authentication-tolerate-lookup-failure=true to run without the front proxy"
                 ) from error
             log.warning("client CAs not loaded", error=str(error))
         except ClusterError as error:
@@ -107,7 +108,7 @@ class RequestHeaderConfig:
             log.error("client CAs not loaded", error="the ConfigMap cannot be read")
 
     def watch(self, client: KubeClient) -> Watch[ConfigMap]:
-        """A watch of that one object; our Role allows no more."""
+        """A watch of that one object; the Role allows no more."""
         return Watch(
             client,
             CONFIG_MAPS,
@@ -128,7 +129,7 @@ class RequestHeaderConfig:
             self.apply(config_map)
 
     def apply(self, config_map: ConfigMap) -> None:
-        """Take over what of it is good; what is not is logged."""
+        """Use each part that can be read, and log the others."""
         data = config_map.data or {}
         if config_map.metadata.name != NAME or data == self._read:
             return
@@ -145,7 +146,7 @@ class RequestHeaderConfig:
         try:
             self._on_change(self.trust)
         except TrustUnusable as error:
-            log.error("client CAs not offered to new connections", error=str(error))
+            log.error("client CAs not used for new connections", error=str(error))
 
     def _build_trust(self) -> Trust:
         pool, names = self._proxy_pool, self._proxy_names
@@ -163,16 +164,16 @@ class RequestHeaderConfig:
         try:
             found = CaPool(data[key], name=key.removesuffix("-ca-file"), clock=self._clock)
         except TrustUnusable as error:
-            log.error("client CA not taken over", key=key, error=str(error))
+            log.error("client CA not updated", key=key, error=str(error))
             return held
-        # The same pool as an object too, or every open connection's certificate would be judged again.
+        # The same object for the same CAs: otherwise each open connection's certificate is verified again.
         return held if held is not None and held.pem == found.pem else found
 
 
 def _read_names(data: Mapping[str, str], held: _ProxyNames | None) -> _ProxyNames | None:
     if held is not None and not data.get("requestheader-username-headers"):
-        # An emptied ConfigMap. Its missing list of allowed names would allow every name.
-        log.warning("front proxy's names kept", error="they are missing now")
+        # An empty ConfigMap: without the list of allowed names, every name would be allowed.
+        log.warning("front proxy's header names kept", error="they are missing now")
         return held
     try:
         return _ProxyNames(
@@ -185,7 +186,7 @@ def _read_names(data: Mapping[str, str], held: _ProxyNames | None) -> _ProxyName
             allowed=_string_list(data, "requestheader-allowed-names"),
         )
     except TrustUnusable as error:
-        log.error("front proxy's names not taken over", error=str(error))
+        log.error("front proxy's header names not updated", error=str(error))
         return held
 
 
@@ -196,12 +197,12 @@ def _string_list(data: Mapping[str, str], key: str) -> tuple[str, ...]:
     try:
         return msgspec.json.decode(text, type=tuple[str, ...])
     except msgspec.MsgspecError as error:
-        raise TrustUnusable(f"{key} is no JSON array of strings") from error
+        raise TrustUnusable(f"{key} is not a JSON array of strings") from error
 
 
 def _header_list(data: Mapping[str, str], key: str) -> tuple[bytes, ...]:
     names = tuple(name.strip().lower() for name in _string_list(data, key))
     for name in names:
-        if not name or not _TOKEN.issuperset(name):  # an empty prefix would make every header count
-            raise TrustUnusable(f"{key} names something that is no header")
+        if not name or not _TOKEN.issuperset(name):  # an empty prefix would match every header
+            raise TrustUnusable(f"{key} contains a string that is not a header name")
     return tuple(name.encode() for name in names)

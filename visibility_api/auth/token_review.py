@@ -1,6 +1,6 @@
-"""Users by bearer token, as kube-apiserver judges it (A15 to A18).
+"""Users by bearer token, by TokenReview.
 
-A token is never stored: answers are kept under a hash with a key of this process.
+A token is never stored: results are cached under a hash that is keyed with a secret of this process.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from visibility_api.cluster.errors import ApiError, ClusterError
+from visibility_api.kube.errors import ApiError, ClusterError
 
-from .answer_cache import AnswerCache
 from .errors import CredentialRejected, TokenReviewFailed
 from .identity import Identity, authenticated
-from .review import Reviews
+from .review_cache import ReviewCache
+from .review_client import ReviewClient
 
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 MAX_ENTRIES = 8192
@@ -28,7 +28,7 @@ class _Spec(msgspec.Struct, omit_defaults=True):
     audiences: Sequence[str] = ()
 
 
-class _Question(msgspec.Struct):
+class _TokenReview(msgspec.Struct):
     apiVersion: str
     kind: str
     spec: _Spec
@@ -41,61 +41,63 @@ class _User(msgspec.Struct):
     extra: dict[str, tuple[str, ...]] | None = None
 
 
-class _Verdict(msgspec.Struct):
+class _Status(msgspec.Struct):
     authenticated: bool = False
     user: _User = msgspec.field(default_factory=_User)
     audiences: tuple[str, ...] | None = None
 
 
-class _Answer(msgspec.Struct):
-    status: _Verdict = msgspec.field(default_factory=_Verdict)
+class _ReviewedToken(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
 
 
 class TokenReviewer:
-    """Identifies bearers. `audiences`: what a token must be meant for; none = what kube-apiserver accepts."""
+    """Identifies users by bearer token."""
 
     def __init__(
-        self, reviews: Reviews, *, audiences: Sequence[str] = (), clock: Callable[[], float] = time.monotonic
+        self,
+        reviews: ReviewClient,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._reviews = reviews
-        self._audiences = tuple(audiences)
         self._key = secrets.token_bytes(32)
-        self._answers: AnswerCache[tuple[bytes, tuple[str, ...]], Identity | CredentialRejected] = (
-            AnswerCache(max_entries=MAX_ENTRIES, clock=clock)
+        self._results: ReviewCache[tuple[bytes, tuple[str, ...]], Identity | CredentialRejected] = (
+            ReviewCache(max_entries=MAX_ENTRIES, clock=clock)
         )
 
     async def identify(self, token: str, audiences: Sequence[str] = ()) -> Identity:
-        """The token's user. `audiences`: instead of those given at the start.
+        """The token's user. `audiences`: the token must have one of them; none = kube-apiserver's own.
 
-        Raises CredentialRejected when it is not accepted, TokenReviewFailed when it could not be reviewed.
+        Raises CredentialRejected when it is not accepted, TokenReviewFailed when the review failed.
         """
-        wanted = tuple(audiences) or self._audiences
+        wanted = tuple(audiences)
         digest = hashlib.blake2b(token.encode(), key=self._key, digest_size=32).digest()
         key = (digest, wanted)
-        answer = self._answers.get(key) or await self._answers.find(key, lambda: self._review(token, wanted))
-        if isinstance(answer, CredentialRejected):
-            raise CredentialRejected(*answer.args)
-        return answer
+        result = self._results.get(key) or await self._results.find(key, lambda: self._review(token, wanted))
+        if isinstance(result, CredentialRejected):
+            raise CredentialRejected(*result.args)
+        return result
 
     async def _review(self, token: str, audiences: Sequence[str]) -> Identity | CredentialRejected:
-        """A refusal is an answer, to be remembered; only a failed call is raised (A17)."""
-        question = _Question(
+        """A rejection is returned, so that it is cached; only a failed review is raised."""
+        review = _TokenReview(
             "authentication.k8s.io/v1", "TokenReview", _Spec(token=token, audiences=audiences)
         )
         try:
-            body = await self._reviews.post(msgspec.json.encode(question))
-            verdict = msgspec.json.decode(body, type=_Answer).status
+            body = await self._reviews.post(msgspec.json.encode(review))
+            status = msgspec.json.decode(body, type=_ReviewedToken).status
         except ClusterError as error:
-            # No `from`: what caused it may hold the request, and with it the token.
-            why = f"HTTP {error.status}" if isinstance(error, ApiError) else "no answer"
+            # No `from`: the cause may hold the request, and with it the token.
+            why = f"HTTP {error.status}" if isinstance(error, ApiError) else "no response"
             raise TokenReviewFailed(f"the token could not be reviewed: {why}") from None
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise TokenReviewFailed("the token review's answer cannot be read") from None
-        if not verdict.authenticated or not verdict.user.username:
+            raise TokenReviewFailed("the token review's response cannot be read") from None
+        if not status.authenticated or not status.user.username:
             return CredentialRejected("the token is not accepted")
-        if audiences and not set(audiences).intersection(verdict.audiences or ()):
-            return CredentialRejected("the token is meant for another audience")
-        user = verdict.user
+        if audiences and not set(audiences).intersection(status.audiences or ()):
+            return CredentialRejected("the token is for another audience")
+        user = status.user
         return authenticated(
             Identity(
                 user=user.username,

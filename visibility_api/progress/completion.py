@@ -1,4 +1,4 @@
-"""One report of a run beside what was said of it before: completed by it, or kept from gainsaying it."""
+"""One report of a run beside the one held before: completed by it, or kept from contradicting it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,22 @@ N = TypeVar("N", int, float)
 
 
 def complete(report: Progress, held: Progress) -> Progress:
-    """`report` with what only earlier ones of this attempt say: no field flickers between sources."""
+    """`report` with what only earlier ones of this attempt contain: no field flickers between sources."""
     metrics = dict(held.metrics)
     metrics.update(report.metrics)
-    if len(metrics) > MAX_METRICS:  # or names that change every step would leave no room for what is said now
-        said = dict(report.metrics)
-        for name in [name for name in metrics if name not in said][: len(metrics) - MAX_METRICS]:
+    if len(metrics) > MAX_METRICS:  # or names that change every step would leave no room for what is new
+        new = dict(report.metrics)
+        for name in [name for name in metrics if name not in new][: len(metrics) - MAX_METRICS]:
             del metrics[name]
     step = held.step if report.step is None else report.step
     epoch = held.epoch if report.epoch is None else report.epoch
+    state, ending = report.state, report.ending if report.state else None
+    if not state and (held.state or held.ending) and not _is_behind(report, held):
+        state, ending = held.state, held.ending
     completed = replace(
         report,
-        state=report.state or (None if _is_behind(report, held) else held.state),
+        state=state,
+        ending=ending,
         step=step,
         total_steps=_plan(report.total_steps or held.total_steps, step),
         epoch=epoch,
@@ -51,14 +55,14 @@ def _plan(total: N | None, done: float | None) -> N | None:
     return total if total is not None and total >= (done or 0) else None
 
 
-def tells_position(report: Progress) -> bool:
-    """Whether it says how far the run has come, in any unit."""
+def has_position(report: Progress) -> bool:
+    """Whether it shows how far the run has come, in any unit."""
     return (report.step, report.progress_percentage, report.epoch) != (None, None, None)
 
 
 def without_contradiction(guess: Progress, held: Progress) -> Progress:
-    """Without steps, or epochs, that lie behind those held or are of another plan: of a bar that begins anew
-    with each epoch, say. A run that has ended is none."""
+    """Without steps, or epochs, that lie behind those held or are of another plan: those of a bar that begins
+    anew with each epoch, for example. A run that has ended contradicts nothing."""
     if guess.is_final:
         return guess
     done, before = percentage(guess), percentage(held)

@@ -1,4 +1,4 @@
-"""How deeply JSON is nested, told before it is decoded: what a decoder bears depends on Python's version and
+"""How deeply JSON is nested, checked before it is decoded: a decoder's limit depends on Python's version and
 on the stack, and what is decoded may be too deep to be encoded again.
 """
 

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal, NoReturn
+from enum import Enum
+from typing import Annotated, Any, Literal, NoReturn, get_args
 
 import msgspec
 
@@ -20,18 +21,21 @@ MAX_DOCUMENT_BYTES = 64 * 1024
 MAX_METRICS = 256
 MAX_METRIC_CHARACTERS = 64  # of a name and of a value, as upstream's trainerStatus has it
 MAX_MESSAGE_CHARACTERS = 1024
-MAX_INTEGER = 2**53  # numbers above do not survive JSON consumers (R18)
+MAX_INTEGER = 2**53  # JSON readers that hold numbers as doubles lose those above (RFC 8259 section 6)
 
 State = Literal["running", "completed", "failed"]
 STATES: tuple[State, ...] = ("running", "completed", "failed")
+Ending = Literal["finished", "stopped", "preempted", "failed"]
+ENDINGS: Mapping[str | None, Ending] = {ending: ending for ending in get_args(Ending)}
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How far one training process says it has come. Absent is None."""
+    """The report: how far one training process has come, by its own account. Absent is None."""
 
     # The training process's clock, UTC; may disagree with ours. None: this form of report carries no time.
     timestamp: datetime | None = None
     state: State | None = None
+    ending: Ending | None = None  # how the run ended; None while it runs, and of older reporters
     step: int | None = None  # optimizer steps finished
     total_steps: int | None = None  # at least `step`; None when the run has no planned end
     epoch: float | None = None
@@ -46,15 +50,37 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_final(self) -> bool:
-        return self.state in ("completed", "failed")
+        return self.state in ("completed", "failed") or self.ending is not None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the run says that all of what was planned is done, though steps may not show it."""
+        return self.state == "completed" and self.ending != "stopped"
+
+
+class RetryClass(Enum):
+    """How soon to probe again after a probe that brought no report."""
+
+    SOON = "soon"  # connection trouble: not the job's fault, and it ends for all jobs at once
+    LATER = "later"  # answered, but there is no report yet: the first one may be about to be written
+    FORBIDDEN = (
+        "forbidden"  # a right is missing: it may be granted at any time, and trying costs no pod anything
+    )
+    RARELY = "rarely"  # permanent for this pod, or probing itself costs the pod something
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """Why there is no document, in our own words only."""
+    """Why there is no report, in our own words only."""
 
     reason: str  # CamelCase, shown as the reason of a condition
     message: str
+    retry: RetryClass = (
+        RetryClass.LATER
+    )  # what cannot be parsed may have been caught in the middle of a write
+
+
+Outcome = Progress | Refused  # of reading one source once
 
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_INTEGER)] | None
@@ -74,6 +100,7 @@ class _Plain(msgspec.Struct, kw_only=True):
 
     timestamp: _Moment
     state: State | None = None
+    ending: Annotated[str, msgspec.Meta(max_length=MAX_METRIC_CHARACTERS)] | None = None
     step: _Count = None
     totalSteps: _Count = None
     epoch: _Share = None
@@ -118,11 +145,11 @@ def read_trainer_status(status: Mapping[str, Any]) -> Progress | Refused:
 
 
 def _plain(data: bytes) -> Progress | None:
-    """None for whatever must be looked at more closely."""
+    """None for whatever needs the slower parser, which says what is wrong."""
     if len(data) > MAX_DOCUMENT_BYTES or is_too_deep(data):
         return None
     try:
-        data.decode()  # fields that nobody reads, too
+        data.decode()  # fields that are not read, too
         found = _decode_plain(data)
         timestamp = _in_reach(found.timestamp)
         started_at = _in_reach(found.startTime) if found.startTime is not None else None
@@ -134,6 +161,7 @@ def _plain(data: bytes) -> Progress | None:
     return Progress(
         timestamp=timestamp,
         state=found.state,
+        ending=ENDINGS.get(found.ending),
         step=step,
         total_steps=total if total and total >= (step or 0) else None,
         epoch=epoch,
@@ -157,34 +185,35 @@ def _in_reach(moment: datetime) -> datetime | None:
 
 def _object(data: bytes) -> Mapping[str, Any]:
     if len(data) > MAX_DOCUMENT_BYTES:
-        _refuse("TooLarge", f"the document exceeds {MAX_DOCUMENT_BYTES} bytes")
+        _refuse("TooLarge", f"The document is larger than {MAX_DOCUMENT_BYTES} bytes.")
     if not data.strip():
-        _refuse("Empty", "the document is empty")
+        _refuse("Empty", "The document is empty.")
     try:
         data.decode()
     except UnicodeDecodeError:
-        _refuse("NotUTF8", "the document is not UTF-8 text")
+        _refuse("NotUTF8", "The document is not UTF-8 text.")
     if is_too_deep(data):
-        _refuse("TooDeep", f"the document is nested more than {MAX_DEPTH} levels deep")
+        _refuse("TooDeep", f"The document is nested more than {MAX_DEPTH} levels deep.")
     try:
         value = msgspec.json.decode(data)
     except msgspec.DecodeError:
-        _refuse("NotJSON", "the document is not valid JSON")
+        _refuse("NotJSON", "The document is not valid JSON.")
     if not isinstance(value, dict):
-        _refuse("NotAnObject", "the document is not a JSON object")
+        _refuse("NotAnObject", "The document is not a JSON object.")
     return value
 
 
 def _own_form(fields: Mapping[str, Any]) -> Progress:
     state = fields.get("state")
     if state is not None and state not in STATES:
-        _refuse("InvalidField", f"state must be one of {', '.join(STATES)}")
+        _refuse("InvalidField", f"state must be one of {', '.join(STATES)}.")
     step, total = _integer(fields, "step"), _integer(fields, "totalSteps")
     epoch, epochs = _number(fields, "epoch"), _number(fields, "totalEpochs")
     message = _text(fields, "message")
     return Progress(
         timestamp=_required_time(fields, "timestamp"),
         state=state,
+        ending=ENDINGS.get(_text(fields, "ending")),  # one that is not known yet is none
         step=step,
         total_steps=total if total and total >= (step or 0) else None,
         epoch=epoch,
@@ -200,18 +229,18 @@ def _own_form(fields: Mapping[str, Any]) -> Progress:
 
 
 def _trainer_status(status: object) -> Progress:
-    """Upstream's form; clamped and rounded where upstream refuses (workloads-and-protocols.md 1.1)."""
+    """Kubeflow Trainer's form (KEP-2779); clamped and rounded where its own server refuses."""
     if not isinstance(status, dict):
-        _refuse("InvalidField", "trainerStatus must be an object")
+        _refuse("InvalidField", "trainerStatus must be an object.")
     pairs = status.get("metrics") or []
     if not isinstance(pairs, (list, tuple)):
-        _refuse("InvalidField", "trainerStatus.metrics must be a list")
+        _refuse("InvalidField", "trainerStatus.metrics must be a list.")
     metrics: dict[str, object] = {}
     for pair in pairs[:MAX_METRICS]:
         if not isinstance(pair, dict):
-            _refuse("InvalidField", "trainerStatus.metrics must hold objects")
+            _refuse("InvalidField", "trainerStatus.metrics must hold objects.")
         if not isinstance(name := pair.get("name"), str):
-            _refuse("InvalidField", "metrics must have names")
+            _refuse("InvalidField", "metrics must have names.")
         metrics[name] = pair.get("value")
     return Progress(
         timestamp=_required_time(status, "lastUpdatedTime"),
@@ -255,17 +284,17 @@ def _metrics(value: object) -> tuple[tuple[str, str], ...]:
     if value is None:
         return ()
     if not isinstance(value, dict):
-        _refuse("InvalidField", "metrics must be an object")
+        _refuse("InvalidField", "metrics must be an object.")
     metrics: dict[str, str] = {}
     for name, number in value.items():
         if len(metrics) == MAX_METRICS:
             break
         if not isinstance(name, str) or not name:
-            _refuse("InvalidField", "metrics must have names")
+            _refuse("InvalidField", "metrics must have names.")
         if number is None or number == "":
             continue
         if isinstance(number, bool) or not isinstance(number, (int, float, str)):
-            _refuse("InvalidField", "metrics must be finite numbers or strings")
+            _refuse("InvalidField", "metrics must be finite numbers or strings.")
         metrics.setdefault(name[:MAX_METRIC_CHARACTERS], str(number)[:MAX_METRIC_CHARACTERS])
     return tuple(metrics.items())
 
@@ -275,9 +304,9 @@ def _number(fields: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        _refuse("InvalidField", f"{name} must be a number")
+        _refuse("InvalidField", f"{name} must be a number.")
     if not 0 <= value <= MAX_INTEGER:  # of an int first: hundreds of digits do not fit into a float
-        _refuse("InvalidField", f"{name} must lie between 0 and 2^53")
+        _refuse("InvalidField", f"{name} must lie between 0 and 2^53.")
     return float(value)
 
 
@@ -289,7 +318,7 @@ def _rounded(fields: Mapping[str, Any], name: str) -> int | None:
 def _integer(fields: Mapping[str, Any], name: str) -> int | None:
     value = _number(fields, name)
     if value is not None and not value.is_integer():
-        _refuse("InvalidField", f"{name} must be a whole number")
+        _refuse("InvalidField", f"{name} must be a whole number.")
     return None if value is None else int(value)
 
 
@@ -298,14 +327,14 @@ def _percentage(fields: Mapping[str, Any], name: str) -> int | None:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return round(max(0, min(100, value)))  # clamped first: an int of hundreds of digits is no float
     if value is not None:
-        _refuse("InvalidField", f"{name} must be a number")
+        _refuse("InvalidField", f"{name} must be a number.")
     return None
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str | None:
     value = fields.get(name)
     if value is not None and not isinstance(value, str):
-        _refuse("InvalidField", f"{name} must be a string")
+        _refuse("InvalidField", f"{name} must be a string.")
     return value
 
 
@@ -340,14 +369,14 @@ def _time(fields: Mapping[str, Any], name: str) -> datetime | None:
         return None
     instant = parse_time(text[:64])
     if instant is None:
-        _refuse("InvalidField", f"{name} must be an RFC 3339 time with a zone")
+        _refuse("InvalidField", f"{name} must be an RFC 3339 time with a zone.")
     return instant
 
 
 def _required_time(fields: Mapping[str, Any], name: str) -> datetime:
     instant = _time(fields, name)
     if instant is None:
-        _refuse("MissingField", f"{name} is required")
+        _refuse("MissingField", f"{name} is required.")
     return instant
 
 

@@ -18,7 +18,7 @@ SMOOTHING_S = 120.0  # a change of pace shows within minutes; one slow step does
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What one attempt's reports say about its speed. Start with `Pace.begin`, then `advance`."""
+    """The speed of one attempt, by its reports. Start with `Pace.begin`, then `advance`."""
 
     position: float | None = None  # steps, else percent, else epochs done, at `at`
     unit: str = ""  # which of the three `position` is
@@ -61,7 +61,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def remaining_s(self, report: Progress) -> float | None:
         """Seconds from `report` to the end at this pace; the report's own estimate until a pace is known.
 
-        Ours comes first because clients divide by the absolute step after a resume (1.1).
+        Ours comes first: after a resume clients divide the time of this attempt by the steps of all attempts.
         """
         end = {"steps": report.total_steps, "percent": 100, "epochs": report.total_epochs}.get(self.unit)
         if end is not None and self.position is not None and self.per_second:

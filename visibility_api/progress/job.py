@@ -1,6 +1,6 @@
-"""What the cluster says of one training job: identity, phase, rank 0, replicas.
+"""What the cluster shows of one training job: identity, phase, rank 0, replicas.
 
-Knows nothing of how it was found out; `cluster` builds these values from Kubernetes objects.
+Knows no Kubernetes object; `workloads` builds these values from them.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from types import MappingProxyType
 
 import msgspec
 
-from .document import Progress
-
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 class Phase(StrEnum):
-    """Where a job stands; workloads-and-protocols.md 3.2 says how each kind's conditions map to it."""
+    """Where a job stands; workloads/phase.py says how a TrainJob's conditions map to it."""
 
     PENDING = "Pending"
     INITIALIZING = "Initializing"
@@ -31,11 +29,14 @@ class Phase(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        return self in (Phase.SUCCEEDED, Phase.FAILED)
+        return self in _FINAL
+
+
+_FINAL = (Phase.SUCCEEDED, Phase.FAILED)
 
 
 class JobRef(msgspec.Struct, frozen=True, kw_only=True, order=True, cache_hash=True, gc=False):
-    """Names one job in one life: two jobs of the same name are told apart by uid."""
+    """Identity of one job: two jobs of the same name, one after the other, differ in uid."""
 
     resource: str  # plural of the workload's own resource, e.g. "trainjobs"
     namespace: str
@@ -57,7 +58,8 @@ class Termination:
 
     @property
     def is_retryable(self) -> bool | None:
-        """Whether trying again may help (workloads-and-protocols.md 3.4); None after a success."""
+        """Whether trying again may help; None after a success. Above 128 a signal ended the process, so the
+        node or the scheduler may have: Kubeflow's `RestartPolicy: ExitCode` retries those."""
         if self.exit_code == 0:
             return None
         if self.reason == "OOMKilled" or self.exit_code == 139:
@@ -67,7 +69,7 @@ class Termination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank0:
-    """The pod and container that speak for the whole job."""
+    """The pod and container that report for the whole job."""
 
     pod_name: str
     pod_uid: str
@@ -76,7 +78,7 @@ class Rank0:
     node_name: str | None  # None until scheduled
     container_name: str
     progress_path: str  # absolute, inside the container
-    http_port: int | None = None  # where the pod says that it answers; None = it does not say
+    http_port: int | None = None  # where the pod declares that it answers; None = nowhere
     declared: tuple[tuple[str, str], ...] = ()  # sources the pod or the job names, each with where
     is_running: bool  # the container runs now
     is_terminating: bool  # the pod is being deleted
@@ -89,13 +91,13 @@ class Rank0:
 
     @property
     def attempt(self) -> str:
-        """One life of the training process; rates and numbers are never mixed across lives."""
+        """Names one run of the training process; rates and numbers are never mixed across attempts."""
         return f"{self.pod_uid}/{self.restart_count}/{self.restart_attempt}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """Counts of one replica group; None where the controller does not say."""
+    """Counts of one replica group; None where the controller gives none."""
 
     name: str
     desired: int | None = None
@@ -107,7 +109,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeHints:
-    """What the job's annotations `visibility.trainer.kubeflow.org/…` ask for; None = not said."""
+    """What the job's annotations `visibility.trainer.kubeflow.org/…` request; None = nothing."""
 
     source: str | None = None
     interval_s: float | None = None
@@ -127,9 +129,7 @@ class TrainingJob:
     is_suspended: bool | None = None  # None: it never was
     is_queued: bool = False  # suspended because Kueue has not admitted it yet
     rank0: Rank0 | None = None
-    alternates: tuple[Rank0, ...] = ()  # others that may hold rank 0 (MPI), asked when rank0 has no document
+    alternates: tuple[Rank0, ...] = ()  # others that may hold rank 0 (MPI), probed when rank0 has no report
     replicas: tuple[Replica, ...] = ()
     hints: ProbeHints = ProbeHints()
-    # What TrainJob.status.trainerStatus says. Not compared: documents show only what is made of it.
-    trainer_status: Progress | None = field(default=None, compare=False)
     runs_elsewhere: bool = False  # MultiKueue: the pods are in another cluster, all there is here is status

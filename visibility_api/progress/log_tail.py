@@ -1,4 +1,4 @@
-"""What the end of a container's log says of progress. Pure: hostile bytes in, one value out.
+"""What the end of a container's log shows of progress. Pure: hostile bytes in, one value out.
 
 A line is understood by `trainjob_progress.lines`, which also reads a program's output where it runs: what
 frameworks print has one home (docs/decisions/0006). Here lines become one report: later ones win, metrics add
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -38,7 +38,7 @@ _FIRST_BREAK = re.compile(r"[\n\r\x08]")
 # Mpirun marks each write, and a bar that is redrawn ends no line: what follows may be another rank's.
 _MARK = re.compile(r"(?=\[(?:[\w.-]{1,128}@)?\d{1,9},\d{1,9}\]<\w{1,16}>:)")
 _OBJECT = re.compile(r"\{['\"]")
-# What `timestamps=true` puts before each line (X11).
+# What `timestamps=true` puts before each line: a time in RFC 3339 with nanoseconds.
 _KUBELETS_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)) ?", re.ASCII)
 _SIGNS_OF_A_DOCUMENT = (
     '"schemaVersion"', '"trainerStatus"', '"totalSteps"', '"progressPercentage"', '"metrics"', '"state"',
@@ -53,16 +53,17 @@ class TailReader:
     """
 
     def __init__(self) -> None:
-        self._lines = LineReader()
+        # A tail may miss a bar's end and its new beginning: rounds cannot be counted here.
+        self._lines = LineReader(sees_all=False)
         self._fold = _Fold()
         self._mark = ""  # how the last line that was over began; its time makes it unlike any other
 
     def read(self, data: bytes, *, is_whole: bool) -> Progress | Refused:
-        """The progress that the log has told of so far; `data` is its end, asked for with `timestamps=true`.
+        """The progress that the log has shown so far; `data` is its end, requested with `timestamps=true`.
 
         `is_whole`: nothing of the log was left out before `data`. `timestamp` of the progress is what a
-        document says, else the kubelet's time of the line that spoke last: by the clock of the node, so the
-        training process's own. None where a long line was redrawn, and nobody knows when.
+        document contains, else the kubelet's time of the last line with progress: by the node's clock, so the
+        training process's own. None where a long line was redrawn at an unknown time.
         """
         text = data[-MAX_READ_BYTES:].decode("utf-8", "replace")  # perhaps cut within a character
         fresh = self._after_mark(text)
@@ -72,17 +73,25 @@ class TailReader:
                 first_break = _FIRST_BREAK.search(text)
                 fresh = text[first_break.end() :] if first_break else ""
         self._remember(text)
-        for said_at, piece in deque(_pieces(fresh), maxlen=MAX_PIECES):
+        # A line that goes on is read again at the next look, by a reader who has not read it yet.
+        over, unfinished = fresh[: fresh.rfind("\n") + 1], fresh[fresh.rfind("\n") + 1 :]
+        drawn = deque(_pieces(unfinished), maxlen=MAX_PIECES) if unfinished else ()
+        self._take(deque(_pieces(over), maxlen=MAX_PIECES - len(drawn)), self._lines)
+        if drawn:
+            self._take(drawn, self._lines.copy())
+        return self._fold.result()
+
+    def _take(self, pieces: Iterable[tuple[str | None, str]], lines: LineReader) -> None:
+        for written_at, piece in pieces:
             document = _document(piece)
             if isinstance(document, Progress):
                 if document.rank in (None, 0):
                     self._fold.take_document(document)
-            elif document is None and (fields := self._lines.read(piece)) is not None:
-                self._fold.take(fields, said_at)
-        return self._fold.result()
+            elif document is None and (fields := lines.read(piece)) is not None:
+                self._fold.take(fields, written_at)
 
     def _after_mark(self, text: str) -> str | None:
-        """What was not read before; None when that cannot be told."""
+        """What was not read before; None when that is not known."""
         if not self._mark:
             return None
         at = 0 if text.startswith(self._mark) else text.rfind("\n" + self._mark) + 1
@@ -97,12 +106,12 @@ class TailReader:
 
 
 def _pieces(text: str) -> Iterator[tuple[str | None, str]]:
-    """(its time, what is said) of what rank 0 wrote between line ends and redraws."""
+    """(its time, its text) of what rank 0 wrote between line ends and redraws."""
     for line in text.split("\n"):
-        said_at = None
+        written_at = None
         match = _KUBELETS_TIME.match(line)
         if match is not None:
-            said_at = match[1] if len(line) < MAX_TIMED_CHARACTERS else None
+            written_at = match[1] if len(line) < MAX_TIMED_CHARACTERS else None
             line = line[match.end() :]
         for part in _MARK.split(line) if ">:" in line else (line,):
             words = own_words(part)
@@ -113,11 +122,11 @@ def _pieces(text: str) -> Iterator[tuple[str | None, str]]:
                 pieces[-1:] = _unglued(pieces[-1])
             for piece in pieces:
                 if piece and not piece.isspace():
-                    yield said_at, piece
+                    yield written_at, piece
 
 
 def _unglued(piece: str) -> tuple[str, ...]:
-    """A part of a bar that a CRI wrote down has no end: what the other stream said next stands right behind
+    """A part of a bar that a CRI wrote down has no end: what the other stream wrote next stands right behind
     it, without a time (the kubelet's ReadLogs). So do most dictionaries of Hugging Face's arrive."""
     start = _OBJECT.search(piece, 1)
     return (piece[: start.start()], piece[start.start() :]) if start and piece[0] != "{" else (piece,)
@@ -138,11 +147,12 @@ class _Fold:
         self._fields: dict[str, Any] = {}  # by Progress' names; each has passed its bound
         self._metrics: dict[str, str] = {}
         self._timestamp: datetime | None = None
-        self._said_at: str | None = None  # of a line that is newer than `_timestamp`
+        self._written_at: str | None = None  # of a line that is newer than `_timestamp`
         self._result: Progress | None = None  # as long as nothing is added to it
+        self._was_told = False  # of a position that is not known any more
 
-    def take(self, fields: Fields, said_at: str | None) -> None:
-        """What a line says: a guess, so whatever is out of bounds is left out, not refused."""
+    def take(self, fields: Fields, written_at: str | None) -> None:
+        """The fields of a line: a guess, so what is out of bounds is left out, not refused."""
         found = {
             "step": _count(fields.get("step")),
             "total_steps": _count(fields.get("total_steps")),
@@ -154,12 +164,17 @@ class _Fold:
         }
         if found["step"] is not None and found["step"] < self._fields.get("step", 0):
             self._fields.pop("state", None)  # a run that has ended goes no further back: this is the next one
-        self._fields.update({name: value for name, value in found.items() if value is not None})
+        for name, value in found.items():
+            if value is not None:
+                self._fields[name] = value
+            elif name in fields and fields[name] is None:
+                self._fields.pop(name, None)  # known before, and not any more
+                self._was_told = True
         metrics = fields.get("metrics")
         if isinstance(metrics, dict):
             for name, value in metrics.items():
                 self._add_metric(name, value)
-        self._timestamp, self._said_at, self._result = None, said_at, None
+        self._timestamp, self._written_at, self._result = None, written_at, None
 
     def take_document(self, document: Progress) -> None:
         for name in _DOCUMENT_FIELDS:
@@ -168,23 +183,23 @@ class _Fold:
                 self._fields[name] = value
         for metric, value in document.metrics:
             self._add_metric(metric, value)
-        self._timestamp, self._said_at, self._result = document.timestamp, None, None
+        self._timestamp, self._written_at, self._result = document.timestamp, None, None
 
     def result(self) -> Progress | Refused:
         if self._result is not None:
             return self._result
         fields = dict(self._fields)
-        if not fields and not self._metrics:
+        if not fields and not self._metrics and not self._was_told:
             return Refused(
                 reason="NoProgressInLog",
-                message="the last lines of the container's log say nothing that is known as progress",
+                message="The end of the container's log shows no progress in a known form (docs/logs.md).",
             )
         # A wrong plan is no plan (docs/document.md).
         for total, done in (("total_steps", "step"), ("total_epochs", "epoch")):
             if not fields.get(total) or fields[total] < fields.get(done, 0):
                 fields.pop(total, None)
         self._result = Progress(
-            timestamp=self._timestamp or (parse_time(self._said_at) if self._said_at else None),
+            timestamp=self._timestamp or (parse_time(self._written_at) if self._written_at else None),
             metrics=tuple(self._metrics.items()),
             **fields,
         )

@@ -1,4 +1,4 @@
-"""What one look at a job brought, as the probes and other sources hand it on."""
+"""What one source brought of a job at one time, as sources hand it to the tracker."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from datetime import datetime
 
 import msgspec
 
-from .document import Progress, Refused
+from .document import Outcome
 from .job import JobRef
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One answer, good or bad, of one source about one attempt of one job."""
+    """One outcome, good or bad, of one source about one attempt of one job."""
 
     ref: JobRef
-    attempt: str  # Rank0.attempt of the container that was asked
+    attempt: str  # Rank0.attempt of the container that was read
     source: str
     at: datetime  # our clock
-    outcome: Progress | Refused
-    latency_s: float | None = None  # None when there was no answer
-    next_at: datetime | None = None  # when this source asks again; None = it does not
+    outcome: Outcome
+    latency_s: float | None = None  # None when there was no report
+    next_at: datetime | None = None  # when the job is probed again; None = it is not
     why: str = ""  # why this source, in our own words
-    is_last_word: bool = False  # of an attempt that has ended: read from what it left behind
-    is_stand_in: bool = False  # of another process of the job; counts until rank 0 itself speaks
-    is_relayed: bool = False  # another replica heard it; what was said to us since may be newer
+    is_final_read: bool = False  # of an attempt that has ended: read from what it left behind
+    is_other_rank: bool = False  # of another process of the job; counts until rank 0 itself reports
+    is_relayed: bool = False  # forwarded by another replica; what was pushed here since may be newer

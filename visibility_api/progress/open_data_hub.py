@@ -1,4 +1,5 @@
-"""The JSON that Open Data Hub's instrumentation serves and leaves as termination message (1.2).
+"""The JSON that Open Data Hub's instrumentation serves and leaves as termination message
+(https://github.com/opendatahub-io/kubeflow-sdk).
 
 Read more leniently than our own document: bare NaN and Infinity, numbers as text and nulls all occur there,
 and a field that makes no sense is left out, for a user cannot mend what an SDK wrote into the image.
@@ -22,7 +23,7 @@ from .document import (
 
 # No other form has any of these.
 _MARKS = frozenset({"currentStep", "currentEpoch", "currentPhase", "trainMetrics", "evalMetrics"})
-_FOREIGN = frozenset({"timestamp", "trainerStatus"})  # …and these say that it is not this form
+_FOREIGN = frozenset({"timestamp", "trainerStatus"})  # …and with one of these it is not this form
 _MAX_DIGITS = 20  # of a number taken as an integer; int() of thousands of digits is slow, then refused
 _EVAL = "eval_"
 
@@ -51,7 +52,7 @@ def parse_open_data_hub(data: bytes) -> Progress | Refused | None:
         message=_text(phase)[:MAX_MESSAGE_CHARACTERS] if isinstance(phase, str) and phase else None,
     )
     if progress == Progress():
-        return Refused(reason="NoProgressYet", message="the process answers, but has nothing to report yet")
+        return Refused(reason="NoProgressYet", message="The process answers, but has nothing to report yet.")
     return progress
 
 
@@ -90,7 +91,7 @@ def _named(fields: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
 
 
 def _metric(value: object) -> str | None:
-    """NaN and infinities as the words `nan`, `inf`, `-inf`, as in our own document."""
+    """NaN and infinities as the texts `nan`, `inf`, `-inf`, as in our own document."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     return _text(str(value))[:MAX_METRIC_CHARACTERS] or None

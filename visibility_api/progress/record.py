@@ -9,8 +9,7 @@ from .document import Progress, Refused
 from .estimate import Pace, percentage
 from .job import Phase, Rank0, Termination, TrainingJob
 from .observation import Observation
-from .summary import Condition, JobProgress, ObservationSummary
-from .verdict import NOT_RUNNING, STALLED
+from .summary import NOT_RUNNING, STALLED, Condition, JobProgress, ObservationSummary
 
 
 @dataclass(slots=True, kw_only=True)
@@ -18,27 +17,38 @@ class Record:
     """All that is kept of one job."""
 
     job: TrainingJob
+    interval_s: float  # between two probes
     rank0: Rank0 | None = None  # the last known; outlives the pod
-    # Whose word counts: of the pods that may hold rank 0 now, or of the last one known.
+    # Whose reports count: of the pods that may hold rank 0 now, or of the last one known.
     attempts: tuple[str, ...] = ()
     last_termination: Termination | None = None  # outlives the pod that shows it
     report: Progress | None = None
     source: str = ""  # of `report`
-    voice: str = ""  # of `report`
+    reporter: str = ""  # of `report`: its source, or the kind of process if it is not rank 0
     attempt: str = ""  # of `report`
-    heard: dict[str, Progress] = field(default_factory=dict)  # the last report of each voice, this attempt
+    is_current: bool = False  # `report` is of the attempt that runs now, or that the job has ended with
+    reports: dict[str, Progress] = field(default_factory=dict)  # the last of each reporter, this attempt
     clock_ahead: timedelta | None = None  # the training process's clock less ours, as far as reports show it
-    positioned_at: datetime | None = None  # when a source other than the log told the position last
+    positioned_at: datetime | None = None  # when a source other than the log reported the position last
     reported_at: datetime | None = None
     moved_at: datetime | None = None
     pace: Pace = field(default_factory=Pace)
-    last_look: Observation | None = None
-    failures: int = 0
+    last_observation: Observation | None = None  # of a probe or a push
+    failures: int = 0  # in a row
     conditions: tuple[Condition, ...] = ()
     left_over: tuple[str, Progress] | None = None  # an attempt, and what it found in the file as it began
-    message_read: int = 0  # of the termination message that was looked at: a hash, of attempt and text
+    message_read: int = 0  # of the termination message read last: a hash, of attempt and text
     shown: JobProgress | None = None  # what was published last
     shown_at: datetime | None = None
+
+    @property
+    def failure(self) -> Refused | None:
+        """Why the last probe brought no report; None when that does not matter."""
+        if self.last_observation is None or not isinstance(self.last_observation.outcome, Refused):
+            return None
+        if self.source in ("push", "status") and self.is_current:
+            return None  # of another source: this one is not probed
+        return self.last_observation.outcome
 
     def rank0_of(self, attempt: str) -> Rank0 | None:
         """The pod that this is an attempt of; None when it is not there any more."""
@@ -46,9 +56,9 @@ class Record:
         return next((pod for pod in pods if pod.attempt == attempt), None)
 
 
-def summarise(record: Record, *, is_current: bool, now: datetime) -> JobProgress:
-    """What is shown of the job. `is_current`: its report is of the attempt that runs now."""
-    job, report = record.job, record.report
+def summarise(record: Record, now: datetime) -> JobProgress:
+    """What is shown of the job."""
+    job, report, is_current = record.job, record.report, record.is_current
     rank0 = job.rank0 or record.rank0
     if rank0 is not None and rank0.last_termination is None and record.last_termination is not None:
         rank0 = replace(rank0, last_termination=record.last_termination)
@@ -64,7 +74,8 @@ def summarise(record: Record, *, is_current: bool, now: datetime) -> JobProgress
             observation=_observation(record),
         )
     done = percentage(report)
-    if report.state == "completed" or (job.phase is Phase.SUCCEEDED and report.is_final):
+    is_cut = report.ending in ("stopped", "preempted")  # before the planned end, and says so
+    if report.is_whole or (job.phase is Phase.SUCCEEDED and report.is_final and not is_cut):
         done = 100 if done is not None else None
     remaining_s, completion_at = _end(record, report, is_current=is_current, now=now)
     return JobProgress(
@@ -91,7 +102,7 @@ def summarise(record: Record, *, is_current: bool, now: datetime) -> JobProgress
 def _end(
     record: Record, report: Progress, *, is_current: bool, now: datetime
 ) -> tuple[int | None, datetime | None]:
-    """Seconds left and when it will end; nothing for a run that does not move now."""
+    """Seconds left and when the attempt will end; nothing for a run that does not move now."""
     if report.state == "completed":
         return 0, None
     if record.job.phase is not Phase.RUNNING or not is_current or record.reported_at is None:
@@ -107,8 +118,8 @@ def _end(
 
 
 def _observation(record: Record) -> ObservationSummary | None:
-    look = record.last_look
-    if look is None:
+    last = record.last_observation
+    if last is None:
         if record.report is None:
             return None
         return ObservationSummary(
@@ -120,21 +131,21 @@ def _observation(record: Record) -> ObservationSummary | None:
             reason="",
             message="",
         )
-    refused = look.outcome if isinstance(look.outcome, Refused) else None
+    refused = last.outcome if isinstance(last.outcome, Refused) else None
     return ObservationSummary(
-        source=record.source or look.source,
-        last_probe_at=look.at,
-        next_probe_at=None if record.job.phase.is_final else look.next_at,
-        latency_s=look.latency_s,
+        source=record.source or last.source,
+        last_probe_at=last.at,
+        next_probe_at=None if record.job.phase.is_final else last.next_at,
+        latency_s=last.latency_s,
         consecutive_failures=record.failures,
         reason=refused.reason if refused else "",
-        message=_how(record, look, refused),
+        message=_how(record, last, refused),
     )
 
 
-def _how(record: Record, look: Observation, refused: Refused | None) -> str:
-    """Why this source was asked and what it said, told apart from how the numbers shown have come."""
-    said = "; ".join(text for text in (refused.message if refused else "", look.why) if text)
-    if not said or record.source in ("", look.source):
-        return said
-    return f"asked through {look.source} last: {said}"
+def _how(record: Record, last: Observation, refused: Refused | None) -> str:
+    """Why this source was probed and what it brought, kept apart from where the numbers shown come from."""
+    text = " ".join(part for part in (refused.message if refused else "", last.why) if part)
+    if not text or record.source in ("", last.source):
+        return text
+    return f"Last probed through {last.source}: {text}"

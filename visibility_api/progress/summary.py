@@ -12,6 +12,9 @@ from msgspec.structs import replace
 
 from .job import Phase, TrainingJob
 
+# Reasons of conditions that show a run not to move: no end of it can be estimated.
+NOT_RUNNING, STALLED = "Rank0NotRunning", "NoAdvance"
+
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A `metav1.Condition`; `since` moves only when `status` does."""
@@ -35,7 +38,7 @@ class ObservationSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     message: str
 
 
-_AGING = ("Fresh", "Stalled")  # conditions whose sentences tell an age
+_AGING = ("Fresh", "Stalled")  # conditions whose messages state an age
 
 
 class JobProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -60,7 +63,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     seen_at: datetime | None = None  # when we last received a new report, our clock
 
     def essence(self) -> JobProgress:
-        """What a watcher wants to hear of: all but what every look changes (times, counts, ages)."""
+        """What a watcher is notified of: all but what every probe changes (times, counts, ages)."""
         seen = self.observation
         return replace(
             self,

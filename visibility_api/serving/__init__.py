@@ -1,2 +1,5 @@
-"""The connection itself: TLS with certificates that change, bounds on what comes before a request, one write
-for what belongs together. Who is at the other end is handed to `auth`; what is asked, to `api`."""
+"""HTTPS on uvicorn: TLS whose certificates change at run time, limits per connection and request, few writes.
+
+This is the only package that knows uvicorn, and it subclasses parts that uvicorn does not document: see
+docs/decisions/0009-the-uvicorn-seam.md. It decides neither who a client is (`auth`) nor what is answered.
+"""

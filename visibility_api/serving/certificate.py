@@ -1,4 +1,4 @@
-"""Serving certificates for those who bring none: one made at start, or one to install with its CA."""
+"""Makes serving certificates: a self-signed one at start, or one with a CA for the manifests to install."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ MAX_COMMON_NAME = 64  # characters, by X.520
 def provide_certificate(directory: Path, hosts: Sequence[str]) -> tuple[Path, Path]:
     """The files of a certificate (PEM, mode 0644) and its key (0600) for `hosts`, localhost and 127.0.0.1.
 
-    Makes them, self-signed and named apiserver.crt and apiserver.key as Go servers do, unless there is a pair
-    that names all hosts and lasts another month. Raises TrustUnusable when they cannot be written.
+    Writes self-signed ones as apiserver.crt and apiserver.key, the names that Kubernetes' own servers use,
+    unless such a pair names all hosts and is valid for another month. Raises TrustUnusable when it cannot.
     """
     certificate_file, key_file = directory / "apiserver.crt", directory / "apiserver.key"
     names = tuple(dict.fromkeys((*hosts, *ALWAYS_NAMED)))
@@ -40,11 +40,11 @@ def provide_certificate(directory: Path, hosts: Sequence[str]) -> tuple[Path, Pa
 def write_serving_certificate(directory: Path, *, names: Sequence[str], days: int) -> list[Path]:
     """The files of a certificate for `names`, its key and the CA that signed it: tls.crt, tls.key, ca.crt.
 
-    The CA's key is kept nowhere, so it vouches for nothing else. Raises TrustUnusable.
+    The CA's key is discarded, so the CA can never sign anything else. Raises TrustUnusable.
     """
     lifetime = timedelta(days=days)
     ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    # A name of its own each time: two CAs of one name in a bundle are hard to tell apart.
+    # A different name each time: two CAs with one name in a bundle are hard to tell apart.
     issuer = _subject(f"visibility-api-ca@{datetime.now(UTC):%Y%m%d%H%M%S}")
     ca = _certificate(issuer, ca_key, ca_key, issuer, lifetime)
     certificate = _certificate(_subject(names[0]), key, ca_key, issuer, lifetime, hosts=names)
@@ -145,7 +145,7 @@ def _write_all(files: Mapping[Path, bytes]) -> None:
 
 
 def _write(path: Path, content: bytes, *, mode: int) -> None:
-    """Whole or not at all, and never readable by more than `mode` says, not even for a moment."""
+    """Replace the file atomically; its mode is never wider than `mode`, not even for a moment."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

@@ -1,7 +1,8 @@
-"""One HTTP connection: tells the application who is at its other end, and bounds what comes before a request.
+"""One HTTP connection: passes the client's certificate on to the application, and enforces limits.
 
-uvicorn puts no certificate into the ASGI scope. It does copy the state of the application into the scope of
-every request, also of those that are pipelined or upgraded; so the peer is put there, once a connection.
+uvicorn puts no certificate into the ASGI scope. It does copy the application's state into the scope of every
+request, including pipelined ones and those that ask for an upgrade, so the certificate is put there, once per
+connection.
 """
 
 from __future__ import annotations
@@ -14,39 +15,42 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from visibility_api.auth.certificates import PEER
 
+from .coalescing_writer import CoalescingWriter
 from .exchange import Exchange
-from .outbox import Outbox
-from .patience import Patience
+from .idle_timeout import IdleTimeout
 from .tls import ServingContext, peer_of
 
-HEAD_TIMEOUT_S = 32.0  # from connection or first byte to the end of the headers, as the Go server's
-MAX_HEAD_BYTES = 1024 * 1024  # request line and headers, as the Go server's
-MAX_HEADERS = 8192  # each of a user's groups is one, and the shortest take thirty times their bytes in memory
-# At shutdown: uvloop waits 30 s for a peer to answer the end of TLS, and pooled connections of blocked or
-# dead clients never do. The pod would be killed before it had ended in order (P10).
+# From the connection, or the first byte of a request, to the end of its headers: as in kube-apiserver
+# (github.com/kubernetes/kubernetes/blob/master/staging/src/k8s.io/apiserver/pkg/server/secure_serving.go).
+HEAD_TIMEOUT_S = 32.0
+MAX_HEAD_BYTES = 1024 * 1024  # request line and headers: Go's http.DefaultMaxHeaderBytes
+# Each of a user's groups is one header, and the shortest headers take thirty times their bytes in memory.
+MAX_HEADERS = 8192
+# At shutdown uvloop waits 30 s for the client to answer the end of TLS, which pooled connections of blocked
+# or dead clients never do. The kubelet would kill the process before its shutdown is complete.
 CLOSE_TIMEOUT_S = 2.0
-MAX_PIPELINED = 128  # requests sent ahead of the answer to an earlier one; no client of Kubernetes sends any
-MAX_CONNECTIONS = 16_384  # open at a time; at up to 100 kB each, more would not fit the pod's memory
-MAX_REQUEST_BYTES = 3 * 1024 * 1024  # head, body and trailers, as the Go server's limit for bodies
+MAX_PIPELINED = 128  # requests sent before an earlier one is answered; no Kubernetes client sends any
+MAX_CONNECTIONS = 16_384  # open at the same time; at up to 100 kB each, more would not fit the pod's memory
+MAX_REQUEST_BYTES = 3 * 1024 * 1024  # head, body and trailers; kube-apiserver limits bodies to this
 
 
 class TlsConnection(HttpToolsProtocol):
-    """uvicorn's HTTP protocol with the peer in `scope["state"]`; pass it as `http=TlsConnection`."""
+    """uvicorn's HTTP protocol with the client's certificate in `scope["state"]`: `http=TlsConnection`."""
 
     _is_in_head = False
-    _is_head_due = False  # its time runs; what has come of it does not start that anew
+    _is_head_due = False  # HEAD_TIMEOUT_S is running; further bytes of the head do not restart it
     _request_bytes = 0
-    _patience: Patience  # for a head, or between two requests
-    _outbox: Outbox
+    _timeout: IdleTimeout  # of the head, or between two requests
+    _writer: CoalescingWriter
     _close_timer: asyncio.TimerHandle | None = None
     _context: ServingContext | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
-        self._patience = Patience(self.loop, transport.close)
-        self._outbox = Outbox(self.loop, transport)
+        self._timeout = IdleTimeout(self.loop, transport.close)
+        self._writer = CoalescingWriter(self.loop, transport)
         if len(self.connections) > MAX_CONNECTIONS:
-            transport.abort()  # cheaper than an answer, and clients try again
+            transport.abort()  # cheaper than a response, and clients retry
             return
         tls = transport.get_extra_info("ssl_object")
         self.app_state = {**self.app_state, PEER: peer_of(tls)}
@@ -54,25 +58,25 @@ class TlsConnection(HttpToolsProtocol):
         context = transport.get_extra_info("sslcontext")
         if tls is not None and isinstance(context, ServingContext):
             self._context = context
-            context.admit(self, tls)
+            context.track(self, tls)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._context is not None:
-            self._context.unasked.discard(self)
-        self._patience.end()
+            self._context.without_certificate.discard(self)
+        self._timeout.close()
         if self._close_timer is not None:
             self._close_timer.cancel()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """As uvicorn's: closes now, or after the answer under way; but does not wait long for the peer."""
-        self._outbox.flush()
+        """As in uvicorn, closes now or after the response in progress; waits for the client briefly."""
+        self._writer.flush()
         super().shutdown()
         self._end_closing(was_closing=False)
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
-            return  # refused or ended by us: nothing more is taken from it
+            return  # refused or closed by this side: nothing more is read
         super().data_received(data)
         self._request_bytes += len(data)
         if self._request_bytes > (MAX_HEAD_BYTES if self._is_in_head else MAX_REQUEST_BYTES):
@@ -82,7 +86,7 @@ class TlsConnection(HttpToolsProtocol):
                 self._await_head()
         else:
             self._is_head_due = False
-            self._patience.lift()
+            self._timeout.stop()
 
     def on_message_begin(self) -> None:
         self._is_in_head = True
@@ -90,10 +94,11 @@ class TlsConnection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """As uvicorn's, of the head alone."""
+        """As in uvicorn, but for headers only, not trailers."""
         if not self._is_in_head:
-            # A trailer, which the parser reports likewise, perhaps before the application has begun. A client
-            # could send identity headers so, and the aggregator would pass them on unfiltered.
+            # The parser reports trailers through the same callback, perhaps before the application has
+            # started. A client could send X-Remote-User as a trailer: the aggregator forwards trailers as
+            # they are, and strips such names only from headers.
             return
         if len(self.headers) >= MAX_HEADERS:
             raise ValueError("too many headers")
@@ -103,9 +108,9 @@ class TlsConnection(HttpToolsProtocol):
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """As uvicorn's, for what is served here: no WebSocket, no root path, no bound of its own."""
+        """As in uvicorn, without what is not used here: WebSockets, a root path, a concurrency limit."""
         if len(self.pipeline) >= MAX_PIPELINED:
-            raise ValueError("too many requests sent ahead")
+            raise ValueError("too many pipelined requests")
         self._is_in_head = False
         scope, parser, url = self.scope, self.parser, httptools.parse_url(self.url)
         http_version = parser.get_http_version()
@@ -128,8 +133,8 @@ class TlsConnection(HttpToolsProtocol):
             keep_alive=http_version != "1.0" and parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )  # fmt: skip
-        self.cycle.outbox = self._outbox
-        # uvicorn's type leaves out that there is no cycle before the first request.
+        self.cycle.writer = self._writer
+        # uvicorn's type does not say that there is no cycle before the first request.
         if before is None or before.response_complete:  # type: ignore[redundant-expr]
             self._start_asgi_task(self.cycle, self.app)
         else:  # pipelined
@@ -137,7 +142,7 @@ class TlsConnection(HttpToolsProtocol):
             self.pipeline.appendleft((self.cycle, self.app))
 
     def on_response_complete(self) -> None:
-        """As uvicorn's, with one timer for all waits of a connection."""
+        """As in uvicorn, with one timer for all timeouts of a connection."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -145,39 +150,42 @@ class TlsConnection(HttpToolsProtocol):
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
         elif not self._is_head_due:
-            self._patience.limit(self.timeout_keep_alive)
+            self._timeout.start(self.timeout_keep_alive)
 
     def send_400_response(self, msg: str) -> None:
-        """Never in place of the answer to an earlier request, nor within it: that is the last one then."""
+        """As in uvicorn, but never instead of, or inside, the response to an earlier request.
+
+        That response is still sent and is the last one on the connection.
+        """
         cycle = self.cycle
         if self._is_answering() and (self.pipeline or cycle.response_started or not cycle.more_body):
             cycle.keep_alive = False
             return
-        self._outbox.flush()
+        self._writer.flush()
         super().send_400_response(msg)
 
     def _unsupported_upgrade_warning(self) -> None:
-        # uvicorn's place for two lines of log. The parser takes nothing more after such a request, so without
-        # this a kept-alive connection would swallow the next one and stay for ever.
+        # uvicorn only logs here. The parser accepts nothing after such a request, so a kept-alive connection
+        # would swallow the next request and stay open for ever.
         self.cycle.keep_alive = False
 
     def _is_answering(self) -> bool:
-        # uvicorn's type leaves out that there is no cycle before the first request.
+        # uvicorn's type does not say that there is no cycle before the first request.
         return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]
 
     def _refuse_size(self) -> None:
         if self._is_in_head and not self._is_answering():
             self.send_400_response("The request's headers are too large.")
         else:
-            self.transport.abort()  # it is being answered already, or was, or another one is
+            self.transport.abort()  # a response was sent or started already
 
     def _end_closing(self, was_closing: bool) -> None:
         if was_closing and not self.transport.get_write_buffer_size():
             self.transport.abort()
-        else:  # an answer is still under way, or its end
+        else:  # a response, or the end of TLS, is still being written
             is_closing = self.transport.is_closing()
             self._close_timer = self.loop.call_later(CLOSE_TIMEOUT_S, self._end_closing, is_closing)
 
     def _await_head(self) -> None:
         self._is_head_due = True
-        self._patience.limit(HEAD_TIMEOUT_S)
+        self._timeout.start(HEAD_TIMEOUT_S)

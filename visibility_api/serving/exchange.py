@@ -1,7 +1,7 @@
-"""One request and its answer on the wire.
+"""One request and its response.
 
-uvicorn's own, but for the way an answer is written: head and body in one piece, for each write is a TLS
-record of its own, and without a regular expression for each header.
+uvicorn's class with another way to write responses: head and body in one write, because each write becomes a
+TLS record, and no regular expression per header.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 from uvicorn._types import ASGISendEvent, HTTPResponseBodyEvent, HTTPResponseStartEvent
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from .outbox import Outbox
+from .coalescing_writer import CoalescingWriter
 
-# Of one write: it costs much the same whatever its size, but from 128 KiB on, with what TLS adds, the C
-# library maps fresh memory for each copy that TLS makes.
+# Of one write. Fewer writes are cheaper, but from 128 KiB on (with what TLS adds) the C library maps fresh
+# memory for each copy that TLS makes.
 PIECE_BYTES = 126 * 1024
 _BODYLESS = frozenset((204, 304))
 
 
 class Exchange(RequestResponseCycle):
-    """`send` is ASGI's. Headers are given in lower case; `connection` among them can only mean `close`."""
+    """`send` is ASGI's. Header names are lower case; a `connection` header can only mean `close`."""
 
-    outbox: Outbox  # of the connection
-    _head = b""  # of an answer whose length is known: it waits for the body, which follows at once
+    writer: CoalescingWriter  # of the connection
+    _head = b""  # of a response with Content-Length: written together with the body, which follows at once
 
     async def send(self, message: ASGISendEvent) -> None:
         if self.flow.write_paused and not self.disconnected:
@@ -33,7 +33,7 @@ class Exchange(RequestResponseCycle):
         elif message["type"] == "http.response.body" and self.response_started and not self.response_complete:
             self._continue(message)
         else:
-            raise RuntimeError(f"{message['type']} does not belong here")
+            raise RuntimeError(f"the ASGI message {message['type']} is out of order")
 
     def _start(self, message: HTTPResponseStartEvent) -> None:
         self.response_started = True
@@ -54,9 +54,11 @@ class Exchange(RequestResponseCycle):
         head = STATUS_LINE[status] + b"\r\n".join((*map(b": ".join, headers), b"", b""))
         lines = 1 + len(headers) + 1
         if head.count(b"\n") != lines or head.count(b"\r") != lines:
-            raise RuntimeError("a header has a line break in it")
+            raise RuntimeError("a header contains a line break")
         if self.chunked_encoding:
-            self.transport.write(head)  # W3: what it heads may come much later
+            self.transport.write(
+                head
+            )  # the first event of a watch may come much later; client-go waits for the head
         else:
             self._head = head
 
@@ -85,7 +87,7 @@ class Exchange(RequestResponseCycle):
         if self._head:
             body, self._head = self._head + body, b""
             if self.keep_alive and not self.expected_content_length and len(body) <= PIECE_BYTES:
-                self.outbox.put(body)  # a whole answer, and the connection stays open behind it
+                self.writer.write(body)  # a complete response, and the connection stays open
                 return
         self._write_pieces(body)
 

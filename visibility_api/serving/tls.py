@@ -1,10 +1,10 @@
-"""TLS as it is served: certificate, key and client CAs that change while connections are open.
+"""Serving TLS: certificate, key and client CAs that change while connections are open.
 
-Every new connection gets the context of that moment; open ones keep theirs, and their certificates are
-judged anew per request (`certificates`). What Python cannot do (A2, A3): ask for a certificate without
-verifying it in the handshake. So a certificate of a CA that is in none of our pools, or one that has
-expired, fails the connection, where a Go server would answer 401 or go on to the bearer token. And while no
-CA is known nothing may be asked for, so those connections are ended when the first one comes.
+A new connection uses the current context; open ones keep theirs, and their client certificates are verified
+again for each request (`auth.certificates`). Python cannot request a client certificate without verifying it
+in the handshake, as Go servers do. So a certificate of an unknown CA, or an expired one, fails the connection
+(decision 0003), where a Go server would answer 401 or try the bearer token. And while no client CA is known,
+no certificate can be requested: those connections are closed as soon as a CA is known.
 """
 
 from __future__ import annotations
@@ -23,20 +23,24 @@ from visibility_api.auth.errors import TrustUnusable
 
 log = structlog.get_logger("visibility.tls")
 
-FILES_INTERVAL_S = 30.0  # between two looks at the files; at least every minute is asked for (P5)
+# Between two checks of the files; kube-apiserver checks its own every minute
+# (k8s.io/apiserver/pkg/server/dynamiccertificates: FileRefreshDuration).
+FILES_INTERVAL_S = 30.0
 
 
 class Connection(Protocol):
-    """What can be ended in order: what is under way is still answered."""
+    """A connection that can be shut down gracefully."""
 
-    def shutdown(self) -> None: ...
+    def shutdown(self) -> None:
+        """Close after the response in progress."""
+        ...
 
 
 class ServingContext(ssl.SSLContext):
-    """The context to hand to a server: hands each connection on to the one that is current."""
+    """The context that a server is given: each new connection is made with the current one."""
 
     current: ssl.SSLContext
-    unasked: set[Connection]  # open connections that were not asked for a certificate
+    without_certificate: set[Connection]  # open connections of which no certificate was requested
 
     def wrap_bio(
         self,
@@ -46,40 +50,43 @@ class ServingContext(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
-        """Where asyncio and uvloop alike begin a connection."""
+        """Called by asyncio and uvloop at the start of each connection."""
         return self.current.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
-    def admit(self, connection: Connection, tls: ssl.SSLObject) -> None:
-        """Keep count of a new connection that has no certificate because none was asked for."""
+    def track(self, connection: Connection, tls: ssl.SSLObject) -> None:
+        """Remember a new connection that has no certificate because none was requested."""
         if tls.context.verify_mode != ssl.CERT_NONE:
             return
         if self.current.verify_mode == ssl.CERT_NONE:
-            self.unasked.add(connection)
+            self.without_certificate.add(connection)
         else:
-            connection.shutdown()  # the CAs came during its handshake
+            connection.shutdown()  # a CA became known during its handshake
 
 
 class ServingTls:
-    """The serving certificate's files and the client CAs, and the context they make together."""
+    """The context built from the serving certificate's files and the client CAs."""
 
     def __init__(self, *, certificate_file: Path, key_file: Path) -> None:
-        """Raises TrustUnusable when the files hold no pair."""
+        """Raises TrustUnusable when the files are not a certificate and its key."""
         self._files = (certificate_file, key_file)
         self._ca_pem = ""
         self._loaded = self._read_files()
+        self._leaf: bytes | None = None  # of `_loaded`, once somebody asked for it
         self.context = ServingContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.unasked = set()
+        self.context.without_certificate = set()
         self.context.current = self._make_context()
 
     @property
     def certificate(self) -> bytes:
-        """The one that new connections are shown, DER, without what it was signed by. Raises ValueError."""
-        return x509.load_pem_x509_certificate(self._loaded[0]).public_bytes(Encoding.DER)
+        """The leaf that new connections get, DER. Raises ValueError."""
+        if self._leaf is None:
+            self._leaf = x509.load_pem_x509_certificate(self._loaded[0]).public_bytes(Encoding.DER)
+        return self._leaf
 
     def trust(self, ca_pem: str) -> None:
-        """Ask new connections for a certificate of one of these CAs; "" = ask for none.
+        """Request a certificate of one of these CAs from new connections; "": request none.
 
-        Raises TrustUnusable, and changes nothing then.
+        Raises TrustUnusable and then changes nothing.
         """
         if ca_pem == self._ca_pem:
             return
@@ -90,21 +97,21 @@ class ServingTls:
             self._ca_pem = before
             raise
         if ca_pem:
-            for connection in tuple(self.context.unasked):
+            for connection in tuple(self.context.without_certificate):
                 connection.shutdown()
-            self.context.unasked.clear()
+            self.context.without_certificate.clear()
 
     def reload_files(self) -> bool:
-        """Take over files that have changed; True if they had. Raises TrustUnusable, the old pair stays."""
+        """Load the files if they have changed; whether they had. Raises TrustUnusable and keeps the old."""
         found = self._read_files()
         if found == self._loaded:
             return False
         self.context.current = self._make_context()
-        self._loaded = found
+        self._loaded, self._leaf = found, None
         return True
 
     async def follow_files(self, *, interval_s: float = FILES_INTERVAL_S) -> None:
-        """Reload the files whenever they change, for ever. A pair that is half written is tried again."""
+        """Reload the files whenever they change, for ever. Half-written ones are tried again."""
         while True:
             await asyncio.sleep(interval_s)
             try:
@@ -123,19 +130,19 @@ class ServingTls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
-        # A resumed session does not carry the intermediates that its first handshake did, and a renegotiated
-        # one could bring another certificate than the one we have looked at.
+        # A resumed session lacks the intermediates of its first handshake, and a renegotiation could bring
+        # another certificate than the one that was read when the connection was made.
         context.num_tickets = 0
         context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
-        # The client's choice of cipher: Go's clients and browsers begin with AES-128, cheaper by a sixth than
-        # the AES-256 that OpenSSL would put first. What Python leaves on offer is all strong.
+        # The client's order of ciphers: Go's clients and browsers prefer AES-128, a sixth cheaper than the
+        # AES-256 that OpenSSL prefers. All ciphers that Python enables by default are strong.
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
         try:
             context.load_cert_chain(*self._files)
             if self._ca_pem:
                 context.load_verify_locations(cadata=self._ca_pem)
                 context.verify_mode = ssl.CERT_OPTIONAL
-                context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # a pool may hold an intermediate (Go)
+                context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as Go: an intermediate may be trusted
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise TrustUnusable(
                 f"cannot serve with {self._files[0]}, {self._files[1]} and the client CAs: {error}"
@@ -144,7 +151,7 @@ class ServingTls:
 
 
 def peer_of(tls: ssl.SSLObject | None) -> Peer:
-    """Who is at the other end of a connection whose handshake is done; call it once a connection."""
+    """The client's certificates after the handshake; to be called once per connection."""
     leaf = tls.getpeercert(binary_form=True) if tls is not None else None
     if tls is None or leaf is None:
         return Peer()
@@ -152,8 +159,10 @@ def peer_of(tls: ssl.SSLObject | None) -> Peer:
 
 
 def _sent_chain(tls: ssl.SSLObject) -> list[bytes]:
-    """All certificates the peer sent, DER; [] where Python does not tell: then only those issued by a CA
-    of the pool itself can be verified."""
+    """All certificates that the client sent, DER.
+
+    [] where Python cannot say: then only certificates issued directly by a trusted CA can be verified.
+    """
     public = getattr(tls, "get_unverified_chain", None)  # Python 3.13
     if public is not None:
         return list(public())

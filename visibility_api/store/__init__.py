@@ -34,7 +34,7 @@ class Entry:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Change:
-    """One step of a resource's history; DELETED has the last content at the deletion's revision (W13)."""
+    """One step of a resource's history; DELETED has the last content, at the revision of the deletion."""
 
     type: ChangeType
     entry: Entry
@@ -64,7 +64,8 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Listing:
-    """A consistent state of one resource: its entries at `revision`, by namespace, then name (L14).
+    """A consistent state of one resource: its entries at `revision`, by namespace, then name,
+    as kube-apiserver lists them.
 
     While nothing changes, every caller is given the same object, so what readers make of it can be kept in
     `kept`, under a key that names the form.
@@ -76,14 +77,16 @@ class Listing:
 
 
 class RevisionExpired(Exception):
-    """The asked revision is older than what is held, or of another process: 410 (W6, L9)."""
+    """The requested revision is older than what is held, or of another process: 410 Expired, after which
+    clients list anew (https://kubernetes.io/docs/reference/using-api/api-concepts/#410-gone-responses)."""
 
     def __init__(self, asked: int, oldest: int) -> None:
         super().__init__(f"too old resource version: {asked} ({oldest})")
 
 
 class RevisionTooLarge(Exception):
-    """The asked revision lies ahead of this store: 504 with cause ResourceVersionTooLarge (L8)."""
+    """The requested revision lies ahead of this store: 504 with cause ResourceVersionTooLarge, after which
+    clients list anew (#unavailable-resource-versions of the same page)."""
 
     def __init__(self, asked: int, current: int) -> None:
         super().__init__(f"Too large resource version: {asked}, current: {current}")
@@ -94,12 +97,13 @@ class RevisionTooLarge(Exception):
 class Feed(Protocol):
     """One watcher's place in the history. Call `close` when done.
 
-    A watcher that falls more than the history behind is cut (`is_cut`); the others never wait for it (W20).
+    A watcher that falls further behind than the history reaches is cut (`is_cut`), as kube-apiserver cuts
+    slow watchers: it resumes from its last revision. The others never wait for it.
     """
 
     @property
     def revision(self) -> int:
-        """Everything up to it has been handed out: what a bookmark may say (W10)."""
+        """Everything up to it has been handed out: what a bookmark may contain."""
         ...
 
     @property
@@ -139,7 +143,7 @@ class Store(Protocol):
     def list(self, resource: str, namespace: str | None = None, *, at: int | None = None) -> Listing:
         """Every entry of the resource, or of one namespace of it, now or as it was at revision `at`.
 
-        Raises RevisionExpired when that state cannot be told any more, or is none of ours.
+        Raises RevisionExpired when that state is no longer held, or is of another process.
         """
         ...
 
@@ -150,6 +154,7 @@ class Store(Protocol):
     def watch(self, resource: str, since: int) -> Feed:
         """Changes of the resource after `since`, replayed from history, then live.
 
-        Raises RevisionExpired for a revision before the history or after `revision` (not ours: L9).
+        Raises RevisionExpired for a revision before the history or after `revision`, which is of
+        another process.
         """
         ...

@@ -1,4 +1,4 @@
-"""The recent changes of one resource, and the watchers that read along.
+"""The recent changes of one resource, and the watchers that follow them.
 
 A watcher is a place in the shared log, not a queue: its cost is the same however much happens, and what is
 due to many of them is one `Batch`, encoded once. Watchers are woken together, the more of them the less
@@ -10,26 +10,41 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
+from dataclasses import dataclass
 from operator import attrgetter
 
 from . import Batch, Change, RevisionExpired
 
 MAX_BATCH_CHANGES = 256  # about half a megabyte of JSON in one write
-# Time between two wake-ups for each watcher there is. At 80 µs 1,000 watchers are woken twelve times a second
-# at most, and one is woken at once: about what it costs to write to each of them anyway.
-GAP_PER_FEED_S = 0.00008
-MAX_GAP_S = 0.1  # what an event may be late for the sake of company
 _WOKEN_AT_ONCE = 64  # between two such groups other requests have their turn
 _KEPT_BATCHES = 4  # watchers stand at few places; those far behind share less
 
 _EMPTY = Batch()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WakeUps:
+    """The time between two wake-ups of all watchers."""
+
+    # At 80 µs 1,000 watchers are woken twelve times a second at most, and one is woken at once: about what it
+    # costs to write to each of them anyway.
+    gap_per_feed_s: float = 0.00008
+    max_gap_s: float = 0.1  # what an event may be late so that it is sent with others
+
+
 class ChangeLog:
     """A ring of changes, bounded in number and in (estimated) bytes. Not for more than one event loop."""
 
-    def __init__(self, *, base_revision: int, max_changes: int, max_bytes: int) -> None:
+    def __init__(
+        self,
+        *,
+        base_revision: int,
+        max_changes: int,
+        max_bytes: int,
+        wake_ups: WakeUps = WakeUps(),
+    ) -> None:
         self._base_revision = base_revision
+        self._wake_ups = wake_ups
         self._max_changes = max_changes
         self._max_bytes = max_bytes
         self._changes: list[Change] = []
@@ -83,7 +98,7 @@ class ChangeLog:
         return place >= self._first
 
     def batch(self, start: int, end: int) -> Batch:
-        """The changes of the places [start, end), the same object for whoever asks the same."""
+        """The changes of the places [start, end), the same object for every caller of the same places."""
         batch = self._batches.get((start, end))
         if batch is None:
             batch = Batch(changes=self._changes[start - self._first : end - self._first])
@@ -124,7 +139,7 @@ class ChangeLog:
 
     def _set_alarm(self) -> None:
         loop = asyncio.get_running_loop()
-        gap_s = min(MAX_GAP_S, len(self._feeds) * GAP_PER_FEED_S)
+        gap_s = min(self._wake_ups.max_gap_s, len(self._feeds) * self._wake_ups.gap_per_feed_s)
         wait_s = self._woke_at + gap_s - loop.time()
         self._alarm = loop.call_later(wait_s, self._wake) if wait_s > 0 else loop.call_soon(self._wake)
 

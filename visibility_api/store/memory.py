@@ -14,23 +14,23 @@ from visibility_api.progress.job import JobRef
 from visibility_api.progress.summary import JobProgress
 
 from . import Change, ChangeType, Entry, Listing, RevisionExpired
-from .changelog import ChangeLog, LogFeed
+from .changelog import ChangeLog, LogFeed, WakeUps
 
 MAX_CHANGES = 10_000  # of one resource; with 50 changes a second some three minutes of history
 MAX_HISTORY_BYTES = 64 * 1024 * 1024  # of one resource, as estimated by `_size_bytes`
 _BASE_SIZE_BYTES = 4096  # of a document with few metrics, as Python objects and as JSON together
 
-_Key = tuple[str, str]  # namespace, name: the order of lists (L14)
+_Key = tuple[str, str]  # namespace, name: the order of lists
 
 
-class _Shelf:
-    """The entries of one resource, in order, and their changes."""
+class _State:
+    """The state of one resource: its entries, in order, and their changes."""
 
-    def __init__(self, *, base_revision: int, max_changes: int, max_bytes: int) -> None:
+    def __init__(self, log: ChangeLog) -> None:
         self.entries: dict[_Key, Entry] = {}
-        self.is_ordered = True  # `entries`; put in order when a list is asked for, not with each new job
+        self.is_ordered = True  # `entries`; put in order when a list is requested, not with each new job
         self.listings: dict[str | None, Listing] = {}  # present state by namespace, until it changes
-        self.log = ChangeLog(base_revision=base_revision, max_changes=max_changes, max_bytes=max_bytes)
+        self.log = log
 
     def listing(self, namespace: str | None, revision: int) -> Listing:
         held = self.listings.get(namespace)
@@ -75,7 +75,7 @@ class MemoryStore:
     """Implements `Store`; `put` and `delete` are for the one writer.
 
     `base_revision` must be above any that an earlier process may have given out: the time of start in
-    nanoseconds (L9). Every visible change of any resource is one revision more.
+    nanoseconds. Every visible change of any resource is one revision more.
     """
 
     def __init__(
@@ -84,13 +84,15 @@ class MemoryStore:
         base_revision: int,
         max_changes: int = MAX_CHANGES,
         max_history_bytes: int = MAX_HISTORY_BYTES,
+        wake_ups: WakeUps = WakeUps(),  # noqa: B008 - immutable
     ) -> None:
         if base_revision < 1:
-            raise ValueError(f"base_revision must be at least 1, not {base_revision}")  # L3
+            raise ValueError(f"base_revision must be at least 1, not {base_revision}")
         self._started_at = self._revision = base_revision
         self._max_changes = max_changes
         self._max_history_bytes = max_history_bytes
-        self._shelves: dict[str, _Shelf] = {}
+        self._wake_ups = wake_ups
+        self._resources: dict[str, _State] = {}
 
     @property
     def revision(self) -> int:
@@ -98,78 +100,80 @@ class MemoryStore:
 
     @property
     def base_revision(self) -> int:
-        return max((s.log.base_revision for s in self._shelves.values()), default=self._started_at)
+        return max((s.log.base_revision for s in self._resources.values()), default=self._started_at)
 
     def put(self, document: JobProgress) -> None:
-        """Makes `document` the latest of its job. One that is equal to the latest changes nothing (L3).
+        """Makes `document` the latest of its job. One that is equal to the latest changes nothing.
 
         A job of the same name with another uid is another object: the old one is deleted first.
         """
         ref = document.job.ref
-        shelf, key = self._shelf(ref.resource), (ref.namespace, ref.name)
-        held = shelf.entries.get(key)
+        state, key = self._of(ref.resource), (ref.namespace, ref.name)
+        held = state.entries.get(key)
         if held is not None and held.document.job.ref.uid != ref.uid:
-            self._remove(shelf, key, held)
+            self._remove(state, key, held)
             held = None
         if held is None:
-            shelf.is_ordered = False
-            self._step(shelf, "ADDED", document, previous=None)
+            state.is_ordered = False
+            self._step(state, "ADDED", document, previous=None)
         elif held.document != document:
-            self._step(shelf, "MODIFIED", document, previous=held)
+            self._step(state, "MODIFIED", document, previous=held)
 
     def delete(self, ref: JobRef) -> None:
         """Removes the document of exactly that job; another one of the same name stays."""
-        shelf, key = self._shelf(ref.resource), (ref.namespace, ref.name)
-        held = shelf.entries.get(key)
+        state, key = self._of(ref.resource), (ref.namespace, ref.name)
+        held = state.entries.get(key)
         if held is not None and held.document.job.ref.uid == ref.uid:
-            self._remove(shelf, key, held)
+            self._remove(state, key, held)
 
     def get(self, resource: str, namespace: str, name: str) -> Entry | None:
-        shelf = self._shelves.get(resource)
-        return shelf.entries.get((namespace, name)) if shelf is not None else None
+        state = self._resources.get(resource)
+        return state.entries.get((namespace, name)) if state is not None else None
 
     def list(self, resource: str, namespace: str | None = None, *, at: int | None = None) -> Listing:
-        shelf = self._shelf(resource)
+        state = self._of(resource)
         if at is None or at == self._revision:
-            return shelf.listing(namespace, self._revision)
-        if not shelf.log.base_revision <= at <= self._revision:
-            raise RevisionExpired(at, shelf.log.base_revision)
-        return shelf.past_listing(namespace, at)
+            return state.listing(namespace, self._revision)
+        if not state.log.base_revision <= at <= self._revision:
+            raise RevisionExpired(at, state.log.base_revision)
+        return state.past_listing(namespace, at)
 
     def changes(self, resource: str, since: int) -> Sequence[Change] | None:
-        log = self._shelf(resource).log
+        log = self._of(resource).log
         return log.after(since) if since >= log.base_revision else None
 
     def watch(self, resource: str, since: int) -> LogFeed:
-        shelf = self._shelf(resource)
+        state = self._of(resource)
         if since > self._revision:
-            raise RevisionExpired(since, shelf.log.base_revision)  # not ours (L9)
-        return shelf.log.feed(since)
+            raise RevisionExpired(since, state.log.base_revision)  # of another process
+        return state.log.feed(since)
 
-    def _shelf(self, resource: str) -> _Shelf:
-        shelf = self._shelves.get(resource)
-        if shelf is None:
-            shelf = self._shelves[resource] = _Shelf(
+    def _of(self, resource: str) -> _State:
+        state = self._resources.get(resource)
+        if state is None:
+            log = ChangeLog(
                 base_revision=self._started_at,
                 max_changes=self._max_changes,
                 max_bytes=self._max_history_bytes,
+                wake_ups=self._wake_ups,
             )
-        return shelf
+            state = self._resources[resource] = _State(log)
+        return state
 
-    def _remove(self, shelf: _Shelf, key: _Key, held: Entry) -> None:
-        self._step(shelf, "DELETED", held.document, previous=held)
-        del shelf.entries[key]
+    def _remove(self, state: _State, key: _Key, held: Entry) -> None:
+        self._step(state, "DELETED", held.document, previous=held)
+        del state.entries[key]
 
     def _step(
-        self, shelf: _Shelf, type_: ChangeType, document: JobProgress, *, previous: Entry | None
+        self, state: _State, type_: ChangeType, document: JobProgress, *, previous: Entry | None
     ) -> None:
         self._revision += 1
         entry = Entry(document=document, revision=self._revision)
         ref = document.job.ref
-        shelf.entries[ref.namespace, ref.name] = entry
-        shelf.listings.pop(None, None)
-        shelf.listings.pop(ref.namespace, None)
-        shelf.log.append(Change(type=type_, entry=entry, previous=previous), size_bytes=_size_bytes(document))
+        state.entries[ref.namespace, ref.name] = entry
+        state.listings.pop(None, None)
+        state.listings.pop(ref.namespace, None)
+        state.log.append(Change(type=type_, entry=entry, previous=previous), size_bytes=_size_bytes(document))
 
 
 def _key(entry: Entry) -> _Key:

@@ -1,0 +1,80 @@
+"""Measures what a job keeps in memory, in a process that does nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import tracemalloc
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from visibility_api.kube.slices import in_slices
+from visibility_api.progress.document import Progress
+from visibility_api.progress.job import TrainingJob
+from visibility_api.progress.observation import Observation
+from visibility_api.progress.tracker import Tracker
+from visibility_api.store.memory import MemoryStore
+from visibility_api.workloads.inventory import TrainJobInventory
+from visibility_api.workloads.objects import JobSet, Pod, TrainJob
+
+from . import kubernetes
+
+JOBS = 100
+AT = datetime(2026, 1, 23, 10, tzinfo=UTC)
+
+Change = Callable[[dict[str, Any]], None]
+
+
+async def kib_a_job(change: Change = lambda _: None) -> float:
+    """Of `JOBS` jobs with a document each, whose objects are as a cluster shows them but for `change`."""
+
+    def read(make: Callable[[int], dict[str, Any]], kind: type[Any]) -> Any:
+        for number in range(JOBS):
+            object_ = make(number)
+            change(object_)
+            yield msgspec.json.decode(msgspec.json.encode(object_), type=kind)
+
+    gc.collect()
+    tracemalloc.start()
+    try:
+        jobs: list[TrainingJob] = []
+        store = MemoryStore(base_revision=1)
+        tracker = Tracker(publish=store.put, retract=store.delete, now=lambda: AT, interval_s=15)
+
+        def on_job(job: TrainingJob, status: Observation | None) -> None:
+            jobs.append(job)
+            tracker.job_changed(job, status)
+
+        inventory = TrainJobInventory(on_job=on_job, on_gone=tracker.job_gone)
+        await inventory.list_trainjobs(in_slices(read(kubernetes.train_job, TrainJob)))
+        await inventory.list_jobsets(in_slices(read(kubernetes.job_set, JobSet)))
+        await inventory.list_pods(in_slices(read(kubernetes.pod, Pod)))
+        assert len(jobs) == JOBS
+        for job in jobs:
+            assert job.rank0 is not None
+            report = Progress(timestamp=AT, step=1, metrics=tuple((f"metric-{n}", f"{n}") for n in range(4)))
+            tracker.observed(
+                Observation(ref=job.ref, attempt=job.rank0.attempt, source="exec", at=AT, outcome=report)
+            )
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0] / 1024 / JOBS
+    finally:
+        tracemalloc.stop()
+
+
+def fill(object_: dict[str, Any]) -> None:
+    """Put much into the object that nobody reads."""
+    metadata = object_["metadata"]
+    metadata["annotations"] = {f"example.org/{n}": "x" * 1000 for n in range(50)}
+    if "containers" in object_["spec"]:
+        metadata["labels"] |= {f"example.org/{n}": "x" * 60 for n in range(50)}
+        for container in object_["spec"]["containers"]:
+            container["env"] += [{"name": f"SETTING_{n}", "value": "x" * 200} for n in range(100)]
+
+
+if __name__ == "__main__":
+    print(asyncio.run(kib_a_job(*([fill] if "filled" in sys.argv else []))))

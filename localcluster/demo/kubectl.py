@@ -1,0 +1,90 @@
+"""kubectl where there is one; otherwise the same requests, rendered from the server's own answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import shutil
+from pathlib import Path
+
+import yaml
+
+from localcluster.machinery.client import ApiClient
+from localcluster.machinery.metadata import Object
+from localcluster.machinery.pki import client_context
+from localcluster.machinery.status import ApiError
+
+API = "/apis/visibility.trainer.kubeflow.org/v1alpha1"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+TIMEOUT_S = 30
+
+
+class Kubectl:
+    """One user's view of one namespace. `show` prints the command as typed, then its answer."""
+
+    def __init__(self, kubeconfig: Path, namespace: str) -> None:
+        self._kubeconfig = kubeconfig
+        self._namespace = namespace
+        self._program = shutil.which("kubectl")
+
+    async def show_jobs(self, *, wide: bool = False) -> None:
+        """`kubectl get tjp`, or why it was refused."""
+        words = ["get", "tjp", "-n", self._namespace, *(["-o", "wide"] if wide else [])]
+        _print_command(words)
+        print(await self._run(words) if self._program else await self._table(wide=wide), flush=True)
+
+    async def show_raw(self, path: str) -> None:
+        """`kubectl get --raw PATH`, indented for reading."""
+        _print_command(["get", "--raw", path, "|", "jq"])
+        print(json.dumps(await self.read(path), indent=2), flush=True)
+
+    async def read(self, path: str) -> Object:
+        """The JSON at `path`, as this user."""
+        if self._program:
+            answer: Object = json.loads(await self._run(["get", "--raw", path]))
+            return answer
+        async with self._client() as client:
+            return await client.request("GET", path)
+
+    async def _run(self, words: list[str]) -> str:
+        process = await asyncio.create_subprocess_exec(
+            self._program or "kubectl",
+            *words,
+            env={**os.environ, "KUBECONFIG": str(self._kubeconfig)},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        async with asyncio.timeout(TIMEOUT_S):
+            output, _ = await process.communicate()
+        return output.decode().rstrip()
+
+    async def _table(self, *, wide: bool) -> str:
+        path = f"{API}/namespaces/{self._namespace}/trainjobs"
+        try:
+            async with self._client() as client:
+                table = await client.request("GET", path, accept=TABLE)
+        except ApiError as error:
+            return f"Error from server ({error.reason}): {error}"
+        shown = [i for i, c in enumerate(table["columnDefinitions"]) if wide or c["priority"] == 0]
+        rows = [[c["name"].upper() for c in table["columnDefinitions"]], *(r["cells"] for r in table["rows"])]
+        cells = [["" if row[i] is None else str(row[i]) for i in shown] for row in rows]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(shown))]
+        return "\n".join(
+            "   ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in cells
+        )
+
+    def _client(self) -> ApiClient:
+        config = yaml.safe_load(self._kubeconfig.read_text())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        context = client_context(
+            Path(cluster["certificate-authority"]).read_text(),
+            Path(user["client-certificate"]),
+            Path(user["client-key"]),
+        )
+        return ApiClient(cluster["server"], context)
+
+
+def _print_command(words: list[str]) -> None:
+    print("$ kubectl " + " ".join(w if w == "|" else shlex.quote(w) for w in words), flush=True)

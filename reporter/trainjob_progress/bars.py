@@ -1,0 +1,250 @@
+"""Bars as tqdm draws them, of which some stand for the training and most do not."""
+
+from __future__ import annotations
+
+import re
+from copy import copy
+from typing import Any, Optional, Set, Tuple
+
+from .pairs import read_metrics
+
+Fields = dict[str, Any]
+
+MAX_BARS = 64  # of a kind that is remembered
+MAX_LAGS = 20  # a bar that was drawn so often with fewer steps has begun again before its end
+
+_COUNT = r"\d{1,15}"
+_BAR = re.compile(
+    rf"(?<![^\s:])(\d{{1,3}})%\|[^|]{{0,1000}}\|\s{{0,16}}({_COUNT})/({_COUNT})\s{{0,16}}"
+    r"\[([^\],]{0,64})(?:,\s?([^\],]{0,64}))?(?:,\s?([^\]]*))?\]?"
+)
+_SIDE_BAR = re.compile(
+    r"map|download|load|filter|token|generat|eval|valid|test|predict|sanity|fetch|shard|extract|sav|cach|dataset"
+    r"|prepar|pars|\bread|index|\bscan|collect|encod|\bpack|compress|unzip|verify|checking|warm|\bbuild",
+    re.IGNORECASE,
+)
+_SIDE_UNIT = re.compile(r"\bexamples|[\d?][kMGTP]?i?B/s")  # of the datasets library, of downloads
+_EPOCH = re.compile(rf"\bepoch:?\s{{0,16}}\[?({_COUNT})(?:\s{{0,16}}/\s{{0,16}}({_COUNT}))?", re.IGNORECASE)
+_EPOCHS_BAR = re.compile(r"\bepochs?\s?:?\s{0,4}$", re.IGNORECASE)
+_TORCHTUNE = re.compile(rf"(?:^|\s)({_COUNT})\|({_COUNT})\|Loss: ")
+_PART = re.compile(rf"(?<!\d){_COUNT}/\d")  # `Fold 2/5`, Ultralytics' `3/100  2.3G …`
+_WORDS = re.compile(r"[^\W\d]{0,64}(?: [^\W\d]{1,64}){0,8}")
+_CLOCK = re.compile(r"\d{1,9}(?::\d\d){1,2}")
+
+
+class _Bar:
+    """One bar, as often as it is drawn and however often it begins again."""
+
+    __slots__ = (
+        "before",
+        "counts_epochs",
+        "drawn",
+        "elapsed_s",
+        "full_s",
+        "lags",
+        "lasts_s",
+        "name",
+        "step",
+        "total",
+    )
+
+    def __init__(self, name: str, total: int) -> None:
+        self.name = name
+        self.counts_epochs = _EPOCHS_BAR.search(name) is not None
+        self.total = total
+        self.step = 0
+        self.drawn = 0  # the step that it showed last, which may be another process's
+        self.before = 0  # steps of the rounds before this one
+        self.elapsed_s = 0  # of this round
+        self.full_s = 0  # of the round before
+        self.lasts_s = 0  # how long a round takes, as far as is known
+        self.lags = 0  # how many times in a row it was drawn with fewer steps than before
+
+
+class BarReader:
+    """Reads one program's bars and remembers what later ones build on."""
+
+    def __init__(self, *, sees_all: bool) -> None:
+        """`sees_all`: every bar that the program draws, not a part of them: then rounds can be counted."""
+        self._sees_all = sees_all
+        self._run: Optional[_Bar] = None  # the bar that stands for the whole run
+        self._inner: Optional[_Bar] = None  # the one below it that runs once for each of its steps
+        self._rounds = 0  # how often it has begun since the outer one's last step
+        self._epoch_total: Optional[int] = None  # of bars that say which epoch they are
+        self._counts_from_0 = False  # epochs: Lightning does, most loops print them from 1
+        self._nested: Set[Tuple[str, int]] = set()  # bars that were drawn below another one
+        self._again: Set[Tuple[str, int]] = set()  # bars that have begun again; shared with copies of this
+
+    def copy(self) -> BarReader:
+        """One that goes on from here by itself; but what has begun again, has done so for both."""
+        other = copy(self)
+        other._run, other._inner = copy(self._run), copy(self._inner)
+        return other
+
+    def read(self, line: str, *, is_nested: bool) -> Optional[Fields]:
+        """The fields of a report, perhaps none; None when there is no bar. `is_nested`: below another one.
+
+        A field that is None was known before and is not any more.
+        """
+        match = _BAR.search(line)
+        if match is None:
+            return None
+        begin = 0
+        while (later := _BAR.search(line, match.end())) is not None:  # the newest counts
+            begin, match = match.end(), later
+        description = line[begin : match.start(1)]
+        has_name = bool(description) and not description.isspace()
+        pace = match.group(5)
+        if (has_name and _SIDE_BAR.search(description)) or (pace is not None and _SIDE_UNIT.search(pace)):
+            return {}
+        step, total = int(match.group(2)), int(match.group(3))
+        fields: Fields = {}
+        if match.group(6) and (metrics := read_metrics(match.group(6))):
+            fields["metrics"] = metrics
+        name = ""
+        if has_name and (
+            words := _WORDS.match(description)
+        ):  # what follows them may change: an epoch, a loss
+            name = words.group().strip().lower()
+        if is_nested and len(self._nested) < MAX_BARS:
+            self._nested.add((name, total))
+        # When it ends, an inner bar is drawn for the last time where the outer one was.
+        is_nested = is_nested or (bool(self._nested) and (name, total) in self._nested)
+        if is_nested and self._run is not None:
+            fields.update(self._in_outer(name, step, total))
+            return fields
+        if has_name:
+            epoch = _EPOCH.search(description)
+            if epoch:
+                self._epoch_total = total
+                fields.update(self._in_epoch(epoch, step, total, has_version="v_num=" in line))
+                return fields
+            torchtune = _TORCHTUNE.search(description)  # epoch, counted from 1, and step of the whole run
+            if torchtune:
+                done = max(int(torchtune.group(1)) - 1, 0)
+                return {
+                    **fields,
+                    "step": int(torchtune.group(2)),
+                    "epoch": done + (1 if step == total else 0),
+                }
+        if is_nested or total == 0 or (has_name and _PART.search(description)):
+            return fields
+        if total == self._epoch_total and not name:
+            return fields  # drawn before it was given its name
+        fields.update(self._as_run(name, step, total, match.group(4)))
+        return fields
+
+    def _as_run(self, name: str, step: int, total: int, times: str) -> Fields:
+        """Of several bars that follow each other, such as an evaluation's, the one that takes longest stands
+        for the run; a bar of epochs does in any case."""
+        elapsed_s, remaining_s = _durations_s(times)
+        bar = self._run
+        if bar is not None and bar.total == total and bar.step == bar.before == 0 and not bar.name:
+            bar.name = name  # drawn before it was given its name
+        if bar is None or bar.total != total or bar.name != name:
+            found = _Bar(name, total)
+            is_longer = bar is None or (elapsed_s + remaining_s > bar.lasts_s and not bar.counts_epochs)
+            if not is_longer and not found.counts_epochs:
+                return {}
+            bar = self._run = found
+            self._inner = None
+            bar.step = step
+        elif not self._follow(bar, step, elapsed_s):
+            return {}
+        bar.elapsed_s = elapsed_s
+        bar.lasts_s = max(bar.lasts_s, elapsed_s + remaining_s)
+        return self._position(bar)
+
+    def _follow(self, bar: _Bar, step: int, elapsed_s: int) -> bool:
+        """Whether this bar was drawn, and not another process's of the same kind, which is further behind."""
+        if step >= bar.step:
+            is_of_round_before = step - bar.step > bar.total / 2 and elapsed_s > 0.8 * bar.full_s
+            if bar.before and is_of_round_before:
+                return False
+            bar.lags = 0
+            if step > bar.step:
+                self._leave_inner(step - bar.step)
+                bar.step = step
+            return True
+        bar.lags += 1
+        is_new = step <= bar.total / 2 or elapsed_s < 0.8 * bar.elapsed_s
+        if not (is_new and bar.step == bar.total) and bar.lags < MAX_LAGS:
+            return False
+        bar.lags = 0
+        bar.before += bar.step
+        bar.full_s = bar.elapsed_s
+        bar.step = step
+        if len(self._again) < MAX_BARS:
+            self._again.add((bar.name, bar.total))
+        return True
+
+    def _in_outer(self, name: str, step: int, total: int) -> Fields:
+        """A bar below another one. The first that is drawn there before the outer one has moved, and begins
+        again with each of its steps, counts; any other is an evaluation, or a part of something."""
+        bar, inner = self._run, self._inner
+        if bar is None or not self._sees_all:
+            return {}
+        if inner is None:
+            if bar.step > 0 or bar.before or total == 0:
+                return {}
+            inner = self._inner = _Bar(name, total)
+            self._rounds = 1
+        if (inner.name, inner.total) != (name, total):
+            return {}
+        if step < inner.drawn:
+            self._rounds += 1
+        inner.drawn = step
+        if self._rounds:
+            inner.step = max(inner.step, min(step, total))
+        return self._position(bar)
+
+    def _leave_inner(self, steps: int) -> None:
+        """The outer bar has taken so many steps."""
+        if self._inner is not None and self._rounds >= steps:
+            self._inner.step = self._rounds = 0
+        else:
+            self._inner = None  # it runs beside the other, not within
+
+    def _position(self, bar: _Bar) -> Fields:
+        if self._inner is None and not self._again and not bar.counts_epochs:
+            return {"step": bar.step, "total_steps": bar.total}
+        epochs: Fields = {"epoch": bar.step, "total_epochs": bar.total} if bar.counts_epochs else {}
+        inner = self._inner
+        if inner is not None:
+            total = bar.total * inner.total
+            return {**epochs, "step": min(bar.step * inner.total + inner.step, total), "total_steps": total}
+        if bar.counts_epochs:
+            return epochs
+        if (bar.name, bar.total) not in self._again:
+            return {"step": bar.step, "total_steps": bar.total}
+        # How many rounds there will be, nobody has said.
+        return {"step": bar.before + bar.step if self._sees_all else None, "total_steps": None}
+
+    def _in_epoch(self, match: re.Match[str], step: int, total: int, *, has_version: bool) -> Fields:
+        epoch, epochs = int(match.group(1)), match.group(2)
+        if epochs is not None:
+            done = max(epoch - 1, 0)
+            return {
+                "step": done * total + step,
+                "total_steps": int(epochs) * total,
+                "epoch": done + (1 if step == total else 0),
+                "total_epochs": int(epochs),
+            }
+        # No word of how many there will be. Only Lightning names the version of its log.
+        self._counts_from_0 = self._counts_from_0 or epoch == 0 or has_version
+        done = epoch if self._counts_from_0 else epoch - 1
+        return {"step": done * total + step, "epoch": done + (1 if step == total else 0)}
+
+
+def _durations_s(times: str) -> Tuple[int, int]:
+    """`01:23<1:01:41`: elapsed and remaining, in seconds; what is not known counts 0."""
+    elapsed, _, remaining = times.partition("<")
+    return _duration_s(elapsed), _duration_s(remaining)
+
+
+def _duration_s(time: str) -> int:
+    time_s = 0
+    if _CLOCK.fullmatch(time.strip()):
+        for digits in time.split(":"):
+            time_s = time_s * 60 + int(digits)
+    return time_s

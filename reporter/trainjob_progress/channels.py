@@ -1,0 +1,162 @@
+"""What the wrapped command writes into, and how it gets from there to where the wrapper's own output goes.
+
+A terminal for a terminal and a pipe for anything else, so that the command sees what it would see without us.
+The bytes go on at once and unchanged; a copy of the newest of them is kept for who reads it in time.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import select
+import struct
+import termios
+import threading
+from typing import Dict, Iterable, List, Optional, Tuple
+
+CHUNK = 65536
+MAX_BACKLOG = 256 * 1024  # bytes that nobody has read yet; of what is more, the newest are kept
+LINGER_S = 0.1  # for what the command's own children say last, when they end a moment after it
+
+
+class Channel:
+    """One way out of the command: its stdout, its stderr, or both of them where they are one."""
+
+    def __init__(self, descriptors: List[int]) -> None:
+        """`descriptors`: 1, 2 or both. Raises OSError."""
+        self.descriptors = descriptors
+        self._target = descriptors[0]
+        self._is_terminal = os.isatty(self._target)
+        self._source, self.inlet = self._open()
+        self._stopped_outlet, self._stopped_inlet = os.pipe()
+        self._poll = select.poll()
+        self._poll.register(self._source, select.POLLIN)
+        self._poll.register(self._stopped_outlet, select.POLLIN)
+        self._is_over = False
+        self._left = 0  # once it is over: bytes that the command has written and nobody has read
+        self._lock = threading.Lock()
+        self._backlog: List[bytes] = []
+        self._backlog_size = 0
+        self._has_gap = False
+        self.is_held = False  # once it was stopped: whether someone may still write
+        self._thread = threading.Thread(target=self._copy, name="progress output", daemon=True)
+
+    def start(self) -> None:
+        """Begin to copy: the command has the other end by now."""
+        os.close(self.inlet)
+        self._thread.start()
+
+    def take(self) -> Tuple[bytes, bool]:
+        """What has come since the last call, and whether something before it is missing."""
+        with self._lock:
+            taken, self._backlog, self._backlog_size = self._backlog, [], 0
+            has_gap, self._has_gap = self._has_gap, False
+        return b"".join(taken), has_gap
+
+    def resize(self) -> bool:
+        """Whether the terminal has another size than before; then the command's has it too."""
+        if not self._is_terminal:
+            return False
+        try:
+            size = fcntl.ioctl(self._target, termios.TIOCGWINSZ, bytes(8))
+            if size == fcntl.ioctl(self._source, termios.TIOCGWINSZ, bytes(8)):
+                return False
+            fcntl.ioctl(self._source, termios.TIOCSWINSZ, size)
+        except OSError:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """The command has ended: copy what it has written, and no more than that."""
+        os.close(self._stopped_inlet)
+
+    def join(self, timeout_s: Optional[float] = None) -> bool:
+        """Whether all of it was written, which whoever is to read it can put off."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def stream(self) -> Tuple[int, int]:
+        return self._source, self._target
+
+    def _open(self) -> Tuple[int, int]:
+        """(where we read, where the command writes)."""
+        if self._is_terminal:
+            try:
+                source, inlet = os.openpty()
+            except OSError:  # no /dev/ptmx here
+                self._is_terminal = False
+            else:
+                attributes = termios.tcgetattr(self._target)
+                attributes[1] &= ~termios.OPOST  # line ends become \r\n once, in the real one
+                termios.tcsetattr(inlet, termios.TCSANOW, attributes)
+                self._source = source
+                self.resize()
+                return source, inlet
+        return os.pipe()
+
+    def _copy(self) -> None:
+        while self._has_more():
+            chunk = read(self._source)
+            self._left = max(self._left - len(chunk), 0)
+            if not chunk or not write_all(self._target, chunk):
+                # Whoever writes on is told as if we were not there: by SIGPIPE.
+                source, self._source = self._source, -1
+                os.close(source)
+                return
+            self._keep(chunk)
+        self.is_held = True
+
+    def _has_more(self) -> bool:
+        """Wait until there is something to copy. False: the command has ended, and all it wrote is copied."""
+        if not self._is_over:
+            ready = {descriptor for descriptor, _ in self._poll.poll()}
+            if self._stopped_outlet not in ready:
+                return True
+            self._is_over = True
+            self._poll.unregister(self._stopped_outlet)
+            self._poll.modify(self._source, 0)  # nothing but its end
+            self._poll.poll(LINGER_S * 1000)
+            self._left = struct.unpack("i", fcntl.ioctl(self._source, termios.FIONREAD, bytes(4)))[0]
+        return self._left > 0 or bool(self._poll.poll(0))
+
+    def _keep(self, chunk: bytes) -> None:
+        with self._lock:
+            self._backlog.append(chunk)
+            self._backlog_size += len(chunk)
+            while self._backlog_size > MAX_BACKLOG:
+                self._backlog_size -= len(self._backlog.pop(0))
+                self._has_gap = True
+
+
+def open_channels(outputs: Iterable[int]) -> List[Channel]:
+    """One for each of the descriptors; one for both where they are the same, or what is written into the one
+    and then into the other could change places."""
+    places: Dict[Tuple[int, int], List[int]] = {}
+    for descriptor in outputs:
+        status = os.fstat(descriptor)
+        places.setdefault((status.st_dev, status.st_ino), []).append(descriptor)
+    return [Channel(descriptors) for descriptors in places.values()]
+
+
+def read(source: int) -> bytes:
+    """What is there, CHUNK bytes at most; waits for some. Nothing when no more can come."""
+    try:
+        return os.read(source, CHUNK)
+    except OSError:  # a terminal says so that the other side is closed
+        return b""
+
+
+def write_all(target: int, chunk: bytes) -> bool:
+    """Whether there is still someone to write to. What a full disk does not take is lost."""
+    while chunk:
+        try:
+            chunk = chunk[os.write(target, chunk) :]
+        except BlockingIOError:  # whoever shares it with us has made it so
+            poll = select.poll()
+            poll.register(target, select.POLLOUT)
+            poll.poll()
+        except OSError as error:
+            return error.errno not in (errno.EPIPE, errno.EIO, errno.ECONNRESET)
+    return True

@@ -1,0 +1,144 @@
+"""The progress document as bytes: its fields, its limits, and how it is made to fit.
+
+Knows the wire form (docs/document.md), not where it goes. Readers share no code with this file, only
+tests/vectors/ and openapi/progress-document.schema.json.
+"""
+
+from __future__ import annotations
+
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Mapping, Optional, Union
+
+SCHEMA_VERSION = 1
+MAX_BYTES = 64 * 1024
+MAX_METRICS = 256
+MAX_TEXT = 64  # characters of a metric's name or value; the limits of TrainJob.status.trainerStatus
+MAX_MESSAGE = 1024  # characters; enough for a sentence and an error's first line
+MAX_INTEGER = 2**53  # above it a JSON reader that uses doubles would see another number
+
+
+class Snapshot:
+    """What one process knew of its training at one moment; None = not known, never 0. Not to be changed.
+
+    Not a dataclass or a NamedTuple: importing what those need takes as long as all of this package.
+    """
+
+    __slots__ = (
+        "attempt", "ending", "epoch", "message", "metrics", "percentage", "rank", "rate", "remaining_s",
+        "start_time", "state", "step", "timestamp", "total_epochs", "total_steps",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        state: str,
+        timestamp: float,
+        start_time: float,
+        step: Optional[int] = None,
+        total_steps: Optional[int] = None,
+        epoch: Optional[float] = None,
+        total_epochs: Optional[float] = None,
+        percentage: Optional[int] = None,
+        remaining_s: Optional[int] = None,
+        metrics: Optional[Mapping[str, Union[int, float, str]]] = None,
+        message: Optional[str] = None,
+        rank: Optional[int] = None,
+        attempt: Optional[int] = None,
+        ending: Optional[str] = None,
+        rate: Optional[float] = None,
+    ) -> None:
+        self.state = state  # running, completed, failed
+        self.ending = ending  # finished, stopped, preempted, failed; None while the run goes on
+        self.timestamp = timestamp  # Unix seconds, the training process's clock
+        self.start_time = start_time  # Unix seconds; of this attempt, not of the job
+        self.step = step
+        self.total_steps = total_steps
+        self.epoch = epoch
+        self.total_epochs = total_epochs
+        self.percentage = percentage  # 0 to 100
+        self.remaining_s = remaining_s  # at least 0
+        self.metrics = metrics if metrics is not None else {}
+        self.message = message
+        self.rank = rank
+        self.attempt = attempt
+        self.rate = rate  # steps a second, for people; readers of the document work their own out
+
+    def is_same_progress(self, other: Snapshot) -> bool:
+        """Whether nothing has moved between the two but the clock, and perhaps the run's end has come."""
+        return all(getattr(self, name) == getattr(other, name) for name in self._MOVING)
+
+    def replace(self, **fields: object) -> Snapshot:
+        """The same with other `fields`."""
+        return Snapshot(**{**{name: getattr(self, name) for name in self.__slots__}, **fields})
+
+    _MOVING = ("epoch", "message", "metrics", "percentage", "step", "total_epochs", "total_steps")
+
+
+def encode(snapshot: Snapshot, max_bytes: int = MAX_BYTES) -> bytes:
+    """The document in at most `max_bytes` of UTF-8.
+
+    Metrics give way first, the last names before the first; then the message loses its end. What remains
+    without both takes less than 500 bytes.
+    """
+    metrics = list(snapshot.metrics.items())[:MAX_METRICS]
+    message = snapshot.message[:MAX_MESSAGE] if snapshot.message else ""
+    body = _dump(snapshot, metrics, message)
+    while len(body) > max_bytes and metrics:
+        metrics = metrics[: len(metrics) * 3 // 4]
+        body = _dump(snapshot, metrics, message)
+    if len(body) > max_bytes:
+        spare = max_bytes - len(_dump(snapshot, metrics, "")) - len(b',"message":""')
+        message = message[: max(spare, 0) // 6]  # a character takes 6 bytes at most: \u0001
+        body = _dump(snapshot, metrics, message)
+    return body
+
+
+_encode: Callable[[Any], str]
+
+
+def prepare() -> None:
+    """Import what encoding needs, on the thread that begins to report: see forks.py.
+
+    Not at the top of this file: it would be a third of the time that importing this package takes.
+    """
+    global _encode
+    try:
+        _encode  # noqa: B018
+    except NameError:
+        import json
+        import select  # noqa: F401 — publisher.py's
+
+        _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def format_time(unix_s: float) -> str:
+    """RFC 3339 in UTC with microseconds; by hand, because importing datetime costs what all of this may."""
+    seconds, micros = divmod(int(unix_s * 1_000_000), 1_000_000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{micros:06d}Z"
+
+
+def _dump(snapshot: Snapshot, metrics: list[tuple[str, Union[int, float, str]]], message: str) -> bytes:
+    prepare()
+    fields: dict[str, Any] = {
+        "schemaVersion": SCHEMA_VERSION,
+        "state": snapshot.state,
+        "ending": snapshot.ending,
+        "step": snapshot.step,
+        "totalSteps": snapshot.total_steps,
+        "epoch": snapshot.epoch,
+        "totalEpochs": snapshot.total_epochs,
+        "progressPercentage": snapshot.percentage,
+        "estimatedRemainingSeconds": snapshot.remaining_s,
+        "metrics": dict(metrics) or None,
+        "message": message or None,
+        "startTime": format_time(snapshot.start_time),
+        "timestamp": format_time(snapshot.timestamp),
+        "rank": snapshot.rank,
+        "attempt": snapshot.attempt,
+    }
+    known = {name: value for name, value in fields.items() if value is not None}
+    text = _encode(known)
+    return text.encode("utf-8", "replace")  # a lone surrogate has no UTF-8 form

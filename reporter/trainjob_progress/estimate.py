@@ -1,0 +1,140 @@
+"""How fast a run goes, from what was seen of it. Pure: the caller brings the time.
+
+The rule, which docs/document.md has in words and tests/vectors/rhythms.json in recorded runs:
+start-up is left out, steps have a robust rate, and pauses (evaluations, checkpoints) are apart.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional, Sequence
+
+    Stretch = tuple[int, int, float]  # from one sample to the next: the step at its end, steps, seconds
+
+
+MAX_SAMPLES = 64
+PAUSE_FACTOR = 3.0  # a stretch that takes this many times as long a step as others holds a pause
+RECENT = 8  # stretches at least that the rate is taken from; else the later half
+
+
+class Pace:
+    """Remembers when which step was reached."""
+
+    __slots__ = ("_samples", "_spacing_s")
+
+    def __init__(self) -> None:
+        self._samples: list[tuple[float, int]] = []
+        self._spacing_s = 0.0
+
+    def observe(self, at_s: float, step: int) -> None:
+        """Note that `step` was reached at `at_s` of a monotonic clock. Keeps at most MAX_SAMPLES.
+
+        The first call is the start: a resumed run begins at the step of its checkpoint.
+        """
+        samples = self._samples
+        if samples and step < samples[-1][1]:
+            samples = []  # counting began again: nothing seen before says how fast this goes
+            self._spacing_s = 0.0
+        if samples and (step == samples[-1][1] or at_s - samples[-1][0] < self._spacing_s):
+            return
+        samples = [*samples, (at_s, step)]
+        if len(samples) > MAX_SAMPLES:
+            samples = [*samples[:2], *samples[3::2]]  # the start and the first steps stay apart
+            self._spacing_s = (samples[-1][0] - samples[1][0]) / len(samples)
+        self._samples = samples  # replaced, never changed: another thread may be reading
+
+    def steps_per_s(self) -> Optional[float]:
+        """Pauses that come again included. None until steps have been seen after the first ones."""
+        found = _measure(self._samples)
+        return None if found is None else 1 / (found[0] + found[1])
+
+    def remaining_s(self, step: int, total_steps: int) -> Optional[float]:
+        """Seconds until `total_steps`; None while nothing says how fast this goes."""
+        found = _measure(self._samples)
+        if found is None:
+            return None
+        step_s, pause_s, single_s = found
+        left = max(total_steps - step, 0)
+        # A pause of a length seen once may come again after as many steps, or never: at most as much as the
+        # rest takes.
+        return left * (step_s + pause_s + min(single_s, step_s + pause_s))
+
+
+def _measure(samples: Sequence[tuple[float, int]]) -> Optional[tuple[float, float, float]]:
+    """Seconds a step takes: without pauses, of pauses that come again, and of pauses that were single."""
+    # The first stretch is not like the others: imports, compilation, caches, the first batch.
+    stretches: list[Stretch] = [
+        (step, step - before, at_s - before_s)
+        for (before_s, before), (at_s, step) in zip(samples[1:], samples[2:])  # noqa: B905, RUF007 — 3.9
+    ]
+    if len(stretches) < 2:  # one alone may be a second compilation, or hold an evaluation
+        return None
+    recent = stretches[-max(RECENT, len(stretches) // 2) :]
+    limit_s = PAUSE_FACTOR * _weighted_median(recent)
+    steady = [(steps, seconds) for _, steps, seconds in recent if seconds <= limit_s * steps]
+    step_s = sum(seconds for _, seconds in steady) / sum(steps for steps, _ in steady)
+    if step_s <= 0:
+        return None
+    pauses: list[tuple[float, int]] = []
+    is_started = False
+    for end_step, steps, seconds in stretches:
+        if seconds <= limit_s * steps:
+            is_started = True
+        elif is_started:  # before that, it is still the start: a second compilation
+            pauses.append((seconds - steps * step_s, end_step))
+    pause_s = single_s = 0.0
+    for alike in _group(pauses):
+        ends = sorted(end for _, end in alike)
+        if len(ends) == 1:
+            single_s += alike[0][0] / max(ends[0] - samples[0][1], 1)
+            continue
+        usual = (ends[-1] - ends[0]) / (len(ends) - 1)
+        since = samples[-1][1] - ends[-1]
+        span = ends[-1] - ends[0] + (since if since > 2 * usual else 0)  # they may have ceased
+        pause_s += sum(seconds for seconds, end in alike if end != ends[0]) / span
+    return step_s, pause_s, single_s
+
+
+def _group(pauses: Sequence[tuple[float, int]]) -> list[list[tuple[float, int]]]:
+    """Pauses that are about as long as each other: a hiccup does not make of an evaluation a second one."""
+    groups: list[list[tuple[float, int]]] = []
+    for pause in sorted(pauses, reverse=True):
+        if groups and pause[0] * PAUSE_FACTOR >= groups[-1][-1][0]:
+            groups[-1].append(pause)
+        else:
+            groups.append([pause])
+    return groups
+
+
+def _weighted_median(stretches: Sequence[Stretch]) -> float:
+    """Of the seconds per step, each stretch counting with its steps."""
+    ordered = sorted((seconds / steps, steps) for _, steps, seconds in stretches)
+    half = sum(steps for _, steps in ordered) / 2
+    seen = 0
+    for step_s, steps in ordered:
+        seen += steps
+        if seen >= half:
+            return step_s
+    return ordered[-1][0]
+
+
+def find_percentage(
+    *,
+    step: Optional[int],
+    total_steps: Optional[int],
+    epoch: Optional[float],
+    total_epochs: Optional[float],
+    percentage: Optional[float],
+) -> Optional[int]:
+    """Whole percents that are done, never more than there are; None where no end is known.
+
+    A percentage that was given stands before steps, and steps before epochs.
+    """
+    if percentage is not None:
+        return min(int(percentage), 100)
+    if step is not None and total_steps:
+        return min(100 * step // total_steps, 100)
+    if epoch is not None and total_epochs:
+        return min(int(100 * epoch / total_epochs), 100)
+    return None

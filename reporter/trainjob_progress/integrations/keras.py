@@ -1,0 +1,68 @@
+"""Keras 3: `model.fit(…, callbacks=[ReportProgress()])`."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Optional
+
+import keras
+
+from . import Callback, quietly
+
+
+class ReportProgress(Callback, keras.callbacks.Callback):
+    """Reports batches, epochs and Keras's own logs. A step is a batch, as in Keras.
+
+    Give `model.fit` its `initial_epoch` when training resumes, and the count goes on from there.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._first = 0  # steps done before this epoch
+        self._step = 0
+
+    def on_train_begin(self, logs: Optional[Mapping[str, Any]] = None) -> None:
+        self._reporter = None  # the first epoch starts it: only then is it known where this run begins
+
+    @quietly
+    def on_epoch_begin(self, epoch: int, logs: Optional[Mapping[str, Any]] = None) -> None:
+        steps, epochs = self.params.get("steps"), self.params.get("epochs")
+        if self._reporter is None:
+            self._step = epoch * steps if steps else 0
+            total = epochs * steps if epochs and steps else None
+            self._begin(total, total_epochs=epochs, initial_step=self._step)
+        self._first = self._step
+
+    @quietly
+    def on_train_batch_end(self, batch: int, logs: Optional[Mapping[str, Any]] = None) -> None:
+        if self._reporter is not None:
+            # Not one more: with steps_per_execution several end at once, and Keras rounds their number up.
+            self._step = self._first + min(batch + 1, self.params.get("steps") or batch + 1)
+            self._reporter.update(step=self._step, metrics=logs)
+
+    @quietly
+    def on_epoch_end(self, epoch: int, logs: Optional[Mapping[str, Any]] = None) -> None:
+        if self._reporter is not None:
+            steps, epochs = self.params.get("steps"), self.params.get("epochs")
+            total = (
+                epochs * steps if epochs and steps else None
+            )  # a dataset's length is known after one epoch
+            self._reporter.update(epoch=epoch + 1, total_steps=total, metrics=logs)
+
+    @quietly
+    def on_test_batch_end(self, batch: int, logs: Optional[Mapping[str, Any]] = None) -> None:
+        if self._reporter is not None:
+            self._reporter.message("evaluating")  # a sign of life, however long it takes
+
+    @quietly
+    def on_test_end(self, logs: Optional[Mapping[str, Any]] = None) -> None:
+        if self._reporter is None:
+            return
+        if self._reporter.is_active:
+            self._reporter.message("")
+        else:  # an evaluation after the training
+            self._reporter.update({f"eval_{name}": value for name, value in (logs or {}).items()})
+
+    @quietly
+    def on_train_end(self, logs: Optional[Mapping[str, Any]] = None) -> None:
+        if self._reporter is not None:
+            self._reporter.finish()

@@ -1,0 +1,135 @@
+"""Reporters inside reporters: which steps and epochs a document shows. Pure: no clock, no I/O.
+
+The innermost level counts steps. A loop around it counts epochs: its iterations. A level knows what it has
+counted itself, and what was counted inside it by levels that have ended.
+"""
+
+from __future__ import annotations
+
+from .values import to_count
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional, Sequence
+
+
+class Position:
+    """How far a run has come; None = not known."""
+
+    __slots__ = ("epoch", "step", "total_epochs", "total_steps")
+
+    def __init__(
+        self,
+        step: Optional[int] = None,
+        total_steps: Optional[int] = None,
+        epoch: Optional[float] = None,
+        total_epochs: Optional[float] = None,
+    ) -> None:
+        self.step = step
+        self.total_steps = total_steps
+        self.epoch = epoch
+        self.total_epochs = total_epochs
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether what was planned is done; steps count before epochs."""
+        if self.total_steps:
+            return (self.step or 0) >= self.total_steps
+        return bool(self.total_epochs) and (self.epoch or 0) >= (self.total_epochs or 0)
+
+
+class Level:
+    """One reporter's own counts. The base of `Reporter`, so that its hot loop has one object to look at."""
+
+    __slots__ = (
+        "_counts",
+        "_epoch",
+        "_initial_step",
+        "_inner",
+        "_inner_done",
+        "_inner_round",
+        "_is_loop",
+        "_percentage",
+        "_step",
+        "_total_epochs",
+        "_total_steps",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self._step: Any = 0
+        self._initial_step: Optional[int] = 0
+        self._total_steps: Optional[int] = None
+        self._epoch: Optional[float] = None
+        self._total_epochs: Optional[float] = None
+        self._percentage: Optional[float] = None
+        self._is_loop = False  # its steps are the iterations of a loop, which may hold other loops
+        self._counts = True  # for the level around it; if not, only a message is made of it
+        self._inner_done = 0  # steps of levels inside that have ended
+        self._inner: Optional[Position] = None  # where the last one of them ended
+        self._inner_round: Optional[float] = None  # the iteration in which it ended
+
+    def _absorb(self, inner: Position) -> None:
+        """A level inside this one has ended at `inner`."""
+        self._inner = inner
+        self._inner_done += inner.step or 0
+        self._inner_round = self._rounds
+
+    @property
+    def _rounds(self) -> float:
+        """Iterations, or epochs, that are behind this level."""
+        return (to_count(self._step) or 0) if self._is_loop else int(self._epoch or 0)
+
+    @property
+    def _planned_rounds(self) -> Optional[float]:
+        return self._total_steps if self._is_loop else self._total_epochs
+
+
+def find_position(levels: Sequence[Level]) -> Position:
+    """Where the open `levels`, outermost first, have come to together."""
+    level, inside = levels[0], levels[1:]
+    if not inside and level._inner is None:
+        return Position(to_count(level._step), _sane(level), level._epoch, level._total_epochs)
+    inner = find_position(inside) if inside else None
+    known = inner or level._inner or Position()
+    before = level._inner_done
+    step = before + ((inner.step or 0) if inner is not None else 0)
+    return Position(step, _plan(level, inner, before), *_epochs(level, inner, known))
+
+
+def _plan(level: Level, inner: Optional[Position], before: int) -> Optional[int]:
+    """Steps planned in all: those behind, and for each round that is left as many as in this one."""
+    if not level._is_loop and level._total_steps is not None:
+        return level._total_steps
+    last = inner or level._inner
+    rounds, planned = level._rounds, level._planned_rounds
+    if last is None or last.total_steps is None:
+        return None
+    if planned is None:  # nothing is planned around it: what is inside is all that is known of the end
+        return before + last.total_steps if inner is not None and not level._is_loop else None
+    left = max(planned - rounds, 0)
+    if inner is None and level._inner_round == rounds:
+        left = max(left - 1, 0)  # this round has had its steps, though it is not over yet
+    return before + round(last.total_steps * left)
+
+
+def _epochs(
+    level: Level, inner: Optional[Position], known: Position
+) -> tuple[Optional[float], Optional[float]]:
+    if not level._is_loop and level._epoch is None and level._total_epochs is None:
+        return known.epoch, known.total_epochs
+    rounds: Optional[float] = level._rounds if level._is_loop else level._epoch
+    planned = level._planned_rounds
+    if inner is None or not inner.total_epochs:
+        if known.total_epochs and level._is_loop:  # between two inner levels, in epochs as they count them
+            done = level._rounds + (1 if level._inner_round == level._rounds else 0)
+            return done * known.total_epochs, planned * known.total_epochs if planned else None
+        return rounds, planned
+    return (
+        (rounds or 0) * inner.total_epochs + (inner.epoch or 0),
+        planned * inner.total_epochs if planned else None,
+    )
+
+
+def _sane(level: Level) -> Optional[int]:
+    total = level._total_steps
+    return None if not total or (to_count(level._step) or 0) > total else total  # a reader would drop it too

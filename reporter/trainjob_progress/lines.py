@@ -1,0 +1,392 @@
+"""What the lines that training programs print say of their progress. Pure: text in, fields of a report out.
+
+Reads our own JSON line, Katib's JSON and text, Hugging Face's dictionaries, tqdm, Lightning, Keras, XGBoost,
+LightGBM, CatBoost, Argo's `N/M`, and lines made of names and numbers. A guess by nature: what is not
+understood is not reported.
+
+`trainjob_progress.run` reads a program's own output with it, and the server's `logs` source the end of a
+container's log (docs/decisions/0006): there a line is hostile. So every pattern takes a time that grows with
+the line and no faster: repetitions that may meet are bounded, and so are digits that become an int.
+"""
+
+from __future__ import annotations
+
+import re
+from copy import copy
+from typing import Any, Callable, Mapping, Optional
+
+from .bars import BarReader
+from .pairs import COUNTS, NUMBER, Metrics, Pair, find_pairs, read_entries, read_metrics, to_number
+
+Fields = dict[str, Any]  # arguments of Reporter.update
+
+MAX_LINE = 8192  # characters; a longer one is no progress
+_COUNT = r"\d{1,15}"
+_A_NUMBER = re.compile(NUMBER, re.IGNORECASE)
+_MAY_MEAN = re.compile(
+    r"\d|nan|inf|iteration is:", re.IGNORECASE
+)  # most lines have nothing of this, and cost little
+_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[A-Za-z]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\))")
+_CURSOR_UP = "\x1b[A"  # how tqdm returns from a bar that it draws below another
+# `[1,0]<stdout>:` of mpirun (behind a time if asked for), `[prterun-host-7@1,0]<stdout>:` of Open MPI 5,
+# `[rank0]:` and `[default0]:` of torchrun: several processes in one log.
+_RANK_PREFIX = re.compile(
+    r"^(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})?"
+    r"\[(?:(?:[\w.-]{1,128}@)?\d{1,9},(\d{1,9})\]<\w{1,16}>|(?:rank|default|trainer|worker)(\d{1,9})\]):\s?"
+)
+_EPOCH = re.compile(rf"\bepoch:?\s{{0,16}}\[?({_COUNT})(?:\s{{0,16}}/\s{{0,16}}({_COUNT}))?", re.IGNORECASE)
+# Paddle's `step 10/100 - loss: 0.5 - 12ms/step` is of the same make.
+_KERAS = re.compile(rf"^\s*(?:step\s{{1,16}})?({_COUNT})/({_COUNT})\s+(?:[━=>.\[\]-]|\d{{1,9}}s\b)")
+_RICH = re.compile(rf"^Epoch ({_COUNT})/({_COUNT})\s[━╸╺\s]{{1,1000}}({_COUNT})/({_COUNT})\s(.*)$")
+# PyTorch's MNIST example, which half of all examples descend from: `Train Epoch: 1 [640/60000 (1%)]\tLoss: …`
+_MNIST = re.compile(
+    rf"^train epoch:\s{{0,9}}({_COUNT})\s{{0,9}}\[({_COUNT})/({_COUNT})\s{{0,9}}\(\d{{1,3}}%\)\](.*)$",
+    re.IGNORECASE,
+)
+_ARGO = re.compile(rf"^\s*({_COUNT})/({_COUNT})\s*$")
+_BOOSTING = re.compile(rf"^(?:\[\d[\d:]{{0,16}}\]\s{{0,4}})?\[({_COUNT})\]\t(.+)$")
+_CATBOOST = re.compile(rf"^({_COUNT}):\t(.*\btotal:.*)$")
+_ITEM = re.compile(  # of a Python dictionary, as its repr has it; NumPy writes np.float64(0.5)
+    rf"\s*'([^'\\]{{1,200}})':\s?(?:'([^'\\]{{0,200}})'|(?:np\.\w{{1,16}}\()?({NUMBER})\)?)\s?([,}}])",
+    re.IGNORECASE,
+)
+_FILLING = re.compile(r"[\s|,;()\[\]-]")
+_CLOCK = re.compile(r"\b\w{1,16}:\s{0,4}\d{1,9}(?::\d\d){1,2}\b")  # `eta: 0:10:00`
+_TIME = re.compile(r"^\W{0,16}\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16}\s*")
+# What logging libraries put before a message: all up to the level and, as Loguru does, a place in the code.
+_RECORD = re.compile(
+    r"^.{0,160}?\b(?:INFO|DEBUG)\b[\s|:\]-]{0,16}(?:[\w.]{1,64}:[\w<>]{1,64}:\d{1,6} - |[\w.]{1,64}:(?=\{))?"
+    r"|^[ID]\d{4} [\d:.]{8,15}\s{1,8}\d{1,9} [\w.]{1,64}:\d{1,6}\] "
+)
+# Before a position: of an evaluation, or of an earlier moment.
+_ASIDE = re.compile(r"\b(?:eval\w*|val|valid\w*|test\w*|infer\w*|predict\w*|best)\b", re.IGNORECASE)
+_BEST = "est iteration is:"  # LightGBM: the next line repeats an earlier round
+_POSITION = {"step", "epoch"}
+# What a logging library writes of each record.
+_RECORD_NAMES = {
+    "@timestamp", "created", "level", "levelno", "line", "lineno", "msecs", "pid", "port", "process",
+    "relativecreated", "severity", "thread", "time", "timestamp", "ts", "v",
+}  # fmt: skip
+
+
+def own_words(line: str) -> Optional[str]:
+    """The line without the mark of rank 0; None when another rank printed it."""
+    prefix = _RANK_PREFIX.match(line) if "]" in line else None
+    if prefix is None:
+        return line
+    return line[prefix.end() :] if int(prefix.group(1) or prefix.group(2)) == 0 else None
+
+
+class LineReader:
+    """Reads one program's output, a line at a time, and remembers what later lines build on."""
+
+    def __init__(self, pattern: Optional[str] = None, *, sees_all: bool = True) -> None:
+        """`pattern`: a regular expression of one's own; its named groups are step, total, epoch, epochs,
+        percentage, message, and otherwise metrics. It replaces everything that is known here. `sees_all`: no
+        line of the program is missing."""
+        self._pattern = re.compile(pattern) if pattern else None
+        self._epoch: Optional[int] = None  # the one that runs, counted from 1
+        self._epochs: Optional[int] = None
+        self._batches: Optional[int] = None  # of that epoch
+        self._is_epoch_over = False
+        self._repeats = False  # the next line says what was said before
+        self._bars = BarReader(sees_all=sees_all)
+        self._said_step: Optional[int] = None  # by a line that is no bar
+
+    def read(self, line: str, *, depth: int = 0) -> Optional[Fields]:
+        """The fields of a report, or None when the line says nothing of progress.
+
+        `depth`: how many lines below another bar's it stands, where control characters do not say so.
+        """
+        if len(line) > MAX_LINE:
+            return None
+        is_nested = depth > 0
+        if "\x1b" in line:
+            is_nested = is_nested or _CURSOR_UP in line
+            line = _ESCAPES.sub("", line)
+        words = own_words(line.rstrip())
+        if words is None or not words.strip():
+            return None
+        if self._pattern is not None:
+            return self._read_own(self._pattern, words)
+        if not _MAY_MEAN.search(words):
+            self._repeats = False
+            return None
+        if "%|" in words:
+            fields = self._bars.read(words, is_nested=is_nested)
+            if fields is not None:
+                return (fields if self._said_step is None else self._beside_lines(fields)) or None
+        repeats, self._repeats = self._repeats, words.endswith(_BEST)
+        if repeats and _BOOSTING.match(words):
+            return None
+        readers: tuple[Callable[[str], Optional[Fields]], ...] = (
+            _read_object, _read_rich, self._read_keras, _read_boosting, _read_counts, self._read_pairs,
+        )  # fmt: skip
+        for read in readers:
+            fields = read(words)
+            if fields is not None:
+                self._said_step = fields.get("step", self._said_step)
+                return fields or None
+        return None
+
+    def copy(self) -> LineReader:
+        """One that goes on from here by itself."""
+        other = copy(self)
+        other._bars = self._bars.copy()
+        return other
+
+    def _beside_lines(self, fields: Fields) -> Fields:
+        """A bar is drawn ten times a second; a line that was printed meanwhile knows more."""
+        said, drawn = self._said_step or 0, fields.get("step")
+        if drawn is None:
+            return fields
+        if drawn < said <= drawn + max(0.05 * (fields.get("total_steps") or 0), 1):
+            return {name: value for name, value in fields.items() if name != "step"}
+        self._said_step = None
+        return fields
+
+    def _read_own(self, pattern: re.Pattern[str], line: str) -> Optional[Fields]:
+        match = pattern.search(line)
+        if match is None:
+            return None
+        groups = {name: text for name, text in match.groupdict().items() if text is not None}
+        fields: Fields = {}
+        for group, field in _FIELD_OF_GROUP.items():
+            if group in groups:
+                text = groups.pop(group)
+                fields[field] = text if field == "message" else to_number(text)
+        metrics = {name: to_number(text) for name, text in groups.items()}
+        return {**fields, "metrics": metrics} if metrics else fields
+
+    def _read_keras(self, line: str) -> Optional[Fields]:
+        epoch = _EPOCH.match(line)
+        if epoch and epoch.end() == len(line.rstrip(": ")) and epoch.group(2):
+            self._epoch, self._epochs = int(epoch.group(1)), int(epoch.group(2))
+            self._batches, self._is_epoch_over = None, False
+            return {"epoch": self._epoch - 1, "total_epochs": self._epochs}
+        match = _KERAS.match(line)
+        if match is None:
+            return None
+        batch, batches = int(match.group(1)), int(match.group(2))
+        metrics = read_entries(line[match.end() :])
+        if self._epoch is None:  # the line that names the epoch is out of sight
+            return {"metrics": metrics} if metrics and ("/step" in line or "/epoch" in line) else None
+        if batches != (self._batches or batches) or (self._is_epoch_over and batch < batches):
+            return {}  # an evaluation or a prediction, which look alike
+        self._batches, self._is_epoch_over = batches, batch == batches
+        fields: Fields = {"step": (self._epoch - 1) * batches + batch, "metrics": metrics}
+        if self._epochs:
+            fields["total_steps"] = self._epochs * batches
+        if batch == batches:
+            fields["epoch"] = self._epoch
+        return fields
+
+    def _read_pairs(self, line: str) -> Optional[Fields]:
+        text = _message(line)
+        pairs = find_pairs(text)
+        if not pairs or not _is_said_by(pairs, text):
+            return None
+        position = next((pair.start for pair in pairs if pair.name.lower() in COUNTS), 0)
+        if _ASIDE.search(text, 0, position):
+            return {}
+        values: Metrics = {}
+        fields: Fields = {}
+        for pair in pairs:
+            is_epoch = pair.name.lower() == "epoch"
+            if pair.total is not None:
+                if pair.name.lower() not in COUNTS:
+                    continue
+                fields["total_epochs" if is_epoch else "total_steps"] = int(pair.total)
+            values[pair.name] = pair.value
+        if _is_another_ranks(values):
+            return {}
+        fields.update(_with_position(values))
+        if "total_steps" in fields and "step" in fields:
+            self._put_in_epoch(fields)
+        has_position = not _POSITION.isdisjoint(fields)
+        is_assigned = not all(pair.sign.isspace() for pair in pairs)
+        return fields if has_position or (is_assigned and _speaks_of_progress(fields)) else None
+
+    def _put_in_epoch(self, fields: Fields) -> None:
+        """`Epoch [3/10], Step [100/600]`: such steps begin anew with each epoch, as a rule, and where they do
+        not, they are as far within it. So they say how much of the epoch is done, and nothing of the run."""
+        epoch, epochs = fields.get("epoch", self._epoch), fields.get("total_epochs", self._epochs)
+        if not isinstance(epoch, int):  # there is none, or it says so itself: 1.35
+            return
+        step, total = fields.pop("step"), fields.pop("total_steps")
+        if epochs is not None and 0 <= step <= total and total > 0:
+            fields["epoch"] = round(max(epoch - 1, 0) + step / total, 4)
+
+
+def _read_object(line: str) -> Optional[Fields]:
+    if not line.endswith("}"):
+        return None
+    text = _message(line).strip()
+    if not text.startswith("{"):
+        return None
+    values = _parse_object(text)
+    if not values:
+        return None
+    if "schemaVersion" in values or ("timestamp" in values and "progressPercentage" in values):
+        fields: Fields = {
+            ours: values[theirs] for theirs, ours in _FIELD_OF_DOCUMENT.items() if theirs in values
+        }
+        if isinstance(values.get("metrics"), dict):
+            fields["metrics"] = values["metrics"]
+        return fields
+    metrics = {
+        name: to_number(value)
+        for name, value in values.items()
+        if isinstance(value, (int, float, str))
+        and not isinstance(value, bool)
+        and name.lower() not in _RECORD_NAMES
+    }
+    if _is_another_ranks(metrics):
+        return {}
+    said = _with_position({name: value for name, value in metrics.items() if not isinstance(value, str)})
+    has_text = any(isinstance(values[name], str) for name in said.get("metrics", ()))  # Katib's, HF's of v5
+    return said if said and (has_text or _speaks_of_progress(said)) else None
+
+
+def _read_rich(line: str) -> Optional[Fields]:
+    """Lightning's bar where rich is installed. It counts epochs from 0, in the total as well."""
+    match = _RICH.match(line)
+    if match is None:
+        return None
+    epoch, last, batch, batches = (int(text) for text in match.groups()[:4])
+    return {
+        "step": epoch * batches + batch,
+        "total_steps": (last + 1) * batches,
+        "epoch": epoch + (1 if batch == batches else 0),
+        "total_epochs": last + 1,
+        "metrics": read_entries(match.group(5)),
+    }
+
+
+def _read_boosting(line: str) -> Optional[Fields]:
+    match = _BOOSTING.match(line)
+    if match:
+        metrics: Metrics = {}
+        for part in match.group(2).split("\t"):
+            name, _, value = part.rpartition(":")
+            if name and _A_NUMBER.fullmatch(value.split("+")[0].strip()):
+                metrics[name.strip().replace("'s ", "-")] = to_number(value.split("+")[0])
+        # LightGBM counts from 1 and writes `: `, XGBoost counts from 0 and writes `:`.
+        first = 0 if re.search(r":\s", match.group(2)) else 1
+        return {"step": int(match.group(1)) + first, "metrics": metrics} if metrics else None
+    match = _CATBOOST.match(line)
+    if match is None:
+        return None
+    return {
+        "step": int(match.group(1)) + 1,
+        "metrics": read_entries(match.group(2).split("total:")[0].split("best:")[0]),
+    }
+
+
+def _read_counts(line: str) -> Optional[Fields]:
+    """Argo's `N/M`, and the example that counts rows within an epoch."""
+    match = _ARGO.match(line)
+    if match:
+        done, total = int(match.group(1)), int(match.group(2))
+        return {"step": done, "total_steps": total} if done <= total and total > 0 else None
+    match = _MNIST.match(line)
+    if match is None or int(match.group(3)) == 0:
+        return None
+    epoch = int(match.group(1)) - 1 + min(1.0, int(match.group(2)) / int(match.group(3)))
+    metrics = read_metrics(match.group(4))
+    return {"epoch": round(max(epoch, 0), 4), **({"metrics": metrics} if metrics else {})}
+
+
+def _is_another_ranks(values: dict[str, Any]) -> bool:
+    """Whether a line says that rank 1 or a later one printed it. That rank 0 did is no metric."""
+    for name in ("rank", "Rank", "global_rank"):
+        if isinstance(values.get(name), int) and values.pop(name) != 0:
+            return True
+    return False
+
+
+def _message(line: str) -> str:
+    """Without a time, and without what a logging library puts before it."""
+    time = _TIME.match(line)
+    text = line[time.end() :] if time else line
+    if "INFO" in text or "DEBUG" in text or text[:1] in "ID":
+        record = _RECORD.match(text)
+        return text[record.end() :] if record else text
+    return text
+
+
+def _is_said_by(pairs: list[Pair], text: str) -> bool:
+    """Whether a line says little else: prose, or a configuration, may have a number in it."""
+    said = sum(pair.length for pair in pairs)
+    return said >= 0.6 * len(_FILLING.sub("", text)) or said >= 0.6 * len(
+        _FILLING.sub("", _CLOCK.sub("", text))
+    )
+
+
+def _speaks_of_progress(fields: Fields) -> bool:
+    """Whether these are measurements: `world_size: 8` and `{"pid": 7}` are not."""
+    if not _POSITION.isdisjoint(fields):
+        return True
+    return any(isinstance(value, float) for value in fields.get("metrics", {}).values())
+
+
+def _with_position(values: Mapping[str, Any]) -> Fields:
+    """Values by name, with steps and epochs taken out of them."""
+    metrics = dict(values)
+    fields: Fields = {}
+    for name in list(metrics):
+        if isinstance(metrics[name], str):
+            continue
+        if name.lower() == "epoch":
+            fields["epoch"] = metrics.pop(name)
+        elif name.lower() in COUNTS:
+            fields["step"] = metrics.pop(name)
+        elif name.lower() == "total_steps":
+            fields["total_steps"] = metrics.pop(name)
+    return {**fields, "metrics": metrics} if metrics else fields
+
+
+def _parse_object(text: str) -> Optional[dict[str, Any]]:
+    """A JSON object, or the repr of a flat Python dictionary as Hugging Face prints it."""
+    if text.startswith("{'"):
+        return _parse_repr(text)
+    import json
+
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _parse_repr(text: str) -> Optional[dict[str, Any]]:
+    """Not ast.literal_eval: nesting may overflow its stack, and it knows neither nan nor np.float64."""
+    values: dict[str, Any] = {}
+    at, end = 1, ","
+    while end == ",":
+        match = _ITEM.match(text, at)
+        if match is None:
+            return None
+        name, string, number, end = match.groups()
+        values[name] = string if string is not None else to_number(number)
+        at = match.end()
+    return values if at == len(text) else None
+
+
+_FIELD_OF_GROUP = {
+    "step": "step",
+    "total": "total_steps",
+    "epoch": "epoch",
+    "epochs": "total_epochs",
+    "percentage": "percentage",
+    "message": "message",
+}
+_FIELD_OF_DOCUMENT = {
+    "step": "step",
+    "totalSteps": "total_steps",
+    "epoch": "epoch",
+    "totalEpochs": "total_epochs",
+    "progressPercentage": "percentage",
+    "estimatedRemainingSeconds": "remaining_s",
+    "message": "message",
+}

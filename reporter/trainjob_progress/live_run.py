@@ -1,0 +1,428 @@
+"""What one training run has said so far, and the publishers that carry it to its sinks.
+
+Shared by the reporters that are nested in one run. Holds values and positions; what a call means is
+`reporter.py`'s.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from queue import Empty, SimpleQueue
+
+from . import document, forks, settings, termination
+from .document import Snapshot
+from .estimate import Pace, find_percentage
+from .levels import Level, find_position
+from .publisher import Publisher, wait_for_end, warn
+from .values import Held, read_held, to_metrics
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional, Sequence
+
+    from .sinks import Sink
+
+PATIENCE_S = 0.25  # how long a due report waits for the loop to come by
+PAUSE_S = 0.1  # how long a fork waits for a write to end
+STATES = {"finished": "completed", "stopped": "completed", "preempted": "running", "failed": "failed"}
+
+
+class LiveRun:
+    """One run, from `report()` to the process's end: results that come after its end belong to it too."""
+
+    __slots__ = (
+        "__weakref__", "_attempt", "_due_since_s", "_final", "_is_late", "_is_parked", "_pace", "_pid",
+        "_publishers", "_rank", "_start_time", "_warned", "due", "ending", "is_over", "is_terminated",
+        "is_through", "levels", "message", "phases", "remaining_s", "snapshot", "thread_id", "values",
+        "was_left",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.due = False  # set by a publisher's thread, cleared by the training thread
+        # Name to value, in the order in which they were first named. None: nobody asks, nothing is kept.
+        self.values: Optional[dict[str, Any]] = None
+        self.levels: list[Level] = []  # that are open, outermost first
+        self.message: Optional[str] = None
+        self.phases = 0  # that are open
+        self.remaining_s: Optional[float] = None  # as it was given
+        self.ending: Optional[str] = None
+        self.is_over = False
+        self.is_terminated = False  # SIGTERM has come
+        self.is_through = False  # every loop that was begun has come to its end
+        self.was_left = False  # a loop was left early, without an exception
+        self.snapshot: Optional[Snapshot] = None
+        self.thread_id = threading.get_ident()
+        self._final: Optional[Snapshot] = None  # what is written once it is over; None: nothing
+        self._publishers: list[Publisher] = []
+        self._due_since_s = 0.0
+        self._is_parked = False  # the publishers have ended for a fork
+        self._is_late = False  # results came after the end, and are not written yet
+        self._warned: set[str] = set()
+        self._pace = Pace()
+        self._pid = os.getpid()
+        self._rank: Optional[int] = None
+        self._attempt: Optional[int] = None
+        self._start_time = time.time()
+
+    def start(self, places: Sequence[Sink], rank: Optional[int], after: Optional[LiveRun]) -> None:
+        """Begin to write to `places`. `after`: nothing is written while that one may still be writing."""
+        # What publishers will need is imported here: a thread that imports holds a lock, and a fork would
+        # hand that lock on, locked for ever.
+        document.prepare()
+        self.values = {}
+        self._rank = rank
+        self._attempt = settings.find_attempt()
+        step = find_position(self.levels).step
+        if step is not None:
+            self._pace.observe(time.monotonic(), step)
+        self.snapshot = self._take()
+        wait = after.join if after is not None else None
+        self._publishers = [Publisher(sink, self._latest, wait) for sink in places]
+        os.environ[settings.OWNER_VARIABLE] = str(self._pid)
+        atexit.register(self.exit)
+        forks.watch(self)
+        termination.watch(self._terminate)
+        for publisher in self._publishers:
+            publisher.start()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this process writes documents of this run."""
+        return bool(self._publishers) and not self.is_over and self._pid == os.getpid()
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether some level is in its `with` block."""
+        return any(getattr(level, "_is_entered", False) for level in self.levels)
+
+    @property
+    def takes_results(self) -> bool:
+        """Whether the run is over, and its last document may still be changed."""
+        return self.is_over and self._final is not None and self._pid == os.getpid()
+
+    # On the training thread
+
+    def collect(self) -> None:
+        """Turn what was handed over into the newest snapshot, on the training thread."""
+        self.due = False
+        if self.is_over:
+            return
+        if self._pid != os.getpid():  # forked in C, past Python: threads and the right to write stay behind
+            self.forget()
+            return
+        termination.watch_again()
+        self._read(is_sign_of_life=True)
+        if self._is_parked:
+            self._resume()
+
+    def note_results(self) -> None:
+        """The run is over, and has got a result since: write its last document once more."""
+        final = self._final
+        if final is None or self._pid != os.getpid():
+            return
+        self._final = final.replace(metrics=to_metrics(self._read_values()), timestamp=time.time())
+        self._is_late = True
+        for publisher in self._publishers:
+            if publisher.takes_more and not publisher.is_running:
+                publisher.start()
+                publisher.end()
+
+    def finish(self, ending: Optional[str], wait_s: float) -> None:
+        """Write the last document, and wait `wait_s` at most until every sink has it."""
+        if self.is_over or self._pid != os.getpid():
+            return
+        self.ending = ending
+        self._read(is_sign_of_life=True)
+        self._final = self.snapshot
+        self.is_over = True
+        self.due = False
+        self.levels = []  # a loop holds what it loops over
+        if self._publishers:
+            self._resume()
+            self._await([publisher.end() for publisher in self._publishers], wait_s)
+            self._close()
+
+    def abandon(self) -> None:
+        """Stop without a last document: another run takes this one's place."""
+        if self.is_over or self._pid != os.getpid():
+            return
+        self.is_over = True
+        self.due = False
+        if self._publishers:
+            self._close()
+            atexit.unregister(self.exit)
+            self._resume()
+            for publisher in self._publishers:
+                publisher.end()
+
+    def hasten(self) -> None:
+        """Write what is known now, without waiting for it."""
+        if self.is_active:
+            self._read()
+            self._resume()
+            for publisher in self._publishers:
+                publisher.flush()
+
+    def flush(self, timeout_s: float) -> None:
+        """Write what is known now and wait until every sink has tried, `timeout_s` at most."""
+        if self.is_active:
+            self._read()
+            self._resume()
+            self._await([publisher.flush() for publisher in self._publishers], timeout_s)
+
+    def write_line(self, text: str) -> None:
+        """Print a line where a bar is drawn, above the bar."""
+        for publisher in self._publishers:
+            write = getattr(publisher.sink, "write_line", None)
+            if write is not None:
+                write(text)
+                return
+        print(text, flush=True)
+
+    # On any thread, in a signal handler, at a fork
+
+    def join(self) -> None:
+        """Wait until nothing is written any more, 3 s at most. On a publisher's thread."""
+        deadline_s = time.monotonic() + 3.0
+        for publisher in self._publishers:
+            publisher.join(max(deadline_s - time.monotonic(), 0))
+
+    def exit(self) -> None:
+        """The process ends. Without `finish`, say only what is certain; the cluster knows its exit code."""
+        try:
+            if self._pid != os.getpid():
+                return
+            if not self.is_over:
+                self.end_unsaid()
+            from .reporter import FLUSH_TIMEOUT_S
+
+            deadline_s = time.monotonic() + FLUSH_TIMEOUT_S
+            for publisher in self._publishers:
+                if publisher.is_running:
+                    publisher.join(deadline_s - time.monotonic())
+        except Exception as error:
+            self.warn(error)
+
+    def pause(self) -> None:
+        """Before a fork: have no thread."""
+        if self._pid != os.getpid():
+            return
+        if self.is_active and not self._is_parked:
+            self._is_parked = True
+            self._move(self._take())
+            self.due = True  # with the next call they start again
+        threads = [publisher.pause() for publisher in self._publishers]
+        deadline_s = time.monotonic() + PAUSE_S
+        for thread in threads:
+            if thread is not None:
+                wait_for_end(thread, deadline_s - time.monotonic())
+
+    def resume(self) -> None:
+        """After a fork, in the parent."""
+        if self._pid == os.getpid() and self._is_parked and not forks.IS_WATCHED:
+            self._resume()
+
+    def forget(self) -> None:
+        """In a child: report nothing, keep nothing, hold nothing open."""
+        publishers, self._publishers = self._publishers, []
+        self.due = False
+        self.is_over = True
+        self._final = None
+        self.values = None
+        self.levels = []
+        for publisher in publishers:
+            close = getattr(publisher.sink, "close_in_child", None)
+            if close is not None:
+                close()
+        termination.forget_all()
+
+    def warn(self, error: Exception) -> None:
+        self.say("trouble", f"a report was lost, training goes on: {type(error).__name__}: {error}")
+
+    def say(self, about: str, text: str) -> None:
+        """One warning on stderr about each thing; a reporter that writes nothing is silent."""
+        if about not in self._warned and (self._publishers or about == "trouble"):
+            self._warned.add(about)
+            warn(text)
+
+    def _terminate(self, is_end: bool) -> None:
+        """SIGTERM has come. `is_end`: nothing of the program's own runs any more.
+
+        No tensor is read: a device that hangs would hang the handler.
+        """
+        try:
+            if self._pid != os.getpid():
+                return
+            self.is_terminated = True
+            if self.is_active:
+                if is_end:
+                    self.ending = "preempted"
+                self._move(self._take())
+                for publisher in self._publishers:
+                    publisher.start()
+                outcomes = [publisher.flush() for publisher in self._publishers]
+                if is_end:
+                    from .reporter import FLUSH_TIMEOUT_S
+
+                    self._await(outcomes, FLUSH_TIMEOUT_S)
+            elif is_end and self._final is not None:  # in the middle of `finish`: let it get through
+                from .reporter import FLUSH_TIMEOUT_S
+
+                deadline_s = time.monotonic() + FLUSH_TIMEOUT_S
+                for publisher in self._publishers:
+                    publisher.join(deadline_s - time.monotonic())
+        except Exception as error:
+            self.warn(error)
+
+    def end_unsaid(self) -> None:
+        """Nobody has said that the run is over, but it is."""
+        from .reporter import FLUSH_TIMEOUT_S, describe
+
+        error = termination.find_uncaught()
+        position = find_position(self.levels)
+        ending: Optional[str] = None
+        if self.is_terminated:
+            ending = "preempted"
+        elif error is not None:
+            ending = "failed"
+        elif self.is_through or position.is_at_end:
+            ending = "finished"
+        elif self.was_left:
+            ending = "stopped"
+        if error is not None:
+            self.message = describe(error)
+        self.finish(ending, FLUSH_TIMEOUT_S)
+
+    def _resume(self) -> None:
+        if forks.is_forking():
+            self.due = True
+            return
+        self._is_parked = False
+        try:
+            for publisher in self._publishers:
+                publisher.start()
+                resume = getattr(publisher.sink, "resume", None)
+                if resume is not None:
+                    resume()
+        except RuntimeError:  # at the end of the process no thread can start: write what is quickly written
+            for publisher in self._publishers:
+                if not publisher.is_running and getattr(publisher.sink, "is_local", False):
+                    publisher.write_here()
+
+    def _read(self, *, is_sign_of_life: bool = False) -> None:
+        self._read_values()
+        step = find_position(self.levels).step
+        if step is not None:
+            self._pace.observe(time.monotonic(), step)
+        self._move(self._take(), is_sign_of_life=is_sign_of_life)
+
+    def _read_values(self) -> dict[str, Any]:
+        values = self.values
+        if values is None:
+            return {}
+        for value in tuple(values.values()):
+            if type(value) is Held:
+                read_held(values)
+                break
+        return values
+
+    def _move(self, taken: Snapshot, *, is_sign_of_life: bool = False) -> None:
+        """The newest snapshot is `taken`; its time is the one before's, where nothing has moved since.
+
+        `is_sign_of_life`: the loop has come by, if only to say again what it said before.
+        """
+        seen = self.snapshot
+        if seen is not None and not is_sign_of_life and taken.is_same_progress(seen):
+            if taken.ending == seen.ending:
+                return
+            taken = taken.replace(timestamp=seen.timestamp)
+        self.snapshot = taken
+
+    def _close(self) -> None:
+        termination.forget(self._terminate)
+        if os.environ.get(settings.OWNER_VARIABLE) == str(self._pid):
+            del os.environ[settings.OWNER_VARIABLE]
+
+    def _await(self, outcomes: Sequence[SimpleQueue[bool]], timeout_s: float) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        for outcome in outcomes:
+            try:
+                outcome.get(timeout=max(deadline_s - time.monotonic(), 0))
+            except Empty:
+                self.say("slow", f"a sink has not taken the document within {timeout_s:g} s")
+
+    # On a publisher's thread
+
+    def _latest(self) -> Optional[Snapshot]:
+        """The newest snapshot, and a request for the next one.
+
+        When the loop has not come by for a while (a long step, an evaluation), what needs no device is taken
+        here, so that the last of a burst of steps is not missing until the next one.
+        """
+        if self.is_over:
+            return self._final
+        seen, now_s = self.snapshot, time.monotonic()
+        if not self.due:
+            self._due_since_s = now_s
+            self.due = True
+        elif now_s - self._due_since_s > PATIENCE_S:
+            taken = self._take()
+            # The time of a report is when something moved: a hung run must look hung. And if the training
+            # thread came by meanwhile, its own snapshot is better.
+            if seen is not None and self.snapshot is seen and not taken.is_same_progress(seen):
+                self.snapshot = taken
+        return self.snapshot
+
+    def _take(self) -> Snapshot:
+        """What is known now, without asking a device. Changes nothing."""
+        levels = self.levels
+        counted = []
+        for level in tuple(levels):
+            if not level._counts:
+                break
+            counted.append(level)
+        position = find_position(counted)
+        step, total = position.step, position.total_steps
+        if not total or (step or 0) > total:
+            total = None  # the plan was wrong; a reader would drop it too
+        if self.ending == "finished" and total is None and counted[0]._inner is not None:
+            total = step or None  # a run that was planned inside alone has come to the end of that plan
+        percentage = find_percentage(
+            step=step,
+            total_steps=total,
+            epoch=position.epoch,
+            total_epochs=position.total_epochs,
+            percentage=counted[0]._percentage,
+        )
+        remaining_s = self.remaining_s
+        if STATES.get(self.ending or "") == "completed":
+            remaining_s = None if percentage is None else 0.0
+        elif remaining_s is None and total:
+            remaining_s = self._pace.remaining_s(step or 0, total)
+        return Snapshot(
+            state=STATES[self.ending] if self.ending else "running",
+            ending=self.ending,
+            timestamp=time.time(),
+            start_time=self._start_time,
+            step=step,
+            total_steps=total,
+            epoch=position.epoch,
+            total_epochs=position.total_epochs,
+            percentage=percentage,
+            remaining_s=None if remaining_s is None else round(remaining_s),
+            metrics=to_metrics((self.values or {}).copy()),
+            message=self._say_message(levels[len(counted) :]),
+            rank=self._rank,
+            attempt=self._attempt,
+            rate=self._pace.steps_per_s(),
+        )
+
+    def _say_message(self, uncounted: Sequence[Level]) -> Optional[str]:
+        if not uncounted:
+            return self.message
+        inside = find_position(uncounted)
+        count = f"{inside.step}/{inside.total_steps}" if inside.total_steps else f"{inside.step}"
+        return f"{self.message or 'another loop'} {count}"

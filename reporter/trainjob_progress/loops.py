@@ -1,0 +1,549 @@
+"""What a training loop calls: `report`, `track`, `current` and `report_metrics`."""
+
+from __future__ import annotations
+
+import opcode
+import os
+import sys
+import threading
+
+from . import settings
+from .levels import Level, find_position
+from .live_run import LiveRun
+from .rank import find_rank, is_helper_process
+from .reporter import Reporter, show
+from .values import to_amount, to_count
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any, Generic, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
+
+    from .sinks import Sink
+    from .values import Metric
+
+    T = TypeVar("T")
+
+    class Over(Generic[T]):
+        """Over items of one type."""
+
+        __slots__ = ()
+else:
+
+    class Over:
+        """`typing.Generic` takes too long to import."""
+
+        __slots__ = ()
+
+        def __class_getitem__(cls, _: object) -> type:
+            return cls
+
+    T = None
+
+_runs: list[LiveRun] = []  # that are open, newest last
+_last: Optional[LiveRun] = None  # that was begun
+_newest: Optional[Reporter] = None  # for code that has no handle on one
+_STDLIB = os.path.dirname(os.__file__)
+_DROPPING = {opcode.opmap[name] for name in ("POP_TOP", "POP_ITER") if name in opcode.opmap}
+
+
+def report(
+    total_steps: Optional[int] = None,
+    *,
+    total_epochs: Optional[float] = None,
+    initial_step: Optional[int] = 0,
+    rank: Optional[int] = None,
+    sinks: Optional[Sequence[Sink]] = None,
+    bar: bool = False,
+    wait_s: Optional[float] = None,
+) -> Reporter:
+    """A reporter that has started: `with report(total_steps=N) as r: r.step(loss=loss)`.
+
+    `initial_step`: steps done before, when training resumes from a checkpoint; None where nobody knows yet.
+    `rank`: which process this is (default: found); only rank 0 writes. `sinks`: where to (default: what the
+    environment asks for; an empty list: nowhere, and what was not finished before is left as it stands).
+    `bar`: a bar on the terminal too. `wait_s`: how long the end may wait for slow sinks (default: 0.2 s).
+    Inside a loop that is tracked, or another reporter's `with` block, it counts that one's steps.
+    Never raises.
+    """
+    reporter = Reporter()
+    reporter._wait_s = wait_s
+    begin(
+        reporter, total_steps, total_epochs=total_epochs, initial_step=initial_step, rank=rank, sinks=sinks,
+        bar=bar,
+    )  # fmt: skip
+    return reporter
+
+
+def current() -> Reporter:
+    """The reporter in use, for functions that were not given one; without one, one that reports nowhere."""
+    _prune()
+    if _runs and _runs[-1].levels:
+        level = _runs[-1].levels[-1]
+        if isinstance(level, Reporter):
+            return level
+    return _newest if _newest is not None else Reporter()
+
+
+def report_metrics(
+    metrics: Optional[Mapping[str, Metric]] = None, timeout: float = 3.0, **named: Metric
+) -> None:
+    """Report some numbers, as Katib's `report_metrics` does; but never raise.
+
+    Uses the reporter that is in use, or was last, or makes one. `timeout`: seconds at most that this call may
+    take; it waits for nothing, so it is there for the signature's sake.
+    """
+    del timeout
+    (current() if _newest is not None else report()).update(metrics, metrics=named)
+
+
+def track(
+    iterable: Iterable[T],
+    *,
+    epochs: int = 1,
+    initial_step: int = 0,
+    accumulate: int = 1,
+    rank: Optional[int] = None,
+    sinks: Optional[Sequence[Sink]] = None,
+    bar: bool = False,
+    wait_s: Optional[float] = None,
+) -> Track[T]:
+    """Iterates over `iterable`, `epochs` times, and counts a step whenever the loop's body has run.
+
+    The total is `len(iterable) * epochs`, or unknown where there is no len. `accumulate`: items for each
+    optimizer step. Tracked loops may be nested: outer iterations are epochs, inner ones steps. For metrics
+    call `report_metrics` in the loop, or take the handle: `with track(loader) as t`, and `t.update(loss=…)`.
+    """
+    made: Track[T] = Track(iterable, epochs, initial_step, accumulate)
+    made._wait_s = wait_s
+    made._options = {"rank": rank, "sinks": sinks, "bar": bar}
+    return made
+
+
+class Track(Reporter, Over[T]):
+    """A loop that counts its own steps, and a reporter for what happens in it."""
+
+    __slots__ = ("_accumulate", "_epochs", "_first", "_is_started", "_items", "_iterable", "_options")
+
+    def __init__(
+        self, iterable: Iterable[T], epochs: int = 1, initial_step: int = 0, accumulate: int = 1
+    ) -> None:
+        super().__init__()
+        self._iterable = iterable
+        self._epochs = epochs
+        self._accumulate = max(accumulate, 1)
+        self._first = initial_step
+        self._is_started = False
+        self._is_loop = True
+        self._items: Optional[Items[T]] = None
+        self._options: dict[str, Any] = {}
+
+    def __reduce__(self) -> Any:
+        return _make_inactive_track, (self._iterable, self._epochs)
+
+    def __len__(self) -> int:
+        return len(self._iterable) * self._epochs  # type: ignore[arg-type]  # raises as the iterable's own does
+
+    def __bool__(self) -> bool:
+        return True  # a loop over nothing is still a loop
+
+    def __iter__(self) -> Iterator[T]:
+        self._start()
+        return Items(self)
+
+    def __next__(self) -> T:
+        if self._items is None:
+            self._start()
+            self._items = Items(self)
+        return next(self._items)
+
+    def __enter__(self) -> Track[T]:
+        self._start(is_entered=True)
+        self._is_entered = True
+        return self
+
+    def step(self, n: Any = 1, metrics: Any = None, /, **named: Any) -> None:
+        """The loop counts by itself: what is given is taken as metrics."""
+        _, named = self._understand(n, metrics, named)
+        self._say("track step", "a tracked loop counts by itself: step() in it only reports metrics")
+        self.update(named)
+
+    def _start(self, *, is_entered: bool = False) -> None:
+        if self._is_started:
+            if not self._is_iterating and self._step:
+                self._total_steps = None  # once more over the same: how often, nobody has said
+            return
+        self._is_started = True
+        try:
+            items: Optional[int] = len(self._iterable)  # type: ignore[arg-type]  # asked, not known
+        except Exception:
+            items = None  # a stream; torch's IterableDataset raises its own kind of error here
+        steps = None if items is None else -(-items // self._accumulate) * self._epochs
+        begin(
+            self, steps, total_epochs=self._epochs, initial_step=self._first, is_alone=not is_entered,
+            **self._options,
+        )  # fmt: skip
+
+    def _close(self) -> None:
+        """The loop has come to its end, or was left."""
+        self._is_iterating = False
+        self._items = None
+        _retire(self)
+        if self._is_entered or self not in self._run.levels:
+            return
+        if self._run.levels[0] is not self:
+            outer = self._run.levels[self._run.levels.index(self) - 1]
+            self._leave()
+            if isinstance(outer, Around):
+                outer._step += 1
+
+    def _end_loop(self) -> None:
+        self._close()
+        if not self._is_entered and self in self._run.levels:
+            self.finish()
+        elif self._run.levels and isinstance(self._run.levels[0], Around):
+            self._run.was_left = False
+            self._run.is_through = True
+
+    def _fail(self, error: BaseException) -> None:
+        is_alone = not self._is_entered and self in self._run.levels[:1]
+        self._close()
+        if is_alone:
+            self._end(error)
+
+
+class Around(Reporter):
+    """Stands for a loop that is not tracked, around one that is: nobody knows how often it will go round."""
+
+    __slots__ = ("_loop",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_loop = True
+        self._is_iterating = True
+        self._loop: object = None
+
+
+class Items(Over[T]):
+    """The iterator of a tracked loop. Keeps no item: a batch is the loop's own."""
+
+    __slots__ = ("_epoch", "_is_over", "_is_pending", "_items", "_micro", "_track")
+
+    def __init__(self, track: Track[T]) -> None:
+        self._track = track
+        self._epoch = 0
+        self._micro = 0
+        self._is_pending = False
+        self._is_over = False
+        self._items: Optional[Iterator[T]] = None
+        track._is_iterating = True
+
+    def __iter__(self) -> Items[T]:
+        return self
+
+    def __next__(self) -> T:
+        if self._is_over:
+            raise StopIteration
+        track = self._track
+        if self._is_pending:
+            self._is_pending = False
+            self._count()
+        while True:
+            try:
+                if self._items is None:
+                    self._items = iter(track._iterable)
+                item = next(self._items)
+            except StopIteration:
+                if not self._end_epoch():
+                    raise
+                continue
+            except BaseException as error:
+                self._is_over = True
+                self._items = None
+                track._fail(error)
+                raise
+            self._is_pending = True
+            return item
+
+    def close(self) -> None:
+        """Leave the loop: what `break` does."""
+        self._leave(is_break=True)
+
+    def __del__(self) -> None:
+        try:
+            if not self._is_over:
+                self._leave(is_break=_is_break(sys._getframe(1)))
+        except Exception:  # noqa: S110 — at the interpreter's end much is gone
+            pass
+
+    def _count(self) -> None:
+        track = self._track
+        self._micro += 1
+        if self._micro < track._accumulate:
+            return
+        self._micro = 0
+        track._step += 1
+        run = track._run
+        if run.due:
+            run.collect()
+
+    def _end_epoch(self) -> bool:
+        """Whether there is another one."""
+        track = self._track
+        self._items = None
+        if self._micro:  # gradients that were left over still make a step
+            self._micro = track._accumulate
+            self._count()
+        self._epoch += 1
+        track.update(epoch=self._epoch)
+        if self._epoch < track._epochs:
+            return True
+        self._is_over = True
+        track._end_loop()
+        return False
+
+    def _leave(self, *, is_break: bool) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        self._items = None
+        track = self._track
+        try:
+            if is_break:
+                if self._is_pending:
+                    self._count()  # the body has run
+                track._run.was_left = True
+            track._close()
+            track._run.hasten()
+        except Exception as error:
+            track._run.warn(error)
+
+
+def begin(
+    reporter: Reporter,
+    total_steps: Optional[int] = None,
+    *,
+    total_epochs: Optional[float] = None,
+    initial_step: Optional[int] = 0,
+    rank: Optional[int] = None,
+    sinks: Optional[Sequence[Sink]] = None,
+    bar: bool = False,
+    without_push: bool = False,
+    is_alone: bool = False,
+    is_quiet: bool = False,
+) -> None:
+    """Start `reporter`: as a level of the run that is open, or as a run of its own.
+
+    `without_push`: somebody else pushes already. `is_alone`: a loop without a `with` block around it.
+    `is_quiet`: no warning when it replaces one that was not finished: a framework tries again.
+    """
+    global _newest
+    try:
+        counts = {"initial_step": initial_step, "total_steps": total_steps, "total_epochs": total_epochs}
+        reporter._step = None if initial_step is None else to_count(initial_step) or 0
+        reporter._initial_step = reporter._step
+        reporter._total_steps = to_count(total_steps)
+        reporter._total_epochs = to_amount(total_epochs)
+        place, loop = _find_place(), None
+        if is_alone:
+            loop = _find_loop()
+        run = _find_run(reporter, loop, is_quiet=is_quiet) if sinks is None else None
+        if run is not None:
+            _join(reporter, run, place)
+        else:
+            _begin_run(reporter, rank, sinks, bar=bar, without_push=without_push)
+            if loop is not None:
+                _put_around(reporter, place, loop)
+        _newest = reporter
+        for name, given in counts.items():
+            understood = to_amount(given) if name == "total_epochs" else to_count(given)
+            if given is not None and understood is None:
+                reporter._say(name, f"{name}={show(given)} is left out: a number from 0 to 2^53 is needed")
+    except Exception as error:
+        reporter._run.warn(error)
+
+
+def abandon_all() -> None:
+    """Leave every run as it stands: for tests, which share a process."""
+    global _newest
+    _abandon(_runs)
+    _newest = None
+
+
+def _abandon(runs: Sequence[LiveRun]) -> None:
+    for run in runs:
+        run.abandon()
+    _prune()
+
+
+def _begin_run(
+    reporter: Reporter,
+    rank: Optional[int],
+    sinks: Optional[Sequence[Sink]],
+    *,
+    bar: bool,
+    without_push: bool,
+) -> None:
+    global _last
+    run = LiveRun()
+    run.levels = [reporter]
+    reporter._run = run
+    after, _last = _last, run
+    if after is not None and not after.is_over:
+        after = None  # it has places of its own
+    if sinks is not None and not sinks:
+        _abandon([other for other in _runs if not other.is_entered])
+    is_helper = False
+    if rank is None:
+        rank = find_rank()
+        is_helper = is_helper_process()
+    if rank or is_helper:
+        return
+    places = settings.find_sinks(bar=bar, without_push=without_push) if sinks is None else sinks
+    if places:
+        run.start(places, rank, after)
+        _runs.append(run)
+
+
+def _find_run(reporter: Reporter, loop: object, *, is_quiet: bool) -> Optional[LiveRun]:
+    """The run that a new reporter becomes a level of. A run that it cannot belong to is ended."""
+    _prune()
+    if not _runs:
+        return None
+    run = _runs[-1]
+    root = run.levels[0]
+    if isinstance(root, Around) and len(run.levels) == 1 and root._loop != loop:
+        run.end_unsaid()  # that loop is behind us
+        return None
+    while run.levels:
+        level = run.levels[-1]
+        if not isinstance(level, Reporter) or _holds(level):
+            return run
+        if len(run.levels) == 1:
+            break
+        level._leave()
+    if run.was_left or find_position(run.levels).is_at_end:
+        run.end_unsaid()
+    elif isinstance(reporter, Track):
+        return run  # some loop inside of a training: not a training that follows it
+    else:
+        if not is_quiet:
+            run.say(
+                "replaced",
+                "a second report() replaces one that was not finished: call its finish(), or use `with`",
+            )
+        run.abandon()
+    _prune()
+    return None
+
+
+def _holds(level: Reporter) -> bool:
+    """Whether a new reporter is one inside of this one, not one after it."""
+    if level._is_entered or (level._is_loop and level._is_iterating):
+        return True
+    return not level._is_loop and level._total_steps is None and level._step == level._initial_step
+
+
+def _join(reporter: Reporter, run: LiveRun, place: object) -> None:
+    outer = run.levels[-1]
+    reporter._run = run
+    run.is_through = False
+    reporter._counts = _does_count(reporter, run, outer, place)
+    run.levels.append(reporter)
+
+
+def _does_count(reporter: Reporter, run: LiveRun, outer: Level, place: object) -> bool:
+    """Whether the steps of a new, inner reporter are the run's steps."""
+    if not isinstance(outer, Reporter) or not outer._counts or run.phases:
+        return False
+    if run.thread_id != threading.get_ident():
+        return False
+    if outer._is_loop:
+        if outer._inner_key is None:
+            outer._inner_key = place
+        return outer._inner_key == place  # the first loop inside is the one that trains; others evaluate
+    planned = outer._total_steps
+    is_untouched = outer._step == outer._initial_step
+    if is_untouched and (planned is None or planned == reporter._total_steps):
+        return True
+    run.say(
+        "nested",
+        "a reporter inside another one, which counts steps itself: its steps are shown as a message only",
+    )
+    return False
+
+
+def _put_around(track: Reporter, place: object, loop: object) -> None:
+    """`track` runs in a loop that nobody tracks: its end is not the run's, and the run's end is not known."""
+    around = Around()
+    around._run = track._run
+    around._inner_key = place
+    around._loop = loop
+    track._run.levels = [around, track]
+
+
+def _retire(track: Reporter) -> None:
+    """`track` has ended: keep its run for results that come later, not what it loops over."""
+    global _newest
+    if _newest is track:
+        _newest = Reporter()
+        _newest._run = track._run
+
+
+def _prune() -> None:
+    _runs[:] = [run for run in _runs if not run.is_over]
+
+
+def _find_place() -> object:
+    """Where in the program a reporter is made."""
+    frame = _find_caller()
+    return None if frame is None else (frame.f_code, frame.f_lineno)
+
+
+def _find_caller() -> Optional[FrameType]:
+    frame: Optional[FrameType] = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__package__") == __package__:
+        frame = frame.f_back
+    return frame
+
+
+def _find_loop() -> object:
+    """The outermost loop of the program that the caller runs in; None without one.
+
+    Looks at the caller's function, and at those that called it, as far as they are the program's own: whether
+    there is a jump back over the place where each of them is.
+    """
+    import dis
+
+    found: object = None
+    frame = _find_caller()
+    while frame is not None and not _is_library(frame.f_code.co_filename):
+        at = frame.f_lasti
+        for instruction in dis.get_instructions(frame.f_code):
+            if instruction.opcode not in dis.hasjrel and instruction.opcode not in dis.hasjabs:
+                continue
+            if isinstance(instruction.argval, int) and instruction.argval <= at <= instruction.offset:
+                found = (frame.f_code, instruction.argval)
+                break
+        if frame.f_code.co_name == "<module>":
+            break
+        frame = frame.f_back
+    return found
+
+
+def _is_library(path: str) -> bool:
+    return "site-packages" in path or "dist-packages" in path or path.startswith(("<frozen", _STDLIB))
+
+
+def _is_break(frame: FrameType) -> bool:
+    """Whether a loop whose iterator is dropped is left by `break` or `return`, not by an exception.
+
+    Those two take the iterator off the stack themselves; an exception does not come to that instruction.
+    """
+    return frame.f_code.co_code[frame.f_lasti] in _DROPPING
+
+
+def _make_inactive_track(iterable: Any, epochs: int) -> Any:
+    made: Any = Track(iterable, epochs)
+    made._is_started = True
+    return made

@@ -1,0 +1,178 @@
+"""One thread for each sink, which looks for news at its own pace: training never waits for a sink."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from queue import Empty, SimpleQueue
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Optional
+
+    from .document import Snapshot
+    from .sinks import Sink
+
+POLL_S = 0.5  # a sink that writes less often still notices what moves: the time of a report is when it moved
+QUICK_S = 1.0  # a sink with a shorter interval is written to before a fork; the others have time
+
+
+class Publisher:
+    """Carries the newest snapshot to one sink. What a slow sink misses is skipped, not queued."""
+
+    def __init__(
+        self, sink: Sink, latest: Callable[[], Optional[Snapshot]], wait: Optional[Callable[[], None]] = None
+    ) -> None:
+        """`wait`: returns when those that wrote to the same place before are done with it."""
+        self.sink = sink
+        self._latest = latest
+        self._wait = wait
+        self._written: Optional[Snapshot] = None
+        self._written_s = float("-inf")
+        self._has_warned = False
+        self._is_closed = False
+        self._thread: Optional[threading.Thread] = None
+        self._is_paused = False
+        # Of pausing and starting, never held while anything else is done. Re-entrant for signal handlers.
+        self._turn = threading.RLock()
+        # A SimpleQueue, because a signal handler may interrupt the very thread that is putting something in:
+        # its put is re-entrant, the locks of Event and Condition are not.
+        self._requests: SimpleQueue[tuple[SimpleQueue[bool], str]] = SimpleQueue()
+
+    def start(self) -> None:
+        """Have a thread again, unless there is one. On the training thread."""
+        with self._turn:
+            self._is_paused = False
+            if self._thread is not None:
+                return
+            # Daemon: a sink that hangs must not keep a finished training process alive.
+            self._thread = thread = threading.Thread(
+                target=self._run, name=f"progress {type(self.sink).__name__}", daemon=True
+            )
+            try:
+                thread.start()
+            except BaseException:
+                self._thread = None
+                raise
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether there may be another document after the last one."""
+        return not self._is_closed or getattr(self.sink, "reopens", False)
+
+    def flush(self) -> SimpleQueue[bool]:
+        """Ask for a write now. The queue that is returned yields once it was tried."""
+        return self._ask("write")
+
+    def end(self) -> SimpleQueue[bool]:
+        """Ask for the last write, and the end of the sink and of the thread."""
+        return self._ask("close")
+
+    def pause(self) -> Optional[threading.Thread]:
+        """Ask the thread to end, for now. Returns it, to be waited for."""
+        with self._turn:
+            self._is_paused = True
+            self._ask("stop")
+            return self._thread
+
+    def _ask(self, what: str) -> SimpleQueue[bool]:
+        done: SimpleQueue[bool] = SimpleQueue()
+        self._requests.put((done, what))
+        return done
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the end of a publisher that was asked for its last write."""
+        thread = self._thread
+        if thread is not None:
+            wait_for_end(thread, timeout_s)
+
+    def write_here(self) -> None:
+        """Write on this thread: for the end of a process in which no thread can start any more."""
+        if not self._is_closed or self.takes_more:
+            self._publish()
+            self._close()
+
+    def _run(self) -> None:
+        done: Optional[SimpleQueue[bool]] = None
+        what = ""
+        if self._wait is not None:
+            self._wait()
+            self._wait = None  # or each reporter would keep the one before it
+        while True:
+            is_due = time.monotonic() - self._written_s >= 0.99 * self.sink.interval_s
+            is_quick = self.sink.interval_s <= QUICK_S
+            if what in ("write", "close") or is_due or (what == "stop" and is_quick):
+                self._publish()
+            else:
+                self._latest()  # so that it is known when something moved
+            if what == "close":
+                self._close()
+            if done is not None:
+                done.put(True)
+            with self._turn:
+                if what == "close" or self._is_paused:
+                    self._thread = None
+                    return
+            try:
+                done, what = self._requests.get(timeout=min(self.sink.interval_s, POLL_S))
+            except Empty:
+                done, what = None, ""
+
+    def _publish(self) -> None:
+        try:
+            snapshot = self._latest()
+            if snapshot is not None and snapshot is not self._written:
+                self._written_s = time.monotonic()
+                self.sink.write(snapshot)
+                self._written = snapshot
+        except Exception as error:
+            self._warn(error)
+
+    def _close(self) -> None:
+        self._is_closed = True
+        try:
+            self.sink.close()
+        except Exception as error:
+            self._warn(error)
+
+    def _warn(self, error: Exception) -> None:
+        """One line on stderr, once: a log that fills with our trouble is worse than the trouble."""
+        if self._has_warned:
+            return
+        self._has_warned = True
+        warn(f"{type(self.sink).__name__} failed, training goes on: {type(error).__name__}: {error}")
+
+
+def wait_for_end(thread: threading.Thread, timeout_s: float) -> None:
+    """Until a thread has ended, in the kernel's eyes too, or the time is over."""
+    if thread is threading.current_thread():
+        return
+    deadline_s = time.monotonic() + timeout_s
+    thread.join(max(timeout_s, 0))
+    path = f"/proc/self/task/{thread.native_id}"  # before Python 3.13, join returns a moment too early
+    while os.path.exists(path) and time.monotonic() < deadline_s:
+        time.sleep(0.0001)
+
+
+def warn(text: str) -> None:
+    """Say it on stderr if that can be done at once."""
+    line = f"trainjob_progress: {text}\n"
+    try:
+        try:
+            descriptor = sys.stderr.fileno()
+        except Exception:  # a notebook's stderr has none
+            sys.stderr.write(line)
+        else:
+            select = sys.modules.get("select")
+            if select is not None and not select.select([], [descriptor], [], 0)[1]:
+                return  # nobody reads it, and a full pipe would hold the training
+            # Past the buffer: what stays in it makes the interpreter end with exit code 120.
+            os.write(descriptor, line.encode("utf-8", "replace"))
+    except Exception:  # noqa: S110 — stderr is closed or broken: there is nobody to tell
+        pass

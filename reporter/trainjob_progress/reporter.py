@@ -1,0 +1,413 @@
+"""The reporter: what a training says of itself, in verbs, with `step` for the hot loop.
+
+It never raises into training and never blocks it. `step` counts, remembers and reads one flag: no clock, no
+lock, no system call. The publishers' threads raise that flag when they are ready for news; only then are
+numbers taken from devices, on the training thread, because reading a device from another thread can
+break a CUDA graph that is being captured.
+"""
+
+from __future__ import annotations
+
+from . import termination
+from .document import MAX_MESSAGE, MAX_METRICS
+from .levels import Level, find_position
+from .live_run import LiveRun
+from .values import Held, take, to_amount, to_count
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any, Literal, Mapping, Optional, Type, overload
+
+    from .values import Metric
+
+    State = Literal["completed", "finished", "stopped", "preempted", "failed"]
+else:
+
+    def overload(function: object) -> object:
+        return function
+
+
+FLUSH_TIMEOUT_S = 0.2  # how long leaving a `with`, or the process, waits for sinks, unless asked for more
+ENDINGS = {"completed": "finished", "finished": "finished", "stopped": "stopped", "preempted": "preempted",
+           "failed": "failed"}  # fmt: skip
+NOWHERE = LiveRun()  # the run of reporters that report to nobody
+
+
+class Reporter(Level):
+    """Says how far this process's training has come. Make one with `report()`.
+
+    Copies and pickles as one that reports nowhere: a model may hold one.
+    """
+
+    __slots__ = ("__weakref__", "_inner_key", "_is_entered", "_is_iterating", "_run", "_wait_s")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._run = NOWHERE
+        self._wait_s: Optional[float] = None  # None: FLUSH_TIMEOUT_S
+        self._is_entered = False  # in a `with` block
+        self._is_iterating = False  # a loop, between its first item and its end
+        self._inner_key: object = None  # the place in the code whose loop counts steps inside this one
+
+    def __reduce__(self) -> Any:
+        return Reporter, ()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this process writes documents: rank 0, with somewhere to write, and not finished."""
+        return self._run.is_active
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a report is due: what costs something to find out is worth it only then, or at the end."""
+        return self._run.due
+
+    @overload
+    def step(self, n: int = 1, metrics: Optional[Mapping[str, Metric]] = None, **named: Metric) -> None: ...
+    @overload
+    def step(self, metrics: Mapping[str, Metric], /, n: int = 1, **named: Metric) -> None: ...
+    def step(self, n: Any = 1, metrics: Any = None, /, loss: Any = None, **named: Any) -> None:  # type: ignore[misc]  # n by name is in named
+        """`n` more steps are done. Metrics, as a mapping or by name: numbers, text, tensors of one element.
+
+        Numbers are read now; what is on a device is copied there now, and read when a report is due.
+        """
+        run = self._run
+        try:
+            # A float under a name that is known takes the short way, and `loss`, which nearly everyone gives,
+            # one without a dictionary.
+            if type(n) is not int or n < 0 or metrics is not None:
+                return self._step_as_meant(n, metrics, loss, named)
+            if type(loss) is float:
+                if run.values is not None:
+                    run.values["loss"] = loss
+            elif loss is not None:
+                return self._step_as_meant(n, metrics, loss, named)
+            if named:
+                values = run.values
+                for name in named:
+                    value = named[name]
+                    if type(value) is not float or values is None or name not in values:
+                        return self._step_as_meant(n, metrics, loss, named)
+                    values[name] = value
+            self._step += n
+            if run.due:
+                run.collect()
+        except Exception as error:
+            if self._step is None:  # nobody knew where this began: then it is here
+                self._step = 0
+                self.step(n, metrics, loss=loss, **named)
+            else:
+                run.warn(error)
+
+    def update(
+        self,
+        given: Optional[Mapping[str, Metric]] = None,
+        /,
+        *,
+        step: Optional[int] = None,
+        total_steps: Optional[int] = None,
+        epoch: Optional[float] = None,
+        total_epochs: Optional[float] = None,
+        percentage: Optional[float] = None,
+        remaining_s: Optional[float] = None,
+        message: Optional[str] = None,
+        metrics: Optional[Mapping[str, Metric]] = None,
+        **named: Metric,
+    ) -> None:
+        """Set what is given, leave the rest. Any other name is a metric.
+
+        `step` is absolute. `percentage` (0 to 100) and `remaining_s` replace what would be worked out here.
+        After the end of the run, metrics still belong to it.
+        """
+        run = self._run
+        try:
+            if given is not None and not hasattr(given, "items"):
+                what = show(given)
+                self._say(
+                    "update", f"update({what}) sets nothing: step({what}) counts, update(step={what}) sets"
+                )
+                given = None
+            if step is not None:
+                self._step = self._count("step", step, self._step)
+            if total_steps is not None:
+                self._total_steps = self._count("total_steps", total_steps, self._total_steps)
+            if epoch is not None:
+                self._epoch = self._amount("epoch", epoch, self._epoch)
+            if total_epochs is not None:
+                self._total_epochs = self._amount("total_epochs", total_epochs, self._total_epochs)
+            if percentage is not None:
+                self._percentage = self._amount("percentage", percentage, self._percentage)
+            if run.values is None:
+                return
+            if remaining_s is not None:
+                run.remaining_s = self._amount("remaining_s", remaining_s, run.remaining_s)
+            if message is not None and not run.is_over:
+                run.message = str(message)[:MAX_MESSAGE]
+            for some in (given, metrics, named):
+                if some:
+                    self._remember(some)
+            if run.due:
+                run.collect()
+            if run.takes_results and (given or metrics or named):
+                run.note_results()
+        except Exception as error:
+            run.warn(error)
+
+    @overload
+    def epoch(
+        self, epoch: Optional[float] = None, total: Optional[float] = None,
+        metrics: Optional[Mapping[str, Metric]] = None, **named: Metric,
+    ) -> None: ...  # fmt: skip
+    @overload
+    def epoch(self, metrics: Mapping[str, Metric], /, **named: Metric) -> None: ...
+    def epoch(  # type: ignore[misc]
+        self, first: Any = None, second: Any = None, /, *, epoch: Any = None, total: Any = None,
+        metrics: Any = None, **named: Any,
+    ) -> None:  # fmt: skip
+        """`epoch` epochs are done (default: one more); `total` are planned."""
+        if hasattr(first, "items"):
+            first, metrics = None, {**first, **(metrics or {})}
+        done = epoch if first is None else first
+        if done is None:
+            done = (self._epoch or 0) + 1
+        self.update(metrics, epoch=done, total_epochs=total if second is None else second, metrics=named)
+
+    def message(self, text: str) -> None:
+        """Say in a sentence what is being done: "evaluating", "saving checkpoint 12"."""
+        self.update(message=text)
+
+    def phase(self, text: str) -> Phase:
+        """`with r.phase("evaluating"):` says so for as long as the block runs.
+
+        Loops that are tracked in it count no steps.
+        """
+        return Phase(self, text)
+
+    def write(self, text: str) -> None:
+        """Print a line, above the bar if there is one."""
+        try:
+            self._run.write_line(str(text))
+        except Exception as error:
+            self._run.warn(error)
+
+    def finish(
+        self, state: Optional[State] = None, message: Optional[str] = None, *, wait_s: Optional[float] = None
+    ) -> None:
+        """Write the last document. A second call does nothing.
+
+        `state`: completed, stopped (early, on purpose), preempted or failed. By default what is known
+        decides: preempted after a SIGTERM, stopped before the planned end, else completed. `wait_s`: how long
+        to wait for sinks that are slow; FLUSH_TIMEOUT_S by default.
+        """
+        run = self._run
+        try:
+            ending = None if state is None else ENDINGS.get(state)
+            if state is not None and ending is None:
+                self._say("state", f"finish({show(state)}): one of {', '.join(ENDINGS)} is needed")
+            if message is not None and not run.is_over and run.values is not None:
+                run.message = str(message)[:MAX_MESSAGE]
+            if self in run.levels[1:]:
+                self._leave()
+            elif self in run.levels:
+                run.finish(ending or self._find_ending(), self._find_wait(wait_s))
+        except Exception as error:
+            run.warn(error)
+
+    def flush(self, timeout_s: Optional[float] = None) -> None:
+        """Write what is known now and wait until every sink has tried, `timeout_s` at most."""
+        try:
+            self._run.flush(self._find_wait(timeout_s))
+        except Exception as error:
+            self._run.warn(error)
+
+    def abandon(self) -> None:
+        """Stop without a last document."""
+        try:
+            if self in self._run.levels[1:]:
+                self._leave()
+            elif self in self._run.levels:
+                self._run.abandon()
+        except Exception as error:
+            self._run.warn(error)
+
+    def __enter__(self) -> Reporter:  # noqa: PYI034 — typing.Self is younger than Python 3.9
+        self._is_entered = True
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self._is_entered = False
+        try:
+            self._end(error)
+        except Exception as trouble:
+            self._run.warn(trouble)
+
+    def _end(self, error: Optional[BaseException]) -> None:
+        is_fault = not (error is None or isinstance(error, GeneratorExit))
+        if isinstance(error, SystemExit):
+            is_fault = bool(error.code)
+        if not is_fault:
+            self.finish()
+        elif self in self._run.levels[1:]:
+            self._leave()  # whoever is around it will see the exception, or not
+        elif self._run.is_terminated:
+            self.finish("preempted", None if termination.is_exit(error) else describe(error))
+        else:
+            self.finish("failed", describe(error))
+
+    def _find_ending(self) -> str:
+        position = find_position([level for level in self._run.levels if level._counts] or [self])
+        if position.is_at_end:
+            return "finished"
+        if self._run.is_terminated:
+            return "preempted"
+        is_begun = position.total_steps if position.step is not None else None
+        is_planned = is_begun or (position.total_epochs and position.epoch is not None)
+        return "stopped" if is_planned else "finished"
+
+    def _find_wait(self, wait_s: Optional[float]) -> float:
+        if isinstance(wait_s, (int, float)):
+            return wait_s
+        return FLUSH_TIMEOUT_S if self._wait_s is None else self._wait_s
+
+    def _leave(self) -> None:
+        """This level is over, the run is not: it goes on in the level around."""
+        levels = self._run.levels
+        place = levels.index(self)
+        inner = find_position(levels[place:])
+        del levels[place:]
+        if self._counts:
+            levels[-1]._absorb(inner)
+
+    def _step_as_meant(self, n: Any, metrics: Any, loss: Any, named: dict[str, Any]) -> None:
+        if loss is not None:
+            named = {**named, "loss": loss}
+        n, named = self._understand(n, metrics, named)
+        self._step += n
+        self._remember(named)
+        if self._run.due:
+            self._run.collect()
+
+    def _understand(self, n: Any, metrics: Any, named: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """What was meant by whatever `step` was given."""
+        if hasattr(n, "items"):
+            n, metrics = (1 if metrics is None else metrics), n
+        if "n" in named:
+            named = dict(named)
+            n = named.pop("n")
+        count = to_count(n)
+        if count is None:
+            self._say("step", f"step({show(n)}) counts nothing: a whole number of steps is needed")
+        if metrics is not None:
+            if hasattr(metrics, "items"):
+                named = {**metrics, **named}
+            else:
+                self._say("metrics", f"metrics must be a mapping or named, not {type(metrics).__name__}")
+        return count or 0, named
+
+    def _take_in(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
+        """What may be kept of `metrics`, with one warning for each name that gives nothing."""
+        values = self._run.values or {}
+        taken: dict[str, Any] = {}
+        for name, value in metrics.items():
+            if name == "metrics" and hasattr(value, "items"):
+                taken.update(self._take_in(value))
+                continue
+            try:
+                kept = take(value)
+            except TypeError as error:
+                self._say(f"metric {name}", f"metric {name} is left out: it {error}")
+                continue
+            except Exception as error:
+                self._say(f"metric {name}", f"metric {name} is left out: {type(error).__name__}")
+                continue
+            if kept is None:
+                continue
+            if type(kept) is Held:
+                before = values.get(name)
+                kept.before = before.before if type(before) is Held else before
+            taken[name] = kept
+        return taken
+
+    def _remember(self, metrics: Mapping[str, Any]) -> None:
+        values = self._run.values
+        if values is None:
+            return
+        if not hasattr(metrics, "items"):
+            self._say("metrics", f"metrics must be a mapping or named, not {type(metrics).__name__}")
+            return
+        values.update(self._take_in(metrics))
+        if len(values) > MAX_METRICS:
+            self._drop_newest(values)
+
+    def _drop_newest(self, values: dict[str, Any]) -> None:
+        """Names that change at every step must not push out those that were there first."""
+        while len(values) > MAX_METRICS:
+            values.popitem()
+        self._say("names", f"only the first {MAX_METRICS} names of metrics are reported")
+
+    def _count(self, name: str, value: object, before: Optional[int]) -> Optional[int]:
+        count = to_count(value)
+        if count is None:
+            self._say(name, f"{name}={show(value)} is left out: a whole number from 0 to 2^53 is needed")
+            return before
+        return count
+
+    def _amount(self, name: str, value: object, before: Optional[float]) -> Optional[float]:
+        amount = to_amount(value)
+        if amount is None:
+            self._say(name, f"{name}={show(value)} is left out: a number from 0 to 2^53 is needed")
+            return before
+        return amount
+
+    def _say(self, about: str, text: str) -> None:
+        self._run.say(about, text[:300])
+
+
+class Phase:
+    """Something that is done between steps, for as long as its block runs."""
+
+    def __init__(self, reporter: Reporter, text: str) -> None:
+        self._reporter = reporter
+        self._text = text
+        self._before: Optional[str] = None
+
+    def __enter__(self) -> Reporter:
+        run = self._reporter._run
+        self._before = run.message
+        if run.values is not None and not run.is_over:
+            run.phases += 1
+        self._reporter.message(self._text)
+        return self._reporter
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        run = self._reporter._run
+        run.phases = max(run.phases - 1, 0)
+        self._reporter.message(self._before or "")
+
+
+def show(value: object) -> str:
+    """A value as a warning has it: whatever it is, in a few characters."""
+    try:
+        return repr(value)[:60]
+    except Exception:  # an integer of thousands of digits, or a foreign type's own trouble
+        return f"a {type(value).__name__}"
+
+
+def describe(error: Optional[BaseException]) -> str:
+    """An exception's type and the first line of what it says, at most 200 characters."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:
+        lines = []
+    return f"{type(error).__name__}: {lines[0]}"[:200] if lines else type(error).__name__

@@ -1,0 +1,219 @@
+"""Reports for a program that knows nothing of it: `python -m trainjob_progress.run -- COMMAND…`
+
+The command runs as it would without us: in the same process group, session and terminal, with the same stdin,
+environment and signals; its output goes where it went, and its end is the end here. What the output says of
+progress goes into reports too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+if __name__ == "__main__" and sys.path[0] == os.getcwd():
+    del sys.path[0]  # there the program's modules are, not ours: one of them may be called `signal`
+
+import argparse
+import codecs
+import contextlib
+import re
+import signal
+import threading
+import time
+from typing import List, Mapping, Optional, Sequence
+
+from .channels import Channel, open_channels
+from .command import Command, become, end_like
+from .lines import Fields, LineReader
+from .loops import report
+from .publisher import warn
+from .reporter import Reporter
+from .screen import Line, Screen
+from .witness import FORWARDED, Witness, name_signal
+
+READ_INTERVAL_S = 0.1  # between two readings of the output; a report is due every 0.5 s
+MAX_SHARE = 0.2  # of a core, for reading: a program that prints without a pause is not slowed down by it
+SWITCH_INTERVAL_S = 0.0005  # copying waits no longer than this for the interpreter while lines are read
+STUCK_S = 1.0  # who takes nothing of the output for so long does not delay the last report
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command to its end, and end as it did. Returns only if it could not be started."""
+    options = _parse(sys.argv[1:] if arguments is None else arguments)
+    outputs = _occupy_closed_streams()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
+    witness = Witness()
+    reporter = report(options.total_steps, total_epochs=options.total_epochs, initial_step=None)
+    try:
+        if not reporter.is_active:  # not rank 0, or nowhere to report to: there is nothing for us to do
+            witness.dismiss()
+            os.waitpid(witness.pid, 0)
+            become(options.command, mask)
+        channels = open_channels(outputs)
+        command = Command(options.command, channels=channels, witness=witness, mask=mask)
+    except OSError as error:
+        reporter.finish("failed", f"the command did not start: {type(error).__name__}")
+        warn(f"{options.command[0]}: {error.strerror or error}")
+        return 127 if isinstance(error, FileNotFoundError) else 126  # as shells have it
+    plan = {"total_steps": options.total_steps, "total_epochs": options.total_epochs}
+    reader = Reader(reporter, LineReader(options.pattern), channels, plan)
+    _follow(command, reader, reporter, channels)
+    witness.take_over(channel.stream for channel in channels if channel.is_held)
+    witness.dismiss()
+    if not any(channel.is_held for channel in channels):
+        with contextlib.suppress(OSError):
+            os.waitpid(witness.pid, 0)
+    return end_like(command.status)
+
+
+def _follow(command: Command, reader: Reader, reporter: Reporter, channels: Sequence[Channel]) -> None:
+    """Until the command has ended, what it wrote is copied and the last report is written."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    for channel in channels:
+        channel.start()
+    reader.start()
+    command.wait()
+    for channel in channels:
+        channel.stop()
+    deadline_s = time.monotonic() + STUCK_S
+    for channel in channels:
+        channel.join(max(deadline_s - time.monotonic(), 0))
+    reader.end()
+    _finish(reporter, command)
+    # Whoever reads the output may keep us waiting; meanwhile a signal ends us, as it would the command.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, command.mask)
+    for channel in channels:
+        channel.join()
+
+
+class Reader:
+    """Reports what a program's output says, a little later than it says it: nothing waits for this."""
+
+    def __init__(
+        self,
+        reporter: Reporter,
+        lines: LineReader,
+        channels: Sequence[Channel],
+        plan: Mapping[str, Optional[float]],
+    ) -> None:
+        """`plan`: total_steps and total_epochs, as far as they were given."""
+        self._plan = plan
+        self._reporter = reporter
+        self._lines = lines
+        self._outputs = [_Output(channel) for channel in channels]
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="progress reader", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        """Read what there is to the end."""
+        self._is_over.set()
+        self._thread.join()
+        self._read()
+        for output in self._outputs:
+            self._report(output.screen.end())
+
+    def _run(self) -> None:
+        pause_s = READ_INTERVAL_S
+        while not self._is_over.wait(pause_s):
+            began_s = time.thread_time()
+            self._read()
+            pause_s = max(READ_INTERVAL_S, (time.thread_time() - began_s) * (1 / MAX_SHARE - 1))
+
+    def _read(self) -> None:
+        for output in self._outputs:
+            self._report(output.read())
+
+    def _report(self, lines: Sequence[Line]) -> None:
+        for line in lines:
+            try:
+                fields = self._lines.read(line.text, depth=line.depth)
+            except Exception as error:  # a line that breaks us is a line we do not understand
+                fields = None
+                warn(f"a line could not be read: {type(error).__name__}")
+            if fields:
+                self._update(fields)
+
+    def _update(self, fields: Fields) -> None:
+        for name, planned in self._plan.items():  # whoever starts the command knows better than a guess
+            if planned is not None:
+                fields.pop(name, None)
+            elif name in fields and fields[name] is None:
+                fields[name] = 0  # no plan: None would leave the old one
+        self._reporter.update(**fields)
+
+
+class _Output:
+    """One output as a terminal would show it."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.screen = Screen()
+        self._channel = channel
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+
+    def read(self) -> List[Line]:
+        data, has_gap = self._channel.take()
+        if has_gap:
+            self.screen, data = Screen(), data[data.find(b"\n") + 1 :]
+        return self.screen.write(self._decode(data)) + self.screen.pause()
+
+
+def _finish(reporter: Reporter, command: Command) -> None:
+    code = os.waitstatus_to_exitcode(command.status)
+    if code == 0:
+        # A run that ends well before its end because it was asked to has not completed.
+        reporter._run.is_terminated = bool(command.asked_by)
+        reporter.finish()
+        return
+    how = f"ended with exit code {code}" if code > 0 else f"was ended by {name_signal(-code)}"
+    reporter.finish("preempted" if signal.SIGTERM in command.asked_by else "failed", f"the command {how}")
+
+
+def _occupy_closed_streams() -> List[int]:
+    """The outputs that are open. No file of ours may become the command's stdin or stdout: where these are
+    closed, something is open now that is not inherited."""
+    closed = []
+    while True:
+        descriptor = os.open(os.devnull, os.O_RDWR)
+        if descriptor > 2:
+            os.close(descriptor)
+            return [output for output in (1, 2) if output not in closed]
+        closed.append(descriptor)
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m trainjob_progress.run",
+        description="Run a training command and report what it prints of its progress.",
+        usage="%(prog)s [options] -- COMMAND [ARGUMENT …]",
+    )
+    parser.add_argument(
+        "--total-steps", type=int, metavar="N", help="steps planned, whatever the output says"
+    )
+    parser.add_argument("--total-epochs", type=float, metavar="N", help="epochs planned")
+    parser.add_argument(
+        "--pattern",
+        metavar="REGEX",
+        help="how to read a line, in place of what is known: named groups step, total, epoch, epochs, "
+        "percentage, message; any other name is a metric",
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.command[:1] == ["--"]:
+        del options.command[0]
+    if not options.command:
+        parser.error("there is no COMMAND")
+    if options.pattern is not None:
+        try:
+            re.compile(options.pattern)
+        except re.error as error:
+            parser.error(f"--pattern: {error}")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""Where a process should report, read from its environment."""
+
+from __future__ import annotations
+
+import os
+
+from .publisher import warn
+from .sinks.file import FileSink, TerminationSink
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Mapping, Optional
+
+    from .sinks import Sink
+
+DEFAULT_PATH = "/tmp/trainjob-progress.json"  # noqa: S108 — the directory that nearly every image may write to
+DEFAULT_TERMINATION_PATH = "/dev/termination-log"
+# Id of the process that reports, for its children: whatever way they are made, they do not report too.
+OWNER_VARIABLE = "TRAINJOB_PROGRESS_OWNER"
+
+
+def find_sinks(
+    environ: Optional[Mapping[str, str]] = None, *, bar: bool = False, without_push: bool = False
+) -> list[Sink]:
+    """The sinks that the environment asks for. None off a cluster, unless a variable names one.
+
+    None either in a child of a process that reports: two would take turns in one file.
+    A variable that makes no sense costs one line on stderr and that sink.
+    """
+    environ = os.environ if environ is None else environ
+    if environ.get(OWNER_VARIABLE, str(os.getpid())) != str(os.getpid()):
+        return []
+    sinks = []
+    finders = [_find_file, _find_termination, _find_log, _find_endpoint]
+    if not without_push:
+        finders.append(_find_push)
+    for find in finders:
+        sinks += _try(find, environ)
+    if bar or environ.get("TRAINJOB_PROGRESS_BAR", "0") not in ("", "0"):
+        sinks += _try(lambda _: _make_bar(), environ)
+    return sinks
+
+
+def find_attempt(environ: Optional[Mapping[str, str]] = None) -> Optional[int]:
+    """How often this training was started before, where the launcher says so."""
+    environ = os.environ if environ is None else environ
+    text = environ.get("TRAINJOB_ATTEMPT") or environ.get("TORCHELASTIC_RESTART_COUNT") or ""
+    return int(text) if text.isdecimal() else None
+
+
+def _try(find: Callable[[Mapping[str, str]], Optional[Sink]], environ: Mapping[str, str]) -> list[Sink]:
+    try:
+        sink = find(environ)
+    except Exception as error:
+        warn(f"one place to report to is left out: {type(error).__name__}: {error}")
+        return []
+    return [] if sink is None else [sink]
+
+
+def _find_file(environ: Mapping[str, str]) -> Optional[Sink]:
+    path = environ.get("TRAINJOB_PROGRESS_FILE")
+    if path is None and _is_in_pod(environ):
+        path = DEFAULT_PATH
+    return FileSink(path) if path else None
+
+
+def _find_termination(environ: Mapping[str, str]) -> Optional[Sink]:
+    path = environ.get("TRAINJOB_TERMINATION_MESSAGE_PATH")
+    if path is None and _is_in_pod(environ) and os.path.exists(DEFAULT_TERMINATION_PATH):
+        path = DEFAULT_TERMINATION_PATH
+    return TerminationSink(path) if path else None
+
+
+# The rest is imported when it is asked for: most processes need none of it.
+
+
+def _find_log(environ: Mapping[str, str]) -> Optional[Sink]:
+    if environ.get("TRAINJOB_PROGRESS_LOG", "0") in ("", "0"):
+        return None
+    from .sinks.log import LogSink
+
+    return LogSink()
+
+
+def _find_endpoint(environ: Mapping[str, str]) -> Optional[Sink]:
+    port = environ.get("TRAINJOB_PROGRESS_PORT")
+    if not port:
+        return None
+    from .sinks.http import HTTPSink
+
+    return HTTPSink(int(port))
+
+
+def _find_push(environ: Mapping[str, str]) -> Optional[Sink]:
+    if not environ.get("KUBEFLOW_TRAINER_SERVER_URL"):
+        return None
+    from .sinks.push import find_push_sink
+
+    return find_push_sink(environ)
+
+
+def _make_bar() -> Sink:
+    from .sinks.bar import make_bar
+
+    sink: Sink = make_bar()
+    return sink
+
+
+def _is_in_pod(environ: Mapping[str, str]) -> bool:
+    return "KUBERNETES_SERVICE_HOST" in environ  # set by the kubelet in every container

@@ -1,0 +1,27 @@
+"""Where documents go. A sink may be slow and may fail: a publisher stands between it and training."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from trainjob_progress.document import Snapshot
+
+    class Sink(Protocol):
+        """One place that takes documents. Anything that has these is one: there is no base class."""
+
+        interval_s: float  # the least time between two documents
+
+        def write(self, snapshot: Snapshot) -> None:
+            """Put this document where the last one was. May block, may raise: only a publisher calls it.
+
+            Must not import anything: it runs on a thread, and a fork would hand on the import's lock.
+            """
+
+        def close(self) -> None:
+            """Let go of what is held. Called once, after the last write, by the publisher's thread.
+
+            A sink with an attribute `reopens` that is true is written to, and closed, again when a result
+            comes after the end of a run.
+            """

@@ -1,0 +1,86 @@
+"""Sinks that are files: the progress file, replaced whole, and the container's termination message."""
+
+from __future__ import annotations
+
+import os
+
+from trainjob_progress.document import Snapshot, encode
+
+TERMINATION_MAX_BYTES = 1000  # the kubelet keeps 12 KiB for all containers of a pod, 4 KiB for each
+# What is said now is there for a reader within a second: half of it until a number is asked for, half until
+# it is written.
+INTERVAL_S = 0.5
+_OURS = b'{"schemaVersion":'
+
+
+class FileSink:
+    """Replaces the file at `path` with each document: readers see the old one or the new one, never half."""
+
+    reopens = True  # for results after the end
+    is_local = True  # quickly written, even at the end of a process in which no thread can start any more
+
+    def __init__(self, path: str, interval_s: float = INTERVAL_S) -> None:
+        self.interval_s = interval_s
+        self._path = path
+        # On the same filesystem, or it could not be renamed; one for each sink, so that two never share it.
+        self._temporary = f"{path}.{os.getpid()}.{id(self):x}.tmp"
+
+    def write(self, snapshot: Snapshot) -> None:
+        body = encode(snapshot) + b"\n"
+        try:
+            # 0644: an exec probe may run as another user. No fsync: readers share the page cache, and a
+            # node that loses power loses the container too.
+            descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _CLOEXEC, 0o644)
+            try:
+                while body:  # a write may stop half-way without an error
+                    body = body[os.write(descriptor, body) :]
+            finally:
+                os.close(descriptor)
+            os.replace(self._temporary, self._path)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        try:  # noqa: SIM105 — contextlib takes its time to be imported
+            os.unlink(self._temporary)
+        except OSError:
+            pass  # it was renamed, or never made
+
+
+class TerminationSink:
+    """Keeps the last document in the container's termination message, for a job that ends between two probes.
+
+    The kubelet mounts this file by itself, so it cannot be renamed over. It is written in one call, filled
+    up with blanks to the length it had: a process killed half-way leaves a whole document. A message that
+    the program wrote itself is left alone.
+    """
+
+    reopens = True
+    is_local = True
+
+    def __init__(self, path: str, interval_s: float = INTERVAL_S) -> None:
+        self.interval_s = interval_s
+        self._path = path
+
+    def write(self, snapshot: Snapshot) -> None:
+        body = encode(snapshot, TERMINATION_MAX_BYTES)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | _CLOEXEC, 0o644)
+        try:
+            there = os.read(descriptor, len(_OURS))
+            if there.strip() and there != _OURS:
+                return
+            length = os.fstat(descriptor).st_size
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            padded = body.ljust(min(length, TERMINATION_MAX_BYTES))
+            if os.write(descriptor, padded) < len(padded):
+                os.ftruncate(descriptor, 0)  # no message is better than half of one
+                raise OSError("there was room for a part of the message only")
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        pass
+
+
+_CLOEXEC = getattr(os, "O_CLOEXEC", 0)

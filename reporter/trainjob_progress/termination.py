@@ -1,0 +1,98 @@
+"""SIGTERM comes before eviction, preemption and suspension: note it, write the last document, pass it on.
+
+Ours is put over whatever handler there is and calls it. Frameworks that look for a handler see what they
+would see without us: it equals the one it was put over. When a handler is set after ours, ours is put over
+that one in its turn, so that the order of set-up does not matter.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any, Callable, Optional
+
+    Flush = Callable[[bool], object]
+
+_flushes: list[Flush] = []
+
+
+def watch(flush: Flush) -> None:
+    """Call `flush` on SIGTERM, with whether the process ends then. Does nothing off the main thread."""
+    _flushes.append(flush)
+    watch_again()
+
+
+def watch_again() -> None:
+    """Come back on top of a handler that was set since."""
+    if not _flushes or threading.current_thread() is not threading.main_thread():
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    # None: not Python's, it could not be called. Ignored: then nothing ends, and children inherit it so.
+    if before is None or before == signal.SIG_IGN or isinstance(before, _Handler):
+        return
+    signal.signal(signal.SIGTERM, _Handler(before))
+
+
+def forget(flush: Flush) -> None:
+    """Call it no more; with the last one the old handler comes back, unless someone put theirs over ours."""
+    if flush in _flushes:
+        _flushes.remove(flush)
+    if _flushes or threading.current_thread() is not threading.main_thread():
+        return
+    handler = signal.getsignal(signal.SIGTERM)
+    if isinstance(handler, _Handler):
+        signal.signal(signal.SIGTERM, handler.before)
+
+
+def forget_all() -> None:
+    """In a forked child: its parent's reporters are none of its business. A handler of ours passes on."""
+    _flushes.clear()
+
+
+class _Handler:
+    """Notes, then does what would have been done without us. Each knows what it was put over."""
+
+    __slots__ = ("_pid", "before")
+
+    def __init__(self, before: Any) -> None:  # noqa: ANN401 — a function or SIG_DFL
+        self.before = before
+        self._pid = os.getpid()
+
+    def __call__(self, number: int, frame: Optional[FrameType]) -> None:
+        is_end = not callable(self.before)
+        if self._pid == os.getpid():  # a fork inherits the handler, but not the reporters' threads
+            for flush in tuple(_flushes):
+                flush(is_end)
+        if not is_end:
+            self.before(number, frame)  # at once: the grace period is for its checkpoint
+        else:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)  # so that the exit code is the one of a terminated process
+
+    def __eq__(self, other: object) -> bool:
+        # Lightning leaves its own handling out where it finds "a handler". The enumeration alone, not the
+        # integer in it: `signal.signal` itself must go on to tell the two apart.
+        if isinstance(other, _Handler):
+            return self is other
+        return (isinstance(other, signal.Handlers) or callable(other)) and bool(self.before == other)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def is_exit(error: Optional[BaseException]) -> bool:
+    """Whether an exception is a way to end a process, not a fault in it."""
+    return error is None or isinstance(error, (SystemExit, KeyboardInterrupt, GeneratorExit))
+
+
+def find_uncaught() -> Optional[BaseException]:
+    """The exception that is ending this process, as far as the interpreter has noted it."""
+    if hasattr(sys, "ps1"):
+        return None  # an interactive session goes on after one
+    return getattr(sys, "last_value", None)

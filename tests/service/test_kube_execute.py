@@ -1,0 +1,316 @@
+"""exec against a kube-apiserver that hangs, drops connections, floods and breaks the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp import WSMsgType, web
+from kubernetes_asyncio.client import Configuration
+
+from tests.unit.test_progress_tracker import RANK0, REF
+from visibility_api.kube.client import KubeClient
+from visibility_api.kube.errors import ApiError, Unreachable
+from visibility_api.kube.exec.execute import CommandFailed, ExecFailed, ExecLimits, OutputTooLarge, execute
+from visibility_api.probing.exec_source import ExecSource
+from visibility_api.progress.document import Outcome, Progress, Refused, RetryClass
+from visibility_api.progress.job import Rank0
+
+from .fake_apiserver import Handler, fake_apiserver
+from .websocket_server import DEADLINE_S
+
+SUCCESS = {"metadata": {}, "status": "Success"}
+DOCUMENT = b'{"timestamp":"2026-01-23T10:30:45Z","step":7}'
+
+
+def exit_status(code: int) -> dict[str, Any]:
+    causes = [{"reason": "ExitCode", "message": str(code)}]
+    return {"status": "Failure", "reason": "NonZeroExitCode", "details": {"causes": causes}}
+
+
+def serving(
+    act: Callable[[web.WebSocketResponse], Awaitable[None]], protocol: str = "v5.channel.k8s.io"
+) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        ws = web.WebSocketResponse(protocols=(protocol,))
+        await ws.prepare(request)
+        for channel in (1, 2, 3):
+            await ws.send_bytes(bytes([channel]))  # empty: kube-apiserver confirms the channel
+        await act(ws)
+        return ws
+
+    return handle
+
+
+def saying(*messages: tuple[int, bytes], status: Any = SUCCESS) -> Handler:
+    async def act(ws: web.WebSocketResponse) -> None:
+        for channel, data in messages:
+            await ws.send_bytes(bytes([channel]) + data)
+        if status is not None:
+            await ws.send_bytes(b"\x03" + json.dumps(status).encode())
+        await ws.close()
+
+    return serving(act)
+
+
+async def run(
+    client: KubeClient,
+    *,
+    timeout_s: float = DEADLINE_S,
+    max_bytes: int = 1000,
+    limits: ExecLimits = ExecLimits(),  # noqa: B008 - immutable
+) -> bytes:
+    return await execute(
+        client,
+        namespace="team-a",
+        pod="bert",
+        container="node",
+        argv=("cat", "--", "/tmp/x y"),
+        max_bytes=max_bytes,
+        timeout_s=timeout_s,
+        limits=limits,
+    )
+
+
+async def ask(handler: Handler, *, timeout_s: float = DEADLINE_S, rank0: Rank0 = RANK0) -> Outcome:
+    async with fake_apiserver(handler) as client:
+        return await ExecSource(client, timeout_s=timeout_s).probe(REF, rank0)
+
+
+def refusal(outcome: Outcome) -> tuple[str, RetryClass]:
+    assert isinstance(outcome, Refused)
+    return outcome.reason, outcome.retry
+
+
+def speaking(status: Any) -> Callable[[web.WebSocketResponse], Awaitable[None]]:
+    """Each channel in two frames."""
+
+    async def act(ws: web.WebSocketResponse) -> None:
+        await ws.send_bytes(b"\x01hel")
+        await ws.send_bytes(b"\x02oo")
+        await ws.send_bytes(b"\x03" + json.dumps(status).encode()[:20])
+        await ws.send_bytes(b"\x03" + json.dumps(status).encode()[20:])
+        await ws.send_bytes(b"\x01lo")  # after the status: each stream is copied on its own
+        await ws.send_bytes(b"\x02ps")
+        await ws.close()
+
+    return act
+
+
+@pytest.mark.parametrize("protocol", ["v5.channel.k8s.io", "v4.channel.k8s.io"])
+async def test_output_is_put_together_whatever_the_frames(protocol: str) -> None:
+    async with fake_apiserver(serving(speaking(SUCCESS), protocol)) as client:
+        assert await run(client) == b"hello"
+
+
+@pytest.mark.parametrize("protocol", ["v5.channel.k8s.io", "v4.channel.k8s.io"])
+async def test_a_command_that_fails_is_an_error_with_its_exit_code_and_what_it_complained(
+    protocol: str,
+) -> None:
+    async with fake_apiserver(serving(speaking(exit_status(3)), protocol)) as client:
+        with pytest.raises(CommandFailed) as failed:
+            await run(client)
+    assert (failed.value.exit_code, failed.value.stderr) == (3, b"oops")
+
+
+async def test_the_command_is_sent_as_words_without_a_shell() -> None:
+    asked: list[web.Request] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        asked.append(request)
+        return await saying()(request)
+
+    async with fake_apiserver(handle) as client:
+        await run(client)
+    (request,) = asked
+    assert request.path == "/api/v1/namespaces/team-a/pods/bert/exec"
+    assert request.query.getall("command") == ["cat", "--", "/tmp/x y"]
+    assert request.query["container"] == "node"
+    assert "stdin" not in request.query
+    assert request.headers["Sec-WebSocket-Protocol"] == "v5.channel.k8s.io, v4.channel.k8s.io"
+
+
+async def test_endless_output_is_cut_at_the_bound() -> None:
+    async def act(ws: web.WebSocketResponse) -> None:
+        try:
+            while True:
+                await ws.send_bytes(b"\x01" + b"x" * 32_000)
+        except (ConnectionError, RuntimeError):
+            pass  # the reader has gone, as it should
+
+    async with fake_apiserver(serving(act)) as client:
+        with pytest.raises(OutputTooLarge):
+            await run(client, max_bytes=100_000)
+
+
+async def test_a_frame_larger_than_any_kubelet_sends_is_refused() -> None:
+    async with fake_apiserver(saying((1, b"x" * 3_000_000))) as client:
+        with pytest.raises(Unreachable):
+            await run(client)
+
+
+async def test_a_command_that_hangs_is_given_up() -> None:
+    async def act(ws: web.WebSocketResponse) -> None:
+        async for message in ws:
+            if message.type is WSMsgType.CLOSE:
+                return
+
+    async with fake_apiserver(serving(act)) as client:
+        with pytest.raises(TimeoutError):
+            await run(client, timeout_s=0.2)
+
+
+@pytest.mark.parametrize("messages", [(), ((1, DOCUMENT),)], ids=["before any output", "after whole output"])
+async def test_a_connection_that_closes_without_outcome_is_no_success(messages: Any) -> None:
+    async with fake_apiserver(saying(*messages, status=None)) as client:
+        with pytest.raises(Unreachable, match="before the status of the command"):
+            await run(client)
+
+
+async def test_a_connection_cut_half_way_is_no_success() -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        ws = web.WebSocketResponse(protocols=("v5.channel.k8s.io",))
+        await ws.prepare(request)
+        await ws.send_bytes(b"\x01" + DOCUMENT[:10])
+        assert request.transport is not None
+        request.transport.abort()
+        return ws
+
+    async with fake_apiserver(handle) as client:
+        with pytest.raises(Unreachable):
+            await run(client)
+
+
+@pytest.mark.parametrize("status", ["nonsense", {"status": "Failure", "reason": "InternalError"}, {}])
+async def test_an_outcome_that_names_no_exit_code_is_a_failure(status: Any) -> None:
+    async with fake_apiserver(saying((1, DOCUMENT), status=status)) as client:
+        with pytest.raises((ExecFailed, Unreachable)):
+            await run(client)
+
+
+@pytest.mark.parametrize("code", [400, 403, 404, 500])
+async def test_a_refused_upgrade_keeps_its_code(code: int) -> None:
+    async def refuse(_request: web.Request) -> web.StreamResponse:
+        return web.json_response({"kind": "Status", "code": code}, status=code)
+
+    async with fake_apiserver(refuse) as client:
+        with pytest.raises(ApiError) as raised:
+            await run(client)
+    assert raised.value.status == code
+
+
+async def test_a_document_is_read() -> None:
+    outcome = await ask(saying((1, DOCUMENT[:9]), (1, DOCUMENT[9:])))
+    assert isinstance(outcome, Progress)
+    assert outcome.step == 7
+
+
+@pytest.mark.parametrize(
+    ("stderr", "code", "expected"),
+    [
+        (b"cat: /tmp/s3cr3t: No such file or directory\n", 1, ("NoProgressFile", RetryClass.LATER)),
+        (
+            b"cat: can't open '/tmp/s3cr3t': No such file or directory",
+            1,
+            ("NoProgressFile", RetryClass.LATER),
+        ),
+        (b"cat: /tmp/s3cr3t: Is a directory\n", 1, ("ProgressFileUnreadable", RetryClass.LATER)),
+        (b"cat: read error: Is a directory", 1, ("ProgressFileUnreadable", RetryClass.LATER)),
+        (b"cat: /tmp/s3cr3t: Permission denied", 1, ("ProgressFileUnreadable", RetryClass.LATER)),
+        (b"s3cr3t", 1, ("ProgressFileUnreadable", RetryClass.LATER)),
+        (b"", 126, ("NoCatInImage", RetryClass.RARELY)),
+        (b"", 127, ("NoCatInImage", RetryClass.RARELY)),
+    ],
+)
+async def test_what_cat_prints_becomes_a_reason_and_is_never_repeated(
+    stderr: bytes, code: int, expected: tuple[str, RetryClass]
+) -> None:
+    outcome = await ask(saying((2, stderr), status=exit_status(code)))
+    assert refusal(outcome) == expected
+    assert isinstance(outcome, Refused)
+    assert "s3cr3t" not in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (
+            'exec failed: unable to start container process: exec: "cat": executable file not found in $PATH',
+            ("NoCatInImage", RetryClass.RARELY),
+        ),
+        ('container not found ("node")', ("ContainerNotRunning", RetryClass.SOON)),
+        ("something s3cr3t", ("ExecFailed", RetryClass.RARELY)),
+    ],
+)
+async def test_what_the_runtime_reports_becomes_a_reason(
+    message: str, expected: tuple[str, RetryClass]
+) -> None:
+    status = {"status": "Failure", "reason": "InternalError", "message": message, "code": 500}
+    outcome = await ask(saying(status=status))
+    assert refusal(outcome) == expected
+    assert isinstance(outcome, Refused)
+    assert "s3cr3t" not in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [(403, "ExecForbidden"), (404, "PodGone"), (500, "PodUnreachable"), (400, "PodUnreachable")],
+)
+async def test_a_refusal_of_kube_apiserver_becomes_a_reason(code: int, reason: str) -> None:
+    async def refuse(_request: web.Request) -> web.StreamResponse:
+        return web.json_response({"kind": "Status", "code": code}, status=code)
+
+    assert refusal(await ask(refuse))[0] == reason
+
+
+async def test_garbage_in_the_file_is_named_and_not_repeated() -> None:
+    outcome = await ask(saying((1, b"s3cr3t \xff\xfe")))
+    assert refusal(outcome) == ("NotUTF8", RetryClass.LATER)
+    assert isinstance(outcome, Refused)
+    assert "s3cr3t" not in outcome.message
+
+
+async def test_a_huge_file_is_named_after_its_first_64_kib() -> None:
+    outcome = await ask(saying(*[(1, b"x" * 32_000)] * 5))
+    assert refusal(outcome) == ("TooLarge", RetryClass.RARELY)
+
+
+@pytest.mark.parametrize("message", [b"", b"\x01", b"\x02" + b"x" * 1000, b"\x07" + b"x" * 1000])
+async def test_an_endless_stream_that_brings_no_document_is_left_at_a_bound(message: bytes) -> None:
+    """The `cat` is the image's own: what it writes, and where, is its author's choice."""
+
+    async def act(ws: web.WebSocketResponse) -> None:
+        while True:
+            await ws.send_bytes(message)
+            await asyncio.sleep(0)  # the reader's turn, who shares the event loop
+
+    async with fake_apiserver(serving(act)) as client:
+        with pytest.raises(OutputTooLarge):
+            await run(client, limits=ExecLimits(excess_bytes=4000))
+
+
+@pytest.mark.parametrize("outcome", [b"\xff", b"[" * 5000, b"7", b'{"status":7}'])
+async def test_an_outcome_that_is_not_a_status_counts_as_none(outcome: bytes) -> None:
+    assert refusal(await ask(saying((3, outcome), status=None))) == ("PodUnreachable", RetryClass.SOON)
+
+
+async def test_a_hanging_read_is_tried_again_only_rarely() -> None:
+    async def act(ws: web.WebSocketResponse) -> None:
+        await ws.receive()
+
+    assert refusal(await ask(serving(act), timeout_s=0.2)) == ("ProbeTimeout", RetryClass.RARELY)
+
+
+async def test_a_server_that_is_down_is_the_fault_of_no_job() -> None:
+    with socket.socket() as taken:  # nobody listens, and nobody else can
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        async with KubeClient(Configuration(host=f"http://127.0.0.1:{port}")) as client:
+            outcome = await ExecSource(client, timeout_s=DEADLINE_S).probe(REF, RANK0)
+    assert refusal(outcome) == ("PodUnreachable", RetryClass.SOON)
+    assert isinstance(outcome, Refused)
+    assert str(port) not in outcome.message  # where kube-apiserver is, is not for every user

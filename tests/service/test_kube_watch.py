@@ -1,0 +1,397 @@
+"""A watch against a kube-apiserver that cuts streams, stalls, expires versions and breaks the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterable, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from visibility_api.kube.client import KubeClient
+from visibility_api.kube.errors import ApiError, Unreachable
+from visibility_api.kube.watch import Backoff, Watch, WatchLimits
+from visibility_api.workloads.objects import TrainJob
+
+from .fake_apiserver import fake_apiserver
+
+PATH = "/apis/trainer.kubeflow.org/v1alpha1/trainjobs"
+DEADLINE_S = 90.0
+
+
+def trainjob(name: str, version: int) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "a", "uid": name, "resourceVersion": str(version)}}
+
+
+def a_list(version: int, *items: Any, token: str = "") -> web.Response:
+    return web.json_response(
+        {"metadata": {"resourceVersion": str(version), "continue": token}, "items": list(items)}
+    )
+
+
+def status(code: int, reason: str, retry_after_s: int = 0) -> web.Response:
+    details = {"retryAfterSeconds": retry_after_s} if retry_after_s else {}
+    return web.json_response(
+        {"kind": "Status", "code": code, "reason": reason, "message": "no", "details": details}, status=code
+    )
+
+
+def line(type_: str, object_: Any) -> bytes:
+    return json.dumps({"type": type_, "object": object_}).encode() + b"\n"
+
+
+class Script:
+    """Answers requests in order by the given steps, then holds every further watch open."""
+
+    def __init__(self, *steps: Any) -> None:
+        self.steps = list(steps)
+        self.requests: list[dict[str, str]] = []
+        self.ended = asyncio.Event()
+        self.asked = asyncio.Condition()
+
+    async def until_asked(self, times: int) -> None:
+        async with asyncio.timeout(DEADLINE_S), self.asked:
+            await self.asked.wait_for(lambda: len(self.requests) >= times)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(dict(request.query))
+        async with self.asked:
+            self.asked.notify_all()
+        if not self.steps:
+            if "watch" not in request.query:
+                return a_list(1)
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await self.ended.wait()
+            return response
+        step = self.steps.pop(0)
+        if isinstance(step, web.Response):
+            return step
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for piece in step:
+            if piece is CUT:
+                assert request.transport is not None
+                request.transport.abort()
+                return response
+            await response.write(piece)
+        return response
+
+
+CUT = object()
+
+
+class Seen:
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+        self.log: list[str] = []
+        self.changed = asyncio.Condition()
+
+    async def on_list(self, objects: AsyncIterable[TrainJob]) -> None:
+        self.names = {o.metadata.name: o.metadata.uid async for o in objects}
+        self._tell("LIST " + ",".join(self.names))
+
+    def on_event(self, type_: str, object_: TrainJob) -> None:
+        self._tell(f"{type_} {object_.metadata.name}")
+
+    def _tell(self, entry: str) -> None:
+        self.log.append(entry)
+        self._notifier = asyncio.ensure_future(self._notify())
+
+    async def _notify(self) -> None:
+        async with self.changed:
+            self.changed.notify_all()
+
+    async def until(self, *log: str) -> None:
+        async with asyncio.timeout(DEADLINE_S), self.changed:
+            await self.changed.wait_for(lambda: self.log == list(log))
+
+
+SOON = WatchLimits(first_delay_s=0.01, absent_delay_s=0.01, longest_delay_s=0.05)
+
+
+@asynccontextmanager
+async def following(
+    script: Script, limits: WatchLimits = SOON
+) -> AsyncIterator[tuple[Seen, Watch[TrainJob]]]:
+    seen = Seen()
+    async with fake_apiserver(script.handle) as client:
+        watch = Watch(
+            client,
+            PATH,
+            kind=TrainJob,
+            on_list=seen.on_list,
+            on_event=seen.on_event,
+            label_selector="team",
+            limits=limits,
+        )
+        task = asyncio.create_task(watch.run())
+        try:
+            yield seen, watch
+        finally:
+            task.cancel()
+            script.ended.set()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_it_lists_in_pages_then_watches_from_the_lists_version() -> None:
+    script = Script(a_list(7, trainjob("a", 1), token="more"), a_list(7, trainjob("b", 2)))
+    async with following(script) as (seen, watch):
+        await seen.until("LIST a,b")
+        await script.until_asked(3)
+    assert watch.health.synced
+    assert script.requests[1]["continue"] == "more"
+    watched = script.requests[2]
+    assert watched["resourceVersion"] == "7"
+    assert watched["allowWatchBookmarks"] == "true"
+    assert {request["labelSelector"] for request in script.requests} == {"team"}
+
+
+async def test_it_watches_from_the_first_pages_version() -> None:
+    """A later page may be newer: of a server that goes on where its token has expired."""
+    script = Script(a_list(7, trainjob("a", 1), token="more"), a_list(9, trainjob("b", 8)))
+    async with following(script) as (seen, _):
+        await seen.until("LIST a,b")
+        await script.until_asked(3)
+    assert script.requests[2]["resourceVersion"] == "7"
+
+
+@pytest.mark.parametrize("broken", [status(410, "Expired"), status(503, "")], ids=["expired", "in trouble"])
+async def test_a_list_that_fails_between_two_pages_is_started_again(broken: web.Response) -> None:
+    script = Script(a_list(7, trainjob("a", 1), token="more"), broken, a_list(9, trainjob("b", 8)))
+    async with following(script) as (seen, watch):
+        await seen.until("LIST b")
+        await script.until_asked(4)
+        assert watch.health.synced
+    assert "continue" not in script.requests[2]
+    assert script.requests[3]["resourceVersion"] == "9"
+
+
+async def test_a_page_of_any_size_is_read_with_pauses() -> None:
+    turns = 0
+    turns_at: list[int] = []
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def on_list(objects: AsyncIterable[TrainJob]) -> None:
+        turns_at.extend([turns async for _ in objects])
+        listed.set()
+
+    listed = asyncio.Event()
+    script = Script(a_list(7, *(trainjob(f"job-{number}", 1) for number in range(500))))
+    async with fake_apiserver(script.handle) as client, asyncio.TaskGroup() as group:
+        limits = WatchLimits(slice_s=0.0)  # a pause after each object
+        watch = Watch(client, PATH, kind=TrainJob, on_list=on_list, on_event=lambda *_: None, limits=limits)
+        tasks = [group.create_task(watch.run()), group.create_task(take_turns())]
+        async with asyncio.timeout(DEADLINE_S):
+            await listed.wait()
+        for task in tasks:
+            task.cancel()
+        script.ended.set()
+    assert len(turns_at) == 500
+    assert len(set(turns_at)) > 400
+
+
+async def test_it_resumes_after_a_cut_from_the_last_event_or_bookmark() -> None:
+    bookmark = {"metadata": {"resourceVersion": "40"}, "kind": "TrainJob"}
+    script = Script(
+        a_list(7),
+        [line("ADDED", trainjob("a", 12)), line("BOOKMARK", bookmark), CUT],
+        [line("DELETED", trainjob("a", 41))],
+    )
+    async with following(script) as (seen, _):
+        await seen.until("LIST ", "ADDED a", "DELETED a")
+    assert script.requests[2]["resourceVersion"] == "40"
+
+
+async def test_an_event_cut_in_the_middle_is_not_taken_and_comes_again() -> None:
+    whole = line("ADDED", trainjob("a", 12))
+    script = Script(a_list(7), [whole[:40], CUT], [whole[:30], whole[30:]])
+    async with following(script) as (seen, _):
+        await seen.until("LIST ", "ADDED a")
+    assert script.requests[2]["resourceVersion"] == "7"
+
+
+@pytest.mark.parametrize(
+    "expired",
+    [
+        [line("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})],
+        status(410, "Expired"),
+    ],
+    ids=["as an event", "as a status"],
+)
+async def test_it_lists_again_when_its_version_has_expired(expired: Any) -> None:
+    script = Script(a_list(7, trainjob("a", 1)), expired, a_list(90, trainjob("b", 80)))
+    async with following(script) as (seen, _):
+        await seen.until("LIST a", "LIST b")
+
+
+@pytest.mark.parametrize(
+    "refused", [status(500, "InternalError"), status(429, "TooManyRequests", 1), status(503, "")]
+)
+async def test_it_outlives_a_server_in_trouble(refused: web.Response) -> None:
+    script = Script(refused, a_list(7, trainjob("a", 1)))
+    async with following(script) as (seen, watch):
+        await seen.until("LIST a")
+        assert watch.health.last_error == ""
+
+
+async def test_a_collection_that_may_not_be_read_is_tried_again_and_counts_as_unknown() -> None:
+    script = Script(status(403, "x"), status(403, "x"))
+    async with following(script) as (_, watch):
+        await script.until_asked(2)
+        assert (watch.health.attempted, watch.health.synced) == (True, False)
+
+
+async def test_a_collection_that_is_not_served_counts_as_empty_until_its_crd_comes() -> None:
+    script = Script(status(404, "x"), status(404, "x"), a_list(7, trainjob("a", 1)))
+    async with following(script) as (seen, watch):
+        await seen.until("LIST ", "LIST a")
+        assert watch.health.synced
+
+
+async def test_a_404_after_a_list_takes_nothing_away() -> None:
+    script = Script(a_list(7, trainjob("a", 1)), status(404, "x"), a_list(8, trainjob("b", 8)))
+    async with following(script) as (seen, _):
+        await seen.until("LIST a", "LIST b")
+
+
+def test_failures_in_a_row_are_waited_for_longer_but_not_cuts_of_a_watch_that_worked() -> None:
+    backoff, longest_s = Backoff(SOON), SOON.longest_delay_s
+    in_a_row = [backoff.wait_s(lasted_s=0) for _ in range(10)]
+    assert in_a_row == sorted(in_a_row)
+    assert in_a_row[-1] == longest_s
+    assert {backoff.wait_s(lasted_s=2 * longest_s) for _ in range(10)} == {in_a_row[0]}
+
+
+@pytest.mark.parametrize("garbage", [web.Response(body=b"<html>"), web.Response(body=b'{"items":7}')])
+async def test_an_answer_that_is_no_list_is_outlived(garbage: web.Response) -> None:
+    script = Script(garbage, a_list(7, trainjob("a", 1)))
+    async with following(script) as (seen, _):
+        await seen.until("LIST a")
+
+
+ODD = {"metadata": {"name": "odd", "namespace": "a", "uid": "o", "labels": 7, "resourceVersion": "8"}}
+
+
+async def test_an_object_of_unexpected_shape_hides_no_other() -> None:
+    nameless = {"metadata": {"name": 7, "resourceVersion": "8"}}
+    script = Script(
+        a_list(7, ODD, trainjob("a", 1)), [line("ADDED", nameless), line("ADDED", trainjob("b", 9))]
+    )
+    async with following(script) as (seen, _):
+        await seen.until("LIST a", "ADDED b")
+
+
+@pytest.mark.parametrize("change", ["MODIFIED", "DELETED"])
+async def test_an_object_that_cannot_be_read_any_more_is_not_shown_as_it_was(change: str) -> None:
+    script = Script(a_list(7, trainjob("odd", 1)), [line(change, ODD), line("ADDED", trainjob("b", 9))])
+    async with following(script) as (seen, _):
+        await seen.until("LIST odd", "DELETED odd", "ADDED b")
+
+
+def deep(name: str, version: int) -> bytes:
+    """As kube-apiserver takes it from anybody who may create one: managedFields nested 9,900 deep."""
+    fields = b'{"f:a":' * 9_900 + b"{}" + b"}" * 9_900
+    meta = b'"name":"%s","namespace":"a","uid":"d","resourceVersion":"%d"' % (name.encode(), version)
+    return b'{"metadata":{"managedFields":[{"fieldsV1":%s}],%s}}' % (fields, meta)
+
+
+async def test_an_object_nested_ten_thousand_deep_is_read_like_any_other() -> None:
+    page = b'{"metadata":{"resourceVersion":"7"},"items":[%s,%s]}' % (
+        deep("deep", 1),
+        json.dumps(trainjob("a", 1)).encode(),
+    )
+    script = Script(
+        web.Response(body=page, content_type="application/json"),
+        [b'{"type":"MODIFIED","object":%s}\n' % deep("deep", 8), line("ADDED", trainjob("b", 9))],
+    )
+    async with following(script) as (seen, _):
+        await seen.until("LIST deep,a", "MODIFIED deep", "ADDED b")
+
+
+async def test_large_objects_are_listed_in_smaller_pages() -> None:
+    script = Script(
+        web.Response(body=b" " * 1001),
+        web.Response(body=b" " * 1001),
+        a_list(7, trainjob("a", 1), token="more"),
+        a_list(7, trainjob("b", 2)),
+    )
+    async with following(script, replace(SOON, page_bytes=1000)) as (seen, _):
+        await seen.until("LIST a,b")
+    assert [request["limit"] for request in script.requests[:4]] == ["500", "62", "7", "14"]
+
+
+async def read_to_the_end(client: KubeClient, *, silence_s: float) -> None:
+    async with client.lines(PATH, query=[("watch", "true")], silence_s=silence_s) as lines:
+        async for _ in lines:
+            pass
+
+
+async def test_a_stream_on_which_nothing_arrives_is_given_up() -> None:
+    script = Script()
+
+    async with fake_apiserver(script.handle) as client:
+        with pytest.raises(Unreachable):
+            await read_to_the_end(client, silence_s=0.2)
+        script.ended.set()
+
+
+async def test_an_event_without_end_is_cut_at_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("visibility_api.kube.responses.MAX_LINE_BYTES", 1000)
+    script = Script([b"x" * 600, b"x" * 600, b"x" * 600])
+    async with fake_apiserver(script.handle) as client:
+        with pytest.raises(Unreachable, match="exceeds 1000 bytes"):
+            await read_to_the_end(client, silence_s=DEADLINE_S)
+
+
+async def test_a_refusal_carries_the_status_and_nothing_longer() -> None:
+    async def refuse(_request: web.Request) -> web.Response:
+        body = {"reason": "Forbidden", "message": "m" * 10_000, "details": {"retryAfterSeconds": 3}}
+        return web.json_response(body, status=403)
+
+    async with fake_apiserver(refuse) as client:
+        with pytest.raises(ApiError) as raised:
+            await client.get(PATH)
+    assert (raised.value.status, raised.value.reason, raised.value.retry_after_s) == (403, "Forbidden", 3.0)
+    assert len(raised.value.message) == 500
+
+
+async def test_an_answer_beyond_its_bound_is_not_kept() -> None:
+    async def flood(_request: web.Request) -> web.Response:
+        return web.Response(body=b"x" * 5000)
+
+    async with fake_apiserver(flood) as client:
+        with pytest.raises(Unreachable, match="exceeds 1000 bytes"):
+            await client.get(PATH, max_bytes=1000)
+
+
+async def test_a_server_that_never_answers_is_given_up() -> None:
+    ended = asyncio.Event()
+
+    async def stall(_request: web.Request) -> web.Response:
+        await ended.wait()
+        return web.Response()
+
+    async with fake_apiserver(stall) as client:
+        with pytest.raises(Unreachable, match="no response within"):
+            await client.get(PATH, timeout_s=0.1)
+        ended.set()
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    async def redirect(_request: web.Request) -> web.Response:
+        return web.Response(status=302, headers={"Location": "http://169.254.169.254/"})
+
+    async with fake_apiserver(redirect) as client:
+        with pytest.raises(ApiError) as raised:
+            await client.get(PATH)
+    assert raised.value.status == 302

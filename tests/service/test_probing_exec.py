@@ -1,0 +1,67 @@
+"""The exec source: every form of report a file may hold, and not a byte of what is no report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.test_progress_report import SECRET, TRANSFORMERS
+from tests.unit.test_progress_tracker import RANK0
+from visibility_api.progress.document import Progress, Refused
+
+from .test_kube_execute import ask, exit_status, saying
+
+BARE = {"progressPercentage": 45, "lastUpdatedTime": "2026-01-23T10:30:45Z"}
+
+
+@pytest.mark.parametrize(
+    ("file", "shown"),
+    [
+        (b'{"timestamp":"2026-01-23T10:30:45Z","step":450}', 450),
+        (b"450/1000\n", 450),  # ARGO_PROGRESS_FILE
+        (json.dumps(TRANSFORMERS).encode(), 450),
+    ],
+)
+async def test_a_file_of_each_form_is_read(file: bytes, shown: int) -> None:
+    outcome = await ask(saying((1, file)))
+    assert isinstance(outcome, Progress), outcome
+    assert outcome.step == shown
+
+
+async def test_the_file_of_the_kep_is_read() -> None:
+    outcome = await ask(saying((1, json.dumps(BARE).encode())))  # KUBEFLOW_TRAINER_STATUS_FILE
+    assert isinstance(outcome, Progress), outcome
+    assert outcome.progress_percentage == 45
+
+
+@pytest.mark.parametrize(
+    "file", [f"{SECRET}/100", f"token: {SECRET}", f'{{"currentStep":"{SECRET}"}}', SECRET]
+)
+async def test_a_secret_in_place_of_a_report_is_never_repeated(file: str) -> None:
+    outcome = await ask(saying((1, file.encode()), (2, SECRET.encode())))
+    assert isinstance(outcome, Refused)
+    assert SECRET not in repr(outcome)
+
+
+NO_FILE = saying((2, b"cat: can't open: No such file or directory"), status=exit_status(1))
+
+
+async def test_without_a_file_at_the_default_path_the_message_says_how_to_report() -> None:
+    outcome = await ask(NO_FILE)
+    assert isinstance(outcome, Refused)
+    assert outcome.message == (
+        "No progress file at /tmp/trainjob-progress.json (the default path; the job declares no other). "
+        "Instrument the job or set TRAINJOB_PROGRESS_FILE."
+    )
+
+
+async def test_without_a_file_at_the_declared_path_the_message_says_who_declared_it() -> None:
+    declared = (("http", "annotation x/port"), ("exec", "environment variable ARGO_PROGRESS_FILE"))
+    outcome = await ask(NO_FILE, rank0=replace(RANK0, progress_path="/data/p", declared=declared))
+    assert isinstance(outcome, Refused)
+    assert outcome.message == (
+        "No progress file at /data/p, the path in environment variable ARGO_PROGRESS_FILE. "
+        "Check that rank 0 writes it."
+    )

@@ -1,0 +1,378 @@
+"""Logs read through an API server: a scripted one for its refusals, the local cluster for real processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from localcluster import LocalCluster
+from tests.service.fake_apiserver import Handler, fake_apiserver
+from visibility_api.kube.client import KubeClient
+from visibility_api.probing.logs_source import (
+    FEW_LINES,
+    MANY_LINES,
+    MAX_ANSWER_BYTES,
+    REMEMBERED_S,
+    LogsSource,
+)
+from visibility_api.progress.document import Outcome, Progress, Refused, RetryClass
+from visibility_api.progress.job import JobRef, Rank0
+
+DEADLINE_S = 90.0
+REF = JobRef(resource="trainjobs", namespace="default", name="bert", uid="u")
+RANK0 = Rank0(
+    pod_name="p",
+    pod_uid="pod-uid",
+    pod_ip=None,
+    host_network=False,
+    node_name="node",
+    container_name="c",
+    progress_path="/tmp/progress.json",
+    is_running=True,
+    is_terminating=False,
+    waiting_reason="",
+    restart_count=0,
+    restart_attempt=0,
+    started_at=None,
+    last_termination=None,
+    termination_message="",
+)
+TIME = "2026-11-21T12:00:00.000000000Z "
+SECRET = "hunter2"
+
+
+async def ask(handler: Handler) -> Outcome:
+    """The answer of a source that hears this of the API server."""
+    async with fake_apiserver(handler) as client:
+        return await LogsSource(client, timeout_s=DEADLINE_S).probe(REF, RANK0)
+
+
+def refusal(outcome: Outcome) -> tuple[str, RetryClass]:
+    assert isinstance(outcome, Refused)
+    assert SECRET not in outcome.message
+    return outcome.reason, outcome.retry
+
+
+def progress(outcome: Outcome) -> Progress:
+    assert isinstance(outcome, Progress), outcome
+    return outcome
+
+
+async def test_pods_that_are_probed_no_more_are_forgotten() -> None:
+    seconds = 0.0
+
+    async def handler(_request: web.Request) -> web.StreamResponse:
+        return web.Response(text=f"{TIME}step=5/10 loss=0.5\n")
+
+    async with fake_apiserver(handler) as client:
+        source = LogsSource(client, timeout_s=DEADLINE_S, clock=lambda: seconds)
+        for uid in ("gone", "there"):
+            await source.probe(REF, replace(RANK0, pod_uid=uid))
+        seconds = REMEMBERED_S - 1
+        await source.probe(REF, replace(RANK0, pod_uid="there"))
+        assert len(source) == 2
+        seconds += 2
+        assert len(source) == 1
+
+
+# What is asked for
+
+
+async def test_the_end_of_one_containers_log_is_requested_within_bounds() -> None:
+    requests: list[web.Request] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        requests.append(request)
+        return web.Response(text=f"{TIME}step=5/10 loss=0.5\n")
+
+    assert progress(await ask(handler)).step == 5
+    (request,) = requests
+    assert request.path == "/api/v1/namespaces/default/pods/p/log"
+    assert dict(request.query) == {
+        "container": "c",
+        "tailLines": str(MANY_LINES),
+        "limitBytes": str(MAX_ANSWER_BYTES),
+        "timestamps": "true",
+    }
+
+
+@pytest.mark.parametrize("holds_to_its_limit", [True, False])
+async def test_a_tail_that_does_not_fit_is_requested_again_with_fewer_lines(holds_to_its_limit: bool) -> None:
+    asked: list[int] = []
+    records = [b"x" * 16_384] * 300 + [f"{TIME}step=7 loss=0.5\n".encode()]
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked.append(int(request.query["tailLines"]))
+        selected = TIME.encode() + b"".join(records[-asked[-1] :])
+        return web.Response(body=selected[:MAX_ANSWER_BYTES] if holds_to_its_limit else selected)
+
+    async with fake_apiserver(handler) as client:
+        source = LogsSource(client, timeout_s=DEADLINE_S)
+        await source.probe(REF, RANK0)
+        assert asked == [MANY_LINES, FEW_LINES]
+        # It is remembered how much fits, until the lines are short again.
+        await source.probe(REF, RANK0)
+        assert asked[2:] == [FEW_LINES]
+        records[:] = [f"{TIME}step=8 loss=0.5\n".encode()]
+        assert progress(await source.probe(REF, RANK0)).step == 8
+        await source.probe(REF, RANK0)
+        assert asked[3:] == [FEW_LINES, MANY_LINES]
+
+
+async def test_a_record_without_bounds_is_given_up() -> None:
+    asked: list[int] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked.append(int(request.query["tailLines"]))
+        return web.Response(body=b"x" * MAX_ANSWER_BYTES)
+
+    assert refusal(await ask(handler)) == ("LogLineTooLong", RetryClass.RARELY)
+    assert asked == [MANY_LINES, FEW_LINES, 1]
+
+
+async def test_a_container_run_is_not_read_with_the_memory_of_the_one_before() -> None:
+    texts = [f"{TIME}step=5/10 loss=0.5\n", f"{TIME}acc=0.25\n"]
+
+    async def handler(_: web.Request) -> web.StreamResponse:
+        return web.Response(text=texts.pop(0))
+
+    async with fake_apiserver(handler) as client:
+        source = LogsSource(client, timeout_s=DEADLINE_S)
+        await source.probe(REF, RANK0)
+        later = progress(await source.probe(REF, replace(RANK0, restart_count=1)))
+    assert (later.step, later.metrics) == (None, (("acc", "0.25"),))
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "retry"),
+    [
+        (403, "LogsForbidden", RetryClass.FORBIDDEN),
+        (404, "PodGone", RetryClass.SOON),
+        (400, "NoLogYet", RetryClass.LATER),
+        (429, "PodUnreachable", RetryClass.SOON),
+        (500, "PodUnreachable", RetryClass.SOON),
+        (502, "PodUnreachable", RetryClass.SOON),
+    ],
+)
+async def test_each_refusal_has_a_reason_and_a_retry_class(
+    status: int, reason: str, retry: RetryClass
+) -> None:
+    async def handler(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"kind": "Status", "message": SECRET}, status=status)
+
+    assert refusal(await ask(handler)) == (reason, retry)
+
+
+async def test_a_right_that_lacks_is_named() -> None:
+    async def handler(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=403)
+
+    outcome = await ask(handler)
+    assert isinstance(outcome, Refused)
+    assert "get on pods/log" in outcome.message
+
+
+@pytest.mark.parametrize("body", [b"", SECRET.encode() * 9, f"{TIME}{SECRET}\n".encode(), b"\xff\x00\n"])
+async def test_a_log_that_says_nothing_yet_may_say_something_later(body: bytes) -> None:
+    async def handler(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=body)
+
+    assert refusal(await ask(handler)) == ("NoProgressInLog", RetryClass.LATER)
+
+
+async def test_a_pod_that_waits_for_its_node_has_no_log_yet() -> None:
+    async def handler(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=204)
+
+    assert refusal(await ask(handler)) == ("NoProgressInLog", RetryClass.LATER)
+
+
+async def test_a_kubelet_that_never_answers_costs_one_timeout() -> None:
+    is_over = asyncio.Event()
+
+    async def handler(_: web.Request) -> web.StreamResponse:
+        await is_over.wait()
+        return web.Response()
+
+    async with fake_apiserver(handler) as client:
+        outcome = await LogsSource(client, timeout_s=0.05).probe(REF, RANK0)
+        is_over.set()
+    assert refusal(outcome) == ("ProbeTimeout", RetryClass.SOON)
+
+
+async def test_an_answer_that_breaks_off_is_no_log() -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "1000"})
+        await response.prepare(request)
+        await response.write(f"{TIME}step=5 loss=0.5\n".encode())
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    assert refusal(await ask(handler)) == ("PodUnreachable", RetryClass.SOON)
+
+
+# The life before
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+async def test_a_final_read_is_of_the_run_that_ended(is_running: bool) -> None:
+    asked: list[str] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked.append(request.query.get("previous", ""))
+        return web.Response(text=f"{TIME}step=9/10 loss=0.5\n")
+
+    async with fake_apiserver(handler) as client:
+        source = LogsSource(client, timeout_s=DEADLINE_S)
+        outcome = await source.final_read(REF, replace(RANK0, is_running=is_running, restart_count=1))
+    assert progress(outcome).step == 9
+    assert asked == ["true" if is_running else ""]
+
+
+async def test_of_a_run_whose_log_is_gone_there_is_no_final_read() -> None:
+    async def handler(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"message": "previous terminated container not found"}, status=400)
+
+    async with fake_apiserver(handler) as client:
+        outcome = await LogsSource(client, timeout_s=DEADLINE_S).final_read(REF, RANK0)
+    assert refusal(outcome) == ("NoEarlierLog", RetryClass.LATER)
+
+
+# Real processes
+
+# Draws a bar as tqdm does, prints a dictionary as Hugging Face does; dies at step 70 of its first life.
+TRAINING = r"""
+import os, sys, time
+second = os.path.exists("once")
+open("once", "w").close()
+for step in range(0, 101 if second else 71, 10):
+    sys.stderr.write(f"\r {step}%|{'█' * (step // 10)}| {step}/100 [00:{step:02d}<01:00,  1.00it/s]")
+    print({"loss": str(round(1 - step / 200, 4)), "epoch": str(step / 100)}, flush=True)
+    if second and step == 30:
+        sys.stderr.write("\n")
+        sys.stderr.flush()
+        time.sleep(600)
+sys.stderr.write("\n")
+sys.exit(1)
+"""
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[LocalCluster]:
+    async with LocalCluster.start(tmp_path / "cluster") as running:
+        yield running
+
+
+async def start_pod(cluster: LocalCluster, script: str, **spec: Any) -> None:
+    container = {
+        "name": "c",
+        "image": "python",
+        "command": ["python", "-c", script],
+        **spec.pop("container", {}),
+    }
+    await cluster.admin.create(
+        "pods",
+        {"metadata": {"name": "p", "namespace": "default"}, "spec": {"containers": [container], **spec}},
+    )
+
+
+async def until_pod(cluster: LocalCluster, claim: Callable[[Any], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        async for kind, pod in cluster.admin.watch("pods", "default", fieldSelector="metadata.name=p"):
+            statuses = pod["status"].get("containerStatuses")
+            if kind != "DELETED" and statuses and claim(statuses[0]):
+                return
+
+
+async def until(look: Callable[[], Awaitable[Outcome]], claim: Callable[[Progress], bool]) -> Progress:
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            outcome = await look()
+            if isinstance(outcome, Progress) and claim(outcome):
+                return outcome
+            await asyncio.sleep(0.02)
+
+
+async def test_a_restarted_process_and_the_one_before_it_are_both_read(cluster: LocalCluster) -> None:
+    volume: dict[str, Any] = {
+        "container": {"workingDir": "/data", "volumeMounts": [{"name": "data", "mountPath": "/data"}]},
+        "volumes": [{"name": "data", "emptyDir": {}}],
+        "restartPolicy": "OnFailure",
+    }
+    await start_pod(cluster, TRAINING, **volume)
+    await until_pod(cluster, lambda status: status["restartCount"] == 1 and "running" in status["state"])
+    async with await KubeClient.connect(cluster.kubeconfig("admin")) as client:
+        source = LogsSource(client, timeout_s=DEADLINE_S)
+        now = replace(RANK0, restart_count=1)
+        running = await until(lambda: source.probe(REF, now), lambda found: found.step == 30)
+        before = progress(await source.final_read(REF, now))
+    assert (running.total_steps, running.epoch, running.metrics) == (100, 0.3, (("loss", "0.85"),))
+    assert (before.step, before.epoch, before.metrics) == (70, 0.7, (("loss", "0.65"),))
+    assert before.timestamp is not None
+    assert running.timestamp is not None
+    assert before.timestamp < running.timestamp
+
+
+async def test_of_a_process_that_is_not_restarted_the_final_read_is_of_its_log(cluster: LocalCluster) -> None:
+    await start_pod(cluster, TRAINING, restartPolicy="Never")
+    await until_pod(cluster, lambda status: "terminated" in status["state"])
+    async with await KubeClient.connect(cluster.kubeconfig("admin")) as client:
+        ended = replace(RANK0, is_running=False)
+        found = progress(await LogsSource(client, timeout_s=DEADLINE_S).final_read(REF, ended))
+    assert (found.step, found.total_steps) == (70, 100)
+
+
+async def test_an_endless_line_is_read_at_its_newest_end(cluster: LocalCluster) -> None:
+    script = r"""
+import sys, time
+for step in range(10001):
+    sys.stderr.write(f"\r {step // 100}%|{'█' * (step // 1000):10}| {step}/10000 [00:01<01:00,  1.00it/s]")
+    sys.stderr.flush()
+time.sleep(600)
+"""
+    await start_pod(cluster, script)
+    await until_pod(cluster, lambda status: "running" in status["state"])
+    async with await KubeClient.connect(cluster.kubeconfig("admin")) as client:
+        source = LogsSource(client, timeout_s=DEADLINE_S)
+        # What a CRI has not written down yet, at most 16 KiB, cannot be seen.
+        found = await until(lambda: source.probe(REF, RANK0), lambda found: (found.step or 0) > 9600)
+    assert found.total_steps == 10_000
+
+
+async def test_without_the_right_to_read_logs_nothing_is_read(cluster: LocalCluster) -> None:
+    await start_pod(cluster, "print('step=5 loss=0.5', flush=True)", restartPolicy="Never")
+    await until_pod(cluster, lambda status: "terminated" in status["state"])
+    async with await KubeClient.connect(cluster.add_user("ann")) as client:
+        outcome = await LogsSource(client, timeout_s=DEADLINE_S).probe(REF, RANK0)
+    assert refusal(outcome) == ("LogsForbidden", RetryClass.FORBIDDEN)
+
+
+async def test_before_a_container_has_started_there_is_no_log(cluster: LocalCluster) -> None:
+    await cluster.admin.create(
+        "pods",
+        {
+            "metadata": {"name": "p", "namespace": "default"},
+            "spec": {
+                "initContainers": [{"name": "i", "image": "python", "command": ["sleep", "600"]}],
+                "containers": [{"name": "c", "image": "python", "command": ["true"]}],
+            },
+        },
+    )
+    async with await KubeClient.connect(cluster.kubeconfig("admin")) as client:
+        source = LogsSource(client, timeout_s=DEADLINE_S)
+        outcome = await source.probe(REF, RANK0)
+        async with asyncio.timeout(DEADLINE_S):
+            while refusal(outcome)[0] == "NoProgressInLog":  # not given to a node yet
+                await asyncio.sleep(0.02)
+                outcome = await source.probe(REF, RANK0)
+    assert refusal(outcome) == ("NoLogYet", RetryClass.LATER)

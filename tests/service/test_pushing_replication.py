@@ -1,0 +1,317 @@
+"""What is pushed to one replica is relayed to the others over real TLS, and to nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import socket
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import httpx
+import pytest
+import uvicorn
+import uvloop
+
+from tests.certificates import Certificate, client_context
+from tests.pushing import BODY, Cluster, Endpoint
+from tests.relaying import (
+    HEADERS,
+    IMPOSTOR,
+    OURS,
+    PATH,
+    PATIENT,
+    SERVING,
+    TOKEN,
+    Relaying,
+    Replica,
+    der,
+    peer_limits,
+    pushed_until,
+)
+from tests.service.tls_server import DEADLINE_S, until
+from visibility_api.progress.document import Progress
+from visibility_api.serving.connection import TlsConnection
+from visibility_api.serving.tls import ServingTls
+
+
+@pytest.fixture
+def replica() -> Replica:
+    return Replica()
+
+
+# --- two servers of ours
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # the test runner's own stay
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OurServer:
+    endpoint: Endpoint
+    relay: Relaying
+    port: int
+
+    def shown(self) -> list[int | None]:
+        """The percentages that were handed on."""
+        found = [observation.outcome for observation in self.endpoint.seen]
+        return [each.progress_percentage for each in found if isinstance(each, Progress)]
+
+    async def push(self, percentage: int, **headers: str) -> httpx.Response:
+        context = client_context(SERVING.pem)
+        async with httpx.AsyncClient(verify=context, trust_env=False, timeout=DEADLINE_S) as client:
+            return await client.post(
+                f"https://127.0.0.1:{self.port}{PATH}",
+                headers={"Authorization": "Bearer team-a-bert-job-pod0", **headers},
+                content=BODY.replace(b"45,", b"%d," % percentage),
+            )
+
+
+@contextlib.asynccontextmanager
+async def our_server(
+    cluster: Cluster, listener: socket.socket, peer: int, directory: Path
+) -> AsyncIterator[OurServer]:
+    certificate, key = OURS.write(directory, "ours")
+    tls = ServingTls(certificate_file=certificate, key_file=key)
+    relay = Relaying(peers=[f"127.0.0.1:{peer}"], certificate=OURS)
+    endpoint = Endpoint(cluster, relay=relay.relay.pushed)
+    http = _Server(
+        uvicorn.Config(
+            endpoint.app,
+            http=TlsConnection,
+            ssl_context_factory=lambda _config, _default: tls.context,
+            lifespan="off",
+            log_config=None,
+        )
+    )
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(http.serve([listener]))
+        await until(lambda: http.started)
+        assert tls.certificate == der(OURS)
+        async with relay.running():
+            yield OurServer(endpoint=endpoint, relay=relay, port=listener.getsockname()[1])
+        http.should_exit = http.force_exit = True
+        await serving
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[tuple[OurServer, OurServer]]:
+    """Each other's peers, on one cluster; each asks it by itself."""
+    clusters = Cluster(), Cluster()
+    for each in clusters:
+        each.add_job("bert")
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    ports = [listener.getsockname()[1] for listener in listeners]
+    async with (
+        our_server(clusters[0], listeners[0], ports[1], tmp_path) as one,
+        our_server(clusters[1], listeners[1], ports[0], tmp_path) as other,
+    ):
+        yield one, other
+
+
+async def test_what_is_pushed_to_one_replica_is_shown_by_both(pair: tuple[OurServer, OurServer]) -> None:
+    one, other = pair
+    assert (await one.push(45)).status_code == 200
+    await until(lambda: other.shown() == [45])
+    assert (await other.push(46)).status_code == 200
+    await until(lambda: one.shown() == [45, 46])
+    assert [each.is_relayed for each in one.endpoint.seen] == [False, True]
+    await until(lambda: one.relay.outcomes == other.relay.outcomes == {"Accepted": 1})
+    # Each report came to each of them once: none was told back to whom it came from.
+    assert one.endpoint.outcomes == other.endpoint.outcomes == ["Taken", "Taken"]
+    assert other.shown() == [45, 46]
+
+
+async def test_the_other_replica_authenticates_the_token_by_itself(pair: tuple[OurServer, OurServer]) -> None:
+    one, other = pair
+    other.endpoint.cluster.tokens.clear()
+    assert (await one.push(45)).status_code == 200
+    await until(lambda: one.relay.outcomes == {"Refused": 1})
+    assert other.endpoint.outcomes == ["Forbidden"]
+    assert other.shown() == []
+    assert [spec["token"] for spec in other.endpoint.cluster.reviewed] == ["team-a-bert-job-pod0"]
+
+
+async def test_what_is_refused_or_passed_over_is_not_relayed(pair: tuple[OurServer, OurServer]) -> None:
+    one, other = pair
+    assert (await one.push(45, Authorization="Bearer made-up")).status_code == 403
+    one.endpoint.is_news = False
+    assert (await one.push(46)).status_code == 200
+    one.endpoint.is_news = True
+    assert (await one.push(47)).status_code == 200
+    await until(lambda: other.shown() == [47])
+    assert other.endpoint.outcomes == ["Taken"]
+
+
+async def test_a_client_that_marks_its_push_as_relayed_only_keeps_it_from_the_others(
+    pair: tuple[OurServer, OurServer],
+) -> None:
+    one, other = pair
+    assert (await one.push(45, **{"X-Visibility-Relayed": "1"})).status_code == 200
+    assert (await one.push(46)).status_code == 200
+    await until(lambda: other.shown() == [46])
+    assert one.shown() == [45, 46]
+
+
+async def test_a_replica_that_never_answers_delays_no_client(tmp_path: Path) -> None:
+    """It takes connections and says nothing, not even of TLS."""
+    cluster = Cluster()
+    cluster.add_job("bert")
+    silent = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", 0))
+    with silent:
+        async with our_server(cluster, listener, silent.getsockname()[1], tmp_path) as one:
+            for percentage in range(10):
+                assert (await one.push(percentage)).status_code == 200
+            assert one.shown() == list(range(10))
+            assert one.relay.outcomes == {}  # it is still being waited for
+
+
+# --- who is told
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_an_impostor_gets_no_byte_though_its_ca_and_names_are_ours(
+    tmp_path: Path, loop: Callable[[], asyncio.AbstractEventLoop], version: ssl.TLSVersion
+) -> None:
+    """On either loop. That one with our certificate hears it shows that the test would notice."""
+
+    def listen(listener: socket.socket, certificate: Certificate) -> bytes:
+        """The first that comes of a connection but its handshake."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate.write(tmp_path, "listener"))
+        context.maximum_version = version
+        connection, _ = listener.accept()
+        connection.settimeout(DEADLINE_S)
+        try:
+            with context.wrap_socket(connection, server_side=True) as tls:
+                return tls.recv(65536)
+        except (ConnectionError, ssl.SSLError):  # the end came before the handshake was through
+            return b""
+
+    async def heard(certificate: Certificate) -> tuple[bytes, Counter[str]]:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            name = f"127.0.0.1:{listener.getsockname()[1]}"
+            async with Relaying(peers=[name]).running() as relay:
+                relay.push()
+                first = await asyncio.to_thread(listen, listener, certificate)
+                await until(lambda: bool(relay.outcomes))
+                return first, relay.outcomes
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(heard(IMPOSTOR)) == (b"", {"OtherCertificate": 1})
+        request, outcomes = runner.run(heard(OURS))
+    assert request.startswith(b"POST ")
+    assert outcomes == {"Unreachable": 1}  # it has left without an answer
+
+
+async def test_a_replica_with_our_certificate_gets_the_push_unchanged(
+    replica: Replica, tmp_path: Path
+) -> None:
+    async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
+        relay.relay.pushed(PATH, HEADERS, BODY)
+        await until(lambda: relay.outcomes == {"Accepted": 1})
+    (request,) = replica.requests
+    head, _, body = request.partition(b"\r\n\r\n")
+    assert body == BODY
+    assert head.splitlines() == [
+        f"POST {PATH} HTTP/1.1".encode(),
+        b"Host: visibility-api",
+        b"Content-Type: application/json",
+        b"x-visibility-relayed: 1",
+        f"Authorization: Bearer {TOKEN}".encode(),
+        b"Content-Length: %d" % len(BODY),
+    ]
+
+
+async def test_a_renewed_certificate_is_followed(replica: Replica, tmp_path: Path) -> None:
+    limits = peer_limits(first_pause_s=0.01, longest_pause_s=0.01)
+    async with (
+        replica.serving(IMPOSTOR, tmp_path),
+        Relaying(peers=[replica.name], limits=limits).running() as relay,
+    ):
+        relay.push()
+        await until(lambda: relay.outcomes == {"OtherCertificate": 1})
+        relay.certificate = IMPOSTOR  # now we have read the files again, too
+        await pushed_until(relay, lambda: bool(replica.requests))
+
+
+async def test_a_connection_from_before_a_renewal_is_not_used_again(replica: Replica, tmp_path: Path) -> None:
+    async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
+        relay.push()
+        await until(lambda: relay.outcomes == {"Accepted": 1})
+        relay.certificate = IMPOSTOR  # this replica has read the renewed files, the other one not yet
+        relay.push()
+        await until(lambda: relay.outcomes == {"Accepted": 1, "OtherCertificate": 1})
+    assert (replica.connections, len(replica.requests)) == (2, 1)
+
+
+async def test_no_proxy_of_the_environment_is_used(
+    replica: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = Replica()
+    async with proxy.serving(OURS, tmp_path), replica.serving(OURS, tmp_path):
+        for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, f"http://{proxy.name}")
+        async with Relaying(peers=[replica.name]).running() as relay:
+            relay.push()
+            await until(lambda: relay.outcomes == {"Accepted": 1})
+    assert proxy.connections == 0
+
+
+async def test_a_replica_relays_nothing_to_itself(replica: Replica, tmp_path: Path) -> None:
+    """Of the addresses behind the name one is our own."""
+    own = Replica()
+    async with own.serving(OURS, tmp_path), replica.serving(OURS, tmp_path):
+        relay = Relaying(peers=[f"localhost:{own.port}", replica.name], port=own.port)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(relay.relay.run())
+            await pushed_until(relay, lambda: bool(replica.requests))
+            task.cancel()
+    assert own.connections == 0
+
+
+async def test_peers_come_and_go_and_stay_while_the_name_server_is_away(
+    replica: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[list[str] | Exception] = [["127.0.0.1"]]
+    asked = itertools.count(1)
+    rounds = 0
+
+    async def getaddrinfo(host: str, port: int, **_: object) -> list[tuple[object, ...]]:
+        nonlocal rounds
+        rounds = next(asked)
+        if isinstance(answers[0], Exception):
+            raise answers[0]
+        return [(socket.AF_INET, 1, 6, "", (each, port)) for each in answers[0]]
+
+    async def turned() -> None:
+        before = rounds
+        await until(lambda: rounds > before + 1)
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo, raising=False)
+    limits = replace(PATIENT, idle_s=0.5)
+    async with (
+        replica.serving(OURS, tmp_path),
+        Relaying(peers=[f"peers:{replica.port}"], limits=limits).running() as relay,
+    ):
+        answers[0] = socket.gaierror("no such name")
+        await turned()
+        relay.push()
+        await until(lambda: relay.outcomes == {"Accepted": 1})
+        answers[0] = []
+        await turned()
+        relay.push()
+        await until(lambda: len(replica.ended) == 1)  # and the connection is closed
+        answers[0] = [f"127.0.0.{number}" for number in range(1, 20)]
+        await turned()
+        assert len(relay.relay._peers) == PATIENT.peers
+    assert (len(replica.requests), relay.outcomes) == (1, {"Accepted": 1})

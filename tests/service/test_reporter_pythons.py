@@ -1,0 +1,97 @@
+"""The reporter on every Python that training images use, as far as they are on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.pythons import VERSIONS, find_python
+
+REPORTER = Path(__file__).parents[2] / "reporter"
+
+SCRIPT = """
+import threading
+from trainjob_progress import report, report_metrics, track
+for epoch in track(range(4), epochs=2):
+    report_metrics({"loss": 0.5, "nan": float("nan")})
+with report(total_steps=3) as r:
+    for i in range(3):
+        r.step(loss=1 / (i + 1))
+    r.epoch()
+    r.message("done")
+"""
+
+
+@pytest.fixture(scope="module")
+def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    directory = tmp_path_factory.mktemp("pythons")
+    return {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(REPORTER),
+        "PYTHONPYCACHEPREFIX": str(directory / "cache"),
+        "PYTHONWARNINGS": "error",
+        "TRAINJOB_PROGRESS_FILE": str(directory / "progress.json"),
+    }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_loop_reports_on_this_python(version: str, environ: dict[str, str]) -> None:
+    result = subprocess.run([find_python(version), "-c", SCRIPT], env=environ, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
+    document = json.loads(Path(environ["TRAINJOB_PROGRESS_FILE"]).read_bytes())
+    assert (document["state"], document["step"], document["epoch"]) == ("completed", 3, 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_module_without_a_framework_imports_on_this_python(
+    version: str, environ: dict[str, str]
+) -> None:
+    package = REPORTER / "trainjob_progress"
+    names = [
+        ".".join(path.relative_to(REPORTER).with_suffix("").parts).removesuffix(".__init__")
+        for path in sorted(package.rglob("*.py"))
+        if path.parent.name != "integrations"
+        or path.stem in ("__init__", "lightgbm", "catboost", "torchtune")
+    ]
+    result = subprocess.run(
+        [find_python(version), "-c", f"import {', '.join(names)}"],
+        env=environ,
+        capture_output=True,
+        text=True,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_importing_needs_the_standard_library_alone_and_little_of_it(
+    version: str, environ: dict[str, str]
+) -> None:
+    """What is slow to import is left for later; the time itself is measured in benchmarks/."""
+    script = "import sys; import trainjob_progress; print(*sys.modules)"
+    command = [
+        find_python(version),
+        "-I",
+        "-S",
+        "-c",
+        f"import sys; sys.path.insert(0, {str(REPORTER)!r}); {script}",
+    ]
+    result = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    modules = set(result.stdout.split())
+    assert "trainjob_progress.reporter" in modules
+    late = {
+        "json",
+        "datetime",
+        "logging",
+        "ssl",
+        "http.client",
+        "urllib.request",
+        "dataclasses",
+        "asyncio",
+        "typing",
+        "re",
+    }
+    assert not modules & late

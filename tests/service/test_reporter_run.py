@@ -1,0 +1,192 @@
+"""`python -m trainjob_progress.run -- COMMAND…` around real commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPORTER = Path(__file__).parents[2] / "reporter"
+
+
+class Run:
+    """A command under `run`, and the document it leaves."""
+
+    def __init__(self, directory: Path, script: str, *options: str, command: tuple[str, ...] = ()) -> None:
+        self.path = directory / "progress.json"
+        environ = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(REPORTER),
+            "PYTHONUNBUFFERED": "1",
+            "TRAINJOB_PROGRESS_FILE": str(self.path),
+        }
+        self.process = subprocess.Popen(
+            [
+                sys.executable, "-m", "trainjob_progress.run", *options, "--",
+                *(command or (sys.executable, "-c", script)),
+            ],
+            env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def end(self) -> tuple[int, bytes, bytes]:
+        """(exit code, stdout, stderr)."""
+        output, errors = self.process.communicate(timeout=60)
+        return self.process.returncode, output, errors
+
+    @property
+    def document(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self.path.read_bytes())
+        return document
+
+
+def test_output_passes_unchanged_and_is_reported(tmp_path: Path) -> None:
+    script = (
+        "import sys\nfor i in range(10):\n"
+        "    print({'loss': str(1 / (i + 1)), 'epoch': str(i / 10)})\n"
+        "    sys.stderr.write(f'\\r {i + 1}0%|██| {i + 1}/10 [00:01<00:01, 5.41it/s]')\n"
+        "sys.stdout.buffer.write(b'\\xff\\x00 odd bytes')"
+    )
+    run = Run(tmp_path, script)
+    code, output, errors = run.end()
+    assert code == 0
+    assert output.count(b"'loss'") == 10
+    assert output.endswith(b"\xff\x00 odd bytes")
+    assert errors.count(b"\r") == 10
+    document = run.document
+    assert (document["state"], document["step"], document["totalSteps"]) == ("completed", 10, 10)
+    assert document["metrics"] == {"loss": 0.1}
+
+
+def test_a_failing_command_is_a_failed_run_with_its_exit_code(tmp_path: Path) -> None:
+    run = Run(tmp_path, "print('step 3/10 loss 0.5'); raise SystemExit(3)")
+    assert run.end()[0] == 3
+    document = run.document
+    assert (document["state"], document["step"]) == ("failed", 3)
+    assert document["message"] == "the command ended with exit code 3"
+
+
+def test_a_killed_command_is_a_failed_run_that_names_the_signal(tmp_path: Path) -> None:
+    run = Run(tmp_path, "import os; print('step 3/10', flush=True); os.kill(os.getpid(), 9)")
+    assert run.end()[0] == -9
+    assert run.document["message"] == "the command was ended by SIGKILL"
+
+
+def test_a_command_that_ends_well_when_it_is_asked_to_stop_has_not_completed(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('step 8/10', flush=True), os._exit(0)))\n"
+        "print('ready', flush=True)\ntime.sleep(60)"
+    )
+    run = Run(tmp_path, script)
+    assert run.process.stdout is not None
+    assert run.process.stdout.readline() == b"ready\n"
+    run.process.send_signal(signal.SIGTERM)
+    assert run.end()[0] == 0
+    assert (run.document["state"], run.document["ending"], run.document["step"]) == (
+        "running",
+        "preempted",
+        8,
+    )
+    assert run.document["progressPercentage"] == 80
+
+
+@pytest.mark.parametrize(
+    ("last_words", "ending"),
+    [
+        ("print('step 10/10', flush=True); os._exit(0)", "finished"),
+        ("os._exit(1)", "preempted"),
+        ("signal.signal(15, signal.SIG_DFL); os.kill(os.getpid(), 15)", "preempted"),
+        ("os.kill(os.getpid(), 9)", "preempted"),
+    ],
+)
+def test_how_a_command_ends_that_is_asked_to_stop(tmp_path: Path, last_words: str, ending: str) -> None:
+    script = (
+        f"import os, signal, sys\ndef end(*_):\n    {last_words}\nsignal.signal(15, end)\n"
+        "print('step 4/10', flush=True)\nwhile True: signal.pause()"
+    )
+    run = Run(tmp_path, script)
+    assert run.process.stdout is not None
+    assert run.process.stdout.readline() == b"step 4/10\n"
+    run.process.send_signal(signal.SIGTERM)
+    ended = run.end()
+    assert run.document["ending"] == ending, ended
+
+
+def test_a_command_that_ends_before_its_planned_end_has_stopped(tmp_path: Path) -> None:
+    run = Run(tmp_path, "print('step 4/10 loss 0.5')")
+    assert run.end()[0] == 0
+    assert (run.document["ending"], run.document["progressPercentage"]) == ("stopped", 40)
+
+
+@pytest.mark.parametrize(("command", "code"), [("/nowhere/train", 127), ("/etc/hostname", 126)])
+def test_a_command_that_cannot_be_started_is_said_as_a_shell_does(
+    tmp_path: Path, command: str, code: int
+) -> None:
+    run = Run(tmp_path, "", command=(command,))
+    assert run.end()[0] == code
+    assert run.document["state"] == "failed"
+
+
+def test_a_command_that_reports_itself_does_not_take_turns_in_the_file(tmp_path: Path) -> None:
+    script = (
+        "from trainjob_progress import report\nwith report(total_steps=5) as r: r.step(5)\nprint('step 1/10')"
+    )
+    run = Run(tmp_path, script)
+    assert run.end()[0] == 0
+    assert (run.document["step"], run.document["totalSteps"]) == (1, 10)
+
+
+def test_a_total_and_a_pattern_can_be_given(tmp_path: Path) -> None:
+    run = Run(
+        tmp_path,
+        "print('tick 30 err 0.5')",
+        "--total-steps=40",
+        r"--pattern=tick (?P<step>\d+) err (?P<error>\S+)",
+    )
+    assert run.end()[0] == 0
+    assert (run.document["step"], run.document["totalSteps"]) == (30, 40)
+    assert run.document["metrics"] == {"error": 0.5}
+
+
+def test_a_broken_pattern_is_said_before_anything_runs(tmp_path: Path) -> None:
+    code, output, errors = Run(tmp_path, "print('ran')", "--pattern=(").end()
+    assert (code, output) == (2, b"")
+    assert b"--pattern:" in errors
+
+
+@pytest.mark.parametrize("descriptor", [1, 2])
+def test_a_command_whose_output_nobody_reads_any_more_ends_as_it_would_without_us(
+    tmp_path: Path, descriptor: int
+) -> None:
+    """`yes | head -1` ends."""
+    run = Run(tmp_path, "", command=("sh", "-c", f"exec yes 'step 3/10' >&{descriptor}"))
+    stream = run.process.stdout if descriptor == 1 else run.process.stderr
+    assert stream is not None
+    assert stream.readline() == b"step 3/10\n"
+    stream.close()
+    run.process.stdout, run.process.stderr = (
+        (None, run.process.stderr) if descriptor == 1 else (run.process.stdout, None)
+    )
+    assert run.end()[0] == -signal.SIGPIPE
+    assert (run.document["state"], run.document["step"]) == ("failed", 3)
+
+
+def test_text_without_progress_is_reported_without_a_step(tmp_path: Path) -> None:
+    run = Run(tmp_path, "print('loading'); print('epochs of history, in 3 files'); print('done')")
+    assert run.end()[0] == 0
+    assert run.document["state"] == "completed"
+    assert not {"step", "totalSteps", "epoch", "progressPercentage"} & run.document.keys()
+
+
+def test_a_line_without_an_end_is_bounded(tmp_path: Path) -> None:
+    script = "import sys\nsys.stdout.write('x' * 50_000_000)\nprint('\\nstep 2/4')\n"
+    run = Run(tmp_path, script)
+    code, output, _ = run.end()
+    assert (code, len(output)) == (0, 50_000_010)
+    assert run.document["step"] == 2

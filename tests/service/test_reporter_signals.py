@@ -1,0 +1,171 @@
+"""SIGTERM with a reporter: the handlers run that run without one, and the document says what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(directory: Path, script: str) -> tuple[int, str, dict[str, Any]]:
+    """(exit code, output, document) of a script that ends by itself."""
+    path = directory / "progress.json"
+    script = "import os, signal, sys, threading, time\nfrom trainjob_progress import *\n" + script
+    environ = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT / "reporter"),
+        "TRAINJOB_PROGRESS_FILE": str(path),
+    }
+    result = subprocess.run(
+        [sys.executable, "-c", script], env=environ, capture_output=True, text=True, timeout=60
+    )
+    return result.returncode, result.stdout + result.stderr, json.loads(path.read_bytes())
+
+
+TERM = "os.kill(os.getpid(), signal.SIGTERM)"
+OWN = """
+def own(number, frame):
+    print("own", number, flush=True)
+signal.signal(signal.SIGTERM, own)
+"""
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_a_handler_of_ones_own_runs_once_in_any_order_of_set_up(tmp_path: Path, order: str) -> None:
+    """Seen: a handler set after report() was run, but the run it ended was called completed."""
+    begin = "r = report(total_steps=10)\nr.flush(20)\nr.__enter__()\n"
+    steps = "\nwhile not r.is_due: time.sleep(0.01)\nr.step(4)\n"
+    script = (
+        (OWN + begin if order == "before" else begin + OWN) + steps + TERM + "\nr.__exit__(None, None, None)"
+    )
+    code, output, document = run(tmp_path, script)
+    assert (code, output) == (0, "own 15\n")
+    assert (document["state"], document["ending"], document["step"]) == ("running", "preempted", 4)
+    assert document["progressPercentage"] == 40
+
+
+@pytest.mark.parametrize("code", [0, 3])
+@pytest.mark.parametrize("block", ["with report(total_steps=10) as r:\n  ", "r = report(total_steps=10)\n"])
+def test_a_handler_that_exits_is_a_preempted_run_with_its_own_exit_code(
+    tmp_path: Path, code: int, block: str
+) -> None:
+    """Seen: `sys.exit(0)` on SIGTERM was completed, 100 %."""
+    own = f"signal.signal(signal.SIGTERM, lambda *_: sys.exit({code}))\n"
+    ended, output, document = run(tmp_path, own + block + f"r.step(4); {TERM}; r.step(6)")
+    assert (ended, output) == (code, "")
+    assert (document["state"], document["ending"], document["step"]) == ("running", "preempted", 4)
+
+
+def test_a_loop_that_stops_at_a_flag_is_a_preempted_run(tmp_path: Path) -> None:
+    script = f"""
+stop = False
+def own(*_):
+    global stop
+    stop = True
+signal.signal(signal.SIGTERM, own)
+for i in track(range(10)):
+    if i == 3:
+        {TERM}
+    if stop:
+        break
+"""
+    code, output, document = run(tmp_path, script)
+    assert (code, output, document["ending"], document["step"]) == (0, "", "preempted", 4)
+
+
+def test_without_a_handler_the_process_ends_as_it_would_and_the_document_says_preempted(
+    tmp_path: Path,
+) -> None:
+    code, output, document = run(tmp_path, f"r = report(total_steps=10); r.step(4); {TERM}; time.sleep(60)")
+    assert (code, output) == (-signal.SIGTERM, "")
+    assert (document["state"], document["ending"], document["step"]) == ("running", "preempted", 4)
+
+
+def test_a_run_that_outlives_a_sigterm_and_keeps_its_plan_is_finished(tmp_path: Path) -> None:
+    code, _, document = run(tmp_path, OWN + f"with report(total_steps=10) as r: r.step(4); {TERM}; r.step(6)")
+    assert (code, document["ending"], document["progressPercentage"]) == (0, "finished", 100)
+
+
+def test_a_framework_that_looks_for_a_handler_finds_none_of_ours(tmp_path: Path) -> None:
+    """Lightning leaves out what it would do on SIGTERM where it finds a handler."""
+    script = """
+r = report(total_steps=10)
+found = signal.getsignal(signal.SIGTERM)
+print(found in (None, signal.SIG_DFL), found == signal.SIG_DFL, found == signal.SIG_IGN, found == 0)
+def own(*_): pass
+signal.signal(signal.SIGTERM, own)
+r2 = report(total_steps=10)
+print(signal.getsignal(signal.SIGTERM) == own)
+signal.signal(signal.SIGTERM, found)
+print(signal.getsignal(signal.SIGTERM) is found)
+"""
+    output = run(tmp_path, script)[1]
+    assert output.splitlines()[:3] == ["True True False False", "True", "True"]
+
+
+def test_an_ignored_sigterm_is_inherited_by_children_as_ignored(tmp_path: Path) -> None:
+    script = """
+import subprocess
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with report(total_steps=1) as r:
+    child = "import os, signal; os.kill(os.getpid(), signal.SIGTERM); print('alive')"
+    subprocess.run([sys.executable, "-c", child])
+    r.step()
+"""
+    assert run(tmp_path, script)[:2] == (0, "alive\n")
+
+
+def test_other_signals_are_left_alone(tmp_path: Path) -> None:
+    script = """
+before = {n: signal.getsignal(n) for n in signal.valid_signals() if n != signal.SIGTERM}
+with report(total_steps=1) as r:
+    r.step()
+    assert {n: signal.getsignal(n) for n in before} == before
+    assert signal.set_wakeup_fd(-1) == -1
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()
+"""
+    assert run(tmp_path, script)[:2] == (0, "")
+
+
+def test_ctrl_c_that_the_program_catches_is_the_programs_affair(tmp_path: Path) -> None:
+    script = """
+with report(total_steps=10) as r:
+    try:
+        r.step(4)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("saved")
+"""
+    code, output, document = run(tmp_path, script)
+    assert (code, output, document["state"], document["ending"]) == (0, "saved\n", "completed", "stopped")
+
+
+def test_the_programs_own_handler_does_not_wait_for_a_sink_that_hangs(tmp_path: Path) -> None:
+    script = f"""
+class Hanging:
+    interval_s = 0.01
+    def write(self, snapshot): time.sleep(60)
+    def close(self): pass
+from trainjob_progress.sinks.file import FileSink
+r = report(total_steps=10, sinks=[Hanging(), FileSink({str(tmp_path / "progress.json")!r})])
+r.flush(1)
+def own(*_):
+    print(time.monotonic() - before < 0.1)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, own)
+while not r.is_due: time.sleep(0.01)
+r.step()
+before = time.monotonic()
+{TERM}
+"""
+    code, output, document = run(tmp_path, script)
+    assert (code, output.splitlines()[0], document["ending"]) == (0, "True", "preempted")

@@ -1,0 +1,323 @@
+"""What every answer carries, and when the answer is "not now": R1, R3, R10, R15, R17, P11, W24."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from tests.asgi import Answer
+from tests.unit.api_shell import BASE, JANE, ONE, Shell
+from visibility_api.app import Limits
+from visibility_api.app.chain import warning_header
+from visibility_api.auth.errors import AccessDenied, Unauthenticated
+from visibility_api.auth.identity import ANONYMOUS, Attributes, Identity
+from visibility_api.resources.message import ResourceRequest, ResourceResponse
+
+ADMIN = Identity(user="admin", groups=("system:masters",))
+
+
+def denial() -> AccessDenied:
+    return AccessDenied(JANE, Attributes(verb="get", path="/x"))
+
+
+@pytest.mark.parametrize(
+    ("target", "method"),
+    [
+        (ONE, "GET"),
+        (f"{BASE}/trainjobs?watch", "GET"),
+        ("/livez", "GET"),
+        ("/nope", "GET"),
+        (ONE, "PUT"),
+        ("/metrics", "GET"),
+    ],
+)
+async def test_every_answer_has_the_requests_audit_id_and_forbids_caching(target: str, method: str) -> None:
+    """R15."""
+    answer = await Shell().get(target, ("Audit-ID", "4a8b-1"), method=method)
+    assert answer.header("audit-id") == "4a8b-1"
+    assert answer.header("cache-control") == "no-cache, private"
+
+
+@pytest.mark.parametrize("sent", [None, "", "two words", "x" * 500, "café", "a\tb"])
+async def test_without_a_usable_audit_id_a_new_one_is_made(sent: str | None) -> None:
+    """R15: it goes into a header of ours, so it is not taken as it comes."""
+    answer = await Shell().get(ONE, *([("Audit-ID", sent)] if sent is not None else []))
+    made = answer.header("audit-id")
+    assert made is not None
+    assert uuid.UUID(made).version == 4
+
+
+async def test_two_answers_do_not_share_a_made_audit_id() -> None:
+    shell = Shell()
+    assert (await shell.get(ONE)).header("audit-id") != (await shell.get(ONE)).header("audit-id")
+
+
+async def test_a_handlers_own_caching_rule_replaces_the_default() -> None:
+    """R15, D12, O4."""
+
+    async def handler(_: ResourceRequest) -> ResourceResponse:
+        return ResourceResponse(headers=((b"cache-control", b"public"), (b"etag", b'"1"')))
+
+    answer = await Shell(handler=handler).get(ONE)
+    assert (answer.header("cache-control"), answer.header("etag")) == ("public", '"1"')
+
+
+@pytest.mark.parametrize("target", [ONE, f"{BASE}/nonsense"])
+async def test_a_remark_of_authentication_is_a_warning(target: str) -> None:
+    """A15, R16."""
+    shell = Shell()
+    shell.warning = 'two "blanks"\nbefore the \\ token'
+    answer = await shell.get(target)
+    assert answer.header("warning") == '299 - "two \\"blanks\\" before the \\\\ token"'
+    shell.warning = ""
+    assert (await shell.get(target)).header("warning") is None
+
+
+@given(st.text())
+def test_any_remark_fits_a_header(text: str) -> None:
+    """R16: one line, and at most 4 KiB of it."""
+    _, value = warning_header(text * 100)
+    assert value.startswith(b'299 - "')
+    assert value.endswith(b'"')
+    assert len(value) < 4096 + 10
+    assert all(0x20 <= byte != 0x7F for byte in value)
+
+
+async def test_errors_take_the_form_the_client_accepts() -> None:
+    """R10."""
+    answer = await Shell().get(f"{BASE}/nonsense", ("Accept", "application/yaml"))
+    assert (answer.header("content-type"), answer.text.splitlines()[0]) == (
+        "application/yaml",
+        "apiVersion: v1",
+    )
+
+
+async def test_the_unforeseen_is_a_500_without_its_cause() -> None:
+    """R1: the cause is for the log, found by the Audit-Id."""
+
+    async def handler(_: ResourceRequest) -> ResourceResponse:
+        raise KeyError("a secret of the store")
+
+    answer = await Shell(handler=handler).get(ONE)
+    assert (answer.status, answer.json()["reason"]) == (500, "InternalError")
+    assert "secret" not in answer.text
+
+
+@pytest.mark.parametrize("target", [ONE, f"{BASE}/trainjobs", f"{BASE}/trainjobs?watch=1"])
+async def test_before_the_caches_are_filled_nothing_is_said_of_documents(target: str) -> None:
+    """R3: 404 would mean absent, and controllers act on that."""
+    shell = Shell()
+    shell.is_synced = False
+    answer = await shell.get(target)
+    assert (answer.status, answer.json()["reason"]) == (503, "ServiceUnavailable")
+    assert answer.header("retry-after") == "1"
+    assert shell.requests == []
+    shell.is_synced = True
+    assert (await shell.get(target)).status == 200
+
+
+@pytest.mark.parametrize("path", ["/livez", "/apis", BASE, "/openapi/v2", "/openapi/v3", f"{BASE}/nonsense"])
+async def test_before_the_caches_are_filled_all_else_is_answered(path: str) -> None:
+    """O2, D1: a 404 from OpenAPI or a failing discovery at the start would be remembered."""
+    shell = Shell()
+    shell.is_synced = False
+    assert (await shell.get(path)).status in (200, 404)
+
+
+async def test_while_draining_only_new_watches_are_refused() -> None:
+    """W24, P10."""
+    shell = Shell()
+    shell.is_draining = True
+    assert (await shell.get(f"{BASE}/trainjobs")).status == 200
+    answer = await shell.get(f"{BASE}/trainjobs?watch=1")
+    assert (answer.status, answer.json()["message"]) == (503, "apiserver is shutting down")
+    assert answer.header("retry-after") == "1"
+
+
+class Gate:
+    """Handlers wait here; `entered` counts them."""
+
+    def __init__(self) -> None:
+        self.opened = asyncio.Event()
+        self.entered = asyncio.Semaphore(0)
+
+    async def handle(self, _: ResourceRequest) -> ResourceResponse:
+        self.entered.release()
+        await self.opened.wait()
+        return ResourceResponse(body=b"{}")
+
+
+async def fill(shell: Shell, gate: Gate, number: int) -> list[asyncio.Task[Answer]]:
+    waiting = [asyncio.create_task(shell.get(ONE)) for _ in range(number)]
+    for _ in waiting:
+        await gate.entered.acquire()
+    return waiting
+
+
+async def test_too_much_in_flight_is_refused_in_text_and_passes() -> None:
+    """P11, R1."""
+    gate = Gate()
+    shell = Shell(handler=gate.handle, limits=Limits(in_flight=3))
+    waiting = await fill(shell, gate, 3)
+    refused = await shell.get(f"{BASE}/trainjobs")
+    assert (refused.status, refused.text) == (429, "Too many requests, please try again later.\n")
+    assert refused.header("retry-after") == "1"
+    assert shell.sample("apiserver_current_inflight_requests", request_kind="readOnly") == 3
+    gate.opened.set()
+    assert [a.status for a in await asyncio.gather(*waiting)] == [200, 200, 200]
+    assert (await shell.get(ONE)).status == 200
+    assert shell.sample("apiserver_current_inflight_requests", request_kind="readOnly") == 0
+
+
+async def test_overload_spares_the_aggregator_and_the_kubelet() -> None:
+    """P11, D1, D2: or an overload would become an outage."""
+    gate = Gate()
+    shell = Shell(handler=gate.handle, limits=Limits(in_flight=2))
+    waiting = await fill(shell, gate, 2)
+    assert (await shell.get(BASE)).status == 429
+    shell.identity = ADMIN
+    assert (await shell.get(BASE)).status == 200
+    shell.identity = ANONYMOUS
+    assert (await shell.get("/readyz")).status == 200
+    gate.opened.set()
+    await asyncio.gather(*waiting)
+
+
+async def test_who_waits_to_be_identified_is_bounded_too() -> None:
+    """P11: an identity may take a review, so a flood of tokens must not pile up."""
+    gate = Gate()
+    shell = Shell(handler=gate.handle, identity=ADMIN, limits=Limits(in_flight=1))
+    waiting = await fill(shell, gate, 2)
+    shell.identity = Unauthenticated("would be asked for")
+    assert (await shell.get(ONE)).status == 429
+    gate.opened.set()
+    await asyncio.gather(*waiting)
+
+
+async def test_refused_and_failed_requests_leave_nothing_in_flight() -> None:
+    async def handler(_: ResourceRequest) -> ResourceResponse:
+        raise KeyError
+
+    shell = Shell(handler=handler)
+    for target in (ONE, f"{BASE}/nonsense", "/x?" + "&".join(["a"] * 1000)):
+        await shell.get(target)
+    assert shell.sample("apiserver_current_inflight_requests", request_kind="readOnly") == 0
+
+
+async def test_a_request_that_takes_too_long_is_a_504() -> None:
+    """R17."""
+    gate = Gate()
+    answer = await Shell(handler=gate.handle).get(f"{ONE}?timeout=20ms")
+    assert (answer.status, answer.json()["reason"]) == (504, "Timeout")
+    assert answer.json()["message"] == "Timeout: request did not complete within the allotted timeout"
+
+
+async def test_the_limit_cancels_the_work() -> None:
+    """R17."""
+    cancelled = asyncio.Event()
+
+    async def handler(_: ResourceRequest) -> ResourceResponse:
+        await asyncio.sleep(0)  # more than one suspension
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        raise AssertionError
+
+    assert (await Shell(handler=handler).get(f"{ONE}?timeout=10ms")).status == 504
+    assert cancelled.is_set()
+
+
+@pytest.mark.parametrize("path", [ONE, BASE, "/livez"])
+async def test_a_broken_timeout_is_told_after_authorisation(path: str) -> None:
+    """R17, Z2."""
+    shell = Shell()
+    answer = await shell.get(f"{path}?timeout=5")
+    assert (answer.status, answer.json()["reason"]) == (400, "BadRequest")
+    assert answer.json()["message"] == (
+        'invalid timeout specified in the request URL - time: missing unit in duration "5"'
+    )
+    shell.verdict = denial()
+    assert (await shell.get(f"{path}?timeout=5")).status == 403
+
+
+async def test_a_request_that_is_cancelled_from_outside_stays_cancelled() -> None:
+    gate = Gate()
+    shell = Shell(handler=gate.handle)
+    task = asyncio.create_task(shell.get(ONE))
+    await gate.entered.acquire()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert shell.sample("apiserver_current_inflight_requests", request_kind="readOnly") == 0
+
+
+async def test_a_reader_too_slow_for_its_answer_is_left() -> None:
+    """R17: nothing holds its place for ever; the server below closes the connection."""
+
+    async def never(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    shell = Shell(limits=Limits(send_timeout_s=0.01))
+    answer = await shell.get(ONE, before_send=never)
+    assert not answer.is_complete
+    assert shell.sample("apiserver_current_inflight_requests", request_kind="readOnly") == 0
+
+
+WORDS = st.sampled_from(
+    ["apis", "visibility.trainer.kubeflow.org", "v1alpha1", "namespaces", "trainjobs", "progress", "watch",
+     "a", "", "..", "%2f", "%00", "livez", "openapi", "v2", "v3", "healthz", "metrics", "\u00e9"]
+)  # fmt: skip
+PARAMETERS = st.sampled_from(
+    ["watch=1", "watch", "timeout=1s", "timeout=x", "pretty=1", "verbose", "exclude=a", "hash=a", "%zz",
+     "&&", "=", "fieldSelector=metadata.name=a", "fieldSelector=%00", "labelSelector=a in (b",
+     "labelSelector=a=b,!c"]
+)  # fmt: skip
+HEADERS = st.tuples(
+    st.sampled_from(
+        ["Accept", "Accept-Encoding", "Audit-ID", "If-None-Match", "User-Agent", "X-Remote-User"]
+    ),
+    st.text(st.characters(max_codepoint=255, exclude_categories=["Cc"]), max_size=30)
+    | st.sampled_from(
+        ["application/yaml", "text/html", "application/json;as=Table;v=v1;g=meta.k8s.io", "gzip"]
+    ),
+)
+
+
+@given(
+    st.sampled_from(["GET", "HEAD", "POST", "OPTIONS", "PATCH", "X"]),
+    st.lists(WORDS, max_size=9),
+    st.lists(PARAMETERS, max_size=4),
+    st.lists(HEADERS, max_size=4),
+)
+async def test_any_request_gets_one_whole_answer_and_never_a_500(
+    method: str, words: list[str], parameters: list[str], headers: list[tuple[str, str]]
+) -> None:
+    """R1, R15: a refusal under our group is a Status whose code is the answer's."""
+    target = "/" + "/".join(words) + ("?" + "&".join(parameters) if parameters else "")
+    answer = await Shell().get(target, *headers, method=method)
+    assert answer.is_complete
+    assert answer.status in (200, 304, 400, 404, 405, 406)
+    assert answer.header("audit-id")
+    assert answer.header("content-type")
+    if answer.status >= 400 and answer.header("content-type") == "application/json":
+        body = answer.json()
+        assert (body["kind"], body["code"], body["status"]) == ("Status", answer.status, "Failure")
+
+
+@pytest.mark.parametrize(
+    "query", ["&".join(f"p{n}=" for n in range(50)), "labelSelector=" + ",".join(f"l{n}" for n in range(50))]
+)
+async def test_request_lines_that_take_much_memory_when_read_are_not_kept(query: str) -> None:
+    """They are kept before anybody knows who asks, and a parameter takes forty times its bytes."""
+    shell = Shell()
+    assert (await shell.get(f"{BASE}/trainjobs?{query}")).status == 200
+    assert shell.chain.plans.cache_info().currsize == 0
+    assert (await shell.get(f"{BASE}/trainjobs?limit=500&resourceVersion=0")).status == 200
+    assert shell.chain.plans.cache_info().currsize == 1

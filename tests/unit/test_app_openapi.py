@@ -1,0 +1,255 @@
+"""OpenAPI, v3 and v2: O1 to O10, and the published files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.api_shell import Shell
+from visibility_api.app.description.openapi import ONE_YEAR_S, OpenApi, published, v2_document, v3_document
+from visibility_api.app.description.schemas import META, PREFIX
+from visibility_api.models.served import RESOURCES, Resource
+from visibility_api.progress.job import Phase
+
+GROUP = "visibility.trainer.kubeflow.org"
+KEY = f"apis/{GROUP}/v1alpha1"
+BASE = f"/{KEY}"
+DOCUMENT = f"/openapi/v3{BASE}"
+PROTOBUF = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
+KIND = {"group": GROUP, "version": "v1alpha1", "kind": "TrainJobProgress"}
+PUBLISHED = Path(__file__).parents[2] / "openapi"
+NOW_S = 1_700_000_000.0
+
+
+@pytest.fixture
+def shell() -> Shell:
+    shell = Shell()
+    shell.app.state.openapi = OpenApi(RESOURCES, now_s=lambda: NOW_S)
+    return shell
+
+
+async def hash_of(shell: Shell) -> str:
+    url: str = (await shell.get("/openapi/v3")).json()["paths"][KEY]["serverRelativeURL"]
+    path, _, query = url.partition("?hash=")
+    assert path == DOCUMENT
+    return query
+
+
+@pytest.mark.parametrize("name", ["v2.json", "v3.json"])
+async def test_the_published_files_are_what_the_server_says(shell: Shell, name: str) -> None:
+    """`visibility-api openapi` writes them anew."""
+    file = (PUBLISHED / name).read_bytes()
+    assert file == published(RESOURCES)[name]
+    served = await shell.get({"v2.json": "/openapi/v2", "v3.json": DOCUMENT}[name])
+    assert json.loads(file) == served.json()
+
+
+def test_the_published_push_protocol_describes_both_paths_and_the_body() -> None:
+    file = (PUBLISHED / "push.json").read_bytes()
+    assert file == published(RESOURCES)["push.json"]
+    document = json.loads(file)
+    assert [path.split("/")[2] for path in document["paths"]] == ["trainer.kubeflow.org", GROUP]
+    for operations in document["paths"].values():
+        (operation,) = operations.values()
+        schemas = [
+            operation["requestBody"]["content"]["application/json"]["schema"],
+            operation["responses"]["200"]["content"]["application/json"]["schema"],
+        ]
+        assert schemas == [{"$ref": "#/components/schemas/TrainerStatusUpdate"}] * 2
+    assert "trainerStatus" in document["components"]["schemas"]["TrainerStatusUpdate"]["properties"]
+
+
+async def test_the_root_lists_our_group_version_and_nothing_else(shell: Shell) -> None:
+    """O1: another key could shadow the cluster's own."""
+    answer = await shell.get("/openapi/v3")
+    assert list(answer.json()["paths"]) == [KEY]
+    assert answer.header("etag") is not None
+
+
+async def test_the_hash_of_the_present_document_may_be_kept_for_a_year(shell: Shell) -> None:
+    """O4."""
+    answer = await shell.get(f"{DOCUMENT}?hash={await hash_of(shell)}&timeout=32s")
+    assert (answer.status, answer.header("cache-control")) == (200, "public, immutable")
+    assert answer.header("vary") == "Accept"
+    expires = answer.header("expires")
+    assert expires is not None
+    assert parsedate_to_datetime(expires).timestamp() == NOW_S + ONE_YEAR_S
+
+
+@pytest.mark.parametrize("query", ["", "?hash=STALE", "?hash="])
+async def test_a_stale_hash_gets_the_present_document_and_no_redirect(shell: Shell, query: str) -> None:
+    """O5, D15: the aggregator turns a redirect into a 502."""
+    answer = await shell.get(DOCUMENT + query)
+    assert (answer.status, answer.header("cache-control")) == (200, "no-cache, private")
+    assert answer.header("expires") is None
+    assert answer.json()["openapi"] == "3.0.0"
+
+
+@pytest.mark.parametrize("path", ["/openapi/v2", "/openapi/v3", DOCUMENT])
+async def test_a_document_is_sent_once_to_whoever_keeps_it(shell: Shell, path: str) -> None:
+    """O1, O4, O7: a 304 only to whoever names the tag."""
+    first = await shell.get(path)
+    etag = first.header("etag")
+    assert etag is not None
+    assert (await shell.get(path, ("If-None-Match", '"other"'))).status == 200
+    second = await shell.get(path, ("If-None-Match", etag))
+    assert (second.status, second.body, second.header("etag")) == (304, b"", etag)
+
+
+@pytest.mark.parametrize("path", ["/openapi/v2", DOCUMENT])
+@pytest.mark.parametrize(
+    "accept", [PROTOBUF, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf", "text/html"]
+)
+async def test_what_is_not_json_is_a_bare_406(shell: Shell, path: str, accept: str) -> None:
+    """O4."""
+    answer = await shell.get(path, ("Accept", accept))
+    assert (answer.status, answer.body) == (406, b"")
+
+
+@pytest.mark.parametrize(
+    "accept", ["application/json", "*/*", f"{PROTOBUF},application/json", "application/*"]
+)
+async def test_json_is_given_to_whoever_takes_it(shell: Shell, accept: str) -> None:
+    """O4."""
+    answer = await shell.get(DOCUMENT, ("Accept", accept))
+    assert (answer.status, answer.header("content-type")) == (200, "application/json")
+
+
+@pytest.mark.parametrize("path", [f"{BASE}/trainjobs", f"{BASE}/namespaces/{{namespace}}/trainjobs/{{name}}"])
+def test_explain_finds_the_resource_by_its_operations(path: str) -> None:
+    """O9: one object on the operation, an array with an equal one on the schema."""
+    document = v3_document(RESOURCES)
+    assert document["paths"][path]["get"]["x-kubernetes-group-version-kind"] == KIND
+    assert document["components"]["schemas"][f"{PREFIX}TrainJobProgress"][
+        "x-kubernetes-group-version-kind"
+    ] == [KIND]
+
+
+@pytest.mark.parametrize(
+    ("path", "action"),
+    [
+        ("/trainjobs", "list"),
+        ("/namespaces/{namespace}/trainjobs", "list"),
+        ("/namespaces/{namespace}/trainjobs/{name}", "get"),
+        ("/namespaces/{namespace}/trainjobs/{name}/progress", "get"),
+    ],
+)
+def test_each_operation_names_its_action(path: str, action: str) -> None:
+    """O10."""
+    assert v3_document(RESOURCES)["paths"][BASE + path]["get"]["x-kubernetes-action"] == action
+
+
+def test_operation_ids_are_unique() -> None:
+    ids = [item["get"]["operationId"] for item in v3_document(RESOURCES)["paths"].values()]
+    assert len(set(ids)) == len(ids)
+
+
+def test_only_our_own_paths_are_in_it() -> None:
+    """O7: all others would be filtered out."""
+    for document in (v2_document(RESOURCES), v3_document(RESOURCES)):
+        assert all(path.startswith(BASE + "/") for path in document["paths"])
+
+
+@pytest.mark.parametrize(
+    ("document", "prefix", "held"),
+    [
+        (v3_document(RESOURCES), "#/components/schemas/", v3_document(RESOURCES)["components"]["schemas"]),
+        (v2_document(RESOURCES), "#/definitions/", v2_document(RESOURCES)["definitions"]),
+    ],
+    ids=["v3", "v2"],
+)
+def test_every_reference_leads_somewhere_and_every_schema_is_referred_to(
+    document: dict[str, Any], prefix: str, held: dict[str, Any]
+) -> None:
+    """O7."""
+    referred = set(re.findall(re.escape(prefix) + r'([^"]+)', json.dumps(document)))
+    assert referred == set(held)
+
+
+def test_names_are_our_own_or_kubernetes_own() -> None:
+    """O8: definitions are merged across the cluster."""
+    names = v2_document(RESOURCES)["definitions"]
+    assert all(name.startswith((PREFIX, META)) for name in names)
+    assert PREFIX == "org.kubeflow.trainer.visibility.v1alpha1."
+
+
+def test_v2_has_kubernetes_own_form() -> None:
+    """O7, O8: no v3 words are left in it."""
+    document = v2_document(RESOURCES)
+    assert document["swagger"] == "2.0"
+    text = json.dumps(document)
+    assert '"allOf"' not in text
+    assert '"default"' not in text
+    assert "#/components" not in text
+    condition = document["definitions"][f"{META}Condition"]
+    assert condition["properties"]["lastTransitionTime"]["$ref"] == f"#/definitions/{META}Time"
+    listing = document["paths"][f"{BASE}/trainjobs"]
+    assert listing["get"]["produces"] == ["application/json", "application/yaml", "text/plain"]
+    assert {"name": "watch", "in": "query", "type": "boolean"}.items() <= {
+        k: v for p in listing["parameters"] if p["name"] == "watch" for k, v in p.items()
+    }.items()
+
+
+def fields_of(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, field in schema.get("properties", {}).items():
+        yield f"{path}.{name}", field
+
+
+def test_every_field_is_described() -> None:
+    """O9: kubectl explain reads well."""
+    schemas = v3_document(RESOURCES)["components"]["schemas"]
+    bare = [
+        path
+        for name, schema in schemas.items()
+        if name.startswith(PREFIX)
+        for path, field in fields_of(schema, name)
+        if len(field.get("description", "")) < 10
+    ]
+    assert bare == []
+    assert all(schemas[name].get("description") for name in schemas if name.startswith(PREFIX))
+
+
+def test_every_parameter_is_described() -> None:
+    parameters = [p for item in v3_document(RESOURCES)["paths"].values() for p in item.get("parameters", ())]
+    assert {p["name"] for p in parameters} == {
+        "allowWatchBookmarks", "continue", "fieldSelector", "labelSelector", "limit", "name", "namespace",
+        "pretty", "resourceVersion", "resourceVersionMatch", "sendInitialEvents", "timeout", "timeoutSeconds",
+        "watch",
+    }  # fmt: skip
+    assert all(p["description"] for p in parameters)
+
+
+def test_the_status_has_every_field_of_the_design() -> None:
+    schemas = v3_document(RESOURCES)["components"]["schemas"]
+    status = schemas[f"{PREFIX}ProgressStatus"]["properties"]
+    assert set(status) == {
+        "phase", "progressPercentage", "estimatedRemainingSeconds", "metrics", "lastUpdatedTime",
+        "estimatedCompletionTime", "startTime", "steps", "epochs", "message", "conditions", "rank0",
+        "replicas", "observation",
+    }  # fmt: skip
+    assert status["phase"]["enum"] == [str(phase) for phase in Phase]
+
+
+def test_a_list_has_items_and_a_document_has_none() -> None:
+    """L1: anything with `items` at its top is taken for a list."""
+    schemas = v3_document(RESOURCES)["components"]["schemas"]
+    assert "items" in schemas[f"{PREFIX}TrainJobProgressList"]["properties"]
+    assert "items" not in schemas[f"{PREFIX}TrainJobProgress"]["properties"]
+
+
+def test_a_new_resource_needs_one_entry_of_the_table() -> None:
+    """D6, O9."""
+    new = Resource(
+        plural="clusterjobs", kind="ClusterJobProgress", short_names=(), description="x", namespaced=False
+    )
+    document = v3_document((*RESOURCES, new))
+    assert f"{PREFIX}ClusterJobProgressList" in document["components"]["schemas"]
+    one = document["paths"][f"{BASE}/clusterjobs/{{name}}"]
+    assert [p["name"] for p in one["parameters"] if p["in"] == "path"] == ["name"]
+    assert document["paths"][f"{BASE}/clusterjobs"]["get"]["x-kubernetes-action"] == "list"

@@ -1,0 +1,149 @@
+"""The published schema and the encoder say the same: R18, L1, field by field."""
+
+from __future__ import annotations
+
+import copy
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.unit.api_shell import BASE, ONE, Shell
+from visibility_api.app.description.openapi import v3_document
+from visibility_api.app.description.schemas import META, PREFIX, REFERENCE
+from visibility_api.errors import ObjectNotFound, encode_status
+from visibility_api.models.served import RESOURCES, TRAINJOBS
+from visibility_api.progress.job import JobRef, Phase, Rank0, Replica, Termination, TrainingJob
+from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
+from visibility_api.resources.collection import Collection
+from visibility_api.resources.message import ResourceRequest, ResourceResponse
+from visibility_api.store.memory import MemoryStore
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+REF = JobRef(resource="trainjobs", namespace="team-a", name="bert", uid="u-1")
+
+FULL = JobProgress(
+    job=TrainingJob(
+        ref=REF,
+        labels={"team": "a"},
+        created_at=NOW,
+        phase=Phase.RUNNING,
+        rank0=Rank0(
+            pod_name="bert-node-0-0",
+            pod_uid="p-1",
+            pod_ip="10.0.0.1",
+            host_network=False,
+            node_name="gpu-1",
+            container_name="node",
+            progress_path="/tmp/trainjob-progress.json",
+            is_running=True,
+            is_terminating=False,
+            waiting_reason="",
+            restart_count=1,
+            restart_attempt=0,
+            started_at=NOW,
+            last_termination=Termination(exit_code=143, signal=15, reason="Error", finished_at=NOW),
+            termination_message="",
+        ),
+        replicas=(Replica(name="node", desired=2, ready=2, active=2, succeeded=0, failed=0),),
+    ),
+    phase=Phase.RUNNING,
+    progress_percentage=45,
+    remaining_s=795,
+    completion_at=NOW,
+    started_at=NOW,
+    updated_at=NOW,
+    step=450,
+    total_steps=1000,
+    steps_per_s=5.41,
+    epoch=0.5,
+    total_epochs=3.0,
+    metrics=(("loss", "0.2347"),),
+    message="warming up",
+    conditions=(Condition(type="Fresh", status="True", reason="RecentReport", message="", since=NOW),),
+    observation=ObservationSummary(
+        source="exec",
+        last_probe_at=NOW,
+        next_probe_at=NOW,
+        latency_s=0.012,
+        consecutive_failures=2,
+        reason="Timeout",
+        message="no answer in time",
+    ),
+    seen_at=NOW,
+)
+BARE = JobProgress(job=TrainingJob(ref=REF, created_at=None, phase=Phase.UNKNOWN), phase=Phase.UNKNOWN)
+
+
+async def served(document: JobProgress, target: str = ONE) -> dict[str, Any]:
+    """What a client gets, from the store to the wire."""
+    store = MemoryStore(base_revision=1000)
+    store.put(document)
+    documents = Collection(TRAINJOBS, store, now=lambda: NOW)
+
+    async def handler(request: ResourceRequest) -> ResourceResponse:
+        return await (documents.get if request.attributes.verb == "get" else documents.list)(request)
+
+    answer = await Shell(handler=handler).get(target)
+    assert answer.status == 200
+    return dict(answer.json())
+
+
+def strict() -> dict[str, Any]:
+    """Our schemas with no room for a field they do not name."""
+    document = copy.deepcopy(v3_document(RESOURCES))
+    for name, schema in document["components"]["schemas"].items():
+        if name.startswith(PREFIX) and schema["type"] == "object":
+            schema["additionalProperties"] = False
+    return document
+
+
+def validate(value: object, name: str) -> None:
+    jsonschema.Draft202012Validator({"$ref": REFERENCE + name, **strict()}).validate(value)
+
+
+@pytest.mark.parametrize("document", [FULL, BARE], ids=["full", "bare"])
+async def test_what_is_served_is_what_is_published(document: JobProgress) -> None:
+    validate(await served(document), f"{PREFIX}TrainJobProgress")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("phase", "Dancing"), ("progressPercentage", 101), ("surprise", 1), ("steps", {"n": 1})],
+)
+async def test_what_is_not_published_would_be_noticed(field: str, value: object) -> None:
+    document = await served(FULL)
+    document["status"][field] = value
+    with pytest.raises(jsonschema.ValidationError):
+        validate(document, f"{PREFIX}TrainJobProgress")
+
+
+def names_in(value: object) -> set[str]:
+    if isinstance(value, dict):
+        return set(value) | {name for inner in value.values() for name in names_in(inner)}
+    if isinstance(value, list):
+        return {name for inner in value for name in names_in(inner)}
+    return set()
+
+
+async def test_no_field_is_published_that_is_never_sent() -> None:
+    schemas = v3_document(RESOURCES)["components"]["schemas"]
+    published = {
+        name
+        for schema, body in schemas.items()
+        if schema.startswith(PREFIX) and not schema.endswith("List")
+        for name in body["properties"]
+    }
+    assert published - names_in(await served(FULL)) == set()
+
+
+async def test_a_list_is_what_is_published() -> None:
+    """L1."""
+    validate(await served(FULL, f"{BASE}/trainjobs"), f"{PREFIX}TrainJobProgressList")
+
+
+def test_a_refusal_is_kubernetes_own_status() -> None:
+    """R1."""
+    validate(json.loads(encode_status(ObjectNotFound("trainjobs", "x"))), f"{META}Status")

@@ -1,0 +1,102 @@
+"""The models of meta/v1 have Kubernetes' own fields, and are what is sent."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Any
+
+import pytest
+
+from tests.unit.resource_server import ALL, BERT, PARTIAL, TABLE, ResourceServer, document
+from visibility_api.app.description.schemas import META, meta_schemas
+from visibility_api.errors import (
+    Cause,
+    Expired,
+    InvalidListOptions,
+    ObjectNotFound,
+    RequestError,
+    Unavailable,
+    encode_status,
+)
+from visibility_api.models import meta_v1
+from visibility_api.models.wire import WireModel
+from visibility_api.progress.job import Phase
+
+DEFINITIONS = meta_schemas()
+MODELS = [
+    model
+    for name, model in inspect.getmembers(meta_v1, inspect.isclass)
+    if issubclass(model, WireModel) and META + name in DEFINITIONS
+]
+
+
+def test_the_published_definitions_have_models() -> None:
+    """The others describe fields that we never send: managedFields, ownerReferences, shardInfo."""
+    names = {name.removeprefix(META) for name in DEFINITIONS}
+    assert names - {model.__name__ for model in MODELS} == {
+        *("FieldsV1", "ManagedFieldsEntry", "OwnerReference", "ShardInfo", "Time"),
+    }
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: str(model.__name__))
+def test_a_model_has_fields_of_the_definition_that_is_published(model: type[WireModel]) -> None:
+    """O8: the definition is Kubernetes' own and complete; what we send has to fit it."""
+    definition = DEFINITIONS[META + model.__name__]
+    ours = model.model_json_schema()
+    for name, field in ours["properties"].items():
+        published = definition["properties"][name]
+        assert essence(field) == essence(published), name
+    assert set(definition.get("required", ())) <= set(ours.get("required", ())) | {"kind", "apiVersion"}
+
+
+def essence(field: dict[str, Any]) -> tuple[object, ...]:
+    """What both ways to write a schema have in common."""
+    inner = field.get("allOf", [field])[0]
+    reference = str(inner.get("$ref", "")).rpartition("/")[2].removeprefix(META)
+    items = essence(field["items"]) if "items" in field else None
+    return (reference, inner.get("type"), inner.get("format"), items)
+
+
+REFUSALS = [
+    ObjectNotFound("trainjobs", "bert"),
+    Unavailable("not yet"),
+    Expired("gone", continue_token="abc"),
+    InvalidListOptions([Cause(reason="FieldValueForbidden", message="no", field="limit")]),
+]
+
+
+@pytest.mark.parametrize("error", REFUSALS, ids=lambda error: str(error.reason))
+def test_a_refusal_is_a_status(error: RequestError) -> None:
+    body = encode_status(error)
+    status = meta_v1.Status.model_validate_json(body, strict=True, extra="forbid")
+    assert json.loads(status.encode()) == json.loads(body)
+
+
+@pytest.mark.parametrize("include", ["None", "Metadata", "Object"])
+async def test_a_table_is_one(include: str) -> None:
+    server = ResourceServer()
+    server.store.put(document(phase=Phase.SUCCEEDED))
+    answer = await server.get(f"{ALL}?includeObject={include}", TABLE)
+    table = meta_v1.Table.model_validate_json(answer.body, strict=True, extra="forbid")
+    assert [row.cells[0] for row in table.rows] == ["bert"]
+    assert table.column_definitions is not None
+    assert {len(row.cells) for row in table.rows} == {len(table.column_definitions)}
+    assert (table.rows[0].object is None) == (include == "None")
+
+
+async def test_metadata_alone_is_metadata() -> None:
+    server = ResourceServer()
+    server.store.put(document())
+    answer = await server.get(BERT, PARTIAL)
+    found = meta_v1.PartialObjectMetadata.model_validate_json(answer.body, strict=True, extra="forbid")
+    assert found.metadata.name == "bert"
+
+
+async def test_each_line_of_a_watch_is_an_event() -> None:
+    server = ResourceServer()
+    server.store.put(document())
+    async with server.watch(f"{ALL}?watch=1&allowWatchBookmarks=true&timeoutSeconds=1") as client:
+        lines = [json.dumps(event) for event in [await client.event(), *await client.rest()]]
+    events = [meta_v1.WatchEvent.model_validate_json(line, strict=True, extra="forbid") for line in lines]
+    assert [event.type for event in events] == ["ADDED", "BOOKMARK"]

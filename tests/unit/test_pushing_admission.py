@@ -1,0 +1,330 @@
+"""Who may push: the bearer of a token that is bound to a pod of that very job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import structlog
+from msgspec import structs
+
+from tests.pushing import OURS, UPSTREAM, Cluster, Endpoint, upstream_audience
+from visibility_api.auth.token_review import PATH as REVIEWS
+from visibility_api.errors import (
+    Forbidden,
+    InternalError,
+    NotFound,
+    RequestError,
+    TooManyRequests,
+    Unavailable,
+)
+from visibility_api.kube.errors import ApiError, Unreachable
+from visibility_api.pushing.admission import BURST, GRANT_TTL_S, LOG_AGAIN_S, PUSHES_PER_S
+from visibility_api.pushing.ownership import Membership
+from visibility_api.pushing.paths import AUDIENCE, find_target
+
+POD0, POD1 = "team-a-bert-job-pod0", "team-a-bert-job-pod1"
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    found = Cluster()
+    found.add_job("bert")
+    return found
+
+
+@pytest.fixture
+def endpoint(cluster: Cluster) -> Endpoint:
+    return Endpoint(cluster)
+
+
+async def admit(
+    endpoint: Endpoint,
+    token: str = POD0,
+    *,
+    name: str = "bert",
+    namespace: str = "team-a",
+    path: str = UPSTREAM,
+    authorization: str | None = None,
+    client: str = "10.0.0.7",
+) -> Membership:
+    target = find_target(path.format(namespace, name))
+    assert target is not None
+    headers = [(b"authorization", (authorization or f"Bearer {token}").encode("latin-1"))]
+    _, membership = await endpoint.admission.admit(target, headers, client)
+    return membership
+
+
+@pytest.mark.parametrize("path", [UPSTREAM, OURS])
+async def test_a_pods_own_token_is_admitted_on_both_paths(endpoint: Endpoint, path: str) -> None:
+    assert (await admit(endpoint, path=path)).pod_uid == POD0
+    assert (await admit(endpoint, POD1, path=path)).pod_uid == POD1
+
+
+async def test_both_audiences_are_asked_for_and_upstreams_own_is_enough(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    own = upstream_audience("team-a", "bert")
+    cluster.tokens[POD0]["audiences"] = [own]
+    await admit(endpoint)
+    assert cluster.reviewed == [{"token": POD0, "audiences": [own, AUDIENCE]}]
+
+
+@pytest.mark.parametrize(
+    "audiences",
+    [
+        [],
+        ["https://kubernetes.default.svc"],
+        ["trainer.kubeflow.org"],
+        [upstream_audience("team-a", "other")],
+    ],
+)
+async def test_a_token_for_another_audience_is_refused(
+    endpoint: Endpoint, cluster: Cluster, audiences: list[str]
+) -> None:
+    cluster.tokens[POD0]["audiences"] = audiences
+    with pytest.raises(Forbidden):
+        await admit(endpoint)
+
+
+async def test_an_answer_without_the_audience_that_was_asked_for_is_refused(
+    endpoint: Endpoint, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A16: an authenticator that knows nothing of audiences says yes to every token."""
+
+    async def yes(*_: Any, **__: Any) -> bytes:
+        return b'{"status":{"authenticated":true,"user":{"username":"system:serviceaccount:team-a:default"}}}'
+
+    monkeypatch.setattr(cluster, "post", yes)
+    with pytest.raises(Forbidden):
+        await admit(endpoint)
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    ["Bearer", "Bearer ", "Basic abc", "abc", "Bearer a b", "Bearer \xe9", "Bearer " + "a" * 20_000],
+)
+async def test_what_is_no_token_is_refused_without_asking(
+    endpoint: Endpoint, cluster: Cluster, authorization: str
+) -> None:
+    with pytest.raises(Forbidden):
+        await admit(endpoint, authorization=authorization)
+    assert cluster.asked == []
+
+
+@pytest.mark.parametrize("authorization", ["bearer {}", "BEARER {}", "  Bearer \t {}  "])
+async def test_the_scheme_may_be_in_any_case_and_blanks_as_they_come(
+    endpoint: Endpoint, authorization: str
+) -> None:
+    await admit(endpoint, authorization=authorization.format(POD0))
+
+
+async def test_a_token_of_another_jobs_pod_is_refused(endpoint: Endpoint, cluster: Cluster) -> None:
+    cluster.add_job("gpt")
+    with pytest.raises(Forbidden):
+        await admit(endpoint, "team-a-gpt-job-pod0")
+    await admit(endpoint, "team-a-gpt-job-pod0", name="gpt")
+    with pytest.raises(Forbidden):  # also once it is known
+        await admit(endpoint, "team-a-gpt-job-pod0")
+
+
+async def test_a_token_of_another_namespace_is_refused(endpoint: Endpoint, cluster: Cluster) -> None:
+    cluster.add_job("bert", "team-b")
+    with pytest.raises(Forbidden):
+        await admit(endpoint, "team-b-bert-job-pod0")
+    assert cluster.asked == [REVIEWS]  # nothing of the pod was asked for
+
+
+@pytest.mark.parametrize(
+    "username", ["alice", "system:serviceaccount:team-b:default", "system:serviceaccount:team-a", ""]
+)
+async def test_only_a_service_account_of_the_namespace_pushes(
+    endpoint: Endpoint, cluster: Cluster, username: str
+) -> None:
+    cluster.tokens[POD0]["user"]["username"] = username
+    with pytest.raises(Forbidden):
+        await admit(endpoint)
+
+
+async def test_a_token_that_is_bound_to_no_pod_is_refused(endpoint: Endpoint, cluster: Cluster) -> None:
+    cluster.add_token("unbound", pod=None)
+    with pytest.raises(Forbidden):
+        await admit(endpoint, "unbound")
+
+
+def forge_name(cluster: Cluster) -> None:
+    """A pod of the right name, labels and Job name, whose controller is another Job."""
+    cluster.add_pod("bert-node-0-0-zzzzz", "forged", "another-uid", "bert-node-0")
+
+
+def forge_kind(cluster: Cluster) -> None:
+    cluster.add_pod(
+        "bert-node-0-0-zzzzz", "forged", "team-a-bert-job-batch", "bert-node-0", kind="ReplicaSet"
+    )
+
+
+def forge_owner_path(cluster: Cluster) -> None:
+    """An owner's name that would lead elsewhere."""
+    jobs, name = "/apis/batch/v1/namespaces/team-a/jobs", "../jobs/bert-node-0"
+    cluster.objects[f"{jobs}/{name}"] = cluster.objects[f"{jobs}/bert-node-0"]
+    cluster.add_pod("bert-node-0-0-zzzzz", "forged", "team-a-bert-job-batch", name)
+
+
+def no_controller(cluster: Cluster) -> None:
+    cluster.add_pod("bert-node-0-0-zzzzz", "forged", "team-a-bert-job-batch", "bert-node-0")
+    reference = cluster.objects["/api/v1/namespaces/team-a/pods/bert-node-0-0-zzzzz"]["metadata"]
+    reference["ownerReferences"][0]["controller"] = False
+
+
+def another_pod(cluster: Cluster) -> None:
+    """The pod of that name is another one now."""
+    cluster.add_pod("bert-node-0-0-zzzzz", "forged", "team-a-bert-job-batch", "bert-node-0")
+    cluster.objects["/api/v1/namespaces/team-a/pods/bert-node-0-0-zzzzz"]["metadata"]["uid"] = "newer"
+
+
+def deleted_pod(cluster: Cluster) -> None:
+    cluster.add_token("forged", pod="bert-node-0-0-zzzzz", uid="forged")
+
+
+def jobset_of_nobody(cluster: Cluster) -> None:
+    """A JobSet that no TrainJob controls, with the name of one."""
+    home = "/namespaces/team-a"
+    cluster.add_object(f"/apis/jobset.x-k8s.io/v1alpha2{home}/jobsets/own", "own-set", "Workflow", "w")
+    cluster.add_object(f"/apis/batch/v1{home}/jobs/own-0", "own-batch", "JobSet", "own-set", owner="own")
+    cluster.add_pod("own-0-0-zzzzz", "forged", "own-batch", "own-0")
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [forge_name, forge_kind, forge_owner_path, no_controller, another_pod, deleted_pod, jobset_of_nobody],
+)
+async def test_a_pod_that_only_looks_like_one_of_the_job_is_refused(
+    endpoint: Endpoint, cluster: Cluster, forge: Any
+) -> None:
+    forge(cluster)
+    with pytest.raises(Forbidden):
+        await admit(endpoint, "forged")
+    assert not any(".." in path for path in cluster.asked)
+
+
+async def test_the_owners_of_a_pod_are_asked_for_once_and_shared_by_a_jobs_pods(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    await admit(endpoint)
+    first = len(cluster.asked)
+    assert first == 4  # review, pod, job, jobset
+    await admit(endpoint)
+    assert len(cluster.asked) == first
+    await admit(endpoint, POD1)
+    assert len(cluster.asked) == first + 2  # review, pod
+    cluster.tokens["renewed"] = cluster.tokens[POD0]
+    await admit(endpoint, "renewed")
+    assert len(cluster.asked) == first + 3  # review
+
+
+async def test_a_token_is_reviewed_anew_after_a_while(endpoint: Endpoint, cluster: Cluster) -> None:
+    await admit(endpoint)
+    del cluster.tokens[POD0]
+    endpoint.time = GRANT_TTL_S - 1
+    await admit(endpoint)
+    endpoint.time = GRANT_TTL_S
+    with pytest.raises(Forbidden):
+        await admit(endpoint)
+
+
+async def test_a_new_job_of_the_same_name_is_another_job(endpoint: Endpoint, cluster: Cluster) -> None:
+    await admit(endpoint)
+    job = cluster.jobs["team-a", "bert"]
+    cluster.jobs["team-a", "bert"] = replace(job, ref=structs.replace(job.ref, uid="another"))
+    with pytest.raises(Forbidden):
+        await admit(endpoint)
+
+
+async def test_whoever_holds_no_token_learns_nothing_of_what_exists(endpoint: Endpoint) -> None:
+    for name in ("bert", "absent"):
+        with pytest.raises(Forbidden) as caught:
+            await admit(endpoint, "made-up", name=name)
+        assert caught.value.message == (
+            "the token is not accepted: it must be valid, and have this path's audience"
+        )
+
+
+async def test_a_job_that_is_not_there_is_not_found(endpoint: Endpoint, cluster: Cluster) -> None:
+    del cluster.jobs["team-a", "bert"]
+    with pytest.raises(NotFound):
+        await admit(endpoint)
+    endpoint.is_synced = False
+    with pytest.raises(Unavailable):
+        await admit(endpoint)
+
+
+@pytest.mark.parametrize("error", [ApiError(403, "Forbidden"), ApiError(500), Unreachable("no")])
+async def test_a_push_is_never_refused_for_our_own_trouble(
+    endpoint: Endpoint, cluster: Cluster, error: Exception
+) -> None:
+    cluster.away = error
+    with pytest.raises(InternalError):
+        await admit(endpoint)
+    cluster.away = None
+    await admit(endpoint)
+
+
+async def test_each_trouble_of_ours_is_told_once_in_a_while_whatever_comes_between(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    with structlog.testing.capture_logs() as logged:
+        for told in (2, 4):
+            for number in range(10):
+                cluster.away = (ApiError(403, "Forbidden"), ApiError(500))[number % 2]
+                with pytest.raises(InternalError):
+                    await admit(endpoint)
+            assert [each["event"] for each in logged] == ["push could not be authenticated"] * told
+            cluster.away = None
+            endpoint.time += LOG_AGAIN_S
+            await admit(endpoint)
+            endpoint.time += GRANT_TTL_S
+
+
+async def test_a_missing_right_to_read_owners_is_our_own_trouble(
+    endpoint: Endpoint, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def forbidden(*_: Any, **__: Any) -> bytes:
+        raise ApiError(403, "Forbidden", "cannot get pods")
+
+    monkeypatch.setattr(cluster, "get", forbidden)
+    with pytest.raises(InternalError) as caught:
+        await admit(endpoint)
+    assert "pods" not in caught.value.message
+
+
+async def test_a_pod_may_push_so_often_whatever_its_tokens(endpoint: Endpoint, cluster: Cluster) -> None:
+    cluster.tokens["second"] = cluster.tokens[POD0]
+    for number in range(int(BURST)):
+        await admit(endpoint, ("second", POD0)[number % 2])
+    for token in ("second", POD0):
+        with pytest.raises(TooManyRequests):
+            await admit(endpoint, token)
+    await admit(endpoint, POD1)  # another pod of the job is not held up
+    endpoint.time += 1 / PUSHES_PER_S
+    await admit(endpoint)
+
+
+async def test_all_processes_of_a_big_node_may_push_as_the_sdk_does(endpoint: Endpoint) -> None:
+    """It looks at no rank, waits 5 s after a success, and tries again at the next step after a refusal."""
+    pushed_at = [-5.0] * 64
+    for step in range(600):  # of 0.1 s
+        for process, at in enumerate(pushed_at):
+            if step / 10 - at >= 5:
+                await admit(endpoint)
+                pushed_at[process] = step / 10
+        endpoint.time += 0.1
+
+
+async def test_no_refusal_carries_the_token(endpoint: Endpoint, cluster: Cluster) -> None:
+    for path in (UPSTREAM, OURS):
+        with pytest.raises(RequestError) as caught:
+            await admit(endpoint, "s3cr3t", path=path)
+        assert "s3cr3t" not in repr(caught.value)
+        assert caught.value.__cause__ is None
+    assert "s3cr3t" not in repr(endpoint.admission.__dict__)

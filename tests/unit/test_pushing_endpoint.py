@@ -1,0 +1,371 @@
+"""The push endpoint as a client meets it: which requests it takes, and what it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from tests.asgi import Answer, http_scope
+from tests.pushing import BODY, OURS, UPSTREAM, Cluster, Endpoint, rank0
+from tests.reviews import until
+from visibility_api.progress.document import Progress
+from visibility_api.progress.job import ProbeHints
+from visibility_api.pushing.admission import BURST
+from visibility_api.pushing.endpoint import OTHER_RANK_BURST, PushEndpoint, PushLimits
+
+POD0, POD1 = "team-a-bert-job-pod0", "team-a-bert-job-pod1"
+JOB = ("team-a", "bert")
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    found = Cluster()
+    found.add_job("bert")
+    return found
+
+
+@pytest.fixture
+def endpoint(cluster: Cluster) -> Endpoint:
+    return Endpoint(cluster)
+
+
+async def post(
+    endpoint: Endpoint,
+    body: bytes | Sequence[bytes] = BODY,
+    *,
+    token: str | None = POD0,
+    path: str = UPSTREAM,
+    method: str = "POST",
+    headers: Sequence[tuple[str, str]] = (),
+    receive: Callable[[], Awaitable[dict[str, Any]]] | None = None,
+) -> Answer:
+    """`body` in pieces comes chunked."""
+    answer = Answer()
+    pieces = [body] if isinstance(body, bytes) else list(body)
+    sent = list(headers)
+    if token is not None:
+        sent.append(("Authorization", f"Bearer {token}"))
+    if isinstance(body, bytes):
+        sent.append(("Content-Length", str(len(body))))
+
+    async def next_piece() -> dict[str, Any]:
+        piece = pieces.pop(0)
+        return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            assert answer.status == 0
+            answer.status = message["status"]
+            answer.headers = [(k.decode(), v.decode()) for k, v in message["headers"]]
+        else:
+            answer.chunks.append(message["body"])
+            answer.is_complete = True
+
+    scope = http_scope(method, path.format(*JOB), sent)
+    assert PushEndpoint.takes(scope["method"], scope["path"])
+    await endpoint.app(scope, receive or next_piece, send)
+    return answer
+
+
+def status_of(answer: Answer) -> tuple[int, str]:
+    found = answer.json()
+    assert (found["kind"], found["status"], found["code"]) == ("Status", "Failure", answer.status)
+    assert answer.header("content-type") == "application/json"
+    assert answer.header("content-length") == str(len(answer.body))
+    return answer.status, found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "is_taken"),
+    [
+        ("POST", UPSTREAM, True),
+        ("POST", OURS, True),
+        ("GET", UPSTREAM, True),
+        ("PUT", UPSTREAM, True),
+        ("GET", OURS, False),
+        ("PATCH", OURS, False),
+        ("POST", UPSTREAM + "/", False),
+        ("POST", "/" + UPSTREAM, False),
+        ("POST", UPSTREAM.removesuffix("/status"), False),
+        ("POST", OURS.replace("/status", "/progress"), False),
+        ("POST", OURS.replace("v1alpha1", "v1"), False),
+        ("POST", OURS.replace("visibility.trainer", "visibility-trainer"), False),
+        ("GET", UPSTREAM.replace("trainjobs", "trainingruntimes"), False),
+    ],
+)
+def test_only_two_paths_are_taken_and_the_rest_is_left_to_the_api(
+    method: str, path: str, is_taken: bool
+) -> None:
+    assert PushEndpoint.takes(method, path.format(*JOB)) is is_taken
+
+
+@pytest.mark.parametrize("name", ["Bert", "a.b", "-a", "a" * 64, "%2e%2e", "a%2Fb", "", "ä"])
+def test_what_can_be_no_name_is_left_to_the_api(name: str) -> None:
+    assert not PushEndpoint.takes("POST", unquote(UPSTREAM.format("team-a", name)))
+    assert not PushEndpoint.takes("POST", unquote(UPSTREAM.format(name, "bert")))
+
+
+@pytest.mark.parametrize("path", [UPSTREAM, OURS])
+async def test_a_push_is_answered_with_its_echo_and_handed_on(endpoint: Endpoint, path: str) -> None:
+    answer = await post(endpoint, path=path)
+    assert (answer.status, answer.is_complete) == (200, True)
+    assert answer.json() == json.loads(BODY)
+    assert answer.header("content-length") == str(len(answer.body))
+    (seen,) = endpoint.seen
+    job = endpoint.cluster.jobs[JOB]
+    assert job.rank0 is not None
+    assert (seen.ref, seen.attempt, seen.source) == (job.ref, job.rank0.attempt, "push")
+    assert not seen.is_other_rank
+    assert isinstance(seen.outcome, Progress)
+    assert seen.outcome.progress_percentage == 45
+    assert endpoint.pushed == [job.ref]
+    assert endpoint.outcomes == ["Taken"]
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/x-www-form-urlencoded", ""])
+async def test_the_content_type_is_never_looked_at(endpoint: Endpoint, content_type: str) -> None:
+    answer = await post(endpoint, headers=[("Content-Type", content_type)])
+    assert answer.status == 200
+
+
+@pytest.mark.parametrize("path", [UPSTREAM, OURS])
+async def test_no_header_but_the_token_is_identity(endpoint: Endpoint, path: str) -> None:
+    """As the aggregator would send it: never 401, and no word of a front proxy counts."""
+    named = [("X-Remote-User", "admin"), ("X-Remote-Group", "system:masters")]
+    answer = await post(endpoint, token=None, path=path, headers=named)
+    assert status_of(answer) == (403, "Forbidden")
+    assert answer.header("www-authenticate") is None
+    assert endpoint.outcomes == ["Forbidden"]
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE"])
+async def test_any_other_method_on_upstreams_path_is_not_found(endpoint: Endpoint, method: str) -> None:
+    assert status_of(await post(endpoint, method=method)) == (404, "NotFound")
+
+
+async def test_a_job_that_is_not_there_is_not_found(endpoint: Endpoint) -> None:
+    del endpoint.cluster.jobs[JOB]
+    assert status_of(await post(endpoint)) == (404, "NotFound")
+
+
+async def test_a_body_that_says_it_is_too_long_is_not_waited_for(endpoint: Endpoint) -> None:
+    async def never() -> dict[str, Any]:
+        raise AssertionError("the body was asked for")
+
+    for length in ("65537", "9" * 4000):
+        answer = await post(endpoint, [], headers=[("Content-Length", length)], receive=never)
+        assert status_of(answer) == (413, "RequestEntityTooLarge")
+    assert endpoint.cluster.asked == []
+
+
+async def test_a_body_at_the_limit_is_read(endpoint: Endpoint) -> None:
+    answer = await post(endpoint, BODY + b" " * (65536 - len(BODY)))
+    assert answer.status == 200
+
+
+async def test_a_body_that_grows_too_long_is_invalid(endpoint: Endpoint) -> None:
+    """As upstream: 413 only by Content-Length."""
+    assert status_of(await post(endpoint, [b" " * 30_000] * 3)) == (422, "Invalid")
+    assert status_of(await post(endpoint, [b" " * 65_537])) == (422, "Invalid")
+    assert endpoint.seen == []
+
+
+async def test_a_body_may_come_in_pieces(endpoint: Endpoint) -> None:
+    answer = await post(endpoint, [BODY[:10], BODY[10:20], b"", BODY[20:]])
+    assert answer.json() == json.loads(BODY)
+
+
+async def test_a_body_that_does_not_come_is_given_up(cluster: Cluster) -> None:
+    endpoint = Endpoint(cluster, limits=PushLimits(body_timeout_s=0.01))
+
+    async def never() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    assert status_of(await post(endpoint, receive=never)) == (422, "Invalid")
+
+
+async def test_a_client_that_leaves_within_its_body_is_counted_as_gone(endpoint: Endpoint) -> None:
+    messages = [
+        {"type": "http.request", "body": BODY[:5], "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+
+    async def leave() -> dict[str, Any]:
+        return messages.pop(0)
+
+    await post(endpoint, receive=leave)
+    assert (endpoint.seen, endpoint.outcomes) == ([], ["ClientGone"])
+
+
+async def test_an_invalid_body_is_refused_without_a_byte_of_it(endpoint: Endpoint) -> None:
+    answer = await post(endpoint, b'{"trainerStatus":{"progressPercentage":"s3cr3t"}}')
+    assert status_of(answer) == (422, "Invalid")
+    assert "s3cr3t" not in answer.text
+    assert endpoint.outcomes == ["Invalid"]
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"trainerStatus":null}'])
+async def test_a_push_that_says_nothing_changes_nothing(endpoint: Endpoint, body: bytes) -> None:
+    answer = await post(endpoint, body)
+    assert (answer.status, answer.body) == (200, b"{}\n")
+    assert (endpoint.seen, endpoint.pushed, endpoint.outcomes) == ([], [], ["PassedOver"])
+
+
+async def test_who_pushes_too_often_is_told_when_to_come_again(endpoint: Endpoint) -> None:
+    many = int(BURST)
+    *taken, refused = [await post(endpoint) for _ in range(many + 1)]
+    assert [answer.status for answer in taken] == [200] * many
+    assert status_of(refused) == (429, "TooManyRequests")
+    assert refused.header("retry-after") == "1"
+    assert refused.json()["details"] == {"retryAfterSeconds": 1}
+    assert len(endpoint.seen) == many
+
+
+async def test_bodies_under_way_are_bounded(cluster: Cluster) -> None:
+    endpoint = Endpoint(cluster, limits=PushLimits(bodies=1))
+    come = asyncio.Event()
+
+    async def late() -> dict[str, Any]:
+        await come.wait()
+        return {"type": "http.request", "body": BODY, "more_body": False}
+
+    first = asyncio.create_task(post(endpoint, receive=late))
+    await until(lambda: len(cluster.asked) == 4)
+    await asyncio.sleep(0)
+    assert status_of(await post(endpoint, token=POD1)) == (429, "TooManyRequests")
+    come.set()
+    assert (await first).status == 200
+    assert (await post(endpoint, token=POD1)).status == 200
+
+
+async def test_slow_bodies_of_one_job_leave_room_for_those_of_another(cluster: Cluster) -> None:
+    cluster.add_job("gpt")
+    endpoint = Endpoint(cluster, limits=PushLimits(bodies=20))
+    come, waiting = asyncio.Event(), 0
+
+    async def late() -> dict[str, Any]:
+        nonlocal waiting
+        waiting += 1
+        await come.wait()
+        return {"type": "http.request", "body": BODY, "more_body": False}
+
+    async with asyncio.TaskGroup() as group:
+        slow = [group.create_task(post(endpoint, token=token, receive=late)) for token in (POD0, POD1)]
+        await until(lambda: waiting == 2)
+        assert status_of(await post(endpoint)) == (429, "TooManyRequests")
+        other = await post(endpoint, token="team-a-gpt-job-pod0", path=UPSTREAM.format("team-a", "gpt"))
+        assert other.status == 200
+        come.set()
+    assert [task.result().status for task in slow] == [200, 200]
+    assert (await post(endpoint)).status == 200
+
+
+# --- whose word counts
+
+
+async def test_another_pod_of_the_job_stands_in_for_rank_0(endpoint: Endpoint) -> None:
+    answer = await post(endpoint, token=POD1)
+    assert answer.status == 200
+    (seen,) = endpoint.seen
+    job = endpoint.cluster.jobs[JOB]
+    assert job.rank0 is not None
+    assert (seen.is_other_rank, seen.attempt) == (True, job.rank0.attempt)
+    assert endpoint.pushed == []  # rank 0 is still asked
+
+
+async def test_rank_0_is_asked_beside_pushes_that_bring_nothing_new(endpoint: Endpoint) -> None:
+    await post(endpoint)
+    assert len(endpoint.pushed) == 1
+    endpoint.is_news = False  # its time stands still, say
+    assert (await post(endpoint)).status == 200
+    assert len(endpoint.pushed) == 1
+    assert endpoint.outcomes == ["Taken", "PassedOver"]
+
+
+async def test_rank_0_is_asked_beside_pushes_that_do_not_tell_how_far_it_has_come(endpoint: Endpoint) -> None:
+    await post(endpoint, b'{"trainerStatus":{"lastUpdatedTime":"2026-01-23T10:30:45Z"}}')
+    assert len(endpoint.seen) == 1
+    assert endpoint.pushed == []
+
+
+async def test_stand_ins_beyond_a_few_a_second_are_answered_and_passed_over(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    """The Kubeflow SDK pushes from every process and tries again at once when it is refused."""
+    for number in range(40):
+        uid = f"pod{number}"
+        cluster.add_pod(f"bert-node-0-{number + 2}-abcde", uid, "team-a-bert-job-batch", "bert-node-0")
+        assert (await post(endpoint, token=uid)).status == 200
+    assert len(endpoint.seen) == OTHER_RANK_BURST
+    await post(endpoint)
+    assert not endpoint.seen[-1].is_other_rank  # rank 0 itself is never passed over
+
+
+async def test_the_other_pod_that_may_hold_rank_0_speaks_for_itself(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    other = rank0("bert", pod="bert-node-0-1-abcde", uid=POD1)
+    cluster.jobs[JOB] = replace(cluster.jobs[JOB], alternates=(other,))
+    await post(endpoint, token=POD1)
+    assert (endpoint.seen[0].attempt, endpoint.seen[0].is_other_rank) == (other.attempt, False)
+
+
+async def test_the_attempt_is_the_one_that_runs_now(endpoint: Endpoint, cluster: Cluster) -> None:
+    await post(endpoint)
+    job = cluster.restart(cluster.jobs[JOB], restart_count=1)
+    await post(endpoint)
+    assert job.rank0 is not None
+    assert endpoint.seen[1].attempt == job.rank0.attempt != endpoint.seen[0].attempt
+
+
+async def test_a_pod_whose_successor_is_there_already_changes_nothing(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    cluster.restart(cluster.jobs[JOB], pod_name="bert-node-0-0-fghij", pod_uid="newer")
+    answer = await post(endpoint)
+    assert (answer.status, answer.json()) == (200, json.loads(BODY))
+    assert (endpoint.seen, endpoint.outcomes) == ([], ["PassedOver"])
+
+
+async def test_a_pod_of_an_earlier_attempt_of_the_jobset_changes_nothing(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    cluster.restart(cluster.jobs[JOB], pod_name="bert-node-0-0-fghij", pod_uid="newer", restart_attempt=1)
+    assert (await post(endpoint, token=POD1)).status == 200
+    assert endpoint.seen == []
+
+
+async def test_a_job_that_an_annotation_switches_off_pushes_in_vain(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    cluster.jobs[JOB] = replace(cluster.jobs[JOB], hints=ProbeHints(source="none"))
+    assert (await post(endpoint)).status == 200
+    assert (endpoint.seen, endpoint.outcomes) == ([], ["PassedOver"])
+
+
+async def test_without_a_rank_0_a_push_changes_nothing(endpoint: Endpoint, cluster: Cluster) -> None:
+    cluster.jobs[JOB] = replace(cluster.jobs[JOB], rank0=None)
+    assert (await post(endpoint)).status == 200
+    assert endpoint.seen == []
+
+
+async def test_a_fault_of_ours_is_one_jobs_own_and_names_no_byte(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError(f"s3cr3t {BODY!r}")
+
+    monkeypatch.setattr(endpoint.endpoint, "_record", fail)
+    answer = await post(endpoint)
+    assert status_of(answer) == (500, "InternalError")
+    assert endpoint.outcomes == ["InternalError"]
+    logged = "".join(capsys.readouterr())
+    assert "request failed" in logged
+    assert "s3cr3t" not in answer.text + logged

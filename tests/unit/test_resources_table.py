@@ -1,0 +1,251 @@
+"""Tables: T1 to T12, and the columns of issue 3."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from tests.unit.resource_server import ALL, BERT, NOW, PARTIAL, TABLE, TEAM, ResourceServer, document
+from visibility_api.progress.job import Phase
+from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
+from visibility_api.resources.age import age, duration
+from visibility_api.resources.columns import COLUMNS, clock_cells, leading_cells, short_number, trailing_cells
+
+MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
+
+SHOWN: dict[str, Any] = {
+    "progress_percentage": 45,
+    "step": 450,
+    "total_steps": 1000,
+    "steps_per_s": 5.4321,
+    "epoch": 2.5,
+    "total_epochs": 10.0,
+    "metrics": (("accuracy", "0.9"), ("loss", "0.23456789")),
+    "completion_at": NOW + timedelta(minutes=5, seconds=30),
+    "seen_at": NOW - timedelta(seconds=3),
+    "observation": ObservationSummary(
+        source="exec",
+        last_probe_at=NOW,
+        next_probe_at=NOW,
+        latency_s=0.1,
+        consecutive_failures=0,
+        reason="",
+        message="",
+    ),
+}
+
+
+@pytest.fixture
+def server() -> ResourceServer:
+    return ResourceServer()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (330, "5m30s"),
+        (599, "9m59s"),
+        (600, "10m"),
+        (42 * MINUTE + 59, "42m"),
+        (3 * HOUR - 1, "179m"),
+        (3 * HOUR, "3h"),
+        (5 * HOUR + 10 * MINUTE, "5h10m"),
+        (8 * HOUR, "8h"),
+        (30 * HOUR, "30h"),
+        (48 * HOUR, "2d"),
+        (3 * DAY + 4 * HOUR, "3d4h"),
+        (8 * DAY, "8d"),
+        (400 * DAY, "400d"),
+        (2 * YEAR, "2y"),
+        (3 * YEAR + 50 * DAY, "3y50d"),
+        (8 * YEAR, "8y"),
+        (9 * YEAR + 300 * DAY, "9y"),
+    ],
+)
+def test_durations_are_written_as_kubectl_writes_them(seconds: int, text: str) -> None:
+    """T7"""
+    assert duration(seconds) == text
+
+
+def test_an_age_may_be_unknown_or_in_the_future() -> None:
+    """T7: 2 s ahead is a fault, less are clocks apart."""
+    assert age(None, NOW) == "<unknown>"
+    assert age(NOW + timedelta(seconds=2), NOW) == "<invalid>"
+    assert age(NOW + timedelta(seconds=1.9), NOW) == "0s"
+
+
+def test_the_columns_answer_at_a_glance() -> None:
+    """Issue 3; T2, T3, T9: the first is the name, none is the namespace."""
+    assert [c.name.upper() for c in COLUMNS if c.priority == 0] == [
+        "NAME", "PHASE", "PROGRESS", "STEP", "LOSS", "ETA", "SEEN", "AGE",
+    ]  # fmt: skip
+    assert [c.name.upper() for c in COLUMNS if c.priority] == ["EPOCH", "RATE", "SOURCE", "POD", "REASON"]
+    for column in COLUMNS:
+        definition = column.definition()
+        assert set(definition) == {"name", "type", "format", "description", "priority"}
+        assert definition["description"].endswith(".")
+    assert COLUMNS[0].definition()["format"] == "name"
+
+
+async def test_a_list_is_a_table_of_cells_by_position(server: ResourceServer) -> None:
+    """T1, T2, T4, T8, T10"""
+    revision = server.put("bert", labels={"a": "b"}, **SHOWN)
+    answer = await server.get(TEAM, TABLE)
+    table = answer.json()
+    assert answer.header("content-type") == "application/json"
+    assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+    assert table["metadata"] == {"resourceVersion": str(revision)}
+    (row,) = table["rows"]
+    assert len(table["columnDefinitions"]) == len(row["cells"]) == 13
+    assert row["cells"] == [
+        "bert", "Running", "45%", "450/1000", "0.2346", "5m30s", "3s", "9m",
+        "2.5/10", "5.4/s", "exec", None, None,
+    ]  # fmt: skip
+    assert row["object"]["kind"] == "PartialObjectMetadata"
+    assert row["object"]["apiVersion"] == "meta.k8s.io/v1"
+    assert row["object"]["metadata"]["labels"] == {"a": "b"}
+    assert "status" not in row["object"]
+
+
+async def test_ages_go_on_while_the_document_stays(server: ResourceServer) -> None:
+    """T6: rendered on the server, so never from a cache."""
+    server.put("bert", **SHOWN)
+    assert (await server.get(TEAM, TABLE)).json()["rows"][0]["cells"][5:8] == ["5m30s", "3s", "9m"]
+    server.now = NOW + timedelta(minutes=10)
+    for target in (TEAM, BERT):
+        cells = (await server.get(target, TABLE)).json()["rows"][0]["cells"]
+        assert cells[5:8] == ["0s", "10m", "19m"]
+
+
+async def test_an_empty_list_keeps_its_columns(server: ResourceServer) -> None:
+    """T3, T4"""
+    table = (await server.get(ALL, TABLE)).json()
+    assert table["rows"] == []
+    assert len(table["columnDefinitions"]) == 13
+    assert table["metadata"]["resourceVersion"] == str(server.store.revision)
+
+
+async def test_a_single_object_and_its_subresource_are_tables_too(server: ResourceServer) -> None:
+    """T10, T11: with the object's own revision."""
+    revision = server.put("bert")
+    server.put("other")
+    for target in (BERT, f"{BERT}/progress"):
+        table = (await server.get(target, TABLE)).json()
+        assert table["kind"] == "Table"
+        assert table["metadata"] == {"resourceVersion": str(revision)}
+        assert [row["cells"][0] for row in table["rows"]] == ["bert"]
+
+
+async def test_rows_carry_what_includeobject_asks_for(server: ResourceServer) -> None:
+    """T8: --sort-by asks for the whole object."""
+    server.put("bert", **SHOWN)
+    objects = {}
+    for value in ("", "Metadata", "Object", "None"):
+        answer = await server.get(f"{TEAM}?includeObject={value}", TABLE)
+        objects[value] = answer.json()["rows"][0]["object"]
+    assert objects[""] == objects["Metadata"] == (await server.get(BERT, PARTIAL)).json()
+    assert objects["Object"] == (await server.get(BERT)).json()
+    assert objects["None"] is None
+
+
+async def test_v1beta1_is_served_under_its_own_name(server: ResourceServer) -> None:
+    """T1"""
+    server.put("bert")
+    answer = await server.get(TEAM, ("Accept", "application/json;as=Table;v=v1beta1;g=meta.k8s.io"))
+    assert answer.json()["apiVersion"] == "meta.k8s.io/v1beta1"
+    assert answer.json()["rows"][0]["object"]["apiVersion"] == "meta.k8s.io/v1beta1"
+
+
+async def test_a_table_can_be_yaml_and_pretty(server: ResourceServer) -> None:
+    """R9, R13"""
+    for name in ("a", "b"):
+        server.put(name, **SHOWN)
+    plain = (await server.get(TEAM, TABLE)).json()
+    as_yaml = await server.get(TEAM, ("Accept", "application/yaml;as=Table;v=v1;g=meta.k8s.io"))
+    assert yaml.safe_load(as_yaml.body) == plain
+    pretty = await server.get(f"{TEAM}?pretty=1", TABLE)
+    assert pretty.json() == plain
+    assert pretty.text.startswith('{\n  "kind": "Table"')
+
+
+async def test_rows_of_ended_runs_are_marked(server: ResourceServer) -> None:
+    """T12"""
+    for name, phase in (("a", Phase.SUCCEEDED), ("b", Phase.FAILED), ("c", Phase.RUNNING)):
+        server.put(name, phase=phase)
+    rows = (await server.get(TEAM, TABLE)).json()["rows"]
+    assert [row.get("conditions", [{}])[0].get("type") for row in rows] == ["Completed", "Completed", None]
+    assert rows[0]["conditions"][0]["status"] == "True"
+
+
+def cells(shown: JobProgress) -> dict[str, str | None]:
+    every = (*leading_cells(shown), *clock_cells(shown, NOW), *trailing_cells(shown))
+    return dict(zip((column.name for column in COLUMNS), every, strict=True))
+
+
+def test_what_is_not_known_is_blank() -> None:
+    """T4: null prints as blank."""
+    shown = cells(msgspec.structs.replace(document(), job=replace(document().job, created_at=None)))
+    assert {name for name, cell in shown.items() if cell is not None} == {"Name", "Phase", "Age"}
+    assert shown["Age"] == "<unknown>"
+
+
+@pytest.mark.parametrize(
+    ("metrics", "cell"),
+    [
+        ((), None),
+        ((("loss", "0.5"), ("eval_loss", "0.7")), "0.5"),
+        ((("eval_loss", "0.7"), ("train_loss", "0.25")), "0.25"),
+        ((("eval_loss", "0.7"),), "0.7"),
+        ((("Train/Loss", "1.5"),), "1.5"),
+        ((("accuracy", "0.912345"), ("lr", "0.1")), "accuracy=0.9123"),
+        ((("glossiness", "3"),), "glossiness=3"),
+        ((("loss", "nan"),), "nan"),
+        ((("loss", "1.23e-7"),), "1.230e-07"),
+        ((("loss", "12345.678"),), "12346"),
+        ((("loss", "n/a"),), "n/a"),
+    ],
+)
+def test_the_loss_is_the_training_loss_or_a_metric_with_its_name(
+    metrics: tuple[tuple[str, str], ...], cell: str | None
+) -> None:
+    """Issue 3: nobody must take an accuracy for a loss."""
+    assert cells(document(metrics=metrics))["Loss"] == cell
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0"), (5.0, "5"), (0.05, "0.05"), (1234.5, "1234"), (-1.5, "-1.5")]
+)
+def test_numbers_are_short(value: float, text: str) -> None:
+    assert short_number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("conditions", "phase", "job_reason", "cell"),
+    [
+        ({}, Phase.RUNNING, "Rank0Running", None),
+        ({"Fresh": "False"}, Phase.RUNNING, "Rank0Running", "FreshFalse"),
+        ({"Fresh": "False", "Stalled": "True"}, Phase.RUNNING, "", "StalledTrue"),
+        ({"Reporting": "False", "Fresh": "False"}, Phase.RUNNING, "", "ReportingFalse"),
+        ({"Reporting": "False"}, Phase.PENDING, "Unscheduled", "Unscheduled"),
+        ({"Failed": "True", "Fresh": "False"}, Phase.FAILED, "", "FailedTrue"),
+        ({"Complete": "True"}, Phase.SUCCEEDED, "", "CompleteTrue"),
+        ({"Suspended": "True"}, Phase.SUSPENDED, "Suspended", "SuspendedTrue"),
+    ],
+)
+def test_the_reason_is_the_one_that_explains_most(
+    conditions: dict[str, str], phase: Phase, job_reason: str, cell: str | None
+) -> None:
+    made = tuple(
+        Condition(type=type_, status=status, reason=type_ + status, message="", since=NOW)
+        for type_, status in conditions.items()
+    )
+    shown = document(phase=phase, conditions=made)
+    assert cells(msgspec.structs.replace(shown, job=replace(shown.job, reason=job_reason)))["Reason"] == cell

@@ -1,0 +1,215 @@
+"""Where a job reports and how often to probe it: annotations and the pod's literal variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+
+from visibility_api.workloads.annotations import KEYS, PREFIX, SOURCES, parse_port, read_annotations
+from visibility_api.workloads.declarations import (
+    LOG_VARIABLE,
+    PATH_VARIABLES,
+    PORT_VARIABLE,
+    Declarations,
+    read_declarations,
+)
+from visibility_api.workloads.objects import Container
+
+ODH = "trainer.opendatahub.io/"
+OPT_IN = {ODH + "progression-tracking": "true"}
+KEP = "trainer.kubeflow.org/trainjob-monitoring-"
+DEFAULT = "/tmp/trainjob-progress.json"
+NO_PORTS = (
+    *("0", "65536", "99999", "100000", "-1", "+80", "8080 ", " 8080", "80.0", "0x50", "http", "", "8_0"),
+    *("\u0668\u0660", "\u00b2", "80\n", "80:443", "80@169.254.169.254", "80\0"),
+    pytest.param("9" * 1_000_000, id="a million digits"),
+)
+NO_PATHS = (
+    *("$(HOME)/p.json", "/data/$(JOB_NAME)/p.json", "/$$(HOME)/p", "relative", "", "/a\0b"),
+    *("/proc/self/environ", "/var/run/secrets/kubernetes.io/serviceaccount/token"),
+    *("/run/../var/run/secrets/x", "//run/secrets", pytest.param("/" + "a" * 2000, id="long")),
+)
+
+
+def container(*env: dict[str, Any], **variables: str) -> Container:
+    named = [{"name": name, "value": value} for name, value in variables.items()]
+    return msgspec.convert({"name": "node", "env": [*env, *named]}, Container)
+
+
+def declared(
+    annotations: dict[str, str] | None = None, *env: dict[str, Any], **variables: str
+) -> Declarations:
+    return read_declarations(container(*env, **variables), read_annotations(annotations))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_each_source_can_be_wished_for(source: str) -> None:
+    assert read_annotations({PREFIX + "source": source}).hints.source == source
+
+
+def test_nothing_declared_means_the_default_file_and_no_port() -> None:
+    assert declared() == Declarations(path=DEFAULT, port=None, sources=())
+
+
+@pytest.mark.parametrize("text", ["1", "28080", "65535"])
+def test_the_port_annotation_names_the_port(text: str) -> None:
+    found = declared({PREFIX + "port": text})
+    assert found.port == int(text)
+    assert found.sources == (("http", f"annotation {PREFIX}port"),)
+
+
+@pytest.mark.parametrize("text", NO_PORTS)
+def test_a_port_that_is_none_is_ignored_and_named_without_its_text(text: str) -> None:
+    annotations = read_annotations({PREFIX + "port": text})
+    assert (annotations.port, annotations.port_from) == (None, "")
+    assert annotations.hints.faults == (
+        f"Annotation {PREFIX}port is ignored: it must be a port number, 1 to 65535.",
+    )
+
+
+def test_open_data_hubs_opt_in_means_its_port_and_its_interval() -> None:
+    assert declared(OPT_IN).port == 28080
+    assert declared(OPT_IN).sources == (("http", f"annotation {ODH}progression-tracking"),)
+    tuned = OPT_IN | {ODH + "metrics-port": "9000", ODH + "metrics-poll-interval": "45"}
+    assert declared(tuned).port == 9000
+    assert declared(tuned).sources == (("http", f"annotation {ODH}metrics-port"),)
+    assert read_annotations(tuned).hints.interval_s == 45
+
+
+@pytest.mark.parametrize("value", ["True", "false", "1", "yes", ""])
+def test_without_the_opt_in_word_for_word_open_data_hubs_annotations_mean_nothing(value: str) -> None:
+    given = {ODH + "progression-tracking": value, ODH + "metrics-port": "9000"}
+    given[ODH + "metrics-poll-interval"] = "7s"
+    annotations = read_annotations(given)
+    assert (annotations.port, annotations.hints.interval_s, annotations.hints.faults) == (None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30", 30), ("30s", 30), ("1m", 60), ("1s", 5), ("0", 5), ("1h", 300)]
+)
+def test_a_foreign_interval_is_clamped_as_its_own_controller_does(text: str, seconds: float) -> None:
+    assert read_annotations(OPT_IN | {ODH + "metrics-poll-interval": text}).hints.interval_s == seconds
+    assert read_annotations({KEP + "interval": text}).hints.interval_s == seconds
+
+
+def test_a_foreign_annotation_that_makes_no_sense_is_named_by_its_own_name() -> None:
+    annotations = read_annotations(
+        OPT_IN | {ODH + "metrics-port": "many", ODH + "metrics-poll-interval": "often"}
+    )
+    assert (annotations.port, annotations.hints.interval_s) == (28080, None)
+    assert annotations.hints.faults == (
+        f'Annotation {ODH}metrics-poll-interval is ignored: it must be a duration such as "30s" or "2m".',
+        f"Annotation {ODH}metrics-port is ignored: it must be a port number, 1 to 65535.",
+    )
+
+
+def test_our_annotations_take_precedence_over_open_data_hubs_and_those_over_the_keps() -> None:
+    kep = {KEP + "port": "3", KEP + "interval": "60s"}
+    odh = OPT_IN | {ODH + "metrics-port": "2", ODH + "metrics-poll-interval": "50s"}
+    ours = {PREFIX + "port": "1", PREFIX + "interval": "2s"}
+    found = [read_annotations(given) for given in (kep, odh | kep, ours | odh | kep)]
+    assert [(w.port, w.hints.interval_s) for w in found] == [(3, 60), (2, 50), (1, 2)]
+
+
+def test_a_port_in_the_environment_is_used_where_no_annotation_names_one() -> None:
+    found = declared(None, TRAINJOB_PROGRESS_PORT="9000")
+    assert found.port == 9000
+    assert found.sources == (("http", "environment variable TRAINJOB_PROGRESS_PORT"),)
+    assert declared({PREFIX + "port": "9001"}, TRAINJOB_PROGRESS_PORT="9000").port == 9001
+    assert declared(None, TRAINJOB_PROGRESS_PORT="no") == declared()
+
+
+def test_the_file_is_the_annotated_one_then_our_variable_then_the_aliases() -> None:
+    argo = {"ARGO_PROGRESS_FILE": "/argo/progress"}
+    kep = argo | {"KUBEFLOW_TRAINER_STATUS_FILE": "/var/kubeflow/trainer/status/status.json"}
+    ours = kep | {"TRAINJOB_PROGRESS_FILE": "/data/p.json"}
+    annotated = {PREFIX + "path": "/mnt/p.json"}
+    found = [
+        declared(None, **argo),
+        declared(None, **kep),
+        declared(None, **ours),
+        declared(annotated, **ours),
+    ]
+    assert [(d.path, d.sources) for d in found] == [
+        ("/argo/progress", (("exec", "environment variable ARGO_PROGRESS_FILE"),)),
+        (
+            "/var/kubeflow/trainer/status/status.json",
+            (("exec", "environment variable KUBEFLOW_TRAINER_STATUS_FILE"),),
+        ),
+        ("/data/p.json", (("exec", "environment variable TRAINJOB_PROGRESS_FILE"),)),
+        ("/mnt/p.json", (("exec", f"annotation {PREFIX}path"),)),
+    ]
+
+
+def test_annotations_come_before_variables_and_a_port_before_a_file_and_a_log() -> None:
+    variables = {"TRAINJOB_PROGRESS_FILE": "/p", "TRAINJOB_PROGRESS_PORT": "1", "TRAINJOB_PROGRESS_LOG": "1"}
+    assert [source for source, _ in declared(None, **variables).sources] == ["http", "exec", "logs"]
+    assert declared({PREFIX + "path": "/q"}, **variables).sources[0] == ("exec", f"annotation {PREFIX}path")
+
+
+@pytest.mark.parametrize("value", ["0", ""])
+def test_a_log_switched_off_is_not_declared(value: str) -> None:
+    assert declared(None, TRAINJOB_PROGRESS_LOG=value).sources == ()
+
+
+@pytest.mark.parametrize("path", NO_PATHS)
+@pytest.mark.parametrize(
+    "name", ["TRAINJOB_PROGRESS_FILE", "KUBEFLOW_TRAINER_STATUS_FILE", "ARGO_PROGRESS_FILE"]
+)
+def test_a_path_that_cannot_be_known_or_must_not_be_read_is_not_taken(name: str, path: str) -> None:
+    assert declared(None, **{name: path}) == declared()
+
+
+def test_a_dollar_sign_that_the_kubelet_leaves_alone_is_part_of_the_path() -> None:
+    assert declared(None, TRAINJOB_PROGRESS_FILE="/data/$x").path == "/data/$x"
+
+
+def test_of_a_variable_given_twice_the_last_counts_even_when_its_value_is_elsewhere() -> None:
+    first = {"name": "TRAINJOB_PROGRESS_FILE", "value": "/first"}
+    assert declared(None, first, TRAINJOB_PROGRESS_FILE="/last").path == "/last"
+    secret = {"name": "TRAINJOB_PROGRESS_FILE", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+    assert declared(None, first, secret) == declared()
+
+
+def test_jobs_that_declare_the_same_share_one_value_in_memory() -> None:
+    one, other = (declared(None, TRAINJOB_PROGRESS_FILE=path) for path in ("/one", "/other"))
+    assert one.sources is other.sources
+
+
+ANNOTATIONS = st.sampled_from(
+    [
+        *(PREFIX + key for key in ("source", "interval", "path", "port", "container", "other")),
+        *(ODH + key for key in ("progression-tracking", "metrics-port", "metrics-poll-interval")),
+        *(KEP + key for key in ("port", "interval")),
+    ]
+)
+VALUES = st.text() | st.from_regex(r"\d{0,7}[smh]?", fullmatch=True) | st.just("true")
+
+
+@given(st.dictionaries(ANNOTATIONS, VALUES), VALUES)
+def test_any_annotations_give_usable_settings_and_faults_that_quote_none_of_them(
+    raw: dict[str, str], variable: str
+) -> None:
+    annotations = read_annotations(raw)
+    found = read_declarations(container(TRAINJOB_PROGRESS_PORT=variable), annotations)
+    assert found.port is None or 1 <= found.port <= 65535
+    assert found.path.startswith("/")
+    assert annotations.hints.interval_s is None or 1 <= annotations.hints.interval_s <= 3600
+    assert all(fault.startswith("Annotation ") for fault in annotations.hints.faults)
+    assert (found.port is not None) == any(source == "http" for source, _ in found.sources)
+
+
+@given(st.text() | st.integers().map(str))
+def test_a_port_is_a_decimal_number_in_range_or_nothing(text: str) -> None:
+    port = parse_port(text)
+    assert port is None or (1 <= port <= 65535 and int(text) == port)
+
+
+def test_every_annotation_source_and_variable_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs/annotations.md").read_text()
+    words = (*KEYS, *SOURCES, *PATH_VARIABLES, PORT_VARIABLE, LOG_VARIABLE)
+    assert [word for word in words if f"`{word}`" not in page] == []

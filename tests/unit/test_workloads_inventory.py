@@ -1,0 +1,256 @@
+"""Jobs joined from the watches of three collections: passed on once complete, and when they change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from itertools import permutations
+from typing import Any, Self
+
+import msgspec
+import pytest
+
+from visibility_api.kube.errors import Unreachable
+from visibility_api.kube.slices import in_slices
+from visibility_api.progress.job import JobRef, Phase, TrainingJob
+from visibility_api.workloads import inventory as inventory_module
+from visibility_api.workloads.annotations import MONITORING, OPT_IN, PREFIX
+from visibility_api.workloads.declarations import LOG_VARIABLE, PATH_VARIABLES, PORT_VARIABLE
+from visibility_api.workloads.inventory import TrainJobInventory, describe_trainjob
+from visibility_api.workloads.objects import (
+    Container,
+    EnvVar,
+    JobSet,
+    Meta,
+    OwnerReference,
+    PartMeta,
+    Pod,
+    TrainJob,
+)
+
+from .test_workloads_trainjobs import TORCH, condition, jobset, pod, trainjob
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.jobs: list[TrainingJob] = []
+        self.gone: list[JobRef] = []
+        self.inventory = TrainJobInventory(
+            on_job=lambda job, _status: self.jobs.append(job), on_gone=self.gone.append
+        )
+
+    @classmethod
+    async def of(
+        cls, trainjobs: Sequence[TrainJob] = (), jobsets: Sequence[JobSet] = (), pods: Sequence[Pod] = ()
+    ) -> Self:
+        """An inventory in which all three collections have been listed."""
+        heard = cls()
+        await heard.inventory.list_trainjobs(in_slices(trainjobs))
+        await heard.inventory.list_jobsets(in_slices(jobsets))
+        await heard.inventory.list_pods(in_slices(pods))
+        return heard
+
+
+async def test_a_job_is_passed_on_once_and_then_only_when_it_changes() -> None:
+    heard = await Heard.of([trainjob()])
+    await heard.inventory.list_trainjobs(in_slices([trainjob()]))
+    heard.inventory.change_trainjob("MODIFIED", trainjob())
+    assert len(heard.jobs) == 1
+    heard.inventory.change_jobset("ADDED", TORCH)
+    heard.inventory.change_pod("ADDED", pod())
+    assert [j.phase for j in heard.jobs] == [Phase.PENDING, Phase.PENDING, Phase.RUNNING]
+
+
+@pytest.mark.parametrize("order", list(permutations(("trainjobs", "jobsets", "pods"))), ids=" ".join)
+async def test_a_job_is_passed_on_once_all_collections_are_listed_and_not_before(
+    order: tuple[str, ...],
+) -> None:
+    listed: dict[str, list[Any]] = {"trainjobs": [trainjob()], "jobsets": [TORCH], "pods": [pod()]}
+    heard = Heard()
+    for plural in order:
+        assert heard.jobs == []
+        await getattr(heard.inventory, f"list_{plural}")(in_slices(listed[plural]))
+    assert [j.phase for j in heard.jobs] == [Phase.RUNNING]
+
+
+async def test_what_changes_before_all_collections_are_listed_is_taken_into_account() -> None:
+    heard = Heard()
+    await heard.inventory.list_trainjobs(in_slices([trainjob(), named("other")]))
+    await heard.inventory.list_pods(in_slices([pod()]))
+    heard.inventory.change_pod("MODIFIED", pod(restarts=1))
+    heard.inventory.change_trainjob("DELETED", named("other"))
+    await heard.inventory.list_jobsets(in_slices([TORCH]))
+    assert [j.rank0 and j.rank0.restart_count for j in heard.jobs] == [1]
+    assert heard.gone == []
+
+
+async def test_a_namespace_of_which_a_collection_is_not_known_holds_up_no_other() -> None:
+    heard = Heard()
+    for scope in ("team-a", "team-b"):
+        await heard.inventory.list_trainjobs(in_slices([named(scope, namespace=scope)]), scope=scope)
+        await heard.inventory.list_jobsets(in_slices([]), scope=scope)
+    await heard.inventory.list_pods(in_slices([]), scope="team-b")
+    assert [j.ref.namespace for j in heard.jobs] == ["team-b"]
+
+
+async def test_a_long_list_lets_others_in_and_takes_over_what_they_change_meanwhile() -> None:
+    heard = await Heard.of()
+    names = [f"job-{number}" for number in range(20)]
+    objects = in_slices([named(name) for name in names], slice_s=0.0)  # a pause after each
+    async with asyncio.TaskGroup() as group:
+        group.create_task(heard.inventory.list_trainjobs(objects))
+        await asyncio.sleep(0)  # its task begins
+        await asyncio.sleep(0)
+        assert 0 < len(heard.jobs) < len(names)
+        # the JobSet of one that comes later, and one of a job that is there already
+        for name in (names[0], names[-1]):
+            heard.inventory.change_jobset("ADDED", jobset_of(name))
+    shown = {j.ref.name: j.reason for j in heard.jobs}
+    assert shown == {n: "NoPod" if n in (names[0], names[-1]) else "NoJobSet" for n in names}
+
+
+async def test_an_object_that_cannot_be_held_hides_no_other_and_is_not_shown_as_it_was(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    heard = await Heard.of([trainjob(), named("other")])
+    odd = trainjob(status={"trainerStatus": {"progressPercentage": 10**30}})
+    await heard.inventory.list_trainjobs(in_slices([odd, named("third")]))
+    assert [j.ref.name for j in heard.jobs] == ["bert", "other", "third"]
+    assert {g.name for g in heard.gone} == {"bert", "other"}
+    assert "OverflowError" in "".join(capsys.readouterr())
+
+
+def named(name: str, namespace: str = "team-a") -> TrainJob:
+    return TrainJob(metadata=Meta(name=name, namespace=namespace, uid=f"uid of {name}"))
+
+
+def jobset_of(name: str) -> JobSet:
+    owner = OwnerReference(uid=f"uid of {name}", kind="TrainJob", name=name, controller=True)
+    metadata = PartMeta(name=name, namespace="team-a", uid=f"jobset of {name}", owner_references=(owner,))
+    return JobSet(metadata=metadata, spec=TORCH.spec)
+
+
+async def test_a_deleted_job_is_gone_and_a_pod_of_it_changes_nothing() -> None:
+    heard = await Heard.of([trainjob()])
+    heard.inventory.change_trainjob("DELETED", trainjob())
+    heard.inventory.change_pod("ADDED", pod())
+    assert [g.uid for g in heard.gone] == ["t1"]
+    assert len(heard.jobs) == 1
+
+
+async def test_a_job_that_a_relist_no_longer_shows_is_gone() -> None:
+    heard = await Heard.of([trainjob()])
+    await heard.inventory.list_trainjobs(in_slices([]))
+    assert [g.uid for g in heard.gone] == ["t1"]
+
+
+async def test_a_job_deleted_and_created_again_between_two_lists_is_another_job() -> None:
+    heard = await Heard.of([trainjob(uid="t1")])
+    await heard.inventory.list_trainjobs(in_slices([trainjob(uid="t2")]))
+    assert [g.uid for g in heard.gone] == ["t1"]
+    assert [j.ref.uid for j in heard.jobs] == ["t1", "t2"]
+
+
+async def test_a_list_of_one_namespace_leaves_the_others_alone() -> None:
+    heard = await Heard.of([trainjob()], [TORCH], [pod()])
+    for list_all in (heard.inventory.list_trainjobs, heard.inventory.list_jobsets, heard.inventory.list_pods):
+        await list_all(in_slices([]), scope="team-b")
+    assert heard.gone == []
+    assert len(heard.jobs) == 1
+    await heard.inventory.list_trainjobs(in_slices([]), scope="team-a")
+    assert [g.uid for g in heard.gone] == ["t1"]
+
+
+async def test_a_list_that_breaks_off_takes_nothing_away() -> None:
+    async def broken() -> AsyncIterator[TrainJob]:
+        yield named("new")
+        raise Unreachable("the connection is gone")
+
+    heard = await Heard.of([trainjob(), named("other")])
+    with pytest.raises(Unreachable):
+        await heard.inventory.list_trainjobs(broken())
+    assert heard.gone == []
+    assert [j.ref.name for j in heard.jobs] == ["bert", "other", "new"]
+
+
+async def test_a_first_list_that_fails_shows_nothing_until_it_is_complete() -> None:
+    async def broken() -> AsyncIterator[Pod]:
+        yield pod()
+        raise Unreachable("the connection is gone")
+
+    heard = Heard()
+    await heard.inventory.list_trainjobs(in_slices([trainjob()]))
+    await heard.inventory.list_jobsets(in_slices([TORCH]))
+    with pytest.raises(Unreachable):
+        await heard.inventory.list_pods(broken())
+    assert heard.jobs == []
+    await heard.inventory.list_pods(in_slices([pod()]))
+    assert [j.phase for j in heard.jobs] == [Phase.RUNNING]
+
+
+async def test_a_pod_that_is_labelled_as_another_jobs_leaves_the_first() -> None:
+    heard = await Heard.of([trainjob()], [TORCH])
+    heard.inventory.change_pod("ADDED", pod())
+    labels = {"jobset.sigs.k8s.io/jobset-name": "other"}
+    metadata = msgspec.structs.replace(pod().metadata, labels=labels)
+    heard.inventory.change_pod("MODIFIED", msgspec.structs.replace(pod(), metadata=metadata))
+    assert [j.rank0 is not None for j in heard.jobs] == [False, True, False]
+
+
+async def test_a_deleted_pod_is_known_by_its_name_alone() -> None:
+    heard = await Heard.of([trainjob()], [TORCH], [pod()])
+    nothing_else = PartMeta(name=pod().metadata.name, namespace="team-a")
+    heard.inventory.change_pod("DELETED", Pod(metadata=nothing_else))
+    assert [j.rank0 is not None for j in heard.jobs] == [True, False]
+
+
+async def test_a_relist_asks_only_for_the_jobs_that_it_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = await Heard.of([trainjob()], [TORCH], [pod()])
+    described: list[str] = []
+    monkeypatch.setattr(inventory_module, "describe_trainjob", lambda job, *_: described.append(job))
+    await heard.inventory.list_trainjobs(in_slices([trainjob()]))
+    await heard.inventory.list_jobsets(in_slices([jobset(("node", "trainer"))]))
+    await heard.inventory.list_pods(in_slices([pod()]))
+    assert described == []
+    await heard.inventory.list_pods(in_slices([pod(restarts=1)]))
+    assert len(described) == 1
+
+
+async def test_a_job_that_causes_an_error_hides_no_other_and_is_logged_without_its_text(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    taken: list[str] = []
+
+    def take(job: TrainingJob, _status: object) -> None:
+        if job.ref.name == "bert":
+            raise ValueError("s3cr3t")
+        taken.append(job.ref.name)
+
+    inventory = TrainJobInventory(on_job=take, on_gone=lambda _: None)
+    other = TrainJob(metadata=Meta(name="other", namespace="team-a", uid="t2"))
+    await inventory.list_pods(in_slices([]))
+    await inventory.list_jobsets(in_slices([]))
+    await inventory.list_trainjobs(in_slices([trainjob(), other]))
+    inventory.change_trainjob("MODIFIED", trainjob(suspend=True))
+    assert taken == ["other"]
+    said = capsys.readouterr()
+    assert "ValueError" in said.out + said.err
+    assert "s3cr3t" not in said.out + said.err
+
+
+@pytest.mark.parametrize(
+    "name", [*PATH_VARIABLES, PORT_VARIABLE, LOG_VARIABLE, PREFIX + "path", OPT_IN, MONITORING + "port"]
+)
+def test_what_is_read_of_an_object_is_kept_of_it(name: str) -> None:
+    container = Container(name="node", env=(EnvVar(name=name, value="1"), EnvVar(name="HOME", value="/")))
+    metadata = Meta(name="bert", annotations={name: "1", "last-applied": "{}"})
+    kept = {e.name for e in container.env or ()} | (metadata.annotations or {}).keys()
+    assert kept == {name}
+
+
+def test_what_fills_an_object_to_its_limit_is_cut() -> None:
+    failed = {**condition("Failed", reason="r" * 30_000), "message": "m" * 30_000}
+    groups = [(f"group-{number}", None) for number in range(20_000)]
+    job = describe_trainjob(trainjob(status={"conditions": [failed]}), jobset(*groups), ())
+    assert len(job.replicas) == 64
+    assert (len(job.reason), len(job.message)) == (256, 1024)

@@ -1,0 +1,358 @@
+"""A TrainJob described from its objects: rank 0, what it declares, replicas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+
+from visibility_api.progress.job import Phase, Rank0
+from visibility_api.workloads.annotations import PREFIX, path_fault
+from visibility_api.workloads.inventory import describe_trainjob
+from visibility_api.workloads.objects import JobSet, Pod, TrainJob
+
+ANNOTATIONS = st.sampled_from([PREFIX + key for key in ("source", "interval", "path", "port", "container")])
+ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
+
+
+def trainjob(*, uid: str = "t1", status: dict[str, Any] | None = None, **spec: Any) -> TrainJob:
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": "bert",
+                "namespace": "team-a",
+                "uid": uid,
+                "labels": {"team": "nlp"},
+                "annotations": spec.pop("annotations", {}),
+                "creationTimestamp": "2026-01-23T10:00:00Z",
+            },
+            "spec": spec,
+            "status": status,
+        },
+        TrainJob,
+    )
+
+
+def condition(type_: str, status: str = "True", reason: str = "") -> dict[str, str]:
+    return {
+        "type": type_,
+        "status": status,
+        "reason": reason or f"{type_}Reason",
+        "lastTransitionTime": "2026-01-23T10:00:00Z",
+    }
+
+
+def jobset(*groups: tuple[str, str | None], owner: str = "t1", uid: str = "js1", **spec: Any) -> JobSet:
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": "bert",
+                "namespace": "team-a",
+                "uid": uid,
+                "ownerReferences": [{"uid": owner, "kind": "TrainJob", "name": "bert", "controller": True}],
+            },
+            "spec": {
+                "replicatedJobs": [
+                    {
+                        "name": name,
+                        "replicas": 1,
+                        "template": {"metadata": {"labels": {ANCESTOR: ancestor} if ancestor else {}}},
+                    }
+                    for name, ancestor in groups
+                ],
+                **spec,
+            },
+            "status": {"conditions": spec.pop("conditions", [])} if "conditions" in spec else None,
+        },
+        JobSet,
+    )
+
+
+TORCH = jobset(("node", "trainer"))
+MPI = jobset(("node", None), ("launcher", "trainer"), successPolicy={"targetReplicatedJobs": ["launcher"]})
+
+
+def pod(
+    group: str = "node",
+    *,
+    name: str = "",
+    uid: str = "p1",
+    created: str = "2026-01-23T10:01:00Z",
+    attempt: int = 0,
+    deleting: bool = False,
+    jobset_uid: str = "js1",
+    owner: tuple[str, str] | None = None,
+    container: str = "node",
+    containers: list[dict[str, Any]] | None = None,
+    state: dict[str, Any] | None = None,
+    last: dict[str, Any] | None = None,
+    restarts: int = 0,
+    init: list[dict[str, Any]] | None = None,
+    annotations: dict[str, str] | None = None,
+    scheduled: bool = True,
+    reason: str | None = None,
+) -> Pod:
+    kind, owner_name = owner or ("Job", f"bert-{group}-0")
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": name or f"bert-{group}-0-0-{uid}",
+                "namespace": "team-a",
+                "uid": uid,
+                "labels": {
+                    "jobset.sigs.k8s.io/jobset-name": "bert",
+                    "jobset.sigs.k8s.io/jobset-uid": jobset_uid,
+                    "jobset.sigs.k8s.io/replicatedjob-name": group,
+                    "jobset.sigs.k8s.io/restart-attempt": str(attempt),
+                },
+                "annotations": annotations or {},
+                "creationTimestamp": created,
+                "deletionTimestamp": "2026-01-23T11:00:00Z" if deleting else None,
+                "ownerReferences": [{"uid": "j1", "kind": kind, "name": owner_name, "controller": True}],
+            },
+            "spec": {
+                "nodeName": "gpu-1" if scheduled else None,
+                "containers": containers or [{"name": container}],
+            },
+            "status": {
+                "phase": "Running",
+                "reason": reason,
+                "podIP": "10.0.0.7",
+                "initContainerStatuses": init,
+                "containerStatuses": [
+                    {
+                        "name": container,
+                        "restartCount": restarts,
+                        "state": state if state is not None else {"running": {}},
+                        "lastState": last or {},
+                    }
+                ],
+            },
+        },
+        Pod,
+    )
+
+
+def counts(**numbers: int) -> dict[str, Any]:
+    return {"jobsStatus": [{"name": "node", **numbers}]}
+
+
+def rank0_of(*pods: Pod, js: JobSet = TORCH, job: TrainJob | None = None) -> Rank0 | None:
+    return describe_trainjob(job or trainjob(), js, pods).rank0
+
+
+def test_under_torch_rank_0_is_index_0_of_the_trainer_labelled_group() -> None:
+    js = jobset(("dataset-initializer", "dataset-initializer"), ("node", "trainer"))
+    found = rank0_of(pod("dataset-initializer", uid="d"), pod("node", uid="n"), js=js)
+    assert found is not None
+    assert (found.pod_uid, found.container_name) == ("n", "node")
+
+
+def test_under_mpi_the_launcher_is_probed_first_and_the_node_may_answer() -> None:
+    job = describe_trainjob(trainjob(), MPI, [pod("node", uid="n"), pod("launcher", uid="l")])
+    assert job.rank0 is not None
+    assert job.rank0.pod_uid == "l"
+    assert [a.pod_uid for a in job.alternates] == ["n"]
+
+
+@pytest.mark.parametrize(
+    ("js", "group"),
+    [
+        (jobset(("a", None), ("b", None), successPolicy={"targetReplicatedJobs": ["b"]}), "b"),
+        (jobset(("x", None), ("node", None)), "node"),
+        (jobset(("x", None), ("launcher", None)), "launcher"),
+        (jobset(("only", None)), "only"),
+    ],
+)
+def test_without_the_ancestor_label_policy_then_name_then_the_only_group_decides(
+    js: JobSet, group: str
+) -> None:
+    found = rank0_of(*(pod(name, uid=name) for name in ("a", "b", "x", "node", "launcher", "only")), js=js)
+    assert found is not None
+    assert found.pod_uid == group
+
+
+def test_two_unnamed_groups_leave_rank_0_unknown() -> None:
+    assert rank0_of(pod("a"), pod("b"), js=jobset(("a", None), ("b", None))) is None
+
+
+def test_the_highest_restart_attempt_wins_over_age() -> None:
+    old = pod(uid="old", created="2026-01-23T10:09:00Z", attempt=0)
+    new = pod(uid="new", created="2026-01-23T10:05:00Z", attempt=1)
+    found = rank0_of(new, old)
+    assert found is not None
+    assert found.pod_uid == "new"
+
+
+def test_a_pod_that_is_being_deleted_loses_to_one_that_is_not() -> None:
+    leaving = pod(uid="leaving", created="2026-01-23T10:09:00Z", deleting=True)
+    staying = pod(uid="staying", created="2026-01-23T10:05:00Z")
+    found = rank0_of(leaving, staying)
+    assert found is not None
+    assert found.pod_uid == "staying"
+
+
+def test_of_two_equal_pods_the_newest_wins() -> None:
+    found = rank0_of(
+        pod(uid="a", created="2026-01-23T10:05:00Z"), pod(uid="b", created="2026-01-23T10:06:00Z")
+    )
+    assert found is not None
+    assert found.pod_uid == "b"
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        pod(jobset_uid="another"),
+        pod(owner=("Job", "other-node-0")),
+        pod(owner=("ReplicaSet", "bert-node-0")),
+    ],
+)
+def test_a_pod_that_only_wears_the_labels_is_not_rank_0(stranger: Pod) -> None:
+    assert rank0_of(stranger) is None
+
+
+def test_a_jobset_of_the_same_name_that_another_object_controls_is_not_the_jobs() -> None:
+    job = describe_trainjob(trainjob(uid="t2"), jobset(("node", "trainer"), owner="t1"), [pod()])
+    assert job.rank0 is None
+    assert (job.phase, job.reason) == (Phase.PENDING, "NoJobSet")
+
+
+def test_the_container_is_the_annotated_one_then_node_then_the_default_then_the_first() -> None:
+    two = [{"name": "sidecar"}, {"name": "node"}, {"name": "main"}]
+    wish = {"visibility.trainer.kubeflow.org/container": "main"}
+    default = {"kubectl.kubernetes.io/default-container": "main"}
+
+    def chosen(p: Pod, job: TrainJob | None = None) -> str | None:
+        found = rank0_of(p, job=job)
+        return found.container_name if found else None
+
+    assert chosen(pod(containers=two), trainjob(annotations=wish)) == "main"
+    assert chosen(pod(containers=two)) == "node"
+    assert chosen(pod(containers=[{"name": "a"}, {"name": "main"}], annotations=default)) == "main"
+    assert chosen(pod(containers=[{"name": "a"}, {"name": "b"}])) == "a"
+
+
+def test_the_path_is_the_annotated_one_then_the_containers_env_then_the_default() -> None:
+    env = [{"name": "node", "env": [{"name": "TRAINJOB_PROGRESS_FILE", "value": "/data/p.json"}]}]
+    wish = {"visibility.trainer.kubeflow.org/path": "/mnt/p.json"}
+
+    def path(p: Pod, job: TrainJob | None = None) -> str | None:
+        found = rank0_of(p, job=job)
+        return found.progress_path if found else None
+
+    assert path(pod(containers=env), trainjob(annotations=wish)) == "/mnt/p.json"
+    assert path(pod(containers=env)) == "/data/p.json"
+    assert path(pod()) == "/tmp/trainjob-progress.json"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["relative", "/var/run/secrets/kubernetes.io/serviceaccount/token", "/proc/1/environ", "/a\0b",
+     "//run/secrets/x", "/tmp/../run/secrets/x", "/dev/zero", "/" + "a" * 2000, ""],
+)  # fmt: skip
+def test_a_path_that_may_not_be_read_is_left_out_and_named(path: str) -> None:
+    job = describe_trainjob(
+        trainjob(annotations={"visibility.trainer.kubeflow.org/path": path}), TORCH, [pod()]
+    )
+    assert job.rank0 is not None
+    assert job.rank0.progress_path == "/tmp/trainjob-progress.json"
+    (fault,) = job.hints.faults
+    assert fault.startswith("Annotation visibility.trainer.kubeflow.org/path is ignored")
+
+
+def test_a_path_in_the_containers_env_is_held_to_the_same_rules() -> None:
+    env = [{"name": "node", "env": [{"name": "TRAINJOB_PROGRESS_FILE", "value": "/run/secrets/token"}]}]
+    found = rank0_of(pod(containers=env))
+    assert found is not None
+    assert found.progress_path == "/tmp/trainjob-progress.json"
+
+
+@pytest.mark.parametrize(
+    ("text", "interval_s"), [("30s", 30.0), ("2m", 120.0), ("30", 30.0), ("1h", 3600.0), ("1s", 1.0)]
+)
+def test_the_interval_annotation_is_a_duration(text: str, interval_s: float) -> None:
+    job = describe_trainjob(
+        trainjob(annotations={"visibility.trainer.kubeflow.org/interval": text}), None, ()
+    )
+    assert job.hints.interval_s == interval_s
+
+
+@pytest.mark.parametrize("text", ["0s", "100ms", "2h", "soon", "", "-5s", "1e3"])
+def test_an_interval_out_of_bounds_is_left_out_and_named(text: str) -> None:
+    job = describe_trainjob(
+        trainjob(annotations={"visibility.trainer.kubeflow.org/interval": text}), None, ()
+    )
+    assert job.hints.interval_s is None
+    assert len(job.hints.faults) == 1
+
+
+def test_an_exit_by_signal_is_read_from_the_exit_code() -> None:
+    found = rank0_of(
+        pod(state={"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": "2026-01-23T10:02:00Z"}})
+    )
+    assert found is not None
+    assert found.last_termination is not None
+    assert (found.last_termination.exit_code, found.last_termination.signal) == (137, 9)
+    assert found.last_termination.is_retryable is True
+    assert not found.is_running
+
+
+def test_out_of_memory_is_not_worth_a_retry() -> None:
+    found = rank0_of(pod(state={"terminated": {"exitCode": 137, "reason": "OOMKilled"}}))
+    assert found is not None
+    assert found.last_termination is not None
+    assert found.last_termination.is_retryable is False
+
+
+def test_an_eviction_is_named_by_the_pod_when_the_container_has_only_error() -> None:
+    found = rank0_of(pod(state={"terminated": {"exitCode": 137, "reason": "Error"}}, reason="Evicted"))
+    assert found is not None
+    assert found.last_termination is not None
+    assert found.last_termination.reason == "Evicted"
+
+
+def test_after_a_restart_in_place_the_last_exit_is_shown_but_not_its_final_report() -> None:
+    found = rank0_of(
+        pod(restarts=1, state={"running": {}}, last={"terminated": {"exitCode": 1, "message": "{}"}})
+    )
+    assert found is not None
+    assert found.last_termination is not None
+    assert found.last_termination.exit_code == 1
+    assert found.termination_message == ""
+    assert found.attempt == "p1/1/0"
+
+
+def test_every_replica_group_is_counted_in_the_trainjobs_own_units() -> None:
+    job = describe_trainjob(trainjob(status=counts(ready=0, active=1)), MPI, ())
+    assert [(r.name, r.desired, r.ready, r.active) for r in job.replicas] == [
+        ("node", 1, 0, 1),
+        ("launcher", 1, None, None),
+    ]
+
+
+def test_a_container_that_the_pod_does_not_have_is_named() -> None:
+    wish = {"visibility.trainer.kubeflow.org/container": "trainer"}
+    job = describe_trainjob(trainjob(annotations=wish), TORCH, [pod(name="bert-0")])
+    assert job.rank0 is not None
+    assert job.rank0.container_name == "node"
+    (fault,) = job.hints.faults
+    assert fault.startswith(f"Annotation {PREFIX}container is ignored: pod bert-0 has no container of that")
+    assert fault.endswith("node is read.")
+
+
+def test_a_mistyped_annotation_is_named_with_those_that_are_known() -> None:
+    job = describe_trainjob(trainjob(annotations={PREFIX + "intervall": "5s"}), None, ())
+    (fault,) = job.hints.faults
+    known = "the known ones are source, interval, path, port, container"
+    assert fault == f"Annotation {PREFIX}intervall is ignored: {known}."
+
+
+@given(st.dictionaries(ANNOTATIONS, st.text(max_size=40), max_size=4))
+def test_whatever_the_annotations_there_is_a_job_and_a_path_that_may_be_read(said: dict[str, str]) -> None:
+    job = describe_trainjob(trainjob(annotations=said), TORCH, [pod()])
+    assert job.rank0 is not None
+    assert path_fault(job.rank0.progress_path) == ""
+    assert job.hints.interval_s is None or 1.0 <= job.hints.interval_s <= 3600.0

@@ -1,1 +1,0 @@
-"""The documents as clients see them: encoded, tabulated, listed, watched."""

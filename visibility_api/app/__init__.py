@@ -1,0 +1,10 @@
+"""The FastAPI application: one chain that every request passes, and a router for each subject.
+
+`create_app` builds it. The Kubernetes resource path (get, list, watch, tables) is answered by `resources/`
+inside the chain, before FastAPI's own layers; everything else is an operation in `routers/`.
+"""
+
+from .application import Application, Parts, create_app
+from .chain import Limits
+
+__all__ = ["Application", "Limits", "Parts", "create_app"]

@@ -1,0 +1,99 @@
+"""`create_app`: the FastAPI object that uvicorn serves and that a test calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+from starlette.types import Receive, Scope, Send
+
+from visibility_api import __version__
+from visibility_api.models.served import RESOURCES, Resource
+from visibility_api.pushing.endpoint import PushEndpoint
+from visibility_api.resources.message import Authenticator, Authorizer, Handler
+
+from .chain import Limits, RequestChain
+from .description.discovery import Discovery
+from .description.openapi import OpenApi
+from .exception_handlers import add_exception_handlers
+from .health import Check, Health
+from .request_metrics import RequestMetrics
+from .resource_routes import ResourceRoutes, RouteKey
+from .routers import discovery, health, metrics, openapi, push, version
+
+MAX_BODY_BYTES = 64 * 1024  # of a request that FastAPI answers; a push has the same limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The application's collaborators, built by `assembly.py` or by a test."""
+
+    authenticator: Authenticator
+    authorizer: Authorizer
+    handlers: Mapping[RouteKey, Handler]  # of the resource path: one for each verb of each resource
+    resources: Sequence[Resource] = RESOURCES
+    registry: CollectorRegistry
+    metrics: RequestMetrics
+    checks: Sequence[Check] = ()
+    pushes: PushEndpoint | None = None  # None: pushing is switched off, its paths are not served
+    is_synced: Callable[[str], bool] = lambda _namespace: True  # of a namespace, "" = of all
+    is_draining: Callable[[], bool] = lambda: False  # open watches are ending, new ones are refused
+    limits: Limits = field(default_factory=Limits)
+
+
+class Application(FastAPI):
+    """FastAPI with `RequestChain` around its middleware and router."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(
+            title="Training job visibility",
+            version=__version__,
+            openapi_url=None,  # /openapi/v2 and /openapi/v3 are published as Kubernetes does
+            docs_url=None,
+            redoc_url=None,
+            max_body_size=MAX_BODY_BYTES,
+            redirect_slashes=False,  # the aggregator makes it a 502; the chain accepts both spellings
+        )
+        self._parts = parts
+        self.state.registry = parts.registry
+        self.state.health = Health(parts.checks)
+        self.state.discovery = Discovery(parts.resources)
+        self.state.openapi = OpenApi(parts.resources)
+        self.state.pushes = parts.pushes
+        add_exception_handlers(self)
+        if parts.pushes is not None:
+            self.include_router(push.router)
+        for subject in (health, discovery, openapi, metrics, version):
+            self.include_router(subject.router)
+        self._chain = self.middleware_stack = self.build_middleware_stack()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Call the chain directly. FastAPI's `__call__` checks each time whether OpenTelemetry is on, which
+        costs as much as the rest of a GET."""
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+            return
+        scope["app"] = self
+        await self._chain(scope, receive, send)
+
+    def build_middleware_stack(self) -> RequestChain:
+        parts = self._parts
+        return RequestChain(
+            super().build_middleware_stack(),
+            push.call,
+            authenticator=parts.authenticator,
+            authorizer=parts.authorizer,
+            routes=ResourceRoutes(resources=parts.resources, handlers=parts.handlers),
+            pushes=parts.pushes,
+            metrics=parts.metrics,
+            is_synced=parts.is_synced,
+            is_draining=parts.is_draining,
+            limits=parts.limits,
+        )
+
+
+def create_app(parts: Parts) -> Application:
+    """The application, ready to serve. Raises ValueError when `resources` and `handlers` disagree."""
+    return Application(parts)

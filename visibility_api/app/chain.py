@@ -1,0 +1,337 @@
+"""The one chain that every request passes: audit id, bounds, authentication, authorisation, routing.
+
+Authorisation comes before routing, so that a caller without rights does not learn which paths exist. Requests
+of the Kubernetes resource path are answered here; all others go on to FastAPI's router.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from time import perf_counter
+
+import structlog
+from starlette.types import ASGIApp, Message
+
+from visibility_api.auth.authenticator import WARNING
+from visibility_api.auth.identity import MASTERS_GROUP
+from visibility_api.deadline import within
+from visibility_api.errors import Overloaded, PageNotFound, Timeout, Unavailable, UnknownRoute
+from visibility_api.faults import describe_fault
+from visibility_api.pushing.endpoint import PushEndpoint
+from visibility_api.resources.delivery import DEFAULT_CACHE_CONTROL, ReaderTooSlow, deliver
+from visibility_api.resources.message import (
+    Authenticator,
+    Authorizer,
+    Headers,
+    Receive,
+    ResourceRequest,
+    ResourceResponse,
+    ResourceStream,
+    Scope,
+    Send,
+)
+
+from .refusal import is_unforeseen, log_failure, refuse
+from .request_info import RequestInfo, read_request, timeout_fault
+from .request_metrics import RequestMetrics, Series
+from .resource_routes import ResourceRoutes, Route, method_labels
+
+log = structlog.get_logger(__name__)
+
+MAX_PLANS = 4096
+# Longer request lines are parsed each time, not cached: a parsed parameter takes forty times its bytes.
+MAX_PLANNED_PATH_CHARACTERS, MAX_PLANNED_QUERY_BYTES = 512, 128
+MAX_AUDIT_ID_BYTES = 128  # of one that comes with the request
+MAX_WARNING_BYTES = 4096  # of one response, as the API server's own limit
+_HEALTH_PATHS = frozenset(("/healthz", "/livez", "/readyz"))  # or overload would fail the probes
+_PRINTABLE = bytes(range(0x21, 0x7F))
+
+OwnHeaders = list[tuple[bytes, bytes]]  # of every response: Audit-Id first, then warnings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits on concurrent requests, and on the time to send responses."""
+
+    in_flight: int = 400  # requests other than open watches; system:masters is exempt
+    watches: int = 10_000
+    push_timeout_s: float = 30.0  # admission, body and response
+    send_timeout_s: float = 60.0  # for a whole response to a slow reader, as the Go server's request limit
+    chunk_timeout_s: float = 10.0  # for one chunk of a watch; a slower reader is disconnected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """All that follows from a request line alone; cached, because clients repeat the same lines."""
+
+    info: RequestInfo
+    route: Route | None  # None: not of the resource path; FastAPI's router answers
+    series: Series  # of its metrics
+    is_watch: bool = False
+    is_exempt: bool = False  # from the in-flight bound
+
+
+class RequestChain:
+    """ASGI middleware around FastAPI. Its only state is the number of open requests and watches."""
+
+    def __init__(
+        self,
+        inner: ASGIApp,
+        push: ASGIApp,
+        *,
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        routes: ResourceRoutes,
+        pushes: PushEndpoint | None,
+        metrics: RequestMetrics,
+        is_synced: Callable[[str], bool],
+        is_draining: Callable[[], bool],
+        limits: Limits,
+    ) -> None:
+        """`inner`: FastAPI's layers and router; `push`: the one operation that is called without them.
+
+        `is_synced`: the jobs of a namespace are listed, or for "" those of all namespaces.
+
+        `is_draining`: open watches are ending, new ones are refused.
+        """
+        self._inner = inner
+        self._push = push
+        self._authenticator = authenticator
+        self._authorizer = authorizer
+        self._routes = routes
+        self._pushes = pushes
+        self._metrics = metrics
+        self._is_synced = is_synced
+        self._is_draining = is_draining
+        self._limits = limits
+        self._new_audit_id = _audit_ids().__next__
+        self._unparsed = _Plan(
+            info=read_request("GET", "/", b""), route=None, series=metrics.series(("other", "", ""))
+        )
+        self._push_plan = _Plan(
+            info=read_request("POST", "/", b""),
+            route=None,
+            series=metrics.series(("POST", "trainjobs", "status")),
+        )
+        self.plans = lru_cache(MAX_PLANS)(self._make_plan)
+        self._in_flight = 0
+        self._watches = 0
+        metrics.watch_in_flight(lambda: (self._in_flight, self._watches))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+            return
+        began = perf_counter()
+        headers: Headers = scope["headers"]
+        own: OwnHeaders = [(b"audit-id", self._audit_id(headers))]
+        pushes = self._pushes
+        if pushes is not None and pushes.takes(scope["method"], scope["path"]):
+            limit_s = self._limits.push_timeout_s
+            await self._forward(self._push, limit_s, self._push_plan, scope, receive, send, own, began)
+            return
+        plan = self._unparsed
+        self._in_flight += 1
+        try:
+            try:
+                plan = self._plan(scope["method"], scope["path"], scope["query_string"])
+                outcome = await within(plan.info.timeout_s, self._answer(plan, scope, receive))
+            except Exception as error:
+                outcome = self._refuse(error, plan, scope, own)
+            if (state := scope.get("state")) and WARNING in state:  # about the caller's credentials
+                own.append(warning_header(state[WARNING]))
+            if outcome is None:
+                limit_s = self._limits.send_timeout_s
+                await self._forward(self._inner, limit_s, plan, scope, receive, send, own, began)
+            elif isinstance(outcome, ResourceResponse):
+                await self._deliver(outcome, send, own, headers)
+                plan.series.record(outcome.status, perf_counter() - began)
+        finally:
+            self._in_flight -= 1
+        if isinstance(outcome, ResourceStream):
+            plan.series.count(200)
+            await self._stream(outcome, send, own)
+
+    def _audit_id(self, headers: Headers) -> bytes:
+        """The request's own id, which kube-apiserver always sets, else a new one."""
+        for name, value in headers:
+            if name == b"audit-id":
+                if 0 < len(value) <= MAX_AUDIT_ID_BYTES and not value.translate(None, _PRINTABLE):
+                    return value
+                break
+        return self._new_audit_id()
+
+    def _plan(self, method: str, path: str, query_string: bytes) -> _Plan:
+        if len(path) > MAX_PLANNED_PATH_CHARACTERS or len(query_string) > MAX_PLANNED_QUERY_BYTES:
+            return self._make_plan(method, path, query_string)
+        return self.plans(method, path, query_string)
+
+    def _make_plan(self, method: str, path: str, query_string: bytes) -> _Plan:
+        info = read_request(method, path, query_string)
+        route = self._routes.find(method, info)
+        return _Plan(
+            info=info,
+            route=route,
+            series=self._metrics.series(route.labels if route is not None else method_labels(method)),
+            is_watch=info.is_watch,
+            is_exempt=path in _HEALTH_PATHS,
+        )
+
+    async def _answer(
+        self, plan: _Plan, scope: Scope, receive: Receive
+    ) -> ResourceResponse | ResourceStream | None:
+        """The resource handler's response; None when FastAPI responds. Raises what refuses the request."""
+        limits, info = self._limits, plan.info
+        # The caller is not known yet, and authentication may wait for a review: the limit is twice as high.
+        if self._in_flight > 2 * limits.in_flight and not plan.is_exempt:
+            raise Overloaded
+        identity = await self._authenticator.authenticate(scope)
+        if self._in_flight > limits.in_flight and not plan.is_exempt and MASTERS_GROUP not in identity.groups:
+            raise Overloaded
+        await self._authorizer.authorize(identity, info.attributes)
+        if info.has_timeout_fault:
+            raise timeout_fault(info.query)
+        route = plan.route
+        if route is not None and route.needs_documents and not self._is_synced(info.attributes.namespace):
+            raise Unavailable("the caches are not filled yet")  # 404 would mean that the job is absent
+        if route is None or route.handler is None:
+            scope["identity"] = identity
+            scope["path"] = self._router_path(scope, info)
+            return None
+        if plan.is_watch:
+            if self._is_draining():
+                raise Unavailable("apiserver is shutting down")
+            if self._watches >= limits.watches:
+                raise Overloaded
+        return await route.handler(
+            ResourceRequest(
+                query=info.query,
+                headers=scope["headers"],
+                attributes=info.attributes,
+                receive=receive,
+            )
+        )
+
+    def _router_path(self, scope: Scope, info: RequestInfo) -> str:
+        """The path as FastAPI's router has it: both spellings are served, without a redirect.
+
+        Raises NotFound for what would become the path of a push only by that, since a push authenticates by
+        its token alone; and for control characters, since regular expressions match before a last newline.
+        """
+        sent: str = scope["path"]
+        path = "/" + sent.strip("/")
+        is_push = self._pushes is not None and self._pushes.takes(scope["method"], path)
+        if is_push or not path.isprintable():
+            raise UnknownRoute if info.attributes.is_resource else PageNotFound
+        return path
+
+    async def _forward(
+        self,
+        app: ASGIApp,
+        limit_s: float,
+        plan: _Plan,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        own: OwnHeaders,
+        began: float,
+    ) -> None:
+        """Let `app` respond within `limit_s` seconds, and add the headers of every response.
+
+        A push comes here unauthenticated: its operation authenticates and limits it by a dependency.
+        """
+        scope["request_info"] = plan.info
+        status = 0
+
+        async def send_on(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = message["headers"] = [*message["headers"], *own]
+                if not any(name == b"cache-control" for name, _ in headers):
+                    headers.append(DEFAULT_CACHE_CONTROL)
+            await send(message)
+
+        try:
+            await within(limit_s, app(scope, receive, send_on))
+        except Exception as error:
+            if not status:
+                refused = self._refuse(error, plan, scope, own)
+                await self._deliver(refused, send, own, scope["headers"])
+                status = refused.status
+            elif isinstance(error, TimeoutError):
+                log.info("client too slow, connection closed", audit_id=own[0][1].decode())
+            else:  # Starlette has sent a 500 and raises it again
+                log_failure(error, scope=scope, audit_id=own[0][1])
+        plan.series.record(status, perf_counter() - began)
+
+    def _refuse(self, error: Exception, plan: _Plan, scope: Scope, own: OwnHeaders) -> ResourceResponse:
+        if isinstance(error, TimeoutError):
+            error = Timeout("request did not complete within the allotted timeout")
+        elif is_unforeseen(error):
+            log_failure(error, scope=scope, audit_id=own[0][1])
+        return refuse(error, scope=scope, query=plan.info.query)
+
+    async def _deliver(
+        self, response: ResourceResponse, send: Send, own: OwnHeaders, headers: Headers
+    ) -> None:
+        """Send a whole response. When the reader is too slow, uvicorn closes the connection."""
+        sending = deliver(response, send=send, own_headers=own, headers=headers)
+        try:
+            await within(self._limits.send_timeout_s, sending)
+        except TimeoutError:
+            log.info("client too slow, connection closed", audit_id=own[0][1].decode())
+
+    async def _stream(self, stream: ResourceStream, send: Send, own: OwnHeaders) -> None:
+        """Send the headers at once (client-go's `Watch` returns with them), then what the handler writes."""
+        audit_id = own[0][1].decode()
+        self._watches += 1
+        try:
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": 200,
+                    "headers": [
+                        (b"content-type", stream.content_type.encode()),
+                        *own,
+                        DEFAULT_CACHE_CONTROL,
+                    ],
+                }
+            )
+
+            async def send_chunk(chunk: bytes) -> None:
+                message = {"type": "http.response.body", "body": chunk, "more_body": True}
+                try:
+                    await within(self._limits.chunk_timeout_s, send(message))
+                except TimeoutError as error:
+                    raise ReaderTooSlow from error
+
+            await stream.write(send_chunk)
+            await send({"type": "http.response.body"})
+        except ReaderTooSlow:
+            log.info("watcher too slow, stream closed", audit_id=audit_id)
+        except Exception as error:
+            log.error("stream failed", audit_id=audit_id, **describe_fault(error))
+        finally:
+            self._watches -= 1
+
+
+def warning_header(text: str) -> tuple[bytes, bytes]:
+    """`Warning: 299 - "text"`, which kubectl prints: one line, quotes escaped, cut when too long."""
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    kept = printable.encode()[: MAX_WARNING_BYTES // 2].decode(errors="ignore")  # escaping may double it
+    quoted = kept.replace("\\", "\\\\").replace('"', '\\"')
+    return b"warning", f'299 - "{quoted}"'.encode()
+
+
+def _audit_ids() -> Iterator[bytes]:
+    """Ids for the responses of one process.
+
+    Each is a version 4 UUID whose last part is a counter: unique by the random rest, and cheap to make.
+    """
+    form = str(uuid.uuid4())[:24].encode() + b"%012x"
+    return (form % number for number in itertools.count(1))

@@ -1,0 +1,50 @@
+"""FastAPI dependencies: the caller, and the collaborators that `create_app` was called with.
+
+An operation declares one by its annotated type, as in `async def history(caller: Caller) -> …`. A new
+collaborator is a field of `Parts`, put into `app.state` by `Application`, with a function here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+from prometheus_client import CollectorRegistry
+
+from visibility_api.auth.identity import Identity
+
+from .description.discovery import Discovery
+from .description.openapi import OpenApi
+from .health import Health
+
+
+def _caller(request: Request) -> Identity:
+    identity: Identity = request.scope["identity"]  # authenticated and authorised by the chain
+    return identity
+
+
+def _registry(request: Request) -> CollectorRegistry:
+    registry: CollectorRegistry = request.app.state.registry
+    return registry
+
+
+def _health(request: Request) -> Health:
+    health: Health = request.app.state.health
+    return health
+
+
+def _discovery(request: Request) -> Discovery:
+    discovery: Discovery = request.app.state.discovery
+    return discovery
+
+
+def _openapi(request: Request) -> OpenApi:
+    documents: OpenApi = request.app.state.openapi
+    return documents
+
+
+Caller = Annotated[Identity, Depends(_caller)]
+Registry = Annotated[CollectorRegistry, Depends(_registry)]
+HealthChecks = Annotated[Health, Depends(_health)]
+DiscoveryDocuments = Annotated[Discovery, Depends(_discovery)]
+OpenApiDocuments = Annotated[OpenApi, Depends(_openapi)]

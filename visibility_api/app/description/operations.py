@@ -1,0 +1,194 @@
+"""The paths of the OpenAPI document: the operations on each resource, with every parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from visibility_api.models.served import GROUP, GROUP_VERSION, VERSION, Resource, Subresource
+
+from .schemas import META, PREFIX, Schema, group_version_kind, refer
+
+BASE = f"/apis/{GROUP_VERSION}"
+_GROUP_TITLE = "".join(part.title() for part in GROUP.split("."))  # as in Kubernetes' own operation ids
+_VERSION_TITLE = VERSION[0].upper() + VERSION[1:]
+TAG = _GROUP_TITLE[0].lower() + _GROUP_TITLE[1:] + f"_{VERSION}"
+
+_REFUSALS = {
+    "400": "a parameter or selector that cannot be parsed",
+    "401": "Unauthorized",
+    "403": "the caller may not do this",
+    "404": "there is no such object",
+    "406": "none of the accepted media types is served",
+    "410": "the continue token or resourceVersion has expired; list again",
+    "422": "options that exclude each other",
+    "503": "not ready yet, or shutting down; Retry-After says when to try again",
+    "504": "not finished in time, or a resourceVersion newer than the server's",
+}
+
+
+def _parameter(name: str, type_: str, description: str, **schema: object) -> dict[str, Any]:
+    return {"name": name, "in": "query", "description": description, "schema": {"type": type_, **schema}}
+
+
+_PRETTY = _parameter(
+    "pretty",
+    "string",
+    "If 'true', JSON is indented. Defaults to 'false', except for curl, wget and browsers.",
+)
+_TIMEOUT = _parameter(
+    "timeout",
+    "string",
+    "A shorter limit than 60 s for a request other than a watch: a duration such as 5s.",
+)
+_LISTING = (
+    _parameter(
+        "allowWatchBookmarks",
+        "boolean",
+        "Allow BOOKMARK events, which carry only a resourceVersion to continue from. Ignored without watch.",
+    ),
+    _parameter(
+        "continue",
+        "string",
+        "The continue token of the previous page; all pages show the state of the first one. Not with watch.",
+    ),
+    _parameter(
+        "fieldSelector",
+        "string",
+        "Only objects with these fields: metadata.name, metadata.namespace, status.phase;"
+        " = and != joined by commas.",
+    ),
+    _parameter("labelSelector", "string", "Only objects with these labels, which are the job's own."),
+    _parameter(
+        "limit",
+        "integer",
+        "At most this many objects per page; metadata.continue is the token of the next one.",
+        minimum=0,
+    ),
+    _parameter(
+        "resourceVersion",
+        "string",
+        "List: a state at least as new. Watch: changes after it; unset or 0 starts with the current objects.",
+    ),
+    _parameter(
+        "resourceVersionMatch",
+        "string",
+        "How resourceVersion is applied: Exact or NotOlderThan.",
+        enum=["Exact", "NotOlderThan"],
+    ),
+    _parameter(
+        "sendInitialEvents",
+        "boolean",
+        "Start a watch with the current objects, then a bookmark annotated k8s.io/initial-events-end."
+        " Needs resourceVersionMatch=NotOlderThan.",
+    ),
+    _parameter("timeoutSeconds", "integer", "End the watch after this time.", minimum=0),
+    _parameter(
+        "watch", "boolean", "Stream changes as they happen, one JSON object per line, instead of listing."
+    ),
+)
+_NAMESPACE = {
+    "name": "namespace",
+    "in": "path",
+    "required": True,
+    "description": "Namespace of the job.",
+    "schema": {"type": "string"},
+}
+
+
+def paths(resources: Sequence[Resource]) -> dict[str, Any]:
+    """Every path under the group version, with its GET."""
+    made: dict[str, Any] = {
+        f"{BASE}/": {
+            "get": _operation(
+                f"get{_GROUP_TITLE}{_VERSION_TITLE}APIResources",
+                "get available resources",
+                META + "APIResourceList",
+            )
+        }
+    }
+    for resource in resources:
+        made |= _resource_paths(resource)
+    return dict(sorted(made.items()))
+
+
+def _resource_paths(resource: Resource) -> dict[str, Any]:
+    scope = f"{BASE}/namespaces/{{namespace}}" if resource.namespaced else BASE
+    path_parameters = [_NAMESPACE] if resource.namespaced else []
+    one = f"{scope}/{resource.plural}/{{name}}"
+    made = {
+        f"{scope}/{resource.plural}": _list_item(resource, "Namespaced" if resource.namespaced else "", ""),
+        one: {
+            "get": _get(resource, None),
+            "parameters": [_name(resource), *path_parameters, _PRETTY, _TIMEOUT],
+        },
+    }
+    if resource.namespaced:
+        made[f"{scope}/{resource.plural}"]["parameters"].insert(0, _NAMESPACE)
+        made[f"{BASE}/{resource.plural}"] = _list_item(resource, "", "ForAllNamespaces")
+    for subresource in resource.subresources:
+        made[f"{one}/{subresource.name}"] = {
+            "get": _get(resource, subresource),
+            "parameters": [_name(resource), *path_parameters, _PRETTY, _TIMEOUT],
+        }
+    return made
+
+
+def _list_item(resource: Resource, prefix: str, suffix: str) -> dict[str, Any]:
+    operation = _operation(
+        f"list{_GROUP_TITLE}{_VERSION_TITLE}{prefix}{resource.kind}{suffix}",
+        f"list or watch objects of kind {resource.kind}",
+        PREFIX + resource.list_kind,
+    )
+    operation["x-kubernetes-action"] = "list"
+    operation["x-kubernetes-group-version-kind"] = group_version_kind(resource.kind)  # not the list's
+    return {"get": operation, "parameters": [*_LISTING, _PRETTY, _TIMEOUT]}
+
+
+def _get(resource: Resource, subresource: Subresource | None) -> dict[str, Any]:
+    prefix = "Namespaced" if resource.namespaced else ""
+    kind = subresource.kind if subresource else resource.kind
+    what = f"{subresource.name} of the specified" if subresource else "the specified"
+    operation = _operation(
+        f"read{_GROUP_TITLE}{_VERSION_TITLE}{prefix}{resource.kind}"
+        + (subresource.name.title() if subresource else ""),
+        f"read {what} {resource.kind}",
+        PREFIX + kind,
+    )
+    operation["responses"]["304"] = {"description": "If-None-Match names the current document"}
+    operation["x-kubernetes-action"] = "get"
+    operation["x-kubernetes-group-version-kind"] = group_version_kind(kind)  # an object, not an array
+    return operation
+
+
+def _operation(operation_id: str, description: str, schema: str) -> dict[str, Any]:
+    return {
+        "tags": [TAG],
+        "description": description,
+        "operationId": operation_id,
+        "responses": {
+            "200": {"description": "OK", "content": _content(schema)},
+            **{
+                code: {"description": text, "content": _content(META + "Status")}
+                for code, text in _REFUSALS.items()
+            },
+            "429": {
+                "description": "too many requests in flight; Retry-After says when to try again",
+                "content": {"text/plain": {"schema": {"type": "string"}}},
+            },
+        },
+    }
+
+
+def _content(schema: str) -> dict[str, Schema]:
+    return {media_type: {"schema": refer(schema)} for media_type in ("application/json", "application/yaml")}
+
+
+def _name(resource: Resource) -> dict[str, Any]:
+    return {
+        "name": "name",
+        "in": "path",
+        "required": True,
+        "description": f"Name of the {resource.kind}, which is the job's.",
+        "schema": {"type": "string"},
+    }

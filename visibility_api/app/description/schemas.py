@@ -1,0 +1,84 @@
+"""The schemas of the OpenAPI v3 document, generated from `models/`.
+
+`kubectl explain` shows them and clients are generated from them. They have the form of Kubernetes' own:
+a reference with a description is in `allOf`, because OpenAPI 3.0 ignores fields beside a bare `$ref`;
+constants are plain strings, because it has no `const`; titles and `null` do not occur.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+from pydantic.json_schema import models_json_schema
+
+from visibility_api.models.served import GROUP, VERSION, Resource
+from visibility_api.models.v1alpha1 import document_model, list_model
+from visibility_api.models.wire import WireModel
+
+Schema = dict[str, Any]
+
+REFERENCE = "#/components/schemas/"
+META = "io.k8s.apimachinery.pkg.apis.meta.v1."  # merged cluster-wide by name: must be exact copies
+PREFIX = ".".join(reversed(GROUP.split("."))) + f".{VERSION}."  # unique, or the aggregator would rename it
+
+# The order of a schema's fields; all others follow as they come.
+_ORDER = (
+    *("allOf", "type", "format", "description", "enum", "items", "minimum", "maximum", "maxItems"),
+    *("x-kubernetes-list-type", "x-kubernetes-list-map-keys"),
+)
+
+
+def meta_schemas() -> dict[str, Schema]:
+    """The definitions of meta/v1 we refer to, as Kubernetes 1.36 publishes them."""
+    text = files(__package__).joinpath("meta_v1.json").read_bytes()
+    return msgspec.json.decode(text, type=dict[str, Schema])
+
+
+def component_schemas(resources: Sequence[Resource]) -> dict[str, Schema]:
+    """Every schema, by name: ours, one document and one list a resource, and those of meta/v1."""
+    kinds: dict[str, type[WireModel]] = {}
+    for resource in resources:
+        document = document_model(resource)
+        kinds[resource.kind] = document
+        kinds[resource.list_kind] = list_model(resource, document)
+    _, generated = models_json_schema(
+        [(model, "validation") for model in kinds.values()], ref_template="{model}"
+    )
+    meta = meta_schemas()
+    ours = {name: schema for name, schema in generated["$defs"].items() if META + name not in meta}
+    full_names = {name: (PREFIX if name in ours else META) + name for name in generated["$defs"]}
+    for name, schema in ours.items():
+        made = _kubernetes_form(schema, full_names)
+        if name in kinds:
+            made["x-kubernetes-group-version-kind"] = [group_version_kind(name)]  # an array here
+        meta[PREFIX + name] = made
+    return dict(sorted(meta.items()))
+
+
+def refer(name: str) -> Schema:
+    """A reference to a schema by its full name."""
+    return {"$ref": REFERENCE + name}
+
+
+def group_version_kind(kind: str) -> dict[str, str]:
+    """For `x-kubernetes-group-version-kind`: exactly these keys, or `kubectl explain` does not find it."""
+    return {"group": GROUP, "version": VERSION, "kind": kind}
+
+
+def _kubernetes_form(schema: Mapping[str, Any], full_names: Mapping[str, str]) -> Schema:
+    made = {key: value for key, value in schema.items() if key != "const"}
+    if "$ref" in made:
+        reference = refer(full_names[made.pop("$ref")])
+        if not made:
+            return reference
+        made["allOf"] = [reference]
+    if "properties" in made:
+        made["properties"] = {
+            name: _kubernetes_form(field, full_names) for name, field in made["properties"].items()
+        }
+    if "items" in made:
+        made["items"] = _kubernetes_form(made["items"], full_names)
+    return {key: made[key] for key in (*_ORDER, *made) if key in made}

@@ -1,0 +1,65 @@
+"""Converts our OpenAPI v3 document to Swagger 2.0, for `/openapi/v2`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .schemas import REFERENCE
+
+_V2_REFERENCE = "#/definitions/"
+
+
+def to_swagger(document: dict[str, Any]) -> dict[str, Any]:
+    """The same document in v2: definitions, flat parameters, `produces`."""
+    return {
+        "swagger": "2.0",
+        "info": document["info"],
+        "paths": {path: _path_item(item) for path, item in document["paths"].items()},
+        "definitions": {name: _schema(schema) for name, schema in document["components"]["schemas"].items()},
+        "securityDefinitions": document["components"]["securitySchemes"],
+        "security": [{name: []} for name in document["components"]["securitySchemes"]],
+    }
+
+
+def _path_item(item: dict[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in item.items():
+        made[key] = [_parameter(p) for p in value] if key == "parameters" else _operation(value)
+    return made
+
+
+def _operation(operation: dict[str, Any]) -> dict[str, Any]:
+    media_types: dict[str, None] = {}
+    responses: dict[str, Any] = {}
+    for code, response in operation["responses"].items():
+        responses[code] = {"description": response["description"]}
+        content = response.get("content", {})
+        for media_type, body in content.items():
+            responses[code]["schema"] = _schema(body["schema"])
+            media_types[media_type] = None
+    return {**operation, "produces": list(media_types), "responses": responses}
+
+
+def _parameter(parameter: dict[str, Any]) -> dict[str, Any]:
+    flat = {key: value for key, value in parameter.items() if key != "schema"}
+    flat |= _schema(parameter["schema"])
+    return flat
+
+
+def _schema(schema: Any) -> Any:  # noqa: ANN401 - any JSON value below a schema
+    """Kubernetes' own v2 form of a v3 schema: no `allOf` around one reference, no `default`."""
+    if isinstance(schema, list):
+        return [_schema(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "properties":  # keys are field names here, not keywords
+            made[key] = {name: _schema(inner) for name, inner in value.items()}
+        elif key == "$ref":
+            made[key] = value.replace(REFERENCE, _V2_REFERENCE)
+        elif key == "allOf" and len(value) == 1:
+            made |= _schema(value[0])
+        elif key != "default":
+            made[key] = _schema(value)
+    return made

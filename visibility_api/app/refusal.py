@@ -1,0 +1,76 @@
+"""Error responses: a Status, or plain text, in the form that the client accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import structlog
+
+from visibility_api.auth.errors import AuthError
+from visibility_api.errors import Forbidden, RequestError, encode_status, to_request_error
+from visibility_api.faults import describe_fault
+from visibility_api.resources.message import Headers, ResourceResponse, Scope
+from visibility_api.resources.negotiation import negotiate_error
+from visibility_api.resources.rendering import render
+
+log = structlog.get_logger(__name__)
+
+_LOGGED_CHARACTERS = 200
+_NO_SNIFFING = (b"x-content-type-options", b"nosniff")
+
+
+def refuse(error: Exception, *, scope: Scope, query: Sequence[tuple[str, str]]) -> ResourceResponse:
+    """The response for `error`; `scope` and `query` are the request's."""
+    return error_response(to_request_error(error, uri=_uri(scope)), headers=scope["headers"], query=query)
+
+
+def error_response(
+    error: RequestError, *, headers: Headers, query: Sequence[tuple[str, str]]
+) -> ResourceResponse:
+    """The Status, or text, of `error`; `headers` and `query` are the request's."""
+    extra: list[tuple[bytes, bytes]] = []
+    if error.retry_after_s > 0:
+        extra.append((b"retry-after", b"%d" % error.retry_after_s))  # clients retry only with it
+    if error.is_plain_text:
+        return ResourceResponse(
+            status=error.code,
+            content_type="text/plain; charset=utf-8",
+            body=error.message.encode() + b"\n",
+            headers=(*extra, _NO_SNIFFING),
+        )
+    if isinstance(error, Forbidden):
+        extra.append(_NO_SNIFFING)  # as the API server: the message repeats the request's path
+    form = negotiate_error(
+        _header(headers, b"accept"),
+        pretty=next((v for k, v in query if k == "pretty"), None),
+        user_agent=_header(headers, b"user-agent"),
+    )
+    body = render(encode_status(error), form)
+    return ResourceResponse(status=error.code, content_type=form.media_type, body=body, headers=extra)
+
+
+def is_unforeseen(error: Exception) -> bool:
+    """Whether it is a fault of this server. All others reach the client in full, or are logged by `auth`."""
+    return not isinstance(error, (RequestError, AuthError))
+
+
+def log_failure(error: Exception, *, scope: Scope, audit_id: bytes) -> None:
+    """Log an unforeseen error by class and place: its text may quote a token or a pod's bytes."""
+    log.error(
+        "request failed",
+        audit_id=audit_id.decode(),
+        method=scope["method"][:16],
+        path=scope["path"][:_LOGGED_CHARACTERS],
+        **describe_fault(error),
+    )
+
+
+def _uri(scope: Scope) -> str:
+    """Path and query as they were sent."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    query: bytes = scope["query_string"]
+    return (raw + b"?" + query if query else raw).decode("latin-1")[:_LOGGED_CHARACTERS]
+
+
+def _header(headers: Headers, name: bytes) -> str | None:
+    return next((v.decode("latin-1") for k, v in headers if k == name), None)

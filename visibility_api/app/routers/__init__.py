@@ -1,0 +1,1 @@
+"""The FastAPI operations, a router for each subject."""

@@ -1,0 +1,35 @@
+"""`/metrics`: all metrics, as text or OpenMetrics, as the scraper accepts."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from prometheus_client.exposition import choose_encoder
+from starlette.responses import Response
+
+from visibility_api.app.dependencies import Registry
+from visibility_api.app.documents import whole
+
+router = APIRouter(tags=["metrics"])
+
+# The known content types: the library would repeat any version from the Accept header.
+_CONTENT_TYPES = frozenset(
+    choose_encoder(accept)[1]
+    for accept in (
+        "",
+        "application/openmetrics-text",
+        *(
+            f"{media_type};version=1.0.0;escaping={escaping}"
+            for media_type in ("application/openmetrics-text", "text/plain")
+            for escaping in ("allow-utf-8", "dots", "underscores", "values")
+        ),
+    )
+)
+
+
+@router.api_route("/metrics", methods=["GET", "HEAD"])
+async def metrics(request: Request, registry: Registry) -> Response:
+    """All metrics of this process."""
+    encode, content_type = choose_encoder(request.headers.get("accept", ""))
+    if content_type not in _CONTENT_TYPES:
+        encode, content_type = choose_encoder("")
+    return whole(encode(registry), content_type)

@@ -1,0 +1,222 @@
+"""The client for kube-apiserver: requests with limits, streams of lines, WebSockets; one connection pool.
+
+kubernetes_asyncio reads the configuration (kubeconfig, in-cluster, exec plugins, token refresh). Its
+generated API calls are not used: they build a Python object for every field of every pod, of which a dozen
+are needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+
+import aiohttp
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
+
+from .credentials import Credentials, credentials_of
+from .errors import ClusterError, Unreachable
+from .exec.websocket import Dialer, OnMessage
+from .proxy import ProxiedDialer, is_proxied
+from .responses import describe_error, raise_for_status, read_body, split_lines
+
+Query = Sequence[tuple[str, str]]
+
+USER_AGENT = "trainjob-visibility"
+READ_BUFFER_BYTES = 2 * 1024 * 1024
+CONNECT_TIMEOUT_S = 10.0
+
+
+class KubeClient:
+    """Sends requests to one kube-apiserver as one user. Use `connect`; close it when done."""
+
+    def __init__(self, configuration: Configuration, credentials: Credentials | None = None) -> None:
+        """`credentials`: by default those of the configuration, with all the files that it names."""
+        self._configuration = configuration
+        self._credentials = credentials or Credentials(configuration)
+        self._host = str(configuration.host).rstrip("/")
+        self._server_hostname: str | None = configuration.tls_server_name
+        through_proxy = is_proxied(configuration)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0
+            ),  # the callers limit themselves: probe concurrency, watches
+            proxy=configuration.proxy or None,
+            trust_env=through_proxy,  # only then: aiohttp looks for proxies in a thread, at every request
+            read_bufsize=READ_BUFFER_BYTES,
+        )
+        self._dialer = (
+            ProxiedDialer(self._host, self._session, server_hostname=self._server_hostname)
+            if through_proxy
+            else Dialer(self._host, server_hostname=self._server_hostname)
+        )
+
+    @classmethod
+    async def connect(cls, kubeconfig: Path | None) -> Self:
+        """A client for `kubeconfig`, or for the pod's own service account when it is None.
+
+        Sends no request yet. Raises ClusterError when the configuration cannot be used.
+        """
+        configuration = Configuration()
+        try:
+            if kubeconfig is None:
+                load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # theirs
+                return cls(configuration)
+            loader = await load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
+            return cls(configuration, credentials_of(loader, configuration))
+        except (ConfigException, OSError) as error:  # ssl.SSLError is an OSError
+            why = describe_error(error) if isinstance(error, ssl.SSLError) else str(error)
+            place = f"kubeconfig {kubeconfig}" if kubeconfig else "the in-cluster service account"
+            hint = "" if kubeconfig else " (outside a cluster, set --kubeconfig)"
+            raise ClusterError(f"cannot use {place}: {why}{hint}") from error
+        except Exception as error:  # the loader does not catch what odd YAML, base64 and types cause
+            # Not its message, which may quote the file, and the file contains keys.
+            raise ClusterError(f"kubeconfig {kubeconfig} is malformed ({type(error).__name__})") from error
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._credentials.close()
+        await self._session.close()
+
+    async def get(
+        self, path: str, *, query: Query = (), timeout_s: float = 30.0, max_bytes: int = 64 * 1024 * 1024
+    ) -> bytes:
+        """The body of a successful response. Raises ApiError or Unreachable."""
+        return await self._request("GET", path, query, None, timeout_s, max_bytes)
+
+    async def post(self, path: str, body: bytes, *, timeout_s: float = 10.0) -> bytes:
+        """Create: sends JSON, returns the body of a successful response. Raises ApiError or Unreachable."""
+        return await self._request("POST", path, (), body, timeout_s, 4 * 1024 * 1024)
+
+    async def patch(
+        self, path: str, body: bytes, *, query: Query, headers: Mapping[str, str], timeout_s: float = 10.0
+    ) -> bytes:
+        """Change: as `post`; the Content-Type in `headers` says which kind of patch it is."""
+        return await self._request("PATCH", path, query, body, timeout_s, 4 * 1024 * 1024, headers)
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        body: bytes | None,
+        timeout_s: float,
+        max_bytes: int,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
+        try:
+            async with (
+                asyncio.timeout(timeout_s),
+                self._session.request(
+                    method,
+                    self._host + path,
+                    params=query,
+                    data=body,
+                    headers=await self._headers() | dict(headers or {}),
+                    allow_redirects=False,
+                    server_hostname=self._server_hostname,
+                    ssl=self._credentials.tls,
+                ) as response,
+            ):
+                await raise_for_status(response)
+                return await read_body(response, max_bytes)
+        except TimeoutError as error:
+            raise Unreachable(f"{method} {path}: no response within {timeout_s:g}s") from error
+        except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
+            raise Unreachable(f"{method} {path}: {describe_error(error)}") from error
+
+    @asynccontextmanager
+    async def lines(
+        self, path: str, *, query: Query, silence_s: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The lines of a streamed response as they arrive, until the stream ends.
+
+        A stream on which nothing arrives for `silence_s` is given up. Raises ApiError, Unreachable.
+        """
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S + 20) as connecting:
+                async with self._session.get(
+                    self._host + path,
+                    params=query,
+                    headers=await self._headers(),
+                    allow_redirects=False,
+                    server_hostname=self._server_hostname,
+                    ssl=self._credentials.tls,
+                    timeout=aiohttp.ClientTimeout(total=None, sock_read=silence_s),
+                ) as response:
+                    connecting.reschedule(None)
+                    await raise_for_status(response)
+                    yield split_lines(response.content)
+        except TimeoutError as error:
+            raise Unreachable(f"GET {path}: nothing arrived for {silence_s:g}s") from error
+        except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
+            raise Unreachable(f"GET {path}: {describe_error(error)}") from error
+
+    async def exchange(
+        self,
+        path: str,
+        *,
+        query: Query,
+        protocols: Sequence[str],
+        max_message_bytes: int,
+        on_message: OnMessage,
+    ) -> None:
+        """Open a WebSocket; pass each message to `on_message` until it returns False or the server closes.
+
+        A frame that completes no message (a ping, for example) is passed as b"". Raises ApiError when the
+        upgrade is refused, Unreachable when the connection fails. The caller limits the time.
+        """
+        try:
+            await self._dialer.exchange(
+                f"{quote(path)}?{_encode(query)}",
+                headers=await self._headers(),
+                tls=self._credentials.tls,
+                protocols=protocols,
+                max_message_bytes=max_message_bytes,
+                on_message=on_message,
+            )
+        except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
+            raise Unreachable(f"GET {path}: {describe_error(error)}") from error
+
+    async def _headers(self) -> dict[str, str]:
+        """Raises Unreachable when there is no token to send: its file or plugin fails for now."""
+        self._credentials.refresh()
+        headers = {
+            "Accept": "application/json",
+            "Content-Type": "application/json",
+            "User-Agent": USER_AGENT,
+        }
+        if self._configuration.api_key:
+            try:
+                token = await self._configuration.get_api_key_with_prefix("BearerToken")
+            except Exception as error:  # a file that is being replaced, a plugin that fails
+                # Not its message: the output of a plugin is a credential.
+                raise Unreachable(f"the token cannot be refreshed ({type(error).__name__})") from error
+            if token:
+                # A `tokenFile` may end in a newline, a header may not.
+                headers["Authorization"] = token.strip()
+        return headers
+
+
+def _encode(query: Query) -> str:
+    """As `urlencode` for names that need no quoting; cheaper, because most values repeat and are cached."""
+    return "&".join(f"{name}={_quote(value)}" for name, value in query)
+
+
+@lru_cache(maxsize=1024)
+def _quote(value: str) -> str:
+    return quote(value, safe="")

@@ -1,0 +1,95 @@
+"""Decoding what kube-apiserver sends, also when an object in it is nested too deep for the decoder.
+
+kube-apiserver accepts objects that are nested up to ten thousand levels deep (in `managedFields`, for
+example) from anybody who may create any. The decoder gives up long before, and with it the whole list page
+that such an object is part of: what lies too deep is then replaced by null.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+
+import msgspec
+
+from .slices import in_slices
+
+MAX_DEPTH = 100  # the fields of a pod lie some 15 levels deep
+# What msgspec raises for bytes that are not as expected; RecursionError for those nested too deep.
+UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+T = TypeVar("T")
+
+
+class _ListMeta(msgspec.Struct):
+    resourceVersion: str = ""
+    cont: str = msgspec.field(default="", name="continue")
+
+
+class ListPage(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw]
+
+
+class WatchEvent(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class Versioned(msgspec.Struct):
+    """An object's resourceVersion."""
+
+    class Meta(msgspec.Struct):
+        resourceVersion: str = ""
+
+    metadata: Meta = msgspec.field(default_factory=Meta)
+
+
+class Identified(msgspec.Struct):
+    """What can be used of an object of which another field cannot be decoded."""
+
+    class Meta(msgspec.Struct):
+        name: str
+        namespace: str = ""
+        uid: str = ""
+
+    metadata: Meta
+
+
+class ErrorStatus(msgspec.Struct):
+    """The object of a watch event of type ERROR."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]', re.DOTALL)
+
+
+async def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    """Raises what is in UNDECODABLE."""
+    try:
+        return decoder.decode(body)
+    except RecursionError:
+        return decoder.decode(await truncate_depth(body))
+
+
+async def truncate_depth(body: bytes, *, max_depth: int = MAX_DEPTH) -> bytes:
+    """The same valid JSON with null for every array or object below `max_depth` levels.
+
+    Takes time in proportion to its length, and lets other tasks run meanwhile.
+    """
+    kept: list[bytes] = []
+    start = depth = 0
+    async for token in in_slices(_TOKEN.finditer(body)):
+        first = body[token.start()]
+        if first in b"{[":
+            depth += 1
+            if depth == max_depth + 1:
+                kept += (body[start : token.start()], b"null")
+        elif first in b"}]":
+            if depth == max_depth + 1:
+                start = token.end()
+            depth -= 1
+    return b"".join((*kept, body[start:]))

@@ -1,0 +1,172 @@
+"""The parts of Kubernetes' meta/v1 that this API shows, with the fields that it fills.
+
+Published are Kubernetes' own, complete definitions of these names (`app/description/meta_v1.json`): they are
+merged across the cluster, so a shorter one would be renamed or would replace the complete one. A test holds
+each model here to the definition of its name. Descriptions are therefore not repeated here.
+Reference: https://kubernetes.io/docs/reference/using-api/api-concepts/ and
+https://github.com/kubernetes/apimachinery/blob/v0.36.2/pkg/apis/meta/v1/types.go
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from .wire import Int32, Int64, Time, WireModel
+
+
+class ObjectMeta(WireModel):
+    """Metadata of one object."""
+
+    name: str
+    namespace: str | None = None
+    uid: str
+    resource_version: str
+    creation_timestamp: Time | None = None
+    labels: dict[str, str] | None = None
+
+
+class ListMeta(WireModel):
+    """Metadata of a list."""
+
+    resource_version: str | None = None
+    continue_: str | None = Field(default=None, alias="continue")
+    remaining_item_count: Int64 | None = Field(default=None, ge=0)
+
+
+class Condition(WireModel):
+    """One aspect of an object's state. All five fields are always there."""
+
+    type: str
+    status: Literal["True", "False", "Unknown"]
+    last_transition_time: Time
+    reason: str
+    message: str
+
+
+class StatusCause(WireModel):
+    """One of several things that are wrong with a request."""
+
+    reason: str | None = None
+    message: str | None = None
+    field: str | None = None
+
+
+class StatusDetails(WireModel):
+    """What a client acts on besides the reason. `kind` is the plural resource, as kube-apiserver has it."""
+
+    name: str | None = None
+    group: str | None = None
+    kind: str | None = None
+    causes: tuple[StatusCause, ...] | None = None
+    retry_after_seconds: Int32 | None = None
+
+
+class Status(WireModel):
+    """The answer to a request that failed."""
+
+    kind: Literal["Status"] = "Status"
+    api_version: Literal["v1"] = "v1"
+    metadata: ListMeta
+    status: Literal["Failure"] = "Failure"
+    message: str
+    reason: str
+    details: StatusDetails | None = None
+    code: Int32
+
+
+class WatchEvent(WireModel):
+    """One line of a watch. `object` is a document, a Table, metadata alone, or the Status of an ERROR."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
+    object: dict[str, Any]
+
+
+class PartialObjectMetadata(WireModel):
+    """An object reduced to its metadata."""
+
+    kind: Literal["PartialObjectMetadata"]
+    api_version: Literal["meta.k8s.io/v1", "meta.k8s.io/v1beta1"]
+    metadata: ObjectMeta
+
+
+class TableColumnDefinition(WireModel):
+    """One column of a Table. All five fields are always there."""
+
+    name: str
+    type: str
+    format: str
+    description: str
+    priority: Int32
+
+
+class TableRowCondition(WireModel):
+    """Marks a row, here that of a job that has ended."""
+
+    type: Literal["Completed"]
+    status: Literal["True", "False", "Unknown"]
+    reason: str | None = None
+
+
+class TableRow(WireModel):
+    """The cells of one object; null shows as blank. `object` is null unless the client asks for it."""
+
+    cells: tuple[str | None, ...]
+    conditions: tuple[TableRowCondition, ...] | None = None
+    object: dict[str, Any] | None
+
+
+class Table(WireModel):
+    """What `kubectl get` prints. Only the first Table of a watch has column definitions, then it is null."""
+
+    kind: Literal["Table"]
+    api_version: Literal["meta.k8s.io/v1", "meta.k8s.io/v1beta1"]
+    metadata: ListMeta
+    column_definitions: tuple[TableColumnDefinition, ...] | None
+    rows: tuple[TableRow, ...]
+
+
+class APIResource(WireModel):
+    """One resource or subresource in discovery."""
+
+    name: str
+    singular_name: str
+    namespaced: bool
+    kind: str
+    verbs: tuple[str, ...]
+    short_names: tuple[str, ...] | None = None
+
+
+class APIResourceList(WireModel):
+    """The resources of one group and version."""
+
+    kind: Literal["APIResourceList"] = "APIResourceList"
+    api_version: Literal["v1"] = "v1"
+    group_version: str
+    resources: tuple[APIResource, ...]
+
+
+class GroupVersionForDiscovery(WireModel):
+    """One version of a group."""
+
+    group_version: str
+    version: str
+
+
+class APIGroup(WireModel):
+    """One group and its versions. In an APIGroupList it has neither kind nor apiVersion."""
+
+    kind: Literal["APIGroup"] | None = None
+    api_version: Literal["v1"] | None = None
+    name: str
+    versions: tuple[GroupVersionForDiscovery, ...]
+    preferred_version: GroupVersionForDiscovery
+
+
+class APIGroupList(WireModel):
+    """The groups that are served."""
+
+    kind: Literal["APIGroupList"] = "APIGroupList"
+    api_version: Literal["v1"] = "v1"
+    groups: tuple[APIGroup, ...]

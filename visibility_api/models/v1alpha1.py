@@ -1,0 +1,231 @@
+"""Version v1alpha1 of the API: a document for each training job.
+
+From these models come the OpenAPI documents, and so what `kubectl explain` shows, and the fields that
+`resources/v1alpha1.py` encodes. Names, types and limits of the fields that `TrainJob.status.trainerStatus`
+has as well are its own, so that its clients can read ours.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, create_model
+
+from .meta_v1 import Condition, ListMeta, ObjectMeta
+from .served import GROUP_VERSION, TRAINJOBS, Resource
+from .wire import Double, Int32, Int64, Time, WireModel, map_keyed_by
+
+Phase = Literal["Pending", "Initializing", "Running", "Suspended", "Succeeded", "Failed", "Unknown"]
+
+
+class Metric(WireModel):
+    """One named number of the training process, as it wrote it."""
+
+    name: str = Field(max_length=64, description="Such as loss, eval_loss, learning_rate or accuracy.")
+    value: str = Field(
+        max_length=64,
+        description="A number as text, so that NaN and very large numbers can be written in JSON.",
+    )
+
+
+class Steps(WireModel):
+    """Optimizer steps."""
+
+    current: Int64 | None = Field(default=None, ge=0, description="Steps finished; 0 before the first.")
+    total: Int64 | None = Field(
+        default=None, ge=0, description="Steps planned; absent when the run has no planned end."
+    )
+    per_second: Double | None = Field(
+        default=None,
+        ge=0,
+        description="Steps per second in the current attempt, smoothed; absent until there are two reports.",
+    )
+
+
+class Epochs(WireModel):
+    """Passes over the training data."""
+
+    current: Double | None = Field(
+        default=None, ge=0, description="Epochs finished; 0.5 is half of the first one."
+    )
+    total: Double | None = Field(
+        default=None, ge=0, description="Epochs planned; absent when the run does not report it."
+    )
+
+
+class Termination(WireModel):
+    """How a container ended."""
+
+    exit_code: Int32 = Field(description="Exit code. Above 128: the container was ended by a signal.")
+    signal: Int32 | None = Field(
+        default=None, description="The signal, 1 to 64; absent when the container exited by itself."
+    )
+    reason: str | None = Field(
+        default=None, description="The reason that the kubelet gives: OOMKilled, Error, Completed."
+    )
+    retryable: bool | None = Field(
+        default=None,
+        description="Whether another attempt may succeed: true for most signals, for instance an eviction;"
+        " false for an error of the program and for lack of memory. Absent after a success.",
+    )
+    finished_at: Time | None = Field(default=None, description="When the container ended.")
+
+
+class Rank0(WireModel):
+    """The pod and container that report for the whole job. Stays after the pod is deleted."""
+
+    pod_name: str = Field(description="Name of the rank-0 pod.")
+    node_name: str | None = Field(
+        default=None, description="Node that the pod runs on; absent until it is scheduled."
+    )
+    container_name: str = Field(description="Container of the pod that trains.")
+    restart_count: Int32 = Field(ge=0, description="How often the kubelet has restarted that container.")
+    last_termination: Termination | None = Field(
+        default=None, description="How the container last ended; absent when it never has."
+    )
+
+
+class Replica(WireModel):
+    """Pod counts of one replica group. A count that the job's controller does not report is absent."""
+
+    name: str = Field(description="Name of the group, such as node, launcher or dataset-initializer.")
+    desired: Int32 | None = Field(default=None, ge=0, description="Pods that the group should have.")
+    ready: Int32 | None = Field(default=None, ge=0, description="Pods that are ready.")
+    active: Int32 | None = Field(default=None, ge=0, description="Pods that have not ended.")
+    succeeded: Int32 | None = Field(default=None, ge=0, description="Pods that have succeeded.")
+    failed: Int32 | None = Field(default=None, ge=0, description="Pods that have failed.")
+
+
+class Observation(WireModel):
+    """Where the progress was read, and whether reading it works."""
+
+    source: str = Field(
+        description="Where progress is read: exec (a file in the container), http, logs, push, status, or"
+        " termination (the container's termination message)."
+    )
+    last_probe_time: Time | None = Field(
+        default=None, description="When rank 0 was last probed, with or without success."
+    )
+    next_probe_time: Time | None = Field(
+        default=None, description="When rank 0 will be probed next; absent when no probe is planned."
+    )
+    latency_seconds: Double | None = Field(
+        default=None, ge=0, description="How long the last successful probe took."
+    )
+    consecutive_failures: Int32 = Field(
+        ge=0, description="Probes in a row that found no progress; 0 after a success."
+    )
+    reason: str | None = Field(
+        default=None, description="Why the last probe failed, as one CamelCase word; absent after a success."
+    )
+    message: str | None = Field(
+        default=None, description="The same as a sentence. It never contains a byte of what was read."
+    )
+
+
+class ProgressStatus(WireModel):
+    """What is known of one training job. What is not known is absent, never 0. The condition Fresh says
+    whether the numbers are current: an old number is never shown as new."""
+
+    phase: Phase = Field(description="State of the job, in the same words for every kind of job.")
+    progress_percentage: Int32 | None = Field(
+        default=None,
+        ge=0,
+        le=100,
+        description="How much of the run is done, as the run reports it, else computed from its steps.",
+    )
+    estimated_remaining_seconds: Int32 | None = Field(
+        default=None,
+        ge=0,
+        description="Time left at the pace observed in the current attempt, else as the run reports it.",
+    )
+    metrics: tuple[Metric, ...] | None = Field(
+        default=None,
+        max_length=256,
+        description="The last value of each metric, in the order in which the run reports them.",
+        json_schema_extra=map_keyed_by("name"),
+    )
+    last_updated_time: Time | None = Field(
+        default=None, description="When the training process wrote its last report, by its own clock."
+    )
+    estimated_completion_time: Time | None = Field(
+        default=None, description="When the run is expected to end, at the observed pace."
+    )
+    start_time: Time | None = Field(default=None, description="When the run started, as it reports itself.")
+    steps: Steps | None = Field(
+        default=None, description="How many optimizer steps are done, and how fast they are done."
+    )
+    epochs: Epochs | None = Field(default=None, description="How many passes over the data are done.")
+    message: str | None = Field(default=None, description="A sentence of the run about itself, as reported.")
+    conditions: tuple[Condition, ...] | None = Field(
+        default=None,
+        description="Conditions of the job; kubectl wait --for=condition=Complete works with them. Reporting:"
+        " progress can be read. Fresh: the numbers shown are current. Stalled: no advance for far longer than"
+        " is usual for the run. Diverged: a loss or gradient norm is not finite. Suspended, Complete, Failed:"
+        " as the job itself has them.",
+        json_schema_extra=map_keyed_by("type"),
+    )
+    rank0: Rank0 | None = Field(default=None, description="The pod that reports; absent before there is one.")
+    replicas: tuple[Replica, ...] | None = Field(
+        default=None,
+        description="Every replica group of the job, not only rank 0's.",
+        json_schema_extra=map_keyed_by("name"),
+    )
+    observation: Observation | None = Field(
+        default=None, description="Where and how well the progress is read; absent before the first probe."
+    )
+
+
+class JobDocument(WireModel):
+    """The document of one job. Each resource has a kind of its own, all with these fields."""
+
+    kind: str
+    api_version: str
+    metadata: ObjectMeta = Field(
+        description="Name, namespace, uid, labels and creation time are those of the job itself. The"
+        " resourceVersion is that of this document, which is not stored in etcd."
+    )
+    status: ProgressStatus = Field(description="What is known of the job, and how it was read.")
+
+
+class JobDocumentList(WireModel):
+    """A list of them; `list_model` adds the items."""
+
+    kind: str
+    api_version: str
+    metadata: ListMeta = Field(
+        default_factory=ListMeta, description="A watch can continue from its resourceVersion."
+    )
+
+
+def document_model(resource: Resource) -> type[JobDocument]:
+    """The model of one object of `resource`."""
+    return create_model(
+        resource.kind, __base__=JobDocument, __doc__=resource.description, **_type_meta(resource.kind)
+    )
+
+
+def list_model(resource: Resource, document: type[JobDocument]) -> type[JobDocumentList]:
+    """The model of a list of `document`, which is that of `resource`."""
+    description = "One document for each job, sorted by namespace, then by name."
+    return create_model(
+        resource.list_kind,
+        __base__=JobDocumentList,
+        __doc__=f"{resource.list_kind} is a list of {resource.kind}.",
+        **_type_meta(resource.list_kind),
+        items=(tuple[document, ...], Field(description=description)),  # type: ignore[valid-type]  # made above
+    )
+
+
+def _type_meta(kind: str) -> dict[str, Any]:
+    return {
+        "kind": (Literal[kind], Field(default=kind, description=f"Always {kind}.")),
+        "api_version": (
+            Literal[GROUP_VERSION],
+            Field(default=GROUP_VERSION, description=f"Always {GROUP_VERSION}."),
+        ),
+    }
+
+
+TrainJobProgress = document_model(TRAINJOBS)
+TrainJobProgressList = list_model(TRAINJOBS, TrainJobProgress)

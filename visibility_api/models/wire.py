@@ -1,0 +1,98 @@
+"""What every model of the wire has in common: names, absent fields, times, and the formats of numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+)
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+from typing_extensions import TypeAliasType
+
+
+class WireModel(BaseModel):
+    """A JSON object. Fields are `snake_case` here and `camelCase` on the wire.
+
+    A field without a value is None here and absent on the wire, never null: `encode` leaves it out, a route
+    needs `response_model_exclude_none=True`, and schemas do not allow null. Unknown fields are ignored, as by
+    any reader of an API; a test of our own output passes `strict=True, extra="forbid"`.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        frozen=True,
+    )
+
+    def encode(self) -> bytes:
+        """Compact JSON, without a newline."""
+        return self.__pydantic_serializer__.to_json(self, by_alias=True, exclude_none=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Fields that may be absent are optional, not nullable; titles that repeat names are left out."""
+        reference = handler(core_schema)
+        schema = handler.resolve_ref_schema(reference)
+        if schema.get("title") == cls.__name__:
+            del schema["title"]
+        schema["description"] = " ".join(schema["description"].split())
+        properties = schema.get("properties", {})
+        for name, field in properties.items():
+            properties[name] = _not_nullable(field)
+        return reference
+
+
+def _not_nullable(field: JsonSchemaValue) -> JsonSchemaValue:
+    field = {key: value for key, value in field.items() if key not in ("title", "default")}
+    given = [choice for choice in field.get("anyOf", []) if choice != {"type": "null"}]
+    if len(given) == 1:
+        del field["anyOf"]
+        return {**given[0], **field}
+    return field
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """The `format` of a number. Bounds that the format implies are checked, but not published."""
+
+    name: str
+    most: int | None = None
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        schema: JsonSchemaValue = {**handler(core_schema), "format": self.name}
+        if self.most is not None and schema.get("maximum") == self.most:
+            del schema["maximum"]
+        return schema
+
+
+_MAX_INT32, _MAX_INT64 = 2**31 - 1, 2**63 - 1
+
+Int32 = Annotated[int, Field(le=_MAX_INT32), _Format("int32", _MAX_INT32)]
+Int64 = Annotated[int, Field(le=_MAX_INT64), _Format("int64", _MAX_INT64)]
+
+
+Double = Annotated[float, Field(allow_inf_nan=False), _Format("double")]
+
+# A named type: OpenAPI refers to it by its name, as Kubernetes' own definitions do. Whole seconds in UTC.
+Time = TypeAliasType("Time", AwareDatetime)
+
+Extra = dict[str, Any]
+
+
+def map_keyed_by(key: str) -> Extra:
+    """Schema extension of a list in which `key` is unique: server-side apply and kubectl merge by it."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}

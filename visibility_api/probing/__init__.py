@@ -1,0 +1,1 @@
+"""Probing rank 0: when (`schedule`), through which source (`choice`), once (`probe`), for ever (`prober`)."""

@@ -1,0 +1,140 @@
+"""The `exec` source: `cat -- PATH` in the rank-0 container."""
+
+from __future__ import annotations
+
+import structlog
+
+from visibility_api.kube.client import KubeClient
+from visibility_api.kube.errors import ApiError, Unreachable
+from visibility_api.kube.exec.execute import CommandFailed, ExecFailed, OutputTooLarge, execute
+from visibility_api.progress.document import MAX_DOCUMENT_BYTES, Outcome, Refused, RetryClass
+from visibility_api.progress.job import JobRef, Rank0
+from visibility_api.progress.report import parse_report
+
+log = structlog.get_logger("visibility.probe")
+
+# What coreutils, busybox and toybox print; searched for, never repeated.
+_NO_FILE = b"No such file"
+_CAT_PRINTS = (
+    (b"s a directory", "is a directory. Set the path of a file."),
+    (b"ermission denied", "cannot be read by the container's user. Check its permissions."),
+)
+
+
+class ExecSource:
+    """Reads the progress file through pods/exec; works in every image that has `cat`."""
+
+    name = "exec"
+
+    def __init__(self, client: KubeClient, *, timeout_s: float) -> None:
+        self._client = client
+        self._timeout_s = timeout_s
+
+    async def probe(self, ref: JobRef, rank0: Rank0) -> Outcome:
+        try:
+            stdout = await execute(
+                self._client,
+                namespace=ref.namespace,
+                pod=rank0.pod_name,
+                container=rank0.container_name,
+                argv=("cat", "--", rank0.progress_path),
+                max_bytes=MAX_DOCUMENT_BYTES,
+                timeout_s=self._timeout_s,
+            )
+        except TimeoutError:
+            # Closing the connection does not end the process in the container
+            # (https://github.com/kubernetes/kubernetes/issues/89031): frequent probes would pile them up.
+            return _refused(
+                "ProbeTimeout",
+                f"Reading {rank0.progress_path} took longer than {self._timeout_s:g}s. "
+                "Check the file system that it is on.",
+                RetryClass.RARELY,
+            )
+        except OutputTooLarge:
+            message = (
+                f"{rank0.progress_path} is larger than {MAX_DOCUMENT_BYTES} bytes. Write a smaller document."
+            )
+            return _refused("TooLarge", message, RetryClass.RARELY)
+        except CommandFailed as failed:
+            return _cat_failed(failed, rank0)
+        except ExecFailed as error:
+            return _exec_failed(error)
+        except ApiError as error:
+            return _api_error(error)
+        except Unreachable as error:
+            # The error names kube-apiserver's address, which a reader of jobs need not know.
+            log.debug("pod not reached", job=str(ref), error=str(error))
+            return _refused(
+                "PodUnreachable",
+                "The connection through kube-apiserver and the kubelet to the pod failed; it is tried again.",
+                RetryClass.SOON,
+            )
+        outcome = parse_report(stdout)
+        if isinstance(outcome, Refused):  # perhaps caught in the middle of a write that is not atomic
+            return _refused(outcome.reason, f"{rank0.progress_path}: {outcome.message}", RetryClass.LATER)
+        return outcome
+
+
+def _cat_failed(failed: CommandFailed, rank0: Rank0) -> Refused:
+    path = rank0.progress_path
+    if failed.exit_code in (126, 127):
+        return _no_cat()
+    if _NO_FILE in failed.stderr:
+        return _refused("NoProgressFile", _no_file(rank0), RetryClass.LATER)
+    for sign, text in _CAT_PRINTS:
+        if sign in failed.stderr:
+            return _refused("ProgressFileUnreadable", f"{path} {text}", RetryClass.LATER)
+    message = f"cat {path} failed with exit code {failed.exit_code}."
+    return _refused("ProgressFileUnreadable", message, RetryClass.LATER)
+
+
+def _no_file(rank0: Rank0) -> str:
+    for source, where in rank0.declared:
+        if source == "exec":
+            path = f"{rank0.progress_path}, the path in {where}"
+            return f"No progress file at {path}. Check that rank 0 writes it."
+    return (
+        f"No progress file at {rank0.progress_path} (the default path; the job declares no other). "
+        "Instrument the job or set TRAINJOB_PROGRESS_FILE."
+    )
+
+
+def _exec_failed(error: ExecFailed) -> Refused:
+    text = str(error)
+    if "executable file not found" in text or "no such file or directory" in text:
+        return _no_cat()
+    if "container not found" in text or "not running" in text or "not found" in text:
+        return _refused("ContainerNotRunning", "The container is not running.", RetryClass.SOON)
+    return _refused(
+        "ExecFailed", "The container runtime could not run cat in the container.", RetryClass.RARELY
+    )
+
+
+def _api_error(error: ApiError) -> Refused:
+    if error.status == 403:
+        return _refused(
+            "ExecForbidden",
+            "This server has no right to exec into the pod. "
+            "Grant get and create on pods/exec in its namespace.",
+            RetryClass.FORBIDDEN,
+        )
+    if error.status == 404:
+        return _refused("PodGone", "The pod no longer exists.", RetryClass.SOON)
+    return _refused(
+        "PodUnreachable",
+        f"kube-apiserver answered exec with HTTP status {error.status}; it is tried again.",
+        RetryClass.SOON,
+    )
+
+
+def _no_cat() -> Refused:
+    return _refused(
+        "NoCatInImage",
+        "The image has no cat to read the progress file with. Use an image with coreutils or busybox, "
+        "or report by port, log or push; a termination message is read in any case.",
+        RetryClass.RARELY,
+    )
+
+
+def _refused(reason: str, message: str, retry: RetryClass) -> Refused:
+    return Refused(reason=reason, message=message, retry=retry)

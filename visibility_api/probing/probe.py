@@ -1,0 +1,121 @@
+"""One probe of one job: the source whose turn it is, and sometimes a second one after it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Protocol
+
+import structlog
+
+from visibility_api.faults import describe_fault
+from visibility_api.progress.document import Outcome, Progress, Refused, RetryClass
+from visibility_api.progress.job import JobRef, Rank0, TrainingJob
+from visibility_api.progress.observation import Observation
+
+from .choice import Candidate, Choice, is_permanent, member_of
+
+log = structlog.get_logger("visibility.probe")
+
+MAX_SOURCES = 2  # in one probe
+QUICK_S = 1.0  # a source that took longer is not followed by a second one
+
+OnProbe = Callable[[str, str, float, float], None]  # source, outcome, duration, lateness in seconds
+
+_UNFORESEEN = Refused(
+    reason="InternalError",
+    message="The probe failed unexpectedly; this server's log says where.",
+    retry=RetryClass.RARELY,
+)
+_OVERDUE = Refused(reason="ProbeTimeout", message="The probe did not end in time.", retry=RetryClass.RARELY)
+# From the shortest pause to the longest.
+_PAUSES = (RetryClass.SOON, RetryClass.LATER, RetryClass.FORBIDDEN, RetryClass.RARELY)
+
+
+class Source(Protocol):
+    """One way to read the report of a rank-0 container. Never raises: a failure is a `Refused`."""
+
+    name: str
+
+    async def probe(self, ref: JobRef, rank0: Rank0) -> Outcome: ...
+
+
+async def probe(
+    job: TrainingJob,
+    choice: Choice,
+    *,
+    sources: Mapping[str, Source],
+    now: Callable[[], datetime],
+    deadline_s: float,
+    is_cheap: bool,
+    on_probe: OnProbe,
+    lateness_s: float,
+) -> Observation:
+    """Probe through the candidate that `choice` names; a second one when the first had nothing and is cheap.
+
+    Jobs that are probed rarely are probed through one at a time: candidates take turns from probe to probe.
+    A refusal's `retry` is that of the whole job: of every candidate that may yet answer.
+    """
+    clock = asyncio.get_running_loop().time
+    tried: list[Candidate] = []
+    retry: RetryClass | None = None
+    while True:
+        began = clock()
+        candidate = choice.next(began)
+        if candidate is None or candidate in tried:
+            break
+        tried.append(candidate)
+        member = member_of(job, candidate) or job.rank0
+        assert member is not None  # noqa: S101 - or it would not be probed
+        outcome = await _probe_safely(sources[candidate.source], job, member, deadline_s)
+        took_s = clock() - began
+        goes_on = choice.take(candidate, outcome, clock())
+        if isinstance(outcome, Progress):
+            on_probe(candidate.source, "Reported", took_s, lateness_s)
+            return Observation(
+                ref=job.ref,
+                attempt=member.attempt,
+                source=candidate.source,
+                at=now(),
+                outcome=outcome,
+                latency_s=took_s,
+                why=choice.why(candidate),
+            )
+        on_probe(candidate.source, outcome.reason, took_s, lateness_s)
+        if not is_permanent(outcome):
+            retry = outcome.retry if retry is None else max(retry, outcome.retry, key=_PAUSES.index)
+        if not (goes_on and is_cheap and took_s < QUICK_S and len(tried) < MAX_SOURCES):
+            break
+    return _without_report(job, choice, retry, now())
+
+
+def _without_report(job: TrainingJob, choice: Choice, retry: RetryClass | None, at: datetime) -> Observation:
+    candidate, outcome = choice.refused_by, choice.refused
+    assert candidate is not None and outcome is not None and job.rank0 is not None  # noqa: S101, PT018 - probed
+    if choice.is_closed:
+        retry = RetryClass.FORBIDDEN if choice.lacks_right else RetryClass.RARELY
+    elif retry is None:
+        retry = RetryClass.SOON  # the next candidate has not been tried at all
+    member = member_of(job, candidate) or job.rank0
+    return Observation(
+        ref=job.ref,
+        attempt=member.attempt,
+        source=candidate.source,
+        at=at,
+        outcome=outcome if outcome.retry is retry else replace(outcome, retry=retry),
+        why=choice.why(candidate),
+    )
+
+
+async def _probe_safely(source: Source, job: TrainingJob, rank0: Rank0, deadline_s: float) -> Outcome:
+    """A source should neither raise nor hang; if one does, it is that job's trouble alone."""
+    try:
+        async with asyncio.timeout(deadline_s):
+            return await source.probe(job.ref, rank0)
+    except TimeoutError:
+        return _OVERDUE
+    except Exception as error:
+        log.error("probe failed", job=str(job.ref), **describe_fault(error))
+        return _UNFORESEEN

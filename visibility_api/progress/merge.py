@@ -1,0 +1,207 @@
+"""Which of several reports of a job counts, and what it is completed by: observations become a `Record`.
+
+Within an attempt the newest report counts, by the training process's own clock; what only an earlier one
+contains stays. A new attempt begins anew.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from .completion import complete, has_position, without_contradiction
+from .document import Progress, Refused
+from .estimate import Pace
+from .observation import Observation
+from .record import Record
+
+FILE, TERMINATION, STATUS, LOGS, PUSH = "exec", "termination", "status", "logs", "push"
+PARTIAL = (LOGS, PUSH, STATUS)  # contain what is new, or what Kubeflow's form has room for; not everything
+OTHER_RANK = "another rank"  # a reporter, beside the sources
+EARLIER_ATTEMPT = "earlier"
+CLOCK_TOLERANCE = timedelta(seconds=5)  # between a node's clock and that of the kubelet on another
+RELAYED_LATE = timedelta(seconds=60)  # at most; what seems to be later shows a clock that was set back
+READ_LATE_S = 60.0  # a report may be as old when it is read, also where probes are frequent
+# A log is read by guess: it does not contradict a position that another source reported so short a while ago.
+POSITION_STANDS = timedelta(minutes=5)
+_LEFT_OVER = Refused(
+    reason="OutdatedReport",
+    message="The progress file is older than the container's start: an earlier run has left it behind. "
+    "It counts as soon as the present run writes it.",
+)
+
+
+def counts(record: Record, observation: Observation) -> bool:
+    """Whether it concerns the job as it is now. A late outcome of an earlier attempt does not."""
+    if observation.source == STATUS:
+        return True  # `merge` finds out of which attempt it is
+    attempt = observation.attempt
+    if observation.is_final_read:  # of the attempt before, unless the present one has reported already
+        is_next = record.attempt in ("", EARLIER_ATTEMPT, attempt) or _follows(attempt, record.attempt)
+        return is_next and isinstance(observation.outcome, Progress)
+    if attempt not in record.attempts:
+        return False
+    if observation.is_relayed and _is_overtaken(record, observation):
+        return False
+    return not (
+        observation.is_other_rank
+        and _is_same_attempt(record, attempt)
+        # Rank 0 has reported. Whose report a status repeats is not known.
+        and record.reports.keys() - {OTHER_RANK, STATUS}
+    )
+
+
+def merge(record: Record, observation: Observation, now: datetime) -> bool:
+    """Take over one that `counts`. Returns whether it brought a report that counts from now on."""
+    outcome, attempt, source = observation.outcome, observation.attempt, observation.source
+    if source == STATUS:
+        return isinstance(outcome, Progress) and _take_status(record, outcome, now)
+    if observation.is_final_read:
+        return isinstance(outcome, Progress) and take(record, outcome, attempt, source, now)
+    if _is_left_over(record, observation):
+        observation, outcome = replace(observation, outcome=_LEFT_OVER), _LEFT_OVER
+    record.last_observation = observation
+    if isinstance(outcome, Refused):
+        record.failures += 1
+        return False
+    record.failures = 0
+    return take(record, outcome, attempt, source, now, _reporter(record, observation))
+
+
+def take(
+    record: Record, report: Progress, attempt: str, source: str, now: datetime, reporter: str = ""
+) -> bool:
+    """Take this report of this attempt over if it is news. `reporter`: the source if not given."""
+    reporter = reporter or source
+    held = record.report if _is_same_attempt(record, attempt) else None
+    if held is None:
+        record.reports, record.clock_ahead, record.pace, record.positioned_at = {}, None, Pace(), None
+    if source == LOGS and held is not None and _is_recent(record.positioned_at, now):
+        report = without_contradiction(report, held)
+    if record.reports.get(reporter) == report:
+        return False
+    takes_over = OTHER_RANK in record.reports and reporter not in (OTHER_RANK, STATUS)
+    if takes_over:  # rank 0 itself: the clock of the process that reported in its place is another one
+        record.reports, record.clock_ahead, record.pace = {}, None, Pace()
+    elif held is not None and reporter != record.reporter and not _is_news(report, held, source, record):
+        return False
+    record.reports[reporter] = report
+    if source != LOGS and reporter != OTHER_RANK and has_position(report):
+        record.positioned_at = now
+    if report.timestamp is None:
+        report = replace(report, timestamp=_training_time(now, record, None if takes_over else held))
+    elif source == STATUS:
+        if held is None:  # may have stood there for hours; it is not new for having been found only now
+            now = min(now, report.timestamp)
+    elif record.clock_ahead is None or report.timestamp - now > record.clock_ahead:
+        record.clock_ahead = report.timestamp - now
+    if held is not None and (len(record.reports) > 1 or source in PARTIAL):
+        report = complete(report, held)
+    pace = record.pace.advance(report, waited_s=_waited_s(record, now))
+    if pace != record.pace or held is None:
+        record.moved_at = now
+    record.pace = pace
+    record.report, record.attempt, record.reported_at = report, attempt, now
+    record.source, record.reporter = source, reporter
+    return True
+
+
+def _take_status(record: Record, status: Progress, now: datetime) -> bool:
+    """`TrainJob.status.trainerStatus` names no attempt, and survives suspension, resumption and restarts
+    unchanged: it is of the present attempt only if it is later than that one's start."""
+    rank0 = record.job.rank0
+    if status.timestamp is None:
+        return False
+    is_earlier = rank0 is not None and (
+        rank0.started_at is None
+        or status.timestamp < rank0.started_at - CLOCK_TOLERANCE
+        or (record.attempt != rank0.attempt and _is_known(status, record.report))
+    )
+    if not is_earlier:
+        return take(record, status, rank0.attempt if rank0 else record.attempt, STATUS, now)
+    return record.report is None and take(record, status, EARLIER_ATTEMPT, STATUS, now)
+
+
+def _waited_s(record: Record, now: datetime) -> float:
+    """At most so long ago the report that moved last was written: some time before we read it."""
+    if record.moved_at is None:
+        return math.inf
+    unread_s = max(READ_LATE_S, 2 * record.interval_s)
+    return 2 * max(0.0, (now - record.moved_at).total_seconds()) + unread_s  # twice: probes may be rare
+
+
+def _follows(attempt: str, earlier: str) -> bool:
+    """Whether it is a later run of the same container: of other pods it is not known which came first."""
+    (pod, restarts, _), (earlier_pod, earlier_restarts, _) = attempt.split("/"), earlier.split("/")
+    return pod == earlier_pod and int(restarts) > int(earlier_restarts)
+
+
+def _is_overtaken(record: Record, observation: Observation) -> bool:
+    """Whether it was forwarded so late that the same process had reported something newer before."""
+    report, held = observation.outcome, record.report
+    if observation.is_other_rank or _reporter(record, observation) != record.reporter:
+        return False  # of several pods, with clocks of their own
+    if not isinstance(report, Progress) or report.timestamp is None or held is None or held.timestamp is None:
+        return False
+    is_earlier = timedelta(0) < held.timestamp - report.timestamp <= RELAYED_LATE
+    return is_earlier and _is_same_attempt(record, observation.attempt)
+
+
+def _is_left_over(record: Record, observation: Observation) -> bool:
+    """Whether a file, which may lie in a volume, is of an earlier attempt. Only a process that runs changes
+    it, however wrong its clock is."""
+    report = observation.outcome
+    if observation.source != FILE or not isinstance(report, Progress) or report.timestamp is None:
+        return False
+    rank0 = record.rank0_of(observation.attempt)
+    if rank0 is None or rank0.started_at is None or not (rank0.restart_count or rank0.restart_attempt):
+        return False
+    if record.left_over is None or record.left_over[0] != observation.attempt:
+        if report.timestamp >= rank0.started_at:
+            return False
+        record.left_over = observation.attempt, report
+    return record.left_over[1] == report
+
+
+def _is_same_attempt(record: Record, attempt: str) -> bool:
+    """Whether the report that is held may be completed by one of `attempt`: pods that may hold rank 0 at the
+    same time (MPI) report of one run."""
+    return record.attempt == attempt or {record.attempt, attempt} <= set(record.attempts)
+
+
+def _reporter(record: Record, observation: Observation) -> str:
+    """Who reports, as far as that matters: the same reporter needs no later time to be believed."""
+    if observation.is_other_rank:
+        return OTHER_RANK
+    is_rank0 = not record.attempts or observation.attempt == record.attempts[0]
+    return observation.source if is_rank0 else f"{observation.source} of another pod"
+
+
+def _is_news(report: Progress, held: Progress, source: str, record: Record) -> bool:
+    """Of two sources the later written counts, by the training process's clock. Written at the same time,
+    it is the same report, of which partial sources have less."""
+    if source == STATUS:  # may be what `--write-back` wrote there of an earlier report
+        return not _is_known(report, held)
+    if report.timestamp is None or held.timestamp is None or record.clock_ahead is None:
+        return True
+    return report.timestamp > held.timestamp or (report.timestamp == held.timestamp and source not in PARTIAL)
+
+
+def _is_recent(positioned_at: datetime | None, now: datetime) -> bool:
+    # A clock that was set back shows nothing: the log is believed, as if long ago.
+    return positioned_at is not None and timedelta(0) <= now - positioned_at < POSITION_STANDS
+
+
+def _is_known(status: Progress, held: Progress | None) -> bool:
+    """Whether a status reports nothing later than what is held."""
+    return not (held is None or held.timestamp is None or status.timestamp is None) and (
+        status.timestamp <= held.timestamp
+    )
+
+
+def _training_time(now: datetime, record: Record, held: Progress | None) -> datetime:
+    """Now, by the training process's clock as far as other reports have shown it."""
+    moment = now + (record.clock_ahead or timedelta())
+    return max(moment, held.timestamp) if held is not None and held.timestamp else moment

@@ -1,0 +1,240 @@
+"""Authenticates a push: by a bearer token that is bound to a pod of the TrainJob which the path names.
+
+Headers of a front proxy and client certificates have no effect here. The result is cached under a keyed hash
+of the token, so that the next push with it costs a dictionary look-up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import msgspec
+import structlog
+from cachetools import LRUCache, TTLCache
+
+from visibility_api.auth.errors import CredentialRejected, TokenReviewFailed
+from visibility_api.auth.identity import Identity
+from visibility_api.auth.token_review import TokenReviewer
+from visibility_api.errors import (
+    Forbidden,
+    InternalError,
+    NotFound,
+    RequestError,
+    TooManyRequests,
+    Unavailable,
+)
+from visibility_api.kube.errors import ApiError, ClusterError
+from visibility_api.progress.job import TrainingJob
+
+from .client_queues import ClientQueues
+from .ownership import Membership, Owners
+from .paths import Target
+from .token_bucket import Bucket
+
+log = structlog.get_logger("visibility.pushing")
+
+K = TypeVar("K")
+V = TypeVar("V")
+Headers = Sequence[tuple[bytes, bytes]]
+FindJob = Callable[[str, str], TrainingJob | None]  # by namespace and name
+
+# How long a reviewed token is accepted. Ten seconds, as elsewhere, would mean a review for every other push.
+# Reports of a pod that was deleted meanwhile are not shown: it belongs to no current attempt.
+GRANT_TTL_S = 120.0
+TIMEOUT_S = 4.0  # clients wait 5 s
+MAX_GRANTS = 32_768
+MAX_TOKEN_BYTES = 16 * 1024
+# A token that was refused is seldom accepted a moment later, and its client goes on pushing.
+REFUSED_FOR_S = 30.0
+MAX_REFUSALS = 16_384  # more than the queues let through in that time
+MAX_LOGGED, LOG_AGAIN_S = 64, 60.0  # how often the same fault of this server is logged
+# Reviews that one address may cause: a third of the queues' rate, and enough for the renewals of ten thousand
+# pods behind one gateway; the burst is for their start.
+REVIEWS_PER_S, REVIEW_BURST = 100.0, 2000.0
+MAX_CLIENTS = 16_384
+# Of one pod. The Kubeflow SDK sends one in 5 s from each process; a node with many accelerators runs 32 or 64
+# of them. After a refusal it tries again at each training step, and the step waits for the response.
+PUSHES_PER_S, BURST = 20.0, 64.0
+
+_POD = "authentication.kubernetes.io/pod-"
+_ACCOUNT = "system:serviceaccount"
+_NO_TOKEN = "a bearer token is required: that of the training pod"
+_NOT_ACCEPTED = "the token is not accepted: it must be valid, and have this path's audience"
+_NOT_BOUND = (
+    "the token must be bound to a pod of this TrainJob, and its service account must be of this namespace"
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Grant:
+    """One token may push to one job."""
+
+    membership: Membership
+    bucket: Bucket  # one for each pod, shared by all of its tokens
+    until: float
+
+
+class _JobState(NamedTuple):
+    """What the server knows of the job that a path names."""
+
+    job_uid: str  # "" for none
+    is_synced: bool
+
+
+class _Refused(NamedTuple):
+    """The refusal of one token; it stands until the job's state changes."""
+
+    job_state: _JobState
+    kind: type[RequestError]
+    message: str
+
+
+class Admission:
+    """`find_job` is called with namespace and name; `is_synced`: whether a namespace's jobs are listed."""
+
+    def __init__(
+        self,
+        tokens: TokenReviewer,
+        owners: Owners,
+        *,
+        find_job: FindJob,
+        is_synced: Callable[[str], bool] = lambda _namespace: True,
+        queues: ClientQueues | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._tokens = tokens
+        self._owners = owners
+        self._find_job = find_job
+        self._is_synced = is_synced
+        self._queues = ClientQueues() if queues is None else queues
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._key = secrets.token_bytes(32)
+        self._grants: dict[tuple[str, bytes], Grant] = {}  # by path and token, the oldest first
+        self._refusals: TTLCache[tuple[str, bytes], _Refused] = TTLCache(
+            MAX_REFUSALS, REFUSED_FOR_S, timer=clock
+        )  # by path and token
+        self._buckets: dict[str, Bucket] = {}  # by pod uid, the oldest first
+        self._clients: LRUCache[str, Bucket] = LRUCache(MAX_CLIENTS)  # by address
+        self._logged: TTLCache[str, bool] = TTLCache(MAX_LOGGED, LOG_AGAIN_S, timer=clock)  # by reason
+
+    async def admit(self, target: Target, headers: Headers, client: str) -> tuple[TrainingJob, Membership]:
+        """The job, and the pod that pushes. Raises a RequestError. `client` is the caller's address."""
+        credentials = next((value for name, value in headers if name == b"authorization"), b"")
+        key = (target.path, hashlib.blake2b(credentials, key=self._key, digest_size=16).digest())
+        job = self._find_job(target.namespace, target.name)
+        grant = self._grants.get(key)
+        now = self._clock()
+        if grant is None or now >= grant.until or job is None or grant.membership.job_uid != job.ref.uid:
+            grant = self._grants[key] = await self._authenticate(key, target, credentials, client)
+            _bound(self._grants, MAX_GRANTS)
+            job = self._find_job(target.namespace, target.name)
+            if job is None or grant.membership.job_uid != job.ref.uid:
+                raise NotFound("there is no such TrainJob")
+            now = self._clock()
+        if not grant.bucket.take(now):
+            raise TooManyRequests(f"a pod may push {PUSHES_PER_S:g} times a second")
+        return job, grant.membership
+
+    async def _authenticate(
+        self, key: tuple[str, bytes], target: Target, credentials: bytes, client: str
+    ) -> Grant:
+        """Review the token, unless its refusal is cached."""
+        token = _token(credentials)
+        job = self._find_job(target.namespace, target.name)
+        job_state = _JobState(job.ref.uid if job is not None else "", self._is_synced(target.namespace))
+        refused = self._refusals.get(key)
+        if refused is not None and refused.job_state == job_state:
+            raise refused.kind(refused.message)
+        bucket = self._clients.get(client)
+        if bucket is None:
+            bucket = Bucket(per_s=REVIEWS_PER_S, burst=REVIEW_BURST, now=self._clock())
+            self._clients[client] = bucket
+        if not bucket.take(self._clock()):
+            raise TooManyRequests("too many unknown tokens come from this address; try again later")
+        # The caller chooses the namespace: only one that has the job gets a queue of its own.
+        queue = (client, target.namespace if job is not None else "")
+        try:
+            return await self._review(target, token, queue)
+        except (Forbidden, NotFound) as refusal:
+            # Not the exception itself: its traceback holds the token.
+            self._refusals[key] = _Refused(job_state, type(refusal), refusal.message)
+            raise
+
+    async def _review(self, target: Target, token: str, queue: Hashable) -> Grant:
+        is_waiting = True
+        try:
+            async with asyncio.timeout(self._timeout_s), self._queues.slot(queue):
+                is_waiting = False
+                membership = await self._find_membership(target, token)
+        except TimeoutError:
+            if is_waiting:
+                raise TooManyRequests("too many pushes wait to be authenticated; try again later") from None
+            raise self._internal("kube-apiserver did not respond in time") from None
+        except TokenReviewFailed as error:
+            raise self._internal(str(error)) from None
+        except CredentialRejected:
+            raise Forbidden(_NOT_ACCEPTED) from None
+        except ApiError as error:
+            raise self._internal(f"the pod's owners could not be read: HTTP {error.status}") from None
+        except (ClusterError, msgspec.MsgspecError):
+            raise self._internal("the pod's owners could not be read") from None
+        now = self._clock()
+        bucket = self._buckets.get(membership.pod_uid)
+        if bucket is None:
+            bucket = self._buckets[membership.pod_uid] = Bucket(per_s=PUSHES_PER_S, burst=BURST, now=now)
+            _bound(self._buckets, MAX_GRANTS)
+        return Grant(membership=membership, bucket=bucket, until=now + GRANT_TTL_S)
+
+    async def _find_membership(self, target: Target, token: str) -> Membership:
+        identity = await self._tokens.identify(token, target.audiences)
+        name, uid = _pod_of(identity, target.namespace)
+        job = self._find_job(target.namespace, target.name)
+        if job is None:
+            if not self._is_synced(target.namespace):
+                raise Unavailable("the jobs are not listed yet; try again later")
+            raise NotFound("there is no such TrainJob")
+        membership = await self._owners.find(target.namespace, name, uid)
+        if membership is None or membership.job_uid != job.ref.uid:
+            raise Forbidden(_NOT_BOUND)
+        return membership
+
+    def _internal(self, why: str) -> InternalError:
+        """Logged once in LOG_AGAIN_S for each reason: every push meets the same fault."""
+        if why not in self._logged:
+            self._logged[why] = True
+            log.error("push could not be authenticated", reason=why)
+        return InternalError("the push could not be authenticated; the server's log says why")
+
+
+def _token(credentials: bytes) -> str:
+    """Exactly two fields, the scheme in any case, as Kubeflow Trainer reads it."""
+    fields = credentials.split()
+    if len(fields) != 2 or fields[0].lower() != b"bearer":
+        raise Forbidden(_NO_TOKEN)
+    if len(fields[1]) > MAX_TOKEN_BYTES or not fields[1].isascii():
+        raise Forbidden(_NOT_ACCEPTED)
+    return fields[1].decode()
+
+
+def _pod_of(identity: Identity, namespace: str) -> tuple[str, str]:
+    """Name and uid of the pod that the token is bound to."""
+    extra = dict(identity.extra)
+    names, uids = extra.get(f"{_POD}name", ()), extra.get(f"{_POD}uid", ())
+    account = identity.user.rpartition(":")[0]
+    if account != f"{_ACCOUNT}:{namespace}" or len(names) != 1 or len(uids) != 1:
+        raise Forbidden(_NOT_BOUND)
+    return names[0], uids[0]
+
+
+def _bound(held: dict[K, V], most: int) -> None:
+    """Drop the oldest entries; their owners are reviewed again at their next push."""
+    while len(held) > most:
+        del held[next(iter(held))]

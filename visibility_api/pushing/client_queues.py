@@ -1,0 +1,151 @@
+"""Limits the reviews that unknown callers cause.
+
+Queues are per client and served round-robin; a flood delays only its sender. When too many requests wait, the
+longest queue loses its last one. The rate is limited too, however short the work: each start is a review or
+two for kube-apiserver.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+
+from visibility_api.errors import TooManyRequests
+
+from .token_bucket import Bucket
+
+MAX_RUNNING = 16  # of all clients together
+MAX_RUNNING_PER_CLIENT = 4  # so that slow work of one client leaves slots for the others
+MAX_WAITING = 512
+MAX_WAITING_PER_CLIENT = 64
+# Ten thousand pods that start within a minute need 167 a second, their renewals 83 (admission.GRANT_TTL_S). A
+# token review costs kube-apiserver 0.7 ms of CPU: a fifth of a core.
+STARTS_PER_S, START_BURST = 300.0, 600.0
+MIN_PAUSE_S = 0.03  # of the rate limit: several start together, since each timer costs
+
+_CROWDED = "too many pushes wait to be authenticated; try again later"
+
+
+class ClientQueues:
+    """A client is any key that its caller chooses: an address, a namespace, both."""
+
+    def __init__(
+        self,
+        *,
+        max_running: int = MAX_RUNNING,
+        max_running_per_client: int = MAX_RUNNING_PER_CLIENT,
+        max_waiting: int = MAX_WAITING,
+        max_waiting_per_client: int = MAX_WAITING_PER_CLIENT,
+        starts_per_s: float = STARTS_PER_S,
+        start_burst: float = START_BURST,
+    ) -> None:
+        self._free = max_running
+        self._max_running_per_client = max_running_per_client
+        self._max_waiting = max_waiting
+        self._max_waiting_per_client = max_waiting_per_client
+        self._running: Counter[Hashable] = Counter()
+        self._queues: dict[Hashable, deque[asyncio.Future[None]]] = {}  # the next to be served first
+        self._waiting = 0
+        self._rate = Bucket(per_s=starts_per_s, burst=start_burst, now=0.0)
+        self._pause: asyncio.TimerHandle | None = None  # until the rate allows the next start
+
+    def __len__(self) -> int:
+        """How many clients run or wait."""
+        return len(self._running.keys() | self._queues.keys())
+
+    @asynccontextmanager
+    async def slot(self, client: Hashable) -> AsyncIterator[None]:
+        """Waits for a slot for this client. Raises TooManyRequests when too many wait already."""
+        await self._enter(client)
+        try:
+            yield
+        finally:
+            self._leave(client)
+
+    async def _enter(self, client: Hashable) -> None:
+        if self._may_run(client) and client not in self._queues and self._take_rate():
+            self._start(client)
+            return
+        if len(self._queues.get(client, ())) >= self._max_waiting_per_client:
+            raise TooManyRequests(_CROWDED)
+        if self._waiting >= self._max_waiting:
+            self._drop_from_longest(client)
+        slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(client, deque()).append(slot)
+        self._waiting += 1
+        try:
+            await slot
+        except asyncio.CancelledError:
+            if slot.cancelled():
+                self._forget(client, slot)
+            elif slot.exception() is None:  # given in the same moment: pass the slot on
+                self._leave(client)
+            raise
+
+    def _may_run(self, client: Hashable) -> bool:
+        return self._free > 0 and self._running[client] < self._max_running_per_client
+
+    def _take_rate(self) -> bool:
+        """Whether the rate allows a start now, which is counted; else a timer starts the next one."""
+        if self._pause is not None:
+            return False  # those that wait go first
+        loop = asyncio.get_running_loop()
+        if self._rate.take(loop.time()):
+            return True
+        self._pause = loop.call_later(max(self._rate.wait_s(loop.time()), MIN_PAUSE_S), self._resume)
+        return False
+
+    def _resume(self) -> None:
+        self._pause = None
+        self._start_waiting()
+
+    def _start(self, client: Hashable) -> None:
+        self._free -= 1
+        self._running[client] += 1
+
+    def _leave(self, client: Hashable) -> None:
+        self._running[client] -= 1
+        if not self._running[client]:
+            del self._running[client]  # callers choose the keys: none may stay behind
+        self._free += 1
+        self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        """Give the free slots to the queues, round-robin."""
+        for client in list(self._queues):
+            if not self._free:
+                return
+            if not self._may_run(client):
+                continue
+            if not self._take_rate():
+                return
+            queue = self._queues.pop(client)
+            while queue:
+                slot = queue.popleft()
+                self._waiting -= 1
+                if not slot.done():  # else its caller has just left
+                    self._start(client)
+                    slot.set_result(None)
+                    break
+            if queue:
+                self._queues[client] = queue
+
+    def _drop_from_longest(self, client: Hashable) -> None:
+        longest = max(self._queues, key=lambda each: len(self._queues[each]))
+        if len(self._queues[longest]) <= len(self._queues.get(client, ())) + 1:
+            raise TooManyRequests(_CROWDED)
+        slot = self._queues[longest][-1]
+        self._forget(longest, slot)
+        if not slot.done():
+            slot.set_exception(TooManyRequests(_CROWDED))
+
+    def _forget(self, client: Hashable, slot: asyncio.Future[None]) -> None:
+        queue = self._queues.get(client)
+        if queue is None or slot not in queue:
+            return
+        queue.remove(slot)
+        if not queue:
+            del self._queues[client]
+        self._waiting -= 1

@@ -1,0 +1,207 @@
+"""The steps of a push: admission, reading the body, parsing it, recording the report.
+
+Responses are Kubeflow Trainer's: 200 with an echo, or a Status with its codes and reasons. The FastAPI
+operation is in `app/routers/push.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from cachetools import LRUCache
+
+from visibility_api.deadline import within
+from visibility_api.errors import InternalError, Invalid, NotFound, RequestError, TooManyRequests
+from visibility_api.progress.completion import has_position
+from visibility_api.progress.document import Progress
+from visibility_api.progress.job import JobRef, TrainingJob
+from visibility_api.progress.observation import Observation
+
+from .admission import Admission
+from .body import ClientGone, Headers, Receive, check_length, read_body
+from .ownership import Membership, replica_name
+from .paths import UPSTREAM_PREFIX, Target, find_target
+from .payload import read_payload
+from .replication import RELAYED
+from .token_bucket import Bucket
+
+SOURCE = "push"
+SWITCHED_OFF = "none"  # of the source annotation: this job's reports are not taken
+JOB_SHARE = 10  # the pods of one job, however many, may hold 1/10 of PushLimits.bodies
+MAX_JOBS = 16_384
+# Reports of all pods of a job that are not rank 0, which are taken while rank 0 does not report. Further ones
+# get 200 but are not recorded: the Kubeflow SDK pushes from every process, and retries a refusal at once.
+OTHER_RANK_REPORTS_PER_S, OTHER_RANK_BURST = 5.0, 10.0
+
+# The outcomes of a push, for a metric; beside them, the reasons of refusals.
+TAKEN = "Taken"
+PASSED_OVER = "PassedOver"  # answered 200 without effect: it was empty, or not of the current attempt
+GONE = "ClientGone"
+
+_WHY = "Rank 0 pushes."
+_WHY_OTHER_RANK = "A process other than rank 0 pushes."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushLimits:
+    """Limits on pushes after admission."""
+
+    bodies: int = 1000  # that are being read at one time
+    body_timeout_s: float = 10.0  # for reading one body, as Kubeflow Trainer's read timeout
+
+
+class Admitted(NamedTuple):
+    """A push whose body may be read: the token's pod belongs to the job that the path names."""
+
+    target: Target
+    job: TrainingJob
+    membership: Membership
+
+
+class PushEndpoint:
+    """Passes each report to `record`, which returns whether it was taken. When a taken report has the job's
+    position, `pushed` is called with the job: it needs no probe for now. Neither may await.
+
+    `count` is called with each outcome: `TAKEN`, `PASSED_OVER`, `GONE` or the reason of a refusal. `relay` is
+    called with path, headers and body of each taken push that no other replica relayed to this one; it may
+    not await.
+    """
+
+    def __init__(
+        self,
+        admission: Admission,
+        *,
+        record: Callable[[Observation], bool],
+        pushed: Callable[[JobRef], None] = lambda _ref: None,
+        count: Callable[[str], None] = lambda _outcome: None,
+        relay: Callable[[str, Headers, bytes], None] | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = time.monotonic,
+        limits: PushLimits = PushLimits(),
+    ) -> None:
+        self._admission = admission
+        self._record = record
+        self._pushed = pushed
+        self._count = count
+        self._relay = relay
+        self._now = now
+        self._clock = clock
+        self._limits = limits
+        self._bodies = 0  # being read
+        self._bodies_of: Counter[str] = Counter()  # by the job's uid
+        self._other_ranks: LRUCache[JobRef, Bucket] = LRUCache(MAX_JOBS)
+
+    @staticmethod
+    def takes(method: str, path: str) -> bool:
+        """Whether a request is a push: a POST to either path, or any method on Kubeflow Trainer's."""
+        if method != "POST" and not path.startswith(UPSTREAM_PREFIX):
+            return False
+        return find_target(path) is not None
+
+    async def admit(self, method: str, path: str, headers: Headers, client: str) -> Admitted:
+        """Authenticates a push; `client` is the caller's address. Raises RequestError."""
+        try:
+            target = find_target(path)
+            if target is None or method != "POST":
+                raise NotFound("only POST to the status of a TrainJob is served here")
+            check_length(headers)
+            job, membership = await self._admission.admit(target, headers, client)
+            return Admitted(target, job, membership)
+        except Exception as error:
+            self._count(error.reason if isinstance(error, RequestError) else InternalError.reason)
+            raise
+
+    async def take(self, admitted: Admitted, headers: Headers, receive: Receive) -> bytes:
+        """Reads and records an admitted push; returns the echo. Raises RequestError, ClientGone."""
+        try:
+            echo, outcome = await self._take(admitted, headers, receive)
+        except Exception as error:
+            reason = error.reason if isinstance(error, RequestError) else InternalError.reason
+            self._count(GONE if isinstance(error, ClientGone) else reason)
+            raise
+        self._count(outcome)
+        return echo
+
+    async def _take(self, admitted: Admitted, headers: Headers, receive: Receive) -> tuple[bytes, str]:
+        target, job, membership = admitted
+        body = await self._read(receive, job.ref.uid)
+        payload = read_payload(body)
+        is_relayed = any(name == RELAYED for name, _ in headers)
+        if payload.report is None or not self._record_report(
+            job, membership, payload.report, is_relayed=is_relayed
+        ):
+            return payload.echo, PASSED_OVER
+        if self._relay is not None and not is_relayed:
+            self._relay(target.path, headers, body)
+        return payload.echo, TAKEN
+
+    async def _read(self, receive: Receive, job_uid: str) -> bytes:
+        most = self._limits.bodies
+        if self._bodies >= most or self._bodies_of[job_uid] * JOB_SHARE >= most:
+            raise TooManyRequests("too many pushes are under way; try again later")
+        self._bodies += 1
+        self._bodies_of[job_uid] += 1
+        try:
+            return await within(self._limits.body_timeout_s, read_body(receive))
+        except TimeoutError:
+            raise Invalid(f"the body was not complete within {self._limits.body_timeout_s:g} s") from None
+        finally:
+            self._bodies -= 1
+            self._bodies_of[job_uid] -= 1
+            if not self._bodies_of[job_uid]:
+                del self._bodies_of[job_uid]
+
+    def _record_report(
+        self, job: TrainingJob, membership: Membership, report: Progress, *, is_relayed: bool
+    ) -> bool:
+        """Whether the report was taken; only those of the current attempt are."""
+        reporter = _reporter(job, membership)
+        if reporter is None or job.hints.source == SWITCHED_OFF:
+            return False
+        attempt, is_other_rank = reporter
+        if is_other_rank and not self._may_report_beside_rank0(job.ref):
+            return False
+        is_taken = self._record(
+            Observation(
+                ref=job.ref,
+                attempt=attempt,
+                source=SOURCE,
+                at=self._now(),
+                outcome=report,
+                why=_WHY_OTHER_RANK if is_other_rank else _WHY,
+                is_other_rank=is_other_rank,
+                is_relayed=is_relayed,
+            )
+        )
+        if is_taken and not is_other_rank and has_position(report):
+            self._pushed(job.ref)
+        return is_taken
+
+    def _may_report_beside_rank0(self, ref: JobRef) -> bool:
+        now = self._clock()
+        bucket = self._other_ranks.get(ref)
+        if bucket is None:
+            bucket = Bucket(per_s=OTHER_RANK_REPORTS_PER_S, burst=OTHER_RANK_BURST, now=now)
+            self._other_ranks[ref] = bucket
+        return bucket.take(now)
+
+
+def _reporter(job: TrainingJob, membership: Membership) -> tuple[str, bool] | None:
+    """The attempt that a pod reports for, and whether it is not rank 0; None for an earlier attempt."""
+    rank0 = job.rank0
+    if rank0 is None:
+        return None
+    for each in (rank0, *job.alternates):
+        if each.pod_uid == membership.pod_uid:
+            return each.attempt, False
+    if membership.restart_attempt != rank0.restart_attempt:
+        return None
+    # An earlier pod of the same replica, which is terminating while its successor exists already.
+    if membership.replica_name in [replica_name(each.pod_name) for each in (rank0, *job.alternates)]:
+        return None
+    return rank0.attempt, True

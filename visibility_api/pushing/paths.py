@@ -1,0 +1,42 @@
+"""The two paths that a job's pods push to, Kubeflow Trainer's and our own, and the audiences of a token."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+GROUP = "visibility.trainer.kubeflow.org"
+UPSTREAM_PREFIX = "/apis/trainer.kubeflow.org/"
+AUDIENCE = GROUP  # our own: one for all jobs, so that a runtime can name it once
+MAX_PATH_CHARACTERS = 256
+
+_NAME = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"  # of namespaces and of TrainJobs (RFC 1035, 63 characters)
+_PATH = re.compile(
+    rf"/apis/(?:visibility\.)?trainer\.kubeflow\.org/v1alpha1/namespaces/({_NAME})/trainjobs/({_NAME})/status"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The job that a path names; it may not exist."""
+
+    path: str
+    namespace: str
+    name: str
+    audiences: tuple[str, ...]  # a token must have one of them
+
+
+def find_target(path: str) -> Target | None:
+    """The job that `path` names; None when it is not a push path."""
+    return _find(path) if len(path) <= MAX_PATH_CHARACTERS else None
+
+
+@lru_cache(16_384)
+def _find(path: str) -> Target | None:
+    match = _PATH.fullmatch(path)
+    if match is None:
+        return None
+    namespace, name = match.groups()
+    upstream = f"trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs/{name}/status"
+    return Target(path=path, namespace=namespace, name=name, audiences=(upstream, AUDIENCE))

@@ -1,0 +1,151 @@
+"""Relays the pushes that this replica accepts to the other replicas, with the pod's own token.
+
+Each replica authenticates and limits a relayed push by itself, so none trusts another. A token is sent only
+to replicas of this server: a peer that does not present the very certificate that this server serves with is
+sent nothing. All of it is best effort and blocks nobody: the job's next push has the same information again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import aiohttp
+import structlog
+
+from .body import Headers
+from .peer import Address, Peer, PeerLimits, Sender, certificate_fingerprint
+
+log = structlog.get_logger("visibility.relay")
+
+RELAYED = b"x-visibility-relayed"  # a push with this header is not relayed again
+
+HEADERS = {"Host": "visibility-api", "Content-Type": "application/json", RELAYED.decode(): "1"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayLimits:
+    resolve_interval_s: float = 10.0
+    peers: int = 8
+    idle_s: float = 60.0  # after this a connection is not reused: well below the peer's KEEP_ALIVE_S
+    peer: PeerLimits = field(default_factory=PeerLimits)
+
+
+class Relay:
+    """Sends what is `pushed` to every replica that the names in `peers` (HOST or HOST:PORT) resolve to.
+
+    It does so while `run` is running. `port` is what this server listens on, and the default for peers;
+    `certificate` returns the serving certificate of this moment, DER. `count` is called with the outcome of
+    each push to each peer.
+    """
+
+    def __init__(
+        self,
+        peers: tuple[str, ...],
+        *,
+        port: int,
+        certificate: Callable[[], bytes],
+        count: Callable[[str], None] = lambda _outcome: None,
+        limits: RelayLimits = RelayLimits(),
+    ) -> None:
+        self._limits = limits
+        self._addresses = {
+            _split(peer, port): set[Address]() for peer in peers
+        }  # of each name, when last resolved
+        self._port = port
+        self._certificate = certificate
+        self._expected: tuple[bytes, aiohttp.Fingerprint] | None = None  # the certificate and its fingerprint
+        self._count = count
+        self._peers: dict[Address, Peer] = {}
+        self._unresolved: set[str] = set()  # names of which it was logged that they do not resolve
+
+    def pushed(self, path: str, headers: Headers, body: bytes) -> None:
+        """Relay a push that was accepted, without waiting for anything."""
+        if not self._peers:
+            return
+        credentials = next(value for name, value in headers if name == b"authorization")  # the one admitted
+        sender = Sender(path, credentials.split()[-1].decode())  # tokens that are not UTF-8 are refused
+        for peer in self._peers.values():
+            peer.put(sender, body)
+
+    async def run(self) -> None:
+        """Follow the peers' names for ever. Requests in flight end with this call."""
+        connector = aiohttp.TCPConnector(
+            limit=0, keepalive_timeout=self._limits.idle_s
+        )  # each Peer limits itself
+        async with (
+            aiohttp.ClientSession(
+                connector=connector,
+                headers=HEADERS,
+                skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                timeout=aiohttp.ClientTimeout(total=None),
+            ) as session,
+            asyncio.TaskGroup() as group,
+        ):
+            try:
+                while True:
+                    for host, port in self._addresses:
+                        await self._resolve(host, port)
+                        self._follow(set().union(*self._addresses.values()), group, session)
+                    await asyncio.sleep(self._limits.resolve_interval_s)
+            finally:
+                self._follow(set(), group, session)
+
+    async def _resolve(self, host: str, port: int) -> None:
+        """Take all addresses of a name but this server's own; keep the last ones when it does not resolve."""
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):  # DNS is unreachable, or there is no other replica yet
+            if host not in self._unresolved:
+                log.warning("name of the peers does not resolve", name=host)
+            self._unresolved.add(host)
+            return
+        self._unresolved.discard(host)
+        addresses = {str(address[0]) for *_, address in found}
+        self._addresses[host, port] = {
+            Address(each, port) for each in addresses if port != self._port or not _is_own(each)
+        }
+
+    def _follow(self, found: set[Address], group: asyncio.TaskGroup, session: aiohttp.ClientSession) -> None:
+        chosen = sorted(found)[: self._limits.peers]
+        for address in self._peers.keys() - set(chosen):
+            self._peers.pop(address).clear()
+            log.info("peer gone", peer=address.host)
+        for address in chosen:
+            if address not in self._peers:
+                self._peers[address] = Peer(
+                    address,
+                    group,
+                    session,
+                    fingerprint=self._fingerprint,
+                    count=self._count,
+                    limits=self._limits.peer,
+                )
+                log.info("peer found", peer=address.host)
+
+    def _fingerprint(self) -> aiohttp.Fingerprint:
+        """Of the serving certificate; after it was renewed another one, so no older connection is reused."""
+        der = self._certificate()
+        if self._expected is None or self._expected[0] != der:
+            self._expected = der, certificate_fingerprint(der)
+        return self._expected[1]
+
+
+def _split(peer: str, port: int) -> tuple[str, int]:
+    host, _, own = peer.partition(":")
+    return host, int(own) if own else port
+
+
+def _is_own(host: str) -> bool:
+    """Whether an address is one of this machine or pod: packets to it would have it as their source."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host, 9))  # a datagram socket sends nothing here
+        except OSError:
+            return False
+        return bool(probe.getsockname()[0] == host)

@@ -1,0 +1,31 @@
+"""A token bucket: a rate limit with a burst."""
+
+from __future__ import annotations
+
+
+class Bucket:
+    """Full at first. `now` is a monotonic clock in seconds."""
+
+    __slots__ = ("_at", "_burst", "_left", "_per_s")
+
+    def __init__(self, *, per_s: float, burst: float, now: float) -> None:
+        self._per_s = per_s
+        self._burst = burst
+        self._left = burst
+        self._at = now
+
+    def take(self, now: float) -> bool:
+        """Take one token; False when there is none."""
+        left = self._left + (now - self._at) * self._per_s
+        self._at = now
+        if left > self._burst:
+            left = self._burst
+        if left < 1.0:
+            self._left = left
+            return False
+        self._left = left - 1.0
+        return True
+
+    def wait_s(self, now: float) -> float:
+        """Seconds until the next token; 0.0 when there is one."""
+        return max(0.0, (1.0 - self._left) / self._per_s - (now - self._at))

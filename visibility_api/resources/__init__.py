@@ -1,0 +1,1 @@
+"""The Kubernetes resource path: get, list, watch, tables, selectors and content negotiation."""

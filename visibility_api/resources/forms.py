@@ -1,0 +1,93 @@
+"""The forms of a response: whole documents, metadata only, or a Table.
+
+The Accept header selects one, in the same way for get, list and watch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Protocol
+
+from visibility_api.store import Entry
+
+from .list_options import read_include_object
+from .message import ResourceRequest
+from .metadata import MetadataForm
+from .negotiation import Representation
+from .table import TableForm
+from .v1alpha1 import Codec
+
+
+class Form(Protocol):
+    """Encodes an object, the parts of a list and the objects of watch events, as compact JSON."""
+
+    @property
+    def key(self) -> str:
+        """Identifies the form among those of one resource: the key of its cached bytes."""
+        ...
+
+    @property
+    def is_timeless(self) -> bool:
+        """Whether the bytes depend on the entry alone, not on the time of the request."""
+        ...
+
+    @property
+    def items_field(self) -> str:
+        """The name of a list's field with the items, which is its last one."""
+        ...
+
+    def one(self, entry: Entry) -> bytes: ...
+
+    def item(self, entry: Entry) -> bytes: ...
+
+    def head(self, list_meta: bytes) -> bytes:
+        """A list up to its first item; `list_meta` is its encoded `metadata`. The list ends with `]}`."""
+        ...
+
+    def event(self, entry: Entry, *, is_first: bool) -> bytes:
+        """The object of a watch event; `is_first` of its stream."""
+        ...
+
+    def bookmark(self, metadata: bytes) -> bytes:
+        """The object of a BOOKMARK event with the encoded `metadata`."""
+        ...
+
+
+class DocumentForm:
+    """Whole documents."""
+
+    key = "document"
+    is_timeless = True
+    items_field = "items"
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self.one = self.item = codec.document
+
+    def head(self, list_meta: bytes) -> bytes:
+        return b'%s%s,"items":[' % (self._codec.list_head, list_meta)
+
+    def event(self, entry: Entry, *, is_first: bool) -> bytes:  # noqa: ARG002 - Tables need it
+        return self._codec.document(entry)
+
+    def bookmark(self, metadata: bytes) -> bytes:
+        return b"%s%s}" % (self._codec.head, metadata)
+
+
+class Forms:
+    """The forms of one resource. `now` is the clock of the ages in Tables."""
+
+    def __init__(self, codec: Codec, now: Callable[[], datetime]) -> None:
+        self._codec = codec
+        self._now = now
+        self.document = DocumentForm(codec)
+
+    def choose(self, representation: Representation, request: ResourceRequest) -> Form:
+        """The form that was negotiated. Raises BadRequest for an unknown `includeObject`."""
+        if representation.transform is None:
+            return self.document
+        if representation.transform == "Table":
+            include = read_include_object(request)
+            return TableForm(self._codec, representation.version, include, self._now)
+        return MetadataForm(self._codec, representation.version)

@@ -1,0 +1,155 @@
+"""Every setting of `visibility-api serve`, once: name, type, default, bounds and help.
+
+A field `probe_interval` is the flag `--probe-interval`, the variable `VISIBILITY_PROBE_INTERVAL` and the key
+`probe-interval` of the file that `--config` names; they take precedence in this order. Flag names are those
+that Kubernetes components use. Everything that is wrong is reported together, by `read_settings`.
+
+Unknown variables are not refused: in a pod Kubernetes itself sets VISIBILITY_API_SERVICE_HOST and others, for
+a Service that is called visibility-api. Unknown keys of the file are.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from .file import ConfigFile
+from .values import (
+    Conflict,
+    File,
+    Metavar,
+    Switch,
+    Words,
+    duration,
+    each,
+    ip_address,
+    is_namespace,
+    is_peer,
+    seconds,
+    whole_number,
+)
+
+ENVIRONMENT_PREFIX = "VISIBILITY_"
+SOURCES = ("exec", "http", "logs", "push", "status")  # termination messages are always read
+
+
+class Settings(BaseSettings):
+    """Read once, by `read_settings`. What is None or empty is said by the description."""
+
+    model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, extra="forbid", frozen=True)
+
+    config: File = Field(
+        default=None,
+        description="YAML file with settings by flag name, such as `probe-interval: 30s`. Variables and"
+        " flags take precedence over it",
+    )
+    v: Annotated[int, whole_number(0, 10), Metavar("LEVEL")] = Field(
+        default=0, description="log verbosity, 0 to 10. From 4 on each probe is logged"
+    )
+
+    kubeconfig: File = Field(
+        default=None,
+        description="kubeconfig file for kube-apiserver. Without it the pod's service account is used",
+    )
+    authentication_kubeconfig: File = Field(
+        default=None, description="kubeconfig file for TokenReviews. Without it --kubeconfig applies"
+    )
+    authorization_kubeconfig: File = Field(
+        default=None, description="kubeconfig file for SubjectAccessReviews. Without it --kubeconfig applies"
+    )
+    authentication_tolerate_lookup_failure: Switch = Field(
+        default=False,
+        description="start even if the ConfigMap extension-apiserver-authentication cannot be read. Then"
+        " no front proxy is trusted",
+    )
+    namespaces: Annotated[Words, each(is_namespace, "give namespace names, separated by commas")] = Field(
+        default=(), description="serve the jobs of these namespaces only. Without it, of all"
+    )
+
+    bind_address: Annotated[str, AfterValidator(ip_address), Metavar("IP")] = Field(
+        default="0.0.0.0",  # noqa: S104 - a pod is reached from outside
+        description="address to listen on. 0.0.0.0 and :: both mean IPv4 and IPv6",
+    )
+    secure_port: Annotated[int, whole_number(0, 65535), Metavar("PORT")] = Field(
+        default=10250,  # the port that firewalls of private control planes let through
+        description="HTTPS port. 0 means any free port",
+    )
+    tls_cert_file: File = Field(
+        default=None, description="serving certificate, PEM. It is reloaded when the file changes"
+    )
+    tls_private_key_file: File = Field(default=None, description="private key of --tls-cert-file, PEM")
+    cert_dir: Annotated[Path, Metavar("DIR")] = Field(
+        default=Path("apiserver.local.config/certificates"),
+        description="directory for a self-signed certificate, made when --tls-cert-file is not given",
+    )
+    shutdown_delay_duration: Annotated[timedelta, duration(0, 600), Metavar("DURATION")] = Field(
+        default=timedelta(seconds=5),  # longer than endpoints take to follow
+        description="how long to keep serving after /readyz begins to fail",
+    )
+
+    sources: Annotated[
+        Words, each(lambda source: source in SOURCES, f"choose among {', '.join(SOURCES)}")
+    ] = Field(
+        default=("exec", "status"),
+        description=f"where progress is read, of {', '.join(SOURCES)}. May be repeated. Each source needs"
+        " rights of its own",
+    )
+    probe_interval: Annotated[timedelta, duration(1, 3600), Metavar("DURATION")] = Field(
+        default=timedelta(seconds=15), description="time between two probes of one job, at least 1s"
+    )
+    probe_timeout: Annotated[timedelta, duration(0.1, 600), Metavar("DURATION")] = Field(
+        default=timedelta(seconds=5),
+        description="time limit of one probe, connection included. At most --probe-interval",
+    )
+    probe_concurrency: Annotated[int, whole_number(1, 1024), Metavar("N")] = Field(
+        default=256, description="how many probes may run at the same time, 1 to 1024"
+    )
+    peers: Annotated[Words, each(is_peer, "give HOST or HOST:PORT, separated by commas")] = Field(
+        default=(),
+        description="forward pushed reports to these other replicas. Each is HOST or HOST:PORT, or a name"
+        " of several replicas. May be repeated. All replicas must serve the same certificate",
+    )
+    write_back: Switch = Field(
+        default=False,  # each change is a write to etcd and needs a right to write
+        description="write a summary to each TrainJob's status.trainerStatus, at most every 30s per job",
+    )
+
+    @field_validator("tls_private_key_file")
+    @classmethod
+    def _both_or_neither(cls, key: Path | None, info: ValidationInfo) -> Path | None:
+        if "tls_cert_file" in info.data and (info.data["tls_cert_file"] is None) != (key is None):
+            raise Conflict("--tls-cert-file and --tls-private-key-file: give both or neither")
+        return key
+
+    @field_validator("probe_timeout")
+    @classmethod
+    def _at_most_the_interval(cls, timeout: timedelta, info: ValidationInfo) -> timedelta:
+        interval = info.data.get("probe_interval", timeout)
+        if timeout > interval:
+            raise Conflict(
+                f"--probe-timeout {seconds(timeout)} must not exceed --probe-interval {seconds(interval)}"
+            )
+        return timeout
+
+    @field_validator("peers")
+    @classmethod
+    def _need_push(cls, peers: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if peers and "push" not in info.data.get("sources", ("push",)):
+            raise Conflict("--peers: needs push among --sources")
+        return peers
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - not read
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - not read
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The first one takes precedence; `init_settings` are the flags."""
+        return init_settings, env_settings, ConfigFile(settings_cls)

@@ -1,0 +1,119 @@
+"""The types of settings: what is accepted, as text or as YAML has it, and what a refusal asks for instead."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator
+from pydantic_settings import NoDecode
+
+from visibility_api.duration import parse_duration_s
+
+_PEER = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9.]{0,251}[a-zA-Z0-9])?(:[1-9][0-9]{0,4})?", re.ASCII)
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+
+
+class Conflict(ValueError):
+    """Settings that cannot be used together; the message names them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metavar:
+    """What stands for the value in --help."""
+
+    text: str
+
+
+def whole_number(least: int, most: int) -> BeforeValidator:
+    def parse(value: object) -> int:
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise ValueError(f"give a whole number from {least} to {most}")
+        return value
+
+    return BeforeValidator(parse)
+
+
+def duration(least_s: float, most_s: float) -> BeforeValidator:
+    def parse(value: object) -> timedelta:
+        if isinstance(value, timedelta):
+            return value  # a default
+        seconds = parse_duration_s(value) if isinstance(value, str) else None
+        if seconds is None or not least_s <= seconds <= most_s:
+            raise ValueError(f'give a duration from {least_s:g}s to {most_s:g}s, such as "15s"')
+        return timedelta(seconds=seconds)
+
+    return BeforeValidator(parse)
+
+
+def _file(value: object) -> Path | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, (str, Path)) or not Path(value).is_file():
+        raise ValueError("there is no such file")
+    return Path(value)
+
+
+def _switch(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if value not in ("true", "false"):
+        raise ValueError("give true or false")
+    return value == "true"
+
+
+def _words(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = value.split(",")
+    if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) for word in value):
+        raise ValueError("give a list of words")
+    return tuple(dict.fromkeys(word.strip() for word in value if word.strip()))
+
+
+def each(accepts: Callable[[str], object], text: str) -> AfterValidator:
+    def check(words: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(accepts(word) for word in words):
+            raise ValueError(text)
+        return words
+
+    return AfterValidator(check)
+
+
+def is_namespace(name: str) -> bool:
+    return _NAMESPACE.fullmatch(name) is not None
+
+
+def is_peer(peer: str) -> bool:
+    return _PEER.fullmatch(peer) is not None and int(peer.partition(":")[2] or 0) <= 65535
+
+
+def ip_address(value: str) -> str:
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        raise ValueError("give an IP address") from None
+    return value
+
+
+File = Annotated[Path | None, BeforeValidator(_file), Metavar("FILE")]
+Switch = Annotated[bool, BeforeValidator(_switch), Metavar("BOOL")]
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words), Metavar("LIST")]
+
+
+def shown_value(value: object) -> str | int | bool | None:
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return seconds(value) if isinstance(value, timedelta) else str(value)
+
+
+def seconds(duration: timedelta) -> str:
+    return f"{duration.total_seconds():g}s"

@@ -1,0 +1,55 @@
+"""The watches that keep an inventory of TrainJobs up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from visibility_api.kube.client import KubeClient
+from visibility_api.kube.watch import Watch
+
+from .inventory import TrainJobInventory
+from .objects import JobSet, Pod, TrainJob
+from .rank0 import POD_SELECTOR
+
+TRAINER_API = "/apis/trainer.kubeflow.org/v1alpha1"
+JOBSET_API = "/apis/jobset.x-k8s.io/v1alpha2"
+CORE_API = "/api/v1"
+
+
+def trainjob_watches(
+    client: KubeClient, inventory: TrainJobInventory, namespaces: Sequence[str]
+) -> list[Watch[Any]]:
+    """Three watches for the whole cluster, or three per namespace. Of pods only the possible rank 0."""
+    watches: list[Watch[Any]] = []
+    for scope in namespaces or (None,):
+        within = "" if scope is None else f"/namespaces/{scope}"
+        watches += [
+            Watch(
+                client,
+                f"{TRAINER_API}{within}/trainjobs",
+                kind=TrainJob,
+                on_list=partial(inventory.list_trainjobs, scope=scope),
+                on_event=inventory.change_trainjob,
+                scope=scope,
+            ),
+            Watch(
+                client,
+                f"{JOBSET_API}{within}/jobsets",
+                kind=JobSet,
+                on_list=partial(inventory.list_jobsets, scope=scope),
+                on_event=inventory.change_jobset,
+                scope=scope,
+            ),
+            Watch(
+                client,
+                f"{CORE_API}{within}/pods",
+                kind=Pod,
+                on_list=partial(inventory.list_pods, scope=scope),
+                on_event=inventory.change_pod,
+                scope=scope,
+                label_selector=POD_SELECTOR,
+            ),
+        ]
+    return watches

@@ -1,0 +1,242 @@
+"""Every TrainJob of the cluster, joined from the watches of TrainJobs, JobSets and rank-0 pods.
+
+A change is applied without an `await`, so no reader sees half of it. A list is applied job by job, and lets
+other tasks run in between: each job is consistent at any time. All jobs together are not, and could not be,
+because the three collections are never listed at the same moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Callable, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, Literal
+
+import msgspec
+import structlog
+
+from visibility_api.faults import describe_fault
+from visibility_api.kube.slices import in_slices
+from visibility_api.progress.document import Progress, read_trainer_status
+from visibility_api.progress.job import JobRef, Phase, ProbeHints, Rank0, Replica, TrainingJob
+from visibility_api.progress.observation import Observation
+
+from .annotations import PREFIX, JobAnnotations, read_annotations
+from .object_cache import Key, ObjectCache, PodCache, key_of
+from .objects import JobSet, Pod, TrainerStatus, TrainJob
+from .phase import is_managed_elsewhere, trainjob_phase
+from .rank0 import describe_rank0, rank0_pod, trainer_groups
+
+log = structlog.get_logger("visibility.inventory")
+
+TRAINJOBS = "trainjobs"
+STATUS = "status"  # the source of what a job's own status reports
+# Whoever may write a JobSet or a status may make it 1.5 MiB long, and every document would contain that.
+MAX_REPLICA_GROUPS = 64
+MAX_REASON_CHARACTERS, MAX_MESSAGE_CHARACTERS = 256, 1024
+QUEUE_NAME = "kueue.x-k8s.io/queue-name"
+
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+_COLLECTIONS = 3
+
+
+class TrainJobInventory:
+    """Joins the three collections by namespace and name, then by owner uid.
+
+    `on_job` is called with each job that is new or has changed and the report in its status, if there is one;
+    `on_gone` with each job that has been deleted.
+    """
+
+    def __init__(
+        self,
+        *,
+        on_job: Callable[[TrainingJob, Observation | None], None],
+        on_gone: Callable[[JobRef], None],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._on_job = on_job
+        self._on_gone = on_gone
+        self._now = now
+        self._trainjobs = ObjectCache(TrainJob)
+        self._jobsets = ObjectCache(JobSet)
+        self._pods = PodCache()
+        self._listed: dict[str | None, set[ObjectCache[Any]]] = {}  # by scope
+        self._complete: set[str | None] = set()  # scopes of which all three are listed
+        self._known: dict[Key, TrainingJob] = {}
+        self._reports: dict[Key, Progress] = {}  # of those jobs whose status has one
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    # Called by the watches. `scope` is the namespace of a list; None: the whole cluster. A list comes again
+    # whenever a watch has expired; only the jobs that it changes are evaluated again.
+
+    async def list_trainjobs(self, objects: AsyncIterable[TrainJob], scope: str | None = None) -> None:
+        await self._list(self._trainjobs, objects, scope)
+
+    async def list_jobsets(self, objects: AsyncIterable[JobSet], scope: str | None = None) -> None:
+        await self._list(self._jobsets, objects, scope)
+
+    async def list_pods(self, objects: AsyncIterable[Pod], scope: str | None = None) -> None:
+        await self._list(self._pods, objects, scope)
+
+    def change_trainjob(self, change: ChangeType, object_: TrainJob) -> None:
+        self._apply(self._trainjobs, change, object_)
+
+    def change_jobset(self, change: ChangeType, object_: JobSet) -> None:
+        self._apply(self._jobsets, change, object_)
+
+    def change_pod(self, change: ChangeType, object_: Pod) -> None:
+        self._apply(self._pods, change, object_)
+
+    async def _list(self, cache: ObjectCache[Any], objects: AsyncIterable[Any], scope: str | None) -> None:
+        """Apply a list. Events of the same watch wait meanwhile; those of others may arrive in between.
+
+        Each object is applied at once, because it is newer than what is known; a list that fails in between
+        does no harm.
+        """
+        listed = set()
+        async for object_ in objects:
+            listed.add(key_of(object_))
+            self._apply(cache, "MODIFIED", object_)
+        async for key in in_slices(cache.keys(scope)):
+            if key not in listed:
+                self._refresh(cache.drop(key))
+        lists = self._listed.setdefault(scope, set())
+        if cache not in lists:
+            lists.add(cache)
+            if len(lists) == _COLLECTIONS:
+                self._complete.add(scope)
+                async for key in in_slices(self._trainjobs.keys(scope)):
+                    self._refresh((key,))
+
+    def _is_listed(self, namespace: str) -> bool:
+        """Whether all three collections are listed there.
+
+        Until then a job could be published without its pod, published three times, and taken for one that
+        cannot be probed. Nothing is served before that anyway.
+        """
+        return None in self._complete or namespace in self._complete
+
+    def _apply(self, cache: ObjectCache[Any], change: ChangeType, object_: TrainJob | JobSet | Pod) -> None:
+        key = key_of(object_)
+        try:
+            jobs = cache.drop(key) if change == "DELETED" else cache.put(object_)
+        except Exception as error:  # a number beyond 64 bits: what is known of it is outdated
+            _log_fault(key, error)
+            jobs = cache.drop(key)
+        self._refresh(jobs)
+
+    def _refresh(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            try:
+                self._refresh_one(key)
+            except Exception as error:
+                # One job must not end the process for all others: while no replica answers, no namespace of
+                # the cluster finishes deleting (decision 0005). The error's text may quote the object.
+                _log_fault(key, error)
+
+    def _refresh_one(self, key: Key) -> None:
+        if not self._is_listed(key[0]):
+            return
+        before = self._known.get(key)
+        source = self._trainjobs.get(key)
+        if before is not None and (source is None or source.metadata.uid != before.ref.uid):
+            del self._known[key]
+            self._reports.pop(key, None)
+            self._on_gone(before.ref)
+            before = None
+        if source is None:
+            return
+        after = describe_trainjob(source, self._jobsets.get(key), self._pods.of(key))
+        report = reported_progress(source.status.trainer_status if source.status else None)
+        if before is None or after != before or report != self._reports.get(key):
+            self._known[key] = after
+            if report is None:
+                self._reports.pop(key, None)
+            else:
+                self._reports[key] = report
+            self._on_job(after, self._observation(after.ref, report))
+
+    def _observation(self, ref: JobRef, report: Progress | None) -> Observation | None:
+        if report is None:
+            return None
+        # Which attempt wrote it is not known: its time tells the tracker.
+        return Observation(ref=ref, attempt="", source=STATUS, at=self._now(), outcome=report)
+
+
+def reported_progress(status: TrainerStatus | None) -> Progress | None:
+    """The report in a job's status; None when there is none, or none that can be read or dated."""
+    if status is None:
+        return None
+    outcome = read_trainer_status(msgspec.to_builtins(status))
+    return outcome if isinstance(outcome, Progress) else None
+
+
+def describe_trainjob(job: TrainJob, jobset: JobSet | None, pods: Iterable[Pod]) -> TrainingJob:
+    """The domain's view of one TrainJob. A JobSet that another object controls is not the job's."""
+    meta = job.metadata
+    if jobset is not None and ((owner := jobset.metadata.controller) is None or owner.uid != meta.uid):
+        jobset = None
+    annotations = read_annotations(meta.annotations)
+    candidates = []
+    if jobset is not None:
+        pods = list(pods)
+        for group in trainer_groups(jobset):
+            pod = rank0_pod(pods, jobset, group)
+            if pod is not None and (rank0 := describe_rank0(pod, annotations)) is not None:
+                candidates.append(rank0)
+    rank0 = candidates[0] if candidates else None
+    decision = trainjob_phase(job, jobset, rank0)
+    is_suspended = decision.phase is Phase.SUSPENDED
+    conditions = (job.status.conditions if job.status else None) or ()
+    return TrainingJob(
+        ref=JobRef(resource=TRAINJOBS, namespace=meta.namespace, name=meta.name, uid=meta.uid),
+        labels=meta.labels or {},
+        created_at=meta.creation_timestamp,
+        phase=decision.phase,
+        reason=decision.reason[:MAX_REASON_CHARACTERS],
+        message=decision.message[:MAX_MESSAGE_CHARACTERS],
+        is_suspended=is_suspended or (False if any(c.type == "Suspended" for c in conditions) else None),
+        is_queued=is_suspended and bool(meta.label(QUEUE_NAME)),
+        rank0=rank0,
+        alternates=tuple(candidates[1:]),
+        replicas=_replicas(job, jobset),
+        hints=_with_missing_container(annotations, rank0),
+        runs_elsewhere=is_managed_elsewhere(job),
+    )
+
+
+def _with_missing_container(annotations: JobAnnotations, rank0: Rank0 | None) -> ProbeHints:
+    """Whether the annotated container exists is known only once there is a pod."""
+    if rank0 is None or annotations.container in (None, rank0.container_name):
+        return annotations.hints
+    fault = (
+        f"Annotation {PREFIX}container is ignored: pod {rank0.pod_name} has no container of that name; "
+        f"{rank0.container_name} is read."
+    )
+    return replace(annotations.hints, faults=(*annotations.hints.faults, fault))
+
+
+def _replicas(job: TrainJob, jobset: JobSet | None) -> tuple[Replica, ...]:
+    """Every replicated job, counted in child Jobs as in the TrainJob's status: a Job of 64 pods is one."""
+    counts = {s.name: s for s in (job.status.jobs_status if job.status else None) or ()}
+    desired_by_name: dict[str, int | None] = dict.fromkeys(counts)
+    for group in (jobset.spec.replicated_jobs if jobset else None) or ():
+        desired_by_name[group.name] = group.replicas
+    return tuple(
+        Replica(
+            name=name,
+            desired=desired,
+            ready=count.ready if (count := counts.get(name)) else None,
+            active=count.active if count else None,
+            succeeded=count.succeeded if count else None,
+            failed=count.failed if count else None,
+        )
+        for name, desired in islice(desired_by_name.items(), MAX_REPLICA_GROUPS)
+    )
+
+
+def _log_fault(key: Key, error: Exception) -> None:
+    log.error("job not evaluated", namespace=key[0], name=key[1], **describe_fault(error))

@@ -1,0 +1,230 @@
+"""The fields of Kubernetes objects that are used here; everything else is skipped while decoding.
+
+So are labels, annotations and environment variables that nothing here reads: they are most of a pod.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from .annotations import MONITORING, OPEN_DATA_HUB, OPT_IN, PREFIX
+
+# Prefixes of the names that are kept.
+ANNOTATIONS = (
+    PREFIX,
+    OPT_IN,
+    OPEN_DATA_HUB + "metrics-",  # not its trainerStatus, a document that is rewritten at every poll
+    MONITORING,
+    "kubectl.kubernetes.io/default-container",
+)
+POD_LABELS = tuple(
+    "jobset.sigs.k8s.io/" + name
+    for name in ("jobset-name", "jobset-uid", "replicatedjob-name", "restart-attempt")
+)
+VARIABLES = ("TRAINJOB_PROGRESS_", "KUBEFLOW_TRAINER_STATUS_", "ARGO_PROGRESS_")
+
+Labels = dict[str, str]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Object(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """Absent fields take the default. Not tracked by the garbage collector: these form no cycles."""
+
+
+class OwnerReference(_Object, frozen=True):
+    uid: str = ""
+    kind: str = ""
+    name: str = ""
+    controller: bool = False
+
+
+class Meta(_Object, frozen=True):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    labels: Labels | None = None
+    annotations: Labels | None = None
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.annotations is not None:
+            msgspec.structs.force_setattr(self, "annotations", _only(self.annotations, ANNOTATIONS))
+
+    def label(self, key: str) -> str:
+        return (self.labels or {}).get(key, "")
+
+    def annotation(self, key: str) -> str:
+        return (self.annotations or {}).get(key, "")
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        return next((o for o in self.owner_references or () if o.controller), None)
+
+
+class PartMeta(Meta, frozen=True):
+    """Of JobSets and pods: keeps only the labels in POD_LABELS. A TrainJob's labels are all served."""
+
+    def __post_init__(self) -> None:
+        Meta.__post_init__(self)
+        if self.labels is not None:
+            msgspec.structs.force_setattr(self, "labels", _only(self.labels, POD_LABELS))
+
+
+def _only(pairs: Labels, beginnings: tuple[str, ...]) -> Labels | None:
+    return {name: value for name, value in pairs.items() if name.startswith(beginnings)} or None
+
+
+class ObjectCondition(_Object, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+
+
+class JobStatus(_Object, frozen=True):
+    """`TrainJob.status.jobsStatus[]`: counts of child Jobs, copied from the JobSet."""
+
+    name: str = ""
+    ready: Count | None = None
+    succeeded: Count | None = None
+    failed: Count | None = None
+    active: Count | None = None
+
+
+class TrainJobSpec(_Object, frozen=True):
+    suspend: bool | None = None
+    managed_by: str | None = None
+
+
+class TrainerMetric(_Object, frozen=True):
+    name: str = ""
+    value: str = ""
+
+
+class TrainerStatus(_Object, frozen=True):
+    """`TrainJob.status.trainerStatus`: the last push to Kubeflow Trainer (KEP-2779)."""
+
+    progress_percentage: int | None = None
+    estimated_remaining_seconds: int | None = None
+    metrics: tuple[TrainerMetric, ...] | None = None
+    last_updated_time: str | None = None
+
+
+class TrainJobStatus(_Object, frozen=True):
+    conditions: tuple[ObjectCondition, ...] | None = None
+    jobs_status: tuple[JobStatus, ...] | None = None
+    trainer_status: TrainerStatus | None = None
+
+
+class TrainJob(_Object, frozen=True):
+    metadata: Meta
+    spec: TrainJobSpec = TrainJobSpec()
+    status: TrainJobStatus | None = None
+
+
+class TemplateMeta(_Object, frozen=True):
+    labels: Labels | None = None
+
+
+class JobTemplate(_Object, frozen=True):
+    metadata: TemplateMeta | None = None
+
+
+class ReplicatedJob(_Object, frozen=True):
+    name: str = ""
+    replicas: Count = 1
+    template: JobTemplate | None = None
+
+    def label(self, key: str) -> str:
+        metadata = self.template.metadata if self.template else None
+        return ((metadata.labels if metadata else None) or {}).get(key, "")
+
+
+class SuccessPolicy(_Object, frozen=True):
+    target_replicated_jobs: tuple[str, ...] | None = None
+
+
+class JobSetSpec(_Object, frozen=True):
+    replicated_jobs: tuple[ReplicatedJob, ...] | None = None
+    success_policy: SuccessPolicy | None = None
+
+
+class JobSetStatus(_Object, frozen=True):
+    conditions: tuple[ObjectCondition, ...] | None = None
+
+
+class JobSet(_Object, frozen=True):
+    metadata: PartMeta
+    spec: JobSetSpec = JobSetSpec()
+    status: JobSetStatus | None = None
+
+
+class EnvVar(_Object, frozen=True):
+    name: str = ""
+    value: str | None = None  # None for valueFrom
+
+
+class Container(_Object, frozen=True):
+    name: str = ""
+    env: tuple[EnvVar, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.env is not None:
+            read = tuple(e for e in self.env if e.name.startswith(VARIABLES))
+            msgspec.structs.force_setattr(self, "env", read or None)
+
+
+class StateWaiting(_Object, frozen=True):
+    reason: str = ""
+
+
+class StateRunning(_Object, frozen=True):
+    started_at: datetime | None = None
+
+
+class StateTerminated(_Object, frozen=True):
+    exit_code: int = 0
+    signal: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class ContainerState(_Object, frozen=True):
+    waiting: StateWaiting | None = None
+    running: StateRunning | None = None
+    terminated: StateTerminated | None = None
+
+
+class ContainerStatus(_Object, frozen=True):
+    name: str = ""
+    restart_count: Count = 0
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
+class PodSpec(_Object, frozen=True):
+    node_name: str | None = None
+    host_network: bool = False
+    containers: tuple[Container, ...] = ()
+
+
+class PodStatus(_Object, frozen=True):
+    phase: str = ""
+    reason: str | None = None
+    message: str | None = None
+    pod_ip: str | None = msgspec.field(default=None, name="podIP")
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+
+
+class Pod(_Object, frozen=True):
+    metadata: PartMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()

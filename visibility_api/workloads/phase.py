@@ -1,0 +1,134 @@
+"""The phase of a TrainJob; the first rule that applies counts.
+
+Conditions are found by type and status, never by position: they are not in the order of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from visibility_api.progress.job import Phase, Rank0
+
+from .objects import JobSet, ObjectCondition, TrainJob
+from .rank0 import is_initializer, trainer_groups
+
+OWN_CONTROLLERS = ("", "trainer.kubeflow.org/trainjob-controller")
+# Names of replicated jobs; in a status that MultiKueue copied there are no labels to tell them by.
+INITIALIZERS = ("dataset-initializer", "model-initializer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseDecision:
+    phase: Phase
+    reason: str
+    message: str
+
+
+def trainjob_phase(job: TrainJob, jobset: JobSet | None, rank0: Rank0 | None) -> PhaseDecision:
+    """The phase, with the reason and message of the condition that decides it, if one does."""
+    conditions = (job.status.conditions if job.status else None) or ()
+    for type_, phase in (("Failed", Phase.FAILED), ("Complete", Phase.SUCCEEDED)):
+        if found := _true(conditions, type_):
+            return _by_condition(phase, found, type_)
+    suspended = _true(conditions, "Suspended")
+    if job.spec.suspend or suspended:
+        return _by_condition(Phase.SUSPENDED, suspended, "Suspended")
+    if jobset is None and is_managed_elsewhere(job):
+        return _of_status(job)
+    if jobset is None:
+        return PhaseDecision(phase=Phase.PENDING, reason="NoJobSet", message="The JobSet does not exist yet.")
+    return _of_parts(job, jobset, rank0)
+
+
+def is_managed_elsewhere(job: TrainJob) -> bool:
+    """Its JobSet and pods are in another cluster (MultiKueue), of which only the status is copied here."""
+    return (job.spec.managed_by or "") not in OWN_CONTROLLERS
+
+
+def _of_status(job: TrainJob) -> PhaseDecision:
+    """By the status alone, as MultiKueue copies it from the cluster in which the job runs."""
+    groups = (job.status.jobs_status if job.status else None) or ()
+    busy = [g for g in groups if g.active or g.ready]
+    if any(g.name not in INITIALIZERS and g.ready for g in busy):
+        return PhaseDecision(phase=Phase.RUNNING, reason="TrainerReady", message="")
+    if any(g.name in INITIALIZERS for g in busy):
+        names = ", ".join(g.name for g in busy if g.name in INITIALIZERS)
+        return PhaseDecision(
+            phase=Phase.INITIALIZING, reason="InitializerRunning", message=f"Running: {names}."
+        )
+    # `ready` counts groups of which all pods are ready; rank 0 may report before its slowest peer is.
+    if job.status is not None and job.status.trainer_status is not None and (busy or not groups):
+        return PhaseDecision(
+            phase=Phase.RUNNING, reason="StatusReported", message="The job's status reports progress."
+        )
+    manager = job.spec.managed_by
+    if groups or (job.status and job.status.conditions):
+        return PhaseDecision(
+            phase=Phase.PENDING,
+            reason="ManagedElsewhere",
+            message=f"{manager} has not reported a running pod.",
+        )
+    return PhaseDecision(
+        phase=Phase.UNKNOWN,
+        reason="ManagedElsewhere",
+        message=f"The job is managed by {manager}, which has not written a status yet.",
+    )
+
+
+def _of_parts(job: TrainJob, jobset: JobSet, rank0: Rank0 | None) -> PhaseDecision:
+    if rank0 is not None and rank0.is_running:
+        return PhaseDecision(phase=Phase.RUNNING, reason="Rank0Running", message="")
+    counts = {s.name: s for s in (job.status.jobs_status if job.status else None) or ()}
+    groups = jobset.spec.replicated_jobs or ()
+    busy = [
+        g.name for g in groups if is_initializer(g) and (c := counts.get(g.name)) and (c.active or c.ready)
+    ]
+    if busy:
+        return PhaseDecision(
+            phase=Phase.INITIALIZING, reason="InitializerRunning", message=f"Running: {', '.join(busy)}."
+        )
+    starting = _true((jobset.status.conditions if jobset.status else None) or (), "StartupPolicyInProgress")
+    if starting:
+        return _by_condition(Phase.INITIALIZING, starting, "StartupPolicyInProgress")
+    ready = any((c := counts.get(name)) and c.ready for name in trainer_groups(jobset))
+    if rank0 is None:
+        if ready:
+            return PhaseDecision(phase=Phase.RUNNING, reason="TrainerReady", message="")
+        return PhaseDecision(
+            phase=Phase.PENDING, reason="NoPod", message="The rank-0 pod does not exist yet."
+        )
+    if rank0.waiting_reason == "Unscheduled":
+        return PhaseDecision(
+            phase=Phase.PENDING, reason="Unscheduled", message=f"Pod {rank0.pod_name} is not scheduled yet."
+        )
+    if (
+        rank0.last_termination is not None
+    ):  # the container ended, or waits for its restart, and the job continues
+        return PhaseDecision(
+            phase=Phase.RUNNING,
+            reason=rank0.waiting_reason or "Rank0Terminated",
+            message=f"Container {rank0.container_name} of pod {rank0.pod_name} ended with exit code "
+            f"{rank0.last_termination.exit_code}. The job continues.",
+        )
+    if ready:
+        return PhaseDecision(phase=Phase.RUNNING, reason="TrainerReady", message="")
+    return PhaseDecision(
+        phase=Phase.INITIALIZING,
+        reason=rank0.waiting_reason or "ContainerCreating",
+        message=f"Container {rank0.container_name} of pod {rank0.pod_name} is not running yet.",
+    )
+
+
+def _true(conditions: Iterable[ObjectCondition], type_: str) -> ObjectCondition | None:
+    return next((c for c in conditions if c.type == type_ and c.status == "True"), None)
+
+
+def _by_condition(phase: Phase, condition: ObjectCondition | None, reason: str) -> PhaseDecision:
+    if condition is None:
+        return PhaseDecision(phase=phase, reason=reason, message="")
+    return PhaseDecision(
+        phase=phase,
+        reason=condition.reason or reason,
+        message=condition.message or "",
+    )

@@ -1,0 +1,64 @@
+"""The server-side apply of one summary to `trainjobs/status`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Protocol
+
+import msgspec
+
+from visibility_api.kube.client import Query
+from visibility_api.kube.errors import ClusterError
+from visibility_api.progress.job import JobRef
+from visibility_api.workloads.collections import TRAINER_API
+from visibility_api.workloads.objects import TrainerStatus
+
+FIELD_MANAGER = "trainjob-visibility"
+RESOURCE = "trainjobs"
+# Not forced: fields that Kubeflow Trainer's own manager, `trainer-status`, has written stay as they are.
+_QUERY = (("fieldManager", FIELD_MANAGER), ("force", "false"))
+_HEADERS = {
+    "Content-Type": "application/apply-patch+yaml",  # JSON is YAML
+    "Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+}
+
+
+class Patcher(Protocol):
+    """The part of a Kubernetes client that is used here."""
+
+    async def patch(self, path: str, body: bytes, *, query: Query, headers: Mapping[str, str]) -> bytes:
+        """The body of a successful response. Raises ApiError, Unreachable."""
+        ...
+
+
+class _Meta(msgspec.Struct):
+    uid: str = ""
+
+
+class _Written(msgspec.Struct):
+    metadata: _Meta
+
+
+class StatusClient:
+    def __init__(self, client: Patcher) -> None:
+        self._client = client
+
+    async def apply(self, ref: JobRef, summary: TrainerStatus | None) -> str:
+        """Write the summary, or remove ours; the uid of the job that was written. Raises ClusterError."""
+        body = {
+            "apiVersion": TRAINER_API.removeprefix("/apis/"),
+            "kind": "TrainJob",
+            "metadata": {"namespace": ref.namespace, "name": ref.name},
+            "status": {} if summary is None else {"trainerStatus": summary},
+        }
+        path = f"{TRAINER_API}/namespaces/{ref.namespace}/{RESOURCE}/{ref.name}/status"
+        response = await self._client.patch(path, msgspec.json.encode(body), query=_QUERY, headers=_HEADERS)
+        return msgspec.json.decode(response, type=_Written).metadata.uid
+
+    async def withdraw(self, ref: JobRef) -> bool:
+        """Remove the fields of the status that only this manager owns; whether that succeeded."""
+        with suppress(ClusterError, msgspec.MsgspecError):
+            await self.apply(ref, None)
+            return True
+        return False
