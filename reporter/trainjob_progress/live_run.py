@@ -103,6 +103,10 @@ class LiveRun:
         """Whether the run is over, and its last document may still be changed."""
         return self.is_over and self._final is not None and self._pid == os.getpid()
 
+    def has_any_of(self, sinks: Sequence[Sink]) -> bool:
+        """Whether this run writes to one of `sinks`, the very objects."""
+        return any(publisher.sink is sink for publisher in self._publishers for sink in sinks)
+
     # On the training thread
 
     def collect(self) -> None:

@@ -390,7 +390,10 @@ def _begin_run(
     reporter._run = run
     after, _last = _last, run
     if after is not None and not after.is_over:
-        after = None  # it has places of its own
+        if after.has_any_of(sinks or ()):
+            after.abandon()
+        else:
+            after = None  # it has places of its own
     if sinks is not None and not sinks:
         _abandon([other for other in _runs if not other.is_entered])
     is_helper = False

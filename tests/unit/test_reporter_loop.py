@@ -418,7 +418,7 @@ def test_a_number_read_from_a_device_once_is_kept(sink: MemorySink) -> None:
     assert sink.last.metrics == {"accuracy": 0.5, "loss": 1.0}
 
 
-def test_what_an_earlier_reporter_is_still_writing_never_lands_on_the_next_ones() -> None:
+def test_what_a_replaced_reporter_is_still_writing_never_lands_on_its_successors() -> None:
     begun, go_on, written = threading.Event(), threading.Event(), []
 
     class SlowSink:
@@ -439,5 +439,5 @@ def test_what_an_earlier_reporter_is_still_writing_never_lands_on_the_next_ones(
     with report(total_steps=9, sinks=[sink]) as second:
         second.step(7)
         go_on.set()
+    wait_until(lambda: written[-1:] == [7])
     assert written[0] == 0
-    assert written[-1] == 7
