@@ -50,6 +50,7 @@ def test_a_process_whose_clock_is_behind_is_believed_as_soon_as_its_file_changes
         bench.observe(Progress(timestamp=moved, step=step, total_steps=1000), attempt=RESTARTED.attempt)
         assert bench.last.step == step
         assert bench.condition("Reporting") == ("True", "DocumentRead")
+        assert bench.condition("Fresh") == ("True", "RecentReport")
 
 
 def test_a_first_run_is_believed_whatever_its_clock_shows(bench: Bench) -> None:

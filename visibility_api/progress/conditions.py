@@ -211,3 +211,4 @@ _RULES: dict[str, Callable[[Record, datetime], _Found | None]] = {
     "Complete": _complete,
     "Failed": _failed,
 }
+TYPES = tuple(_RULES)  # in the order in which they are evaluated and shown

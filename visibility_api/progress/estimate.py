@@ -17,7 +17,7 @@ from .document import Progress
 SMOOTHING_S = 120.0  # a change of pace shows within minutes; one slow step does not
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """The speed of one attempt, by its reports. Start with `Pace.begin`, then `advance`."""
 
     position: float | None = None  # steps, else percent, else epochs done, at `at`

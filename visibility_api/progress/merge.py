@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from .clock import UNKNOWN_CLOCK
 from .completion import complete, has_position, without_contradiction
 from .document import Progress, Refused
 from .estimate import Pace
@@ -60,14 +61,22 @@ def merge(record: Record, observation: Observation, now: datetime) -> bool:
         return isinstance(outcome, Progress) and _take_status(record, outcome, now)
     if observation.is_final_read:
         return isinstance(outcome, Progress) and take(record, outcome, attempt, source, now)
-    if _is_left_over(record, observation):
-        observation, outcome = replace(observation, outcome=_LEFT_OVER), _LEFT_OVER
     record.last_observation = observation
     if isinstance(outcome, Refused):
         record.failures += 1
         return False
-    record.failures = 0
-    return take(record, outcome, attempt, source, now, _reporter(record, observation))
+    reporter = _reporter(record, observation)
+    is_taken = False
+    if _is_left_over(record, observation):
+        record.last_observation = replace(observation, outcome=_LEFT_OVER)
+        record.failures += 1
+    else:
+        record.failures = 0
+        is_taken = take(record, outcome, attempt, source, now, reporter)
+    # It showed nothing newer until then: it was read at some time after the probe began.
+    latency_s = observation.latency_s
+    record.read_at[reporter] = now if not latency_s else now - timedelta(seconds=latency_s)
+    return is_taken
 
 
 def take(
@@ -77,35 +86,58 @@ def take(
     reporter = reporter or source
     held = record.report if _is_same_attempt(record, attempt) else None
     if held is None:
-        record.reports, record.clock_ahead, record.pace, record.positioned_at = {}, None, Pace(), None
+        record.reports, record.clock, record.pace, record.positioned_at = {}, UNKNOWN_CLOCK, Pace(), None
     if source == LOGS and held is not None and _is_recent(record.positioned_at, now):
         report = without_contradiction(report, held)
     if record.reports.get(reporter) == report:
         return False
     takes_over = OTHER_RANK in record.reports and reporter not in (OTHER_RANK, STATUS)
     if takes_over:  # rank 0 itself: the clock of the process that reported in its place is another one
-        record.reports, record.clock_ahead, record.pace = {}, None, Pace()
+        record.reports, record.clock, record.pace = {}, UNKNOWN_CLOCK, Pace()
     elif held is not None and reporter != record.reporter and not _is_news(report, held, source, record):
         return False
     record.reports[reporter] = report
+    _date(record, report, source, record.read_at.get(reporter), now)
     if source != LOGS and reporter != OTHER_RANK and has_position(report):
-        record.positioned_at = now
+        record.positioned_at = record.reported_at
     if report.timestamp is None:
         report = replace(report, timestamp=_training_time(now, record, None if takes_over else held))
-    elif source == STATUS:
-        if held is None:  # may have stood there for hours; it is not new for having been found only now
-            now = min(now, report.timestamp)
-    elif record.clock_ahead is None or report.timestamp - now > record.clock_ahead:
-        record.clock_ahead = report.timestamp - now
     if held is not None and (len(record.reports) > 1 or source in PARTIAL):
         report = complete(report, held)
     pace = record.pace.advance(report, waited_s=_waited_s(record, now))
     if pace != record.pace or held is None:
-        record.moved_at = now
+        record.moved_at = record.reported_at
     record.pace = pace
-    record.report, record.attempt, record.reported_at = report, attempt, now
+    record.report, record.attempt = report, attempt
     record.source, record.reporter = source, reporter
     return True
+
+
+def _date(record: Record, report: Progress, source: str, read_at: datetime | None, now: datetime) -> None:
+    """When the report was written, by our clock. `read_at`: when its reporter still showed an earlier one."""
+    told_at, started_at = report.timestamp, None
+    if (rank0 := record.job.rank0) is not None and rank0.started_at is not None and rank0.started_at <= now:
+        started_at = rank0.started_at
+    if told_at is None:
+        record.reported_at, record.earliest_at = now, _latest(read_at, started_at)
+        return
+    clock = record.clock
+    if source != STATUS:  # which may be what was written back of an earlier report
+        # A file may have been left behind by an earlier run: it may be older than the container.
+        not_before = read_at if source == FILE else _latest(read_at, started_at)
+        clock = record.clock = clock.bounded(told_at, received=now, not_before=not_before)
+    ahead_s = clock.ahead_s
+    if not ahead_s:
+        record.reported_at = record.earliest_at = min(now, told_at)
+        return
+    record.reported_at = min(now, told_at - timedelta(seconds=ahead_s))
+    high = clock.at_most_s
+    by_clock = None if high is None else told_at - timedelta(seconds=high)
+    record.earliest_at = _latest(_latest(read_at, started_at), by_clock)
+
+
+def _latest(one: datetime | None, other: datetime | None) -> datetime | None:
+    return other if one is None else one if other is None else max(one, other)
 
 
 def _take_status(record: Record, status: Progress, now: datetime) -> bool:
@@ -184,7 +216,7 @@ def _is_news(report: Progress, held: Progress, source: str, record: Record) -> b
     it is the same report, of which partial sources have less."""
     if source == STATUS:  # may be what `--write-back` wrote there of an earlier report
         return not _is_known(report, held)
-    if report.timestamp is None or held.timestamp is None or record.clock_ahead is None:
+    if report.timestamp is None or held.timestamp is None or not record.clock.is_known:
         return True
     return report.timestamp > held.timestamp or (report.timestamp == held.timestamp and source not in PARTIAL)
 
@@ -203,5 +235,5 @@ def _is_known(status: Progress, held: Progress | None) -> bool:
 
 def _training_time(now: datetime, record: Record, held: Progress | None) -> datetime:
     """Now, by the training process's clock as far as other reports have shown it."""
-    moment = now + (record.clock_ahead or timedelta())
+    moment = now + timedelta(seconds=record.clock.at_least_s or 0.0)
     return max(moment, held.timestamp) if held is not None and held.timestamp else moment

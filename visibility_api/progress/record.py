@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from .clock import UNKNOWN_CLOCK, NodeClock
 from .document import Progress, Refused
 from .estimate import Pace, percentage
 from .job import Phase, Rank0, Termination, TrainingJob
@@ -28,10 +29,13 @@ class Record:
     attempt: str = ""  # of `report`
     is_current: bool = False  # `report` is of the attempt that runs now, or that the job has ended with
     reports: dict[str, Progress] = field(default_factory=dict)  # the last of each reporter, this attempt
-    clock_ahead: timedelta | None = None  # the training process's clock less ours, as far as reports show it
+    read_at: dict[str, datetime] = field(default_factory=dict)  # when each reporter of this attempt last was
+    clock: NodeClock = UNKNOWN_CLOCK  # the training process's, as far as its reports show it
     positioned_at: datetime | None = None  # when a source other than the log reported the position last
+    # By our clock: the time that `report` bears, corrected; when it was first seen if it bears none.
     reported_at: datetime | None = None
-    moved_at: datetime | None = None
+    earliest_at: datetime | None = None  # not before this, in any case; None: that is not known
+    moved_at: datetime | None = None  # the `reported_at` of the last report that showed an advance
     pace: Pace = field(default_factory=Pace)
     last_observation: Observation | None = None  # of a probe or a push
     failures: int = 0  # in a row

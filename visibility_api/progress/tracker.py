@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from .conditions import evaluate
 from .document import Progress
 from .job import JobRef, Rank0, TrainingJob
+from .memory import Memory, recall, remember
 from .merge import TERMINATION, counts, merge, take
 from .observation import Observation
 from .record import Record, summarise
@@ -22,7 +23,10 @@ REFRESH = timedelta(seconds=60)  # times of probes and remaining time are at mos
 
 
 class Tracker:
-    """One record a job, by its identity. `interval_s` is the default time between two probes."""
+    """One record a job, by its identity. `interval_s` is the default time between two probes.
+
+    `recall` is asked once for each job that is new to this process: what an earlier one remembered of it.
+    """
 
     def __init__(
         self,
@@ -31,11 +35,13 @@ class Tracker:
         retract: Callable[[JobRef], None],
         now: Callable[[], datetime],
         interval_s: float,
+        recall: Callable[[JobRef], Memory | None] = lambda _ref: None,
     ) -> None:
         self._publish = publish
         self._retract = retract
         self._now = now
         self._interval_s = interval_s
+        self._recall = recall
         self._records: dict[JobRef, Record] = {}
         self._reviews: Iterator[JobRef] = iter(())
 
@@ -46,10 +52,13 @@ class Tracker:
         record = self._records.get(job.ref)
         if record is None:
             record = self._records[job.ref] = Record(job=job, interval_s=interval_s)
+            if (memory := self._recall(job.ref)) is not None:
+                recall(record, memory, now)
         record.job, record.interval_s = job, interval_s
         if job.rank0 is not None:
             if record.rank0 is not None and record.rank0.attempt != job.rank0.attempt:
-                record.last_observation, record.failures = None, 0  # of an attempt that has ended
+                # Of an attempt that has ended.
+                record.last_observation, record.failures, record.read_at = None, 0, {}
             record.rank0 = job.rank0
             record.last_termination = job.rank0.last_termination or record.last_termination
             record.attempts = (job.rank0.attempt, *(each.attempt for each in job.alternates))
@@ -64,6 +73,19 @@ class Tracker:
         """The job was deleted; so is what is known of it."""
         if self._records.pop(ref, None) is not None:
             self._retract(ref)
+
+    def remembered(self, ref: JobRef) -> Memory | None:
+        """What another process must know of the job to judge it alike; None for a job that is not known."""
+        record = self._records.get(ref)
+        return None if record is None else remember(record)
+
+    def recalled(self, ref: JobRef, memory: Memory) -> None:
+        """Another process remembers this of a job, which may be known here already."""
+        record = self._records.get(ref)
+        if record is not None:
+            now = self._now()
+            recall(record, memory, now)
+            self._show(record, now)
 
     def observed(self, observation: Observation) -> bool:
         """A source has brought this. Returns whether it is a report that counts from now on."""

@@ -1,0 +1,170 @@
+"""What is remembered of a job by one process lets another one judge it alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from types import ModuleType
+
+import msgspec
+import pytest
+
+from visibility_api.progress.document import Progress
+from visibility_api.progress.job import JobRef, Phase, TrainingJob
+from visibility_api.progress.memory import Memory
+from visibility_api.progress.summary import JobProgress
+from visibility_api.progress.tracker import Tracker
+
+from .test_progress_tracker import JOB, KILLED, RANK0, REF, Bench
+
+FORMS = [msgspec.json, msgspec.msgpack]
+
+
+def memory_of(bench: Bench) -> Memory:
+    memory = bench.tracker.remembered(REF)
+    assert memory is not None
+    return memory
+
+
+def heir(bench: Bench, *, knows: bool = True) -> Bench:
+    """Another process, which starts now; it `knows` what the first one remembers."""
+    known = {REF: msgspec.json.decode(msgspec.json.encode(memory_of(bench)), type=Memory)} if knows else {}
+    other = Bench()
+    other.now = bench.now
+    other.tracker = Tracker(
+        publish=other.published.append,
+        retract=other.retracted.append,
+        now=lambda: other.now,
+        interval_s=15.0,
+        recall=known.get,
+    )
+    return other
+
+
+def shown(document: JobProgress) -> JobProgress:
+    """All but who looked when."""
+    return msgspec.structs.replace(document, observation=None)
+
+
+def trained(job: TrainingJob = JOB) -> Bench:
+    bench = Bench()
+    bench.job(job)
+    for step in (100, 150, 180):
+        bench.report(step, metrics=(("loss", "0.5"),))
+        bench.advance(10)
+    return bench
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_it_can_be_stored(form: ModuleType) -> None:
+    bench = trained(replace(JOB, rank0=replace(RANK0, last_termination=KILLED)))
+    bench.observe(Progress(step=181, metrics=(("lr", "0.1"),)), source="logs")
+    memory = memory_of(bench)
+    assert form.decode(form.encode(memory), type=Memory) == memory
+
+
+def test_a_memory_of_nothing_is_small() -> None:
+    assert msgspec.json.encode(Memory()) == b"{}"
+
+
+def test_a_later_version_s_fields_are_ignored() -> None:
+    assert msgspec.json.decode(b'{"attempt":"a/0/0","weather":{"sky":"blue"}}', type=Memory) == Memory(
+        attempt="a/0/0"
+    )
+
+
+def test_it_does_not_change_while_a_job_reports_nothing_new() -> None:
+    bench = trained()
+    report = Progress(timestamp=bench.now, step=190)
+    bench.observe(report)
+    before = memory_of(bench)
+    bench.advance(15)
+    bench.observe(report)
+    assert memory_of(bench) == before
+
+
+def test_a_restarted_process_shows_what_the_first_one_would() -> None:
+    bench = trained()
+    bench.advance(600)
+    other = heir(bench)
+    for each in (bench, other):
+        each.job(replace(JOB, labels={"seen": "again"}))
+    assert shown(other.last) == shown(bench.last)
+
+
+def test_an_ended_job_whose_pod_is_gone_keeps_its_document() -> None:
+    bench = trained()
+    bench.job(replace(JOB, rank0=replace(RANK0, is_running=False, last_termination=KILLED)))
+    ended = replace(JOB, phase=Phase.FAILED, reason="FailedJobs", rank0=None)
+    bench.job(ended)
+    other = heir(bench)
+    other.job(ended)
+    assert shown(other.last) == shown(bench.last)
+    assert other.last.job.rank0 is not None
+    assert other.last.job.rank0.last_termination == KILLED
+
+
+def test_reports_go_on_where_they_were() -> None:
+    bench = trained()
+    other = heir(bench)
+    other.job(JOB)
+    other.report(190)
+    bench.report(190)
+    assert other.last.steps_per_s is not None
+    assert shown(other.last) == shown(bench.last)
+
+
+def test_what_a_replica_has_read_before_its_peer_answers_is_kept() -> None:
+    bench = trained()
+    other = heir(bench, knows=False)
+    other.job(JOB)
+    other.report(190)
+    assert other.last.steps_per_s is None
+    other.tracker.recalled(REF, memory_of(bench))
+    assert other.last.step == 190
+    bench.report(190)
+    assert shown(other.last) == shown(bench.last)
+
+
+def test_what_a_peer_has_of_a_later_report_is_taken() -> None:
+    bench = trained()
+    other = heir(bench, knows=False)
+    other.job(JOB)
+    other.report(190)
+    bench.advance(5)
+    bench.report(200)
+    other.advance(5)
+    other.tracker.recalled(REF, memory_of(bench))
+    assert shown(other.last) == shown(bench.last)
+
+
+def test_what_a_peer_remembers_of_an_earlier_attempt_is_left_alone() -> None:
+    bench = trained()
+    again = replace(RANK0, restart_count=1)
+    other = heir(bench, knows=False)
+    other.job(replace(JOB, rank0=again))
+    other.report(1, attempt=again.attempt)
+    before = other.last
+    other.tracker.recalled(REF, memory_of(bench))
+    assert other.last == before
+
+
+def test_a_job_that_is_not_there_is_neither_remembered_nor_recalled() -> None:
+    bench = trained()
+    gone = JobRef(resource="trainjobs", namespace="team-a", name="bert", uid="u2")
+    assert bench.tracker.remembered(gone) is None
+    bench.tracker.recalled(gone, memory_of(bench))
+    assert {each.job.ref for each in bench.published} == {REF}
+
+
+def test_a_node_whose_clock_is_behind_is_still_known_after_a_restart() -> None:
+    bench = Bench()
+    bench.job(JOB)
+    for step in range(3):
+        bench.observe(Progress(timestamp=bench.now - timedelta(hours=1), step=step))
+        bench.advance(15)
+    other = heir(bench)
+    for each in (bench, other):
+        each.job(replace(JOB, labels={"seen": "again"}))
+    assert other.condition("Fresh") == ("True", "RecentReport")
+    assert shown(other.last) == shown(bench.last)

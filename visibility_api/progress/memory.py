@@ -1,0 +1,119 @@
+"""What must be remembered of a job to judge it later, or elsewhere, as if it had been watched all the time.
+
+`remember` takes it from a record and `recall` puts it into the record of a process that has not seen it: one
+that was restarted, or another replica. It contains no times of looks: while a job reports nothing new, what
+is remembered of it does not change, so it need not be stored again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+import msgspec
+
+from .clock import NodeClock
+from .conditions import TYPES
+from .document import Progress
+from .estimate import Pace
+from .job import Rank0, Termination
+from .merge import take
+from .record import Record
+from .summary import Condition
+
+
+class Beginning(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Since when a condition has its status. Its reason and message follow from the rest."""
+
+    type: str
+    status: str
+    since: datetime
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """Of one job, which its JobRef names. msgspec encodes and decodes it (JSON, MessagePack).
+
+    For what is stored: a field may be added with a default, and one that is unknown is ignored; none ever
+    changes its meaning. All times are aware, UTC, by our clock unless it says otherwise.
+    """
+
+    attempt: str = ""  # of `report`; Rank0.attempt
+    source: str = ""  # of `report`: exec, http, logs, push, status, termination
+    reporter: str = ""  # of `report`: its source, or the kind of process if it is not rank 0
+    report: Progress | None = None  # completed by earlier ones; its timestamp by the training clock
+    # The last of each reporter as it was read, unless equal to `report`: the same again is no news.
+    reports: dict[str, Progress] = {}
+    reported_at: datetime | None = None  # when `report` was written, or first seen if it has no time
+    earliest_at: datetime | None = None  # before which `report` was not written; None: not known
+    moved_at: datetime | None = None  # when a report last showed an advance
+    positioned_at: datetime | None = None  # when a source other than the log last reported the position
+    clock: NodeClock = NodeClock()  # of the training process
+    pace: Pace = Pace()
+    left_over: tuple[str, Progress] | None = None  # an attempt, and what it found in its file as it began
+    rank0: Rank0 | None = None  # the last known, without its termination message
+    last_termination: Termination | None = None
+    began: tuple[Beginning, ...] = ()
+
+
+def remember(record: Record) -> Memory:
+    """What is known of a job now."""
+    rank0 = record.rank0
+    return Memory(
+        attempt=record.attempt,
+        source=record.source,
+        reporter=record.reporter,
+        report=record.report,
+        reports={name: report for name, report in record.reports.items() if report != record.report},
+        reported_at=record.reported_at,
+        earliest_at=record.earliest_at,
+        moved_at=record.moved_at,
+        positioned_at=record.positioned_at,
+        clock=record.clock,
+        pace=record.pace,
+        left_over=record.left_over,
+        rank0=replace(rank0, termination_message="") if rank0 and rank0.termination_message else rank0,
+        last_termination=record.last_termination,
+        began=tuple(
+            [Beginning(type=each.type, status=each.status, since=each.since) for each in record.conditions]
+        ),
+    )
+
+
+def recall(record: Record, memory: Memory, now: datetime) -> None:
+    """Judge a job by what another process remembers of it as well.
+
+    A report that the record has already is merged into those remembered, if it is of the same attempt; of
+    another attempt it stays as it is, and what is remembered is of no use.
+    """
+    own, attempt, source, reporter = record.report, record.attempt, record.source, record.reporter
+    if own is not None and (memory.report is None or memory.attempt != attempt):
+        return
+    read = record.reports.get(reporter)
+    _adopt(record, memory)
+    if read is not None and _is_newer(own, memory.report):
+        take(record, read, attempt, source, now, reporter)
+
+
+def _is_newer(own: Progress | None, remembered: Progress | None) -> bool:
+    if own is None or own.timestamp is None or remembered is None or remembered.timestamp is None:
+        return own is not None
+    return own.timestamp > remembered.timestamp
+
+
+def _adopt(record: Record, memory: Memory) -> None:
+    record.attempt, record.source, record.reporter = memory.attempt, memory.source, memory.reporter
+    record.report, record.reports = memory.report, dict(memory.reports)
+    if memory.report is not None:
+        record.reports.setdefault(memory.reporter, memory.report)
+    record.reported_at, record.earliest_at = memory.reported_at, memory.earliest_at
+    record.moved_at, record.positioned_at = memory.moved_at, memory.positioned_at
+    record.clock, record.pace, record.left_over = memory.clock, memory.pace, memory.left_over
+    record.rank0 = record.rank0 or memory.rank0
+    record.last_termination = record.last_termination or memory.last_termination
+    if not record.attempts and record.rank0 is not None:
+        record.attempts = (record.rank0.attempt,)
+    began = {each.type: each for each in memory.began}
+    record.conditions = tuple(
+        Condition(type=each.type, status=each.status, reason="", message="", since=each.since)
+        for each in [began[type_] for type_ in TYPES if type_ in began]
+    )
