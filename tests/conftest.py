@@ -34,6 +34,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Two processes a core: half of what a test takes, it waits for others."""
+    return 2 * (os.cpu_count() or 1)
+
+
 def pytest_configure() -> None:
     def end(_number: int, _frame: FrameType | None) -> None:
         # So that a terminated run still stops what it has started; a SystemExit would only fail one test.

@@ -10,10 +10,14 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.asgi import Answer, http_scope
 from tests.pushing import BODY, OURS, UPSTREAM, Cluster, Endpoint, rank0
 from tests.reviews import until
+from visibility_api.app.request_info import read_request
+from visibility_api.app.routers import push
 from visibility_api.progress.document import Progress
 from visibility_api.progress.job import ProbeHints
 from visibility_api.pushing.admission import BURST
@@ -44,8 +48,9 @@ async def post(
     method: str = "POST",
     headers: Sequence[tuple[str, str]] = (),
     receive: Callable[[], Awaitable[dict[str, Any]]] | None = None,
+    app: ASGIApp | None = None,
 ) -> Answer:
-    """`body` in pieces comes chunked."""
+    """`body` in pieces comes chunked. `app`: another one than the endpoint's."""
     answer = Answer()
     pieces = [body] if isinstance(body, bytes) else list(body)
     sent = list(headers)
@@ -69,8 +74,30 @@ async def post(
 
     scope = http_scope(method, path.format(*JOB), sent)
     assert PushEndpoint.takes(scope["method"], scope["path"])
-    await endpoint.app(scope, receive or next_piece, send)
+    await (app or endpoint.app)(scope, receive or next_piece, send)
     return answer
+
+
+@pytest.mark.parametrize(
+    ("body", "token"), [(BODY, POD0), (b"{}", POD0), (b"nonsense", POD0), (BODY, "stranger"), (BODY, None)]
+)
+async def test_the_operation_answers_through_fastapi_as_it_is_called_directly(
+    cluster: Cluster, body: bytes, token: str | None
+) -> None:
+    endpoint = Endpoint(cluster)
+    routed = FastAPI(exception_handlers=dict(endpoint.app.exception_handlers))
+    routed.state.pushes = endpoint.endpoint
+    routed.include_router(push.router)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["request_info"] = read_request("POST", "/", b"")  # as the chain sets it
+        await routed(scope, receive, send)
+
+    direct = await post(endpoint, body, token=token)
+    through = await post(endpoint, body, token=token, app=app)
+    names = ("content-type", "content-length")
+    assert [direct.header(name) for name in names] == [through.header(name) for name in names]
+    assert (direct.status, direct.body) == (through.status, through.body)
 
 
 def status_of(answer: Answer) -> tuple[int, str]:

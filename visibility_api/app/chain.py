@@ -252,7 +252,10 @@ class RequestChain:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = message["headers"] = [*message["headers"], *own]
-                if not any(name == b"cache-control" for name, _ in headers):
+                for name, _ in headers:
+                    if name == b"cache-control":
+                        break
+                else:
                     headers.append(DEFAULT_CACHE_CONTROL)
             await send(message)
 

@@ -20,6 +20,7 @@ router = APIRouter(tags=["push"])
 
 GROUPS = ("trainer.kubeflow.org", GROUP)  # Kubeflow Trainer's own path, and ours
 OTHER_METHODS = ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
+_JSON = (b"content-type", b"application/json")
 CLIENT_CLOSED_REQUEST = 499  # as nginx logs it; the client does not receive it
 
 # What `admit` and `take` read themselves: FastAPI's resolution would double the cost of a push.
@@ -74,13 +75,22 @@ async def refuse_method() -> Response:
 
 
 async def call(scope: Scope, receive: Receive, send: Send) -> None:
-    """`update_status` with its dependency, called without FastAPI's layers, router and resolution.
+    """What `admit` and `update_status` do, as raw ASGI.
 
-    Pushes are frequent, and those would double the cost of each: docs/decisions/0011-fastapi.md has figures.
+    Pushes are frequent, and FastAPI's layers, router, resolution and responses would double the cost of each:
+    docs/decisions/0011-fastapi.md has figures.
     """
-    request = Request(scope, receive, send)
-    response = await update_status(request, await admit(request))
-    await response(scope, receive, send)
+    pushes: PushEndpoint = scope["app"].state.pushes
+    headers, client = scope["headers"], scope.get("client")
+    admitted = await pushes.admit(scope["method"], scope["path"], headers, client[0] if client else "")
+    status, body = 200, b""
+    try:
+        body = await pushes.take(admitted, headers, receive)
+    except ClientGone:
+        status = CLIENT_CLOSED_REQUEST
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [_JSON, length]})
+    await send({"type": "http.response.body", "body": body})
 
 
 for _group in GROUPS:
