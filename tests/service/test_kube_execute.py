@@ -279,8 +279,18 @@ async def test_a_huge_file_is_named_after_its_first_64_kib() -> None:
     assert refusal(outcome) == ("TooLarge", RetryClass.RARELY)
 
 
-@pytest.mark.parametrize("message", [b"", b"\x01", b"\x02" + b"x" * 1000, b"\x07" + b"x" * 1000])
-async def test_an_endless_stream_that_brings_no_document_is_left_at_a_bound(message: bytes) -> None:
+@pytest.mark.parametrize(
+    ("message", "limits"),
+    [
+        (b"", ExecLimits(excess_bytes=4000)),  # messages without data count as a byte
+        (b"\x01", ExecLimits(excess_bytes=4000)),
+        (b"\x02" + b"x" * 1000, ExecLimits()),
+        (b"\x07" + b"x" * 1000, ExecLimits()),
+    ],
+)
+async def test_an_endless_stream_that_brings_no_document_is_left_at_a_bound(
+    message: bytes, limits: ExecLimits
+) -> None:
     """The `cat` is the image's own: what it writes, and where, is its author's choice."""
 
     async def act(ws: web.WebSocketResponse) -> None:
@@ -290,7 +300,7 @@ async def test_an_endless_stream_that_brings_no_document_is_left_at_a_bound(mess
 
     async with fake_apiserver(serving(act)) as client:
         with pytest.raises(OutputTooLarge):
-            await run(client, limits=ExecLimits(excess_bytes=4000))
+            await run(client, limits=limits)
 
 
 @pytest.mark.parametrize("outcome", [b"\xff", b"[" * 5000, b"7", b'{"status":7}'])

@@ -1,4 +1,4 @@
-"""A reflector that is cut at random while documents change ends with exactly the server's state (issue 3)."""
+"""A reflector that is cut at random while documents change ends with exactly the server's state."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ from tests.unit.resource_server import ALL, BASE_REVISION
 _CUTS = 1000
 _CUTS_THROUGH_THE_AGGREGATOR = 60
 _HISTORY = 200  # changes; short, so that some cuts last longer than it reaches
-_MEAN_BYTES = 3_000  # that arrive between two cuts: about a list, and several events
-_NAMES = "abc"
+# Names of jobs, and the bytes that arrive between two cuts on average.
+_FEW = ("abc", 3_000)  # about a list, and several events
+_MANY = ("abcdefghijkl", 12_000)  # less than a list, and many events
 
 
 class World:
     """Jobs that come, change and go at random."""
 
-    def __init__(self, server: HttpServer, source: random.Random) -> None:
+    def __init__(self, server: HttpServer, source: random.Random, names: str) -> None:
         self._server = server
         self._source = source
+        self._names = names
         self._step = 0
 
     def change(self) -> None:
         server, source = self._server.current, self._source
         self._step += 1
-        name, namespace = source.choice(_NAMES), source.choice(("team-a", "team-b"))
+        name, namespace = source.choice(self._names), source.choice(("team-a", "team-b"))
         entry = server.store.get("trainjobs", namespace, name)
         labels = {"app": source.choice("xy")}
         chance = source.random()
@@ -55,18 +57,19 @@ class World:
 
 
 @pytest.mark.parametrize("streams_lists", [False, True], ids=["lists", "streams its lists"])
-@pytest.mark.parametrize("selector", ["", "app=x"], ids=["all", "chosen"])
+@pytest.mark.parametrize(("selector", "scale"), [("", _MANY), ("app=x", _FEW)], ids=["all", "chosen"])
 async def test_a_reflector_cut_a_thousand_times_ends_with_the_servers_state(
-    streams_lists: bool, selector: str
+    streams_lists: bool, selector: str, scale: tuple[str, int]
 ) -> None:
+    names, mean_bytes = scale
     source = random.Random(f"{streams_lists} {selector}")
     server = HttpServer(max_changes=_HISTORY)
-    world = World(server, source)
+    world = World(server, source, names)
     async with server.serving(), aiohttp.ClientSession(server.url) as session:
         reflector = Reflector(session, ALL, streams_lists=streams_lists, selector=selector)
         living = asyncio.create_task(world.live())
         for number in range(_CUTS):
-            reflector.allow_bytes = int(source.expovariate(1 / _MEAN_BYTES)) + 1
+            reflector.allow_bytes = int(source.expovariate(1 / mean_bytes)) + 1
             await reflector.run_until_cut()
             if number % 100 == 50:  # away for longer than the history reaches
                 for _ in range(2 * _HISTORY):
@@ -85,11 +88,12 @@ async def test_a_reflector_cut_a_thousand_times_ends_with_the_servers_state(
 
 def change_until(stopping: threading.Event, jobs: QuietJobs, source: random.Random) -> None:
     """Three jobs, each made, changed and deleted again and again, in a thread of its own."""
+    names = _FEW[0]
     alive: set[str] = set()
     round_ = 0
     while not stopping.is_set():
         round_ += 1
-        name = source.choice(_NAMES)
+        name = source.choice(names)
         if name not in alive:
             jobs.create(name)
             alive.add(name)
@@ -115,7 +119,7 @@ async def test_a_reflector_cut_through_the_aggregator_ends_with_the_servers_stat
             asyncio.to_thread(change_until, stopping, own_jobs, random.Random(source.random()))
         )
         for _ in range(_CUTS_THROUGH_THE_AGGREGATOR):
-            reflector.allow_bytes = int(source.expovariate(1 / _MEAN_BYTES)) + 1
+            reflector.allow_bytes = int(source.expovariate(1 / _FEW[1])) + 1
             await reflector.run_until_cut()
         stopping.set()
         await living
