@@ -6,11 +6,11 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from tests.jobs import T0, job_ref, rank0
 from visibility_api.app import Parts, create_app
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.resource_routes import RouteKey
@@ -18,7 +18,7 @@ from visibility_api.auth.identity import Attributes, Identity
 from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import PATH, TokenReviewer
 from visibility_api.kube.errors import ApiError
-from visibility_api.progress.job import JobRef, Phase, Rank0, TrainingJob
+from visibility_api.progress.job import JobRef, Phase, TrainingJob
 from visibility_api.progress.observation import Observation
 from visibility_api.pushing.admission import TIMEOUT_S, Admission
 from visibility_api.pushing.body import Headers
@@ -28,7 +28,6 @@ from visibility_api.pushing.ownership import Owners
 from visibility_api.pushing.paths import AUDIENCE
 from visibility_api.resources.message import Handler, ResourceRequest, ResourceResponse, Scope
 
-T0 = datetime(2026, 1, 23, 10, 0, tzinfo=UTC)
 UPSTREAM = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status"
 OURS = "/apis/visibility.trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status"
 BODY = b'{"trainerStatus":{"progressPercentage":45,"lastUpdatedTime":"2026-01-23T10:30:45Z"}}'
@@ -36,26 +35,6 @@ BODY = b'{"trainerStatus":{"progressPercentage":45,"lastUpdatedTime":"2026-01-23
 
 def upstream_audience(namespace: str, name: str) -> str:
     return f"trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs/{name}/status"
-
-
-def rank0(job: str, *, pod: str, uid: str, attempt: int = 0) -> Rank0:
-    return Rank0(
-        pod_name=pod,
-        pod_uid=uid,
-        pod_ip="10.0.0.7",
-        host_network=False,
-        node_name="gpu-1",
-        container_name="node",
-        progress_path="/tmp/trainjob-progress.json",
-        is_running=True,
-        is_terminating=False,
-        waiting_reason="",
-        restart_count=0,
-        restart_attempt=attempt,
-        started_at=T0,
-        last_termination=None,
-        termination_message="",
-    )
 
 
 class Cluster:
@@ -86,8 +65,8 @@ class Cluster:
                 f"{name}-node-0-{index}-abcde", f"{uid}-pod{index}", f"{uid}-batch", f"{name}-node-0",
                 namespace=namespace, attempt=attempt,
             )  # fmt: skip
-        first = rank0(name, pod=f"{name}-node-0-0-abcde", uid=f"{uid}-pod0", attempt=attempt)
-        ref = JobRef(resource="trainjobs", namespace=namespace, name=name, uid=uid)
+        first = rank0(pod_name=f"{name}-node-0-0-abcde", pod_uid=f"{uid}-pod0", restart_attempt=attempt)
+        ref = job_ref(name, namespace, uid)
         job = TrainingJob(ref=ref, created_at=T0, phase=Phase.RUNNING, rank0=first)
         self.jobs[namespace, name] = job
         return job

@@ -8,10 +8,10 @@ from typing import Any
 from tests.e2e.api import Object
 from tests.e2e.processes import PATIENCE_S, wait_until
 from tests.e2e.workspace import User, Workspace
+from tests.jobs import job_ref, rank0
 from visibility_api.kube.client import KubeClient
 from visibility_api.probing.logs_source import LogsSource
 from visibility_api.progress.document import Outcome, Progress, Refused, RetryClass
-from visibility_api.progress.job import JobRef, Rank0
 
 # Draws as tqdm does and prints as Hugging Face does. Dies at step 70 of its first life, stays in the next.
 TRAINING = r"""
@@ -56,29 +56,13 @@ def wait_life(workspace: Workspace, name: str, restarts: int) -> None:
 
 
 def look(user: User, workspace: Workspace, pod: str, *, back: bool = False) -> Outcome:
-    ref = JobRef(resource="trainjobs", namespace=workspace.name, name="bert", uid="u")
-    rank0 = Rank0(
-        pod_name=pod,
-        pod_uid="u",
-        pod_ip=None,
-        host_network=False,
-        node_name=None,
-        container_name="c",
-        progress_path="/tmp/none",
-        is_running=True,
-        is_terminating=False,
-        waiting_reason="",
-        restart_count=1,
-        restart_attempt=0,
-        started_at=None,
-        last_termination=None,
-        termination_message="",
-    )
+    ref = job_ref(namespace=workspace.name)
+    probed = rank0(pod_name=pod, container_name="c", progress_path="/tmp/none", restart_count=1)
 
     async def ask() -> Outcome:
         async with await KubeClient.connect(user.kubeconfig) as client:
             source = LogsSource(client, timeout_s=PATIENCE_S)
-            return await (source.final_read if back else source.probe)(ref, rank0)
+            return await (source.final_read if back else source.probe)(ref, probed)
 
     return asyncio.run(ask())
 

@@ -27,7 +27,7 @@ from tests.e2e.processes import PATIENCE_S, Daemon, free_port, wait_until
 from tests.e2e.scripts import REPORTING, SHORT, SILENT
 from tests.e2e.visibility_server import END_WAIT_S, PREFIX, VisibilityServer
 from tests.e2e.workspace import TRAINER, Workspace, condition
-from tests.unit.test_writeback_writer import document
+from tests.jobs import reported
 from visibility_api.kube.client import KubeClient
 from visibility_api.progress.job import JobRef
 from visibility_api.writeback.status_client import FIELD_MANAGER
@@ -82,7 +82,7 @@ class WritingServer:
         self._http.close()
         assert self._daemon.stop(grace_s=END_WAIT_S) == 0, self.log_text()[-2000:]
 
-    def document(self, namespace: str, name: str) -> Object:
+    def reported(self, namespace: str, name: str) -> Object:
         answer = self._http.get(f"{PREFIX}/namespaces/{namespace}/trainjobs/{name}")
         assert answer.status_code == 200, answer.text
         found: Object = answer.json()
@@ -319,7 +319,7 @@ def test_the_numbers_of_a_deleted_job_do_not_stay_with_one_that_took_its_name(
         kubeconfig = service_account_kubeconfig(cluster, tmp_path)
         async with await KubeClient.connect(kubeconfig) as client:
             write_back = WriteBack(client, count=outcomes.put_nowait)
-            write_back.changed(document(120, of=former))
+            write_back.changed(reported(120, of=former))
             writing = asyncio.create_task(write_back.run())
             async with asyncio.timeout(PATIENCE_S):
                 outcome = await outcomes.get()

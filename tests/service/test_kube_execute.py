@@ -12,7 +12,7 @@ import pytest
 from aiohttp import WSMsgType, web
 from kubernetes_asyncio.client import Configuration
 
-from tests.unit.test_progress_tracker import RANK0, REF
+from tests.jobs import RANK0, REF
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, Unreachable
 from visibility_api.kube.exec.execute import CommandFailed, ExecFailed, ExecLimits, OutputTooLarge, execute

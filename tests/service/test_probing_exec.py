@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.jobs import RANK0
 from tests.unit.test_progress_report import SECRET, TRANSFORMERS
-from tests.unit.test_progress_tracker import RANK0
 from visibility_api.progress.document import Progress, Refused
 
 from .test_kube_execute import ask, exit_status, saying

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.unit.test_progress_tracker import RANK0, REF
+from tests.jobs import RANK0, REF
 from visibility_api.probing.http_source import HttpSource
 from visibility_api.progress.document import MAX_DOCUMENT_BYTES, Outcome, Progress, Refused, RetryClass
 from visibility_api.progress.job import Rank0

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from localcluster import LocalCluster
+from tests.jobs import job_ref, rank0
 from tests.service.fake_apiserver import Handler, fake_apiserver
 from visibility_api.kube.client import KubeClient
 from visibility_api.probing.logs_source import (
@@ -22,27 +23,10 @@ from visibility_api.probing.logs_source import (
     LogsSource,
 )
 from visibility_api.progress.document import Outcome, Progress, Refused, RetryClass
-from visibility_api.progress.job import JobRef, Rank0
 
 DEADLINE_S = 90.0
-REF = JobRef(resource="trainjobs", namespace="default", name="bert", uid="u")
-RANK0 = Rank0(
-    pod_name="p",
-    pod_uid="pod-uid",
-    pod_ip=None,
-    host_network=False,
-    node_name="node",
-    container_name="c",
-    progress_path="/tmp/progress.json",
-    is_running=True,
-    is_terminating=False,
-    waiting_reason="",
-    restart_count=0,
-    restart_attempt=0,
-    started_at=None,
-    last_termination=None,
-    termination_message="",
-)
+REF = job_ref(namespace="default")
+RANK0 = rank0(pod_name="p", container_name="c")
 TIME = "2026-11-21T12:00:00.000000000Z "
 SECRET = "hunter2"
 

@@ -11,16 +11,16 @@ import pytest
 from aiohttp import web
 from kubernetes_asyncio.client import Configuration
 
+from tests.jobs import job_ref, reported
 from tests.service.fake_apiserver import fake_apiserver
 from tests.service.tls_server import DEADLINE_S
-from tests.unit.test_writeback_writer import document
 from visibility_api.kube.client import KubeClient
 from visibility_api.writeback.writer import WriteBack
 
 Answer = Callable[[web.Request], web.StreamResponse]
 
 
-def written(uid: str = "uid-bert") -> web.Response:
+def written(uid: str = job_ref().uid) -> web.Response:
     return web.json_response({"kind": "PartialObjectMetadata", "metadata": {"name": "bert", "uid": uid}})
 
 
@@ -59,7 +59,7 @@ async def writing(*answers: web.Response) -> AsyncIterator[tuple[Bench, WriteBac
 
 async def test_a_status_is_written_by_an_unforced_apply_to_the_status_subresource() -> None:
     async with writing() as (bench, write_back):
-        write_back.changed(document(120))
+        write_back.changed(reported(120))
         assert await bench.outcome() == "Written"
         ((request, body),) = bench.requests
         assert request.method == "PATCH"
@@ -102,7 +102,7 @@ async def test_a_status_is_written_by_an_unforced_apply_to_the_status_subresourc
 )
 async def test_every_answer_has_one_word(answer: Callable[[], web.Response], outcome: str) -> None:
     async with writing(answer()) as (bench, write_back):
-        write_back.changed(document(120))
+        write_back.changed(reported(120))
         assert await bench.outcome() == outcome
         assert len(bench.requests) == 1
 
@@ -110,14 +110,14 @@ async def test_every_answer_has_one_word(answer: Callable[[], web.Response], out
 async def test_fields_of_another_manager_stay_and_ours_are_withdrawn() -> None:
     conflict = 'Apply failed with 1 conflict: conflict with "trainer-status": .status.trainerStatus.metrics'
     async with writing(refused(409, "Conflict", conflict)) as (bench, write_back):
-        write_back.changed(document(120))
+        write_back.changed(reported(120))
         assert await bench.outcome() == "OwnedByOther"
         assert [body["status"].keys() for _, body in bench.requests] == [{"trainerStatus"}, set()]
 
 
 async def test_the_numbers_are_withdrawn_from_another_job_of_that_name() -> None:
     async with writing(written(uid="another")) as (bench, write_back):
-        write_back.changed(document(120))
+        write_back.changed(reported(120))
         assert await bench.outcome() == "Recreated"
         assert [body["status"].keys() for _, body in bench.requests] == [{"trainerStatus"}, set()]
 
@@ -126,7 +126,7 @@ async def test_a_server_that_is_away_is_unreachable_and_no_fault() -> None:
     outcomes: asyncio.Queue[str] = asyncio.Queue()
     async with KubeClient(Configuration(host="http://127.0.0.1:1")) as client:  # nothing listens there
         write_back = WriteBack(client, count=outcomes.put_nowait)
-        write_back.changed(document(120))
+        write_back.changed(reported(120))
         task = asyncio.create_task(write_back.run())
         async with asyncio.timeout(DEADLINE_S):
             assert await outcomes.get() == "Unreachable"

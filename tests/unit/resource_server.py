@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import AsyncIterator
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from tests.asgi import Answer, call, http_scope
+from tests.jobs import NOW, document
 from visibility_api.app import Limits, Parts, create_app
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.auth.identity import Attributes, Identity
 from visibility_api.models.served import TRAINJOBS
-from visibility_api.progress.job import JobRef, Phase, TrainingJob
-from visibility_api.progress.summary import JobProgress
 from visibility_api.resources.collection import Collection
 from visibility_api.resources.watch import Watches, WatchLimits
 from visibility_api.store.memory import MAX_CHANGES, MemoryStore
@@ -26,7 +24,6 @@ BASE = "/apis/visibility.trainer.kubeflow.org/v1alpha1"
 ALL = f"{BASE}/trainjobs"
 TEAM = f"{BASE}/namespaces/team-a/trainjobs"
 BERT = f"{TEAM}/bert"
-NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 BASE_REVISION = 1_767_323_045_000_000  # a time of start in microseconds
 
 JSON = ("Accept", "application/json")
@@ -39,22 +36,6 @@ PARTIAL = ("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=
 PARTIAL_LIST = ("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
 
 _PATIENCE_S = 90.0
-
-
-def document(
-    name: str = "bert",
-    *,
-    namespace: str = "team-a",
-    uid: str = "",
-    phase: Phase = Phase.RUNNING,
-    labels: Mapping[str, str] | None = None,
-    **more: Any,
-) -> JobProgress:
-    ref = JobRef(
-        resource="trainjobs", namespace=namespace, name=name, uid=uid or f"uid-of-{namespace}-{name}"
-    )
-    job = TrainingJob(ref=ref, labels=labels or {}, created_at=NOW - timedelta(minutes=9), phase=phase)
-    return JobProgress(job=job, phase=phase, **more)
 
 
 class WatchClient:

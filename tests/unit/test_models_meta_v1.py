@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.resource_server import ALL, BERT, PARTIAL, TABLE, ResourceServer, document
+from tests.jobs import document
+from tests.unit.resource_server import ALL, BERT, PARTIAL, TABLE, ResourceServer
 from visibility_api.app.description.schemas import META, meta_schemas
 from visibility_api.errors import (
     Cause,

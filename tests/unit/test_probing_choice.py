@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.jobs import JOB, RANK0, T0
 from visibility_api.probing.choice import REOPEN_S, RIGHT_REOPEN_S, Candidate, Choice, member_of, options_for
 from visibility_api.progress.document import Outcome, Progress, Refused, RetryClass
 from visibility_api.progress.job import ProbeHints, TrainingJob
-
-from .test_progress_tracker import JOB, RANK0, T0
 
 REPORT = Progress(timestamp=T0, step=1)
 ALL = frozenset({"exec", "http", "logs", "push", "status"})

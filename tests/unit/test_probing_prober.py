@@ -12,12 +12,11 @@ from datetime import UTC, datetime
 import pytest
 from msgspec import structs
 
+from tests.jobs import JOB, RANK0, REF, T0
 from visibility_api.probing.prober import PER_NODE, TOGETHER, Prober
 from visibility_api.progress.document import Outcome, Progress, Refused, RetryClass
 from visibility_api.progress.job import JobRef, Phase, ProbeHints, Rank0, TrainingJob
 from visibility_api.progress.observation import Observation
-
-from .test_progress_tracker import JOB, RANK0, REF, T0
 
 REPORT = Progress(timestamp=T0, step=1)
 SILENT = Refused(reason="NoProgressFile", message="none", retry=RetryClass.LATER)

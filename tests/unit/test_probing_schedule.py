@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.jobs import job_ref
 from visibility_api.probing.schedule import (
     GRACE_S,
     LONGEST_INTERVALS,
@@ -29,10 +30,6 @@ from visibility_api.progress.job import JobRef
 
 DAY_S = 86400.0
 Answering = Callable[[float], RetryClass | None]
-
-
-def ref(name: str = "bert", namespace: str = "team-a") -> JobRef:
-    return JobRef(resource="trainjobs", namespace=namespace, name=name, uid=name)
 
 
 def put(
@@ -60,7 +57,7 @@ def put(
 def schedule_of(*names: str, interval_s: float = 10.0, is_declared: bool = True) -> Schedule:
     schedule = Schedule(random_=random.Random(1))
     for name in names:
-        put(schedule, ref(name), interval_s=interval_s, is_declared=is_declared)
+        put(schedule, job_ref(name), interval_s=interval_s, is_declared=is_declared)
     return schedule
 
 
@@ -111,7 +108,7 @@ def test_a_probe_that_took_longer_than_the_interval_is_followed_at_once() -> Non
 def test_a_job_is_never_handed_out_twice_at_a_time() -> None:
     schedule = schedule_of("bert")
     turn = take(schedule, 0.0)
-    schedule.hasten(ref(), 1.0)
+    schedule.hasten(job_ref(), 1.0)
     assert schedule.take(1000.0) is None
     assert schedule.done(turn, now=2.0, retry=None) == 2.0
     assert take(schedule, 2.0) is turn
@@ -120,9 +117,9 @@ def test_a_job_is_never_handed_out_twice_at_a_time() -> None:
 def test_a_job_that_is_dropped_and_put_again_while_it_is_probed_waits_for_the_end_of_that_probe() -> None:
     schedule = schedule_of("bert")
     turn = take(schedule, 0.0)
-    schedule.drop(ref())
+    schedule.drop(job_ref())
     assert len(schedule) == 0
-    put(schedule, ref(), now=1.0, attempt="2")
+    put(schedule, job_ref(), now=1.0, attempt="2")
     assert len(schedule) == 1
     assert schedule.take(5.0) is None
     assert schedule.done(turn, now=5.0, retry=RetryClass.RARELY) == 5.0
@@ -198,7 +195,7 @@ def test_one_answer_ends_the_back_off() -> None:
 def test_a_new_attempt_ends_the_back_off() -> None:
     schedule = schedule_of("bert")
     now = probes(schedule, lambda _: RetryClass.RARELY, until=5000.0)[-1] + 1.0
-    put(schedule, ref(), attempt="2", now=now)
+    put(schedule, job_ref(), attempt="2", now=now)
     turn = take(schedule, now)
     due = schedule.done(turn, now=now, retry=RetryClass.RARELY)
     assert due is not None
@@ -208,21 +205,21 @@ def test_a_new_attempt_ends_the_back_off() -> None:
 def test_the_same_attempt_put_again_keeps_its_turn() -> None:
     schedule = schedule_of("bert")
     due = schedule.done(take(schedule, 0.0), now=0.0, retry=None)
-    put(schedule, ref(), now=1.0)
+    put(schedule, job_ref(), now=1.0)
     assert schedule.next_due() == due
 
 
 def test_a_shorter_interval_takes_effect_at_once() -> None:
     schedule = schedule_of("bert", interval_s=1000.0)
     schedule.done(take(schedule, 0.0), now=0.0, retry=None)
-    put(schedule, ref(), now=1.0, interval_s=2.0)
+    put(schedule, job_ref(), now=1.0, interval_s=2.0)
     assert schedule.next_due() == 3.0
 
 
 def test_a_dropped_job_is_not_probed_again_even_if_it_was_being_probed() -> None:
     schedule = schedule_of("bert")
     turn = take(schedule, 0.0)
-    schedule.drop(ref())
+    schedule.drop(job_ref())
     assert schedule.done(turn, now=1.0, retry=None) is None
     assert schedule.next_due() is None
     assert schedule.take(1e9) is None
@@ -236,7 +233,7 @@ def test_a_job_that_pushes_regularly_is_probed_seldom_and_not_at_all_where_nothi
     schedule = schedule_of("bert")
     probed, now = 0, 0.0
     while now < 40 * PUSH_PROBE_INTERVALS * 10.0:
-        schedule.postpone(ref(), now)
+        schedule.postpone(job_ref(), now)
         if (turn := schedule.take(now)) is not None:
             probed += 1
             schedule.done(turn, now=now, retry=retry)
@@ -248,8 +245,8 @@ def test_a_job_that_pushes_regularly_is_probed_seldom_and_not_at_all_where_nothi
 def test_a_job_that_stops_pushing_is_probed_again() -> None:
     schedule = schedule_of("bert")
     schedule.done(take(schedule, 0.0), now=0.0, retry=RetryClass.LATER)
-    schedule.postpone(ref(), 0.0)
-    schedule.postpone(ref(), 60.0)
+    schedule.postpone(job_ref(), 0.0)
+    schedule.postpone(job_ref(), 60.0)
     times = probes(schedule, reports, until=1000.0)
     assert 60.0 < times[0] <= 60.0 + PUSH_LONGEST_S
     assert max(gaps(times)) <= 10.0
@@ -257,15 +254,15 @@ def test_a_job_that_stops_pushing_is_probed_again() -> None:
 
 def test_a_pod_that_ends_is_probed_even_if_its_job_pushes() -> None:
     schedule = schedule_of("bert")
-    schedule.postpone(ref(), 1.0)
-    schedule.hasten(ref(), 2.0)
-    assert take(schedule, 2.0).ref == ref()
+    schedule.postpone(job_ref(), 1.0)
+    schedule.hasten(job_ref(), 2.0)
+    assert take(schedule, 2.0).ref == job_ref()
 
 
 def test_due_jobs_of_a_namespace_come_earliest_first() -> None:
     schedule = Schedule()
     for number in range(50):
-        put(schedule, ref(str(number)), due=float((number * 37) % 50))
+        put(schedule, job_ref(str(number)), due=float((number * 37) % 50))
     assert [take(schedule, 1e9).due for _ in range(50)] == [float(n) for n in range(50)]
 
 
@@ -309,7 +306,7 @@ class Simulation:
 
 
 def fill(schedule: Schedule, namespace: str, jobs: int, *, node: str | None = None) -> list[JobRef]:
-    refs = [ref(f"{namespace}-{n}", namespace) for n in range(jobs)]
+    refs = [job_ref(f"{namespace}-{n}", namespace) for n in range(jobs)]
     for n, job in enumerate(refs):
         put(schedule, job, due=10.0 * n / jobs, node=node or f"{namespace}-node-{n}")
     return refs
@@ -376,7 +373,7 @@ def test_whatever_happens_a_live_job_is_probed_once_at_a_time_and_never_forgotte
     now, attempt = 0.0, 0
     for event, number, retry in events:
         now += 1000.0 if event == "wait" else 1.0
-        job = ref(str(number), f"team-{number % 2}")
+        job = job_ref(str(number), f"team-{number % 2}")
         if event in ("put", "new"):
             attempt += event == "new"
             put(schedule, job, attempt=str(attempt), interval_s=5.0, now=now, node=f"node-{number % 3}")

@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 import pytest
 from msgspec import structs
 
+from tests.jobs import JOB, RANK0, REF, T0
 from visibility_api.probing.prober import Prober
 from visibility_api.progress.document import Outcome, Progress, Refused, RetryClass
 from visibility_api.progress.job import JobRef, Phase, ProbeHints, Rank0, TrainingJob
 from visibility_api.progress.observation import Observation
 
-from .test_progress_tracker import JOB, RANK0, REF, T0
 from .virtual_time import in_virtual_time
 
 JOBS = [structs.replace(REF, name=f"job-{n}", uid=str(n), namespace=f"team-{n % 3}") for n in range(8)]

@@ -7,10 +7,11 @@ from datetime import timedelta
 
 import pytest
 
+from tests.jobs import JOB, RANK0
 from visibility_api.progress.document import Progress
 
 from .test_progress_merge import RESTARTED, at
-from .test_progress_tracker import JOB, RANK0, Bench
+from .test_progress_tracker import Bench
 
 
 @pytest.fixture

@@ -9,13 +9,14 @@ from types import ModuleType
 import msgspec
 import pytest
 
+from tests.jobs import JOB, KILLED, RANK0, REF
 from visibility_api.progress.document import Progress
 from visibility_api.progress.job import JobRef, Phase, TrainingJob
 from visibility_api.progress.memory import Memory
 from visibility_api.progress.summary import JobProgress
 from visibility_api.progress.tracker import Tracker
 
-from .test_progress_tracker import JOB, KILLED, RANK0, REF, Bench
+from .test_progress_tracker import Bench
 
 FORMS = [msgspec.json, msgspec.msgpack]
 

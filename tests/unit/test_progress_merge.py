@@ -9,11 +9,12 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.jobs import JOB, RANK0, REF, T0
 from visibility_api.progress.document import Progress, Refused
 from visibility_api.progress.observation import Observation
 from visibility_api.progress.summary import JobProgress
 
-from .test_progress_tracker import JOB, RANK0, REF, T0, Bench
+from .test_progress_tracker import Bench
 
 RESTARTED = replace(RANK0, restart_count=1, started_at=T0 + timedelta(seconds=60))
 

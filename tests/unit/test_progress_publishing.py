@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import pytest
 
+from tests.jobs import JOB
 from visibility_api.progress.document import Progress, Refused
 
-from .test_progress_tracker import JOB, Bench
+from .test_progress_tracker import Bench
 
 
 @pytest.fixture

@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from tests.jobs import JOB, RANK0, T0
 from visibility_api.progress.document import Progress
 from visibility_api.progress.job import Phase
 from visibility_api.progress.observation import Observation
 
-from .test_progress_tracker import JOB, RANK0, T0, Bench
+from .test_progress_tracker import Bench
 
 ELSEWHERE = replace(JOB, rank0=None, runs_elsewhere=True)
 

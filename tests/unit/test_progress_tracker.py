@@ -4,37 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
+from tests.jobs import JOB, KILLED, RANK0, REF, T0
 from visibility_api.progress.document import Progress, Refused
 from visibility_api.progress.job import JobRef, Phase, ProbeHints, Rank0, Termination, TrainingJob
 from visibility_api.progress.observation import Observation
 from visibility_api.progress.summary import JobProgress
 from visibility_api.progress.tracker import Tracker
-
-T0 = datetime(2026, 1, 23, 10, 0, tzinfo=UTC)
-REF = JobRef(resource="trainjobs", namespace="team-a", name="bert", uid="u1")
-RANK0 = Rank0(
-    pod_name="bert-node-0-0-abcde",
-    pod_uid="p1",
-    pod_ip="10.0.0.7",
-    host_network=False,
-    node_name="gpu-1",
-    container_name="node",
-    progress_path="/tmp/trainjob-progress.json",
-    is_running=True,
-    is_terminating=False,
-    waiting_reason="",
-    restart_count=0,
-    restart_attempt=0,
-    started_at=T0,
-    last_termination=None,
-    termination_message="",
-)
-JOB = TrainingJob(ref=REF, created_at=T0, phase=Phase.RUNNING, reason="Rank0Running", rank0=RANK0)
-KILLED = Termination(exit_code=137, signal=9, reason="OOMKilled", finished_at=T0)
 
 
 class Bench:

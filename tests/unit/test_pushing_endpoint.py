@@ -14,7 +14,8 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.asgi import Answer, http_scope
-from tests.pushing import BODY, OURS, UPSTREAM, Cluster, Endpoint, rank0
+from tests.jobs import rank0
+from tests.pushing import BODY, OURS, UPSTREAM, Cluster, Endpoint
 from tests.reviews import until
 from visibility_api.app.request_info import read_request
 from visibility_api.app.routers import push
@@ -338,7 +339,7 @@ async def test_stand_ins_beyond_a_few_a_second_are_answered_and_passed_over(
 async def test_the_other_pod_that_may_hold_rank_0_speaks_for_itself(
     endpoint: Endpoint, cluster: Cluster
 ) -> None:
-    other = rank0("bert", pod="bert-node-0-1-abcde", uid=POD1)
+    other = rank0(pod_name="bert-node-0-1-abcde", pod_uid=POD1)
     cluster.jobs[JOB] = replace(cluster.jobs[JOB], alternates=(other,))
     await post(endpoint, token=POD1)
     assert (endpoint.seen[0].attempt, endpoint.seen[0].is_other_rank) == (other.attempt, False)

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.unit.resource_server import BASE_REVISION, NOW, document
+from tests.jobs import NOW, document
+from tests.unit.resource_server import BASE_REVISION
 from visibility_api.models.served import TRAINJOBS
 from visibility_api.resources import cached_lists as whole_lists, list_body
 from visibility_api.resources.cached_lists import ListCache

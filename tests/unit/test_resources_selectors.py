@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.unit.resource_server import document
+from tests.jobs import document
 from visibility_api.auth.identity import Requirement
 from visibility_api.errors import BadRequest
 from visibility_api.progress.job import Phase

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 import yaml
 
-from tests.unit.resource_server import ALL, BERT, NOW, PARTIAL, TABLE, TEAM, ResourceServer, document
+from tests.jobs import NOW, document
+from tests.unit.resource_server import ALL, BERT, PARTIAL, TABLE, TEAM, ResourceServer
 from visibility_api.progress.job import Phase
 from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
 from visibility_api.resources.age import age, duration

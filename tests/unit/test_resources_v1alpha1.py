@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.unit.resource_server import NOW, document
+from tests.jobs import NOW, document
 from visibility_api.models.served import TRAINJOBS
 from visibility_api.progress.job import Phase
 from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.unit.resource_server import document
+from tests.jobs import document
 from tests.unit.virtual_time import in_virtual_time
 from visibility_api.store import Batch, Feed, RevisionExpired
 from visibility_api.store.changelog import WakeUps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.resource_server import document
+from tests.jobs import document
 from visibility_api.progress.job import JobRef
 from visibility_api.store import Listing, RevisionExpired
 from visibility_api.store.memory import MemoryStore

@@ -8,13 +8,14 @@ import itertools
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.jobs import job_ref, reported
 from visibility_api.kube.errors import ApiError, Unreachable
 from visibility_api.progress.job import JobRef, Phase
 from visibility_api.progress.summary import JobProgress
 from visibility_api.writeback.queue import Entry, WriteQueue
 from visibility_api.writeback.writer import FORBIDDEN_RETRY_S, INTERVAL_S, LONGEST_PAUSE_S, REFUSED_RETRY_S
 
-from .test_writeback_writer import document, ref, running
+from .test_writeback_writer import running
 from .virtual_time import in_virtual_time
 
 
@@ -43,10 +44,10 @@ class TestRefusals:
             bench.say(1)
             await asyncio.sleep(1)
             for number in range(20):
-                bench.say(1, of=ref(f"job-{number}"))
+                bench.say(1, of=job_ref(f"job-{number}"))
             await asyncio.sleep(FORBIDDEN_RETRY_S / 2)
             assert bench.outcomes == {"Forbidden": 1}
-            bench.say(1, of=ref("gpt", namespace="team-b"))
+            bench.say(1, of=job_ref("gpt", namespace="team-b"))
             bench.apiserver.errors = []
             await asyncio.sleep(1)
             assert bench.status("gpt", "team-b") is not None
@@ -63,7 +64,7 @@ class TestRefusals:
         async with running() as bench:
             bench.apiserver.errors = [ApiError(429, "TooManyRequests"), *[Unreachable("reset")] * 8]
             for number in range(100):
-                bench.say(1, of=ref(f"job-{number}"))
+                bench.say(1, of=job_ref(f"job-{number}"))
             await asyncio.sleep(300)
             times = [at for at, _, _ in bench.apiserver.writes]
             gaps = [round(b - a, 1) for a, b in itertools.pairwise(times[:10])]
@@ -78,7 +79,7 @@ class TestRefusals:
         async with running() as bench:
             bench.apiserver.errors = [ApiError(429, retry_after_s=20.0), ApiError(429, retry_after_s=9e9)]
             bench.say(1)
-            bench.say(1, of=ref("gpt"))
+            bench.say(1, of=job_ref("gpt"))
             await asyncio.sleep(1000)
             times = [at for at, _, _ in bench.apiserver.writes]
             assert times[1] - times[0] >= 20.0
@@ -104,7 +105,7 @@ class TestRefusals:
                 bench.apiserver.errors = [error]
                 for second in range(int(REFUSED_RETRY_S) - 5):
                     bench.say(second)
-                    bench.say(second, of=ref("gpt"))
+                    bench.say(second, of=job_ref("gpt"))
                     await asyncio.sleep(1)
                 assert bench.outcomes[outcome] == 1
                 assert len(bench.apiserver.times()) == 1
@@ -123,7 +124,7 @@ class TestRefusals:
         async with running() as bench:
             bench.apiserver.errors = [ApiError(422, "Invalid", "no") for _ in range(100)]
             for number in range(100):
-                bench.say(1, of=ref(f"job-{number}"))
+                bench.say(1, of=job_ref(f"job-{number}"))
             await asyncio.sleep(60)
             assert bench.outcomes == {"Invalid": 100}
         assert capsys.readouterr().out.count("status not written") == 1
@@ -139,8 +140,8 @@ class TestRefusals:
             bench.say(121)  # the watch has not told us yet
             await asyncio.sleep(60)
             assert bench.outcomes == {"Recreated": 1}
-            bench.write_back.gone(ref())
-            bench.say(5, of=ref(uid="another"))
+            bench.write_back.gone(job_ref())
+            bench.say(5, of=job_ref(uid="another"))
             await asyncio.sleep(1)
             assert bench.outcomes == {"Recreated": 1, "Written": 1}
 
@@ -150,8 +151,8 @@ class TestRefusals:
     ) -> None:
         async with running() as bench:
             bench.say(1, metrics=(("loss", "\ud800 s3cr3t"),))  # no UTF-8
-            bench.say(1, of=ref("gpt"))
-            bench.say(1, of=ref("t5"), epoch=float("inf"))  # no count of anything
+            bench.say(1, of=job_ref("gpt"))
+            bench.say(1, of=job_ref("t5"), epoch=float("inf"))  # no count of anything
             await asyncio.sleep(1)
             assert bench.status("gpt") is not None
             assert bench.outcomes == {"Failed": 1, "Written": 1}
@@ -184,9 +185,9 @@ def test_the_latest_word_of_every_job_comes_to_its_turn_whatever_happens(
 
     kept = []  # so that no two documents share an id
     for step, number in steps:
-        job = ref(f"job-{number}")
+        job = job_ref(f"job-{number}")
         if step in ("say", "end"):
-            latest[job] = document(1, of=job, phase=Phase.RUNNING if step == "say" else Phase.SUCCEEDED)
+            latest[job] = reported(1, of=job, phase=Phase.RUNNING if step == "say" else Phase.SUCCEEDED)
             kept.append(latest[job])
             queue.put(latest[job], now)
         elif step == "take":

@@ -11,64 +11,24 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
+from tests.jobs import T0, job_ref, reported
 from visibility_api.kube.client import Query
 from visibility_api.kube.errors import ApiError, ClusterError
 from visibility_api.progress.document import Progress
-from visibility_api.progress.job import JobRef, Phase, TrainingJob
+from visibility_api.progress.job import Phase
 from visibility_api.progress.observation import Observation
-from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
 from visibility_api.workloads.inventory import reported_progress
 from visibility_api.workloads.objects import TrainerStatus
 from visibility_api.writeback.status_client import FIELD_MANAGER
 from visibility_api.writeback.writer import CONCURRENCY, INTERVAL_S, WriteBack
 
 from .virtual_time import in_virtual_time
-
-T0 = datetime(2026, 1, 23, 10, 0, tzinfo=UTC)
-
-
-def ref(name: str = "bert", *, namespace: str = "team-a", uid: str = "") -> JobRef:
-    return JobRef(resource="trainjobs", namespace=namespace, name=name, uid=uid or f"uid-{name}")
-
-
-def document(
-    step: int,
-    *,
-    of: JobRef | None = None,
-    phase: Phase = Phase.RUNNING,
-    reporting: str = "True",
-    source: str = "exec",
-    at_s: float | None = None,
-    **more: Any,
-) -> JobProgress:
-    """Step `step` of 1000, reported at that second."""
-    return JobProgress(
-        job=TrainingJob(ref=of or ref(), created_at=T0, phase=phase),
-        phase=phase,
-        step=step,
-        total_steps=1000,
-        progress_percentage=step // 10,
-        updated_at=T0 + timedelta(seconds=step if at_s is None else at_s),
-        conditions=(
-            Condition(type="Reporting", status=reporting, reason="DocumentRead", message="", since=T0),
-        ),
-        observation=ObservationSummary(
-            source=source,
-            last_probe_at=None,
-            next_probe_at=None,
-            latency_s=None,
-            consecutive_failures=0,
-            reason="",
-            message="",
-        ),
-        **more,
-    )
 
 
 class Apiserver:
@@ -112,7 +72,7 @@ class Apiserver:
             raise ApiError(409, "Conflict", 'Apply failed with 1 conflict: conflict with "trainer-status"')
         if key not in self.foreign:
             self.statuses[key] = status
-        uid = self.uids.get(key, f"uid-{name}")
+        uid = self.uids.get(key, job_ref(name, namespace).uid)
         return msgspec.json.encode({"kind": "PartialObjectMetadata", "metadata": {"name": name, "uid": uid}})
 
     @property
@@ -130,7 +90,7 @@ class Bench:
         self.write_back = WriteBack(self.apiserver, count=lambda o: self.outcomes.update([o]), **options)
 
     def say(self, step: int, **more: Any) -> None:
-        self.write_back.changed(document(step, **more))
+        self.write_back.changed(reported(step, **more))
 
     def status(self, name: str = "bert", namespace: str = "team-a") -> TrainerStatus | None:
         return self.apiserver.statuses.get((namespace, name))
@@ -141,8 +101,8 @@ class Bench:
 
     def shows(self, status: Progress | None, name: str = "bert") -> None:
         """The watch shows a status with this report."""
-        seen = status and Observation(ref=ref(name), attempt="", source="status", at=T0, outcome=status)
-        self.write_back.seen(ref(name), seen)
+        seen = status and Observation(ref=job_ref(name), attempt="", source="status", at=T0, outcome=status)
+        self.write_back.seen(job_ref(name), seen)
 
 
 @asynccontextmanager
@@ -215,7 +175,7 @@ async def test_a_job_that_ends_is_written_at_once_before_all_that_wait() -> None
         bench.say(1)
         await asyncio.sleep(1)
         for number in range(50):
-            bench.say(1, of=ref(f"other-{number}"))
+            bench.say(1, of=job_ref(f"other-{number}"))
         bench.say(1000, phase=Phase.SUCCEEDED)
         await asyncio.sleep(2.1)
         assert "bert" in bench.apiserver.order[1:4]
@@ -250,7 +210,7 @@ async def test_a_job_that_has_ended_is_not_hurried_a_second_time() -> None:
         {"reporting": "False"},  # of an attempt that has ended
         {"reporting": "Unknown"},
         {"source": "status"},  # its own words
-        {"of": msgspec.structs.replace(ref(), resource="jobsets")},
+        {"of": msgspec.structs.replace(job_ref(), resource="jobsets")},
     ],
     ids=["old", "unknown", "status", "another kind"],
 )
@@ -268,7 +228,7 @@ def test_only_current_reports_of_trainjobs_are_written(said: dict[str, Any]) -> 
 @in_virtual_time
 async def test_a_job_that_runs_elsewhere_or_has_not_reported_is_not_written() -> None:
     async with running() as bench:
-        told = document(120)
+        told = reported(120)
         bench.write_back.changed(msgspec.structs.replace(told, job=replace(told.job, runs_elsewhere=True)))
         bench.write_back.changed(msgspec.structs.replace(told, updated_at=None))
         await asyncio.sleep(60)
@@ -296,7 +256,7 @@ async def test_a_deleted_job_is_forgotten() -> None:
         await asyncio.sleep(1)
         bench.say(2)
         assert len(bench.write_back) == 1
-        bench.write_back.gone(ref())
+        bench.write_back.gone(job_ref())
         assert len(bench.write_back) == 0
         await asyncio.sleep(60)
         assert len(bench.apiserver.writes) == 1
@@ -308,7 +268,7 @@ async def test_writes_keep_to_the_rate_and_go_round_oldest_first() -> None:
         names = [f"job-{number:03}" for number in range(200)]  # each waits 100 s for its turn
         for second in range(300):
             for name in names:
-                bench.say(second, of=ref(name))
+                bench.say(second, of=job_ref(name))
             await asyncio.sleep(1)
         writes = bench.apiserver.writes
         assert 590 <= len(writes) <= 601
@@ -323,7 +283,7 @@ async def test_a_hanging_apiserver_holds_no_more_than_a_few_writes() -> None:
     async with running() as bench:
         bench.apiserver.latency_s = 1000.0
         for number in range(50):
-            bench.say(1, of=ref(f"job-{number}"))
+            bench.say(1, of=job_ref(f"job-{number}"))
         await asyncio.sleep(60)
         assert bench.apiserver.most_at_a_time == CONCURRENCY
 

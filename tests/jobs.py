@@ -1,0 +1,96 @@
+"""Builders of training jobs, their rank 0 and their documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from visibility_api.progress.job import JobRef, Phase, Rank0, Termination, TrainingJob
+from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
+
+T0 = datetime(2026, 1, 23, 10, 0, tzinfo=UTC)
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def job_ref(name: str = "bert", namespace: str = "team-a", uid: str = "") -> JobRef:
+    return JobRef(
+        resource="trainjobs", namespace=namespace, name=name, uid=uid or f"uid-of-{namespace}-{name}"
+    )
+
+
+REF = job_ref(uid="u1")
+RANK0 = Rank0(
+    pod_name="bert-node-0-0-abcde",
+    pod_uid="p1",
+    pod_ip="10.0.0.7",
+    host_network=False,
+    node_name="gpu-1",
+    container_name="node",
+    progress_path="/tmp/trainjob-progress.json",
+    is_running=True,
+    is_terminating=False,
+    waiting_reason="",
+    restart_count=0,
+    restart_attempt=0,
+    started_at=T0,
+    last_termination=None,
+    termination_message="",
+)
+JOB = TrainingJob(ref=REF, created_at=T0, phase=Phase.RUNNING, reason="Rank0Running", rank0=RANK0)
+KILLED = Termination(exit_code=137, signal=9, reason="OOMKilled", finished_at=T0)
+
+
+def rank0(**changes: Any) -> Rank0:
+    """RANK0 with other values."""
+    return replace(RANK0, **changes)
+
+
+def document(
+    name: str = "bert",
+    *,
+    namespace: str = "team-a",
+    uid: str = "",
+    phase: Phase = Phase.RUNNING,
+    labels: Mapping[str, str] | None = None,
+    **more: Any,
+) -> JobProgress:
+    """What is shown of a job without a pod."""
+    ref = job_ref(name, namespace, uid)
+    job = TrainingJob(ref=ref, labels=labels or {}, created_at=NOW - timedelta(minutes=9), phase=phase)
+    return JobProgress(job=job, phase=phase, **more)
+
+
+def reported(
+    step: int,
+    *,
+    of: JobRef | None = None,
+    phase: Phase = Phase.RUNNING,
+    reporting: str = "True",
+    source: str = "exec",
+    at_s: float | None = None,
+    **more: Any,
+) -> JobProgress:
+    """What is shown of a job at step `step` of 1000, reported at that second."""
+    return JobProgress(
+        job=TrainingJob(ref=of or job_ref(), created_at=T0, phase=phase),
+        phase=phase,
+        step=step,
+        total_steps=1000,
+        progress_percentage=step // 10,
+        updated_at=T0 + timedelta(seconds=step if at_s is None else at_s),
+        conditions=(
+            Condition(type="Reporting", status=reporting, reason="DocumentRead", message="", since=T0),
+        ),
+        observation=ObservationSummary(
+            source=source,
+            last_probe_at=None,
+            next_probe_at=None,
+            latency_s=None,
+            consecutive_failures=0,
+            reason="",
+            message="",
+        ),
+        **more,
+    )
