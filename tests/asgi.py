@@ -66,8 +66,10 @@ async def call(
     method: str = "GET",
     headers: Sequence[tuple[str, str]] = (),
     before_send: Callable[[dict[str, Any]], Awaitable[None]] | None = None,
+    state: dict[str, Any] | None = None,
 ) -> Answer:
-    """One request. `before_send` may hold up what the application sends, as a slow client does."""
+    """One request. `before_send` may hold up what the application sends, as a slow client does; `state` is
+    the connection's."""
     answer = Answer()
 
     async def receive() -> dict[str, Any]:
@@ -87,5 +89,5 @@ async def call(
         answer.chunks.append(message.get("body", b""))
         answer.is_complete = not message.get("more_body", False)
 
-    await app(http_scope(method, target, headers), receive, send)
+    await app(http_scope(method, target, headers) | {"state": dict(state or {})}, receive, send)
     return answer

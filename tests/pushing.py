@@ -15,14 +15,15 @@ from visibility_api.app import Parts, create_app
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.resource_routes import RouteKey
 from visibility_api.auth.identity import Attributes, Identity
+from visibility_api.auth.review_admission import ReviewAdmission
 from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import PATH, TokenReviewer
+from visibility_api.client_queues import ClientQueues
 from visibility_api.kube.errors import ApiError
 from visibility_api.progress.job import JobRef, Phase, TrainingJob
 from visibility_api.progress.observation import Observation
 from visibility_api.pushing.admission import TIMEOUT_S, Admission
 from visibility_api.pushing.body import Headers
-from visibility_api.pushing.client_queues import ClientQueues
 from visibility_api.pushing.endpoint import PushEndpoint, PushLimits
 from visibility_api.pushing.ownership import Owners
 from visibility_api.pushing.paths import AUDIENCE
@@ -169,7 +170,7 @@ class Endpoint:
         cluster: Cluster,
         *,
         limits: PushLimits | None = None,
-        queues: ClientQueues | None = None,
+        queues: ClientQueues | None = None,  # of unknown callers
         clock: Callable[[], float] | None = None,
         relay: Callable[[str, Headers, bytes], None] | None = None,
         admission_timeout_s: float = TIMEOUT_S,
@@ -192,7 +193,7 @@ class Endpoint:
             Owners(cluster, clock=clock),
             find_job=cluster.find_job,
             is_synced=lambda _namespace: self.is_synced,
-            queues=queues,
+            reviews=ReviewAdmission(unknown=queues, clock=clock),
             clock=clock,
             timeout_s=admission_timeout_s,
         )

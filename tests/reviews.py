@@ -31,6 +31,10 @@ class FakeApi:
     def release(self) -> None:
         self._released.set()
 
+    def hold(self) -> None:
+        """Answers wait for `release` from now on."""
+        self._released.clear()
+
     async def sleep(self, delay_s: float) -> None:
         self.slept_s.append(delay_s)
 

@@ -24,6 +24,7 @@ from visibility_api.app.resource_routes import RouteKey
 from visibility_api.auth.access_review import PATH as ACCESS_REVIEWS, AccessReviewer
 from visibility_api.auth.authenticator import RequestAuthenticator
 from visibility_api.auth.request_header_config import RequestHeaderConfig
+from visibility_api.auth.review_admission import ReviewAdmission
 from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import PATH as TOKEN_REVIEWS, TokenReviewer
 from visibility_api.faults import describe_fault
@@ -145,6 +146,7 @@ def assemble(
 
     is_synced = partial(_is_synced, watches)
     token_reviews = ReviewClient(clients.authentication, TOKEN_REVIEWS, count=metrics.count_review("authn"))
+    review_admission = ReviewAdmission()  # kube-apiserver is asked by pushes and by the API alike
     relay: Relay | None = None
     if "push" in sources and settings.peers:
         relay = Relay(
@@ -157,11 +159,13 @@ def assemble(
     if "push" in sources:
         pushes = PushEndpoint(
             Admission(
-                # One of its own: a flood of bad tokens must not push API users out of the cache.
+                # One of its own: the many tokens of pods, which are cached as grants, must not push those of
+                # API users out of the cache.
                 TokenReviewer(token_reviews),
                 Owners(clients.cluster),
                 find_job=partial(_find_job, store),
                 is_synced=is_synced,
+                reviews=review_admission,
             ),
             record=tracker.observed,
             pushed=prober.postpone,
@@ -181,7 +185,9 @@ def assemble(
 
     app = create_app(
         Parts(
-            authenticator=RequestAuthenticator(lambda: trust.trust, TokenReviewer(token_reviews)),
+            authenticator=RequestAuthenticator(
+                lambda: trust.trust, TokenReviewer(token_reviews, admission=review_admission)
+            ),
             authorizer=AccessReviewer(
                 ReviewClient(clients.authorization, ACCESS_REVIEWS, count=metrics.count_review("authz"))
             ),

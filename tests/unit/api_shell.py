@@ -13,7 +13,7 @@ from visibility_api.app.chain import RequestChain
 from visibility_api.app.health import Check
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.resource_routes import RouteKey
-from visibility_api.auth.authenticator import WARNING
+from visibility_api.auth.authenticator import FORWARDED, WARNING
 from visibility_api.auth.identity import Attributes, Identity
 from visibility_api.models.served import RESOURCES, Resource
 from visibility_api.pushing.endpoint import PushEndpoint
@@ -42,6 +42,7 @@ class Shell:
         self.verdict = verdict
         self.is_synced = True
         self.is_draining = False
+        self.is_forwarded = False  # by a verified front proxy
         self.asked: list[Attributes] = []  # of the authorizer
         self.requests: list[ResourceRequest] = []  # that reached a handler
         self.warning = ""  # what authentication has to remark
@@ -88,6 +89,8 @@ class Shell:
     async def authenticate(self, scope: Scope) -> Identity:
         if isinstance(self.identity, Exception):
             raise self.identity
+        if self.is_forwarded:
+            scope["state"][FORWARDED] = True
         if self.warning:
             scope["state"][WARNING] = self.warning
         return self.identity

@@ -11,8 +11,10 @@ from hypothesis import given, strategies as st
 
 from tests.asgi import Answer
 from tests.unit.api_shell import BASE, JANE, ONE, Shell
+from tests.unit.virtual_time import in_virtual_time
 from visibility_api.app import Limits
 from visibility_api.app.chain import warning_header
+from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.auth.errors import AccessDenied, Unauthenticated
 from visibility_api.auth.identity import ANONYMOUS, Attributes, Identity
 from visibility_api.resources.message import ResourceRequest, ResourceResponse
@@ -187,15 +189,86 @@ async def test_overload_spares_the_aggregator_and_the_kubelet() -> None:
     await asyncio.gather(*waiting)
 
 
-async def test_who_waits_to_be_identified_is_bounded_too() -> None:
-    """P11: an identity may take a review, so a flood of tokens must not pile up."""
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz"])
+async def test_health_is_told_without_asking_who_asks(path: str) -> None:
+    """Or a token on it would cost a review, and a kubelet's probe could wait for one."""
+    shell = Shell(identity=Unauthenticated("would be asked for"), verdict=denial())
+    for target in (path, f"{path}?verbose"):
+        answer = await shell.get(target, ("Authorization", "Bearer made-up"))
+        assert (answer.status, answer.header("content-type")) == (200, "text/plain; charset=utf-8")
+        assert answer.header("x-content-type-options") == "nosniff"
+    assert (await shell.get(path)).text == "ok"
+    assert shell.asked == []
+    assert (await shell.get(f"{path}/ping")).status == 401
+
+
+async def test_those_who_wait_to_be_identified_take_no_places() -> None:
+    """However many there are."""
+    gate, shell = asyncio.Event(), Shell(limits=Limits(in_flight=1))
+
+    async def authenticate(scope: Any) -> Identity:
+        if ("authorization", "Bearer made-up") in [(k.decode(), v.decode()) for k, v in scope["headers"]]:
+            await gate.wait()
+            raise Unauthenticated("not accepted")
+        return JANE
+
+    shell.authenticate = authenticate  # type: ignore[method-assign]
+    crowd = [asyncio.create_task(shell.get(ONE, ("Authorization", "Bearer made-up"))) for _ in range(50)]
+    await asyncio.sleep(0)
+    assert (await shell.get(ONE)).status == 200
+    gate.set()
+    assert {answer.status for answer in await asyncio.gather(*crowd)} == {401}
+
+
+async def test_one_user_cannot_take_the_places_of_others() -> None:
     gate = Gate()
-    shell = Shell(handler=gate.handle, identity=ADMIN, limits=Limits(in_flight=1))
+    shell = Shell(handler=gate.handle, limits=Limits(in_flight=4, in_flight_of_user=2))
     waiting = await fill(shell, gate, 2)
-    shell.identity = Unauthenticated("would be asked for")
+    refused = await shell.get(ONE)
+    assert (refused.status, refused.json()["reason"]) == (429, "TooManyRequests")
+    assert "wait until one of them ends" in refused.json()["message"]
+    assert refused.header("retry-after") == "1"
+    shell.identity = Identity(user="joe")
+    waiting += await fill(shell, gate, 1)
+    gate.opened.set()
+    assert {answer.status for answer in await asyncio.gather(*waiting)} == {200}
+
+
+async def test_direct_callers_forwarded_ones_and_masters_have_places_of_their_own() -> None:
+    gate = Gate()
+    shell = Shell(handler=gate.handle, limits=Limits(in_flight=1))
+    waiting = await fill(shell, gate, 1)
+    assert (await shell.get(ONE)).status == 429
+    shell.is_forwarded = True
+    waiting += await fill(shell, gate, 1)
+    assert (await shell.get(ONE)).status == 429
+    shell.identity = ADMIN
+    waiting += await fill(shell, gate, 1)
     assert (await shell.get(ONE)).status == 429
     gate.opened.set()
-    await asyncio.gather(*waiting)
+    assert {answer.status for answer in await asyncio.gather(*waiting)} == {200}
+    assert shell.sample("apiserver_current_inflight_requests", request_kind="readOnly") == 0
+
+
+@in_virtual_time
+async def test_a_connection_that_tries_credentials_without_end_is_answered_ever_more_slowly() -> None:
+    loop = asyncio.get_running_loop()
+    shell = Shell(identity=Unauthenticated("not accepted"))
+    limits = Limits()
+
+    async def took_s(peer: Peer) -> float:
+        began = loop.time()
+        await shell.get(ONE, state={PEER: peer})
+        return loop.time() - began
+
+    stranger = Peer()
+    took = [await took_s(stranger) for _ in range(int(limits.unknown_burst) + 2)]
+    assert took == pytest.approx([0.0] * int(limits.unknown_burst) + [1 / limits.unknown_per_s] * 2)
+    assert await took_s(Peer()) == 0.0  # another connection
+    proxy = Peer(chain=(b"certificate",))
+    assert [await took_s(proxy) for _ in range(30)] == [0.0] * 30  # its connections are shared by users
+    shell.identity = JANE
+    assert await took_s(stranger) == 0.0
 
 
 async def test_refused_and_failed_requests_leave_nothing_in_flight() -> None:
@@ -233,7 +306,7 @@ async def test_the_limit_cancels_the_work() -> None:
     assert cancelled.is_set()
 
 
-@pytest.mark.parametrize("path", [ONE, BASE, "/livez"])
+@pytest.mark.parametrize("path", [ONE, BASE, "/livez/ping"])
 async def test_a_broken_timeout_is_told_after_authorisation(path: str) -> None:
     """R17, Z2."""
     shell = Shell()

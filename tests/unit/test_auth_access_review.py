@@ -13,10 +13,19 @@ import pytest
 from msgspec.structs import replace
 
 from tests.reviews import FakeApi, until
-from visibility_api.auth.access_review import MAX_CACHED_CHARACTERS, PATH, AccessReviewer
+from visibility_api.auth.access_review import (
+    ANONYMOUS_REVIEW_BURST,
+    ANONYMOUS_REVIEWS_PER_S,
+    MAX_CACHED_CHARACTERS,
+    MAX_RUNNING_PER_USER,
+    PATH,
+    REVIEW_BURST,
+    AccessReviewer,
+)
 from visibility_api.auth.errors import AccessDenied, ReviewFailed
 from visibility_api.auth.identity import ANONYMOUS, Attributes, Identity, Requirement
 from visibility_api.auth.review_client import ReviewClient
+from visibility_api.errors import TooManyRequests
 from visibility_api.kube.errors import ApiError, Unreachable
 
 JANE = Identity(user="jane", groups=("dev", "system:authenticated"), uid="7", extra=(("scopes", ("a", "b")),))
@@ -215,13 +224,14 @@ async def test_cache_is_bounded_and_forgets_what_was_not_used_longest() -> None:
     api = FakeApi(status=YES)
     access = reviewer(api)
     for number in range(8192):
-        await access.authorize(JANE, replace(GET, name=str(number)))
-    await access.authorize(JANE, replace(GET, name="0"))
-    await access.authorize(JANE, replace(GET, name="new"))
+        await access.authorize(replace(JANE, user=f"user-{number // 2000}"), replace(GET, name=str(number)))
+    first, last = replace(JANE, user="user-0"), replace(JANE, user="user-9")
+    await access.authorize(first, replace(GET, name="0"))
+    await access.authorize(last, replace(GET, name="new"))
     assert len(api.calls) == 8193
-    await access.authorize(JANE, replace(GET, name="0"))
+    await access.authorize(first, replace(GET, name="0"))
     assert len(api.calls) == 8193
-    await access.authorize(JANE, replace(GET, name="1"))
+    await access.authorize(last, replace(GET, name="1"))
     assert len(api.calls) == 8194
 
 
@@ -262,3 +272,48 @@ async def test_review_is_tried_five_times_before_it_fails_for_all_who_wait() -> 
     assert [type(outcome) for outcome in outcomes] == [ReviewFailed] * 3
     assert len(api.calls) == 5
     assert api.timeouts_s == [10.0] * 5
+
+
+async def test_one_users_reviews_are_bounded_and_another_users_are_not_held_up() -> None:
+    api = FakeApi(status=YES)
+    reviews = reviewer(api)
+    for number in range(int(REVIEW_BURST)):
+        await reviews.authorize(JANE, replace(GET, name=f"job-{number}"))
+    with pytest.raises(TooManyRequests, match="list instead") as refused:
+        await reviews.authorize(JANE, replace(GET, name="one-more"))
+    assert refused.value.retry_after_s >= 1
+    await reviews.authorize(JANE, replace(GET, name=f"job-{int(REVIEW_BURST) - 1}"))  # cached
+    await reviews.authorize(replace(JANE, user="joe"), GET)
+    api.time = 1.0
+    await reviews.authorize(JANE, replace(GET, name="one-more"))
+
+
+async def test_reviews_that_are_slow_for_one_user_leave_places_for_others() -> None:
+    api = FakeApi(status=YES, is_held=True)
+    reviews = reviewer(api)
+    crowd = [
+        asyncio.create_task(reviews.authorize(JANE, replace(GET, name=f"job-{number}")))
+        for number in range(100)
+    ]
+    await until(lambda: len(api.calls) == MAX_RUNNING_PER_USER)
+    other = asyncio.create_task(reviews.authorize(replace(JANE, user="joe"), GET))
+    await until(lambda: len(api.calls) > MAX_RUNNING_PER_USER)
+    assert api.calls[-1]["spec"]["user"] == "joe"
+    api.release()
+    await asyncio.gather(other, *crowd)
+
+
+async def test_anonymous_callers_cannot_push_decisions_about_users_out_of_the_cache() -> None:
+    api = FakeApi(status=NO)
+    reviews = reviewer(api)
+    with pytest.raises(AccessDenied):
+        await reviews.authorize(JANE, GET)
+    for number in range(1000):
+        api.time = number * 0.001
+        with pytest.raises((AccessDenied, TooManyRequests)):
+            await reviews.authorize(ANONYMOUS, Attributes(verb="get", path=f"/{number}"))
+    calls = len(api.calls)
+    assert calls <= 1 + ANONYMOUS_REVIEW_BURST + ANONYMOUS_REVIEWS_PER_S
+    with pytest.raises(AccessDenied):
+        await reviews.authorize(JANE, GET)
+    assert len(api.calls) == calls

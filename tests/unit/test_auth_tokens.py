@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -12,8 +11,10 @@ from hypothesis import given, strategies as st
 from tests.reviews import FakeApi, until
 from visibility_api.auth.bearer import EXTRA_SPACE_WARNING, header_token
 from visibility_api.auth.errors import CredentialRejected
+from visibility_api.auth.review_admission import REVIEW_BURST, ReviewAdmission, site_of, unknown_queues
 from visibility_api.auth.review_client import ReviewClient
-from visibility_api.auth.token_review import PATH, TokenReviewer
+from visibility_api.auth.token_review import MAX_REFUSALS, PATH, TokenReviewer
+from visibility_api.errors import TooManyRequests
 from visibility_api.kube.errors import ApiError, Unreachable
 
 JANE = {
@@ -24,6 +25,12 @@ JANE = {
 
 def reviewer(api: FakeApi) -> TokenReviewer:
     return TokenReviewer(ReviewClient(api, PATH, sleep=api.sleep), clock=lambda: api.time)
+
+
+def admitted(api: FakeApi, **bounds: int) -> TokenReviewer:
+    admission = ReviewAdmission(unknown=unknown_queues(start_burst=1e6, **bounds), clock=lambda: api.time)
+    reviews = ReviewClient(api, PATH, sleep=api.sleep)
+    return TokenReviewer(reviews, admission=admission, clock=lambda: api.time)
 
 
 @pytest.mark.parametrize(
@@ -205,9 +212,91 @@ async def test_token_is_kept_nowhere() -> None:
     """A17: the cache is keyed by a hash with a key of this process."""
     tokens = reviewer(FakeApi(status=JANE))
     await tokens.identify("t0ken-in-memory")
-    (key,) = tokens._results._results
-    assert b"t0ken" not in key
+    (key,) = tokens._accepted._results
+    assert list(tokens._known) == [key]
+    assert b"t0ken" not in key[0]
     other = reviewer(FakeApi(status=JANE))
     await other.identify("t0ken-in-memory")
-    assert list(other._results._results) != [key]
-    assert "t0ken" not in json.dumps([repr(value) for value in tokens._results._results.values()])
+    assert list(other._accepted._results) != [key]
+    assert "t0ken" not in repr(list(tokens._accepted._results.values()))
+    refusing = reviewer(FakeApi(status={}))
+    with pytest.raises(CredentialRejected):
+        await refusing.identify("t0ken-in-memory")
+    assert "t0ken" not in repr(list(refusing._refused.items()))
+
+
+async def test_made_up_tokens_do_not_push_those_of_users_out_of_the_cache() -> None:
+    api = FakeApi(status=JANE)
+    tokens = reviewer(api)
+    await tokens.identify("t0ken")
+    api.status = {}
+    for number in range(MAX_REFUSALS + 10):
+        with pytest.raises(CredentialRejected):
+            await tokens.identify(f"made-up-{number}")
+    calls = len(api.calls)
+    assert (await tokens.identify("t0ken")).user == "jane"
+    assert len(api.calls) == calls
+    assert len(tokens._refused) == MAX_REFUSALS
+
+
+async def test_a_flood_of_made_up_tokens_is_reviewed_at_a_bounded_rate() -> None:
+    api = FakeApi(status={})
+    tokens = admitted(api)
+    outcomes = [
+        await asyncio.gather(tokens.identify(f"made-up-{number}", address="10.9.9.9"), return_exceptions=True)
+        for number in range(int(REVIEW_BURST) + 50)
+    ]
+    assert len(api.calls) == REVIEW_BURST
+    assert [type(last) for (last,) in outcomes[-50:]] == [TooManyRequests] * 50
+    (refusal,) = outcomes[-1]
+    assert isinstance(refusal, TooManyRequests)
+    assert refusal.retry_after_s >= 1
+    assert "address" in refusal.message
+    with pytest.raises(CredentialRejected):  # another address has its own share
+        await tokens.identify("made-up", address="10.9.9.8")
+
+
+async def test_a_token_that_was_accepted_is_reviewed_ahead_of_unknown_ones() -> None:
+    """Also one that comes from the address that the flood comes from."""
+    api = FakeApi(status=JANE)
+    tokens = admitted(api, max_running=2, max_running_per_client=2)
+    await tokens.identify("t0ken", address="10.9.9.9")
+    api.time = 11.0
+    api.hold()
+    flood = [
+        asyncio.create_task(tokens.identify(f"made-up-{number}", address="10.9.9.9")) for number in range(40)
+    ]
+    await until(lambda: len(api.calls) == 3)
+    user = asyncio.create_task(tokens.identify("t0ken", address="10.9.9.9"))
+    await until(lambda: len(api.calls) == 4)
+    assert api.calls[-1]["spec"]["token"] == "t0ken"
+    api.release()
+    assert (await user).user == "jane"
+    await asyncio.gather(*flood, return_exceptions=True)
+
+
+async def test_a_token_that_is_refused_is_known_no_longer() -> None:
+    api = FakeApi(status=JANE)
+    tokens = reviewer(api)
+    await tokens.identify("t0ken")
+    assert tokens.knows("t0ken")
+    api.time, api.status = 11.0, {}
+    with pytest.raises(CredentialRejected):
+        await tokens.identify("t0ken")
+    assert not tokens.knows("t0ken")
+
+
+@pytest.mark.parametrize(
+    ("address", "site"),
+    [
+        ("10.0.0.7", "10.0.0.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ("2001:db8:1:2::9", "2001:db8:1:2::"),
+        ("::ffff:10.0.0.7", "10.0.0.7"),
+        ("fe80::1%eth0", "fe80::"),
+        ("not:an:address", ""),
+        ("", ""),
+    ],
+)
+def test_one_client_cannot_look_like_many_by_its_choice_of_address(address: str, site: str) -> None:
+    assert site_of(address) == site

@@ -9,9 +9,15 @@ import pytest
 from msgspec import structs
 
 from tests.pushing import Cluster, Endpoint
+from visibility_api.auth.review_admission import (
+    REVIEW_BURST,
+    REVIEWS_PER_S,
+    START_BURST,
+    STARTS_PER_S,
+    unknown_queues,
+)
 from visibility_api.errors import Forbidden, InternalError, NotFound, TooManyRequests
-from visibility_api.pushing.admission import REFUSED_FOR_S, REVIEW_BURST, REVIEWS_PER_S
-from visibility_api.pushing.client_queues import START_BURST, STARTS_PER_S, ClientQueues
+from visibility_api.pushing.admission import REFUSED_FOR_S
 
 from .test_pushing_admission import POD1, admit
 from .virtual_time import in_virtual_time
@@ -30,7 +36,9 @@ def endpoint(cluster: Cluster) -> Endpoint:
 
 
 async def test_a_flood_of_unknown_tokens_delays_nobody_who_is_known(cluster: Cluster) -> None:
-    endpoint = Endpoint(cluster, queues=ClientQueues(max_running=2, max_running_per_client=1, max_waiting=8))
+    endpoint = Endpoint(
+        cluster, queues=unknown_queues(max_running=2, max_running_per_client=1, max_waiting=8)
+    )
     await admit(endpoint)
     cluster.held.clear()
     flood = [asyncio.create_task(admit(endpoint, f"made-up-{n}", client="10.9.9.9")) for n in range(50)]
@@ -70,7 +78,7 @@ async def test_a_refusal_ends_as_soon_as_more_is_known_of_the_job(
 
 
 async def test_one_address_sets_off_so_many_reviews_and_leaves_others_theirs(cluster: Cluster) -> None:
-    endpoint = Endpoint(cluster, queues=ClientQueues(start_burst=1e6))
+    endpoint = Endpoint(cluster, queues=unknown_queues(start_burst=1e6))
 
     async def flood(count: int) -> int:
         """How many of so many made-up tokens were asked about."""
@@ -131,7 +139,7 @@ async def test_pods_that_start_by_the_thousand_are_admitted_in_time_amid_a_flood
 
 
 async def test_nobody_waits_longer_than_a_client_would(cluster: Cluster) -> None:
-    endpoint = Endpoint(cluster, queues=ClientQueues(max_running=1), admission_timeout_s=0.01)
+    endpoint = Endpoint(cluster, queues=unknown_queues(max_running=1), admission_timeout_s=0.01)
     cluster.held.clear()
     first = asyncio.create_task(admit(endpoint))
     second = asyncio.create_task(admit(endpoint, POD1))

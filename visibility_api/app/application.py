@@ -88,6 +88,7 @@ class Application(FastAPI):
             routes=ResourceRoutes(resources=parts.resources, handlers=parts.handlers),
             pushes=parts.pushes,
             metrics=parts.metrics,
+            health=self.state.health,
             is_synced=parts.is_synced,
             is_draining=parts.is_draining,
             limits=parts.limits,

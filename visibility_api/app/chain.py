@@ -1,4 +1,4 @@
-"""The one chain that every request passes: audit id, bounds, authentication, authorisation, routing.
+"""The one chain that every request passes: audit id, authentication, bounds, authorisation, routing.
 
 Authorisation comes before routing, so that a caller without rights does not learn which paths exist. Requests
 of the Kubernetes resource path are answered here; all others go on to FastAPI's router.
@@ -6,6 +6,7 @@ of the Kubernetes resource path are answered here; all others go on to FastAPI's
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import uuid
 from collections.abc import Callable, Iterator
@@ -16,10 +17,11 @@ from time import perf_counter
 import structlog
 from starlette.types import ASGIApp, Message
 
-from visibility_api.auth.authenticator import WARNING
-from visibility_api.auth.identity import MASTERS_GROUP
+from visibility_api.auth.authenticator import FORWARDED, WARNING
+from visibility_api.auth.certificates import PEER, Peer
+from visibility_api.auth.identity import ANONYMOUS
 from visibility_api.deadline import within
-from visibility_api.errors import Overloaded, PageNotFound, Timeout, Unavailable, UnknownRoute
+from visibility_api.errors import PageNotFound, Timeout, Unavailable, UnknownRoute
 from visibility_api.faults import describe_fault
 from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.resources.delivery import DEFAULT_CACHE_CONTROL, ReaderTooSlow, deliver
@@ -34,7 +36,10 @@ from visibility_api.resources.message import (
     Scope,
     Send,
 )
+from visibility_api.token_bucket import Bucket
 
+from .health import Health
+from .places import Shares
 from .refusal import is_unforeseen, log_failure, refuse
 from .request_info import RequestInfo, read_request, timeout_fault
 from .request_metrics import RequestMetrics, Series
@@ -47,7 +52,11 @@ MAX_PLANS = 4096
 MAX_PLANNED_PATH_CHARACTERS, MAX_PLANNED_QUERY_BYTES = 512, 128
 MAX_AUDIT_ID_BYTES = 128  # of one that comes with the request
 MAX_WARNING_BYTES = 4096  # of one response, as the API server's own limit
-_HEALTH_PATHS = frozenset(("/healthz", "/livez", "/readyz"))  # or overload would fail the probes
+# Open to everybody, so no credentials are read: a kubelet's probe must not depend on a review or on overload.
+_HEALTH_PATHS = frozenset(("/healthz", "/livez", "/readyz"))
+_HEALTHY = ResourceResponse(
+    content_type="text/plain; charset=utf-8", body=b"ok", headers=((b"x-content-type-options", b"nosniff"),)
+)
 _PRINTABLE = bytes(range(0x21, 0x7F))
 
 OwnHeaders = list[tuple[bytes, bytes]]  # of every response: Audit-Id first, then warnings
@@ -55,11 +64,20 @@ OwnHeaders = list[tuple[bytes, bytes]]  # of every response: Audit-Id first, the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits on concurrent requests, and on the time to send responses."""
+    """Limits on concurrent requests, and on the time to send responses.
 
-    in_flight: int = 400  # requests other than open watches; system:masters is exempt
+    `in_flight` and `watches` are of direct callers, of forwarded ones and of system:masters each.
+    """
+
+    in_flight: int = 400  # requests other than open watches
+    in_flight_of_user: int = 100
     watches: int = 10_000
+    watches_of_user: int = 2_500
     push_timeout_s: float = 30.0  # admission, body and response
+    # Of responses on one connection to requests whose sender is not known: further ones wait, so that whoever
+    # tries tokens without end costs little. A kubelet sends one request on each connection.
+    unknown_per_s: float = 1.0
+    unknown_burst: float = 10.0
     send_timeout_s: float = 60.0  # for a whole response to a slow reader, as the Go server's request limit
     chunk_timeout_s: float = 10.0  # for one chunk of a watch; a slower reader is disconnected
 
@@ -72,11 +90,11 @@ class _Plan:
     route: Route | None  # None: not of the resource path; FastAPI's router answers
     series: Series  # of its metrics
     is_watch: bool = False
-    is_exempt: bool = False  # from the in-flight bound
+    is_health: bool = False
 
 
 class RequestChain:
-    """ASGI middleware around FastAPI. Its only state is the number of open requests and watches."""
+    """ASGI middleware around FastAPI. Its only state is who has requests and watches open."""
 
     def __init__(
         self,
@@ -88,6 +106,7 @@ class RequestChain:
         routes: ResourceRoutes,
         pushes: PushEndpoint | None,
         metrics: RequestMetrics,
+        health: Health,
         is_synced: Callable[[str], bool],
         is_draining: Callable[[], bool],
         limits: Limits,
@@ -105,6 +124,7 @@ class RequestChain:
         self._routes = routes
         self._pushes = pushes
         self._metrics = metrics
+        self._health = health
         self._is_synced = is_synced
         self._is_draining = is_draining
         self._limits = limits
@@ -118,9 +138,9 @@ class RequestChain:
             series=metrics.series(("POST", "trainjobs", "status")),
         )
         self.plans = lru_cache(MAX_PLANS)(self._make_plan)
-        self._in_flight = 0
-        self._watches = 0
-        metrics.watch_in_flight(lambda: (self._in_flight, self._watches))
+        self._requests = Shares(most=limits.in_flight, most_of_user=limits.in_flight_of_user)
+        self._watches = Shares(most=limits.watches, most_of_user=limits.watches_of_user)
+        metrics.watch_in_flight(lambda: (self._requests.taken, self._watches.taken))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -135,13 +155,14 @@ class RequestChain:
             await self._forward(self._push, limit_s, self._push_plan, scope, receive, send, own, began)
             return
         plan = self._unparsed
-        self._in_flight += 1
         try:
             try:
                 plan = self._plan(scope["method"], scope["path"], scope["query_string"])
                 outcome = await within(plan.info.timeout_s, self._answer(plan, scope, receive))
             except Exception as error:
                 outcome = self._refuse(error, plan, scope, own)
+            if scope.get("identity", ANONYMOUS) is ANONYMOUS:
+                await self._hold_back(scope)
             if (state := scope.get("state")) and WARNING in state:  # about the caller's credentials
                 own.append(warning_header(state[WARNING]))
             if outcome is None:
@@ -150,11 +171,13 @@ class RequestChain:
             elif isinstance(outcome, ResourceResponse):
                 await self._deliver(outcome, send, own, headers)
                 plan.series.record(outcome.status, perf_counter() - began)
+            else:
+                plan.series.count(200)
+                await self._stream(outcome, send, own)
         finally:
-            self._in_flight -= 1
-        if isinstance(outcome, ResourceStream):
-            plan.series.count(200)
-            await self._stream(outcome, send, own)
+            if "place" in scope:
+                places, user = scope["place"]
+                places.leave(user)
 
     def _audit_id(self, headers: Headers) -> bytes:
         """The request's own id, which kube-apiserver always sets, else a new one."""
@@ -178,20 +201,22 @@ class RequestChain:
             route=route,
             series=self._metrics.series(route.labels if route is not None else method_labels(method)),
             is_watch=info.is_watch,
-            is_exempt=path in _HEALTH_PATHS,
+            is_health=path in _HEALTH_PATHS,
         )
 
     async def _answer(
         self, plan: _Plan, scope: Scope, receive: Receive
     ) -> ResourceResponse | ResourceStream | None:
-        """The resource handler's response; None when FastAPI responds. Raises what refuses the request."""
-        limits, info = self._limits, plan.info
-        # The caller is not known yet, and authentication may wait for a review: the limit is twice as high.
-        if self._in_flight > 2 * limits.in_flight and not plan.is_exempt:
-            raise Overloaded
-        identity = await self._authenticator.authenticate(scope)
-        if self._in_flight > limits.in_flight and not plan.is_exempt and MASTERS_GROUP not in identity.groups:
-            raise Overloaded
+        """The response of health or of the resource handler; None when FastAPI responds. Raises what refuses
+        the request."""
+        info = plan.info
+        if plan.is_health:
+            return self._answer_health(plan, scope)
+        identity = scope["identity"] = await self._authenticator.authenticate(scope)
+        shares = self._watches if plan.is_watch else self._requests
+        places = shares.of(identity, is_forwarded=FORWARDED in scope["state"])
+        places.enter(identity.user)
+        scope["place"] = places, identity.user
         await self._authorizer.authorize(identity, info.attributes)
         if info.has_timeout_fault:
             raise timeout_fault(info.query)
@@ -199,14 +224,10 @@ class RequestChain:
         if route is not None and route.needs_documents and not self._is_synced(info.attributes.namespace):
             raise Unavailable("the caches are not filled yet")  # 404 would mean that the job is absent
         if route is None or route.handler is None:
-            scope["identity"] = identity
             scope["path"] = self._router_path(scope, info)
             return None
-        if plan.is_watch:
-            if self._is_draining():
-                raise Unavailable("apiserver is shutting down")
-            if self._watches >= limits.watches:
-                raise Overloaded
+        if plan.is_watch and self._is_draining():
+            raise Unavailable("apiserver is shutting down")
         return await route.handler(
             ResourceRequest(
                 query=info.query,
@@ -215,6 +236,31 @@ class RequestChain:
                 receive=receive,
             )
         )
+
+    def _answer_health(self, plan: _Plan, scope: Scope) -> ResourceResponse | None:
+        """The response when all is well and nothing more is asked for; None when FastAPI responds."""
+        if plan.info.has_timeout_fault:
+            raise timeout_fault(plan.info.query)
+        is_plain = not scope["query_string"] and scope["method"] in ("GET", "HEAD")
+        return _HEALTHY if is_plain and self._health.report(scope["path"][1:], ()).is_passed else None
+
+    async def _hold_back(self, scope: Scope) -> None:
+        """Delay the response to a request whose sender is not known, when its connection had many of them.
+
+        Connections with a certificate of the cluster are not delayed: the front proxy's are shared by users.
+        """
+        peer: Peer | None = scope["state"].get(PEER)
+        if peer is None or peer.chain:
+            return
+        limits, loop = self._limits, asyncio.get_running_loop()
+        bucket = peer.unknown
+        if bucket is None:
+            bucket = peer.unknown = Bucket(
+                per_s=limits.unknown_per_s, burst=limits.unknown_burst, now=loop.time()
+            )
+        if not bucket.take(loop.time()):
+            await asyncio.sleep(bucket.wait_s(loop.time()))
+            bucket.take(loop.time())
 
     def _router_path(self, scope: Scope, info: RequestInfo) -> str:
         """The path as FastAPI's router has it: both spellings are served, without a redirect.
@@ -292,7 +338,6 @@ class RequestChain:
     async def _stream(self, stream: ResourceStream, send: Send, own: OwnHeaders) -> None:
         """Send the headers at once (client-go's `Watch` returns with them), then what the handler writes."""
         audit_id = own[0][1].decode()
-        self._watches += 1
         try:
             await send(
                 {
@@ -319,8 +364,6 @@ class RequestChain:
             log.info("watcher too slow, stream closed", audit_id=audit_id)
         except Exception as error:
             log.error("stream failed", audit_id=audit_id, **describe_fault(error))
-        finally:
-            self._watches -= 1
 
 
 def warning_header(text: str) -> tuple[bytes, bytes]:

@@ -11,11 +11,15 @@ import time
 from collections.abc import Callable, Sequence
 
 import msgspec
+from cachetools import LRUCache
 
+from visibility_api.client_queues import ClientQueues
+from visibility_api.errors import TooManyRequests
 from visibility_api.kube.errors import ClusterError
+from visibility_api.token_bucket import Bucket
 
 from .errors import AccessDenied, ReviewFailed
-from .identity import MASTERS_GROUP, Attributes, Identity, Requirement
+from .identity import ANONYMOUS_USER, MASTERS_GROUP, Attributes, Identity, Requirement
 from .review_cache import ReviewCache
 from .review_client import ReviewClient
 
@@ -24,6 +28,20 @@ OPEN_PATHS = frozenset(("/healthz", "/livez", "/readyz"))  # always allowed; /re
 MAX_ENTRIES = 8192
 MAX_CACHED_CHARACTERS = 10_000  # of one request's attributes; a longer one is reviewed each time
 _REASON_CHARACTERS = 500
+# Each user has a queue, which are served round-robin, and a rate: who asks for ever other paths or names
+# delays nobody else. All anonymous callers together are one user, with a cache of their own.
+MAX_RUNNING, MAX_RUNNING_PER_USER = 64, 16
+MAX_WAITING, MAX_WAITING_PER_USER = 2048, 256
+WAIT_S = 10.0
+REVIEWS_PER_S, REVIEW_BURST = 200.0, 2000.0
+ANONYMOUS_REVIEWS_PER_S, ANONYMOUS_REVIEW_BURST = 20.0, 100.0
+MAX_ANONYMOUS_ENTRIES = 512
+MAX_USERS = 16_384
+_CROWDED = "too many requests wait for their access review; try again after the time in Retry-After"
+_FLOODED = (
+    "too many different requests of this user need an access review; list instead of getting one by one, or "
+    "try again after the time in Retry-After"
+)
 
 
 class _Requirements(msgspec.Struct):
@@ -74,30 +92,61 @@ class _ReviewedAccess(msgspec.Struct):
     status: _Decision = msgspec.field(default_factory=_Decision)
 
 
+_Decisions = ReviewCache[tuple[Identity, Attributes], _Decision]
+
+
 class AccessReviewer:
     """The application's `Authorizer`."""
 
     def __init__(self, reviews: ReviewClient, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._reviews = reviews
-        self._decisions: ReviewCache[tuple[Identity, Attributes], _Decision] = ReviewCache(
-            max_entries=MAX_ENTRIES, clock=clock
+        self._clock = clock
+        self._decisions: _Decisions = ReviewCache(max_entries=MAX_ENTRIES, clock=clock)
+        self._of_anonymous: _Decisions = ReviewCache(max_entries=MAX_ANONYMOUS_ENTRIES, clock=clock)
+        self._queues = ClientQueues(
+            crowded=_CROWDED,
+            max_running=MAX_RUNNING,
+            max_running_per_client=MAX_RUNNING_PER_USER,
+            max_waiting=MAX_WAITING,
+            max_waiting_per_client=MAX_WAITING_PER_USER,
+            wait_s=WAIT_S,
         )
+        self._buckets: LRUCache[str, Bucket] = LRUCache(MAX_USERS)  # by user
 
     async def authorize(self, identity: Identity, attributes: Attributes) -> None:
-        """Returns if allowed; raises AccessDenied or ReviewFailed."""
+        """Returns if allowed; raises AccessDenied, ReviewFailed; TooManyRequests when it may not be reviewed
+        now."""
         if MASTERS_GROUP in identity.groups:
             return
         if attributes.path in OPEN_PATHS and not attributes.is_resource:
             return
+        decisions = self._decisions if identity.user != ANONYMOUS_USER else self._of_anonymous
         key = (identity, attributes)
-        decision = self._decisions.get(key)
+        decision = decisions.get(key)
         if decision is None:
             if _count_characters(identity, attributes) < MAX_CACHED_CHARACTERS:
-                decision = await self._decisions.find(key, lambda: self._review(identity, attributes))
+                decision = await decisions.find(key, lambda: self._admit(identity, attributes))
             else:
-                decision = await self._review(identity, attributes)
+                decision = await self._admit(identity, attributes)
         if decision.denied or not decision.allowed:
             raise AccessDenied(identity, attributes, decision.reason[:_REASON_CHARACTERS])
+
+    async def _admit(self, identity: Identity, attributes: Attributes) -> _Decision:
+        if not self._bucket(identity.user).take(self._clock()):
+            raise TooManyRequests(_FLOODED)
+        async with self._queues.slot(identity.user):
+            return await self._review(identity, attributes)
+
+    def _bucket(self, user: str) -> Bucket:
+        bucket = self._buckets.get(user)
+        if bucket is None:
+            per_s, burst = (
+                (REVIEWS_PER_S, REVIEW_BURST)
+                if user != ANONYMOUS_USER
+                else (ANONYMOUS_REVIEWS_PER_S, ANONYMOUS_REVIEW_BURST)
+            )
+            bucket = self._buckets[user] = Bucket(per_s=per_s, burst=burst, now=self._clock())
+        return bucket
 
     async def _review(self, identity: Identity, attributes: Attributes) -> _Decision:
         review = _AccessReview("authorization.k8s.io/v1", "SubjectAccessReview", _spec(identity, attributes))

@@ -11,6 +11,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import structlog
+from cachetools import TTLCache
 
 from .bearer import header_token
 from .certificates import PEER, Peer
@@ -22,7 +23,9 @@ from .token_review import TokenReviewer
 
 log = structlog.get_logger("visibility.auth")
 
+MAX_LOGGED, LOG_AGAIN_S = 64, 60.0  # how often the same fault of a client is logged
 WARNING = "warning"  # key in scope["state"] of a text for the Warning header
+FORWARDED = "forwarded"  # key in scope["state"]: a verified front proxy has sent the request
 _IMPERSONATION_REFUSED = "Impersonate-* headers are not accepted here: send the request to kube-apiserver"
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -35,16 +38,20 @@ class RequestAuthenticator:
         self._trust = trust
         self._tokens = tokens
         self._impersonates = HeaderPrefixes((b"impersonate-",))
-        self._last_faults: Sequence[str] = ()
+        self._logged: TTLCache[str, bool] = TTLCache(MAX_LOGGED, LOG_AGAIN_S)  # by reason
 
     async def authenticate(self, scope: MutableMapping[str, Any]) -> Identity:
-        """The caller's identity. Raises Unauthenticated; AccessDenied for a request that impersonates."""
+        """The caller's identity.
+
+        Raises Unauthenticated; AccessDenied for a request that impersonates; TooManyRequests when its token
+        may not be reviewed now.
+        """
         headers: Headers = scope["headers"]
         faults: list[str] = []
         identity: Identity | None = None
         peer: Peer | None = scope["state"].get(PEER)
         if peer is not None and peer.chain:
-            identity = self._by_certificate(peer, headers, faults)
+            identity = self._by_certificate(scope, peer, headers, faults)
         if identity is None:
             identity = await self._by_token(scope, headers, faults)
             if identity is None:
@@ -58,11 +65,14 @@ class RequestAuthenticator:
             raise AccessDenied(identity, attempted, _IMPERSONATION_REFUSED)
         return identity
 
-    def _by_certificate(self, peer: Peer, headers: Headers, faults: list[str]) -> Identity | None:
+    def _by_certificate(
+        self, scope: MutableMapping[str, Any], peer: Peer, headers: Headers, faults: list[str]
+    ) -> Identity | None:
         trust = self._trust()
         if trust.front_proxy is not None:
             try:
                 if (identity := trust.front_proxy.identify(peer, headers)) is not None:
+                    scope["state"][FORWARDED] = True
                     return identity
             except CredentialRejected as error:
                 faults.append(str(error))
@@ -81,13 +91,19 @@ class RequestAuthenticator:
             if warning:
                 scope["state"][WARNING] = warning
             if token:
-                return await self._tokens.identify(token)
+                return await self._tokens.identify(token, address=_address(scope))
         except CredentialRejected as error:
             faults.append(str(error))
         return None
 
     def _log_faults(self, faults: Sequence[str]) -> None:
-        """Log the reasons unless they repeat the last ones: a retrying client must not fill the log."""
-        if faults != self._last_faults:
-            self._last_faults = faults
+        """Log the reasons, each once in LOG_AGAIN_S: clients that try again must not fill the log."""
+        reasons = "; ".join(faults)
+        if reasons not in self._logged:
+            self._logged[reasons] = True
             log.warning("request not authenticated", reasons=faults)
+
+
+def _address(scope: MutableMapping[str, Any]) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .errors import CredentialRejected
 
-MAX_TOKEN_BYTES = 64 * 1024  # a token with hundreds of groups in it is a few KiB
+MAX_TOKEN_BYTES = 16 * 1024  # a token with hundreds of groups in it is a few KiB
 EXTRA_SPACE_WARNING = (
     "the provided Authorization header contains extra space before the bearer token, and is ignored"
 )

@@ -25,6 +25,8 @@ from cryptography.x509.verification import (
     VerificationError,
 )
 
+from visibility_api.token_bucket import Bucket
+
 from .errors import TrustUnusable
 
 PEER = "peer"  # key in an ASGI scope's state of the connection's Peer
@@ -42,6 +44,7 @@ class Peer:
 
     chain: tuple[bytes, ...] = ()  # DER, the peer's own first; () = no certificate was sent
     verifications: dict[str, Verification] = field(default_factory=dict)  # the last one, by pool name
+    unknown: Bucket | None = None  # of the responses to requests whose sender is not known
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -1,6 +1,7 @@
 """Users by bearer token, by TokenReview.
 
-A token is never stored: results are cached under a hash that is keyed with a secret of this process.
+A token is never stored: results are cached under a hash that is keyed with a secret of this process. Accepted
+and refused tokens have caches of their own, so that made-up tokens do not push out those of users.
 """
 
 from __future__ import annotations
@@ -11,16 +12,24 @@ import time
 from collections.abc import Callable, Sequence
 
 import msgspec
+from cachetools import TTLCache
 
 from visibility_api.kube.errors import ApiError, ClusterError
 
 from .errors import CredentialRejected, TokenReviewFailed
 from .identity import Identity, authenticated
-from .review_cache import ReviewCache
+from .review_admission import ReviewAdmission
+from .review_cache import TTL_S, ReviewCache
 from .review_client import ReviewClient
 
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 MAX_ENTRIES = 8192
+MAX_REFUSALS = 8192  # more than are admitted while one is cached
+# A token that was accepted within this time is known: its next review does not wait behind unknown ones.
+KNOWN_FOR_S = 3600.0
+MAX_KNOWN = 32_768
+
+_Key = tuple[bytes, tuple[str, ...]]  # of token and audiences
 
 
 class _Spec(msgspec.Struct, omit_defaults=True):
@@ -58,29 +67,61 @@ class TokenReviewer:
         self,
         reviews: ReviewClient,
         *,
+        admission: ReviewAdmission | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`admission`: limits the reviews; None = the caller of `identify` does."""
         self._reviews = reviews
+        self._admission = admission
         self._key = secrets.token_bytes(32)
-        self._results: ReviewCache[tuple[bytes, tuple[str, ...]], Identity | CredentialRejected] = (
-            ReviewCache(max_entries=MAX_ENTRIES, clock=clock)
-        )
+        self._accepted: ReviewCache[_Key, Identity] = ReviewCache(max_entries=MAX_ENTRIES, clock=clock)
+        self._refused: TTLCache[_Key, str] = TTLCache(MAX_REFUSALS, TTL_S, timer=clock)  # why, by key
+        self._known: TTLCache[_Key, bool] = TTLCache(MAX_KNOWN, KNOWN_FOR_S, timer=clock)
 
-    async def identify(self, token: str, audiences: Sequence[str] = ()) -> Identity:
+    def knows(self, token: str, audiences: Sequence[str] = ()) -> bool:
+        """Whether the token was accepted lately, and not refused since."""
+        return self._key_of(token, tuple(audiences)) in self._known
+
+    async def identify(self, token: str, audiences: Sequence[str] = (), *, address: str = "") -> Identity:
         """The token's user. `audiences`: the token must have one of them; none = kube-apiserver's own.
+        `address` is the caller's, for the limit of its reviews.
 
-        Raises CredentialRejected when it is not accepted, TokenReviewFailed when the review failed.
+        Raises CredentialRejected when it is not accepted, TokenReviewFailed when the review failed,
+        TooManyRequests when it may not be reviewed now.
         """
         wanted = tuple(audiences)
-        digest = hashlib.blake2b(token.encode(), key=self._key, digest_size=32).digest()
-        key = (digest, wanted)
-        result = self._results.get(key) or await self._results.find(key, lambda: self._review(token, wanted))
-        if isinstance(result, CredentialRejected):
-            raise CredentialRejected(*result.args)
-        return result
+        key = self._key_of(token, wanted)
+        accepted = self._accepted.get(key)
+        if accepted is not None:
+            return accepted
+        refusal = self._refused.get(key)
+        if refusal is not None:
+            raise CredentialRejected(refusal)
+        return await self._accepted.find(key, lambda: self._admit(key, token, wanted, address))
 
-    async def _review(self, token: str, audiences: Sequence[str]) -> Identity | CredentialRejected:
-        """A rejection is returned, so that it is cached; only a failed review is raised."""
+    def _key_of(self, token: str, audiences: tuple[str, ...]) -> _Key:
+        return hashlib.blake2b(token.encode(), key=self._key, digest_size=32).digest(), audiences
+
+    async def _admit(self, key: _Key, token: str, audiences: Sequence[str], address: str) -> Identity:
+        """The result of one review, which concurrent requests with the same token share."""
+        if self._admission is None:
+            return await self._keep(key, token, audiences)
+        async with self._admission.slot(address, is_known=key in self._known):
+            return await self._keep(key, token, audiences)
+
+    async def _keep(self, key: _Key, token: str, audiences: Sequence[str]) -> Identity:
+        try:
+            identity = await self._review(token, audiences)
+        except TokenReviewFailed:
+            raise
+        except CredentialRejected as refusal:
+            self._refused[key] = str(refusal)
+            self._known.pop(key, None)
+            raise
+        self._known[key] = True
+        return identity
+
+    async def _review(self, token: str, audiences: Sequence[str]) -> Identity:
         review = _TokenReview(
             "authentication.k8s.io/v1", "TokenReview", _Spec(token=token, audiences=audiences)
         )
@@ -94,9 +135,9 @@ class TokenReviewer:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             raise TokenReviewFailed("the token review's response cannot be read") from None
         if not status.authenticated or not status.user.username:
-            return CredentialRejected("the token is not accepted")
+            raise CredentialRejected("the token is not accepted")
         if audiences and not set(audiences).intersection(status.audiences or ()):
-            return CredentialRejected("the token is for another audience")
+            raise CredentialRejected("the token is for another audience")
         user = status.user
         return authenticated(
             Identity(

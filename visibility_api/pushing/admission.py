@@ -10,16 +10,19 @@ import asyncio
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import msgspec
 import structlog
-from cachetools import LRUCache, TTLCache
+from cachetools import TTLCache
 
+from visibility_api.auth.bearer import MAX_TOKEN_BYTES
 from visibility_api.auth.errors import CredentialRejected, TokenReviewFailed
 from visibility_api.auth.identity import Identity
+from visibility_api.auth.review_admission import ReviewAdmission
 from visibility_api.auth.token_review import TokenReviewer
 from visibility_api.errors import (
     Forbidden,
@@ -31,11 +34,10 @@ from visibility_api.errors import (
 )
 from visibility_api.kube.errors import ApiError, ClusterError
 from visibility_api.progress.job import TrainingJob
+from visibility_api.token_bucket import Bucket
 
-from .client_queues import ClientQueues
 from .ownership import Membership, Owners
 from .paths import Target
-from .token_bucket import Bucket
 
 log = structlog.get_logger("visibility.pushing")
 
@@ -49,21 +51,17 @@ FindJob = Callable[[str, str], TrainingJob | None]  # by namespace and name
 GRANT_TTL_S = 120.0
 TIMEOUT_S = 4.0  # clients wait 5 s
 MAX_GRANTS = 32_768
-MAX_TOKEN_BYTES = 16 * 1024
 # A token that was refused is seldom accepted a moment later, and its client goes on pushing.
 REFUSED_FOR_S = 30.0
-MAX_REFUSALS = 16_384  # more than the queues let through in that time
+MAX_REFUSALS = 16_384  # more than are reviewed in that time
 MAX_LOGGED, LOG_AGAIN_S = 64, 60.0  # how often the same fault of this server is logged
-# Reviews that one address may cause: a third of the queues' rate, and enough for the renewals of ten thousand
-# pods behind one gateway; the burst is for their start.
-REVIEWS_PER_S, REVIEW_BURST = 100.0, 2000.0
-MAX_CLIENTS = 16_384
 # Of one pod. The Kubeflow SDK sends one in 5 s from each process; a node with many accelerators runs 32 or 64
 # of them. After a refusal it tries again at each training step, and the step waits for the response.
 PUSHES_PER_S, BURST = 20.0, 64.0
 
 _POD = "authentication.kubernetes.io/pod-"
 _ACCOUNT = "system:serviceaccount"
+_CROWDED = "too many pushes wait to be authenticated; try again after the time in Retry-After"
 _NO_TOKEN = "a bearer token is required: that of the training pod"
 _NOT_ACCEPTED = "the token is not accepted: it must be valid, and have this path's audience"
 _NOT_BOUND = (
@@ -105,7 +103,7 @@ class Admission:
         *,
         find_job: FindJob,
         is_synced: Callable[[str], bool] = lambda _namespace: True,
-        queues: ClientQueues | None = None,
+        reviews: ReviewAdmission | None = None,
         clock: Callable[[], float] = time.monotonic,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
@@ -113,7 +111,7 @@ class Admission:
         self._owners = owners
         self._find_job = find_job
         self._is_synced = is_synced
-        self._queues = ClientQueues() if queues is None else queues
+        self._reviews = ReviewAdmission(clock=clock) if reviews is None else reviews
         self._clock = clock
         self._timeout_s = timeout_s
         self._key = secrets.token_bytes(32)
@@ -122,7 +120,6 @@ class Admission:
             MAX_REFUSALS, REFUSED_FOR_S, timer=clock
         )  # by path and token
         self._buckets: dict[str, Bucket] = {}  # by pod uid, the oldest first
-        self._clients: LRUCache[str, Bucket] = LRUCache(MAX_CLIENTS)  # by address
         self._logged: TTLCache[str, bool] = TTLCache(MAX_LOGGED, LOG_AGAIN_S, timer=clock)  # by reason
 
     async def admit(self, target: Target, headers: Headers, client: str) -> tuple[TrainingJob, Membership]:
@@ -153,30 +150,26 @@ class Admission:
         refused = self._refusals.get(key)
         if refused is not None and refused.job_state == job_state:
             raise refused.kind(refused.message)
-        bucket = self._clients.get(client)
-        if bucket is None:
-            bucket = Bucket(per_s=REVIEWS_PER_S, burst=REVIEW_BURST, now=self._clock())
-            self._clients[client] = bucket
-        if not bucket.take(self._clock()):
-            raise TooManyRequests("too many unknown tokens come from this address; try again later")
         # The caller chooses the namespace: only one that has the job gets a queue of its own.
-        queue = (client, target.namespace if job is not None else "")
+        queue = target.namespace if job is not None else ""
+        is_known = self._tokens.knows(token, target.audiences)
+        slot = self._reviews.slot(client, queue, is_known=is_known)
         try:
-            return await self._review(target, token, queue)
+            return await self._review(target, token, slot)
         except (Forbidden, NotFound) as refusal:
             # Not the exception itself: its traceback holds the token.
             self._refusals[key] = _Refused(job_state, type(refusal), refusal.message)
             raise
 
-    async def _review(self, target: Target, token: str, queue: Hashable) -> Grant:
+    async def _review(self, target: Target, token: str, slot: AbstractAsyncContextManager[None]) -> Grant:
         is_waiting = True
         try:
-            async with asyncio.timeout(self._timeout_s), self._queues.slot(queue):
+            async with asyncio.timeout(self._timeout_s), slot:
                 is_waiting = False
                 membership = await self._find_membership(target, token)
         except TimeoutError:
             if is_waiting:
-                raise TooManyRequests("too many pushes wait to be authenticated; try again later") from None
+                raise TooManyRequests(_CROWDED) from None
             raise self._internal("kube-apiserver did not respond in time") from None
         except TokenReviewFailed as error:
             raise self._internal(str(error)) from None

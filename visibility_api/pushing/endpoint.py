@@ -21,6 +21,7 @@ from visibility_api.progress.completion import has_position
 from visibility_api.progress.document import Progress
 from visibility_api.progress.job import JobRef, TrainingJob
 from visibility_api.progress.observation import Observation
+from visibility_api.token_bucket import Bucket
 
 from .admission import Admission
 from .body import ClientGone, Headers, Receive, check_length, read_body
@@ -28,7 +29,6 @@ from .ownership import Membership, replica_name
 from .paths import UPSTREAM_PREFIX, Target, find_target
 from .payload import read_payload
 from .replication import RELAYED
-from .token_bucket import Bucket
 
 SOURCE = "push"
 SWITCHED_OFF = "none"  # of the source annotation: this job's reports are not taken

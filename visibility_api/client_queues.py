@@ -1,31 +1,21 @@
-"""Limits the reviews that unknown callers cause.
+"""Limits work that clients cause: how much runs at one time, how much waits, and how often it starts.
 
 Queues are per client and served round-robin; a flood delays only its sender. When too many requests wait, the
-longest queue loses its last one. The rate is limited too, however short the work: each start is a review or
-two for kube-apiserver.
+longest queue loses its last one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 
 from visibility_api.errors import TooManyRequests
+from visibility_api.token_bucket import Bucket
 
-from .token_bucket import Bucket
-
-MAX_RUNNING = 16  # of all clients together
-MAX_RUNNING_PER_CLIENT = 4  # so that slow work of one client leaves slots for the others
-MAX_WAITING = 512
-MAX_WAITING_PER_CLIENT = 64
-# Ten thousand pods that start within a minute need 167 a second, their renewals 83 (admission.GRANT_TTL_S). A
-# token review costs kube-apiserver 0.7 ms of CPU: a fifth of a core.
-STARTS_PER_S, START_BURST = 300.0, 600.0
 MIN_PAUSE_S = 0.03  # of the rate limit: several start together, since each timer costs
-
-_CROWDED = "too many pushes wait to be authenticated; try again later"
 
 
 class ClientQueues:
@@ -34,13 +24,19 @@ class ClientQueues:
     def __init__(
         self,
         *,
-        max_running: int = MAX_RUNNING,
-        max_running_per_client: int = MAX_RUNNING_PER_CLIENT,
-        max_waiting: int = MAX_WAITING,
-        max_waiting_per_client: int = MAX_WAITING_PER_CLIENT,
-        starts_per_s: float = STARTS_PER_S,
-        start_burst: float = START_BURST,
+        crowded: str,
+        max_running: int,
+        max_running_per_client: int,
+        max_waiting: int,
+        max_waiting_per_client: int,
+        starts_per_s: float = math.inf,
+        start_burst: float = math.inf,
+        wait_s: float | None = None,
     ) -> None:
+        """`crowded` is the message of a refusal: what happened, and what to do. `wait_s`: how long a request
+        waits before it is refused; None = as long as its caller lets it."""
+        self._crowded = crowded
+        self._wait_s = wait_s
         self._free = max_running
         self._max_running_per_client = max_running_per_client
         self._max_waiting = max_waiting
@@ -48,7 +44,9 @@ class ClientQueues:
         self._running: Counter[Hashable] = Counter()
         self._queues: dict[Hashable, deque[asyncio.Future[None]]] = {}  # the next to be served first
         self._waiting = 0
-        self._rate = Bucket(per_s=starts_per_s, burst=start_burst, now=0.0)
+        self._rate = (
+            Bucket(per_s=starts_per_s, burst=start_burst, now=0.0) if starts_per_s < math.inf else None
+        )
         self._pause: asyncio.TimerHandle | None = None  # until the rate allows the next start
 
     def __len__(self) -> int:
@@ -58,18 +56,26 @@ class ClientQueues:
     @asynccontextmanager
     async def slot(self, client: Hashable) -> AsyncIterator[None]:
         """Waits for a slot for this client. Raises TooManyRequests when too many wait already."""
-        await self._enter(client)
+        if not self._enter_at_once(client):
+            try:
+                async with asyncio.timeout(self._wait_s):
+                    await self._wait(client)
+            except TimeoutError:
+                raise TooManyRequests(self._crowded) from None
         try:
             yield
         finally:
             self._leave(client)
 
-    async def _enter(self, client: Hashable) -> None:
+    def _enter_at_once(self, client: Hashable) -> bool:
         if self._may_run(client) and client not in self._queues and self._take_rate():
             self._start(client)
-            return
+            return True
+        return False
+
+    async def _wait(self, client: Hashable) -> None:
         if len(self._queues.get(client, ())) >= self._max_waiting_per_client:
-            raise TooManyRequests(_CROWDED)
+            raise TooManyRequests(self._crowded)
         if self._waiting >= self._max_waiting:
             self._drop_from_longest(client)
         slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -89,6 +95,8 @@ class ClientQueues:
 
     def _take_rate(self) -> bool:
         """Whether the rate allows a start now, which is counted; else a timer starts the next one."""
+        if self._rate is None:
+            return True
         if self._pause is not None:
             return False  # those that wait go first
         loop = asyncio.get_running_loop()
@@ -135,11 +143,11 @@ class ClientQueues:
     def _drop_from_longest(self, client: Hashable) -> None:
         longest = max(self._queues, key=lambda each: len(self._queues[each]))
         if len(self._queues[longest]) <= len(self._queues.get(client, ())) + 1:
-            raise TooManyRequests(_CROWDED)
+            raise TooManyRequests(self._crowded)
         slot = self._queues[longest][-1]
         self._forget(longest, slot)
         if not slot.done():
-            slot.set_exception(TooManyRequests(_CROWDED))
+            slot.set_exception(TooManyRequests(self._crowded))
 
     def _forget(self, client: Hashable, slot: asyncio.Future[None]) -> None:
         queue = self._queues.get(client)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.reviews import until
+from visibility_api.auth.review_admission import unknown_queues
 from visibility_api.errors import TooManyRequests
-from visibility_api.pushing.client_queues import ClientQueues
-from visibility_api.pushing.token_bucket import Bucket
+from visibility_api.token_bucket import Bucket
 
 from .virtual_time import in_virtual_time
 
@@ -20,7 +20,7 @@ class Room:
     """Callers that stay until they are let go; `inside` and `done` name them."""
 
     def __init__(self, **bounds: int) -> None:
-        self.queues = ClientQueues(**bounds)
+        self.queues = unknown_queues(**bounds)
         self.inside: list[str] = []
         self.refused: list[str] = []
         self.let_go: dict[str, asyncio.Event] = {}
@@ -134,7 +134,7 @@ async def test_a_lane_whose_last_caller_leaves_in_the_moment_of_its_turn_is_gone
 @in_virtual_time
 async def test_turns_come_at_a_pace_however_short_they_are() -> None:
     loop = asyncio.get_running_loop()
-    queues = ClientQueues(starts_per_s=10, start_burst=5)
+    queues = unknown_queues(starts_per_s=10, start_burst=5)
     began, given_s = loop.time(), []
 
     async def come(client: int) -> None:
@@ -148,7 +148,7 @@ async def test_turns_come_at_a_pace_however_short_they_are() -> None:
 
 @in_virtual_time
 async def test_whoever_comes_while_others_wait_for_their_turn_comes_after_them() -> None:
-    queues = ClientQueues(starts_per_s=10, start_burst=1)
+    queues = unknown_queues(starts_per_s=10, start_burst=1)
     order: list[str] = []
 
     async def come(name: str, client: str) -> None:

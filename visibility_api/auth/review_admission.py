@@ -1,0 +1,111 @@
+"""Limits the reviews that callers cause before they are known, for the API and for pushes alike.
+
+A token that was accepted lately is reviewed again in queues of its own: a flood of unknown tokens, from
+wherever it comes, does not delay its user.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import asynccontextmanager
+
+from cachetools import LRUCache
+
+from visibility_api.client_queues import ClientQueues
+from visibility_api.errors import TooManyRequests
+from visibility_api.token_bucket import Bucket
+
+# Of unknown callers. Ten thousand pods that start within a minute need 167 a second. A token review costs
+# kube-apiserver 0.7 ms of CPU: a fifth of a core.
+STARTS_PER_S, START_BURST = 300.0, 600.0
+MAX_RUNNING, MAX_RUNNING_PER_CLIENT = 16, 4  # slow reviews of one client leave slots for the others
+MAX_WAITING, MAX_WAITING_PER_CLIENT = 512, 64
+WAIT_S = 10.0  # then the caller is answered 429
+# Of one address: a third of the rate of all. The burst is for the start of many pods behind one gateway.
+REVIEWS_PER_S, REVIEW_BURST = 100.0, 2000.0
+MAX_ADDRESSES = 16_384
+
+# Of known ones. Their reviews were paid for once; these limits are for a kube-apiserver that is slow.
+KNOWN_RUNNING, KNOWN_RUNNING_PER_CLIENT = 32, 16
+KNOWN_WAITING, KNOWN_WAITING_PER_CLIENT = 2048, 1024
+
+IPV6_SITE_BITS = 64  # a subscriber of an IPv6 network chooses the other half of the address
+
+_CROWDED = "too many requests wait for the review of their token; try again after the time in Retry-After"
+_FLOODED = "too many unknown tokens come from this address; try again after the time in Retry-After"
+
+
+def unknown_queues(
+    *,
+    max_running: int = MAX_RUNNING,
+    max_running_per_client: int = MAX_RUNNING_PER_CLIENT,
+    max_waiting: int = MAX_WAITING,
+    max_waiting_per_client: int = MAX_WAITING_PER_CLIENT,
+    starts_per_s: float = STARTS_PER_S,
+    start_burst: float = START_BURST,
+) -> ClientQueues:
+    """The queues of unknown callers."""
+    return ClientQueues(
+        crowded=_CROWDED,
+        max_running=max_running,
+        max_running_per_client=max_running_per_client,
+        max_waiting=max_waiting,
+        max_waiting_per_client=max_waiting_per_client,
+        starts_per_s=starts_per_s,
+        start_burst=start_burst,
+        wait_s=WAIT_S,
+    )
+
+
+class ReviewAdmission:
+    """One for the whole server, since kube-apiserver is asked by all of it."""
+
+    def __init__(
+        self, *, unknown: ClientQueues | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._unknown = unknown_queues() if unknown is None else unknown
+        self._known = ClientQueues(
+            crowded=_CROWDED,
+            max_running=KNOWN_RUNNING,
+            max_running_per_client=KNOWN_RUNNING_PER_CLIENT,
+            max_waiting=KNOWN_WAITING,
+            max_waiting_per_client=KNOWN_WAITING_PER_CLIENT,
+            wait_s=WAIT_S,
+        )
+        self._clock = clock
+        self._buckets: LRUCache[str, Bucket] = LRUCache(MAX_ADDRESSES)  # by `site_of` an address
+
+    @asynccontextmanager
+    async def slot(self, address: str, queue: Hashable = None, *, is_known: bool) -> AsyncIterator[None]:
+        """Waits until this caller may cause a review. Raises TooManyRequests.
+
+        `queue` tells callers of one address apart: each has a queue of its own, so it must not be the
+        caller's free choice. `is_known`: its token was accepted lately.
+        """
+        site = site_of(address)
+        queues = self._known if is_known else self._unknown
+        if not is_known and not self._bucket(site).take(self._clock()):
+            raise TooManyRequests(_FLOODED)
+        async with queues.slot((site, queue)):
+            yield
+
+    def _bucket(self, site: str) -> Bucket:
+        bucket = self._buckets.get(site)
+        if bucket is None:
+            bucket = self._buckets[site] = Bucket(per_s=REVIEWS_PER_S, burst=REVIEW_BURST, now=self._clock())
+        return bucket
+
+
+def site_of(address: str) -> str:
+    """What one client can be told by: an IPv4 address, or the first 64 bits of an IPv6 address."""
+    if ":" not in address:
+        return address
+    try:
+        parsed = ipaddress.IPv6Address(address)
+    except ValueError:
+        return ""
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.IPv6Address(int(parsed) >> IPV6_SITE_BITS << IPV6_SITE_BITS))
