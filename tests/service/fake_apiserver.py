@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from aiohttp import web
 from kubernetes_asyncio.client import Configuration
@@ -15,9 +16,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @asynccontextmanager
 async def fake_apiserver(
-    handler: Handler, *, configure: Callable[[Configuration], None] = lambda _: None
+    handler: Handler, *, configure: Callable[[Configuration], None] = lambda _: None, **options: Any
 ) -> AsyncIterator[KubeClient]:
-    """A client, after `configure`, that is connected to a server which answers every request by `handler`."""
+    """A client, after `configure`, connected to a server that answers every request by `handler`."""
     server = web.Server(handler)
     runner = web.ServerRunner(server)
     await runner.setup()
@@ -27,7 +28,7 @@ async def fake_apiserver(
     configuration = Configuration(host=f"http://127.0.0.1:{port}")
     configure(configuration)
     try:
-        async with KubeClient(configuration) as client:
+        async with KubeClient(configuration, **options) as client:
             yield client
     finally:
         await runner.cleanup()

@@ -17,7 +17,6 @@ from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, incluster_config, kube_config
 
 from tests.certificates import SERVER, Authority
-from visibility_api.kube import credentials
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.credentials import Credentials
 from visibility_api.kube.errors import ClusterError, Unreachable
@@ -112,7 +111,7 @@ async def test_a_kubeconfig_that_cannot_be_used_is_reported_without_its_secrets(
     file = tmp_path / "kubeconfig"
     file.write_text(text)
     with pytest.raises(ClusterError, match="kubeconfig") as raised:
-        async with await KubeClient.connect(file):
+        async with await KubeClient.connect(file, files_interval_s=0.0):
             pass
     assert str(file) in str(raised.value)
     assert "s3cr3t" not in str(raised.value)
@@ -126,12 +125,6 @@ async def test_outside_a_cluster_the_message_names_the_missing_flag(monkeypatch:
 
 SERVING, RENEWED, USERS = Authority("serving"), Authority("renewed"), Authority("users")
 ONE, TWO = USERS.issue("one"), USERS.issue("two")
-
-
-@pytest.fixture
-def every_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are looked at for every request."""
-    monkeypatch.setattr(credentials, "FILES_INTERVAL_S", 0.0)
 
 
 def write_kubeconfig(directory: Path, port: int, *, user: str) -> Path:
@@ -184,13 +177,12 @@ def names(server: ScriptedServer) -> list[str]:
     return [dict(each.peer["subject"][0])["commonName"] if each.peer else "" for each in server.seen]
 
 
-@pytest.mark.usefixtures("every_look")
 async def test_a_rotated_client_certificate_is_shown_from_the_next_request_on(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text(SERVING.pem)
     ONE.write(tmp_path, "user")
     async with scripted_server(answer, tls=serving(tmp_path)) as server:
         file = write_kubeconfig(tmp_path, server.port, user=CERTIFICATE_FILES)
-        async with await KubeClient.connect(file) as client:
+        async with await KubeClient.connect(file, files_interval_s=0.0) as client:
             await ask(client)
             await ask(client)
             before = len(server.seen)
@@ -204,13 +196,12 @@ async def test_a_rotated_client_certificate_is_shown_from_the_next_request_on(tm
     assert execs_resumed == [False, True]  # no session of the old certificate, then our own
 
 
-@pytest.mark.usefixtures("every_look")
 async def test_a_rotated_ca_is_believed_and_the_old_one_no_longer(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text(SERVING.pem)
     async with AsyncExitStack() as stack:
         async with scripted_server(answer, tls=serving(tmp_path)) as old:
             file = write_kubeconfig(tmp_path, old.port, user="token: t0ken")
-            client = await stack.enter_async_context(await KubeClient.connect(file))
+            client = await stack.enter_async_context(await KubeClient.connect(file, files_interval_s=0.0))
             await ask(client)
             before = len(old.seen)
             (tmp_path / "ca.crt").write_text(RENEWED.pem)
@@ -224,7 +215,6 @@ async def test_a_rotated_ca_is_believed_and_the_old_one_no_longer(tmp_path: Path
         assert new.seen
 
 
-@pytest.mark.usefixtures("every_look")
 async def test_a_half_written_pair_leaves_the_old_one_in_use_and_is_logged_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -234,7 +224,7 @@ async def test_a_half_written_pair_leaves_the_old_one_in_use_and_is_logged_once(
     next_certificate, next_key = TWO.write(tmp_path / "next", "user")
     async with scripted_server(answer, tls=serving(tmp_path)) as server:
         file = write_kubeconfig(tmp_path, server.port, user=CERTIFICATE_FILES)
-        async with await KubeClient.connect(file) as client:
+        async with await KubeClient.connect(file, files_interval_s=0.0) as client:
             for break_it in (
                 lambda: certificate.write_text(next_certificate.read_text()),  # without its key
                 lambda: certificate.write_text(""),
@@ -254,7 +244,6 @@ async def test_a_half_written_pair_leaves_the_old_one_in_use_and_is_logged_once(
             assert capsys.readouterr().out.count("credentials for kube-apiserver reloaded") == 1
 
 
-@pytest.mark.usefixtures("every_look")
 @pytest.mark.parametrize("also", ["", ", token: inline"])
 async def test_a_token_file_is_read_again_and_an_empty_one_leaves_the_old_token(
     tmp_path: Path, also: str
@@ -264,7 +253,7 @@ async def test_a_token_file_is_read_again_and_an_empty_one_leaves_the_old_token(
     token.write_text("first\n")
     async with scripted_server(answer, tls=serving(tmp_path)) as server:
         file = write_kubeconfig(tmp_path, server.port, user="tokenFile: token" + also)
-        async with await KubeClient.connect(file) as client:
+        async with await KubeClient.connect(file, files_interval_s=0.0) as client:
             assert await client.get("/version") == b"Bearer first"
             token.write_text("")
             assert await client.get("/version") == b"Bearer first"
@@ -273,19 +262,17 @@ async def test_a_token_file_is_read_again_and_an_empty_one_leaves_the_old_token(
     assert len(server.seen) == 1  # a token makes no connection anew
 
 
-@pytest.mark.usefixtures("every_look")
 async def test_a_ca_that_is_half_written_holds_up_no_token(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text(SERVING.pem)
     (tmp_path / "token").write_text("first")
     async with scripted_server(answer, tls=serving(tmp_path)) as server:
         file = write_kubeconfig(tmp_path, server.port, user="tokenFile: token")
-        async with await KubeClient.connect(file) as client:
+        async with await KubeClient.connect(file, files_interval_s=0.0) as client:
             (tmp_path / "ca.crt").write_text(RENEWED.pem[:-40])
             (tmp_path / "token").write_text("second")
             assert await client.get("/version") == b"Bearer second"
 
 
-@pytest.mark.usefixtures("every_look")
 async def test_a_plugin_runs_again_before_its_token_expires_and_one_that_fails_leaves_the_old(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -312,7 +299,7 @@ async def test_a_plugin_runs_again_before_its_token_expires_and_one_that_fails_l
         file = write_kubeconfig(
             tmp_path, server.port, user=f"exec: {{command: {plugin}, apiVersion: {PLUGIN_API}}}"
         )
-        async with await KubeClient.connect(file) as client:
+        async with await KubeClient.connect(file, files_interval_s=0.0) as client:
             assert await client.get("/version") == b"Bearer first"
             output.write_text("s3cr3t")
             async with asyncio.timeout(DEADLINE_S):
@@ -328,7 +315,6 @@ async def test_a_plugin_runs_again_before_its_token_expires_and_one_that_fails_l
                 assert await client.get("/version") == b"Bearer third"
 
 
-@pytest.mark.usefixtures("every_look")
 async def test_what_is_inline_in_a_kubeconfig_is_not_read_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -345,7 +331,7 @@ async def test_what_is_inline_in_a_kubeconfig_is_not_read_again(
         text = file.read_text()
         ca = "certificate-authority: ca.crt"
         file.write_text(text.replace(ca, f"{ca}, certificate-authority-data: {inline(SERVING.pem)}"))
-        async with await KubeClient.connect(file) as client:
+        async with await KubeClient.connect(file, files_interval_s=0.0) as client:
             kube_config._cleanup_temp_files()  # where the loader has put it
             for each in (file, certificate, key):
                 each.unlink()
@@ -359,13 +345,12 @@ async def test_the_ca_of_the_service_account_is_followed(
 ) -> None:
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
-    monkeypatch.setattr(credentials, "FILES_INTERVAL_S", 0.0)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     (tmp_path / "token").write_text("t0ken")
     (tmp_path / "ca.crt").write_text(RENEWED.pem)
     async with scripted_server(answer, tls=serving(tmp_path)) as server:
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
-        async with await KubeClient.connect(None) as client:
+        async with await KubeClient.connect(None, files_interval_s=0.0) as client:
             with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
                 await client.get("/version")
             # The kubelet replaces a directory behind a link; a bundle of both is how a CA is rotated.

@@ -345,10 +345,9 @@ async def test_a_stream_on_which_nothing_arrives_is_given_up() -> None:
         script.ended.set()
 
 
-async def test_an_event_without_end_is_cut_at_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visibility_api.kube.responses.MAX_LINE_BYTES", 1000)
+async def test_an_event_without_end_is_cut_at_a_bound() -> None:
     script = Script([b"x" * 600, b"x" * 600, b"x" * 600])
-    async with fake_apiserver(script.handle) as client:
+    async with fake_apiserver(script.handle, max_line_bytes=1000) as client:
         with pytest.raises(Unreachable, match="exceeds 1000 bytes"):
             await read_to_the_end(client, silence_s=DEADLINE_S)
 

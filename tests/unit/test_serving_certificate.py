@@ -5,13 +5,13 @@ from __future__ import annotations
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
 
 from tests.certificates import Authority
 from visibility_api.auth.errors import TrustUnusable
-from visibility_api.serving import certificate as serving_certificate
 from visibility_api.serving.certificate import provide_certificate, write_serving_certificate
 from visibility_api.serving.tls import ServingTls
 
@@ -38,14 +38,14 @@ def test_good_pair_is_used_again(tmp_path: Path) -> None:
     assert provide_certificate(tmp_path, ["a"])[0].read_bytes() == first
 
 
-def test_a_pair_that_cannot_be_used_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pair_that_cannot_be_used_is_replaced(tmp_path: Path) -> None:
     """Another name, another key, a key others may read, not long to live."""
     certificate_file, key_file = provide_certificate(tmp_path, ["a"])
     held = certificate_file.read_bytes()
 
-    def is_renewed(hosts: list[str]) -> bool:
+    def is_renewed(hosts: list[str], **options: Any) -> bool:
         nonlocal held
-        before, held = held, provide_certificate(tmp_path, hosts)[0].read_bytes()
+        before, held = held, provide_certificate(tmp_path, hosts, **options)[0].read_bytes()
         return held != before
 
     assert is_renewed(["b"])
@@ -56,8 +56,7 @@ def test_a_pair_that_cannot_be_used_is_replaced(tmp_path: Path, monkeypatch: pyt
     certificate_file.write_text("junk")
     assert is_renewed(["b"])
     assert not is_renewed(["b"])
-    monkeypatch.setattr(serving_certificate, "RENEW_BEFORE", timedelta(days=400))
-    assert is_renewed(["b"])
+    assert is_renewed(["b"], renew_before=timedelta(days=400))
 
 
 def test_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:

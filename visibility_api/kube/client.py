@@ -21,11 +21,11 @@ import aiohttp
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
 
-from .credentials import Credentials, credentials_of
+from .credentials import FILES_INTERVAL_S, Credentials, credentials_of
 from .errors import ClusterError, Unreachable
 from .exec.websocket import Dialer, OnMessage
 from .proxy import ProxiedDialer, is_proxied
-from .responses import describe_error, raise_for_status, read_body, split_lines
+from .responses import MAX_LINE_BYTES, describe_error, raise_for_status, read_body, split_lines
 
 Query = Sequence[tuple[str, str]]
 
@@ -37,8 +37,18 @@ CONNECT_TIMEOUT_S = 10.0
 class KubeClient:
     """Sends requests to one kube-apiserver as one user. Use `connect`; close it when done."""
 
-    def __init__(self, configuration: Configuration, credentials: Credentials | None = None) -> None:
-        """`credentials`: by default those of the configuration, with all the files that it names."""
+    def __init__(
+        self,
+        configuration: Configuration,
+        credentials: Credentials | None = None,
+        *,
+        max_line_bytes: int = MAX_LINE_BYTES,
+    ) -> None:
+        """`credentials`: by default those of the configuration, with all the files that it names.
+
+        `max_line_bytes`: of one line of a stream.
+        """
+        self._max_line_bytes = max_line_bytes
         self._configuration = configuration
         self._credentials = credentials or Credentials(configuration)
         self._host = str(configuration.host).rstrip("/")
@@ -59,8 +69,10 @@ class KubeClient:
         )
 
     @classmethod
-    async def connect(cls, kubeconfig: Path | None) -> Self:
+    async def connect(cls, kubeconfig: Path | None, *, files_interval_s: float = FILES_INTERVAL_S) -> Self:
         """A client for `kubeconfig`, or for the pod's own service account when it is None.
+
+        `files_interval_s`: between two checks of the files that it names.
 
         Sends no request yet. Raises ClusterError when the configuration cannot be used.
         """
@@ -68,9 +80,9 @@ class KubeClient:
         try:
             if kubeconfig is None:
                 load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # theirs
-                return cls(configuration)
+                return cls(configuration, Credentials(configuration, interval_s=files_interval_s))
             loader = await load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
-            return cls(configuration, credentials_of(loader, configuration))
+            return cls(configuration, credentials_of(loader, configuration, interval_s=files_interval_s))
         except (ConfigException, OSError) as error:  # ssl.SSLError is an OSError
             why = describe_error(error) if isinstance(error, ssl.SSLError) else str(error)
             place = f"kubeconfig {kubeconfig}" if kubeconfig else "the in-cluster service account"
@@ -160,7 +172,7 @@ class KubeClient:
                 ) as response:
                     connecting.reschedule(None)
                     await raise_for_status(response)
-                    yield split_lines(response.content)
+                    yield split_lines(response.content, max_bytes=self._max_line_bytes)
         except TimeoutError as error:
             raise Unreachable(f"GET {path}: nothing arrived for {silence_s:g}s") from error
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:

@@ -19,7 +19,7 @@ import structlog
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config.kube_config import KubeConfigLoader
 
-from .tls import ResumingContext, client_context
+from .tls import SESSION_AGES, ResumingContext, SessionAges, client_context
 
 log = structlog.get_logger("visibility.cluster")
 
@@ -42,6 +42,8 @@ class Credentials:
         token_file: Path | None = None,
         plugin: Callable[[], Awaitable[str]] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        interval_s: float = FILES_INTERVAL_S,
+        ages: SessionAges = SESSION_AGES,
     ) -> None:
         """Follows `tls_files`, by default all that the configuration names. Raises OSError, ValueError.
 
@@ -59,17 +61,19 @@ class Credentials:
         self._logged: dict[str, str] = {}  # the fault that was logged last, by what failed; "": none
         # Read before they are loaded: a change in between is noticed at the next check.
         self._loaded = self._read_tls_files()
-        self.tls: ResumingContext = client_context(configuration)
+        self._ages = ages
+        self._interval_s = interval_s
+        self.tls: ResumingContext = self._make_context()
         self._check_token_file()  # it takes precedence over an inline token, as in client-go
         follows = bool(self._tls_files or token_file or plugin)
-        self._next_check = clock() + FILES_INTERVAL_S if follows else float("inf")
+        self._next_check = clock() + interval_s if follows else float("inf")
 
     def refresh(self) -> None:
         """Load what has changed. Files that cannot be used leave the old ones in use; logged once."""
         now = self._clock()
         if now < self._next_check:
             return
-        self._next_check = now + FILES_INTERVAL_S
+        self._next_check = now + self._interval_s
         for what, check in (("TLS files", self._check_tls_files), ("token file", self._check_token_file)):
             try:
                 check()
@@ -98,11 +102,16 @@ class Credentials:
             log.error("credentials for kube-apiserver not reloaded, the old ones stay in use", error=fault)
         self._logged[what] = fault
 
+    def _make_context(self) -> ResumingContext:
+        context = client_context(self._configuration)
+        context.ages = self._ages
+        return context
+
     def _check_tls_files(self) -> None:
         found = self._read_tls_files()
         if found == self._loaded:
             return
-        self.tls = client_context(self._configuration)
+        self.tls = self._make_context()
         self._loaded = found
         log.info("credentials for kube-apiserver reloaded", files=[str(file) for file in self._tls_files])
 
@@ -119,7 +128,9 @@ class Credentials:
         return tuple(file.read_bytes() for file in self._tls_files)
 
 
-def credentials_of(loader: KubeConfigLoader, configuration: Configuration) -> Credentials:
+def credentials_of(
+    loader: KubeConfigLoader, configuration: Configuration, *, interval_s: float = FILES_INTERVAL_S
+) -> Credentials:
     """Credentials of the kubeconfig that `loader` put into `configuration`. Raises OSError, ValueError."""
     # There is no public way to what it names. The loader writes inline data to files; those do not change.
     cluster: Any = loader._cluster
@@ -146,5 +157,9 @@ def credentials_of(loader: KubeConfigLoader, configuration: Configuration) -> Cr
 
     expires = "exec" in user and hasattr(loader, "exec_plugin_expiry")
     return Credentials(
-        configuration, tls_files=tls_files, token_file=token_file, plugin=plugin if expires else None
+        configuration,
+        tls_files=tls_files,
+        token_file=token_file,
+        plugin=plugin if expires else None,
+        interval_s=interval_s,
     )

@@ -56,8 +56,8 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     return b"".join(chunks)
 
 
-async def split_lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """The complete lines of a stream. Raises Unreachable for one that is too long.
+async def split_lines(stream: aiohttp.StreamReader, *, max_bytes: int) -> AsyncIterator[bytes]:
+    """The complete lines of a stream. Raises Unreachable for one of more than `max_bytes`.
 
     Not `readline`: that fails for lines longer than the read buffer.
     """
@@ -72,8 +72,8 @@ async def split_lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
             rest, size = [piece], len(piece)
             if line:
                 yield line
-        if size > MAX_LINE_BYTES:
-            raise Unreachable(f"a watch event exceeds {MAX_LINE_BYTES} bytes")
+        if size > max_bytes:
+            raise Unreachable(f"a watch event exceeds {max_bytes} bytes")
     # what follows the last newline was cut off by the end of the stream
 
 

@@ -9,14 +9,23 @@ from __future__ import annotations
 
 import ssl
 import time
+from dataclasses import dataclass
 
 from kubernetes_asyncio.client import Configuration
 
-# The server's certificate is verified in full handshakes only, so there must be one from time to time.
-MAX_SESSION_AGE_S = 600.0
-# One address may stand for several kube-apiservers, and none accepts the tickets of another: to take a new
-# ticket from each that refuses the old one would cost more than it saves.
-MIN_SESSION_AGE_S = 10.0
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionAges:
+    """How long a TLS session is resumed, in seconds."""
+
+    # The server's certificate is verified in full handshakes only, so there must be one from time to time.
+    max_s: float = 600.0
+    # One address may stand for several kube-apiservers, and none accepts the tickets of another: to take a
+    # new ticket from each that refuses the old one would cost more than it saves.
+    min_s: float = 10.0
+
+
+SESSION_AGES = SessionAges()
 
 
 class _Connection(ssl.SSLObject):
@@ -32,6 +41,7 @@ class ResumingContext(ssl.SSLContext):
     """
 
     sslobject_class = _Connection
+    ages = SESSION_AGES
     _session: ssl.SSLSession | None = None
     _host: str | None = None
     _kept_at = 0.0  # monotonic seconds
@@ -46,7 +56,7 @@ class ResumingContext(ssl.SSLContext):
     ) -> ssl.SSLObject:
         """Called at the start of each connection: by exec/tls_client.py, asyncio and uvloop."""
         host = server_hostname.decode() if isinstance(server_hostname, bytes) else server_hostname
-        if session is None and host == self._host and self._age_s() < MAX_SESSION_AGE_S:
+        if session is None and host == self._host and self._age_s() < self.ages.max_s:
             session = self._session
         return super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
@@ -56,7 +66,7 @@ class ResumingContext(ssl.SSLContext):
         Not earlier: TLS 1.3 servers send tickets after the handshake. Only after full handshakes: reading a
         session is not cheap (before 3.14 Python copies it, with the certificate).
         """
-        if connection.session_reused or self._age_s() < MIN_SESSION_AGE_S:
+        if connection.session_reused or self._age_s() < self.ages.min_s:
             return
         session = connection.session
         if session is not None and session.has_ticket:

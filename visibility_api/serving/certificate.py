@@ -22,15 +22,18 @@ ALWAYS_NAMED = ("localhost", "127.0.0.1")
 MAX_COMMON_NAME = 64  # characters, by X.520
 
 
-def provide_certificate(directory: Path, hosts: Sequence[str]) -> tuple[Path, Path]:
+def provide_certificate(
+    directory: Path, hosts: Sequence[str], *, renew_before: timedelta = RENEW_BEFORE
+) -> tuple[Path, Path]:
     """The files of a certificate (PEM, mode 0644) and its key (0600) for `hosts`, localhost and 127.0.0.1.
 
     Writes self-signed ones as apiserver.crt and apiserver.key, the names that Kubernetes' own servers use,
-    unless such a pair names all hosts and is valid for another month. Raises TrustUnusable when it cannot.
+    unless such a pair names all hosts and is valid for longer than `renew_before`. Raises TrustUnusable when
+    it cannot.
     """
     certificate_file, key_file = directory / "apiserver.crt", directory / "apiserver.key"
     names = tuple(dict.fromkeys((*hosts, *ALWAYS_NAMED)))
-    if not _is_good(certificate_file, key_file, names):
+    if not _is_good(certificate_file, key_file, names, renew_before):
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = _certificate(_subject(names[0]), key, key, _subject(names[0]), LIFETIME, hosts=names)
         _write_all({key_file: _key_pem(key), certificate_file: _pem(certificate)})
@@ -57,7 +60,7 @@ def write_serving_certificate(directory: Path, *, names: Sequence[str], days: in
     return list(files)
 
 
-def _is_good(certificate_file: Path, key_file: Path, names: Sequence[str]) -> bool:
+def _is_good(certificate_file: Path, key_file: Path, names: Sequence[str], renew_before: timedelta) -> bool:
     try:
         certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
         key = serialization.load_pem_private_key(key_file.read_bytes(), password=None)
@@ -68,7 +71,7 @@ def _is_good(certificate_file: Path, key_file: Path, names: Sequence[str]) -> bo
     return (
         is_private
         and key.public_key() == certificate.public_key()
-        and certificate.not_valid_after_utc - RENEW_BEFORE > datetime.now(UTC)
+        and certificate.not_valid_after_utc - renew_before > datetime.now(UTC)
         and all(_general_name(name) in held for name in names)
     )
 
