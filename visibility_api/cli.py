@@ -55,6 +55,9 @@ def _serve(arguments: Sequence[str]) -> int:
         require_tested_uvicorn()  # first: with another version the next import may fail
     except UntestedUvicorn as error:
         return _failed(f"serve: {error}")
+    from visibility_api.kube.generated_classes import skip_generated_classes
+
+    skip_generated_classes()
     from visibility_api.server import StartFailed, run
 
     try:
