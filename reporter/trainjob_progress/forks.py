@@ -43,11 +43,6 @@ def watch(one: Forkable) -> None:
         _watched.append(one)
 
 
-def unwatch(one: Forkable) -> None:
-    if one in _watched:
-        _watched.remove(one)
-
-
 def is_forking() -> bool:
     """Whether a fork is under way, on some thread: nothing may be started now."""
     return _forking > 0

@@ -84,16 +84,6 @@ class RevisionExpired(Exception):
         super().__init__(f"too old resource version: {asked} ({oldest})")
 
 
-class RevisionTooLarge(Exception):
-    """The requested revision lies ahead of this store: 504 with cause ResourceVersionTooLarge, after which
-    clients list anew (#unavailable-resource-versions of the same page)."""
-
-    def __init__(self, asked: int, current: int) -> None:
-        super().__init__(f"Too large resource version: {asked}, current: {current}")
-        self.asked = asked
-        self.current = current
-
-
 class Feed(Protocol):
     """One watcher's place in the history. Call `close` when done.
 
