@@ -23,11 +23,11 @@ async def within(timeout_s: float, work: Awaitable[T]) -> T:
         result: T = done.value
         return result
     async with asyncio.timeout(timeout_s):
-        return await _resume(awaited, steps)
+        return await resume(awaited, steps)
 
 
 @types.coroutine
-def _resume(awaited: object, steps: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
+def resume(awaited: object, steps: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
     """Resume `steps`, which has suspended on `awaited` already."""
     while True:
         follow: Any = steps.send

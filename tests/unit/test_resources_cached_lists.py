@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
 from unittest import mock
 
 import msgspec
@@ -11,14 +14,28 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.jobs import NOW, document
+from tests.reviews import until
 from tests.unit.resource_server import BASE_REVISION
+from visibility_api.errors import TooManyRequests
 from visibility_api.models.served import TRAINJOBS
-from visibility_api.resources import cached_lists as whole_lists, list_body
-from visibility_api.resources.cached_lists import ListCache
-from visibility_api.resources.forms import Forms
-from visibility_api.resources.list_body import ITEMS_A_SLICE, SLICE_BYTES
+from visibility_api.resources import list_slices
+from visibility_api.resources.cached_lists import MAX_AGE, MAX_WAITING_PER_USER, ListCache
+from visibility_api.resources.forms import Form, Forms
+from visibility_api.resources.list_layout import Layout, layout_of
+from visibility_api.resources.list_options import ListOptions
+from visibility_api.resources.list_slices import ITEMS_A_SLICE, SLICE_BYTES
+from visibility_api.resources.metadata import MetadataForm
+from visibility_api.resources.negotiation import Representation
+from visibility_api.resources.rendering import render
+from visibility_api.resources.selectors.parsing import parse_label_selector
+from visibility_api.resources.selectors.selection import Selection
+from visibility_api.resources.table import TableForm
 from visibility_api.resources.v1alpha1 import Codec
+from visibility_api.store import Entry
 from visibility_api.store.memory import MemoryStore
+
+YAML = Representation(media_type="application/yaml")
+EVERYTHING = ListOptions(selection=Selection())
 
 
 class Jobs:
@@ -28,8 +45,14 @@ class Jobs:
         self, number: int = 0, *, max_cached_bytes: int = 1024 * 1024, max_changes: int = 10_000
     ) -> None:
         self.store = MemoryStore(base_revision=BASE_REVISION, max_changes=max_changes)
-        self.lists = ListCache(self.store, "trainjobs", max_cached_bytes=max_cached_bytes)
-        self.form = Forms(Codec(TRAINJOBS), lambda: NOW).document
+        self.now = NOW
+        self.lists = ListCache(
+            self.store, "trainjobs", now=lambda: self.now, max_cached_bytes=max_cached_bytes
+        )
+        self.forms = Forms(Codec(TRAINJOBS), lambda: self.now)
+        self.form = self.forms.document
+        self.written = 0  # items
+        self.fault: Exception | None = None  # of the next item
         for each in range(number):
             self.put(each)
 
@@ -40,13 +63,55 @@ class Jobs:
         self.store.delete(document(f"job-{number:04d}").job.ref)
 
     async def body(self, namespace: str | None = None) -> list[bytes]:
-        return await self.lists.body(self.form, namespace)
+        return await self.lists.body(layout_of(self.form, Representation()), namespace, EVERYTHING)
+
+    async def list(
+        self,
+        representation: Representation,
+        namespace: str | None = None,
+        *,
+        user: str = "",
+        selection: Selection = Selection(),  # noqa: B008 - immutable
+        options: ListOptions | None = None,
+    ) -> list[bytes]:
+        layout = Counted(layout_of(self.chosen(representation), representation), self)
+        options = options or ListOptions(selection=selection)
+        return await self.lists.body(layout, namespace, options, user=user)
+
+    def chosen(self, representation: Representation) -> Form:
+        if representation.transform == "Table":
+            return TableForm(Codec(TRAINJOBS), "v1", "Metadata", lambda: self.now)
+        return self.form if representation.transform is None else MetadataForm(Codec(TRAINJOBS), "v1")
+
+    def put_of_team(self, number: int, team: str) -> None:
+        self.store.put(document(f"job-{number:04d}", labels={"team": team}))
 
     def plain(self, namespace: str | None = None) -> bytes:
         """The same list, made of nothing that was made before."""
         entries = self.store.list("trainjobs", namespace).entries
         meta = b'{"resourceVersion":"%d"}' % self.store.revision
         return self.form.head(meta) + b",".join(map(self.form.item, entries)) + b"]}\n"
+
+
+class Counted:
+    """A layout that counts the items which it writes."""
+
+    def __init__(self, layout: Layout, jobs: Jobs) -> None:
+        self._layout, self._jobs = layout, jobs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._layout, name)
+
+    def items(self) -> Callable[[Entry], bytes]:
+        write = self._layout.items()
+
+        def counted(entry: Entry) -> bytes:
+            if self._jobs.fault is not None:
+                raise self._jobs.fault
+            self._jobs.written += 1
+            return write(entry)
+
+        return counted
 
 
 def steps(body: Sequence[bytes]) -> list[int]:
@@ -226,8 +291,7 @@ def test_a_list_is_what_it_would_be_without_what_is_kept(
                     assert b"".join(await jobs.body(namespace)) == jobs.plain(namespace)
 
     with (
-        mock.patch.multiple(list_body, SLICE_BYTES=3000),
-        mock.patch.multiple(whole_lists, _TOO_LARGE_BYTES=3200),
+        mock.patch.multiple(list_slices, SLICE_BYTES=3000, TOO_LARGE_BYTES=3200),
     ):
         asyncio.run(check())
 
@@ -242,3 +306,157 @@ async def test_lists_of_nothing_leave_nothing_behind() -> None:
     jobs.delete(0)
     assert steps(await jobs.body()) == []
     assert len(jobs.lists._cache) == 0
+
+
+TABLE = Representation(transform="Table")
+REPRESENTATIONS = [
+    Representation(),
+    Representation(pretty=True),
+    Representation(media_type="application/yaml"),
+    Representation(transform="PartialObjectMetadataList"),
+    TABLE,
+    Representation(transform="Table", pretty=True),
+]
+OF_TEAM = Selection(labels=parse_label_selector("team=b"))
+
+
+def rendered(jobs: Jobs, representation: Representation, selection: Selection = Selection()) -> bytes:  # noqa: B008
+    """The list as one that is written as a whole, from nothing that is cached."""
+    form = jobs.chosen(representation)
+    entries = [e for e in jobs.store.list("trainjobs").entries if selection.matches(e.document)]
+    meta = b'{"resourceVersion":"%d"}' % jobs.store.revision
+    return render(form.head(meta) + b",".join(map(form.item, entries)) + b"]}", representation)
+
+
+@pytest.mark.parametrize("representation", REPRESENTATIONS, ids=str)
+@pytest.mark.parametrize("selection", [Selection(), OF_TEAM], ids=["all", "selected"])
+async def test_every_form_is_what_it_would_be_written_at_once(
+    representation: Representation, selection: Selection
+) -> None:
+    jobs = Jobs()
+    for number in range(0, 250, 2):
+        jobs.put_of_team(number, "ab"[number % 4 // 2])
+    for change in (lambda: None, lambda: jobs.put_of_team(7, "b"), lambda: jobs.delete(2)):
+        change()
+        body = await jobs.list(representation, selection=selection)
+        assert b"".join(body) == rendered(jobs, representation, selection)
+    jobs.put_of_team(4, "b")  # comes into the selection
+    jobs.put_of_team(6, "a")  # and leaves it
+    body = await jobs.list(representation, selection=selection)
+    assert b"".join(body) == rendered(jobs, representation, selection)
+    for number in range(250):
+        with contextlib.suppress(AssertionError, KeyError):
+            jobs.delete(number)
+    assert b"".join(await jobs.list(representation)) == rendered(jobs, representation)
+
+
+async def test_a_table_is_made_once_for_all_who_ask_within_its_age() -> None:
+    jobs = Jobs(2 * ITEMS_A_SLICE)
+    before = await jobs.list(TABLE)
+    jobs.now = NOW + MAX_AGE - timedelta(seconds=1)
+    assert kept(before, await jobs.list(TABLE)) == [True, True]
+    jobs.put(0, step=7)
+    after = await jobs.list(TABLE)
+    assert kept(before, after) == [False, True]
+    assert b'"7/' in after[1] or b'"7"' in after[1]
+    jobs.now = NOW + MAX_AGE
+    assert kept(after, await jobs.list(TABLE)) == [False, False]
+
+
+async def test_parallel_lists_are_written_once() -> None:
+    jobs = Jobs(40)
+    bodies = await asyncio.gather(*[jobs.list(YAML, user=f"user-{number}") for number in range(20)])
+    assert jobs.written == 40
+    assert all(body[1] is bodies[0][1] for body in bodies)
+    await jobs.list(YAML)
+    assert jobs.written == 40
+
+
+async def test_a_list_whose_clients_have_gone_is_not_written_further() -> None:
+    jobs = Jobs(40)
+    crowd = [asyncio.create_task(jobs.list(YAML, user=f"user-{number}")) for number in range(100)]
+    await until(lambda: jobs.written > 0)
+    for task in crowd:
+        task.cancel()
+    await asyncio.wait(crowd)
+    written = jobs.written
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert jobs.written == written < 40
+    assert b"".join(await jobs.list(YAML)) == rendered(jobs, YAML)
+
+
+async def test_who_still_waits_for_a_list_goes_on_where_another_left_it() -> None:
+    jobs = Jobs(40)
+    first = asyncio.create_task(jobs.list(YAML, user="first"))
+    second = asyncio.create_task(jobs.list(YAML, user="second"))
+    await until(lambda: jobs.written > 0)
+    first.cancel()
+    body = await second
+    assert jobs.written == 40
+    assert b"".join(body) == rendered(jobs, YAML)
+
+
+async def test_users_take_turns_with_costly_lists_and_do_not_hold_up_cheap_ones() -> None:
+    jobs = Jobs()
+    namespaces = [f"team-{number}" for number in range(6)]
+    for namespace in namespaces:
+        for number in range(20):
+            jobs.store.put(document(f"job-{number}", namespace=namespace))
+    order: list[str] = []
+
+    async def ask(user: str, namespace: str, representation: Representation) -> None:
+        await jobs.list(representation, namespace, user=user)
+        order.append(f"{user} {namespace}")
+
+    async with asyncio.TaskGroup() as group:
+        for namespace in namespaces[:4]:
+            group.create_task(ask("flood", namespace, YAML))
+        await asyncio.sleep(0)
+        group.create_task(ask("jane", namespaces[4], YAML))
+        group.create_task(ask("joe", namespaces[5], Representation()))
+    assert order.index("joe team-5") == 0
+    assert order.index("jane team-4") < order.index("flood team-2")
+
+
+async def test_too_many_waiting_lists_are_refused_with_what_to_do() -> None:
+    jobs = Jobs()
+    for number in range(MAX_WAITING_PER_USER + 2):
+        for job in range(5):  # more than are written at once
+            jobs.store.put(document(f"job-{job}", namespace=f"team-{number}"))
+    asked = [
+        asyncio.create_task(jobs.list(YAML, f"team-{number}", user="flood"))
+        for number in range(MAX_WAITING_PER_USER + 2)
+    ]
+    outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    refused = [outcome for outcome in outcomes if isinstance(outcome, TooManyRequests)]
+    assert len(refused) == 1
+    assert "compact JSON" in refused[0].message
+    assert refused[0].retry_after_s >= 1
+
+
+async def test_pages_are_of_one_state_whatever_happens_between_them() -> None:
+    jobs = Jobs(250)
+    whole = msgspec.json.decode(jobs.plain())
+    shown, token = [], ""
+    while True:
+        options = ListOptions(selection=Selection(), limit=60, continue_token=token)
+        page = msgspec.json.decode(b"".join(await jobs.list(Representation(), options=options)))
+        shown += page["items"]
+        assert page["metadata"]["resourceVersion"] == whole["metadata"]["resourceVersion"]
+        assert page["metadata"].get("remainingItemCount", 0) == 250 - len(shown)
+        jobs.put(200, step=len(shown))
+        token = page["metadata"].get("continue", "")
+        if not token:
+            break
+    assert shown == whole["items"]
+
+
+async def test_a_list_that_cannot_be_written_is_an_error_for_all_and_kept_by_nobody() -> None:
+    jobs = Jobs(3)
+    jobs.fault = KeyError("a fault")
+    outcomes = await asyncio.gather(*[jobs.list(YAML) for _ in range(3)], return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [KeyError] * 3
+    jobs.fault = None
+    assert b"".join(await jobs.list(YAML)) == rendered(jobs, YAML)
+    assert jobs.lists._flights == {}

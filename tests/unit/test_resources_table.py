@@ -12,10 +12,14 @@ import yaml
 
 from tests.jobs import NOW, document
 from tests.unit.resource_server import ALL, BERT, PARTIAL, TABLE, TEAM, ResourceServer
+from visibility_api.models.served import TRAINJOBS
 from visibility_api.progress.job import Phase
 from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
-from visibility_api.resources.age import age, duration
-from visibility_api.resources.columns import COLUMNS, clock_cells, leading_cells, short_number, trailing_cells
+from visibility_api.resources.age import duration
+from visibility_api.resources.columns import COLUMNS, short_number
+from visibility_api.resources.table import TableForm
+from visibility_api.resources.v1alpha1 import Codec
+from visibility_api.store import Entry
 
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
 
@@ -78,9 +82,11 @@ def test_durations_are_written_as_kubectl_writes_them(seconds: int, text: str) -
 
 def test_an_age_may_be_unknown_or_in_the_future() -> None:
     """T7: 2 s ahead is a fault, less are clocks apart."""
-    assert age(None, NOW) == "<unknown>"
-    assert age(NOW + timedelta(seconds=2), NOW) == "<invalid>"
-    assert age(NOW + timedelta(seconds=1.9), NOW) == "0s"
+    job = document().job
+    for ahead_s, shown in ((None, "<unknown>"), (2, "<invalid>"), (1.9, "0s"), (0.1, "0s"), (-1.9, "1s")):
+        created_at = None if ahead_s is None else NOW + timedelta(seconds=ahead_s)
+        of_job = msgspec.structs.replace(document(), job=replace(job, created_at=created_at))
+        assert cells(of_job)["Age"] == shown
 
 
 def test_the_columns_answer_at_a_glance() -> None:
@@ -187,7 +193,8 @@ async def test_rows_of_ended_runs_are_marked(server: ResourceServer) -> None:
 
 
 def cells(shown: JobProgress) -> dict[str, str | None]:
-    every = (*leading_cells(shown), *clock_cells(shown, NOW), *trailing_cells(shown))
+    form = TableForm(Codec(TRAINJOBS), "v1", "None", lambda: NOW)
+    every = msgspec.json.decode(form.item(Entry(document=shown, revision=1)))["cells"]
     return dict(zip((column.name for column in COLUMNS), every, strict=True))
 
 

@@ -25,6 +25,7 @@ from visibility_api.errors import PageNotFound, Timeout, Unavailable, UnknownRou
 from visibility_api.faults import describe_fault
 from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.resources.delivery import DEFAULT_CACHE_CONTROL, ReaderTooSlow, deliver
+from visibility_api.resources.disconnect import ClientGone
 from visibility_api.resources.message import (
     Authenticator,
     Authorizer,
@@ -47,6 +48,7 @@ from .resource_routes import ResourceRoutes, Route, method_labels
 
 log = structlog.get_logger(__name__)
 
+CLIENT_CLOSED_REQUEST = 499  # as nginx counts it; nobody receives it
 MAX_PLANS = 4096
 # Longer request lines are parsed each time, not cached: a parsed parameter takes forty times its bytes.
 MAX_PLANNED_PATH_CHARACTERS, MAX_PLANNED_QUERY_BYTES = 512, 128
@@ -159,6 +161,9 @@ class RequestChain:
             try:
                 plan = self._plan(scope["method"], scope["path"], scope["query_string"])
                 outcome = await within(plan.info.timeout_s, self._answer(plan, scope, receive))
+            except ClientGone:
+                plan.series.record(CLIENT_CLOSED_REQUEST, perf_counter() - began)
+                return
             except Exception as error:
                 outcome = self._refuse(error, plan, scope, own)
             if scope.get("identity", ANONYMOUS) is ANONYMOUS:
@@ -234,6 +239,7 @@ class RequestChain:
                 headers=scope["headers"],
                 attributes=info.attributes,
                 receive=receive,
+                user=identity.user,
             )
         )
 

@@ -5,24 +5,17 @@ As in `k8s.io/apimachinery/pkg/util/duration/duration.go`. kubectl shows a cell 
 
 from __future__ import annotations
 
-from datetime import datetime
-from functools import lru_cache
-
 UNKNOWN = "<unknown>"
 INVALID = "<invalid>"
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 
 
-def age(since: datetime | None, now: datetime) -> str:
-    """How long ago `since` was; `0s` for less than 2 s in the future, `<invalid>` beyond."""
-    if since is None:
-        return UNKNOWN
-    seconds = (now - since).total_seconds()
-    return INVALID if seconds <= -2 else duration(max(0, int(seconds)))
+def age(seconds: int) -> str:
+    """How long ago something was; `0s` for less than 2 s in the future, `<invalid>` beyond."""
+    return INVALID if seconds <= -2 else duration(max(0, seconds))
 
 
-@lru_cache(maxsize=16_384)
 def duration(seconds: int) -> str:
     """A duration of at least 0 seconds, as Go's `duration.HumanDuration`."""
     if seconds < 2 * _MINUTE:

@@ -1,162 +1,219 @@
-"""A cache of list bodies: complete lists of a namespace or of all, in compact JSON.
+"""A cache of lists: made once for each state, for all who ask, in each form, representation and selection.
 
-Dashboards and reflectors request these again and again. The items are joined in slices, and a slice without a
-change is used for the next revision as well. The cost of a list therefore depends on how many documents
-changed since the last request, not on how many there are.
+Dashboards, reflectors and `kubectl get` request the same lists again and again. A few lists are made at a
+time, users take turns, and a list that nobody waits for any more is not made further.
 """
 
 from __future__ import annotations
 
 import asyncio
-from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable
+from datetime import datetime, timedelta
 
-import msgspec
-from cachetools import LRUCache
+from cachetools import LRUCache, TTLCache
 
+from visibility_api.client_queues import ClientQueues
 from visibility_api.progress.job import JobRef
-from visibility_api.store import Change, Entry, Store
+from visibility_api.store import Store
 
-from .compression import Part
-from .forms import Form
-from .list_body import grouped
+from .list_layout import Layout
+from .list_options import ListOptions
+from .list_slices import State, Steps, build, follow, latest_of, page
+from .paging import Page, Token, check_revision, encode_token, find_page, read_token
+from .selectors.selection import Selection
 
 MAX_CACHED_BYTES = 64 * 1024 * 1024  # of all namespaces and forms together, except the two largest lists
-# uvicorn would write a larger slice, whose documents have grown, in two pieces, one of them small.
-_TOO_LARGE_BYTES = 125 * 1024
-# After so many, half a millisecond, other tasks run. As many slices are joined as documents encoded.
-_ENCODED_AT_ONCE, _CHANGES_AT_ONCE = 8, 512
+# Of states whose further pages a client may still request; their slices are mostly those of the cache.
+MAX_CONTINUED_BYTES, CONTINUED_FOR_S = 32 * 1024 * 1024, 60.0
+MIN_SIZE_BYTES = 4 * 1024  # what a small list takes beside its bytes
+MAX_SELECTION_CHARACTERS = 1024  # lists of longer selections are not cached
+# How old the ages in a Table may be: as old as a list that was on its way for so long.
+MAX_AGE = timedelta(seconds=5)
 _TOO_SPARSE = 1.5  # slices are rebuilt when, by splits and deletions, the mean one has shrunk by this factor
+# Lists that are made at one time. Each runs for a millisecond or two, then all else has its turn.
+MAX_CHEAP, MAX_COSTLY = 2, 1
+MAX_WAITING, MAX_WAITING_PER_USER = 256, 64
+_CROWDED = (
+    "too many lists wait to be rendered; request compact JSON, which is cheaper, or try again after the time "
+    "in Retry-After"
+)
 
-_Key = tuple[str | None, str]  # namespace, None = all of them; form
+_Key = tuple[str | None, str, Selection]  # namespace, None = all of them; layout
 
 
-class _Slice(msgspec.Struct, frozen=True):
-    refs: list[JobRef]  # of its items, in order; not the documents, which would stay in memory
-    sizes: array[int]  # of its items
-    items: Part  # each with a comma before it, except the first of a list
+class _Flight:
+    """One list that is being made, by whoever of those who wait for it holds the lock."""
 
+    def __init__(self, steps: Steps[State]) -> None:
+        self.steps = steps
+        self.lock = asyncio.Lock()
+        self.waiting = 0
+        self.state: State | None = None
+        self.has_failed = False
 
-class _State(msgspec.Struct, frozen=True):
-    revision: int
-    slices: list[_Slice]
-    size_bytes: int
-    first_mean_bytes: float  # of a slice, when all of them were built last
+    async def finish(self) -> State:
+        """Make the rest of the list. After a cancellation another caller continues."""
+        while True:
+            try:
+                next(self.steps)
+            except StopIteration as done:
+                state: State = done.value
+                self.state = state
+                return state
+            except Exception:
+                self.has_failed = True
+                raise
+            await asyncio.sleep(0)  # lets other tasks run
 
 
 class ListCache:
-    """The list bodies of one resource. When it is full, the least recently used list is dropped."""
+    """The lists of one resource. When it is full, the least recently used one is dropped."""
 
-    def __init__(self, store: Store, plural: str, *, max_cached_bytes: int = MAX_CACHED_BYTES) -> None:
+    def __init__(
+        self,
+        store: Store,
+        plural: str,
+        *,
+        now: Callable[[], datetime],
+        max_cached_bytes: int = MAX_CACHED_BYTES,
+    ) -> None:
+        """`now` is the clock of the ages in Tables."""
         self._store = store
         self._plural = plural
+        self._now = now
         # A list larger than half of the limit counts as half, so that two of them are cached: one for each
         # request would take more memory.
-        self._cache: LRUCache[_Key, _State] = LRUCache(
-            max_cached_bytes, getsizeof=lambda state: min(max_cached_bytes // 2, state.size_bytes)
+        self._cache: LRUCache[_Key, State] = LRUCache(
+            max_cached_bytes,
+            getsizeof=lambda state: min(max_cached_bytes // 2, state.size_bytes + MIN_SIZE_BYTES),
         )
-        self._building = asyncio.Lock()
+        self._continued: TTLCache[tuple[_Key, int], State] = TTLCache(
+            MAX_CONTINUED_BYTES,
+            CONTINUED_FOR_S,
+            getsizeof=lambda state: min(MAX_CONTINUED_BYTES // 2, state.size_bytes + MIN_SIZE_BYTES),
+        )
+        self._flights: dict[_Key, _Flight] = {}
+        self._cheap, self._costly = _queues(MAX_CHEAP), _queues(MAX_COSTLY)
 
-    async def body(self, form: Form, namespace: str | None) -> list[bytes]:
-        """All documents of `namespace`, at the current revision or a later one. `form` must be timeless."""
-        key, revision = (namespace, form.key), self._store.revision
-        state = self._cache.get(key)
-        if state is None or state.revision < revision:
-            # One at a time, for all requests that wait: one for each of many concurrent requests would take
-            # too much memory.
-            async with self._building:
-                state = self._cache.get(key)
-                if state is None or state.revision < revision:
-                    state = await self._build(form, namespace, state)
-                    if state.slices:  # namespaces without jobs, which clients may invent, are not cached
-                        self._cache[key] = state
-                    else:
-                        self._cache.pop(key, None)
-        list_meta = msgspec.json.encode({"resourceVersion": str(state.revision)})
-        return [form.head(list_meta), *[slice_.items for slice_ in state.slices], b"]}\n"]
+    async def body(
+        self, layout: Layout, namespace: str | None, options: ListOptions, *, user: Hashable = ""
+    ) -> list[bytes]:
+        """The response to a list, at the current revision or a later one. Users take turns.
 
-    async def _build(self, form: Form, namespace: str | None, held: _State | None) -> _State:
-        if held is not None:
+        Raises what `find_page` raises; TooManyRequests when too many lists are to be made.
+        """
+        token = read_token(options)
+        key = (namespace, layout.key, options.selection)
+        state: State | None = None
+        if token is not None:
+            if token.rv >= self._store.base_revision:  # else a watch could not begin where the list ends
+                state = self._continued.get((key, token.rv))
+        elif not options.is_exact and not options.selection.names_one:
+            check_revision(self._store, options)
+            state = await self._state(layout, key, user)
+        if state is None:
+            return await self._uncached(layout, namespace, options, user)
+        return self._cut(layout, key, state, options, token)
+
+    def _cut(
+        self, layout: Layout, key: _Key, state: State, options: ListOptions, token: Token | None
+    ) -> list[bytes]:
+        after = self._last_of(token) if token is not None else None
+        items, last, rest = page(layout, state, after, options.limit)
+        is_all = options.selection.is_everything
+        meta = Page(
+            revision=state.revision,
+            entries=(),
+            continue_token=encode_token(state.revision, (last.namespace, last.name)) if rest and last else "",
+            remaining=rest if rest and is_all else None,  # of a selector the API server does not tell it
+        )
+        if meta.continue_token:
+            self._continued[key, state.revision] = state
+        head, end = layout.around(meta.list_meta(), is_empty=not items)
+        return [head, *items, end]
+
+    def _last_of(self, token: Token) -> JobRef:
+        """After every job of the token's name, before all that follow."""
+        return JobRef(resource=self._plural, namespace=token.namespace, name=token.name, uid="\U0010ffff")
+
+    async def _state(self, layout: Layout, key: _Key, user: Hashable) -> State:
+        """The list at the current revision or a later one."""
+        revision = self._store.revision
+        is_kept = key[2].is_everything or len(str(key[2])) <= MAX_SELECTION_CHARACTERS
+        while True:
+            state = self._cache.get(key)
+            if state is not None and state.revision >= revision and self._is_fresh(layout, state):
+                return state
+            flight = self._flights.get(key) if is_kept else None
+            if flight is None:
+                flight = _Flight(self._steps(layout, key))
+                if is_kept:
+                    self._flights[key] = flight
+            state = await self._wait(flight, layout, key, user)
+            if state is not None and is_kept:
+                self._keep(key, state)
+            if state is not None and state.revision >= revision:
+                return state
+
+    async def _wait(self, flight: _Flight, layout: Layout, key: _Key, user: Hashable) -> State | None:
+        """The list that is being made; None when another caller has failed to."""
+        flight.waiting += 1
+        try:
+            async with flight.lock:
+                if flight.state is None and not flight.has_failed:
+                    async with self._queues_of(layout).slot(user):
+                        return await flight.finish()
+            return flight.state
+        finally:
+            flight.waiting -= 1
+            is_over = flight.state is not None or flight.has_failed
+            if (is_over or not flight.waiting) and self._flights.get(key) is flight:
+                del self._flights[key]
+
+    def _keep(self, key: _Key, state: State) -> None:
+        if state.slices:  # namespaces without jobs, which clients may invent, are not cached
+            self._cache[key] = state
+        else:
+            self._cache.pop(key, None)
+
+    def _is_fresh(self, layout: Layout, state: State) -> bool:
+        return layout.is_timeless or abs(self._now() - state.made_at) < MAX_AGE
+
+    def _queues_of(self, layout: Layout) -> ClientQueues:
+        return self._costly if layout.is_costly else self._cheap
+
+    def _steps(self, layout: Layout, key: _Key) -> Steps[State]:
+        namespace, _, selection = key
+        held = self._cache.get(key)
+        if held is not None and self._is_fresh(layout, held):
             revision = self._store.revision
             changes = self._store.changes(self._plural, held.revision)
-            latest = await _latest(changes, namespace) if changes is not None else None
-            if latest is not None and len(latest) <= sum(len(slice_.refs) for slice_ in held.slices):
-                slices = await _changed(form, held.slices, latest)
-                size_bytes = _size_bytes(slices)
-                if size_bytes * _TOO_SPARSE >= held.first_mean_bytes * len(slices):
-                    return _State(revision, slices, size_bytes, held.first_mean_bytes)
+            if changes is not None:
+                latest = yield from latest_of(changes, namespace, selection)
+                if len(latest) <= held.count:
+                    state = yield from follow(layout, held, revision, latest)
+                    if state.size_bytes * _TOO_SPARSE >= held.first_mean_bytes * len(state.slices):
+                        return state
         listing = self._store.list(self._plural, namespace)
-        slices, place = [], 0
-        for items in grouped(form, listing.entries):
-            entries = listing.entries[place : place + len(items)]
-            slices += _joined([entry.document.job.ref for entry in entries], items, is_first=not slices)
-            place += len(items)
-            await asyncio.sleep(0)  # lets other tasks run
-        size_bytes = _size_bytes(slices)
-        return _State(listing.revision, slices, size_bytes, size_bytes / max(1, len(slices)))
+        return (yield from build(layout, listing.revision, listing.entries, selection, self._now()))
+
+    async def _uncached(
+        self, layout: Layout, namespace: str | None, options: ListOptions, user: Hashable
+    ) -> list[bytes]:
+        """A page of an earlier state, or the one object that a selection names."""
+        found = await find_page(self._store, self._plural, namespace, options)
+        steps = build(layout, found.revision, found.entries, Selection(), self._now())
+        async with self._queues_of(layout).slot(user):
+            state = await _Flight(steps).finish()
+        head, end = layout.around(found.list_meta(), is_empty=not state.slices)
+        return [head, *[slice_.items for slice_ in state.slices], end]
 
 
-async def _latest(changes: Sequence[Change], namespace: str | None) -> dict[JobRef, Entry | None]:
-    """The current entry of each job of `namespace` that changed; None = deleted."""
-    latest: dict[JobRef, Entry | None] = {}
-    for count, change in enumerate(changes, start=1):
-        ref = change.entry.document.job.ref
-        if namespace is None or ref.namespace == namespace:
-            latest[ref] = None if change.type == "DELETED" else change.entry
-        if count % _CHANGES_AT_ONCE == 0:
-            await asyncio.sleep(0)
-    return latest
-
-
-async def _changed(
-    form: Form, slices: Sequence[_Slice], latest: Mapping[JobRef, Entry | None]
-) -> list[_Slice]:
-    firsts = [slice_.refs[0] for slice_ in slices]
-    of_slice: dict[int, dict[JobRef, Entry | None]] = {}
-    for count, (ref, entry) in enumerate(latest.items(), start=1):
-        number = max(0, bisect_right(firsts, ref) - 1)
-        of_slice.setdefault(number, {})[ref] = entry
-        if count % _CHANGES_AT_ONCE == 0:
-            await asyncio.sleep(0)
-    made: list[_Slice] = []
-    encoded = 0
-    for number, held in enumerate(slices):
-        if number not in of_slice and (made or not number):
-            made.append(held)
-            continue
-        refs, items = held.refs[:], list(_cut(held))
-        for ref, entry in of_slice.get(number, {}).items():
-            place = bisect_left(refs, ref)
-            end = place + (refs[place : place + 1] == [ref])
-            refs[place:end] = [ref] if entry is not None else []
-            items[place:end] = [form.item(entry)] if entry is not None else []
-            encoded += 1
-            if encoded % _ENCODED_AT_ONCE == 0:
-                await asyncio.sleep(0)
-        made += _joined(refs, items, is_first=not made)
-    return made
-
-
-def _size_bytes(slices: Sequence[_Slice]) -> int:
-    return sum(len(slice_.items) for slice_ in slices)
-
-
-def _cut(slice_: _Slice) -> Iterator[bytes | memoryview]:
-    """The items of a slice, one by one."""
-    whole = memoryview(slice_.items)
-    end = -1 if slice_.items[:1] != b"," else 0
-    for size in slice_.sizes:
-        start, end = end + 1, end + 1 + size
-        yield whole[start:end]
-
-
-def _joined(refs: list[JobRef], items: Sequence[bytes | memoryview], *, is_first: bool) -> Iterator[_Slice]:
-    """One slice, two or more when it would be too large, none without items."""
-    sizes = array("I", map(len, items))
-    if len(items) > 1 and sum(sizes) + len(sizes) > _TOO_LARGE_BYTES:
-        middle = len(items) // 2
-        yield from _joined(refs[:middle], items[:middle], is_first=is_first)
-        yield from _joined(refs[middle:], items[middle:], is_first=False)
-    elif items:
-        yield _Slice(refs, sizes, Part(b",".join(items if is_first else (b"", *items))))
+def _queues(running: int) -> ClientQueues:
+    return ClientQueues(
+        crowded=_CROWDED,
+        max_running=running,
+        max_running_per_client=1,
+        max_waiting=MAX_WAITING,
+        max_waiting_per_client=MAX_WAITING_PER_USER,
+    )

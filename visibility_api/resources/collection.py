@@ -10,12 +10,12 @@ from visibility_api.models.served import Resource
 from visibility_api.store import Entry, Store
 
 from .cached_lists import ListCache
+from .disconnect import unless_gone
 from .forms import Form, Forms
-from .list_body import list_body
+from .list_layout import layout_of
 from .list_options import read_get_options, read_list_options
 from .message import ResourceRequest, ResourceResponse
 from .negotiation import JSON, Representation, Target, negotiate_request
-from .paging import check_revision, find_page
 from .rendering import render
 from .v1alpha1 import Codec
 
@@ -29,7 +29,7 @@ class Collection:
         self._plural = resource.plural
         self._store = store
         self._forms = Forms(Codec(resource), now)
-        self._lists = ListCache(store, resource.plural)
+        self._lists = ListCache(store, resource.plural, now=now)
 
     async def get(self, request: ResourceRequest) -> ResourceResponse:
         """One document, also as a subresource. Raises ObjectNotFound, which names the object itself."""
@@ -56,18 +56,16 @@ class Collection:
         return ResourceResponse(content_type=representation.media_type, body=body, headers=headers)
 
     async def list(self, request: ResourceRequest) -> ResourceResponse:
-        """The documents of one namespace or of all. Raises what `read_list_options` and `find_page` raise."""
+        """The documents of one namespace or of all.
+
+        Raises what `read_list_options` and `ListCache.body` raise; ClientGone.
+        """
         representation = negotiate_request(request, Target.LIST)
         form = self._forms.choose(representation, request)
         options = read_list_options(request)
         namespace = request.attributes.namespace or None
-        is_compact = representation.media_type == JSON and not representation.pretty
-        if options.is_complete and form.is_timeless and is_compact:
-            check_revision(self._store, options)
-            body = await self._lists.body(form, namespace)
-        else:
-            page = await find_page(self._store, self._plural, namespace, options)
-            body = await list_body(form, page.list_meta(), page.entries, representation)
+        making = self._lists.body(layout_of(form, representation), namespace, options, user=request.user)
+        body = await unless_gone(request.receive, making)
         return ResourceResponse(content_type=representation.media_type, body=body)
 
     def _line(self, entry: Entry) -> bytes:

@@ -12,8 +12,6 @@ from typing import Any
 from visibility_api.progress.job import Phase
 from visibility_api.progress.summary import JobProgress
 
-from .age import age, duration
-
 WIDE = 1  # the priority of columns that are shown with `-o wide` only
 
 
@@ -76,14 +74,9 @@ def leading_cells(document: JobProgress) -> tuple[Cell, ...]:
     )
 
 
-def clock_cells(document: JobProgress, now: datetime) -> tuple[Cell, Cell, Cell]:
-    """ETA, Seen and Age at `now`."""
-    end = document.completion_at
-    return (
-        duration(max(0, int((end - now).total_seconds()))) if end is not None else None,
-        age(document.seen_at, now) if document.seen_at is not None else None,
-        age(document.job.created_at, now),
-    )
+def clock_moments(document: JobProgress) -> tuple[datetime | None, datetime | None, datetime | None]:
+    """What ETA is until, and what Seen and Age are since."""
+    return document.completion_at, document.seen_at, document.job.created_at
 
 
 def trailing_cells(document: JobProgress) -> tuple[Cell, ...]:

@@ -41,6 +41,10 @@ class Form(Protocol):
 
     def item(self, entry: Entry) -> bytes: ...
 
+    def items(self) -> Callable[[Entry], bytes]:
+        """`item` for many entries, with the ages of one time: that of this call."""
+        ...
+
     def head(self, list_meta: bytes) -> bytes:
         """A list up to its first item; `list_meta` is its encoded `metadata`. The list ends with `]}`."""
         ...
@@ -64,6 +68,9 @@ class DocumentForm:
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self.one = self.item = codec.document
+
+    def items(self) -> Callable[[Entry], bytes]:
+        return self.item
 
     def head(self, list_meta: bytes) -> bytes:
         return b'%s%s,"items":[' % (self._codec.list_head, list_meta)

@@ -39,12 +39,6 @@ class ListOptions:
     allows_bookmarks: bool = False
     timeout_s: int = 0  # of a watch; 0 = the server's choice
 
-    @property
-    def is_complete(self) -> bool:
-        """Every object of the current state, on one page."""
-        is_page = self.limit or self.continue_token
-        return self.selection.is_everything and not is_page and not self.is_exact
-
 
 def read_list_options(request: ResourceRequest) -> ListOptions:
     """The options of a list. Raises BadRequest or InvalidListOptions."""

@@ -39,7 +39,8 @@ class ResourceRequest:
     query: Sequence[tuple[str, str]]  # in order; of a repeated parameter only the first is used
     headers: Headers
     attributes: Attributes
-    receive: Receive  # handlers of streams wait here for the client's disconnect
+    receive: Receive  # handlers wait here for the client's disconnect
+    user: str = ""  # whose turn it is when several wait
 
     def parameter(self, name: str) -> str | None:
         """The first value of a query parameter, None when it is absent."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from visibility_api.store import Entry
 
 from .negotiation import TableVersion
@@ -23,6 +25,9 @@ class MetadataForm:
         return self._object(self._codec.metadata(entry))
 
     item = one
+
+    def items(self) -> Callable[[Entry], bytes]:
+        return self.one
 
     def head(self, list_meta: bytes) -> bytes:
         return (

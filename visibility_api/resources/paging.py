@@ -37,7 +37,9 @@ _TOKEN_TOO_OLD = (
 _Place = tuple[str, str]  # namespace and name of the last entry shown
 
 
-class _Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of a continue token: revision, and the last object shown."""
+
     rv: int
     namespace: str
     name: str
@@ -85,7 +87,7 @@ async def find_page(store: Store, resource: str, namespace: str | None, options:
     return Page(
         revision=listing.revision,
         entries=shown,
-        continue_token=_encode_token(listing.revision, _place(shown[-1])),
+        continue_token=encode_token(listing.revision, _place(shown[-1])),
         remaining=rest if is_all else None,  # of a selector it is not known
     )
 
@@ -126,10 +128,8 @@ def _state(
     store: Store, resource: str, namespace: str | None, options: ListOptions
 ) -> tuple[Listing, _Place | None]:
     """The state of the requested revision, and the place after which the page begins."""
-    if options.continue_token:
-        token = _decode_token(options.continue_token)
-        if options.revision:
-            raise BadRequest("specifying resource version is not allowed when using continue")
+    token = read_token(options)
+    if token is not None:
         return _continued(store, resource, namespace, token)
     check_revision(store, options)
     if not options.is_exact:
@@ -140,14 +140,24 @@ def _state(
         raise Expired(_TOO_OLD) from error
 
 
-def _continued(store: Store, resource: str, namespace: str | None, token: _Token) -> tuple[Listing, _Place]:
+def _continued(store: Store, resource: str, namespace: str | None, token: Token) -> tuple[Listing, _Place]:
     after = (token.namespace, token.name)
     if token.rv == _CURRENT:
         return store.list(resource, namespace), after
     try:
         return store.list(resource, namespace, at=token.rv), after
     except RevisionExpired as error:
-        raise Expired(_TOKEN_TOO_OLD, continue_token=_encode_token(_CURRENT, after)) from error
+        raise Expired(_TOKEN_TOO_OLD, continue_token=encode_token(_CURRENT, after)) from error
+
+
+def read_token(options: ListOptions) -> Token | None:
+    """The continue token of a list; None without one. Raises BadRequest."""
+    if not options.continue_token:
+        return None
+    token = _decode_token(options.continue_token)
+    if options.revision:
+        raise BadRequest("specifying resource version is not allowed when using continue")
+    return token
 
 
 def _place(entry: Entry) -> _Place:
@@ -155,16 +165,17 @@ def _place(entry: Entry) -> _Place:
     return ref.namespace, ref.name
 
 
-def _encode_token(revision: int, after: _Place) -> str:
-    token = msgspec.json.encode(_Token(rv=revision, namespace=after[0], name=after[1]))
+def encode_token(revision: int, after: _Place) -> str:
+    """The continue token after the object at `after`, namespace and name."""
+    token = msgspec.json.encode(Token(rv=revision, namespace=after[0], name=after[1]))
     return urlsafe_b64encode(token).rstrip(b"=").decode()
 
 
-def _decode_token(text: str) -> _Token:
+def _decode_token(text: str) -> Token:
     try:
         if len(text) > _MAX_TOKEN_CHARACTERS:
             raise ValueError
         token = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
-        return msgspec.json.decode(token, type=_Token)
+        return msgspec.json.decode(token, type=Token)
     except (ValueError, binascii.Error, msgspec.DecodeError, RecursionError) as error:
         raise BadRequest("invalid continue token: continue key is not valid") from error

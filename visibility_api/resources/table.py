@@ -1,20 +1,23 @@
 """Tables, which `kubectl get` shows.
 
-Ages and the remaining time depend on the clock and are encoded when a row is sent; the rest of a row is
+Ages and the remaining time depend on the clock and are encoded when a row is made; the rest of a row is
 encoded once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 
 from visibility_api.progress.job import Phase
 from visibility_api.store import Entry
 
-from .columns import COLUMNS, Cell, clock_cells, leading_cells, trailing_cells
+from .age import UNKNOWN, age
+from .columns import COLUMNS, clock_moments, leading_cells, trailing_cells
 from .list_options import IncludeObject
 from .metadata import MetadataForm
 from .negotiation import TableVersion
@@ -22,6 +25,20 @@ from .v1alpha1 import Codec
 
 _DEFINITIONS = msgspec.json.encode([column.definition() for column in COLUMNS])
 _encode = msgspec.json.encode
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND_US = 1_000_000
+_NULL, _UNKNOWN = b"null", _encode(UNKNOWN)
+
+
+class _Row(NamedTuple):
+    """What of a row depends on the document alone. Moments are microseconds since 1970, which are cheaper to
+    subtract than datetimes."""
+
+    start: bytes
+    end: bytes
+    completion_us: int | None
+    seen_us: int | None
+    created_us: int | None
 
 
 class TableForm:
@@ -39,7 +56,7 @@ class TableForm:
         self._codec = codec
         self._metadata = MetadataForm(codec, version)
         self._now = now
-        self._start_key, self._end_key = "row start", f"row end {self.key}"
+        self._row_key = f"row {self.key}"
 
     def one(self, entry: Entry) -> bytes:
         """The Table of a single object, with the object's own revision."""
@@ -53,11 +70,22 @@ class TableForm:
 
     def item(self, entry: Entry) -> bytes:
         """One row, with the ages of now."""
-        start = entry.encoded(self._start_key, _row_start)
-        end = entry.encoded(self._end_key, self._row_end)
-        remaining, seen, age = clock_cells(entry.document, self._now())
-        # These three consist of digits and units, so they need no escaping.
-        return b"%s%s,%s,%s%s" % (start, _quoted(remaining), _quoted(seen), _quoted(age), end)
+        return self._item(entry, _micros(self._now()))
+
+    def items(self) -> Callable[[Entry], bytes]:
+        """`item`, with the ages of one time for all rows: that of this call."""
+        now_us, item = _micros(self._now()), self._item
+        return lambda entry: item(entry, now_us)
+
+    def _item(self, entry: Entry, now_us: int) -> bytes:
+        start, end, completion_us, seen_us, created_us = entry.encoded(self._row_key, self._row)
+        return b"%s%s,%s,%s%s" % (
+            start,
+            _NULL if completion_us is None else _age(max(0, completion_us - now_us) // _SECOND_US),
+            _NULL if seen_us is None else _age(_seconds(now_us - seen_us)),
+            _UNKNOWN if created_us is None else _age(_seconds(now_us - created_us)),
+            end,
+        )
 
     def event(self, entry: Entry, *, is_first: bool) -> bytes:
         """The Table of one event; only the first of a stream has column definitions, which kubectl reuses."""
@@ -73,6 +101,11 @@ class TableForm:
             % (self._version, metadata, definitions, row)
         )
 
+    def _row(self, entry: Entry) -> _Row:
+        moments = [None if each is None else _micros(each) for each in clock_moments(entry.document)]
+        start = b'{"cells":%s,' % _encode(leading_cells(entry.document))[:-1]
+        return _Row(start, self._row_end(entry), *moments)
+
     def _row_end(self, entry: Entry) -> bytes:
         cells = _encode(trailing_cells(entry.document))[1:]
         match self._include:
@@ -85,10 +118,6 @@ class TableForm:
         return b',%s%s,"object":%s}' % (cells, _conditions(entry), carried)
 
 
-def _row_start(entry: Entry) -> bytes:
-    return b'{"cells":%s,' % _encode(leading_cells(entry.document))[:-1]
-
-
 def _conditions(entry: Entry) -> bytes:
     """A row condition that marks finished jobs."""
     phase = entry.document.phase
@@ -97,5 +126,17 @@ def _conditions(entry: Entry) -> bytes:
     return b',"conditions":[{"type":"Completed","status":"True","reason":"%s"}]' % phase.value.encode()
 
 
-def _quoted(cell: Cell) -> bytes:
-    return b"null" if cell is None else b'"%s"' % cell.encode()
+def _micros(moment: datetime) -> int:
+    since = moment - _EPOCH
+    return (since.days * 86_400 + since.seconds) * _SECOND_US + since.microseconds
+
+
+def _seconds(us: int) -> int:
+    """Whole seconds, rounded toward 0."""
+    return us // _SECOND_US if us >= 0 else -(-us // _SECOND_US)
+
+
+@lru_cache(maxsize=16_384)
+def _age(seconds: int) -> bytes:
+    """The cell of an age or a duration."""
+    return _encode(age(seconds))

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from visibility_api.progress.summary import JobProgress
 
+T = TypeVar("T")
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 _MAX_FORMS = 64  # of one batch: as many selectors as clients may invent, so as much memory otherwise
@@ -22,11 +23,11 @@ class Entry:
 
     document: JobProgress
     revision: int
-    _encoded: dict[str, bytes] = field(default_factory=dict, repr=False)
+    _encoded: dict[str, Any] = field(default_factory=dict, repr=False)  # by form, what its encoder returns
 
-    def encoded(self, form: str, encode: Callable[[Entry], bytes]) -> bytes:
-        """The bytes of this entry in `form`, made by `encode` at the first call."""
-        body = self._encoded.get(form)
+    def encoded(self, form: str, encode: Callable[[Entry], T]) -> T:
+        """This entry in `form`, made by `encode` at the first call: bytes, or parts of them."""
+        body: T | None = self._encoded.get(form)
         if body is None:
             body = self._encoded[form] = encode(self)
         return body

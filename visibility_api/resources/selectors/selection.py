@@ -109,6 +109,11 @@ class Selection:
     def is_everything(self) -> bool:
         return not self.labels.terms and not self.fields.terms
 
+    @property
+    def names_one(self) -> bool:
+        """At most one object of each namespace can match."""
+        return self.fields.required("metadata.name") is not None
+
     def matches(self, document: JobProgress) -> bool:
         return self.labels.matches(document.job.labels) and self.fields.matches(document)
 

@@ -1,0 +1,127 @@
+"""How a list is written: compact JSON, indented JSON or YAML, in any form.
+
+A list is a head, the items with a separator between them, and an end. Items do not depend on their place, so
+they can be cached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from visibility_api.store import Entry
+
+from .forms import Form
+from .negotiation import JSON, Representation
+from .rendering import indent, to_yaml
+
+
+class Layout(Protocol):
+    """One form in one representation."""
+
+    @property
+    def key(self) -> str:
+        """Identifies the layout among those of one resource."""
+        ...
+
+    @property
+    def is_timeless(self) -> bool:
+        """Whether an item depends on its entry alone, not on the time."""
+        ...
+
+    @property
+    def is_costly(self) -> bool:
+        """Whether an item takes long to write."""
+        ...
+
+    @property
+    def items_at_once(self) -> int:
+        """How many items are written before other tasks run: a millisecond or two."""
+        ...
+
+    @property
+    def separator(self) -> bytes: ...
+
+    def items(self) -> Callable[[Entry], bytes]:
+        """What writes one item; the ages in all that it writes are of the time of this call."""
+        ...
+
+    def around(self, list_meta: bytes, *, is_empty: bool) -> tuple[bytes, bytes]:
+        """What comes before and after the items; `list_meta` is the list's encoded `metadata`."""
+        ...
+
+
+def layout_of(form: Form, representation: Representation) -> Layout:
+    """The layout of a list response."""
+    if representation.media_type != JSON:
+        return _Yaml(form)
+    return _Indented(form) if representation.pretty else _Compact(form)
+
+
+class _Compact:
+    is_costly = False
+    items_at_once = 100
+    separator = b","
+
+    def __init__(self, form: Form) -> None:
+        self.key = form.key
+        self.is_timeless = form.is_timeless
+        self.items = form.items
+        self._head = form.head
+
+    def around(self, list_meta: bytes, *, is_empty: bool) -> tuple[bytes, bytes]:  # noqa: ARG002 - of others
+        return self._head(list_meta), b"]}\n"
+
+
+class _Indented:
+    """Two spaces a level."""
+
+    is_costly = True
+    items_at_once = 25
+    separator = b","
+
+    def __init__(self, form: Form) -> None:
+        self.key = f"{form.key} indented"
+        self.is_timeless = form.is_timeless
+        self._form = form
+
+    def items(self) -> Callable[[Entry], bytes]:
+        item = self._form.items()
+        opening, closing = b'{\n  "": [', b"\n  ]\n}"  # around an item, indented as deeply as in a list
+        return lambda entry: indent(b'{"":[%s]}' % item(entry))[len(opening) : -len(closing)]
+
+    def around(self, list_meta: bytes, *, is_empty: bool) -> tuple[bytes, bytes]:
+        """The items are the last of a list's fields."""
+        before, _, after = indent(self._form.head(list_meta) + b"]}").rpartition(b"[]")
+        return (before + b"[]", after + b"\n") if is_empty else (before + b"[", b"\n  ]" + after + b"\n")
+
+
+class _Yaml:
+    """Keys are sorted, so the items come in the middle."""
+
+    is_costly = True
+    items_at_once = 4
+    separator = b""
+
+    def __init__(self, form: Form) -> None:
+        self.key = f"{form.key} yaml"
+        self.is_timeless = form.is_timeless
+        self._form = form
+
+    def items(self) -> Callable[[Entry], bytes]:
+        item = self._form.items()
+        return lambda entry: to_yaml(b"[%s]" % item(entry))
+
+    def around(self, list_meta: bytes, *, is_empty: bool) -> tuple[bytes, bytes]:
+        name = self._form.items_field
+        fields = msgspec.json.decode(self._form.head(list_meta) + b"]}", type=dict[str, msgspec.Raw])
+        before = [_yaml_field(each, fields[each]) for each in sorted(fields) if each < name]
+        after = [_yaml_field(each, fields[each]) for each in sorted(fields) if each > name]
+        heading = b"%s: []\n" if is_empty else b"%s:\n"
+        return b"".join((*before, heading % name.encode())), b"".join(after)
+
+
+def _yaml_field(name: str, value: msgspec.Raw) -> bytes:
+    return to_yaml(b'{"%s":%s}' % (name.encode(), bytes(value)))
