@@ -238,7 +238,7 @@ def test_R15_every_answer_can_be_found_again(direct: Front, crowd: Team) -> None
 
 
 def test_R16_remarks_come_as_warnings(server: VisibilityServer) -> None:
-    answer = server.get("/healthz", headers=[("Authorization", "Bearer  two-blanks")])
+    answer = server.get("/version", headers=[("Authorization", "Bearer  two-blanks")])
     assert re.fullmatch(r'299 - "([^"\\]|\\.)+"', answer.headers.get("warning", ""))
 
 
