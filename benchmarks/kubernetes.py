@@ -97,9 +97,7 @@ def job_set(number: int) -> dict[str, Any]:
             "namespace": namespace(number),
             "uid": _uid("5", number),
             "resourceVersion": "1",
-            "ownerReferences": [
-                {"kind": "TrainJob", "name": job_name(number), "uid": _uid("7", number), "controller": True}
-            ],
+            "ownerReferences": [_controller("TrainJob", job_name(number), _uid("7", number))],
             "managedFields": _managed_fields(number),
         },
         "spec": {
@@ -150,9 +148,7 @@ def pod(number: int) -> dict[str, Any]:
                 f"{JOBSET}replicatedjob-name": "node",
                 "batch.kubernetes.io/job-completion-index": "0",
             },
-            "ownerReferences": [
-                {"kind": "Job", "name": f"{name}-node-0", "uid": _uid("3", number), "controller": True}
-            ],
+            "ownerReferences": [_controller("Job", f"{name}-node-0", _uid("3", number))],
             "managedFields": _managed_fields(number),
         },
         "spec": {"nodeName": f"gpu-{number % 500}", "containers": [_container(number)]},
@@ -173,6 +169,10 @@ def pod(number: int) -> dict[str, Any]:
             ],
         },
     }
+
+
+def _controller(kind: str, name: str, uid: str) -> dict[str, Any]:
+    return {"kind": kind, "name": name, "uid": uid, "controller": True, "blockOwnerDeletion": True}
 
 
 def _uid(kind: str, number: int) -> str:
@@ -200,11 +200,30 @@ def _filler(number: int, characters: int) -> str:
 
 
 def batch_job(number: int) -> dict[str, Any]:
-    """The Job between a pod and its JobSet."""
-    (owner,) = pod(number)["metadata"]["ownerReferences"]
-    jobset = job_set(number)["metadata"]
-    controller = {"kind": "JobSet", "name": jobset["name"], "uid": jobset["uid"], "controller": True}
-    return {"metadata": {"name": owner["name"], "uid": owner["uid"], "ownerReferences": [controller]}}
+    """The Job between a pod and its JobSet: its metadata, and what is read of the rest."""
+    name = job_name(number)
+    return {
+        "metadata": {
+            "name": f"{name}-node-0",
+            "namespace": namespace(number),
+            "uid": _uid("3", number),
+            "resourceVersion": "1",
+            "creationTimestamp": "2026-01-23T10:00:00Z",
+            "labels": {
+                f"{JOBSET}global-replicas": "1",
+                f"{JOBSET}job-index": "0",
+                f"{JOBSET}job-key": f"{number:040x}",
+                f"{JOBSET}jobset-name": name,
+                f"{JOBSET}jobset-uid": _uid("5", number),
+                f"{JOBSET}replicatedjob-name": "node",
+                f"{JOBSET}restart-attempt": "0",
+                "trainer.kubeflow.org/trainjob-ancestor-step": "trainer",
+            },
+            "ownerReferences": [_controller("JobSet", name, _uid("5", number))],
+            "managedFields": _managed_fields(number),
+        },
+        "spec": {"completionMode": "Indexed", "completions": 1},
+    }
 
 
 def reviewed(token: str) -> dict[str, Any]:
@@ -224,7 +243,7 @@ def reviewed(token: str) -> dict[str, Any]:
     return {"authenticated": True, "user": user, "audiences": [AUDIENCE]}
 
 
-KINDS = {"trainjobs": train_job, "jobsets": job_set, "pods": pod}
+KINDS = {"trainjobs": train_job, "jobsets": job_set, "jobs": batch_job, "pods": pod}
 ONE_OF = {"pods": pod, "jobs": batch_job, "jobsets": job_set}  # read one by one, as owners of owners
 
 
@@ -332,6 +351,7 @@ def application(
 
     app.router.add_get("/apis/trainer.kubeflow.org/v1alpha1/trainjobs", collection)
     app.router.add_get("/apis/jobset.x-k8s.io/v1alpha2/jobsets", collection)
+    app.router.add_get("/apis/batch/v1/jobs", collection)
     app.router.add_get("/api/v1/pods", collection)
     app.router.add_get("/api/v1/namespaces/kube-system/configmaps", config_map)
     app.router.add_get("/api/v1/namespaces/kube-system/configmaps/{name}", one_config_map)

@@ -19,7 +19,7 @@ from visibility_api.progress.observation import Observation
 from visibility_api.progress.tracker import Tracker
 from visibility_api.store.memory import MemoryStore
 from visibility_api.workloads.inventory import TrainJobInventory
-from visibility_api.workloads.objects import JobSet, Pod, TrainJob
+from visibility_api.workloads.objects import BatchJob, JobSet, Pod, TrainJob
 
 from . import kubernetes
 
@@ -52,6 +52,7 @@ async def kib_a_job(change: Change = lambda _: None) -> float:
         inventory = TrainJobInventory(on_job=on_job, on_gone=tracker.job_gone)
         await inventory.list_trainjobs(in_slices(read(kubernetes.train_job, TrainJob)))
         await inventory.list_jobsets(in_slices(read(kubernetes.job_set, JobSet)))
+        await inventory.list_jobs(in_slices(read(kubernetes.batch_job, BatchJob)))
         await inventory.list_pods(in_slices(read(kubernetes.pod, Pod)))
         assert len(jobs) == JOBS
         for job in jobs:

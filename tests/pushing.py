@@ -55,16 +55,20 @@ class Cluster:
         return self.jobs.get((namespace, name))
 
     def add_job(self, name: str, namespace: str = "team-a", *, attempt: int = 0) -> TrainingJob:
-        """A running job of two pods, 0 and 1, each with a token that is its own uid."""
+        """A running job with pods 0 and 1 there, each with a token that is its own uid."""
         uid, home = f"{namespace}-{name}-job", f"/namespaces/{namespace}"
-        self.add_object(f"/apis/jobset.x-k8s.io/v1alpha2{home}/jobsets/{name}", f"{uid}-set", "TrainJob", uid)
-        self.add_object(
-            f"/apis/batch/v1{home}/jobs/{name}-node-0", f"{uid}-batch", "JobSet", f"{uid}-set", owner=name
-        )
+        jobset = f"/apis/jobset.x-k8s.io/v1alpha2{home}/jobsets/{name}"
+        self.add_object(jobset, f"{uid}-set", "TrainJob", uid, owner=name)
+        self.objects[jobset]["spec"] = {"replicatedJobs": [{"name": "node", "replicas": 1}]}
+        job_path = f"/apis/batch/v1{home}/jobs/{name}-node-0"
+        self.add_object(job_path, f"{uid}-batch", "JobSet", f"{uid}-set", owner=name)
+        self.objects[job_path]["spec"] = {"completionMode": "Indexed", "completions": 4096}
+        labels = {"jobset.sigs.k8s.io/restart-attempt": str(attempt)}
+        self.objects[job_path]["metadata"]["labels"] = labels
         for index in (0, 1):
             self.add_pod(
                 f"{name}-node-0-{index}-abcde", f"{uid}-pod{index}", f"{uid}-batch", f"{name}-node-0",
-                namespace=namespace, attempt=attempt,
+                namespace=namespace,
             )  # fmt: skip
         first = rank0(pod_name=f"{name}-node-0-0-abcde", pod_uid=f"{uid}-pod0", restart_attempt=attempt)
         ref = job_ref(name, namespace, uid)
@@ -80,18 +84,20 @@ class Cluster:
         batch_name: str,
         *,
         namespace: str = "team-a",
-        attempt: int = 0,
+        index: str | None = None,
         audiences: Sequence[str] = (AUDIENCE,),
         kind: str = "Job",
     ) -> None:
+        """`index`: what the pod's label says; by default what its name says."""
         path = f"/api/v1/namespaces/{namespace}/pods/{name}"
         self.add_object(path, uid, kind, batch_uid, owner=batch_name)
-        labels = {"jobset.sigs.k8s.io/restart-attempt": str(attempt)}
-        self.objects[path]["metadata"]["labels"] = labels
+        label = name.split("-")[-2] if index is None else index
+        self.objects[path]["metadata"]["labels"] = {"batch.kubernetes.io/job-completion-index": label}
         self.add_token(uid, pod=name, uid=uid, namespace=namespace, audiences=audiences)
 
     def add_object(self, path: str, uid: str, kind: str, owner_uid: str, *, owner: str = "") -> None:
         reference = {"kind": kind, "uid": owner_uid, "name": owner or "job", "controller": True}
+        reference["blockOwnerDeletion"] = True
         name = path.rpartition("/")[2]
         self.objects[path] = {"metadata": {"name": name, "uid": uid, "ownerReferences": [reference]}}
 

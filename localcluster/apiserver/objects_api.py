@@ -150,7 +150,8 @@ class ObjectsApi:
         if form.kind:
             items = [partial(entry.object) for entry in found]
             kind = {"kind": form.kind, "apiVersion": "meta.k8s.io/v1"}
-            return json_response(kind | {"metadata": {"resourceVersion": revision}, "items": items})
+            # As kube-apiserver, whose list of these is a nil slice when nothing matches.
+            return json_response(kind | {"metadata": {"resourceVersion": revision}, "items": items or None})
         return json_response(self._encoded_list(resource, found))
 
     def _encoded_list(self, resource: Resource, entries: list[Entry]) -> bytes:

@@ -19,6 +19,7 @@ from localcluster.machinery.metadata import (
 PREFIX = "batch.kubernetes.io/"
 COMPLETION_INDEX = f"{PREFIX}job-completion-index"
 DEFAULT_BACKOFF_LIMIT = 6
+MAX_GENERATED_NAME = 58  # before the random suffix (podGenerateNameWithIndex)
 
 
 def phase_of(pod: Object) -> str:
@@ -59,7 +60,7 @@ def _pod(job: Object, index: int | None) -> Object:
     pod_name = f"{name}-"
     if index is not None:
         labels[COMPLETION_INDEX] = annotations[COMPLETION_INDEX] = str(index)
-        pod_name = f"{name}-{index}-"
+        pod_name = f"{name[: MAX_GENERATED_NAME - len(f'-{index}-')]}-{index}-"
         template["spec"].setdefault("hostname", f"{name}-{index}")
         variable = {
             "name": "JOB_COMPLETION_INDEX",

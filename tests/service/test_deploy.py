@@ -140,6 +140,7 @@ def test_pods_of_its_priority_are_admitted_where_only_a_quota_allows_them(object
 FINDING = [
     ("trainer.kubeflow.org", "trainjobs", ("list", "watch")),
     ("jobset.x-k8s.io", "jobsets", ("list", "watch")),
+    ("batch", "jobs", ("list", "watch")),
     ("", "pods", ("list", "watch")),
 ]
 PEERS = "visibility-api-peers"

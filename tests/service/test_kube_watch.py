@@ -50,6 +50,7 @@ class Script:
     def __init__(self, *steps: Any) -> None:
         self.steps = list(steps)
         self.requests: list[dict[str, str]] = []
+        self.accepted: list[str] = []
         self.ended = asyncio.Event()
         self.asked = asyncio.Condition()
 
@@ -59,6 +60,7 @@ class Script:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(dict(request.query))
+        self.accepted.append(request.headers["Accept"])
         async with self.asked:
             self.asked.notify_all()
         if not self.steps:
@@ -116,7 +118,7 @@ SOON = WatchLimits(first_delay_s=0.01, absent_delay_s=0.01, longest_delay_s=0.05
 
 @asynccontextmanager
 async def following(
-    script: Script, limits: WatchLimits = SOON
+    script: Script, limits: WatchLimits = SOON, *, metadata_only: bool = False
 ) -> AsyncIterator[tuple[Seen, Watch[TrainJob]]]:
     seen = Seen()
     async with fake_apiserver(script.handle) as client:
@@ -127,6 +129,7 @@ async def following(
             on_list=seen.on_list,
             on_event=seen.on_event,
             label_selector="team",
+            metadata_only=metadata_only,
             limits=limits,
         )
         task = asyncio.create_task(watch.run())
@@ -149,6 +152,17 @@ async def test_it_lists_in_pages_then_watches_from_the_lists_version() -> None:
     assert watched["resourceVersion"] == "7"
     assert watched["allowWatchBookmarks"] == "true"
     assert {request["labelSelector"] for request in script.requests} == {"team"}
+
+
+async def test_metadata_alone_is_requested_and_an_empty_list_of_it_is_one() -> None:
+    """kube-apiserver writes null for the items of an empty PartialObjectMetadataList."""
+    empty = web.json_response({"metadata": {"resourceVersion": "7"}, "items": None})
+    script = Script(empty, [line("ADDED", trainjob("a", 8))])
+    async with following(script, metadata_only=True) as (seen, watch):
+        await seen.until("LIST ", "ADDED a")
+    assert watch.health.synced
+    form = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
+    assert script.accepted[:2] == [form.format("List"), form.format("")]
 
 
 async def test_it_watches_from_the_first_pages_version() -> None:

@@ -195,10 +195,54 @@ def jobset_of_nobody(cluster: Cluster) -> None:
     cluster.add_pod("own-0-0-zzzzz", "forged", "own-batch", "own-0")
 
 
+def owner_that_blocks_nothing(cluster: Cluster) -> None:
+    """As one may write it who has no right on the Job, where kube-apiserver checks that."""
+    cluster.add_pod("bert-node-0-0-zzzzz", "forged", "team-a-bert-job-batch", "bert-node-0")
+    meta = cluster.objects["/api/v1/namespaces/team-a/pods/bert-node-0-0-zzzzz"]["metadata"]
+    del meta["ownerReferences"][0]["blockOwnerDeletion"]
+
+
+def name_of_its_own(cluster: Cluster) -> None:
+    cluster.add_pod("attacker", "forged", "team-a-bert-job-batch", "bert-node-0", index="1")
+
+
+def index_unlike_its_name(cluster: Cluster) -> None:
+    cluster.add_pod("bert-node-0-0-zzzzz", "forged", "team-a-bert-job-batch", "bert-node-0", index="1")
+
+
+def index_beyond_the_last(cluster: Cluster) -> None:
+    cluster.add_pod("bert-node-0-4096-zzzzz", "forged", "team-a-bert-job-batch", "bert-node-0")
+
+
+def no_index(cluster: Cluster) -> None:
+    cluster.add_pod("bert-node-0--zzzzz", "forged", "team-a-bert-job-batch", "bert-node-0", index="")
+
+
+def job_that_the_jobset_does_not_make(cluster: Cluster) -> None:
+    """Its owner references are right, but it is a further one."""
+    jobs = "/apis/batch/v1/namespaces/team-a/jobs"
+    cluster.add_object(f"{jobs}/bert-node-1", "own-batch", "JobSet", "team-a-bert-job-set", owner="bert")
+    cluster.add_pod("bert-node-1-0-zzzzz", "forged", "own-batch", "bert-node-1")
+
+
+def jobset_of_another_name(cluster: Cluster) -> None:
+    """A second JobSet that names the TrainJob as its controller."""
+    home = "/namespaces/team-a"
+    path = f"/apis/jobset.x-k8s.io/v1alpha2{home}/jobsets/own"
+    cluster.add_object(path, "own-set", "TrainJob", "team-a-bert-job", owner="bert")
+    cluster.objects[path]["spec"] = {"replicatedJobs": [{"name": "node"}]}
+    cluster.add_object(f"/apis/batch/v1{home}/jobs/own-node-0", "own-batch", "JobSet", "own-set", owner="own")
+    cluster.add_pod("own-node-0-0-zzzzz", "forged", "own-batch", "own-node-0")
+
+
 @pytest.mark.parametrize(
     "forge",
-    [forge_name, forge_kind, forge_owner_path, no_controller, another_pod, deleted_pod, jobset_of_nobody],
-)
+    [
+        forge_name, forge_kind, forge_owner_path, no_controller, another_pod, deleted_pod, jobset_of_nobody,
+        owner_that_blocks_nothing, name_of_its_own, index_unlike_its_name, index_beyond_the_last, no_index,
+        job_that_the_jobset_does_not_make, jobset_of_another_name,
+    ],
+)  # fmt: skip
 async def test_a_pod_that_only_looks_like_one_of_the_job_is_refused(
     endpoint: Endpoint, cluster: Cluster, forge: Any
 ) -> None:
@@ -206,6 +250,15 @@ async def test_a_pod_that_only_looks_like_one_of_the_job_is_refused(
     with pytest.raises(Forbidden):
         await admit(endpoint, "forged")
     assert not any(".." in path for path in cluster.asked)
+
+
+async def test_a_pod_of_an_index_that_its_job_got_later_is_admitted(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    await admit(endpoint)
+    cluster.objects["/apis/batch/v1/namespaces/team-a/jobs/bert-node-0"]["spec"]["completions"] = 5000
+    cluster.add_pod("bert-node-0-4999-zzzzz", "later", "team-a-bert-job-batch", "bert-node-0")
+    await admit(endpoint, "later")
 
 
 async def test_the_owners_of_a_pod_are_asked_for_once_and_shared_by_a_jobs_pods(

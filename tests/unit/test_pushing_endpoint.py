@@ -362,6 +362,13 @@ async def test_a_pod_whose_successor_is_there_already_changes_nothing(
     assert (endpoint.seen, endpoint.outcomes) == ([], ["PassedOver"])
 
 
+async def test_a_second_pod_of_index_0_reports_in_vain(endpoint: Endpoint, cluster: Cluster) -> None:
+    """Until the Job controller deletes one of the two, both are the Job's; rank 0 is the older."""
+    cluster.add_pod("bert-node-0-0-zzzzz", "forged", "team-a-bert-job-batch", "bert-node-0")
+    assert (await post(endpoint, token="forged")).status == 200
+    assert (endpoint.seen, endpoint.outcomes) == ([], ["PassedOver"])
+
+
 async def test_a_pod_of_an_earlier_attempt_of_the_jobset_changes_nothing(
     endpoint: Endpoint, cluster: Cluster
 ) -> None:

@@ -1,4 +1,4 @@
-"""Jobs joined from the watches of three collections: passed on once complete, and when they change."""
+"""Jobs joined from the watches of four collections: passed on once complete, and when they change."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from visibility_api.progress.job import JobRef, Phase, TrainingJob
 from visibility_api.workloads import inventory as inventory_module
 from visibility_api.workloads.annotations import MONITORING, OPT_IN, PREFIX
 from visibility_api.workloads.declarations import LOG_VARIABLE, PATH_VARIABLES, PORT_VARIABLE
-from visibility_api.workloads.inventory import TrainJobInventory, describe_trainjob
+from visibility_api.workloads.inventory import TrainJobInventory
 from visibility_api.workloads.objects import (
+    BatchJob,
     Container,
     EnvVar,
     JobSet,
@@ -28,7 +29,16 @@ from visibility_api.workloads.objects import (
     TrainJob,
 )
 
-from .test_workloads_trainjobs import TORCH, condition, jobset, pod, trainjob
+from .test_workloads_trainjobs import (
+    TORCH,
+    batch_job,
+    condition,
+    described,
+    jobset,
+    pod,
+    reference,
+    trainjob,
+)
 
 
 class Heard:
@@ -41,12 +51,17 @@ class Heard:
 
     @classmethod
     async def of(
-        cls, trainjobs: Sequence[TrainJob] = (), jobsets: Sequence[JobSet] = (), pods: Sequence[Pod] = ()
+        cls,
+        trainjobs: Sequence[TrainJob] = (),
+        jobsets: Sequence[JobSet] = (),
+        pods: Sequence[Pod] = (),
+        jobs: Sequence[BatchJob] | None = None,
     ) -> Self:
-        """An inventory in which all three collections have been listed."""
+        """An inventory in which all four collections have been listed; `jobs`: by default one."""
         heard = cls()
         await heard.inventory.list_trainjobs(in_slices(trainjobs))
         await heard.inventory.list_jobsets(in_slices(jobsets))
+        await heard.inventory.list_jobs(in_slices([batch_job()] if jobs is None else jobs))
         await heard.inventory.list_pods(in_slices(pods))
         return heard
 
@@ -61,11 +76,16 @@ async def test_a_job_is_passed_on_once_and_then_only_when_it_changes() -> None:
     assert [j.phase for j in heard.jobs] == [Phase.PENDING, Phase.PENDING, Phase.RUNNING]
 
 
-@pytest.mark.parametrize("order", list(permutations(("trainjobs", "jobsets", "pods"))), ids=" ".join)
+@pytest.mark.parametrize("order", list(permutations(("trainjobs", "jobsets", "jobs", "pods"))), ids=" ".join)
 async def test_a_job_is_passed_on_once_all_collections_are_listed_and_not_before(
     order: tuple[str, ...],
 ) -> None:
-    listed: dict[str, list[Any]] = {"trainjobs": [trainjob()], "jobsets": [TORCH], "pods": [pod()]}
+    listed: dict[str, list[Any]] = {
+        "trainjobs": [trainjob()],
+        "jobsets": [TORCH],
+        "jobs": [batch_job()],
+        "pods": [pod()],
+    }
     heard = Heard()
     for plural in order:
         assert heard.jobs == []
@@ -76,6 +96,7 @@ async def test_a_job_is_passed_on_once_all_collections_are_listed_and_not_before
 async def test_what_changes_before_all_collections_are_listed_is_taken_into_account() -> None:
     heard = Heard()
     await heard.inventory.list_trainjobs(in_slices([trainjob(), named("other")]))
+    await heard.inventory.list_jobs(in_slices([batch_job()]))
     await heard.inventory.list_pods(in_slices([pod()]))
     heard.inventory.change_pod("MODIFIED", pod(restarts=1))
     heard.inventory.change_trainjob("DELETED", named("other"))
@@ -89,6 +110,7 @@ async def test_a_namespace_of_which_a_collection_is_not_known_holds_up_no_other(
     for scope in ("team-a", "team-b"):
         await heard.inventory.list_trainjobs(in_slices([named(scope, namespace=scope)]), scope=scope)
         await heard.inventory.list_jobsets(in_slices([]), scope=scope)
+        await heard.inventory.list_jobs(in_slices([]), scope=scope)
     await heard.inventory.list_pods(in_slices([]), scope="team-b")
     assert [j.ref.namespace for j in heard.jobs] == ["team-b"]
 
@@ -125,7 +147,7 @@ def named(name: str, namespace: str = "team-a") -> TrainJob:
 
 
 def jobset_of(name: str) -> JobSet:
-    owner = OwnerReference(uid=f"uid of {name}", kind="TrainJob", name=name, controller=True)
+    owner = msgspec.convert(reference("TrainJob", name, f"uid of {name}"), OwnerReference)
     metadata = PartMeta(name=name, namespace="team-a", uid=f"jobset of {name}", owner_references=(owner,))
     return JobSet(metadata=metadata, spec=TORCH.spec)
 
@@ -153,7 +175,8 @@ async def test_a_job_deleted_and_created_again_between_two_lists_is_another_job(
 
 async def test_a_list_of_one_namespace_leaves_the_others_alone() -> None:
     heard = await Heard.of([trainjob()], [TORCH], [pod()])
-    for list_all in (heard.inventory.list_trainjobs, heard.inventory.list_jobsets, heard.inventory.list_pods):
+    there = heard.inventory
+    for list_all in (there.list_trainjobs, there.list_jobsets, there.list_jobs, there.list_pods):
         await list_all(in_slices([]), scope="team-b")
     assert heard.gone == []
     assert len(heard.jobs) == 1
@@ -181,6 +204,7 @@ async def test_a_first_list_that_fails_shows_nothing_until_it_is_complete() -> N
     heard = Heard()
     await heard.inventory.list_trainjobs(in_slices([trainjob()]))
     await heard.inventory.list_jobsets(in_slices([TORCH]))
+    await heard.inventory.list_jobs(in_slices([batch_job()]))
     with pytest.raises(Unreachable):
         await heard.inventory.list_pods(broken())
     assert heard.jobs == []
@@ -188,13 +212,43 @@ async def test_a_first_list_that_fails_shows_nothing_until_it_is_complete() -> N
     assert [j.phase for j in heard.jobs] == [Phase.RUNNING]
 
 
-async def test_a_pod_that_is_labelled_as_another_jobs_leaves_the_first() -> None:
+async def test_a_pod_that_its_job_gives_up_leaves_the_job() -> None:
     heard = await Heard.of([trainjob()], [TORCH])
     heard.inventory.change_pod("ADDED", pod())
-    labels = {"jobset.sigs.k8s.io/jobset-name": "other"}
-    metadata = msgspec.structs.replace(pod().metadata, labels=labels)
-    heard.inventory.change_pod("MODIFIED", msgspec.structs.replace(pod(), metadata=metadata))
-    assert [j.rank0 is not None for j in heard.jobs] == [False, True, False]
+    for owner in ((), pod(owner=reference("Job", "bert-node-0", "another")).metadata.owner_references):
+        metadata = msgspec.structs.replace(pod().metadata, owner_references=owner)
+        heard.inventory.change_pod("MODIFIED", msgspec.structs.replace(pod(), metadata=metadata))
+        heard.inventory.change_pod("MODIFIED", pod())
+    assert [j.rank0 is not None for j in heard.jobs] == [False, True, False, True, False, True]
+
+
+async def test_a_pod_that_comes_before_its_job_is_found_once_the_job_is_there() -> None:
+    heard = await Heard.of([trainjob()], [TORCH], [pod()], jobs=[])
+    heard.inventory.change_job("ADDED", batch_job())
+    heard.inventory.change_job("MODIFIED", batch_job())
+    assert [j.rank0 is not None for j in heard.jobs] == [False, True]
+
+
+async def test_a_job_made_again_under_the_same_name_does_not_take_over_the_pods_of_the_first() -> None:
+    heard = await Heard.of([trainjob()], [TORCH], [pod()])
+    heard.inventory.change_job("DELETED", batch_job())
+    heard.inventory.change_job("ADDED", batch_job(uid="the next", attempt=1))
+    assert [j.rank0 is not None for j in heard.jobs] == [True, False]
+    heard.inventory.change_pod("ADDED", pod(uid="p2", owner=reference("Job", "bert-node-0", "the next")))
+    assert heard.jobs[-1].rank0 is not None
+    assert heard.jobs[-1].rank0.attempt == "p2/0/1"
+
+
+async def test_of_very_many_pods_that_claim_one_index_only_the_likeliest_are_compared() -> None:
+    heard = await Heard.of([trainjob()], [TORCH], [pod()])
+    for number in range(200):
+        heard.inventory.change_pod("ADDED", pod(uid=f"forged{number}", created="2026-01-23T10:02:00Z"))
+    heard.inventory.change_pod("DELETED", pod(uid="forged0"))
+    assert {j.rank0.pod_uid for j in heard.jobs if j.rank0 is not None} == {"p1"}
+    heard.inventory.change_pod("DELETED", pod())
+    last = heard.jobs[-1].rank0
+    assert last is not None
+    assert last.pod_uid.startswith("forged")
 
 
 async def test_a_deleted_pod_is_known_by_its_name_alone() -> None:
@@ -206,14 +260,15 @@ async def test_a_deleted_pod_is_known_by_its_name_alone() -> None:
 
 async def test_a_relist_asks_only_for_the_jobs_that_it_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     heard = await Heard.of([trainjob()], [TORCH], [pod()])
-    described: list[str] = []
-    monkeypatch.setattr(inventory_module, "describe_trainjob", lambda job, *_: described.append(job))
+    evaluated: list[str] = []
+    monkeypatch.setattr(inventory_module, "describe_trainjob", lambda job, *_: evaluated.append(job))
     await heard.inventory.list_trainjobs(in_slices([trainjob()]))
     await heard.inventory.list_jobsets(in_slices([jobset(("node", "trainer"))]))
+    await heard.inventory.list_jobs(in_slices([batch_job()]))
     await heard.inventory.list_pods(in_slices([pod()]))
-    assert described == []
+    assert evaluated == []
     await heard.inventory.list_pods(in_slices([pod(restarts=1)]))
-    assert len(described) == 1
+    assert len(evaluated) == 1
 
 
 async def test_a_job_that_causes_an_error_hides_no_other_and_is_logged_without_its_text(
@@ -230,6 +285,7 @@ async def test_a_job_that_causes_an_error_hides_no_other_and_is_logged_without_i
     other = TrainJob(metadata=Meta(name="other", namespace="team-a", uid="t2"))
     await inventory.list_pods(in_slices([]))
     await inventory.list_jobsets(in_slices([]))
+    await inventory.list_jobs(in_slices([]))
     await inventory.list_trainjobs(in_slices([trainjob(), other]))
     inventory.change_trainjob("MODIFIED", trainjob(suspend=True))
     assert taken == ["other"]
@@ -251,6 +307,6 @@ def test_what_is_read_of_an_object_is_kept_of_it(name: str) -> None:
 def test_what_fills_an_object_to_its_limit_is_cut() -> None:
     failed = {**condition("Failed", reason="r" * 30_000), "message": "m" * 30_000}
     groups = [(f"group-{number}", None) for number in range(20_000)]
-    job = describe_trainjob(trainjob(status={"conditions": [failed]}), jobset(*groups), ())
+    job = described(trainjob(status={"conditions": [failed]}), jobset(*groups), ())
     assert len(job.replicas) == 64
     assert (len(job.reason), len(job.message)) == (256, 1024)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from visibility_api.workloads.inventory import describe_trainjob
 from visibility_api.workloads.objects import JobSet, Pod, TrainJob
 
-from .test_workloads_trainjobs import TORCH, condition, counts, jobset, pod, trainjob
+from .test_workloads_trainjobs import TORCH, condition, counts, described, jobset, pod, trainjob
 
 
 def phase_of(job: TrainJob, js: JobSet | None = TORCH, *pods: Pod) -> tuple[str, str]:
-    seen = describe_trainjob(job, js, pods)
+    seen = described(job, js, pods)
     return seen.phase, seen.reason
 
 
@@ -89,8 +88,8 @@ def test_a_suspended_job_with_a_queue_name_is_queued() -> None:
         },
         TrainJob,
     )
-    assert describe_trainjob(queued, None, ()).is_queued
-    assert not describe_trainjob(plain, None, ()).is_queued
+    assert described(queued, None, ()).is_queued
+    assert not described(plain, None, ()).is_queued
 
 
 @pytest.mark.parametrize(
@@ -103,4 +102,4 @@ def test_a_suspended_job_with_a_queue_name_is_queued() -> None:
     ],
 )
 def test_a_job_that_was_suspended_differs_from_one_that_never_was(job: TrainJob, expected: object) -> None:
-    assert describe_trainjob(job, None, ()).is_suspended is expected
+    assert described(job, None, ()).is_suspended is expected

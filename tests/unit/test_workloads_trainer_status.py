@@ -13,9 +13,11 @@ from visibility_api.kube.slices import in_slices
 from visibility_api.progress.document import MAX_INTEGER, MAX_METRICS, Progress, Refused
 from visibility_api.progress.job import Phase, TrainingJob
 from visibility_api.progress.observation import Observation
-from visibility_api.workloads.inventory import TrainJobInventory, describe_trainjob, reported_progress
+from visibility_api.workloads.inventory import TrainJobInventory, reported_progress
 from visibility_api.workloads.objects import TrainerMetric, TrainerStatus, TrainJob
 from visibility_api.writeback.trainer_status import MAX_INT32, fingerprint, summarize
+
+from .test_workloads_trainjobs import described
 
 AT = datetime(2026, 1, 23, 10, 30, 45, 123456, tzinfo=UTC)
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
@@ -157,8 +159,8 @@ class TestInventory:
         inventory = TrainJobInventory(
             on_job=lambda job, status: seen.append((job, status)), on_gone=lambda _: None, now=lambda: AT
         )
-        for list_all in (inventory.list_trainjobs, inventory.list_jobsets, inventory.list_pods):
-            await list_all(in_slices(()))
+        for plural in ("trainjobs", "jobsets", "jobs", "pods"):
+            await getattr(inventory, f"list_{plural}")(in_slices(()))
         inventory.change_trainjob("ADDED", trainjob(managed_by=None))
         inventory.change_trainjob(
             "MODIFIED",
@@ -183,8 +185,8 @@ class TestInventory:
         inventory = TrainJobInventory(
             on_job=lambda _job, status: seen.append(status and status.outcome), on_gone=lambda _: None
         )
-        for list_all in (inventory.list_trainjobs, inventory.list_jobsets, inventory.list_pods):
-            await list_all(in_slices(()))
+        for plural in ("trainjobs", "jobsets", "jobs", "pods"):
+            await getattr(inventory, f"list_{plural}")(in_slices(()))
         for percent in (45, 45, 46):
             inventory.change_trainjob(
                 "MODIFIED",
@@ -229,13 +231,13 @@ class TestPhaseOfAJobThatRunsElsewhere:
         ],
     )
     def test_it_follows_from_the_status(self, status: dict[str, Any], phase: Phase, reason: str) -> None:
-        job = describe_trainjob(trainjob(**status), None, ())
+        job = described(trainjob(**status), None, ())
         assert (job.phase, job.reason) == (phase, reason)
         assert job.runs_elsewhere
 
     def test_one_that_is_not_admitted_yet_is_suspended(self) -> None:
-        assert describe_trainjob(trainjob(suspend=True), None, ()).phase is Phase.SUSPENDED
+        assert described(trainjob(suspend=True), None, ()).phase is Phase.SUSPENDED
 
     def test_one_of_our_own_without_a_jobset_is_pending_whatever_numbers_it_kept(self) -> None:
-        job = describe_trainjob(trainjob(managed_by=None, trainerStatus=self.NUMBERS), None, ())
+        job = described(trainjob(managed_by=None, trainerStatus=self.NUMBERS), None, ())
         assert (job.phase, job.reason) == (Phase.PENDING, "NoJobSet")

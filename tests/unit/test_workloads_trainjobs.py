@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from visibility_api.progress.job import Phase, Rank0
+from visibility_api.progress.job import Phase, Rank0, TrainingJob
 from visibility_api.workloads.annotations import PREFIX, path_fault
 from visibility_api.workloads.inventory import describe_trainjob
-from visibility_api.workloads.objects import JobSet, Pod, TrainJob
+from visibility_api.workloads.objects import BatchJob, JobSet, Pod, TrainJob
 
 ANNOTATIONS = st.sampled_from([PREFIX + key for key in ("source", "interval", "path", "port", "container")])
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
@@ -44,6 +45,11 @@ def condition(type_: str, status: str = "True", reason: str = "") -> dict[str, s
     }
 
 
+def reference(kind: str, name: str, uid: str, *, blocks: bool = True) -> dict[str, Any]:
+    """As a controller sets it."""
+    return {"kind": kind, "name": name, "uid": uid, "controller": True, "blockOwnerDeletion": blocks}
+
+
 def jobset(*groups: tuple[str, str | None], owner: str = "t1", uid: str = "js1", **spec: Any) -> JobSet:
     return msgspec.convert(
         {
@@ -51,7 +57,7 @@ def jobset(*groups: tuple[str, str | None], owner: str = "t1", uid: str = "js1",
                 "name": "bert",
                 "namespace": "team-a",
                 "uid": uid,
-                "ownerReferences": [{"uid": owner, "kind": "TrainJob", "name": "bert", "controller": True}],
+                "ownerReferences": [reference("TrainJob", "bert", owner)],
             },
             "spec": {
                 "replicatedJobs": [
@@ -70,6 +76,39 @@ def jobset(*groups: tuple[str, str | None], owner: str = "t1", uid: str = "js1",
     )
 
 
+def batch_job(
+    group: str = "node",
+    *,
+    uid: str = "",
+    jobset_uid: str = "js1",
+    attempt: int = 0,
+    owner: dict[str, Any] | None = None,
+) -> BatchJob:
+    name = f"bert-{group}-0"
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": name,
+                "namespace": "team-a",
+                "uid": uid or f"uid of {name}",
+                "labels": {"jobset.sigs.k8s.io/restart-attempt": str(attempt)},
+                "ownerReferences": [owner or reference("JobSet", "bert", jobset_uid)],
+            }
+        },
+        BatchJob,
+    )
+
+
+def described(
+    job: TrainJob, js: JobSet | None, pods: Iterable[Pod], jobs: Iterable[BatchJob] | None = None
+) -> TrainingJob:
+    """`jobs`: by default the first Job of every group."""
+    groups = [g.name for g in js.spec.replicated_jobs or ()] if js is not None else []
+    by_name = {j.metadata.name: j for j in (map(batch_job, groups) if jobs is None else jobs)}
+    held = list(pods)
+    return describe_trainjob(job, js, lambda name: (by_name[name], held) if name in by_name else None)
+
+
 TORCH = jobset(("node", "trainer"))
 MPI = jobset(("node", None), ("launcher", "trainer"), successPolicy={"targetReplicatedJobs": ["launcher"]})
 
@@ -80,10 +119,9 @@ def pod(
     name: str = "",
     uid: str = "p1",
     created: str = "2026-01-23T10:01:00Z",
-    attempt: int = 0,
     deleting: bool = False,
-    jobset_uid: str = "js1",
-    owner: tuple[str, str] | None = None,
+    phase: str = "Running",
+    owner: dict[str, Any] | None = None,
     container: str = "node",
     containers: list[dict[str, Any]] | None = None,
     state: dict[str, Any] | None = None,
@@ -94,30 +132,24 @@ def pod(
     scheduled: bool = True,
     reason: str | None = None,
 ) -> Pod:
-    kind, owner_name = owner or ("Job", f"bert-{group}-0")
+    job = f"bert-{group}-0"
     return msgspec.convert(
         {
             "metadata": {
                 "name": name or f"bert-{group}-0-0-{uid}",
                 "namespace": "team-a",
                 "uid": uid,
-                "labels": {
-                    "jobset.sigs.k8s.io/jobset-name": "bert",
-                    "jobset.sigs.k8s.io/jobset-uid": jobset_uid,
-                    "jobset.sigs.k8s.io/replicatedjob-name": group,
-                    "jobset.sigs.k8s.io/restart-attempt": str(attempt),
-                },
                 "annotations": annotations or {},
                 "creationTimestamp": created,
                 "deletionTimestamp": "2026-01-23T11:00:00Z" if deleting else None,
-                "ownerReferences": [{"uid": "j1", "kind": kind, "name": owner_name, "controller": True}],
+                "ownerReferences": [owner or reference("Job", job, f"uid of {job}")],
             },
             "spec": {
                 "nodeName": "gpu-1" if scheduled else None,
                 "containers": containers or [{"name": container}],
             },
             "status": {
-                "phase": "Running",
+                "phase": phase,
                 "reason": reason,
                 "podIP": "10.0.0.7",
                 "initContainerStatuses": init,
@@ -140,7 +172,7 @@ def counts(**numbers: int) -> dict[str, Any]:
 
 
 def rank0_of(*pods: Pod, js: JobSet = TORCH, job: TrainJob | None = None) -> Rank0 | None:
-    return describe_trainjob(job or trainjob(), js, pods).rank0
+    return described(job or trainjob(), js, pods).rank0
 
 
 def test_under_torch_rank_0_is_index_0_of_the_trainer_labelled_group() -> None:
@@ -151,7 +183,7 @@ def test_under_torch_rank_0_is_index_0_of_the_trainer_labelled_group() -> None:
 
 
 def test_under_mpi_the_launcher_is_probed_first_and_the_node_may_answer() -> None:
-    job = describe_trainjob(trainjob(), MPI, [pod("node", uid="n"), pod("launcher", uid="l")])
+    job = described(trainjob(), MPI, [pod("node", uid="n"), pod("launcher", uid="l")])
     assert job.rank0 is not None
     assert job.rank0.pod_uid == "l"
     assert [a.pod_uid for a in job.alternates] == ["n"]
@@ -178,44 +210,38 @@ def test_two_unnamed_groups_leave_rank_0_unknown() -> None:
     assert rank0_of(pod("a"), pod("b"), js=jobset(("a", None), ("b", None))) is None
 
 
-def test_the_highest_restart_attempt_wins_over_age() -> None:
-    old = pod(uid="old", created="2026-01-23T10:09:00Z", attempt=0)
-    new = pod(uid="new", created="2026-01-23T10:05:00Z", attempt=1)
-    found = rank0_of(new, old)
-    assert found is not None
-    assert found.pod_uid == "new"
-
-
 def test_a_pod_that_is_being_deleted_loses_to_one_that_is_not() -> None:
-    leaving = pod(uid="leaving", created="2026-01-23T10:09:00Z", deleting=True)
-    staying = pod(uid="staying", created="2026-01-23T10:05:00Z")
+    leaving = pod(uid="leaving", created="2026-01-23T10:05:00Z", deleting=True)
+    staying = pod(uid="staying", created="2026-01-23T10:09:00Z")
     found = rank0_of(leaving, staying)
     assert found is not None
     assert found.pod_uid == "staying"
 
 
-def test_of_two_equal_pods_the_newest_wins() -> None:
+def test_a_failed_pod_loses_to_the_one_that_the_job_controller_makes_in_its_place() -> None:
+    failed = pod(uid="failed", created="2026-01-23T10:05:00Z", phase="Failed")
+    found = rank0_of(failed, pod(uid="next", created="2026-01-23T10:06:00Z"))
+    assert found is not None
+    assert found.pod_uid == "next"
+
+
+def test_of_two_that_have_failed_the_newest_is_shown() -> None:
     found = rank0_of(
-        pod(uid="a", created="2026-01-23T10:05:00Z"), pod(uid="b", created="2026-01-23T10:06:00Z")
+        pod(uid="a", created="2026-01-23T10:05:00Z", phase="Failed"),
+        pod(uid="b", created="2026-01-23T10:06:00Z", phase="Failed"),
     )
     assert found is not None
     assert found.pod_uid == "b"
 
 
-@pytest.mark.parametrize(
-    "stranger",
-    [
-        pod(jobset_uid="another"),
-        pod(owner=("Job", "other-node-0")),
-        pod(owner=("ReplicaSet", "bert-node-0")),
-    ],
-)
-def test_a_pod_that_only_wears_the_labels_is_not_rank_0(stranger: Pod) -> None:
-    assert rank0_of(stranger) is None
+def test_the_restart_attempt_is_that_of_the_live_job() -> None:
+    job = described(trainjob(), TORCH, [pod()], [batch_job(attempt=3)])
+    assert job.rank0 is not None
+    assert job.rank0.restart_attempt == 3
 
 
 def test_a_jobset_of_the_same_name_that_another_object_controls_is_not_the_jobs() -> None:
-    job = describe_trainjob(trainjob(uid="t2"), jobset(("node", "trainer"), owner="t1"), [pod()])
+    job = described(trainjob(uid="t2"), jobset(("node", "trainer"), owner="t1"), [pod()])
     assert job.rank0 is None
     assert (job.phase, job.reason) == (Phase.PENDING, "NoJobSet")
 
@@ -254,9 +280,7 @@ def test_the_path_is_the_annotated_one_then_the_containers_env_then_the_default(
      "//run/secrets/x", "/tmp/../run/secrets/x", "/dev/zero", "/" + "a" * 2000, ""],
 )  # fmt: skip
 def test_a_path_that_may_not_be_read_is_left_out_and_named(path: str) -> None:
-    job = describe_trainjob(
-        trainjob(annotations={"visibility.trainer.kubeflow.org/path": path}), TORCH, [pod()]
-    )
+    job = described(trainjob(annotations={"visibility.trainer.kubeflow.org/path": path}), TORCH, [pod()])
     assert job.rank0 is not None
     assert job.rank0.progress_path == "/tmp/trainjob-progress.json"
     (fault,) = job.hints.faults
@@ -274,17 +298,13 @@ def test_a_path_in_the_containers_env_is_held_to_the_same_rules() -> None:
     ("text", "interval_s"), [("30s", 30.0), ("2m", 120.0), ("30", 30.0), ("1h", 3600.0), ("1s", 1.0)]
 )
 def test_the_interval_annotation_is_a_duration(text: str, interval_s: float) -> None:
-    job = describe_trainjob(
-        trainjob(annotations={"visibility.trainer.kubeflow.org/interval": text}), None, ()
-    )
+    job = described(trainjob(annotations={"visibility.trainer.kubeflow.org/interval": text}), None, ())
     assert job.hints.interval_s == interval_s
 
 
 @pytest.mark.parametrize("text", ["0s", "100ms", "2h", "soon", "", "-5s", "1e3"])
 def test_an_interval_out_of_bounds_is_left_out_and_named(text: str) -> None:
-    job = describe_trainjob(
-        trainjob(annotations={"visibility.trainer.kubeflow.org/interval": text}), None, ()
-    )
+    job = described(trainjob(annotations={"visibility.trainer.kubeflow.org/interval": text}), None, ())
     assert job.hints.interval_s is None
     assert len(job.hints.faults) == 1
 
@@ -326,7 +346,7 @@ def test_after_a_restart_in_place_the_last_exit_is_shown_but_not_its_final_repor
 
 
 def test_every_replica_group_is_counted_in_the_trainjobs_own_units() -> None:
-    job = describe_trainjob(trainjob(status=counts(ready=0, active=1)), MPI, ())
+    job = described(trainjob(status=counts(ready=0, active=1)), MPI, ())
     assert [(r.name, r.desired, r.ready, r.active) for r in job.replicas] == [
         ("node", 1, 0, 1),
         ("launcher", 1, None, None),
@@ -335,16 +355,18 @@ def test_every_replica_group_is_counted_in_the_trainjobs_own_units() -> None:
 
 def test_a_container_that_the_pod_does_not_have_is_named() -> None:
     wish = {"visibility.trainer.kubeflow.org/container": "trainer"}
-    job = describe_trainjob(trainjob(annotations=wish), TORCH, [pod(name="bert-0")])
+    job = described(trainjob(annotations=wish), TORCH, [pod()])
     assert job.rank0 is not None
     assert job.rank0.container_name == "node"
     (fault,) = job.hints.faults
-    assert fault.startswith(f"Annotation {PREFIX}container is ignored: pod bert-0 has no container of that")
+    assert fault.startswith(
+        f"Annotation {PREFIX}container is ignored: pod bert-node-0-0-p1 has no container of"
+    )
     assert fault.endswith("node is read.")
 
 
 def test_a_mistyped_annotation_is_named_with_those_that_are_known() -> None:
-    job = describe_trainjob(trainjob(annotations={PREFIX + "intervall": "5s"}), None, ())
+    job = described(trainjob(annotations={PREFIX + "intervall": "5s"}), None, ())
     (fault,) = job.hints.faults
     known = "the known ones are source, interval, path, port, container"
     assert fault == f"Annotation {PREFIX}intervall is ignored: {known}."
@@ -352,7 +374,7 @@ def test_a_mistyped_annotation_is_named_with_those_that_are_known() -> None:
 
 @given(st.dictionaries(ANNOTATIONS, st.text(max_size=40), max_size=4))
 def test_whatever_the_annotations_there_is_a_job_and_a_path_that_may_be_read(said: dict[str, str]) -> None:
-    job = describe_trainjob(trainjob(annotations=said), TORCH, [pod()])
+    job = described(trainjob(annotations=said), TORCH, [pod()])
     assert job.rank0 is not None
     assert path_fault(job.rank0.progress_path) == ""
     assert job.hints.interval_s is None or 1.0 <= job.hints.interval_s <= 3600.0

@@ -29,6 +29,7 @@ from .responses import MAX_LINE_BYTES, describe_error, raise_for_status, read_bo
 
 Query = Sequence[tuple[str, str]]
 
+JSON = "application/json"
 USER_AGENT = "trainjob-visibility"
 READ_BUFFER_BYTES = 2 * 1024 * 1024
 CONNECT_TIMEOUT_S = 10.0
@@ -105,10 +106,16 @@ class KubeClient:
         await self._session.close()
 
     async def get(
-        self, path: str, *, query: Query = (), timeout_s: float = 30.0, max_bytes: int = 64 * 1024 * 1024
+        self,
+        path: str,
+        *,
+        query: Query = (),
+        timeout_s: float = 30.0,
+        max_bytes: int = 64 * 1024 * 1024,
+        accept: str = JSON,
     ) -> bytes:
         """The body of a successful response. Raises ApiError or Unreachable."""
-        return await self._request("GET", path, query, None, timeout_s, max_bytes)
+        return await self._request("GET", path, query, None, timeout_s, max_bytes, {"Accept": accept})
 
     async def post(self, path: str, body: bytes, *, timeout_s: float = 10.0) -> bytes:
         """Create: sends JSON, returns the body of a successful response. Raises ApiError or Unreachable."""
@@ -153,7 +160,7 @@ class KubeClient:
 
     @asynccontextmanager
     async def lines(
-        self, path: str, *, query: Query, silence_s: float
+        self, path: str, *, query: Query, silence_s: float, accept: str = JSON
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The lines of a streamed response as they arrive, until the stream ends.
 
@@ -164,7 +171,7 @@ class KubeClient:
                 async with self._session.get(
                     self._host + path,
                     params=query,
-                    headers=await self._headers(),
+                    headers=await self._headers() | {"Accept": accept},
                     allow_redirects=False,
                     server_hostname=self._server_hostname,
                     ssl=self._credentials.tls,
@@ -208,8 +215,8 @@ class KubeClient:
         """Raises Unreachable when there is no token to send: its file or plugin fails for now."""
         self._credentials.refresh()
         headers = {
-            "Accept": "application/json",
-            "Content-Type": "application/json",
+            "Accept": JSON,
+            "Content-Type": JSON,
             "User-Agent": USER_AGENT,
         }
         if self._configuration.api_key:

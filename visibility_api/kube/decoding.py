@@ -28,7 +28,7 @@ class _ListMeta(msgspec.Struct):
 
 class ListPage(msgspec.Struct):
     metadata: _ListMeta
-    items: list[msgspec.Raw]
+    items: list[msgspec.Raw] | None = None  # null in an empty list of metadata only
 
 
 class WatchEvent(msgspec.Struct):

@@ -14,7 +14,7 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 import structlog
 
-from .client import KubeClient
+from .client import JSON, KubeClient
 from .decoding import (
     UNDECODABLE,
     ErrorStatus,
@@ -35,6 +35,8 @@ PAGE = 500  # objects per list request, as in client-go (tools/pager/pager.go: d
 # `timeoutSeconds`, as in client-go's reflector (tools/cache/reflector.go: minWatchTimeout); spread, so that
 # the streams do not end together.
 WATCH_TIMEOUT_S = (290, 590)
+# https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches
+_METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 SILENCE_S = 180  # bookmarks arrive every minute; a stream on which nothing arrives for three is dead
 
 
@@ -97,6 +99,7 @@ class Watch(Generic[T]):
     in memory at once. The callee may yield to other tasks but must not wait for anything else.
     on_event: called with ADDED, MODIFIED or DELETED, and the object after the change (for DELETED before it).
     scope: the namespace of `path`; None: the whole cluster.
+    metadata_only: `kind` has only a `metadata`, and no more is requested.
     """
 
     def __init__(
@@ -110,10 +113,13 @@ class Watch(Generic[T]):
         label_selector: str = "",
         field_selector: str = "",
         scope: str | None = None,
+        metadata_only: bool = False,
         limits: WatchLimits = WatchLimits(),
     ) -> None:
         self.path = path
         self.scope = scope
+        self._accept_list = _METADATA.format("List") if metadata_only else JSON
+        self._accept_change = _METADATA.format("") if metadata_only else JSON
         self._limits = limits
         self.health = WatchHealth()
         self._client = client
@@ -186,7 +192,11 @@ class Watch(Generic[T]):
                 query.append(("continue", token))
             try:
                 body = await self._client.get(
-                    self.path, query=query, timeout_s=60.0, max_bytes=self._limits.page_bytes
+                    self.path,
+                    query=query,
+                    timeout_s=60.0,
+                    max_bytes=self._limits.page_bytes,
+                    accept=self._accept_list,
                 )
             except TooLarge:  # a few large objects must not block all others
                 if limit == 1:
@@ -198,7 +208,7 @@ class Watch(Generic[T]):
                 seen.version or page.metadata.resourceVersion
             )  # the first page's: a later one could skip changes
             # A server may ignore `limit`, so a page may be long.
-            async for item in in_slices(page.items, self._limits.slice_s):
+            async for item in in_slices(page.items or (), self._limits.slice_s):
                 if (object_ := self._object_of(item)) is not None:
                     seen.objects += 1
                     yield object_
@@ -218,7 +228,8 @@ class Watch(Generic[T]):
             ("timeoutSeconds", str(timeout_s)),
         ]
         began = asyncio.get_running_loop().time()
-        async with self._client.lines(self.path, query=query, silence_s=SILENCE_S) as lines:
+        stream = self._client.lines(self.path, query=query, silence_s=SILENCE_S, accept=self._accept_change)
+        async with stream as lines:
             async for line in lines:
                 event = await decode(self._event, line)
                 self._recovered()

@@ -1,7 +1,8 @@
 """Finds the TrainJob that owns a pod: pod → Job → JobSet → TrainJob, by the uid of each controller.
 
-Labels and names are not trusted: a user who may create a pod in a namespace may give it any. A pod's owners
-never change, so they are read once.
+Each link is checked against the live object, and each object must have the name that its controller gives
+it. Names are unique, so what can be forged is at most a second pod of an index. Labels are not trusted. The
+owners of a Job do not change, so they are read once.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 from cachetools import TTLCache
 
 from visibility_api.kube.errors import ApiError
-from visibility_api.workloads.objects import Meta
+from visibility_api.workloads.objects import Meta, OwnerReference
+from visibility_api.workloads.rank0 import COMPLETION_INDEX, is_generated, pod_prefix, restart_attempt
 
 MAX_ENTRIES = 32_768
 CACHE_TTL_S = 3600.0
@@ -25,7 +27,7 @@ TIMEOUT_S = 4.0
 MAX_OBJECT_BYTES = 4 * 1024 * 1024
 
 _NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
-_JOB_RESTART = "jobset.sigs.k8s.io/restart-attempt"
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 class Reader(Protocol):
@@ -43,7 +45,7 @@ class Membership:
     job_uid: str  # the TrainJob's
     pod_name: str
     pod_uid: str
-    restart_attempt: int  # the JobSet's, when it created the pod
+    restart_attempt: int  # the JobSet's, when it created the pod's Job
 
     @property
     def replica_name(self) -> str:
@@ -56,8 +58,56 @@ def replica_name(pod_name: str) -> str:
     return pod_name.rpartition("-")[0]
 
 
-class _Object(msgspec.Struct):
+class _Pod(msgspec.Struct):
     metadata: Meta
+
+
+class _JobSpec(msgspec.Struct, rename="camel"):
+    completions: int | None = None
+    completion_mode: str | None = None
+
+
+class _Job(msgspec.Struct):
+    metadata: Meta
+    spec: _JobSpec = msgspec.field(default_factory=_JobSpec)
+
+
+class _ReplicatedJob(msgspec.Struct):
+    name: str = ""
+    replicas: int = 1
+
+
+class _JobSetSpec(msgspec.Struct, rename="camel"):
+    replicated_jobs: list[_ReplicatedJob] | None = None
+
+
+class _JobSet(msgspec.Struct):
+    metadata: Meta
+    spec: _JobSetSpec = msgspec.field(default_factory=_JobSetSpec)
+
+
+T = TypeVar("T", _Pod, _Job, _JobSet)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parent:
+    """A Job that belongs to a TrainJob."""
+
+    name: str
+    trainjob_uid: str
+    restart_attempt: int
+    completions: int | None  # None: not Indexed, so its pods have no index
+
+    def makes(self, pod: Meta) -> bool:
+        """Whether the Job controller makes pods of this name and index."""
+        if self.completions is None:
+            return True
+        index = pod.label(COMPLETION_INDEX)
+        return (
+            _INDEX.fullmatch(index) is not None
+            and int(index) < self.completions
+            and is_generated(pod.name, pod_prefix(self.name, int(index)))
+        )
 
 
 class Owners:
@@ -68,9 +118,7 @@ class Owners:
         self._members: TTLCache[str, Membership] = TTLCache(
             MAX_ENTRIES, CACHE_TTL_S, timer=clock
         )  # by pod uid
-        self._jobs: TTLCache[str, str] = TTLCache(
-            MAX_ENTRIES, CACHE_TTL_S, timer=clock
-        )  # TrainJob uid by Job uid
+        self._jobs: TTLCache[str, _Parent] = TTLCache(MAX_ENTRIES, CACHE_TTL_S, timer=clock)  # by Job uid
         self._unowned: TTLCache[str, bool] = TTLCache(MAX_ENTRIES, UNOWNED_TTL_S, timer=clock)  # by pod uid
 
     async def find(self, namespace: str, pod_name: str, pod_uid: str) -> Membership | None:
@@ -89,37 +137,49 @@ class Owners:
         return found
 
     async def _read_owners(self, namespace: str, pod_name: str, pod_uid: str) -> Membership | None:
-        pod = await self._get(f"/api/v1/namespaces/{namespace}/pods", pod_name, pod_uid)
-        job = pod.controller if pod is not None else None
-        if pod is None or job is None or job.kind != "Job":
+        pod = await self._get(_Pod, f"/api/v1/namespaces/{namespace}/pods", pod_name, pod_uid)
+        owner = pod.metadata.controller if pod is not None else None
+        if pod is None or owner is None or owner.kind != "Job":
             return None
-        job_uid = self._jobs.get(job.uid)
-        if job_uid is None:
-            job_uid = await self._trainjob_uid(namespace, job.name, job.uid)
-            if job_uid is None:
+        job = self._jobs.get(owner.uid)
+        if job is None or not job.makes(pod.metadata):  # it may have got more pods since
+            job = await self._read_job(namespace, owner)
+            if job is None:
                 return None
-            self._jobs[job.uid] = job_uid
-        attempt = pod.label(_JOB_RESTART)
+            self._jobs[owner.uid] = job
+        if not job.makes(pod.metadata):
+            return None
         return Membership(
-            job_uid=job_uid,
+            job_uid=job.trainjob_uid,
             pod_name=pod_name,
             pod_uid=pod_uid,
-            restart_attempt=int(attempt) if attempt.isdecimal() and len(attempt) < 10 else 0,
+            restart_attempt=job.restart_attempt,
         )
 
-    async def _trainjob_uid(self, namespace: str, name: str, uid: str) -> str | None:
-        """The uid of the TrainJob that owns a Job."""
-        job = await self._get(f"/apis/batch/v1/namespaces/{namespace}/jobs", name, uid)
-        owner = job.controller if job is not None else None
-        if owner is None or owner.kind != "JobSet":
+    async def _read_job(self, namespace: str, reference: OwnerReference) -> _Parent | None:
+        """The Job if it is the one of that name that a TrainJob's JobSet makes."""
+        jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+        job = await self._get(_Job, jobs, reference.name, reference.uid)
+        owner = job.metadata.controller if job is not None else None
+        if job is None or owner is None or owner.kind != "JobSet":
             return None
         jobsets = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets"
-        jobset = await self._get(jobsets, owner.name, owner.uid)
-        owner = jobset.controller if jobset is not None else None
-        return owner.uid if owner is not None and owner.kind == "TrainJob" else None
+        jobset = await self._get(_JobSet, jobsets, owner.name, owner.uid)
+        trainjob = jobset.metadata.controller if jobset is not None else None
+        if jobset is None or trainjob is None or trainjob.kind != "TrainJob":
+            return None
+        if trainjob.name != jobset.metadata.name or not _makes(jobset, job.metadata.name):
+            return None
+        is_indexed = job.spec.completion_mode == "Indexed"
+        return _Parent(
+            name=job.metadata.name,
+            trainjob_uid=trainjob.uid,
+            restart_attempt=restart_attempt(job.metadata),
+            completions=(job.spec.completions or 0) if is_indexed else None,
+        )
 
-    async def _get(self, collection: str, name: str, uid: str) -> Meta | None:
-        """The metadata of the object with this uid; None when it is gone, or another one has its name."""
+    async def _get(self, kind: type[T], collection: str, name: str, uid: str) -> T | None:
+        """The object with this uid; None when it is gone, or another one has its name."""
         if not _NAME.fullmatch(name):
             return None  # the pod's creator may have written any owner; `..` would read another path
         try:
@@ -130,5 +190,15 @@ class Owners:
             if error.status == 404:
                 return None
             raise
-        meta = msgspec.json.decode(body, type=_Object).metadata
-        return meta if meta.uid == uid else None
+        found = msgspec.json.decode(body, type=kind)
+        return found if found.metadata.uid == uid else None
+
+
+def _makes(jobset: _JobSet, job_name: str) -> bool:
+    """Whether the JobSet controller makes a Job of this name."""
+    for group in jobset.spec.replicated_jobs or ():
+        prefix = f"{jobset.metadata.name}-{group.name}-"
+        index = job_name.removeprefix(prefix)
+        if index != job_name and _INDEX.fullmatch(index) and int(index) < group.replicas:
+            return True
+    return False

@@ -10,18 +10,22 @@ from visibility_api.kube.client import KubeClient
 from visibility_api.kube.watch import Watch
 
 from .inventory import TrainJobInventory
-from .objects import JobSet, Pod, TrainJob
-from .rank0 import POD_SELECTOR
+from .objects import BatchJob, JobSet, Pod, TrainJob
+from .rank0 import JOB_SELECTOR, POD_SELECTOR
 
 TRAINER_API = "/apis/trainer.kubeflow.org/v1alpha1"
 JOBSET_API = "/apis/jobset.x-k8s.io/v1alpha2"
+BATCH_API = "/apis/batch/v1"
 CORE_API = "/api/v1"
 
 
 def trainjob_watches(
     client: KubeClient, inventory: TrainJobInventory, namespaces: Sequence[str]
 ) -> list[Watch[Any]]:
-    """Three watches for the whole cluster, or three per namespace. Of pods only the possible rank 0."""
+    """Four watches for the whole cluster, or four per namespace.
+
+    Of pods only the possible rank 0; of Jobs only the metadata, and only of those that may own one.
+    """
     watches: list[Watch[Any]] = []
     for scope in namespaces or (None,):
         within = "" if scope is None else f"/namespaces/{scope}"
@@ -41,6 +45,16 @@ def trainjob_watches(
                 on_list=partial(inventory.list_jobsets, scope=scope),
                 on_event=inventory.change_jobset,
                 scope=scope,
+            ),
+            Watch(
+                client,
+                f"{BATCH_API}{within}/jobs",
+                kind=BatchJob,
+                on_list=partial(inventory.list_jobs, scope=scope),
+                on_event=inventory.change_job,
+                scope=scope,
+                label_selector=JOB_SELECTOR,
+                metadata_only=True,
             ),
             Watch(
                 client,

@@ -1,13 +1,13 @@
-"""Every TrainJob of the cluster, joined from the watches of TrainJobs, JobSets and rank-0 pods.
+"""Every TrainJob of the cluster, joined from the watches of TrainJobs, JobSets, first Jobs and rank-0 pods.
 
 A change is applied without an `await`, so no reader sees half of it. A list is applied job by job, and lets
 other tasks run in between: each job is consistent at any time. All jobs together are not, and could not be,
-because the three collections are never listed at the same moment.
+because the four collections are never listed at the same moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -23,10 +23,10 @@ from visibility_api.progress.job import JobRef, Phase, ProbeHints, Rank0, Replic
 from visibility_api.progress.observation import Observation
 
 from .annotations import PREFIX, JobAnnotations, read_annotations
-from .object_cache import Key, ObjectCache, PodCache, key_of
-from .objects import JobSet, Pod, TrainerStatus, TrainJob
-from .phase import is_managed_elsewhere, trainjob_phase
-from .rank0 import describe_rank0, rank0_pod, trainer_groups
+from .object_cache import AnyObject, Key, ObjectCache, OwnedCache, PodCache, key_of
+from .objects import BatchJob, JobSet, Pod, TrainerStatus, TrainJob
+from .phase import ended_at, is_managed_elsewhere, trainjob_phase
+from .rank0 import controls, describe_rank0, first_job_name, rank0_pod, trainer_groups
 
 log = structlog.get_logger("visibility.inventory")
 
@@ -38,11 +38,14 @@ MAX_REASON_CHARACTERS, MAX_MESSAGE_CHARACTERS = 256, 1024
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
-_COLLECTIONS = 3
+_COLLECTIONS = 4
+
+# The Job of that name in the job's namespace, with the pods that name its uid; None while there is none.
+FindJob = Callable[[str], tuple[BatchJob, Sequence[Pod]] | None]
 
 
 class TrainJobInventory:
-    """Joins the three collections by namespace and name, then by owner uid.
+    """Joins the four collections by owner uid: pod, Job, JobSet, TrainJob.
 
     `on_job` is called with each job that is new or has changed and the report in its status, if there is one;
     `on_gone` with each job that has been deleted.
@@ -60,9 +63,10 @@ class TrainJobInventory:
         self._now = now
         self._trainjobs = ObjectCache(TrainJob)
         self._jobsets = ObjectCache(JobSet)
+        self._batch_jobs = OwnedCache(BatchJob)
         self._pods = PodCache()
         self._listed: dict[str | None, set[ObjectCache[Any]]] = {}  # by scope
-        self._complete: set[str | None] = set()  # scopes of which all three are listed
+        self._complete: set[str | None] = set()  # scopes of which all four are listed
         self._known: dict[Key, TrainingJob] = {}
         self._reports: dict[Key, Progress] = {}  # of those jobs whose status has one
 
@@ -78,6 +82,9 @@ class TrainJobInventory:
     async def list_jobsets(self, objects: AsyncIterable[JobSet], scope: str | None = None) -> None:
         await self._list(self._jobsets, objects, scope)
 
+    async def list_jobs(self, objects: AsyncIterable[BatchJob], scope: str | None = None) -> None:
+        await self._list(self._batch_jobs, objects, scope)
+
     async def list_pods(self, objects: AsyncIterable[Pod], scope: str | None = None) -> None:
         await self._list(self._pods, objects, scope)
 
@@ -86,6 +93,9 @@ class TrainJobInventory:
 
     def change_jobset(self, change: ChangeType, object_: JobSet) -> None:
         self._apply(self._jobsets, change, object_)
+
+    def change_job(self, change: ChangeType, object_: BatchJob) -> None:
+        self._apply(self._batch_jobs, change, object_)
 
     def change_pod(self, change: ChangeType, object_: Pod) -> None:
         self._apply(self._pods, change, object_)
@@ -102,7 +112,7 @@ class TrainJobInventory:
             self._apply(cache, "MODIFIED", object_)
         async for key in in_slices(cache.keys(scope)):
             if key not in listed:
-                self._refresh(cache.drop(key))
+                self._refresh(self._jobs_of(cache, cache.drop(key)))
         lists = self._listed.setdefault(scope, set())
         if cache not in lists:
             lists.add(cache)
@@ -112,21 +122,32 @@ class TrainJobInventory:
                     self._refresh((key,))
 
     def _is_listed(self, namespace: str) -> bool:
-        """Whether all three collections are listed there.
+        """Whether all four collections are listed there.
 
-        Until then a job could be published without its pod, published three times, and taken for one that
+        Until then a job could be published without its pod, published four times, and taken for one that
         cannot be probed. Nothing is served before that anyway.
         """
         return None in self._complete or namespace in self._complete
 
-    def _apply(self, cache: ObjectCache[Any], change: ChangeType, object_: TrainJob | JobSet | Pod) -> None:
+    def _apply(self, cache: ObjectCache[Any], change: ChangeType, object_: AnyObject) -> None:
         key = key_of(object_)
         try:
-            jobs = cache.drop(key) if change == "DELETED" else cache.put(object_)
+            affected = cache.drop(key) if change == "DELETED" else cache.put(object_)
         except Exception as error:  # a number beyond 64 bits: what is known of it is outdated
             _log_fault(key, error)
-            jobs = cache.drop(key)
-        self._refresh(jobs)
+            affected = cache.drop(key)
+        self._refresh(self._jobs_of(cache, affected))
+
+    def _jobs_of(self, cache: ObjectCache[Any], affected: Sequence[Key]) -> Sequence[Key]:
+        """The TrainJobs to evaluate again: a pod's owner is a Job, whose owner has the TrainJob's name."""
+        if cache is not self._pods:
+            return affected
+        owners = ((key[0], self._batch_jobs.get(key)) for key in affected)
+        return [
+            (namespace, controller.name)
+            for namespace, job in owners
+            if job is not None and (controller := job.metadata.controller) is not None
+        ]
 
     def _refresh(self, keys: Iterable[Key]) -> None:
         for key in keys:
@@ -149,7 +170,7 @@ class TrainJobInventory:
             before = None
         if source is None:
             return
-        after = describe_trainjob(source, self._jobsets.get(key), self._pods.of(key))
+        after = describe_trainjob(source, self._jobsets.get(key), lambda name: self._find_job(key[0], name))
         report = reported_progress(source.status.trainer_status if source.status else None)
         if before is None or after != before or report != self._reports.get(key):
             self._known[key] = after
@@ -158,6 +179,10 @@ class TrainJobInventory:
             else:
                 self._reports[key] = report
             self._on_job(after, self._observation(after.ref, report))
+
+    def _find_job(self, namespace: str, name: str) -> tuple[BatchJob, Sequence[Pod]] | None:
+        job = self._batch_jobs.get((namespace, name))
+        return None if job is None else (job, self._pods.of(job))
 
     def _observation(self, ref: JobRef, report: Progress | None) -> Observation | None:
         if report is None:
@@ -174,19 +199,13 @@ def reported_progress(status: TrainerStatus | None) -> Progress | None:
     return outcome if isinstance(outcome, Progress) else None
 
 
-def describe_trainjob(job: TrainJob, jobset: JobSet | None, pods: Iterable[Pod]) -> TrainingJob:
-    """The domain's view of one TrainJob. A JobSet that another object controls is not the job's."""
+def describe_trainjob(job: TrainJob, jobset: JobSet | None, find_job: FindJob) -> TrainingJob:
+    """The domain's view of one TrainJob. What another object controls is not the job's."""
     meta = job.metadata
-    if jobset is not None and ((owner := jobset.metadata.controller) is None or owner.uid != meta.uid):
+    if jobset is not None and not controls(meta, jobset.metadata):
         jobset = None
     annotations = read_annotations(meta.annotations)
-    candidates = []
-    if jobset is not None:
-        pods = list(pods)
-        for group in trainer_groups(jobset):
-            pod = rank0_pod(pods, jobset, group)
-            if pod is not None and (rank0 := describe_rank0(pod, annotations)) is not None:
-                candidates.append(rank0)
+    candidates, rivals = _rank0s(job, jobset, annotations, find_job) if jobset is not None else ([], ())
     rank0 = candidates[0] if candidates else None
     decision = trainjob_phase(job, jobset, rank0)
     is_suspended = decision.phase is Phase.SUSPENDED
@@ -203,20 +222,45 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, pods: Iterable[Pod])
         rank0=rank0,
         alternates=tuple(candidates[1:]),
         replicas=_replicas(job, jobset),
-        hints=_with_missing_container(annotations, rank0),
+        hints=_with_faults(annotations, rank0, rivals),
         runs_elsewhere=is_managed_elsewhere(job),
     )
 
 
-def _with_missing_container(annotations: JobAnnotations, rank0: Rank0 | None) -> ProbeHints:
-    """Whether the annotated container exists is known only once there is a pod."""
-    if rank0 is None or annotations.container in (None, rank0.container_name):
-        return annotations.hints
-    fault = (
-        f"Annotation {PREFIX}container is ignored: pod {rank0.pod_name} has no container of that name; "
-        f"{rank0.container_name} is read."
-    )
-    return replace(annotations.hints, faults=(*annotations.hints.faults, fault))
+def _rank0s(
+    job: TrainJob, jobset: JobSet, annotations: JobAnnotations, find_job: FindJob
+) -> tuple[list[Rank0], Sequence[str]]:
+    """The pods that may hold rank 0, and the names of those that claim to beside the first."""
+    candidates: list[Rank0] = []
+    rivals: Sequence[str] = ()
+    for group in trainer_groups(jobset):
+        found = find_job(first_job_name(jobset, group))
+        if found is None or not controls(jobset.metadata, found[0].metadata):
+            continue
+        claim = rank0_pod(found[1], found[0], ended_at=ended_at(job))
+        if claim is not None and (rank0 := describe_rank0(claim.pod, found[0], annotations)) is not None:
+            candidates.append(rank0)
+            rivals = rivals or claim.rivals
+    return candidates, rivals
+
+
+def _with_faults(annotations: JobAnnotations, rank0: Rank0 | None, rivals: Sequence[str]) -> ProbeHints:
+    """With what is known only once there is a pod: whether the annotated container exists, and whether
+    another pod claims to be rank 0."""
+    faults = []
+    if rank0 is not None and annotations.container not in (None, rank0.container_name):
+        faults.append(
+            f"Annotation {PREFIX}container is ignored: pod {rank0.pod_name} has no container of that name; "
+            f"{rank0.container_name} is read."
+        )
+    if rivals:
+        others = f" and {len(rivals) - 1} more" if len(rivals) > 1 else ""
+        faults.append(
+            f"Pod {rivals[0]}{others} claims to be rank 0 as well and is not read. "
+            "The Job controller makes no such pod: find out who created it (docs/security.md)."
+        )
+    hints = annotations.hints
+    return replace(hints, faults=(*hints.faults, *faults)) if faults else hints
 
 
 def _replicas(job: TrainJob, jobset: JobSet | None) -> tuple[Replica, ...]:

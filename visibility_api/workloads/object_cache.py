@@ -12,12 +12,15 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from .objects import JobSet, Pod, TrainJob
-from .rank0 import JOBSET
+from .objects import BatchJob, JobSet, OwnerReference, Pod, TrainJob
+from .rank0 import precedence
 
-Key = tuple[str, str]  # namespace and name, of an object or of the job that it belongs to
+Key = tuple[str, str]  # namespace and name, of an object or of its owner
+MAX_PODS_OF_ONE = 32  # that claim index 0 of one Job; its controller keeps one and deletes the others
 
-T = TypeVar("T", TrainJob, JobSet, Pod)
+AnyObject = TrainJob | JobSet | BatchJob | Pod
+T = TypeVar("T", bound=AnyObject)
+Owned = TypeVar("Owned", bound=BatchJob | Pod)
 
 
 class ObjectCache(Generic[T]):
@@ -48,50 +51,69 @@ class ObjectCache(Generic[T]):
         return (key,) if self._packed.pop(key, None) is not None else ()
 
 
-class PodCache(ObjectCache[Pod]):
-    """Pods, indexed by the job that their JobSet label names. A pod's labels may change."""
+class OwnedCache(ObjectCache[Owned]):
+    """Objects that belong to a controlling one. `put` and `drop` return the keys of the owners.
 
-    def __init__(self) -> None:
-        super().__init__(Pod)
-        self._by_job: dict[Key, tuple[Key, ...]] = {}
+    An object without a controller belongs to no job, so it is not kept.
+    """
 
-    def of(self, job: Key) -> list[Pod]:
-        return [pod for key in self._by_job.get(job, ()) if (pod := self.get(key)) is not None]
-
-    def put(self, object_: Pod) -> Sequence[Key]:
-        before = self.get(key_of(object_))
+    def put(self, object_: Owned) -> Sequence[Key]:
+        after = object_.metadata.controller
+        key = key_of(object_)
+        if after is None:
+            return self.drop(key)
+        before = self._controller_of(key)
         if not super().put(object_):
             return ()
-        key, job = key_of(object_), _labelled_job(object_)
-        if before is None:
-            former = None
-        elif (former := _labelled_job(before)) != job:
-            self._remove_from_index(former, key)
-        if former != job:
-            self._by_job[job] = (*self._by_job.get(job, ()), key)
-        return (job,) if former in (None, job) else (job, former)
+        if before is None or before.uid != after.uid:
+            self._move(key, before, after)
+        if before is None or before.name == after.name:
+            return ((key[0], after.name),)
+        return ((key[0], after.name), (key[0], before.name))
 
     def drop(self, key: Key) -> Sequence[Key]:
-        before = self.get(key)  # for its labels: a deletion may bring only name and namespace
+        before = self._controller_of(key)  # a deletion may bring only name and namespace
         if before is None:
             return ()
         super().drop(key)
-        self._remove_from_index(job := _labelled_job(before), key)
-        return (job,)
+        self._move(key, before, None)
+        return ((key[0], before.name),)
 
-    def _remove_from_index(self, job: Key, key: Key) -> None:
-        left = tuple(other for other in self._by_job[job] if other != key)
-        if left:
-            self._by_job[job] = left
-        else:
-            del self._by_job[job]
+    def _controller_of(self, key: Key) -> OwnerReference | None:
+        held = self.get(key)
+        return None if held is None else held.metadata.controller
+
+    def _move(self, key: Key, before: OwnerReference | None, after: OwnerReference | None) -> None:
+        """The object belongs to another owner than before."""
 
 
-def key_of(object_: TrainJob | JobSet | Pod) -> Key:
+class PodCache(OwnedCache[Pod]):
+    """Pods, indexed by the uid of the Job that each names as its controller. It may be changed later."""
+
+    def __init__(self) -> None:
+        super().__init__(Pod)
+        self._by_uid: dict[str, tuple[Key, ...]] = {}
+
+    def of(self, job: BatchJob) -> list[Pod]:
+        """The pods that name this very Job."""
+        keys, namespace = self._by_uid.get(job.metadata.uid, ()), job.metadata.namespace
+        return [pod for key in keys if key[0] == namespace and (pod := self.get(key)) is not None]
+
+    def _move(self, key: Key, before: OwnerReference | None, after: OwnerReference | None) -> None:
+        if before is not None:
+            left = tuple(other for other in self._by_uid.get(before.uid, ()) if other != key)
+            if left:
+                self._by_uid[before.uid] = left
+            else:
+                self._by_uid.pop(before.uid, None)
+        if after is not None:
+            keys = self._by_uid[after.uid] = (*self._by_uid.get(after.uid, ()), key)
+            if len(keys) > MAX_PODS_OF_ONE:
+                # Or thousands of forged ones would be compared at every change.
+                pods = [pod for each in keys if (pod := self.get(each)) is not None]
+                self.drop(key_of(min(pods, key=precedence)))
+
+
+def key_of(object_: AnyObject) -> Key:
     meta = object_.metadata
     return sys.intern(meta.namespace), meta.name  # there are far fewer namespaces than objects
-
-
-def _labelled_job(pod: Pod) -> Key:
-    """The job named by the pod's JobSet label; `rank0_pod` checks whether the pod belongs to it."""
-    return sys.intern(pod.metadata.namespace), pod.metadata.label(f"{JOBSET}jobset-name")

@@ -20,10 +20,7 @@ ANNOTATIONS = (
     MONITORING,
     "kubectl.kubernetes.io/default-container",
 )
-POD_LABELS = tuple(
-    "jobset.sigs.k8s.io/" + name
-    for name in ("jobset-name", "jobset-uid", "replicatedjob-name", "restart-attempt")
-)
+RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 VARIABLES = ("TRAINJOB_PROGRESS_", "KUBEFLOW_TRAINER_STATUS_", "ARGO_PROGRESS_")
 
 Labels = dict[str, str]
@@ -39,6 +36,7 @@ class OwnerReference(_Object, frozen=True):
     kind: str = ""
     name: str = ""
     controller: bool = False
+    block_owner_deletion: bool = False
 
 
 class Meta(_Object, frozen=True):
@@ -63,16 +61,23 @@ class Meta(_Object, frozen=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        return next((o for o in self.owner_references or () if o.controller), None)
+        """The reference to the controlling object, as controllers set it: it blocks the owner's deletion.
+
+        Whoever creates an object may write any reference. Where the admission plugin
+        OwnerReferencesPermissionEnforcement is on, one that blocks takes a right on the owner.
+        """
+        return next((o for o in self.owner_references or () if o.controller and o.block_owner_deletion), None)
 
 
 class PartMeta(Meta, frozen=True):
-    """Of JobSets and pods: keeps only the labels in POD_LABELS. A TrainJob's labels are all served."""
+    """Of JobSets, Jobs and pods: keeps one label, where it is not 0. A TrainJob's labels are all served."""
 
     def __post_init__(self) -> None:
         Meta.__post_init__(self)
         if self.labels is not None:
-            msgspec.structs.force_setattr(self, "labels", _only(self.labels, POD_LABELS))
+            attempt = self.labels.get(RESTART_ATTEMPT)
+            kept = {RESTART_ATTEMPT: attempt} if attempt not in (None, "", "0") else None
+            msgspec.structs.force_setattr(self, "labels", kept)
 
 
 def _only(pairs: Labels, beginnings: tuple[str, ...]) -> Labels | None:
@@ -84,6 +89,7 @@ class ObjectCondition(_Object, frozen=True):
     status: str = ""
     reason: str | None = None
     message: str | None = None
+    last_transition_time: datetime | None = None
 
 
 class JobStatus(_Object, frozen=True):
@@ -162,6 +168,12 @@ class JobSet(_Object, frozen=True):
     metadata: PartMeta
     spec: JobSetSpec = JobSetSpec()
     status: JobSetStatus | None = None
+
+
+class BatchJob(_Object, frozen=True):
+    """A Job of a JobSet; of it only the metadata is requested."""
+
+    metadata: PartMeta
 
 
 class EnvVar(_Object, frozen=True):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 from visibility_api.progress.job import Phase, Rank0
 
@@ -39,6 +40,13 @@ def trainjob_phase(job: TrainJob, jobset: JobSet | None, rank0: Rank0 | None) ->
     if jobset is None:
         return PhaseDecision(phase=Phase.PENDING, reason="NoJobSet", message="The JobSet does not exist yet.")
     return _of_parts(job, jobset, rank0)
+
+
+def ended_at(job: TrainJob) -> datetime | None:
+    """When the job ended for good; None while it has not, or where that is not known."""
+    conditions = (job.status.conditions if job.status else None) or ()
+    found = _true(conditions, "Failed") or _true(conditions, "Complete")
+    return found.last_transition_time if found is not None else None
 
 
 def is_managed_elsewhere(job: TrainJob) -> bool:

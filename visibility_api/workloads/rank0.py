@@ -8,12 +8,25 @@ replicated jobs, not on their pods.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from visibility_api.progress.job import Rank0, Termination
 
 from .annotations import JobAnnotations
 from .declarations import read_declarations
-from .objects import Container, ContainerStatus, JobSet, Pod, ReplicatedJob, StateTerminated, SuccessPolicy
+from .objects import (
+    RESTART_ATTEMPT,
+    BatchJob,
+    Container,
+    ContainerStatus,
+    JobSet,
+    Meta,
+    Pod,
+    ReplicatedJob,
+    StateTerminated,
+    SuccessPolicy,
+)
 
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 JOBSET = "jobset.sigs.k8s.io/"
@@ -21,8 +34,13 @@ COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 TRAINER_CONTAINER = "node"
 
-# Limits a pod watch to about one pod per replicated job: the first pod of its first Job.
-POD_SELECTOR = f"{JOBSET}jobset-name,{JOBSET}job-index=0,{COMPLETION_INDEX}=0"
+# Limit the watches to about one Job and one pod per replicated job: the first of each.
+JOB_SELECTOR = f"{JOBSET}jobset-name,{JOBSET}job-index=0"
+POD_SELECTOR = f"{JOB_SELECTOR},{COMPLETION_INDEX}=0"
+
+MAX_GENERATED_NAME = 58  # a longer name is cut to make room for the suffix (apiserver/pkg/storage/names)
+# A pod made after its job's end is not the job's: no controller makes any then. Between two machines' clocks.
+CLOCK_TOLERANCE = timedelta(seconds=5)
 
 
 def trainer_groups(jobset: JobSet) -> list[str]:
@@ -51,40 +69,85 @@ def is_initializer(group: ReplicatedJob) -> bool:
     return group.label(ANCESTOR) in ("dataset-initializer", "model-initializer")
 
 
-def rank0_pod(pods: Iterable[Pod], jobset: JobSet, group: str) -> Pod | None:
-    """The pod with index 0 of `group`: of the highest restart attempt, then not terminating, then the newest.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The pod that counts as index 0 of a Job, and others that claim the same index at the same time."""
 
-    Only pods of this very JobSet: by uid where its controller sets that label, and owned by the group's first
-    Job. Anybody who may create pods may set the labels.
+    pod: Pod
+    rivals: tuple[str, ...]  # names
+
+
+def first_job_name(jobset: JobSet, group: str) -> str:
+    """Of the Job that holds index 0 of `group`, as the JobSet controller names it."""
+    return f"{jobset.metadata.name}-{group}-0"
+
+
+def controls(owner: Meta, object_: Meta) -> bool:
+    """Whether the live object `owner` is the one that `object_` names as its controller, by uid."""
+    reference = object_.controller
+    return reference is not None and bool(owner.uid) and reference.uid == owner.uid
+
+
+def rank0_pod(pods: Iterable[Pod], job: BatchJob, *, ended_at: datetime | None = None) -> Claim | None:
+    """The pod that counts as index 0 of `job`, which the caller has checked to be the JobSet's.
+
+    Anybody who may create pods may write labels and owner references, so neither is proof. A pod counts when
+    it names the live Job's uid and has the name that the Job controller gives to pods of index 0, which
+    cannot be changed later. Of several the oldest that stands counts, as the Job controller makes no second
+    one beside it; when none stands, the newest. Creation times and uids are kube-apiserver's.
     """
-    owner = f"{jobset.metadata.name}-{group}-0"
+    prefix = pod_prefix(job.metadata.name, 0)
     mine = [
         pod
         for pod in pods
-        if pod.metadata.label(f"{JOBSET}replicatedjob-name") == group
-        and pod.metadata.label(f"{JOBSET}jobset-uid") in ("", jobset.metadata.uid)
-        and (controller := pod.metadata.controller) is not None
-        and (controller.kind, controller.name) == ("Job", owner)
+        if controls(job.metadata, pod.metadata)
+        and is_generated(pod.metadata.name, prefix)
+        and (ended_at is None or _created(pod) <= (ended_at + CLOCK_TOLERANCE).timestamp())
     ]
-    return max(mine, key=_precedence, default=None)
+    if not mine:
+        return None
+    if len(mine) == 1:
+        return Claim(pod=mine[0], rivals=())
+    first = max(mine, key=precedence)
+    rivals = tuple(sorted(pod.metadata.name for pod in mine if pod is not first and _stands(pod)))
+    return Claim(pod=first, rivals=rivals if _stands(first) else ())
 
 
-def _precedence(pod: Pod) -> tuple[int, bool, float, str]:
+def pod_prefix(job_name: str, index: int) -> str:
+    """How the Job controller lets the names of the pods of one index begin (podGenerateNameWithIndex in
+    https://github.com/kubernetes/kubernetes/blob/master/pkg/controller/job/indexed_job_utils.go)."""
+    tail = f"-{index}-"
+    return job_name[: MAX_GENERATED_NAME - len(tail)] + tail
+
+
+def is_generated(pod_name: str, prefix: str) -> bool:
+    """Whether the name is the prefix with a random suffix, which contains no dash."""
+    return pod_name.startswith(prefix) and "-" not in pod_name[len(prefix) :]
+
+
+def precedence(pod: Pod) -> tuple[bool, float, str]:
+    """Of the pods of one index the highest counts."""
+    stands, created = _stands(pod), _created(pod)
+    return stands, -created if stands else created, pod.metadata.uid
+
+
+def _stands(pod: Pod) -> bool:
+    """Whether the Job controller makes no other pod of its index: it runs, is yet to, or has succeeded."""
+    return pod.metadata.deletion_timestamp is None and pod.status.phase != "Failed"
+
+
+def _created(pod: Pod) -> float:
     created = pod.metadata.creation_timestamp
-    return (
-        restart_attempt(pod),
-        pod.metadata.deletion_timestamp is None,
-        created.timestamp() if created else 0.0,
-        pod.metadata.name,
-    )
+    return created.timestamp() if created else 0.0
 
 
-def restart_attempt(pod: Pod) -> int:
-    text = pod.metadata.label(f"{JOBSET}restart-attempt")
+def restart_attempt(job: Meta) -> int:
+    """The JobSet's, when it made this Job. A pod's own label may be anybody's."""
+    text = job.label(RESTART_ATTEMPT)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
-def describe_rank0(pod: Pod, annotations: JobAnnotations) -> Rank0 | None:
+def describe_rank0(pod: Pod, job: BatchJob, annotations: JobAnnotations) -> Rank0 | None:
     """The domain's view of the chosen pod; None for a pod without containers."""
     container = _container(pod, annotations.container)
     if container is None:
@@ -107,7 +170,7 @@ def describe_rank0(pod: Pod, annotations: JobAnnotations) -> Rank0 | None:
         is_terminating=pod.metadata.deletion_timestamp is not None,
         waiting_reason=_waiting_reason(pod, status),
         restart_count=status.restart_count,
-        restart_attempt=restart_attempt(pod),
+        restart_attempt=restart_attempt(job.metadata),
         started_at=state.running.started_at if state.running else None,
         last_termination=_termination(pod, terminated) if terminated else None,
         # Not of an earlier container run: that would be taken for a message of this attempt.

@@ -1,0 +1,90 @@
+"""Pods that claim to be a job's, made by somebody who may create pods in its namespace."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+from tests.e2e.api import Object
+from tests.e2e.processes import wait_until
+from tests.e2e.scripts import REPORTING
+from tests.e2e.workspace import Workspace, condition
+
+FORGED = """
+import datetime, json, os, time
+
+while True:
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat()
+    document = {"step": 99, "totalSteps": 100, "message": "FORGED", "timestamp": now}
+    path = os.environ["TRAINJOB_PROGRESS_FILE"]
+    with open(path + ".new", "w") as file:
+        json.dump(document, file)
+    os.rename(path + ".new", path)
+    time.sleep(0.2)
+"""
+ZEROS = "00000000-0000-0000-0000-000000000000"
+
+
+def forge(team: Workspace, real: Object, suffix: str, **owner: object) -> str:
+    """A copy of the real pod with the labels of a later attempt; returns its name."""
+    meta = real["metadata"]
+    (reference,) = meta["ownerReferences"]
+    name = f"{meta['name'].rpartition('-')[0]}-{suffix}"
+    spec = copy.deepcopy(real["spec"])
+    spec["containers"][0] |= {"command": ["python", "-c", FORGED], "args": None}
+    team.cluster.admin.create(
+        f"/api/v1/namespaces/{team.name}/pods",
+        {
+            "metadata": {
+                "name": name,
+                "labels": meta["labels"] | {"jobset.sigs.k8s.io/restart-attempt": "9"},
+                "annotations": meta.get("annotations", {}),
+                "ownerReferences": [reference | owner],
+            },
+            "spec": spec,
+        },
+    )
+    return name
+
+
+@pytest.fixture
+def real(workspace: Workspace) -> Object:
+    workspace.start_job("bert", REPORTING)
+    workspace.wait_reporting("bert")
+    return workspace.wait_running("bert")
+
+
+def test_a_pod_with_forged_labels_attempt_and_owner_takes_nobodys_place(
+    workspace: Workspace, real: Object
+) -> None:
+    pods = f"/api/v1/namespaces/{workspace.name}/pods"
+    # What is made last is seen last, so all of them have been seen then.
+    forge(workspace, real, "zeros", uid=ZEROS)  # the garbage collector deletes it, sooner or later
+    loose = forge(workspace, real, "loose", blockOwnerDeletion=False)
+
+    def is_running(name: str) -> bool:
+        return any(
+            pod["metadata"]["name"] == name and pod["status"].get("phase") == "Running"
+            for pod in workspace.pods("bert")
+        )
+
+    wait_until(lambda: is_running(loose), what="a forged pod runs")
+    second = forge(workspace, real, "twice")
+    found = workspace.wait_document(
+        "bert",
+        lambda status: f"Pod {second}" in condition(status, "Reporting")["message"],
+        what="the second pod is named",
+    )
+    step = found["status"]["steps"]["current"]
+    later = workspace.wait_reporting("bert", beyond_step=step)
+    for document in (found, later):
+        assert document["status"]["rank0"]["podName"] == real["metadata"]["name"]
+        assert "FORGED" not in json.dumps(document)
+    workspace.cluster.admin.delete(f"{pods}/{second}", gracePeriodSeconds=0)
+    workspace.wait_document(
+        "bert",
+        lambda status: "claims" not in condition(status, "Reporting")["message"],
+        what="the second pod is gone",
+    )

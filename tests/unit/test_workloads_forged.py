@@ -1,0 +1,150 @@
+"""Pods, Jobs and JobSets that claim to be a job's: what their creators may write is no proof."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+
+from visibility_api.progress.job import TrainingJob
+from visibility_api.workloads.objects import BatchJob, JobSet, Pod
+from visibility_api.workloads.rank0 import CLOCK_TOLERANCE, is_generated, pod_prefix
+
+from .test_workloads_trainjobs import TORCH, batch_job, condition, described, jobset, pod, reference, trainjob
+
+JOB = "bert-node-0"
+UID = f"uid of {JOB}"
+FORGED = "forged"
+LATER = "2026-01-23T10:02:00Z"  # than the real pod's
+
+
+def chosen(job: TrainingJob) -> str | None:
+    return job.rank0.pod_uid if job.rank0 is not None else None
+
+
+def forged_pod(**changes: Any) -> Pod:
+    return pod(uid=FORGED, **({"created": LATER} | changes))
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param(forged_pod(owner=reference("Job", JOB, "0" * 36)), id="a uid of zeros"),
+        pytest.param(forged_pod(owner=reference("Job", JOB, "")), id="no uid"),
+        pytest.param(forged_pod(owner=reference("Job", "bert-node-1", "other")), id="another Job"),
+        pytest.param(forged_pod(owner=reference("ReplicaSet", JOB, "other")), id="another kind"),
+        pytest.param(forged_pod(owner=reference("Job", JOB, "js1")), id="the JobSet's uid"),
+        pytest.param(forged_pod(owner=reference("Job", JOB, "t1")), id="the TrainJob's uid"),
+        pytest.param(
+            forged_pod(owner=reference("Job", JOB, UID, blocks=False)), id="a reference that blocks nothing"
+        ),
+        pytest.param(
+            forged_pod(owner=reference("Job", JOB, UID) | {"controller": False}), id="an owner only"
+        ),
+        pytest.param(forged_pod(name="rank-zero"), id="a name of its own"),
+        pytest.param(forged_pod(name="bert-node-0-1-abcde"), id="the name of another index"),
+        pytest.param(forged_pod(name="bert-node-0-0-a-b"), id="a name that no suffix makes"),
+    ],
+)
+def test_a_pod_whose_chain_of_uids_does_not_end_at_the_job_is_not_rank_0_even_alone(forged: Pod) -> None:
+    assert chosen(described(trainjob(), TORCH, [forged])) is None
+    beside = described(trainjob(), TORCH, [forged, pod()])
+    assert (chosen(beside), beside.hints.faults) == ("p1", ())
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        pytest.param((TORCH, batch_job(jobset_uid="another")), id="the Job is of another JobSet"),
+        pytest.param((TORCH, batch_job(uid="made again")), id="the Job was made again"),
+        pytest.param(
+            (TORCH, batch_job(owner=reference("JobSet", "bert", "js1", blocks=False))),
+            id="the Job's reference blocks nothing",
+        ),
+        pytest.param(
+            (jobset(("node", "trainer"), owner="another"), batch_job()), id="the JobSet is another's"
+        ),
+    ],
+)
+def test_every_link_is_checked_against_the_live_object(links: tuple[JobSet, BatchJob]) -> None:
+    js, job = links
+    assert chosen(described(trainjob(), js, [pod()], [job])) is None
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_second_pod_of_index_0_is_not_read_and_is_named(order: int) -> None:
+    job = described(trainjob(), TORCH, [pod(), forged_pod()][::order])
+    assert chosen(job) == "p1"
+    (fault,) = job.hints.faults
+    assert fault == (
+        "Pod bert-node-0-0-forged claims to be rank 0 as well and is not read. "
+        "The Job controller makes no such pod: find out who created it (docs/security.md)."
+    )
+
+
+def test_many_more_pods_of_index_0_are_counted_not_listed() -> None:
+    job = described(trainjob(), TORCH, [pod(), *(pod(uid=f"f{n}", created=LATER) for n in range(5))])
+    (fault,) = job.hints.faults
+    assert fault.startswith("Pod bert-node-0-0-f0 and 4 more claims")
+
+
+def test_the_real_pod_keeps_its_place_when_it_has_succeeded() -> None:
+    job = described(trainjob(), TORCH, [pod(phase="Succeeded"), forged_pod()])
+    assert chosen(job) == "p1"
+
+
+@pytest.mark.parametrize("type_", ["Failed", "Complete"])
+@pytest.mark.parametrize(("after", "expected"), [(timedelta(), FORGED), (CLOCK_TOLERANCE * 2, "p1")])
+def test_a_pod_made_after_the_jobs_end_is_not_the_jobs(type_: str, after: timedelta, expected: str) -> None:
+    end = "2026-01-23T10:00:00+00:00"
+    ended = trainjob(status={"conditions": [condition(type_)]})
+    created = (datetime.fromisoformat(end) + after).isoformat()
+    real = pod(created="2026-01-23T09:00:00Z", phase="Failed")
+    assert chosen(described(ended, TORCH, [real, forged_pod(created=created)])) == expected
+
+
+def test_labels_and_annotations_of_a_pod_have_no_say() -> None:
+    labels = {"jobset.sigs.k8s.io/restart-attempt": "9", "jobset.sigs.k8s.io/jobset-name": "other"}
+    real = pod()
+    labelled = msgspec.structs.replace(real, metadata=msgspec.structs.replace(real.metadata, labels=labels))
+    job = described(trainjob(), TORCH, [labelled])
+    assert job.rank0 is not None
+    assert (job.rank0.pod_uid, job.rank0.restart_attempt) == ("p1", 0)
+
+
+@given(
+    st.lists(
+        st.builds(
+            forged_pod,
+            created=st.sampled_from([LATER, "2026-01-23T10:59:00Z"]),
+            deleting=st.booleans(),
+            phase=st.sampled_from(["Pending", "Running", "Succeeded", "Failed"]),
+            owner=st.builds(
+                reference,
+                st.sampled_from(["Job", "JobSet", "Pod"]),
+                st.sampled_from([JOB, "bert", ""]),
+                st.sampled_from([UID, "js1", "t1", ""]),
+                blocks=st.booleans(),
+            ),
+        ),
+        max_size=5,
+    )
+)
+def test_whatever_younger_pods_say_the_standing_one_is_read(forged: list[Pod]) -> None:
+    assert chosen(described(trainjob(), TORCH, [*forged, pod()])) == "p1"
+
+
+@pytest.mark.parametrize(
+    ("job", "prefix"),
+    [
+        ("bert-node-0", "bert-node-0-0-"),
+        ("j" * 63, "j" * 55 + "-0-"),  # as kube-apiserver, which leaves room for five characters
+    ],
+)
+def test_a_generated_name_is_recognised_also_where_it_was_cut(job: str, prefix: str) -> None:
+    assert pod_prefix(job, 0) == prefix
+    assert is_generated(prefix + "x7kq2", prefix)
+    assert not is_generated(prefix + "x7-q2", prefix)
