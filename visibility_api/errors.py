@@ -38,6 +38,7 @@ import msgspec
 from visibility_api.auth.errors import AccessDenied, ReviewFailed, Unauthenticated
 from visibility_api.models.served import GROUP
 from visibility_api.quoting import quote
+from visibility_api.text import harmless
 
 RETRY_AFTER_S = 1  # as the API server's
 
@@ -48,6 +49,10 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
     message: str = ""
     field: str = ""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "message", harmless(self.message))
+        msgspec.structs.force_setattr(self, "field", harmless(self.field))
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -86,7 +91,7 @@ class RequestError(Exception):
 
     def __init__(self, message: str, *, details: Details | None = None, continue_token: str = "") -> None:
         super().__init__(message)
-        self.message = message
+        self.message = harmless(message)  # repeats names of the request
         self.details = details
         self.continue_token = continue_token
 

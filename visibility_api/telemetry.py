@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from visibility_api import __version__
+from visibility_api.text import harmless, harmless_lines
 
 
 def set_up_logs(verbosity: int) -> None:
@@ -25,15 +27,44 @@ def set_up_logs(verbosity: int) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            _make_harmless,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_HarmlessFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     # Its warnings are about what clients send: any client could fill the log with them.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+
+
+def _make_harmless(
+    _logger: object, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    for name, value in event.items():
+        event[name] = harmless_lines(value) if name == "exception" else _harmless_value(value)
+    return event
+
+
+def _harmless_value(value: Any) -> Any:  # noqa: ANN401 - whatever an event has
+    match value:
+        case str():
+            return harmless(value)
+        case list() | tuple():
+            return [_harmless_value(each) for each in value]
+        case dict():
+            return {_harmless_value(name): _harmless_value(each) for name, each in value.items()}
+    return value
+
+
+class _HarmlessFormatter(logging.Formatter):
+    """Of what libraries log; a traceback has lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return harmless_lines(super().format(record))
 
 
 class Metrics:

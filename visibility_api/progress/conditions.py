@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from visibility_api.text import harmless
+
 from .job import Phase, TrainingJob
 from .record import Record
 from .summary import NOT_RUNNING, STALLED, Condition
@@ -40,6 +42,8 @@ def evaluate(record: Record, now: datetime) -> tuple[Condition, ...]:
             made.append(old)
             continue
         since = old.since if old is not None and old.status == status else now
+        # Controllers' own words, names and annotations are among them.
+        reason, message = harmless(reason), harmless(message)
         made.append(Condition(type=type_, status=status, reason=reason, message=message, since=since))
     return tuple(made)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from visibility_api.text import harmless
+
 from .clock import UNKNOWN_CLOCK, NodeClock
 from .document import Progress, Refused
 from .estimate import Pace, percentage
@@ -143,7 +145,7 @@ def _observation(record: Record) -> ObservationSummary | None:
         latency_s=last.latency_s,
         consecutive_failures=record.failures,
         reason=refused.reason if refused else "",
-        message=_how(record, last, refused),
+        message=harmless(_how(record, last, refused)),
     )
 
 

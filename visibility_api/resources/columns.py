@@ -11,6 +11,7 @@ from typing import Any
 
 from visibility_api.progress.job import Phase
 from visibility_api.progress.summary import JobProgress
+from visibility_api.text import harmless
 
 WIDE = 1  # the priority of columns that are shown with `-o wide` only
 
@@ -65,7 +66,7 @@ _SEPARATORS = re.compile(r"[^a-z]+")
 
 def leading_cells(document: JobProgress) -> tuple[Cell, ...]:
     """Name to Loss: they change only with the document."""
-    return (
+    return _harmless(
         document.job.ref.name,
         document.phase.value,
         f"{document.progress_percentage}%" if document.progress_percentage is not None else None,
@@ -82,13 +83,18 @@ def clock_moments(document: JobProgress) -> tuple[datetime | None, datetime | No
 def trailing_cells(document: JobProgress) -> tuple[Cell, ...]:
     """Epoch to Reason."""
     rate, seen, rank0 = document.steps_per_s, document.observation, document.job.rank0
-    return (
+    return _harmless(
         _of(document.epoch, document.total_epochs),
         f"{short_number(rate, 2)}/s" if rate is not None and math.isfinite(rate) else None,
         seen.source if seen is not None else None,
         rank0.pod_name if rank0 is not None else None,
         _reason(document),
     )
+
+
+def _harmless(*cells: Cell) -> tuple[Cell, ...]:
+    """kubectl prints cells into a terminal as they are."""
+    return tuple([cell if cell is None else harmless(cell) for cell in cells])
 
 
 def short_number(value: float, digits: int = 4) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from visibility_api.duration import parse_duration_s
 from visibility_api.progress.job import ProbeHints
+from visibility_api.text import harmless
 
 PREFIX = "visibility.trainer.kubeflow.org/"
 MAX_PATH_BYTES = 1024
@@ -60,7 +61,7 @@ def read_annotations(annotations: Mapping[str, str] | None) -> JobAnnotations:
         source = None
 
     path = given.get(PREFIX + "path")
-    if path is not None and (why := path_fault(path)):
+    if path is not None and (why := path_fault(path) or _climbs(path)):
         refuse("path", why)
         path = None
 
@@ -136,10 +137,17 @@ def parse_port(text: str) -> int | None:
     return port if 1 <= (port := int(text)) <= 65535 else None
 
 
+def _climbs(path: str) -> str:
+    """`..` after a link leads where the text does not show: Debian's /var/lock/.. is /run."""
+    return 'it must not contain ".."' if ".." in path.split("/") else ""
+
+
 def path_fault(path: str) -> str:
-    """Why a progress path is refused; "" when it is accepted."""
+    """Why a progress path is refused; "" when it is accepted. Links are not known here."""
     if not path.startswith("/") or "\0" in path:
         return "it must be an absolute path"
+    if harmless(path) != path:
+        return "it must consist of printable characters"
     if len(path.encode()) > MAX_PATH_BYTES:
         return f"it must not exceed {MAX_PATH_BYTES} bytes"
     plain = "/" + posixpath.normpath(path).lstrip("/")

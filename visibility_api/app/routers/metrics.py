@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from fastapi import APIRouter, Request
 from prometheus_client.exposition import choose_encoder
 from starlette.responses import Response
 
 from visibility_api.app.dependencies import Registry
 from visibility_api.app.documents import whole
+from visibility_api.text import harmless_lines
 
 router = APIRouter(tags=["metrics"])
 
@@ -26,10 +29,16 @@ _CONTENT_TYPES = frozenset(
 )
 
 
+_ODD = re.compile(rb"[^\n\x20-\x7e]")  # no metric of ours has such a label; a library's might
+
+
 @router.api_route("/metrics", methods=["GET", "HEAD"])
 async def metrics(request: Request, registry: Registry) -> Response:
     """All metrics of this process."""
     encode, content_type = choose_encoder(request.headers.get("accept", ""))
     if content_type not in _CONTENT_TYPES:
         encode, content_type = choose_encoder("")
-    return whole(encode(registry), content_type)
+    body: bytes = encode(registry)
+    if _ODD.search(body):
+        body = harmless_lines(body.decode()).encode()
+    return whole(body, content_type)
