@@ -16,7 +16,7 @@ import structlog
 from hypothesis import given, strategies as st
 from prometheus_client import CollectorRegistry, Counter
 
-from tests.unit.test_progress_tracker import JOB, RANK0
+from tests.jobs import JOB, RANK0
 from visibility_api.app.routers.metrics import metrics
 from visibility_api.errors import Cause, Invalid, InvalidListOptions, NotFound, encode_status
 from visibility_api.progress.document import Progress, Refused

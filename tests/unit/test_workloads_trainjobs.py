@@ -277,7 +277,8 @@ def test_the_path_is_the_annotated_one_then_the_containers_env_then_the_default(
 @pytest.mark.parametrize(
     "path",
     ["relative", "/var/run/secrets/kubernetes.io/serviceaccount/token", "/proc/1/environ", "/a\0b",
-     "//run/secrets/x", "/tmp/../run/secrets/x", "/dev/zero", "/" + "a" * 2000, ""],
+     "//run/secrets/x", "/tmp/../run/secrets/x", "/var/lock/../secrets/x",
+     "/a/..", "/data/../p.json", "/dev/zero", "/" + "a" * 2000, ""],
 )  # fmt: skip
 def test_a_path_that_may_not_be_read_is_left_out_and_named(path: str) -> None:
     job = described(trainjob(annotations={"visibility.trainer.kubeflow.org/path": path}), TORCH, [pod()])

@@ -23,7 +23,7 @@ RIGHT_REOPEN_S = 300.0  # …and sooner where a right was missing: it may be gra
 MAX_ALTERNATES = 3  # an MPI job has one: its launcher or, with runLauncherAsNode, the first node
 
 # Retried rarely because a probe costs the pod something; they may pass, so no reason to give up the source.
-_PASSING = frozenset({"ProbeTimeout", "TooLarge", "ExecFailed", "InternalError"})
+_PASSING = frozenset({"ProbeTimeout", "TooLarge", "ExecFailed", "InternalError", "NoProgressFile"})
 _UNDECLARED = (("exec", "the default file"), ("logs", "the log"))
 
 

@@ -21,6 +21,12 @@ _CAT_PRINTS = (
 )
 
 
+# Refusals that say nothing of the file.
+_NOT_OF_THE_FILE = frozenset(
+    {"NoCatInImage", "ContainerNotRunning", "ExecFailed", "ExecForbidden", "PodGone", "PodUnreachable"}
+)
+
+
 class ExecSource:
     """Reads the progress file through pods/exec; works in every image that has `cat`."""
 
@@ -31,6 +37,16 @@ class ExecSource:
         self._timeout_s = timeout_s
 
     async def probe(self, ref: JobRef, rank0: Rank0) -> Outcome:
+        outcome = await self._read(ref, rank0)
+        if (
+            isinstance(outcome, Refused)
+            and rank0.is_path_annotated
+            and outcome.reason not in _NOT_OF_THE_FILE
+        ):
+            return _no_report(rank0, outcome)
+        return outcome
+
+    async def _read(self, ref: JobRef, rank0: Rank0) -> Outcome:
         try:
             stdout = await execute(
                 self._client,
@@ -69,7 +85,7 @@ class ExecSource:
                 "The connection through kube-apiserver and the kubelet to the pod failed; it is tried again.",
                 RetryClass.SOON,
             )
-        outcome = parse_report(stdout)
+        outcome = parse_report(stdout, is_path_trusted=not rank0.is_path_annotated)
         if isinstance(outcome, Refused):  # perhaps caught in the middle of a write that is not atomic
             return _refused(outcome.reason, f"{rank0.progress_path}: {outcome.message}", RetryClass.LATER)
         return outcome
@@ -96,6 +112,20 @@ def _no_file(rank0: Rank0) -> str:
     return (
         f"No progress file at {rank0.progress_path} (the default path; the job declares no other). "
         "Instrument the job or set TRAINJOB_PROGRESS_FILE."
+    )
+
+
+def _no_report(rank0: Rank0, refused: Refused) -> Refused:
+    """The same for whatever lies at an annotated path and is no report, and for nothing.
+
+    Whoever may annotate a job need not be allowed to look into its container, and a path leads anywhere: the
+    kernel follows links that cannot be seen from here. Only the pace may differ: see `RetryClass.RARELY`.
+    """
+    return _refused(
+        "NoProgressFile",
+        f"No report at {rank0.progress_path}, the path in the job's annotation. "
+        "Check that rank 0 writes its progress there (docs/document.md).",
+        RetryClass.RARELY if refused.reason == "ProbeTimeout" else RetryClass.LATER,
     )
 
 

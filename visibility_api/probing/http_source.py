@@ -71,7 +71,7 @@ class HttpSource:
             return _refused(
                 "NoRouteToPod", f"Port {port} of the pod cannot be reached. {POLICY_HINT}", RetryClass.SOON
             )
-        return _read(response, port)
+        return _read(response, port, is_trusted=not rank0.is_port_annotated)
 
     async def _get(self, address: str, port: int) -> HttpResponse:
         reader, writer = await self._connect(address, port)
@@ -124,7 +124,7 @@ def _odd_address() -> Refused:
     )
 
 
-def _read(response: HttpResponse, port: int) -> Outcome:
+def _read(response: HttpResponse, port: int, *, is_trusted: bool) -> Outcome:
     if response.status == 503:  # what our reporter answers before its first report
         return _refused("NoProgressYet", f"Port {port} answers, but has no report yet (HTTP status 503).")
     if response.status != 200:  # a redirect too: it is never followed
@@ -143,7 +143,7 @@ def _read(response: HttpResponse, port: int) -> Outcome:
             f"The answer of port {port} is larger than {MAX_DOCUMENT_BYTES} bytes. Send a smaller one.",
             RetryClass.RARELY,
         )
-    outcome = parse_report(response.body)
+    outcome = parse_report(response.body, is_path_trusted=is_trusted)
     if isinstance(outcome, Refused):
         return _refused(outcome.reason, f"Port {port}: {outcome.message}")
     return outcome

@@ -13,6 +13,8 @@ from types import MappingProxyType
 
 import msgspec
 
+ANNOTATION = "annotation "  # begins the place where something is declared
+ANNOTATED_PATH = ("exec", ANNOTATION + "visibility.trainer.kubeflow.org/path")
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -88,6 +90,16 @@ class Rank0:
     started_at: datetime | None
     last_termination: Termination | None
     termination_message: str  # as the container left it; hostile, at most 12 KiB
+
+    @property
+    def is_path_annotated(self) -> bool:
+        """Whether the path was chosen by whoever annotates the job, not by the author of the container."""
+        return ANNOTATED_PATH in self.declared
+
+    @property
+    def is_port_annotated(self) -> bool:
+        """The same of the port."""
+        return any(source == "http" and where.startswith(ANNOTATION) for source, where in self.declared)
 
     @property
     def attempt(self) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from .document import MAX_INTEGER, Outcome, Progress, Refused, parse_document
 from .open_data_hub import parse_open_data_hub
 
@@ -14,19 +16,47 @@ _FINAL = frozenset({"Empty", "TooLarge", "NotUTF8"})
 _ARGO = re.compile(rb"\s*([0-9]{1,16})/([0-9]{1,16})\s*", re.ASCII)
 
 
-def parse_report(data: bytes) -> Outcome:
+_FOREIGN = Refused(
+    reason="NotAReport",
+    message="There is a document with a time, but neither a position nor a schemaVersion.",
+)
+
+
+class _Marks(msgspec.Struct):
+    """Fields that a document has only if it is meant for us."""
+
+    schemaVersion: int | None = None
+    trainerStatus: dict[str, object] | None = None
+
+
+def parse_report(data: bytes, *, is_path_trusted: bool = True) -> Outcome:
     """Our document, Kubeflow's trainerStatus, Open Data Hub's JSON or Argo's `N/M`.
+
+    `is_path_trusted`: the container's author chose where `data` was read. If not, other programs' JSON with a
+    `timestamp`, and two numbers, are no report.
 
     Never raises. The refusal of something of no form at all is the one of our own document. Forms without
     a time of their own leave `timestamp` None.
     """
     outcome = parse_document(data)
-    if isinstance(outcome, Progress) or outcome.reason in _FINAL:
+    if isinstance(outcome, Progress):
+        return outcome if is_path_trusted or _is_marked(outcome, data) else _FOREIGN
+    if outcome.reason in _FINAL:
         return outcome
-    for parse in (_parse_argo, parse_open_data_hub):
+    for parse in (_parse_argo, parse_open_data_hub) if is_path_trusted else (parse_open_data_hub,):
         if (found := parse(data)) is not None:
             return found
     return outcome
+
+
+def _is_marked(report: Progress, data: bytes) -> bool:
+    if report.step is not None or report.epoch is not None or report.progress_percentage is not None:
+        return True
+    try:
+        marks = msgspec.json.decode(data, type=_Marks)
+    except msgspec.ValidationError:  # a version that is no integer
+        return False
+    return marks.schemaVersion is not None or marks.trainerStatus is not None
 
 
 def _parse_argo(data: bytes) -> Outcome | None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from visibility_api.progress.job import ANNOTATION
+
 from .annotations import PREFIX, JobAnnotations, parse_port, path_fault
 from .objects import Container
 
@@ -14,6 +16,7 @@ DEFAULT_PATH = "/tmp/trainjob-progress.json"  # noqa: S108 - inside the training
 PATH_VARIABLES = ("TRAINJOB_PROGRESS_FILE", "KUBEFLOW_TRAINER_STATUS_FILE", "ARGO_PROGRESS_FILE")
 PORT_VARIABLE = "TRAINJOB_PROGRESS_PORT"
 LOG_VARIABLE = "TRAINJOB_PROGRESS_LOG"
+VARIABLE = "environment variable "
 _READ = frozenset({*PATH_VARIABLES, PORT_VARIABLE, LOG_VARIABLE})
 
 
@@ -71,10 +74,10 @@ def _sources(
     port_annotation: str, path_annotation: str, port_variable: str, path_variable: str, log_variable: str
 ) -> tuple[tuple[str, str], ...]:
     named = (
-        ("http", "annotation", port_annotation),
-        ("exec", "annotation", path_annotation),
-        ("http", "environment variable", port_variable),
-        ("exec", "environment variable", path_variable),
-        ("logs", "environment variable", log_variable),
+        ("http", ANNOTATION, port_annotation),
+        ("exec", ANNOTATION, path_annotation),
+        ("http", VARIABLE, port_variable),
+        ("exec", VARIABLE, path_variable),
+        ("logs", VARIABLE, log_variable),
     )
-    return tuple((source, f"{kind} {name}") for source, kind, name in named if name)
+    return tuple((source, kind + name) for source, kind, name in named if name)
