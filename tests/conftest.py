@@ -34,6 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(optionalhook=True)  # some tests start pytest without the plugin
 def pytest_xdist_auto_num_workers() -> int:
     """Two processes a core: half of what a test takes, it waits for others."""
     return 2 * (os.cpu_count() or 1)
