@@ -127,6 +127,15 @@ def test_a_timeout_longer_than_the_interval_is_refused() -> None:
         read_settings(["--probe-interval", "2s", "--probe-timeout", "3s"])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "timeout_s"), [((), 5), (("--probe-interval=2s",), 2), (("--probe-interval=1m",), 5)]
+)
+def test_the_timeout_is_never_longer_than_the_interval_by_default(
+    arguments: tuple[str, ...], timeout_s: float
+) -> None:
+    assert read_settings(arguments).probe_timeout == timedelta(seconds=timeout_s)
+
+
 def test_an_interval_that_cannot_be_read_is_the_only_fault_named() -> None:
     with pytest.raises(SettingsError) as raised:
         read_settings(["--probe-interval", "1x"])

@@ -34,6 +34,7 @@ from .values import (
 )
 
 ENVIRONMENT_PREFIX = "VISIBILITY_"
+PROBE_TIMEOUT = timedelta(seconds=5)
 SOURCES = ("exec", "http", "logs", "push", "status")  # termination messages are always read
 
 
@@ -102,8 +103,9 @@ class Settings(BaseSettings):
         default=timedelta(seconds=15), description="time between two probes of one job, at least 1s"
     )
     probe_timeout: Annotated[timedelta, duration(0.1, 600), Metavar("DURATION")] = Field(
-        default=timedelta(seconds=5),
-        description="time limit of one probe, connection included. At most --probe-interval",
+        default_factory=lambda given: min(PROBE_TIMEOUT, given.get("probe_interval", PROBE_TIMEOUT)),
+        description="time limit of one probe, connection included. At most --probe-interval (default: 5s,"
+        " or --probe-interval when that is shorter)",
     )
     probe_concurrency: Annotated[int, whole_number(1, 1024), Metavar("N")] = Field(
         default=256, description="how many probes may run at the same time, 1 to 1024"

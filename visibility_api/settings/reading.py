@@ -35,7 +35,9 @@ def read_settings(arguments: Sequence[str]) -> Settings:
             Settings(**given | {"config": None})
     except ValidationError as error:
         config = given.get("config") or os.environ.get(_variable("config"), "")
-        faults.extend(_told(fault, given, config) for fault in error.errors())
+        # A default that depends on other settings is not worked out when one of them has a fault.
+        named = [fault for fault in error.errors() if fault["type"] != "default_factory_not_called"]
+        faults.extend(_describe(fault, given, config) for fault in named)
     raise SettingsError("\n".join(faults))
 
 
@@ -44,7 +46,7 @@ def shown(settings: BaseSettings) -> dict[str, str | int | bool | None]:
     return {name: shown_value(getattr(settings, name)) for name in type(settings).model_fields}
 
 
-def _told(fault: ErrorDetails, given: Mapping[str, object], config: object) -> str:
+def _describe(fault: ErrorDetails, given: Mapping[str, object], config: object) -> str:
     """One line: which setting, the value and where it was given, what would be accepted."""
     name = str(fault["loc"][0])
     if fault["type"] == "extra_forbidden":
@@ -96,7 +98,7 @@ def _parse(arguments: Sequence[str]) -> dict[str, Any]:
 
 def _add(part: argparse._ArgumentGroup, name: str, field: FieldInfo) -> None:
     metavar = next(meta.text for meta in field.metadata if isinstance(meta, Metavar))
-    default = shown_value(field.default)
+    default = None if field.default_factory else shown_value(field.default)
     text = f"{field.description}"
     if default not in (None, "", False):
         text += f" (default: {default})"
