@@ -90,12 +90,18 @@ def _certificate(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="visibility-api certificate",
         description="Make a CA and a serving certificate signed by it, as ca.crt, tls.crt and tls.key. "
-        "The CA's key is not kept: to renew, run this again and apply the kustomization again.",
+        "The CA's key is not kept: to renew, run this with --renew and apply the kustomization again.",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="directory of the files")
     parser.add_argument("--service", default="visibility-api", help="default: visibility-api")
     parser.add_argument("--namespace", default="trainjob-visibility", help="default: trainjob-visibility")
     parser.add_argument("--days", type=int, default=365, help="validity in days; default: 365")
+    parser.add_argument(
+        "--renew",
+        action="store_true",
+        help="replace the files of an earlier run; its CA stays in ca.crt beside the new one, so that "
+        "replicas which serve the former certificate are trusted until they restart",
+    )
     given = parser.parse_args(list(arguments))
     for flag, value in (("--service", given.service), ("--namespace", given.namespace)):
         if not _LABEL.fullmatch(value):
@@ -107,7 +113,9 @@ def _certificate(arguments: Sequence[str]) -> int:
 
     name = f"{given.service}.{given.namespace}.svc"
     try:
-        files = write_serving_certificate(given.out, names=[name, f"{name}.cluster.local"], days=given.days)
+        files = write_serving_certificate(
+            given.out, names=[name, f"{name}.cluster.local"], days=given.days, renew=given.renew
+        )
     except TrustUnusable as error:
         return _failed(f"certificate: {error}")
     for path in files:

@@ -80,6 +80,25 @@ def test_pair_to_install_is_vouched_for_by_its_ca(tmp_path: Path) -> None:
     ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
 
 
+def test_a_ca_in_use_is_replaced_only_on_request_and_stays_trusted(tmp_path: Path) -> None:
+    write_serving_certificate(tmp_path, names=["api.ns.svc"], days=10)
+    held = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(TrustUnusable, match=r"ca\.crt is there already.*--renew"):
+        write_serving_certificate(tmp_path, names=["api.ns.svc"], days=10)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == held
+    for _ in range(2):
+        former = x509.load_pem_x509_certificates((tmp_path / "ca.crt").read_bytes())[0]
+        write_serving_certificate(tmp_path, names=["api.ns.svc"], days=10, renew=True)
+        renewed, kept = x509.load_pem_x509_certificates((tmp_path / "ca.crt").read_bytes())
+        assert kept == former != renewed
+
+
+def test_a_ca_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_text("junk")
+    with pytest.raises(TrustUnusable, match=r"ca\.crt cannot be read"):
+        write_serving_certificate(tmp_path, names=["api.ns.svc"], days=10, renew=True)
+
+
 def test_files_that_hold_no_pair_are_unusable(tmp_path: Path) -> None:
     certificate_file, key_file = provide_certificate(tmp_path, [])
     other = provide_certificate(tmp_path / "other", [])[1]

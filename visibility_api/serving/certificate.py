@@ -40,24 +40,48 @@ def provide_certificate(
     return certificate_file, key_file
 
 
-def write_serving_certificate(directory: Path, *, names: Sequence[str], days: int) -> list[Path]:
+def write_serving_certificate(
+    directory: Path, *, names: Sequence[str], days: int, renew: bool = False
+) -> list[Path]:
     """The files of a certificate for `names`, its key and the CA that signed it: tls.crt, tls.key, ca.crt.
 
-    The CA's key is discarded, so the CA can never sign anything else. Raises TrustUnusable.
+    The CA's key is discarded, so the CA can never sign anything else. Files that are there already are
+    replaced only with `renew`; the former CA then stays in ca.crt, since replicas serve its certificate for a
+    while. Raises TrustUnusable.
     """
+    files = {name: directory / name for name in ("ca.crt", "tls.key", "tls.crt")}
+    if not renew:
+        for path in files.values():
+            if path.exists():
+                raise TrustUnusable(
+                    f"{path} is there already, and may be in use: --renew replaces it, --out names another directory"
+                )
+    earlier = _earlier_ca(files["ca.crt"]) if renew else b""
     lifetime = timedelta(days=days)
     ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     # A different name each time: two CAs with one name in a bundle are hard to tell apart.
     issuer = _subject(f"visibility-api-ca@{datetime.now(UTC):%Y%m%d%H%M%S}")
     ca = _certificate(issuer, ca_key, ca_key, issuer, lifetime)
     certificate = _certificate(_subject(names[0]), key, ca_key, issuer, lifetime, hosts=names)
-    files = {
-        directory / "ca.crt": _pem(ca),
-        directory / "tls.key": _key_pem(key),
-        directory / "tls.crt": _pem(certificate),
-    }
-    _write_all(files)
-    return list(files)
+    _write_all(
+        {
+            files["ca.crt"]: _pem(ca) + earlier,
+            files["tls.key"]: _key_pem(key),
+            files["tls.crt"]: _pem(certificate),
+        }
+    )
+    return list(files.values())
+
+
+def _earlier_ca(ca_file: Path) -> bytes:
+    """The newest CA of a former ca.crt, PEM; empty without one that is still valid."""
+    try:
+        newest, *_ = x509.load_pem_x509_certificates(ca_file.read_bytes())
+    except FileNotFoundError:
+        return b""
+    except (OSError, ValueError) as error:
+        raise TrustUnusable(f"{ca_file} cannot be read as certificates: remove it") from error
+    return _pem(newest) if newest.not_valid_after_utc > datetime.now(UTC) else b""
 
 
 def _is_good(certificate_file: Path, key_file: Path, names: Sequence[str], renew_before: timedelta) -> bool:
