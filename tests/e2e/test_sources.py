@@ -94,7 +94,7 @@ def test_without_a_right_to_exec_the_log_is_read_and_the_document_says_why(
     assert condition(status, "Reporting")["status"] == "True"
 
 
-def test_a_life_that_ended_has_the_last_word_until_the_next_one_speaks(jobs: VolumeJobs) -> None:
+def test_the_final_read_of_an_attempt_stands_until_the_next_one_reports(jobs: VolumeJobs) -> None:
     jobs.start("crashing", CRASHING)
     jobs.team.wait_reporting("crashing")
     shown: list[tuple[int, str]] = []

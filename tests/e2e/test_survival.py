@@ -77,7 +77,7 @@ def test_an_exec_that_never_ends_its_output_is_cut_off(
     assert server.peak_memory_bytes() - before < 16 * _MEBIBYTE
 
 
-def test_an_exec_that_hangs_is_given_up_and_asked_again(
+def test_an_exec_that_hangs_is_given_up_and_probed_again(
     workspace: Workspace, cluster: Cluster, exec_path: ExecPath
 ) -> None:
     with cluster.agent.inject(workspace.name, Fault.HANGS):
@@ -104,7 +104,7 @@ def test_an_exec_that_drops_half_way_is_no_document(
     workspace.wait_reporting("dropping")
 
 
-def test_a_pod_deleted_while_it_is_being_asked_leaves_the_last_report(
+def test_a_pod_deleted_while_it_is_being_probed_leaves_the_last_report(
     workspace: Workspace, cluster: Cluster
 ) -> None:
     workspace.start_job("cut-short", REPORTING)

@@ -66,7 +66,7 @@ class FakeControlPlane:
         self._events.put_nowait(None)
 
 
-async def test_config_map_is_followed_into_the_handshake_and_into_verdicts(tmp_path: Path) -> None:
+async def test_the_config_map_is_followed_into_the_handshake_and_into_decisions(tmp_path: Path) -> None:
     """A3, A11, A12: absent at start, then there, then rotated, then gone."""
     old, new = Authority("front-proxy"), Authority("front-proxy")
     plane = FakeControlPlane()

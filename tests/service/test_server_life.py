@@ -242,7 +242,7 @@ async def test_a_right_that_is_missing_in_one_namespace_hides_no_other(
         assert (await process.get(jobs.format("elsewhere"))).json()["items"] == []
 
 
-async def test_a_port_in_use_is_told_in_one_line(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_a_port_in_use_is_reported_in_one_line(plane: ControlPlane, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         async with plane.serving(tmp_path) as config:

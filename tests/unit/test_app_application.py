@@ -190,7 +190,7 @@ async def test_overload_spares_the_aggregator_and_the_kubelet() -> None:
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz"])
-async def test_health_is_told_without_asking_who_asks(path: str) -> None:
+async def test_health_is_answered_without_authentication(path: str) -> None:
     """Or a token on it would cost a review, and a kubelet's probe could wait for one."""
     shell = Shell(identity=Unauthenticated("would be asked for"), verdict=denial())
     for target in (path, f"{path}?verbose"):
@@ -307,7 +307,7 @@ async def test_the_limit_cancels_the_work() -> None:
 
 
 @pytest.mark.parametrize("path", [ONE, BASE, "/livez/ping"])
-async def test_a_broken_timeout_is_told_after_authorisation(path: str) -> None:
+async def test_a_broken_timeout_is_reported_after_authorisation(path: str) -> None:
     """R17, Z2."""
     shell = Shell()
     answer = await shell.get(f"{path}?timeout=5")

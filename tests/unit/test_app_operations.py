@@ -15,7 +15,7 @@ from visibility_api.auth.errors import ReviewFailed
 from visibility_api.errors import Unavailable
 from visibility_api.models.served import TRAINJOBS, Subresource
 
-HISTORY = Subresource(name="notes", kind="TrainJobProgress", description="Notes.", is_operation=True)
+NOTES = Subresource(name="notes", kind="TrainJobProgress", description="Notes.", is_operation=True)
 
 
 def shell_with(operation: Any, path: str = "/things", methods: tuple[str, ...] = ("GET",)) -> Shell:
@@ -121,7 +121,7 @@ async def test_another_spelling_of_a_pushs_path_is_not_served(path: str) -> None
 
 
 async def test_a_subresource_of_its_own_operation_is_discovered_and_waits_for_the_jobs() -> None:
-    shell = Shell(resources=(replace(TRAINJOBS, subresources=(*TRAINJOBS.subresources, HISTORY)),))
+    shell = Shell(resources=(replace(TRAINJOBS, subresources=(*TRAINJOBS.subresources, NOTES)),))
 
     async def notes(name: str) -> str:
         return name

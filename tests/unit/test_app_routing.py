@@ -152,7 +152,7 @@ async def test_an_escaped_slash_cannot_lead_elsewhere_than_what_was_authorised()
     )
 
 
-async def test_a_failed_review_is_no_verdict() -> None:
+async def test_a_failed_review_is_no_decision() -> None:
     """Z13: fails closed, as a 500 in text."""
     shell = Shell(verdict=ReviewFailed("connection refused"))
     answer = await shell.get(f"{ONE}?pretty=1")

@@ -47,7 +47,7 @@ def reviewer(api: FakeApi) -> AccessReviewer:
     return AccessReviewer(ReviewClient(api, PATH, sleep=api.sleep), clock=lambda: api.time)
 
 
-async def test_resource_request_is_asked_with_the_whole_user() -> None:
+async def test_a_resource_request_is_reviewed_with_the_whole_user() -> None:
     """Z1, Z9."""
     api = FakeApi(status=YES)
     await reviewer(api).authorize(JANE, GET)
@@ -75,7 +75,7 @@ async def test_resource_request_is_asked_with_the_whole_user() -> None:
     ]
 
 
-async def test_non_resource_request_is_asked_by_path_and_verb() -> None:
+async def test_a_non_resource_request_is_reviewed_by_path_and_verb() -> None:
     """Z9."""
     api = FakeApi(status=YES)
     await reviewer(api).authorize(ANONYMOUS, Attributes(verb="get", path="/metrics"))
@@ -163,7 +163,7 @@ async def test_reason_of_a_no_is_handed_on() -> None:
 
 
 @pytest.mark.parametrize("status", [YES, NO], ids=["allowed", "denied"])
-async def test_verdict_is_remembered_for_ten_seconds(status: dict[str, Any]) -> None:
+async def test_a_decision_is_cached_for_ten_seconds(status: dict[str, Any]) -> None:
     """Z12."""
     api = FakeApi(status=status)
     access = reviewer(api)
@@ -173,7 +173,7 @@ async def test_verdict_is_remembered_for_ten_seconds(status: dict[str, Any]) -> 
         assert len(api.calls) == calls
 
 
-async def test_every_part_of_the_question_tells_verdicts_apart() -> None:
+async def test_every_part_of_a_review_tells_decisions_apart() -> None:
     """Z12: keyed by the whole spec."""
     api = FakeApi(status=YES)
     access = reviewer(api)
@@ -202,7 +202,7 @@ async def test_every_part_of_the_question_tells_verdicts_apart() -> None:
     assert len(api.calls) == len(users) * len(asked)
 
 
-async def test_oversized_question_is_asked_each_time() -> None:
+async def test_an_oversized_review_is_sent_each_time() -> None:
     """Z12; by its attributes, its selectors or its user: all of them may be long."""
     long_name = replace(GET, name="a" * MAX_CACHED_CHARACTERS)
     requirement = Requirement(key="a", operator="In", values=("b" * 5000, "c" * 5000))

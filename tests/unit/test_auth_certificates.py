@@ -141,7 +141,7 @@ def test_unreadable_chain_is_a_refusal_and_no_crash() -> None:
         assert verdict.fault
 
 
-def test_verdict_is_remembered_until_a_certificate_of_the_chain_expires() -> None:
+def test_a_verification_is_cached_until_a_certificate_of_the_chain_expires() -> None:
     """A3: what held when the connection was opened does not hold for ever."""
     time = [now().timestamp()]
     pool = CaPool(ROOT.pem, name="client", clock=lambda: time[0])

@@ -165,7 +165,7 @@ def test_other_config_maps_are_ignored() -> None:
     assert config.trust == Trust()
 
 
-def test_change_is_told_once_it_is_in_force_and_only_when_there_is_one() -> None:
+def test_change_is_logged_once_it_is_in_force_and_only_when_there_is_one() -> None:
     told: list[bool] = []
     config = RequestHeaderConfig(on_change=lambda trust: told.append(trust is config.trust))
     for data in (DATA, dict(DATA), DATA | {"requestheader-allowed-names": "[]"}):

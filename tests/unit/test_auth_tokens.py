@@ -109,7 +109,7 @@ async def test_wanted_audience_must_be_among_the_reviews(answered: list[str], ac
 
 
 @pytest.mark.parametrize("status", [JANE, {}], ids=["accepted", "refused"])
-async def test_verdict_is_remembered_for_ten_seconds(status: dict[str, Any]) -> None:
+async def test_a_decision_is_cached_for_ten_seconds(status: dict[str, Any]) -> None:
     """A17, for yes and no alike."""
     api = FakeApi(status=status)
     tokens = reviewer(api)

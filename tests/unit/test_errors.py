@@ -138,7 +138,7 @@ def test_the_fields_come_in_the_api_servers_own_order() -> None:
     )
 
 
-def test_excluding_options_are_told_by_field() -> None:
+def test_excluding_options_are_reported_by_field() -> None:
     """L4: one fault stands alone, several in brackets."""
     first = Cause(
         reason="FieldValueForbidden",
@@ -277,7 +277,7 @@ def test_the_unforeseen_is_a_500_that_hides_its_cause() -> None:
     assert "secret" not in json.dumps(body)
 
 
-def test_too_many_requests_are_told_so_in_text() -> None:
+def test_too_many_requests_are_answered_in_text() -> None:
     """R1, P11."""
     answer = answer_to(Overloaded())
     assert (answer.status, answer.content_type) == (429, "text/plain; charset=utf-8")

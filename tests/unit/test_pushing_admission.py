@@ -261,7 +261,7 @@ async def test_a_pod_of_an_index_that_its_job_got_later_is_admitted(
     await admit(endpoint, "later")
 
 
-async def test_the_owners_of_a_pod_are_asked_for_once_and_shared_by_a_jobs_pods(
+async def test_the_owners_of_a_pod_are_read_once_and_shared_by_a_jobs_pods(
     endpoint: Endpoint, cluster: Cluster
 ) -> None:
     await admit(endpoint)
@@ -323,7 +323,7 @@ async def test_a_push_is_never_refused_for_our_own_trouble(
     await admit(endpoint)
 
 
-async def test_each_trouble_of_ours_is_told_once_in_a_while_whatever_comes_between(
+async def test_each_fault_of_ours_is_logged_once_in_a_while_whatever_comes_between(
     endpoint: Endpoint, cluster: Cluster
 ) -> None:
     with structlog.testing.capture_logs() as logged:

@@ -53,7 +53,7 @@ async def test_a_flood_of_unknown_tokens_delays_nobody_who_is_known(cluster: Clu
     assert len(cluster.reviewed) <= 12
 
 
-async def test_a_token_that_was_refused_is_not_asked_about_again_for_a_while(
+async def test_a_token_that_was_refused_is_not_reviewed_again_for_a_while(
     endpoint: Endpoint, cluster: Cluster
 ) -> None:
     asked = []

@@ -246,7 +246,7 @@ async def test_a_push_that_says_nothing_changes_nothing(endpoint: Endpoint, body
     assert (endpoint.seen, endpoint.pushed, endpoint.outcomes) == ([], [], ["PassedOver"])
 
 
-async def test_who_pushes_too_often_is_told_when_to_come_again(endpoint: Endpoint) -> None:
+async def test_who_pushes_too_often_gets_a_retry_after(endpoint: Endpoint) -> None:
     many = int(BURST)
     *taken, refused = [await post(endpoint) for _ in range(many + 1)]
     assert [answer.status for answer in taken] == [200] * many
@@ -308,7 +308,7 @@ async def test_another_pod_of_the_job_stands_in_for_rank_0(endpoint: Endpoint) -
     assert endpoint.pushed == []  # rank 0 is still asked
 
 
-async def test_rank_0_is_asked_beside_pushes_that_bring_nothing_new(endpoint: Endpoint) -> None:
+async def test_rank_0_is_probed_beside_pushes_that_bring_nothing_new(endpoint: Endpoint) -> None:
     await post(endpoint)
     assert len(endpoint.pushed) == 1
     endpoint.is_news = False  # its time stands still, say
@@ -317,7 +317,9 @@ async def test_rank_0_is_asked_beside_pushes_that_bring_nothing_new(endpoint: En
     assert endpoint.outcomes == ["Taken", "PassedOver"]
 
 
-async def test_rank_0_is_asked_beside_pushes_that_do_not_tell_how_far_it_has_come(endpoint: Endpoint) -> None:
+async def test_rank_0_is_probed_beside_pushes_that_do_not_tell_how_far_it_has_come(
+    endpoint: Endpoint,
+) -> None:
     await post(endpoint, b'{"trainerStatus":{"lastUpdatedTime":"2026-01-23T10:30:45Z"}}')
     assert len(endpoint.seen) == 1
     assert endpoint.pushed == []

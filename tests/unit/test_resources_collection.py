@@ -221,7 +221,7 @@ async def test_an_exact_state_that_is_no_longer_held_has_expired(server: Resourc
     assert await server.refused(asked) == (410, "Expired", message)
 
 
-async def test_a_revision_ahead_of_ours_is_told_to_list_anew(server: ResourceServer) -> None:
+async def test_a_revision_ahead_of_ours_must_list_anew(server: ResourceServer) -> None:
     """L8: the cause is what a reflector acts on."""
     revision = server.put()
     for target in (ALL, BERT, f"{ALL}?resourceVersionMatch=Exact", f"{ALL}?limit=1"):

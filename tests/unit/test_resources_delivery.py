@@ -29,7 +29,7 @@ async def deliver(body: bytes | Sequence[bytes], *headers: tuple[str, str], stat
 
 
 @pytest.mark.parametrize("body", [b"", b"{}\n", LARGE, [b"a", b"bc"], [], (b"", b"x")])
-async def test_the_length_is_told_before_the_body(body: bytes | Sequence[bytes]) -> None:
+async def test_the_length_is_sent_before_the_body(body: bytes | Sequence[bytes]) -> None:
     answer = await deliver(body)
     whole = body if isinstance(body, bytes) else b"".join(body)
     assert (answer.body, answer.is_complete) == (whole, True)

@@ -84,7 +84,7 @@ def test_a_fault_names_the_value_and_where_it_was_given(
         ("- sources", 'give one setting a line, such as "probe-interval: 30s"'),
     ],
 )
-def test_a_file_that_cannot_be_used_is_told_with_all_other_faults(
+def test_a_file_that_cannot_be_used_is_reported_with_all_other_faults(
     content: str, fault: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "settings.yaml"
@@ -103,7 +103,7 @@ def test_only_a_whole_number_is_one(value: str, tmp_path: Path) -> None:
     assert fault.endswith(": give a whole number from 1 to 1024")
 
 
-def test_all_faults_are_told_together_each_with_what_would_be_accepted(tmp_path: Path) -> None:
+def test_all_faults_are_reported_together_each_with_what_would_be_accepted(tmp_path: Path) -> None:
     arguments = [
         *("--probe-interval", "10ms"),
         *("--secure-port", "https"),

@@ -113,7 +113,7 @@ def test_a_listing_stays_as_it_was(store: MemoryStore) -> None:
     assert shown(store.list("trainjobs")) == [("team-a", "a", 2), ("team-a", "b", 1)]
 
 
-def test_an_earlier_state_is_told_as_it_was(store: MemoryStore) -> None:
+def test_an_earlier_state_is_listed_as_it_was(store: MemoryStore) -> None:
     """L6, L10: every page of a list shows the first page's state."""
     store.put(document("a", step=1))
     store.put(document("b", step=1))
@@ -166,7 +166,7 @@ def test_one_change_larger_than_the_bound_is_still_told() -> None:
     assert history(store, since=store.base_revision) == [("ADDED", "uid-of-team-a-b", BASE + 2)]
 
 
-def test_changes_after_a_revision_are_told_in_order_as_long_as_they_are_held() -> None:
+def test_changes_after_a_revision_are_given_in_order_as_long_as_they_are_held() -> None:
     store = MemoryStore(base_revision=BASE, max_changes=16)
     for step in range(10):
         store.put(document("a", step=step))

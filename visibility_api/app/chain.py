@@ -171,7 +171,7 @@ class RequestChain:
             if (state := scope.get("state")) and WARNING in state:  # about the caller's credentials
                 own.append(warning_header(state[WARNING]))
             if outcome is None:
-                limit_s = self._limits.send_timeout_s
+                limit_s = min(plan.info.timeout_s, self._limits.send_timeout_s)
                 await self._forward(self._inner, limit_s, plan, scope, receive, send, own, began)
             elif isinstance(outcome, ResourceResponse):
                 await self._deliver(outcome, send, own, headers)

@@ -1,4 +1,7 @@
-"""The table of served resources, from which discovery, OpenAPI and routes are derived."""
+"""The table of served resources, from which discovery, OpenAPI and routes are derived.
+
+The OpenAPI of a subresource that is an operation is written in `app/description/`.
+"""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class TailReader:
                 first_break = _FIRST_BREAK.search(text)
                 fresh = text[first_break.end() :] if first_break else ""
         self._remember(text)
-        # A line that goes on is read again at the next look, by a reader who has not read it yet.
+        # A line that goes on is read again at the next read, by a reader who has not read it yet.
         over, unfinished = fresh[: fresh.rfind("\n") + 1], fresh[fresh.rfind("\n") + 1 :]
         drawn = deque(_pieces(unfinished), maxlen=MAX_PIECES) if unfinished else ()
         self._take(deque(_pieces(over), maxlen=MAX_PIECES - len(drawn)), self._lines)

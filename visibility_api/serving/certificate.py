@@ -54,7 +54,8 @@ def write_serving_certificate(
         for path in files.values():
             if path.exists():
                 raise TrustUnusable(
-                    f"{path} is there already, and may be in use: --renew replaces it, --out names another directory"
+                    f"{path} is there already, and may be in use: --renew replaces it, --out names another"
+                    " directory"
                 )
     earlier = _earlier_ca(files["ca.crt"]) if renew else b""
     lifetime = timedelta(days=days)

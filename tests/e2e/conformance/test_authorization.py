@@ -154,7 +154,7 @@ def test_Z9_a_right_to_the_subresource_is_a_right_of_its_own(front: Front, team:
     _forbidden(front.bob, f"{team.path}/a")
 
 
-def test_Z13_rights_that_cannot_be_asked_about_are_an_error_and_no_refusal(
+def test_Z13_rights_that_cannot_be_reviewed_are_an_error_and_no_refusal(
     server: VisibilityServer, cluster: Cluster, team: Team
 ) -> None:
     pair = cluster.issue_front_proxy("front-proxy-client")

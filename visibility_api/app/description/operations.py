@@ -127,6 +127,8 @@ def _resource_paths(resource: Resource) -> dict[str, Any]:
         made[f"{scope}/{resource.plural}"]["parameters"].insert(0, _NAMESPACE)
         made[f"{BASE}/{resource.plural}"] = _list_item(resource, "", "ForAllNamespaces")
     for subresource in resource.subresources:
+        if subresource.is_operation:
+            continue  # has parameters of its own
         made[f"{one}/{subresource.name}"] = {
             "get": _get(resource, subresource),
             "parameters": [_name(resource), *path_parameters, _PRETTY, _TIMEOUT],
