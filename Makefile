@@ -10,7 +10,7 @@ PARALLEL := -n auto --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 # Bytecode is kept even where PYTHONDONTWRITEBYTECODE is set: compiling the tests takes each process eight seconds.
 PYTEST := PYTHONDONTWRITEBYTECODE= PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q $(PARALLEL)
 
-.PHONY: help demo test test-frameworks e2e lint format bench lock openapi clean
+.PHONY: help demo test test-frameworks e2e lint format bench attack lock openapi clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -55,6 +55,9 @@ format: $(STAMP)  ## put the code into the house format
 
 bench: $(STAMP)  ## ratios against a bare ASGI application, side by side in one run (ARGS=--growth: more)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks $(ARGS)
+
+attack: $(STAMP)  ## what users notice of attacks, behind a real kube-apiserver where $$KUBEBUILDER_ASSETS has one
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.attack $(ARGS)
 
 openapi: $(STAMP)  ## write the published documents in openapi/ again
 	@$(BIN)/visibility-api openapi --out openapi

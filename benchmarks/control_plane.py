@@ -41,6 +41,7 @@ class ControlPlane:
         self.ca_file = kube.pki.serving.bundle
         self.api = Api(kube.url, ca_file=self.ca_file, cert=(kube.admin.cert, kube.admin.key))
         self.server = Server(kube.pid, kube.port)
+        self.admin = (kube.admin.cert, kube.admin.key)  # of a member of system:masters
         self.front_proxy_ca = kube.pki.front_proxy.bundle
         self.jobs = 0  # that were created
 
@@ -55,18 +56,27 @@ class ControlPlane:
         apply_rights(self.api)
         for number in range(kubernetes.NAMESPACES):
             self.api.create("/api/v1/namespaces", {"metadata": {"name": kubernetes.namespace(number)}})
-        accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
-        self.api.create(accounts, {"metadata": {"name": USER}})
+        return self.token_with_rights(USER)
+
+    def token_with_rights(self, account: str) -> str:
+        """A token of a new service account that may do everything."""
+        token = self.token_without_rights(account)
         group = "rbac.authorization.k8s.io"
         self.api.create(
             f"/apis/{group}/v1/clusterrolebindings",
             {
-                "metadata": {"name": USER},
+                "metadata": {"name": account},
                 "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
-                "subjects": [{"kind": "ServiceAccount", "name": USER, "namespace": NAMESPACE}],
+                "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}],
             },
         )
-        return self._token(USER)
+        return token
+
+    def token_without_rights(self, account: str) -> str:
+        """A token of a new service account that may do nothing of ours."""
+        accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+        self.api.create(accounts, {"metadata": {"name": account}})
+        return self._token(account)
 
     def kubeconfig(self) -> Path:
         """Of our server, with just the rights that apiservice/ grants."""

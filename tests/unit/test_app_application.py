@@ -268,7 +268,9 @@ async def test_a_connection_that_tries_credentials_without_end_is_answered_ever_
     proxy = Peer(chain=(b"certificate",))
     assert [await took_s(proxy) for _ in range(30)] == [0.0] * 30  # its connections are shared by users
     shell.identity = JANE
+    assert not stranger.is_known
     assert await took_s(stranger) == 0.0
+    assert stranger.is_known
 
 
 async def test_refused_and_failed_requests_leave_nothing_in_flight() -> None:

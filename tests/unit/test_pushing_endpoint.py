@@ -17,8 +17,11 @@ from tests.asgi import Answer, http_scope
 from tests.jobs import rank0
 from tests.pushing import BODY, OURS, UPSTREAM, Cluster, Endpoint
 from tests.reviews import until
+from tests.unit.virtual_time import in_virtual_time
+from visibility_api.app import Limits
 from visibility_api.app.request_info import read_request
 from visibility_api.app.routers import push
+from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.progress.document import Progress
 from visibility_api.progress.job import ProbeHints
 from visibility_api.pushing.admission import BURST
@@ -50,8 +53,9 @@ async def post(
     headers: Sequence[tuple[str, str]] = (),
     receive: Callable[[], Awaitable[dict[str, Any]]] | None = None,
     app: ASGIApp | None = None,
+    peer: Peer | None = None,
 ) -> Answer:
-    """`body` in pieces comes chunked. `app`: another one than the endpoint's."""
+    """`body` in pieces comes chunked. `app`: another one than the endpoint's. `peer`: of the connection."""
     answer = Answer()
     pieces = [body] if isinstance(body, bytes) else list(body)
     sent = list(headers)
@@ -74,6 +78,8 @@ async def post(
             answer.is_complete = True
 
     scope = http_scope(method, path.format(*JOB), sent)
+    if peer is not None:
+        scope["state"][PEER] = peer
     assert PushEndpoint.takes(scope["method"], scope["path"])
     await (app or endpoint.app)(scope, receive or next_piece, send)
     return answer
@@ -406,3 +412,24 @@ async def test_a_fault_of_ours_is_one_jobs_own_and_names_no_byte(
     logged = "".join(capsys.readouterr())
     assert "request failed" in logged
     assert "s3cr3t" not in answer.text + logged
+
+
+@in_virtual_time
+async def test_a_connection_that_tries_tokens_without_end_is_answered_ever_more_slowly() -> None:
+    """One of a pod that was admitted is not: its training may wait for the response."""
+    loop = asyncio.get_running_loop()
+    cluster = Cluster()
+    cluster.add_job("bert")
+    endpoint = Endpoint(cluster, clock=loop.time)
+    stranger, pod = Peer(), Peer()
+
+    async def took_s(token: str, peer: Peer) -> float:
+        began = loop.time()
+        await post(endpoint, token=token, peer=peer)
+        return loop.time() - began
+
+    tries = int(Limits().unknown_burst) + 3
+    assert (await post(endpoint, peer=pod)).status == 200
+    assert [await took_s("made-up", pod) for _ in range(tries)] == [0.0] * tries
+    took = [await took_s("made-up", stranger) for _ in range(tries)]
+    assert took == pytest.approx([0.0] * (tries - 3) + [1 / Limits().unknown_per_s] * 3)

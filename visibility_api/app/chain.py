@@ -21,7 +21,7 @@ from visibility_api.auth.authenticator import FORWARDED, WARNING
 from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.auth.identity import ANONYMOUS
 from visibility_api.deadline import within
-from visibility_api.errors import PageNotFound, Timeout, Unavailable, UnknownRoute
+from visibility_api.errors import Forbidden, PageNotFound, Timeout, TooManyRequests, Unavailable, UnknownRoute
 from visibility_api.faults import describe_fault
 from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.resources.delivery import DEFAULT_CACHE_CONTROL, ReaderTooSlow, deliver
@@ -79,7 +79,7 @@ class Limits:
     # Of responses on one connection to requests whose sender is not known: further ones wait, so that whoever
     # tries tokens without end costs little. A kubelet sends one request on each connection.
     unknown_per_s: float = 1.0
-    unknown_burst: float = 10.0
+    unknown_burst: float = 4.0
     send_timeout_s: float = 60.0  # for a whole response to a slow reader, as the Go server's request limit
     chunk_timeout_s: float = 10.0  # for one chunk of a watch; a slower reader is disconnected
 
@@ -154,7 +154,11 @@ class RequestChain:
         pushes = self._pushes
         if pushes is not None and pushes.takes(scope["method"], scope["path"]):
             limit_s = self._limits.push_timeout_s
-            await self._forward(self._push, limit_s, self._push_plan, scope, receive, send, own, began)
+            status = await self._forward(
+                self._push, limit_s, self._push_plan, scope, receive, send, own, began
+            )
+            if status == 200 and (peer := scope["state"].get(PEER)) is not None:
+                peer.is_known = True
             return
         plan = self._unparsed
         try:
@@ -168,6 +172,8 @@ class RequestChain:
                 outcome = self._refuse(error, plan, scope, own)
             if scope.get("identity", ANONYMOUS) is ANONYMOUS:
                 await self._hold_back(scope)
+            elif (peer := scope["state"].get(PEER)) is not None:
+                peer.is_known = True
             if (state := scope.get("state")) and WARNING in state:  # about the caller's credentials
                 own.append(warning_header(state[WARNING]))
             if outcome is None:
@@ -250,13 +256,14 @@ class RequestChain:
         is_plain = not scope["query_string"] and scope["method"] in ("GET", "HEAD")
         return _HEALTHY if is_plain and self._health.report(scope["path"][1:], ()).is_passed else None
 
-    async def _hold_back(self, scope: Scope) -> None:
+    async def _hold_back(self, scope: Scope, *, unless_known: bool = False) -> None:
         """Delay the response to a request whose sender is not known, when its connection had many of them.
 
         Connections with a certificate of the cluster are not delayed: the front proxy's are shared by users.
+        `unless_known`: neither is one that was authenticated before, such as a pod that pushes too often.
         """
         peer: Peer | None = scope["state"].get(PEER)
-        if peer is None or peer.chain:
+        if peer is None or peer.chain or (unless_known and peer.is_known):
             return
         limits, loop = self._limits, asyncio.get_running_loop()
         bucket = peer.unknown
@@ -291,8 +298,8 @@ class RequestChain:
         send: Send,
         own: OwnHeaders,
         began: float,
-    ) -> None:
-        """Let `app` respond within `limit_s` seconds, and add the headers of every response.
+    ) -> int:
+        """Let `app` respond within `limit_s` seconds, and add the headers of every response; its status.
 
         A push comes here unauthenticated: its operation authenticates and limits it by a dependency.
         """
@@ -316,6 +323,8 @@ class RequestChain:
         except Exception as error:
             if not status:
                 refused = self._refuse(error, plan, scope, own)
+                if plan is self._push_plan and isinstance(error, (Forbidden, TooManyRequests)):
+                    await self._hold_back(scope, unless_known=True)
                 await self._deliver(refused, send, own, scope["headers"])
                 status = refused.status
             elif isinstance(error, TimeoutError):
@@ -323,6 +332,7 @@ class RequestChain:
             else:  # Starlette has sent a 500 and raises it again
                 log_failure(error, scope=scope, audit_id=own[0][1])
         plan.series.record(status, perf_counter() - began)
+        return status
 
     def _refuse(self, error: Exception, plan: _Plan, scope: Scope, own: OwnHeaders) -> ResourceResponse:
         if isinstance(error, TimeoutError):

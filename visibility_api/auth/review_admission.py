@@ -18,9 +18,9 @@ from visibility_api.errors import TooManyRequests
 from visibility_api.token_bucket import Bucket
 
 # Of unknown callers. Ten thousand pods that start within a minute need 167 a second. A token review costs
-# kube-apiserver 0.7 ms of CPU: a fifth of a core.
-STARTS_PER_S, START_BURST = 300.0, 600.0
-MAX_RUNNING, MAX_RUNNING_PER_CLIENT = 16, 4  # slow reviews of one client leave slots for the others
+# kube-apiserver 0.7 ms of CPU and us as much: a fifth of a core.
+STARTS_PER_S, START_BURST = 300.0, 100.0
+MAX_RUNNING, MAX_RUNNING_PER_CLIENT = 8, 3  # slow reviews of one client leave slots for the others
 MAX_WAITING, MAX_WAITING_PER_CLIENT = 512, 64
 WAIT_S = 10.0  # then the caller is answered 429
 # Of one address: a third of the rate of all. The burst is for the start of many pods behind one gateway.

@@ -13,11 +13,13 @@ from urllib.parse import unquote
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from visibility_api.auth.certificates import PEER
+from visibility_api.auth.certificates import PEER, Peer
+from visibility_api.auth.review_admission import site_of
 
 from .coalescing_writer import CoalescingWriter
 from .exchange import Exchange
 from .idle_timeout import IdleTimeout
+from .strangers import FREE_HEAD_BYTES, HEADER_BYTES, Strangers
 from .tls import ServingContext, peer_of
 
 # From the connection, or the first byte of a request, to the end of its headers: as in kube-apiserver
@@ -44,6 +46,10 @@ class TlsConnection(HttpToolsProtocol):
     _writer: CoalescingWriter
     _close_timer: asyncio.TimerHandle | None = None
     _context: ServingContext | None = None
+    _strangers: Strangers | None = None  # None: the client has a certificate
+    _chunk_bytes = 0  # what is being parsed; not in _request_bytes yet
+    peer: Peer
+    site = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
@@ -53,20 +59,31 @@ class TlsConnection(HttpToolsProtocol):
             transport.abort()  # cheaper than a response, and clients retry
             return
         tls = transport.get_extra_info("ssl_object")
-        self.app_state = {**self.app_state, PEER: peer_of(tls)}
+        self.peer = peer_of(tls)
+        self.app_state = {**self.app_state, PEER: self.peer}
         self._await_head()
         context = transport.get_extra_info("sslcontext")
         if tls is not None and isinstance(context, ServingContext):
             self._context = context
             context.track(self, tls)
+            if not self.peer.chain:
+                self.site = site_of(self.client[0] if self.client else "")
+                self._strangers = context.strangers
+                self._strangers.enter(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._context is not None:
             self._context.without_certificate.discard(self)
+        if self._strangers is not None:
+            self._strangers.leave(self)
         self._timeout.close()
         if self._close_timer is not None:
             self._close_timer.cancel()
         super().connection_lost(exc)
+
+    def drop(self) -> None:
+        """Close at once, for `Strangers`."""
+        self.transport.abort()
 
     def shutdown(self) -> None:
         """As in uvicorn, closes now or after the response in progress; waits for the client briefly."""
@@ -77,9 +94,12 @@ class TlsConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return  # refused or closed by this side: nothing more is read
+        self._chunk_bytes = len(data)
         super().data_received(data)
-        self._request_bytes += len(data)
-        if self._request_bytes > (MAX_HEAD_BYTES if self._is_in_head else MAX_REQUEST_BYTES):
+        self._request_bytes += self._chunk_bytes
+        self._chunk_bytes = 0
+        most = MAX_HEAD_BYTES if self._is_in_head else MAX_REQUEST_BYTES
+        if self._request_bytes > most or (self._is_in_head and not self._may_hold_head()):
             self._refuse_size()
         elif self._is_in_head or not self._is_answering():
             if not self._is_head_due:
@@ -111,6 +131,8 @@ class TlsConnection(HttpToolsProtocol):
         """As in uvicorn, without what is not used here: WebSockets, a root path, a concurrency limit."""
         if len(self.pipeline) >= MAX_PIPELINED:
             raise ValueError("too many pipelined requests")
+        if not self._may_hold_head():
+            raise ValueError("too many large heads of clients that are not known")
         self._is_in_head = False
         scope, parser, url = self.scope, self.parser, httptools.parse_url(self.url)
         http_version = parser.get_http_version()
@@ -144,6 +166,8 @@ class TlsConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """As in uvicorn, with one timer for all timeouts of a connection."""
         self.server_state.total_requests += 1
+        if self._strangers is not None:
+            self._strangers.release(self)
         if self.transport.is_closing():
             return
         self.flow.resume_reading()
@@ -172,6 +196,13 @@ class TlsConnection(HttpToolsProtocol):
     def _is_answering(self) -> bool:
         # uvicorn's type does not say that there is no cycle before the first request.
         return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]
+
+    def _may_hold_head(self) -> bool:
+        """Whether there is memory for a head of this size of a client that may not be known."""
+        size, number = self._request_bytes + self._chunk_bytes, len(self.headers)
+        if self._strangers is None or size + HEADER_BYTES * number <= FREE_HEAD_BYTES:
+            return True
+        return self._strangers.charge(self, size, number)
 
     def _refuse_size(self) -> None:
         if self._is_in_head and not self._is_answering():

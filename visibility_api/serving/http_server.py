@@ -14,6 +14,8 @@ from .tls import ServingTls
 # kube-apiserver's aggregator keeps idle connections for 90 s (IdleConnTimeout of Go's http.DefaultTransport).
 # Longer here, or it would send a request on a connection that this server closes at that moment.
 KEEP_ALIVE_S = 120
+# Connections that wait to be accepted. All of them are accepted in one turn of the loop, at 0.1 ms each.
+BACKLOG = 256
 DRAIN_S = 60  # how long requests in flight may take at shutdown
 
 AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]  # the types of scope, receive and send are the caller's
@@ -36,6 +38,7 @@ def http_server(app: AsgiApp, tls: ServingTls) -> HttpServer:
             lifespan="off",
             interface="asgi3",
             ssl_context_factory=lambda _config, _default: tls.context,
+            backlog=BACKLOG,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=DRAIN_S,
             proxy_headers=False,  # X-Forwarded-For is not used, and reading it would cost every request

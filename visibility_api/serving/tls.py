@@ -21,6 +21,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from visibility_api.auth.certificates import MAX_CHAIN, Peer
 from visibility_api.auth.errors import TrustUnusable
 
+from .memory import trim_memory
+from .strangers import Strangers
+
 log = structlog.get_logger("visibility.tls")
 
 # Between two checks of the files; kube-apiserver checks its own every minute
@@ -41,6 +44,7 @@ class ServingContext(ssl.SSLContext):
 
     current: ssl.SSLContext
     without_certificate: set[Connection]  # open connections of which no certificate was requested
+    strangers: Strangers
 
     def wrap_bio(
         self,
@@ -74,6 +78,7 @@ class ServingTls:
         self._leaf: bytes | None = None  # of `_loaded`, once somebody asked for it
         self.context = ServingContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.without_certificate = set()
+        self.context.strangers = Strangers(on_calm=trim_memory)
         self.context.current = self._make_context()
 
     @property

@@ -1,0 +1,241 @@
+"""`python -m benchmarks.attackers NAME`: one attack on a server of this machine, for so many seconds.
+
+Every attack is bounded in connections and in time, and reaches loopback addresses only. Prints how often it
+was answered, by HTTP status, as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import ssl
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import uvloop
+
+from . import kubernetes
+from .push import PATH as PUSH
+from .scene import ALL, API, ONE
+
+YAML = "Accept: application/yaml\r\n"
+TABLE = "Accept: application/json;as=Table;v=v1;g=meta.k8s.io\r\n"
+BROWSER = "Accept: text/html,*/*;q=0.8\r\nUser-Agent: Mozilla/5.0\r\n"
+ELSEWHERE = ("127.0.0.2", "127.0.0.3", "127.0.0.4")  # other addresses than the users'
+PATIENCE_S = 60.0
+BIG_HEAD = b"GET / HTTP/1.1\r\n" + b"".join([b"X-%d: %b\r\n" % (n, b"x" * 9000) for n in range(100)])
+
+Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
+
+
+@dataclass(slots=True, kw_only=True)
+class Target:
+    """The server, the tokens of one user who may list and of one who may nothing, and what came back."""
+
+    port: int
+    token: str
+    weak_token: str
+    answers: Counter[str] = field(default_factory=Counter)
+
+    async def connect(self, address: str = "127.0.0.2") -> tuple[Reader, Writer]:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return await asyncio.open_connection(
+            "127.0.0.1", self.port, ssl=context, local_addr=(address, 0), limit=64 * 1024 * 1024
+        )
+
+    async def ask(self, reader: Reader, writer: Writer, path: str, headers: str = "") -> None:
+        """One request and its whole answer."""
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode())
+        await self.read(reader)
+
+    async def read(self, reader: Reader) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        self.answers[head.split()[1].decode()] += 1
+        if b"\r\ntransfer-encoding: chunked\r\n" not in head:
+            await reader.readexactly(int(head.partition(b"\r\ncontent-length: ")[2].partition(b"\r\n")[0]))
+            return
+        size = 1
+        while size:
+            size = int(await reader.readline(), 16)
+            await reader.readexactly(size + len(b"\r\n"))
+
+    def bearer(self, token: str | None = None) -> str:
+        """A header with this token, or with one that nobody has."""
+        return f"Authorization: Bearer {token or os.urandom(300).hex()}\r\n"
+
+
+Attack = Callable[[Target], Awaitable[None]]
+
+
+async def _crowd(number: int, one: Callable[[int], Awaitable[None]]) -> None:
+    """`one` again and again in each of so many tasks; a connection that is refused is made again."""
+
+    async def always(place: int) -> None:
+        while True:
+            with contextlib.suppress(OSError, EOFError, ValueError, RuntimeError, asyncio.LimitOverrunError):
+                await one(place)
+            await asyncio.sleep(0.01)
+
+    async with asyncio.TaskGroup() as group:
+        for place in range(number):
+            group.create_task(always(place))
+
+
+def repeating(
+    number: int, request: Callable[[Target, int], tuple[str, str]], *, lone: bool = False
+) -> Attack:
+    """Each of so many connections sends requests without pause; `lone`: all from the users' own address."""
+
+    async def attack(target: Target) -> None:
+        async def one(place: int) -> None:
+            address = "127.0.0.1" if lone else ELSEWHERE[place % len(ELSEWHERE)]
+            reader, writer = await target.connect(address)
+            try:
+                while True:
+                    await target.ask(reader, writer, *request(target, place))
+            finally:
+                writer.transport.abort()
+
+        await _crowd(number, one)
+
+    return attack
+
+
+def holding(number: int, message: Callable[[Target], bytes], *, drip: bytes = b"") -> Attack:
+    """Each of so many connections sends a message, reads nothing, and then sends `drip` once a second."""
+
+    async def attack(target: Target) -> None:
+        async def one(place: int) -> None:
+            _, writer = await target.connect(ELSEWHERE[place % len(ELSEWHERE)])
+            writer.transport.pause_reading()  # type: ignore[attr-defined]  # of every socket's transport
+            try:
+                writer.write(message(target))
+                while not writer.transport.is_closing():
+                    await asyncio.sleep(1.0)
+                    writer.write(drip)
+            finally:
+                writer.transport.abort()
+
+        await _crowd(number, one)
+
+    return attack
+
+
+async def leaving(target: Target) -> None:
+    """100 lists as YAML at a time, whose clients leave soon; each of another namespace or selection."""
+
+    async def one(_: int) -> None:
+        reader, writer = await target.connect()
+        selection = f"?labelSelector=team!=x{random.randrange(10**9)}"
+        try:
+            async with asyncio.timeout(0.5):
+                await target.ask(reader, writer, ALL + selection, YAML + target.bearer(target.token))
+        except TimeoutError:
+            target.answers["left"] += 1
+        finally:
+            writer.transport.abort()
+
+    await _crowd(100, one)
+
+
+async def pushing(target: Target) -> None:
+    path = PUSH.format(kubernetes.namespace(0), kubernetes.job_name(0))
+
+    async def one(place: int) -> None:
+        reader, writer = await target.connect(ELSEWHERE[place % len(ELSEWHERE)])
+        try:
+            while True:
+                head = (
+                    f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n{target.bearer()}\r\n"
+                )
+                writer.write(head.encode() + b"{}")
+                await target.read(reader)
+        finally:
+            writer.transport.abort()
+
+    await _crowd(200, one)
+
+
+async def opening(target: Target) -> None:
+    """3,000 connections that are opened and then say nothing."""
+
+    async def one(place: int) -> None:
+        reader, writer = await target.connect(ELSEWHERE[place % len(ELSEWHERE)])
+        target.answers["open"] += 1
+        try:
+            await reader.read()
+        finally:
+            writer.transport.abort()
+
+    await _crowd(3000, one)
+
+
+def _lists(target: Target, place: int) -> tuple[str, str]:
+    return ALL, (YAML, TABLE, BROWSER, TABLE)[place % 4] + target.bearer(target.token)
+
+
+def _number() -> int:
+    return random.randrange(10**9)
+
+
+def _selections(target: Target, place: int) -> tuple[str, str]:
+    terms = ",".join(f"k{_number()}!=v" for _ in range(1 if place % 2 else 100))
+    return f"{ALL}?labelSelector={terms}", (YAML, TABLE, "", "")[place % 4] + target.bearer(target.token)
+
+
+ATTACKS: dict[str, Attack] = {
+    "random tokens, 1,000 parallel": repeating(1000, lambda t, _: (ONE, t.bearer())),
+    "the same on /healthz": repeating(1000, lambda t, _: ("/healthz", t.bearer())),
+    "the same, users' address": repeating(500, lambda t, _: (ONE, t.bearer()), lone=True),
+    "pushes with random tokens": pushing,
+    "anonymous, random paths": repeating(200, lambda _t, _p: (f"/{_number()}", "")),
+    "no rights, random names": repeating(
+        100, lambda t, _: (f"{ALL}/{_number()}?watch=1", t.bearer(t.weak_token))
+    ),
+    "documents of the API, gzip": repeating(
+        50, lambda t, p: (("/openapi/v2", f"{API}", "/openapi/v3")[p % 3], t.bearer(t.weak_token))
+    ),
+    "20 YAML, Table, pretty lists": repeating(20, _lists),
+    "100 YAML lists, clients leave": leaving,
+    "20 lists, random selectors": repeating(20, _selections),
+    "random continue tokens": repeating(
+        20, lambda t, _: (f"{ALL}?limit=500&continue={_number()}", t.bearer(t.token))
+    ),
+    "200 lists that nobody reads": holding(
+        200, lambda t: f"GET {ALL} HTTP/1.1\r\nHost: localhost\r\n{t.bearer(t.token)}\r\n".encode()
+    ),
+    "200 heads of 900 KiB, unfinished": holding(200, lambda _: BIG_HEAD),
+    "500 heads, a byte a second": holding(500, lambda _: b"GET / HTTP/1.1\r\nX-Y: ", drip=b"x"),
+    "3,000 silent connections": opening,
+}
+
+
+async def run(name: str, target: Target, seconds: float) -> None:
+    # uvloop tells of each connection that is ended while it is written to.
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(min(seconds, PATIENCE_S)):
+            await ATTACKS[name](target)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.attackers", description=__doc__)
+    parser.add_argument("name", choices=[*ATTACKS], metavar="NAME")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--token", required=True, help="of a user who may list")
+    parser.add_argument("--weak-token", required=True, help="of a user who may nothing")
+    parser.add_argument("--seconds", type=float, default=6.0)
+    given = parser.parse_args()
+    target = Target(port=given.port, token=given.token, weak_token=given.weak_token)
+    uvloop.run(run(given.name, target, given.seconds))
+    print(json.dumps(target.answers), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Connections whose callers are not known: so many, and so many bytes of heads, and nobody else's."""
+
+from __future__ import annotations
+
+from hypothesis import given, strategies as st
+
+from visibility_api.auth.certificates import Peer
+from visibility_api.serving.strangers import CROWD, FREE_HEAD_BYTES, HEADER_BYTES, Strangers
+
+
+class Connection:
+    def __init__(self, site: str) -> None:
+        self.site = site
+        self.peer = Peer()
+        self.is_open = True
+
+    def drop(self) -> None:
+        self.is_open = False
+
+
+def connect(strangers: Strangers, site: str, number: int = 1) -> list[Connection]:
+    made = [Connection(site) for _ in range(number)]
+    for each in made:
+        strangers.enter(each)
+    return made
+
+
+def test_a_flood_of_connections_drops_its_own_oldest_ones() -> None:
+    strangers = Strangers(most=10)
+    kubelet = connect(strangers, "10.0.0.1")[0]
+    flood = connect(strangers, "10.9.9.9", 50)
+    assert kubelet.is_open
+    assert [each.is_open for each in flood] == [False] * 41 + [True] * 9
+    newcomer = connect(strangers, "10.0.0.2")[0]
+    assert newcomer.is_open
+    assert len(strangers) == 10
+
+
+def test_those_who_are_known_meanwhile_are_neither_counted_nor_dropped() -> None:
+    strangers = Strangers(most=10)
+    users = connect(strangers, "10.0.0.1", 10)
+    for each in users:
+        each.peer.is_known = True
+    more = connect(strangers, "10.0.0.1", 10)
+    assert all(each.is_open for each in users + more)
+    assert len(strangers) == 10
+
+
+def test_heads_of_strangers_share_so_many_bytes() -> None:
+    strangers = Strangers(most_head_bytes=100_000)
+    first, second = connect(strangers, "10.9.9.9", 2)
+    assert strangers.charge(first, FREE_HEAD_BYTES + 60_000, 0)
+    assert strangers.charge(first, FREE_HEAD_BYTES + 70_000, 0)  # the same head, longer
+    assert not strangers.charge(second, FREE_HEAD_BYTES + 40_000, 0)
+    assert strangers.charge(second, FREE_HEAD_BYTES, 0)  # of normal size
+    assert not strangers.charge(second, FREE_HEAD_BYTES, 40_000 // HEADER_BYTES)  # many short headers
+    second.peer.is_known = True
+    assert strangers.charge(second, FREE_HEAD_BYTES + 40_000, 0)
+    strangers.release(first)
+    assert strangers.charge(connect(strangers, "10.9.9.9")[0], FREE_HEAD_BYTES + 90_000, 0)
+
+
+def test_when_a_crowd_has_gone_its_memory_is_given_back_once() -> None:
+    calls: list[int] = []
+    strangers = Strangers(on_calm=lambda: calls.append(len(strangers)))
+    for each in connect(strangers, "10.0.0.1", CROWD - 1):
+        strangers.leave(each)
+    assert calls == []
+    for each in connect(strangers, "10.9.9.9", CROWD):
+        strangers.leave(each)
+    assert calls == [CROWD // 8]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["enter", "leave", "charge", "release", "know"]), st.integers(0, 9)),
+        max_size=60,
+    )
+)
+def test_nothing_stays_behind(happenings: list[tuple[str, int]]) -> None:
+    strangers = Strangers(most=4, most_head_bytes=50_000)
+    connections: dict[int, Connection] = {}
+    for what, number in happenings:
+        if what == "enter" and number not in connections:
+            connections[number] = connect(strangers, f"10.0.0.{number % 3}")[0]
+        elif (connection := connections.get(number)) is not None:
+            match what:
+                case "leave":
+                    strangers.leave(connection)
+                    del connections[number]
+                case "charge":
+                    strangers.charge(connection, FREE_HEAD_BYTES + 20_000, number)
+                case "release":
+                    strangers.release(connection)
+                case "know":
+                    connection.peer.is_known = True
+        assert len(strangers) <= 4
+        assert 0 <= strangers.head_bytes <= 50_000
+    for connection in connections.values():
+        strangers.leave(connection)
+    assert (len(strangers), strangers.head_bytes) == (0, 0)

@@ -1,0 +1,109 @@
+"""Connections without a certificate whose caller is not known: how many there are, and what their heads hold.
+
+Whoever reaches the port can open connections and send headers; only these limits bound what that takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from visibility_api.auth.certificates import Peer
+
+# At about 130 kB each. A kubelet's probe lasts milliseconds; pods that push and users with a token are known
+# after their first request.
+MAX_STRANGERS = 1024
+# Heads of all strangers, beyond what each may have anyway. Users with hundreds of groups come through the
+# front proxy, which has a certificate.
+MAX_HEAD_BYTES = 32 * 1024 * 1024
+FREE_HEAD_BYTES = 24 * 1024
+CROWD = 256  # so many connections take memory that is worth giving back when most of them have gone
+HEADER_BYTES = 200  # that one header takes beside its own bytes
+
+
+class Stranger(Protocol):
+    """A connection."""
+
+    peer: Peer
+    site: str  # what tells clients apart: `auth.review_admission.site_of` its address
+
+    def drop(self) -> None:
+        """Close at once."""
+        ...
+
+
+class Strangers:
+    """Those of one server."""
+
+    def __init__(
+        self,
+        *,
+        most: int = MAX_STRANGERS,
+        most_head_bytes: int = MAX_HEAD_BYTES,
+        on_calm: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_calm` is called when most connections of a crowd have gone."""
+        self._on_calm = on_calm
+        self._peak = 0  # the most connections since it was called last
+        self._most = most
+        self._most_head_bytes = most_head_bytes
+        self._of_site: dict[str, dict[Stranger, None]] = {}  # the oldest first
+        self._count = 0
+        self._heads: dict[Stranger, int] = {}  # bytes beyond the free ones
+        self._head_bytes = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def head_bytes(self) -> int:
+        """What heads hold beyond the free bytes."""
+        return self._head_bytes
+
+    def enter(self, connection: Stranger) -> None:
+        """A new connection. When there are too many, the oldest of the address that has most is dropped."""
+        self._of_site.setdefault(connection.site, {})[connection] = None
+        self._count += 1
+        self._peak = max(self._peak, self._count)
+        if self._count > self._most:
+            self._forget_known()
+        if self._count > self._most:
+            crowd = max(self._of_site.values(), key=len)
+            oldest = next(iter(crowd))
+            self.leave(oldest)
+            oldest.drop()
+
+    def leave(self, connection: Stranger) -> None:
+        """It was closed; may be called again."""
+        self.release(connection)
+        of_site = self._of_site.get(connection.site)
+        if of_site is None or connection not in of_site:
+            return
+        del of_site[connection]
+        self._count -= 1
+        if not of_site:
+            del self._of_site[connection.site]
+        if self._peak >= CROWD and self._count <= self._peak // 8:
+            self._peak = self._count
+            self._on_calm()
+
+    def charge(self, connection: Stranger, head_bytes: int, headers: int) -> bool:
+        """Whether a head of this size may be held, until `release`."""
+        if connection.peer.is_known:
+            return True
+        size = max(0, head_bytes + HEADER_BYTES * headers - FREE_HEAD_BYTES)
+        total = self._head_bytes - self._heads.get(connection, 0) + size
+        if total > self._most_head_bytes:
+            return False
+        self._head_bytes = total
+        self._heads[connection] = size
+        return True
+
+    def release(self, connection: Stranger) -> None:
+        """The request was answered; may be called again."""
+        if self._heads:
+            self._head_bytes -= self._heads.pop(connection, 0)
+
+    def _forget_known(self) -> None:
+        for each in [each for of_site in self._of_site.values() for each in of_site if each.peer.is_known]:
+            self.leave(each)
