@@ -22,7 +22,7 @@ ENDS: dict[str, tuple[str, str | None, int | None]] = {
     "sigkill": ("running", None, None),
     "out of memory": ("failed", "failed", 3),
 }
-PATIENCE_S = 10.0  # a hang takes longer; what is slow on this machine for other reasons does not
+PATIENCE_S = 30.0  # a hang takes longer; what is slow on this machine for other reasons does not
 
 PREAMBLE = """
 import multiprocessing, os, signal, sys, time

@@ -55,14 +55,20 @@ def component_flags(root: Path, components: Iterable[str]) -> list[str]:
     return [
         operation["value"]
         for directory in _directories(root, components)
-        for patch in _kustomization(directory)["patches"]
+        for patch in _kustomization(directory).get("patches", ())
         for operation in yaml.safe_load(patch["patch"])
         if operation["path"].endswith("/args/-")
     ]
 
 
 def _directories(root: Path, components: Iterable[str]) -> list[Path]:
-    return [root / "deploy" / "components" / name for name in components]
+    """Of the components, each after those that it contains."""
+    found: list[Path] = []
+    for name in components:
+        directory = root / "deploy" / "components" / name
+        within = [Path(path).name for path in _kustomization(directory).get("components", ())]
+        found += [*_directories(root, within), directory]
+    return found
 
 
 def _kustomization(directory: Path) -> Object:

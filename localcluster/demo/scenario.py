@@ -22,7 +22,7 @@ from localcluster.machinery.metadata import Object
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits.py"
-COMPONENTS = ("source-exec", "source-push")  # of deploy/components, as deploy/default has them
+COMPONENTS = ("source-exec", "source-push")  # of deploy/components
 RUN_S = 36  # how long the good jobs train
 KILL_AFTER_S = 14
 SHOW_EVERY_S = 6

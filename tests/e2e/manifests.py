@@ -15,7 +15,7 @@ from tests.e2e.api import Api, Object
 from tests.e2e.processes import wait_until
 
 ROOT = Path(__file__).parents[2]
-# Of deploy/components, those of deploy/default: the server here has their rights and flags, and no more.
+# Of deploy/components: the server here has their rights and flags, and no more.
 COMPONENTS = ("source-exec", "source-push")
 NAMESPACE = "trainjob-visibility"
 SERVICE_ACCOUNT = "visibility-api"

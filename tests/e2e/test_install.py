@@ -11,7 +11,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.manifests import NAMESPACE
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.workspace import User
-from tests.service.test_deploy import COMPONENTS, ROOT, render
+from tests.service.test_deploy import EVERYTHING, ROOT, render
 
 
 def test_every_object_is_valid_and_the_pod_is_admitted_as_restricted(
@@ -19,7 +19,7 @@ def test_every_object_is_valid_and_the_pod_is_admitted_as_restricted(
 ) -> None:
     if cluster.kind != "real":
         pytest.skip("only kube-apiserver knows what it accepts; the stand-in takes anything")
-    objects = list(yaml.safe_load_all(render(tmp_path / "rendered", list(COMPONENTS))))
+    objects = list(yaml.safe_load_all(render(tmp_path / "rendered", EVERYTHING)))
     policies = (ROOT / "deploy/components/source-http/networkpolicies.yaml").read_text()
     objects.extend(
         {**policy, "metadata": {**policy["metadata"], "namespace": NAMESPACE}}

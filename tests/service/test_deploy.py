@@ -146,6 +146,7 @@ FINDING = [
 PEERS = "visibility-api-peers"
 # A right that is missing shows in e2e; one too many would show nowhere else.
 COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] = {
+    "exec-by-namespace": (["--sources=exec"], []),
     "source-exec": (["--sources=exec"], [("", "pods/exec", ("get", "create"))]),
     "source-http": (["--sources=http"], []),
     "source-logs": (["--sources=logs"], [("", "pods/log", ("get",))]),
@@ -155,6 +156,9 @@ COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] 
     ),
     "write-back": (["--write-back=true"], [("trainer.kubeflow.org", "trainjobs/status", ("patch",))]),
 }
+
+
+EVERYTHING = [name for name in COMPONENTS if name != "exec-by-namespace"]  # which source-exec contains
 
 
 def test_every_component_there_is_stands_in_the_table() -> None:
@@ -175,6 +179,8 @@ def test_a_component_brings_its_flag_and_its_rights_and_nothing_else(tmp_path: P
     assert granted(chosen) == FINDING + rights
     role = f"trainjob-visibility:{name}"
     added = {("ClusterRole", role), ("ClusterRoleBinding", role)} if rights else set()
+    if name == "exec-by-namespace":
+        added.add(("ClusterRole", "trainjob-visibility:source-exec"))  # bound by nobody
     if name == "source-push":
         added.add(("Service", PEERS))
     assert chosen.keys() - base.keys() == added
@@ -197,19 +203,22 @@ def test_all_components_together_are_what_the_server_takes(
     assert set(settings(everything, monkeypatch).sources) == set(SOURCES)
 
 
-def test_what_is_recommended_is_exec_and_push(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_recommended_runs_nothing_in_pods_until_a_namespace_allows_it(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert settings(objects, monkeypatch).sources == ("status", "exec", "push")
-    assert granted(objects) == FINDING + COMPONENTS["source-exec"][1] + COMPONENTS["source-push"][1]
+    assert granted(objects) == FINDING + COMPONENTS["source-push"][1]
 
 
-def test_what_is_recommended_is_what_the_demo_and_the_e2e_suite_run_with() -> None:
+def test_the_demo_and_the_e2e_suite_run_with_what_is_recommended_and_exec_everywhere() -> None:
     default = yaml.safe_load((ROOT / "deploy/default/kustomization.yaml").read_text())
     names = tuple(Path(path).name for path in default["components"])
-    assert names == tested.COMPONENTS == demo.COMPONENTS
+    assert names == ("exec-by-namespace", "source-push")
+    assert tested.COMPONENTS == demo.COMPONENTS == ("source-exec", "source-push")
 
 
 def test_nobody_but_the_server_is_bound_to_anything(tmp_path: Path) -> None:
-    everything = by_name(render(tmp_path, list(COMPONENTS)))
+    everything = by_name(render(tmp_path, EVERYTHING))
     bindings = [thing for (kind, _), thing in everything.items() if kind.endswith("RoleBinding")]
     server = {"kind": "ServiceAccount", "name": "visibility-api", "namespace": "trainjob-visibility"}
     assert all(thing["subjects"] == [server] for thing in bindings)

@@ -144,8 +144,8 @@ def _api_error(error: ApiError) -> Refused:
     if error.status == 403:
         return _refused(
             "ExecForbidden",
-            "This server has no right to exec into the pod. "
-            "Grant get and create on pods/exec in its namespace.",
+            "This server has no right to exec into the pod. Grant get and create on pods/exec in its "
+            "namespace by a RoleBinding to the ClusterRole trainjob-visibility:source-exec.",
             RetryClass.FORBIDDEN,
         )
     if error.status == 404:
