@@ -42,7 +42,8 @@ $(FRAMEWORKS)/.installed: requirements/frameworks.txt reporter/pyproject.toml
 	@touch $@
 
 test-frameworks: $(STAMP) $(FRAMEWORKS)/.installed  ## train every framework for real, on CPUs (a large download; MATRIX_REPEATS=20: every way to end 20 times)
-	@$(FRAMEWORKS)/bin/python -m pytest -q -c tests/frameworks/frameworks.ini --rootdir . tests/frameworks $(ARGS)
+	@$(FRAMEWORKS)/bin/python -m pytest -q -c tests/frameworks/frameworks.ini --rootdir . -n 2 --dist worksteal \
+	  tests/frameworks $(ARGS)
 
 e2e: $(STAMP)  ## the same behaviours through a real kube-apiserver in $KUBEBUILDER_ASSETS
 	@$(PYTEST) tests/e2e --cluster=real $(ARGS)
