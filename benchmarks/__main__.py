@@ -21,6 +21,7 @@ from . import (
     push,
     reading,
     reporter,
+    state,
     watching,
 )
 
@@ -49,6 +50,7 @@ LONG_MEASUREMENTS: dict[str, Measurement] = {
     "growth": growth.show,
     "memory": _memory,
     "probing": _probing,
+    "state": state.show,
     "beside": beside.show,
     "outgoing": outgoing.show,
 }

@@ -69,13 +69,13 @@ async def measure(jobs: int, *, idle_s: float) -> Held:
                 async with serving(directory, tls, kubeconfig, our_port, "--sources=status") as ours:
                     starts.append(await _start(ours, ca, jobs))
             async with serving(directory, tls, kubeconfig, our_port, "--sources=status") as ours:
-                await _until(ours, ca, jobs, b"visibility_jobs")
+                await until_metric(ours, ca, jobs, b"visibility_jobs")
                 await asyncio.sleep(2.0)
                 before = cpu_s(ours.pid)
                 await asyncio.sleep(idle_s)
                 idle_share = (cpu_s(ours.pid) - before) / idle_s
             async with serving(directory, tls, kubeconfig, our_port) as ours:
-                await _until(ours, ca, jobs, b"visibility_probes_total")
+                await until_metric(ours, ca, jobs, b"visibility_probes_total")
                 await asyncio.sleep(2.0)
                 steady = resident_mib(ours.pid)
                 for _ in range(2):
@@ -99,7 +99,7 @@ async def _longest_wait_ms(server: Server, ca: Path, jobs: int) -> float:
         "127.0.0.1", server.port, ssl=context, server_hostname="localhost"
     )
     clock, longest_s = asyncio.get_running_loop().time, 0.0
-    counting = asyncio.create_task(_until(server, ca, jobs, b"visibility_jobs"))
+    counting = asyncio.create_task(until_metric(server, ca, jobs, b"visibility_jobs"))
     while not counting.done():
         began = clock()
         writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -113,7 +113,7 @@ async def _longest_wait_ms(server: Server, ca: Path, jobs: int) -> float:
     return 1000 * longest_s
 
 
-async def _until(server: Server, ca: Path, number: int, metric: bytes) -> None:
+async def until_metric(server: Server, ca: Path, number: int, metric: bytes) -> None:
     """Waits until the metric has come to that number; says nothing of documents, which stay unencoded."""
     async with asyncio.timeout(300):
         while True:

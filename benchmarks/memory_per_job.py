@@ -6,7 +6,7 @@ import asyncio
 import gc
 import sys
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,14 +29,18 @@ AT = datetime(2026, 1, 23, 10, tzinfo=UTC)
 Change = Callable[[dict[str, Any]], None]
 
 
+def objects(
+    make: Callable[[int], dict[str, Any]], kind: type[Any], number: int, change: Change = lambda _: None
+) -> Iterator[Any]:
+    """So many objects, as they are read from a cluster."""
+    for each in range(number):
+        object_ = make(each)
+        change(object_)
+        yield msgspec.json.decode(msgspec.json.encode(object_), type=kind)
+
+
 async def kib_a_job(change: Change = lambda _: None) -> float:
     """Of `JOBS` jobs with a document each, whose objects are as a cluster shows them but for `change`."""
-
-    def read(make: Callable[[int], dict[str, Any]], kind: type[Any]) -> Any:
-        for number in range(JOBS):
-            object_ = make(number)
-            change(object_)
-            yield msgspec.json.decode(msgspec.json.encode(object_), type=kind)
 
     gc.collect()
     tracemalloc.start()
@@ -50,10 +54,10 @@ async def kib_a_job(change: Change = lambda _: None) -> float:
             tracker.job_changed(job, status)
 
         inventory = TrainJobInventory(on_job=on_job, on_gone=tracker.job_gone)
-        await inventory.list_trainjobs(in_slices(read(kubernetes.train_job, TrainJob)))
-        await inventory.list_jobsets(in_slices(read(kubernetes.job_set, JobSet)))
-        await inventory.list_jobs(in_slices(read(kubernetes.batch_job, BatchJob)))
-        await inventory.list_pods(in_slices(read(kubernetes.pod, Pod)))
+        await inventory.list_trainjobs(in_slices(objects(kubernetes.train_job, TrainJob, JOBS, change)))
+        await inventory.list_jobsets(in_slices(objects(kubernetes.job_set, JobSet, JOBS, change)))
+        await inventory.list_jobs(in_slices(objects(kubernetes.batch_job, BatchJob, JOBS, change)))
+        await inventory.list_pods(in_slices(objects(kubernetes.pod, Pod, JOBS, change)))
         assert len(jobs) == JOBS
         for job in jobs:
             assert job.rank0 is not None

@@ -27,6 +27,7 @@ from visibility_api.auth.request_header_config import RequestHeaderConfig
 from visibility_api.auth.review_admission import ReviewAdmission
 from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import PATH as TOKEN_REVIEWS, TokenReviewer
+from visibility_api.continuity import Continuity
 from visibility_api.faults import describe_fault
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.watch import Watch
@@ -80,6 +81,7 @@ class Assembly:
     app: Application
     loops: Sequence[tuple[str, Loop]]  # by name; each runs until it is cancelled
     drain: Callable[[], None]  # end the open watches and refuse new ones
+    load: Loop  # read what an earlier process has kept; ends before the loops begin
 
 
 def assemble(
@@ -89,9 +91,10 @@ def assemble(
     stopping: asyncio.Event,
     *,
     certificate: Callable[[], bytes],
+    proof: Callable[[], str],
 ) -> Assembly:
     """Build everything for these settings; nothing runs yet. `stopping` makes /readyz fail; `certificate`
-    returns the serving certificate, DER."""
+    returns the serving certificate, DER, and `proof` what other replicas recognise this one by."""
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
@@ -100,9 +103,11 @@ def assemble(
 
     store = MemoryStore(base_revision=_first_revision())
     write_back = WriteBack(clients.cluster, count=metrics.count_write_back) if settings.write_back else None
+    continuity = Continuity(settings, metrics)
 
     def publish(document: JobProgress) -> None:
         store.put(document)
+        continuity.changed(document.job.ref)
         if write_back is not None:
             write_back.changed(document)
 
@@ -111,6 +116,7 @@ def assemble(
         retract=store.delete,
         now=_now,
         interval_s=settings.probe_interval.total_seconds(),
+        recall=continuity.recall,
     )
     prober = Prober(
         _sources(settings, clients.cluster),
@@ -126,12 +132,16 @@ def assemble(
     def on_job(job: TrainingJob, status: Observation | None) -> None:
         if write_back is not None:
             write_back.seen(job.ref, status)
+        is_new = job.ref not in tracker
         tracker.job_changed(job, status if "status" in sources else None)
         prober.job_changed(job)
+        if is_new and tracker.lacks_final_report(job.ref):
+            prober.job_found(job)
 
     def on_gone(ref: JobRef) -> None:
         prober.job_gone(ref)
         tracker.job_gone(ref)
+        continuity.gone(ref)
         if write_back is not None:
             write_back.gone(ref)
 
@@ -155,6 +165,12 @@ def assemble(
             certificate=certificate,
             count=metrics.count_relayed,
         )
+    continuity.connect(
+        tracker,
+        certificate=certificate,
+        proof=proof,
+        met=relay.introduce if relay is not None else lambda _address: None,
+    )
     pushes: PushEndpoint | None = None
     if "push" in sources:
         pushes = PushEndpoint(
@@ -194,23 +210,30 @@ def assemble(
             handlers=handlers,
             registry=registry,
             metrics=request_metrics,
-            checks=_checks(watches, prober, stopping),
+            checks=[*_checks(watches, prober, stopping), *continuity.checks()],
             pushes=pushes,
+            peers=continuity.giver,
             is_synced=is_synced,
             is_draining=draining.is_set,
         )
     )
-    loops: list[tuple[str, Loop]] = [(f"watch {watch.path}", watch.run) for watch in watches]
+
+    async def follow(watch: Watch[Any]) -> None:
+        await continuity.taken()
+        await watch.run()
+
+    loops: list[tuple[str, Loop]] = [(f"watch {watch.path}", partial(follow, watch)) for watch in watches]
     loops += [
         ("watch of the client CAs", trust.watch(clients.authentication).run),
         ("prober", prober.run),
         ("evaluation", partial(_evaluate, tracker)),
+        *continuity.loops(partial(is_synced, "")),
     ]
     if write_back is not None:
         loops.append(("write-back", write_back.run))
     if relay is not None:
         loops.append(("relay", relay.run))
-    return Assembly(app=app, loops=loops, drain=drain)
+    return Assembly(app=app, loops=loops, drain=drain, load=continuity.load)
 
 
 def _sources(settings: Settings, client: KubeClient) -> dict[str, Source]:

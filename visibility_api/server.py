@@ -14,6 +14,7 @@ import ipaddress
 import os
 import signal
 import socket
+from functools import lru_cache
 from pathlib import Path
 
 import structlog
@@ -25,6 +26,7 @@ from visibility_api.auth.errors import AuthError
 from visibility_api.auth.request_header_config import RequestHeaderConfig
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ClusterError
+from visibility_api.peers.recognition import derive_proof
 from visibility_api.serving.certificate import provide_certificate
 from visibility_api.serving.http_server import http_server
 from visibility_api.serving.tls import ServingTls
@@ -65,7 +67,16 @@ async def _serve(settings: Settings) -> None:
             listener = stack.enter_context(_listen(settings))
         except (AuthError, ClusterError, OSError) as error:
             raise StartFailed(str(error)) from error
-        assembly = assemble(settings, clients, trust, stopping, certificate=lambda: tls.certificate)
+        proof = lru_cache(maxsize=1)(derive_proof)
+        assembly = assemble(
+            settings,
+            clients,
+            trust,
+            stopping,
+            certificate=lambda: tls.certificate,
+            proof=lambda: proof(*tls.pair),
+        )
+        await assembly.load()
         await _run(settings, assembly, tls, listener, stopping)
 
 

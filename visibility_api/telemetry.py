@@ -122,6 +122,26 @@ class Metrics:
             ["outcome"],
             registry=registry,
         )
+        self._state_writes = Counter(
+            "visibility_state_writes_total",
+            "States of jobs for the data directory, by outcome.",
+            ["outcome"],
+            registry=registry,
+        )
+        self._recalled = Counter(
+            "visibility_recalled_jobs_total",
+            "Jobs whose state of before this process was used, by where it was found.",
+            ["source"],
+            registry=registry,
+        )
+        self.state_bytes = Gauge(
+            "visibility_data_dir_bytes", "Size of the state in the data directory.", registry=registry
+        )
+        self.is_degraded = Gauge(
+            "visibility_data_dir_degraded",
+            "1 while the data directory cannot be used and state is kept in memory only.",
+            registry=registry,
+        )
         self.waiting_write_backs = Gauge(
             "visibility_write_backs_waiting", "Jobs whose status is yet to be written.", registry=registry
         )
@@ -157,6 +177,14 @@ class Metrics:
     def count_write_back(self, outcome: str) -> None:
         """Count an attempt to write; `outcome` is that of WriteBack."""
         self._write_backs.labels(outcome).inc()
+
+    def count_state_writes(self, outcome: str, jobs: int) -> None:
+        """Count states of jobs; `outcome` is the StateWriter's."""
+        self._state_writes.labels(outcome).inc(jobs)
+
+    def count_recalled(self, source: str) -> None:
+        """Count a job; `source` is where its state was found, "disk" or "peer"."""
+        self._recalled.labels(source).inc()
 
     def count_review(self, kind: str) -> Callable[[str, float], None]:
         """Counts reviews of one kind, "authn" or "authz", under the Go library's names."""

@@ -152,6 +152,38 @@ for step in range(1, 1000):
     time.sleep(0.2)
 """
 
+# Each reports once: by a file, which is gone at `forget`; by push; on its log, and ends.
+FILED_ONCE = f"""{_WAIT}
+path = os.environ["TRAINJOB_PROGRESS_FILE"]
+write(path, json.dumps({{"step": 40, "totalSteps": 100, "timestamp": now(), "metrics": {{"loss": 0.5}}}}))
+wait_for("forget")
+os.unlink(path)
+write("forgotten", "")
+time.sleep(3600)
+"""
+
+PUSHED_ONCE = f"""{_WAIT}
+url = os.environ["KUBEFLOW_TRAINER_SERVER_URL"]
+context = ssl.create_default_context(cafile=os.environ["KUBEFLOW_TRAINER_SERVER_CA_CERT"])
+with open(os.environ["KUBEFLOW_TRAINER_SERVER_TOKEN"]) as file:
+    headers = {{"Authorization": "Bearer " + file.read()}}
+metrics = [{{"name": "loss", "value": "0.5"}}]
+status = {{"progressPercentage": 55, "metrics": metrics, "lastUpdatedTime": now()}}
+body = json.dumps({{"trainerStatus": status}}).encode()
+while True:
+    try:
+        urllib.request.urlopen(urllib.request.Request(url, body, headers), context=context).close()
+        break
+    except OSError as error:  # the server does not know the pod yet
+        print(error, flush=True)
+        time.sleep(0.5)
+time.sleep(3600)
+"""
+
+PRINTED_ONCE = """
+print({"step": 30, "loss": 0.5}, flush=True)
+"""
+
 ARGO = f"""{_WAIT}
 write(os.environ["ARGO_PROGRESS_FILE"], "37/100")
 time.sleep(3600)

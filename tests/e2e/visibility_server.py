@@ -40,7 +40,8 @@ class VisibilityServer:
 
     The latest one that was made or registered is the one behind the aggregator. `components`: of
     deploy/components; their rights are not taken back. `probe_interval_s` None: the default of the flag.
-    `beside`: another replica, which has the same certificate and is told what is pushed here.
+    `beside`: another replica, which has the same certificate and is told what is pushed here. `flags`: more
+    of the server's.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class VisibilityServer:
         components: Sequence[str] = COMPONENTS,
         probe_interval_s: float | None = PROBE_INTERVAL_S,
         beside: VisibilityServer | None = None,
+        flags: Sequence[str] = (),
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._cluster = cluster
@@ -60,6 +62,7 @@ class VisibilityServer:
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self._beside = beside
+        self._flags = flags
         self.authority = beside.authority if beside else Authority(directory, "visibility")
         self._serving: KeyPair = (
             beside._serving
@@ -103,6 +106,12 @@ class VisibilityServer:
     def restart(self) -> None:
         """The process ends in order and a new one takes its place, on the same port."""
         assert self._daemon.stop(grace_s=END_WAIT_S) == 0, f"not in order: {self._daemon.log_tail()}"
+        self._daemon.start()
+        self.wait_ready()
+
+    def kill(self) -> None:
+        """The process dies at once, and a new one takes its place, on the same port."""
+        self._daemon.kill()
         self._daemon.start()
         self.wait_ready()
 
@@ -228,6 +237,7 @@ class VisibilityServer:
             *self._pace_flags(),
             *("--shutdown-delay-duration", "0s"),
             *peers,
+            *self._flags,
             *server_flags(self._components),
             *("-v", "4"),
         ]

@@ -17,11 +17,14 @@ import yaml
 from localcluster.demo import scenario as demo
 from tests.e2e import manifests as tested
 from visibility_api.cli import main
+from visibility_api.persistence.state_file import CHECKPOINT_PAGES, KEPT_ASIDE, PAGE_BYTES
 from visibility_api.serving.http_server import DRAIN_S
 from visibility_api.settings import SOURCES, Settings, read_settings
 from visibility_api.workloads.annotations import OPEN_DATA_HUB_PORT
 
 ROOT = Path(__file__).parents[2]
+LOG_MIB = 2 * CHECKPOINT_PAGES * PAGE_BYTES // 2**20  # it grows a little beyond that before it is emptied
+PEERS = "visibility-api-peers"
 Objects = dict[tuple[str, str], dict[str, Any]]
 
 
@@ -143,7 +146,6 @@ FINDING = [
     ("batch", "jobs", ("list", "watch")),
     ("", "pods", ("list", "watch")),
 ]
-PEERS = "visibility-api-peers"
 # A right that is missing shows in e2e; one too many would show nowhere else.
 COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] = {
     "exec-by-namespace": (["--sources=exec"], []),
@@ -151,10 +153,17 @@ COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] 
     "source-http": (["--sources=http"], []),
     "source-logs": (["--sources=logs"], [("", "pods/log", ("get",))]),
     "source-push": (
-        ["--sources=push", f"--peers={PEERS}.trainjob-visibility.svc"],
+        ["--sources=push"],
         [("", "pods", ("get",)), ("batch", "jobs", ("get",)), ("jobset.x-k8s.io", "jobsets", ("get",))],
     ),
     "write-back": (["--write-back=true"], [("trainer.kubeflow.org", "trainjobs/status", ("patch",))]),
+    "data-volume": ([], []),
+}
+CLAIM = "visibility-api-data"
+# What a component adds or changes beside its flag and its rights.
+MORE = {
+    "data-volume": {("PersistentVolumeClaim", CLAIM), ("PodDisruptionBudget", "visibility-api")},
+    "exec-by-namespace": {("ClusterRole", "trainjob-visibility:source-exec")},  # bound by nobody
 }
 
 
@@ -179,12 +188,9 @@ def test_a_component_brings_its_flag_and_its_rights_and_nothing_else(tmp_path: P
     assert granted(chosen) == FINDING + rights
     role = f"trainjob-visibility:{name}"
     added = {("ClusterRole", role), ("ClusterRoleBinding", role)} if rights else set()
-    if name == "exec-by-namespace":
-        added.add(("ClusterRole", "trainjob-visibility:source-exec"))  # bound by nobody
-    if name == "source-push":
-        added.add(("Service", PEERS))
-    assert chosen.keys() - base.keys() == added
-    same = base.keys() - {("Deployment", "visibility-api"), *GENERATED}
+    more = MORE.get(name, set())
+    assert chosen.keys() - base.keys() == added | (more - base.keys())
+    same = base.keys() - {("Deployment", "visibility-api"), *GENERATED, *more}
     assert {key: chosen[key] for key in same} == {key: base[key] for key in same}
 
 
@@ -193,6 +199,39 @@ GENERATED = {
     ("Secret", "visibility-api-tls"),
     ("APIService", "v1alpha1.visibility.trainer.kubeflow.org"),
 }
+
+
+def data_volume(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The volume that is mounted where --data-dir is."""
+    pod, directory = server_pod(objects), settings(objects, monkeypatch).data_dir
+    (mount,) = [each for each in pod["containers"][0]["volumeMounts"] if each["mountPath"] == str(directory)]
+    assert not mount.get("readOnly")
+    (volume,) = [each for each in pod["volumes"] if each["name"] == mount["name"]]
+    found: dict[str, Any] = volume
+    return found
+
+
+def test_state_is_kept_in_a_directory_of_the_pod(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = data_volume(objects, monkeypatch)["emptyDir"]["sizeLimit"]
+    # The file, those that were set aside, and a log of each.
+    most_mib = (1 + KEPT_ASIDE) * (settings(objects, monkeypatch).data_dir_max_mib + LOG_MIB)
+    assert limit == "1Gi"
+    assert most_mib < 1024
+    assert server_pod(objects)["securityContext"]["fsGroup"] == 65532
+
+
+def test_state_on_a_volume_is_of_a_single_replica_that_can_be_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = by_name(render(tmp_path, ["data-volume"]))
+    assert data_volume(chosen, monkeypatch)["persistentVolumeClaim"] == {"claimName": CLAIM}
+    spec = chosen["Deployment", "visibility-api"]["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    budget = chosen["PodDisruptionBudget", "visibility-api"]["spec"]
+    assert budget["maxUnavailable"] == 1
+    assert "minAvailable" not in budget
+    claim = chosen["PersistentVolumeClaim", CLAIM]
+    assert claim["metadata"]["namespace"] == chosen["Deployment", "visibility-api"]["metadata"]["namespace"]
 
 
 def test_all_components_together_are_what_the_server_takes(

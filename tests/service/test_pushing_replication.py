@@ -34,6 +34,7 @@ from tests.relaying import (
     pushed_until,
 )
 from tests.service.tls_server import DEADLINE_S, until
+from visibility_api.peers.addresses import Address
 from visibility_api.progress.document import Progress
 from visibility_api.serving.connection import TlsConnection
 from visibility_api.serving.tls import ServingTls
@@ -230,6 +231,26 @@ async def test_a_replica_with_our_certificate_gets_the_push_unchanged(
         f"Authorization: Bearer {TOKEN}".encode(),
         b"Content-Length: %d" % len(BODY),
     ]
+
+
+async def test_a_replica_that_has_just_started_is_relayed_to_before_its_name_is_known(
+    replica: Replica, tmp_path: Path
+) -> None:
+    limits = replace(PATIENT, introduced_s=DEADLINE_S)
+    async with replica.serving(OURS, tmp_path), Relaying(peers=[], limits=limits).running() as relay:
+        relay.push()
+        assert relay.outcomes == {}
+        relay.relay.introduce(Address("127.0.0.1", replica.port))
+        await pushed_until(relay, lambda: bool(replica.requests))
+
+
+async def test_introductions_end_and_are_bounded(replica: Replica, tmp_path: Path) -> None:
+    limits = replace(PATIENT, introduced_s=0.0, peers=2)
+    async with Relaying(peers=[], limits=limits).running() as relay:
+        for port in range(1, 10):
+            relay.relay.introduce(Address("127.0.0.1", port))
+        relay.push()
+        assert relay.outcomes == {}  # each has ended at once
 
 
 async def test_a_renewed_certificate_is_followed(replica: Replica, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from msgspec import structs
 from tests.jobs import JOB, RANK0, REF, T0
 from visibility_api.probing.prober import PER_NODE, TOGETHER, Prober
 from visibility_api.progress.document import Outcome, Progress, Refused, RetryClass
-from visibility_api.progress.job import JobRef, Phase, ProbeHints, Rank0, TrainingJob
+from visibility_api.progress.job import JobRef, Phase, ProbeHints, Rank0, Termination, TrainingJob
 from visibility_api.progress.observation import Observation
 
 REPORT = Progress(timestamp=T0, step=1)
@@ -401,6 +401,23 @@ async def test_what_was_read_by_file_or_pushed_needs_no_final_read_of_the_log() 
         bench.prober.job_changed(job(3))
         bench.prober.job_changed(ended(3))  # never probed: perhaps the log knows
         assert (await bench.next()).ref == job(3).ref
+        assert len(bench.logs.remembered) == 1
+
+
+async def test_the_log_of_a_job_that_had_ended_before_it_was_found_is_read_once() -> None:
+    last = Termination(exit_code=0, signal=None, reason="Completed", finished_at=T0)
+    others = [
+        job(1),  # it runs
+        replace(job(2), rank0=None),
+        ended(3, started_at=None),  # its container has never run
+        replace(ended(4, last_termination=last), hints=ProbeHints(source="push")),
+        replace(ended(5, last_termination=last), hints=ProbeHints(source="none")),
+    ]
+    async with running() as bench:
+        for each in (*others, ended(6, last_termination=last)):
+            bench.prober.job_found(each)
+        seen = await bench.next()
+        assert (seen.ref, seen.is_final_read, seen.attempt) == (job(6).ref, True, "p6/0/0")
         assert len(bench.logs.remembered) == 1
 
 

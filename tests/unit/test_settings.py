@@ -214,6 +214,13 @@ def test_a_peer_that_is_no_name_is_refused(peer: str) -> None:
     assert str(raised.value) == f'--peers "{peer}": give HOST or HOST:PORT, separated by commas'
 
 
-def test_peers_without_pushes_are_refused() -> None:
-    with pytest.raises(SettingsError, match="--peers: needs push among --sources"):
-        read_settings(["--peers=one"])
+def test_peers_need_no_pushes() -> None:
+    assert read_settings(["--peers=one"]).peers == ("one",)
+
+
+def test_state_is_kept_where_a_directory_is_given() -> None:
+    assert read_settings([]).data_dir is None
+    settings = read_settings(["--data-dir=/var/lib/x", "--data-dir-max-mib=64", "--data-dir-max-age=720h"])
+    assert (settings.data_dir, settings.data_dir_max_mib) == (Path("/var/lib/x"), 64)
+    assert settings.data_dir_max_age == timedelta(days=30)
+    assert shown(settings)["data_dir_max_age"] == "2592000s"

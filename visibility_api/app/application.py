@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from visibility_api import __version__
 from visibility_api.models.served import RESOURCES, Resource
+from visibility_api.peers.giving import StateGiver
 from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.resources.message import Authenticator, Authorizer, Handler
 
@@ -21,7 +22,7 @@ from .exception_handlers import add_exception_handlers
 from .health import Check, Health
 from .request_metrics import RequestMetrics
 from .resource_routes import ResourceRoutes, RouteKey
-from .routers import discovery, health, metrics, openapi, push, version
+from .routers import discovery, health, metrics, openapi, peers, push, version
 
 MAX_BODY_BYTES = 64 * 1024  # of a request that FastAPI answers; a push has the same limit
 
@@ -38,6 +39,7 @@ class Parts:
     metrics: RequestMetrics
     checks: Sequence[Check] = ()
     pushes: PushEndpoint | None = None  # None: pushing is switched off, its paths are not served
+    peers: StateGiver | None = None  # None: there are no other replicas, the path for them is not served
     is_synced: Callable[[str], bool] = lambda _namespace: True  # of a namespace, "" = of all
     is_draining: Callable[[], bool] = lambda: False  # open watches are ending, new ones are refused
     limits: Limits = field(default_factory=Limits)
@@ -62,9 +64,12 @@ class Application(FastAPI):
         self.state.discovery = Discovery(parts.resources)
         self.state.openapi = OpenApi(parts.resources)
         self.state.pushes = parts.pushes
+        self.state.peers = parts.peers
         add_exception_handlers(self)
         if parts.pushes is not None:
             self.include_router(push.router)
+        if parts.peers is not None:
+            self.include_router(peers.router)
         for subject in (health, discovery, openapi, metrics, version):
             self.include_router(subject.router)
         self._chain = self.middleware_stack = self.build_middleware_stack()
@@ -87,6 +92,7 @@ class Application(FastAPI):
             authorizer=parts.authorizer,
             routes=ResourceRoutes(resources=parts.resources, handlers=parts.handlers),
             pushes=parts.pushes,
+            peers=parts.peers,
             metrics=parts.metrics,
             health=self.state.health,
             is_synced=parts.is_synced,

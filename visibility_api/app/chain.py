@@ -23,6 +23,7 @@ from visibility_api.auth.identity import ANONYMOUS
 from visibility_api.deadline import within
 from visibility_api.errors import Forbidden, PageNotFound, Timeout, TooManyRequests, Unavailable, UnknownRoute
 from visibility_api.faults import describe_fault
+from visibility_api.peers.giving import PATH as PEERS_PATH, StateGiver
 from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.resources.delivery import DEFAULT_CACHE_CONTROL, ReaderTooSlow, deliver
 from visibility_api.resources.disconnect import ClientGone
@@ -93,6 +94,7 @@ class _Plan:
     series: Series  # of its metrics
     is_watch: bool = False
     is_health: bool = False
+    is_of_a_peer: bool = False  # of another replica, recognised by its own proof
 
 
 class RequestChain:
@@ -107,6 +109,7 @@ class RequestChain:
         authorizer: Authorizer,
         routes: ResourceRoutes,
         pushes: PushEndpoint | None,
+        peers: StateGiver | None,
         metrics: RequestMetrics,
         health: Health,
         is_synced: Callable[[str], bool],
@@ -125,6 +128,7 @@ class RequestChain:
         self._authorizer = authorizer
         self._routes = routes
         self._pushes = pushes
+        self._peers = peers
         self._metrics = metrics
         self._health = health
         self._is_synced = is_synced
@@ -213,6 +217,7 @@ class RequestChain:
             series=self._metrics.series(route.labels if route is not None else method_labels(method)),
             is_watch=info.is_watch,
             is_health=path in _HEALTH_PATHS,
+            is_of_a_peer=self._peers is not None and method == "GET" and path == PEERS_PATH,
         )
 
     async def _answer(
@@ -223,6 +228,11 @@ class RequestChain:
         info = plan.info
         if plan.is_health:
             return self._answer_health(plan, scope)
+        if plan.is_of_a_peer and self._peers is not None:  # no user, and limited by itself
+            client = scope.get("client")
+            self._peers.admit(scope["headers"], client[0] if client else "")
+            scope["is_of_a_peer"] = True
+            return None
         identity = scope["identity"] = await self._authenticator.authenticate(scope)
         shares = self._watches if plan.is_watch else self._requests
         places = shares.of(identity, is_forwarded=FORWARDED in scope["state"])

@@ -25,6 +25,8 @@ class Check:
     name: str
     run: Callable[[], str | None]
     is_readiness_only: bool = False  # a failure removes the pod from the Service, but does not restart it
+    # What works less well although the check passes. Anyone may read it, unlike the reason of a failure.
+    note: Callable[[], str | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,11 @@ class Health:
             log.error("health check raised", check=name, **describe_fault(error))
             return "the check itself failed"
 
+    def passed(self, name: str) -> str:
+        """`ok`, with what works less well although the check passes."""
+        note = self._checks[name].note()
+        return "ok" if note is None else f"ok ({note})"
+
     def report(self, endpoint: str, excluded: Sequence[str]) -> Report:
         """All checks of one endpoint but the excluded ones."""
         names = [name for name in self._checks if self.has(endpoint, name)]
@@ -70,7 +77,7 @@ class Health:
                 failures[name] = failure
                 lines.append(f"[-]{name} failed: reason withheld\n")
             else:
-                lines.append(f"[+]{name} ok\n")
+                lines.append(f"[+]{name} {self.passed(name)}\n")
         if unknown := sorted(set(excluded).difference(names)):
             unmatched = ",".join(quote(name) for name in unknown)
             lines.append(f"warn: some health checks cannot be excluded: no matches for {unmatched}\n")

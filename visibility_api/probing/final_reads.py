@@ -19,6 +19,7 @@ from .fair_queue import FairQueue
 log = structlog.get_logger("visibility.probe")
 
 MAX_WAITING = 1000  # of thousands that end at one time most have reported all that matters before
+MAX_FOUND = 10_000  # …but of those that ended before this process began, it has no report at all
 
 _NOTHING = Refused(
     reason="LogUnreadable",
@@ -89,11 +90,22 @@ class FinalReads:
             ended, rank0 = replace(was, restart_count=max(was.restart_count, last)), is_
         else:
             ended, rank0 = was, replace(was, is_running=False, is_terminating=True)
-        attempt = EndedAttempt(ref=now.ref, attempt=ended.attempt, rank0=rank0)
-        if attempt.key in self._ended or len(self._queue) >= MAX_WAITING:
+        return self._add(EndedAttempt(ref=now.ref, attempt=ended.attempt, rank0=rank0), MAX_WAITING)
+
+    def note_found(self, job: TrainingJob) -> bool:
+        """Queue the attempt of a job that had ended before it was found; whether there is one to read."""
+        rank0 = job.rank0
+        if self._logs is None or rank0 is None or job.hints.source not in (None, "logs"):
+            return False
+        if rank0.is_running or (rank0.started_at is None and rank0.last_termination is None):
+            return False
+        return self._add(EndedAttempt(ref=job.ref, attempt=rank0.attempt, rank0=rank0), MAX_FOUND)
+
+    def _add(self, attempt: EndedAttempt, most: int) -> bool:
+        if attempt.key in self._ended or len(self._queue) >= most:
             return False
         self._ended[attempt.key] = attempt
-        self._queue.push(attempt.key, namespace=now.ref.namespace, node=rank0.node_name)
+        self._queue.push(attempt.key, namespace=attempt.ref.namespace, node=attempt.rank0.node_name)
         return True
 
     def take(self) -> EndedAttempt | None:

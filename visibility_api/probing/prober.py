@@ -142,6 +142,11 @@ class Prober:
             self._schedule.hasten(job.ref, now)
         self._wake.set()
 
+    def job_found(self, job: TrainingJob) -> None:
+        """A job that is new to this process, its final report not known: if it has ended, read its log."""
+        if self._final_reads.note_found(job):
+            self._wake.set()
+
     def job_gone(self, ref: JobRef) -> None:
         """Stop probing this job."""
         self._jobs.pop(ref, None)

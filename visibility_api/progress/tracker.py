@@ -13,7 +13,7 @@ from .conditions import evaluate
 from .document import Progress
 from .job import JobRef, Rank0, TrainingJob
 from .memory import Memory, recall, remember
-from .merge import TERMINATION, counts, merge, take
+from .merge import LOGS, STATUS, TERMINATION, counts, merge, take
 from .observation import Observation
 from .record import Record, summarise
 from .report import parse_report
@@ -44,6 +44,12 @@ class Tracker:
         self._recall = recall
         self._records: dict[JobRef, Record] = {}
         self._reviews: Iterator[JobRef] = iter(())
+
+    def __contains__(self, ref: JobRef) -> bool:
+        return ref in self._records
+
+    def __iter__(self) -> Iterator[JobRef]:
+        return iter(self._records)
 
     def job_changed(self, job: TrainingJob, status: Observation | None = None) -> None:
         """The cluster shows this job, new or otherwise than before; `status`: the report in its status."""
@@ -86,6 +92,16 @@ class Tracker:
             now = self._now()
             recall(record, memory, now)
             self._show(record, now)
+
+    def lacks_final_report(self, ref: JobRef) -> bool:
+        """Whether what a job has left behind may contain more than is known of its present attempt.
+
+        What came by file, port or push is not completed from a log, which is read by guess.
+        """
+        record = self._records.get(ref)
+        if record is None or record.report is None or not record.is_current:
+            return record is not None
+        return not record.report.is_final and record.source in (LOGS, STATUS)
 
     def observed(self, observation: Observation) -> bool:
         """A source has brought this. Returns whether it is a report that counts from now on."""

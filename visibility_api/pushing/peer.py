@@ -6,7 +6,6 @@ It is sent nothing unless it presents the very certificate that this server serv
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,6 +15,7 @@ import structlog
 from yarl import URL
 
 from visibility_api.faults import describe_fault
+from visibility_api.peers.addresses import Address
 
 log = structlog.get_logger("visibility.relay")
 
@@ -39,11 +39,6 @@ class PeerLimits:
     waiting: int = 10_000  # pods: a newer push replaces the one of the same pod
     waiting_bytes: int = 16 * 1024 * 1024
     response_bytes: int = 256 * 1024
-
-
-class Address(NamedTuple):
-    host: str  # an IP address
-    port: int
 
 
 class Sender(NamedTuple):
@@ -165,10 +160,6 @@ class Peer:
             log.warning("pushes not relayed to peer", peer=self._address.host, reason=reason, **fault)
         self._pause_s = min(2 * self._pause_s, self._limits.longest_pause_s) or self._limits.first_pause_s
         self._paused_until = now + self._pause_s
-
-
-def certificate_fingerprint(der: bytes) -> aiohttp.Fingerprint:
-    return aiohttp.Fingerprint(hashlib.sha256(der).digest())
 
 
 def _size(sender: Sender, body: bytes) -> int:

@@ -8,15 +8,17 @@ sent nothing. All of it is best effort and blocks nobody: the job's next push ha
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import aiohttp
 import structlog
 
+from visibility_api.peers.addresses import Address, resolve, split_name
+from visibility_api.peers.recognition import certificate_fingerprint
+
 from .body import Headers
-from .peer import Address, Peer, PeerLimits, Sender, certificate_fingerprint
+from .peer import Peer, PeerLimits, Sender
 
 log = structlog.get_logger("visibility.relay")
 
@@ -28,6 +30,7 @@ HEADERS = {"Host": "visibility-api", "Content-Type": "application/json", RELAYED
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayLimits:
     resolve_interval_s: float = 10.0
+    introduced_s: float = 120.0  # longer than DNS takes to know a pod that has just started
     peers: int = 8
     idle_s: float = 60.0  # after this a connection is not reused: well below the peer's KEEP_ALIVE_S
     peer: PeerLimits = field(default_factory=PeerLimits)
@@ -52,7 +55,7 @@ class Relay:
     ) -> None:
         self._limits = limits
         self._addresses = {
-            _split(peer, port): set[Address]() for peer in peers
+            split_name(peer, port): set[Address]() for peer in peers
         }  # of each name, when last resolved
         self._port = port
         self._certificate = certificate
@@ -60,6 +63,8 @@ class Relay:
         self._count = count
         self._peers: dict[Address, Peer] = {}
         self._unresolved: set[str] = set()  # names of which it was logged that they do not resolve
+        self._introduced: dict[Address, float] = {}  # until when each is a peer without being resolved
+        self._follow_now: Callable[[], None] | None = None  # while running
 
     def pushed(self, path: str, headers: Headers, body: bytes) -> None:
         """Relay a push that was accepted, without waiting for anything."""
@@ -69,6 +74,14 @@ class Relay:
         sender = Sender(path, credentials.split()[-1].decode())  # tokens that are not UTF-8 are refused
         for peer in self._peers.values():
             peer.put(sender, body)
+
+    def introduce(self, address: Address) -> None:
+        """A replica has just started there: relay to it before its name is resolved the next time."""
+        self._known()  # without those whose time is over
+        if len(self._introduced) < self._limits.peers:
+            self._introduced[address] = asyncio.get_running_loop().time() + self._limits.introduced_s
+            if self._follow_now is not None:
+                self._follow_now()
 
     async def run(self) -> None:
         """Follow the peers' names for ever. Requests in flight end with this call."""
@@ -86,29 +99,34 @@ class Relay:
             ) as session,
             asyncio.TaskGroup() as group,
         ):
+            self._follow_now = lambda: self._follow(self._known(), group, session)
             try:
                 while True:
                     for host, port in self._addresses:
                         await self._resolve(host, port)
-                        self._follow(set().union(*self._addresses.values()), group, session)
+                        self._follow_now()
+                    self._follow_now()  # for those introduced before this began
                     await asyncio.sleep(self._limits.resolve_interval_s)
             finally:
+                self._follow_now = None
                 self._follow(set(), group, session)
+
+    def _known(self) -> set[Address]:
+        now = asyncio.get_running_loop().time()
+        self._introduced = {each: until for each, until in self._introduced.items() if until > now}
+        return set(self._introduced).union(*self._addresses.values())
 
     async def _resolve(self, host: str, port: int) -> None:
         """Take all addresses of a name but this server's own; keep the last ones when it does not resolve."""
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = await resolve(host, port, own_port=self._port)
         except (OSError, UnicodeError):  # DNS is unreachable, or there is no other replica yet
             if host not in self._unresolved:
                 log.warning("name of the peers does not resolve", name=host)
             self._unresolved.add(host)
             return
         self._unresolved.discard(host)
-        addresses = {str(address[0]) for *_, address in found}
-        self._addresses[host, port] = {
-            Address(each, port) for each in addresses if port != self._port or not _is_own(each)
-        }
+        self._addresses[host, port] = found
 
     def _follow(self, found: set[Address], group: asyncio.TaskGroup, session: aiohttp.ClientSession) -> None:
         chosen = sorted(found)[: self._limits.peers]
@@ -133,19 +151,3 @@ class Relay:
         if self._expected is None or self._expected[0] != der:
             self._expected = der, certificate_fingerprint(der)
         return self._expected[1]
-
-
-def _split(peer: str, port: int) -> tuple[str, int]:
-    host, _, own = peer.partition(":")
-    return host, int(own) if own else port
-
-
-def _is_own(host: str) -> bool:
-    """Whether an address is one of this machine or pod: packets to it would have it as their source."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((host, 9))  # a datagram socket sends nothing here
-        except OSError:
-            return False
-        return bool(probe.getsockname()[0] == host)

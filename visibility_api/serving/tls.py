@@ -88,6 +88,12 @@ class ServingTls:
             self._leaf = x509.load_pem_x509_certificate(self._loaded[0]).public_bytes(Encoding.DER)
         return self._leaf
 
+    @property
+    def pair(self) -> tuple[bytes, bytes]:
+        """Certificate chain and key that new connections get, PEM."""
+        certificate, key = self._loaded
+        return certificate, key
+
     def trust(self, ca_pem: str) -> None:
         """Request a certificate of one of these CAs from new connections; "": request none.
 

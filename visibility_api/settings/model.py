@@ -20,6 +20,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from .file import ConfigFile
 from .values import (
     Conflict,
+    Directory,
     File,
     Metavar,
     Switch,
@@ -112,8 +113,23 @@ class Settings(BaseSettings):
     )
     peers: Annotated[Words, each(is_peer, "give HOST or HOST:PORT, separated by commas")] = Field(
         default=(),
-        description="forward pushed reports to these other replicas. Each is HOST or HOST:PORT, or a name"
-        " of several replicas. May be repeated. All replicas must serve the same certificate",
+        description="other replicas: take the state of the jobs from them at start, and forward pushed"
+        " reports to them. Each is HOST or HOST:PORT, or a name of several replicas. May be repeated. All"
+        " replicas must serve the same certificate",
+    )
+    data_dir: Directory = Field(
+        default=None,
+        description="directory to keep the state of the jobs in, so that a restart loses nothing. Each"
+        " replica needs one of its own. Without it state is kept in memory only",
+    )
+    data_dir_max_mib: Annotated[int, whole_number(16, 65536), Metavar("MIB")] = Field(
+        default=256,  # 10,000 jobs have some 20
+        description="size limit of the state in --data-dir, in MiB, 16 to 65536. At it large and old states"
+        " are removed first",
+    )
+    data_dir_max_age: Annotated[timedelta, duration(3600, 87600 * 3600), Metavar("DURATION")] = Field(
+        default=timedelta(days=90),
+        description="the state of a job that has not changed for so long is removed from --data-dir",
     )
     write_back: Switch = Field(
         default=False,  # each change is a write to etcd and needs a right to write
@@ -136,13 +152,6 @@ class Settings(BaseSettings):
                 f"--probe-timeout {seconds(timeout)} must not exceed --probe-interval {seconds(interval)}"
             )
         return timeout
-
-    @field_validator("peers")
-    @classmethod
-    def _need_push(cls, peers: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        if peers and "push" not in info.data.get("sources", ("push",)):
-            raise Conflict("--peers: needs push among --sources")
-        return peers
 
     @classmethod
     def settings_customise_sources(

@@ -61,6 +61,14 @@ def _file(value: object) -> Path | None:
     return Path(value)
 
 
+def _directory(value: object) -> Path | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, (str, Path)):
+        raise ValueError("give a path")
+    return Path(value)
+
+
 def _switch(value: object) -> bool:
     if isinstance(value, bool):
         return value
@@ -103,6 +111,7 @@ def ip_address(value: str) -> str:
 
 
 File = Annotated[Path | None, BeforeValidator(_file), Metavar("FILE")]
+Directory = Annotated[Path | None, BeforeValidator(_directory), Metavar("DIR")]
 Switch = Annotated[bool, BeforeValidator(_switch), Metavar("BOOL")]
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words), Metavar("LIST")]
 
@@ -116,4 +125,4 @@ def shown_value(value: object) -> str | int | bool | None:
 
 
 def seconds(duration: timedelta) -> str:
-    return f"{duration.total_seconds():g}s"
+    return f"{duration.total_seconds():.10g}s"  # no exponent

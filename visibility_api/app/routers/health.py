@@ -36,7 +36,9 @@ def _single(endpoint: str) -> Callable[..., Awaitable[Response]]:
         if not checks.has(endpoint, check):
             raise PageNotFound
         failure = checks.run(check)
-        return text("ok") if failure is None else text(f"internal server error: {failure}\n", status=500)
+        if failure is not None:
+            return text(f"internal server error: {failure}\n", status=500)
+        return text(checks.passed(check))
 
     return single
 

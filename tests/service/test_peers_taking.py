@@ -1,0 +1,205 @@
+"""A replica that starts takes the state from peers over real TLS, however they behave."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+import structlog
+
+from tests.certificates import Certificate
+from tests.relaying import IMPOSTOR, OURS, OWN_PORT, der
+from tests.service.tls_server import DEADLINE_S
+from visibility_api.peers.addresses import Address
+from visibility_api.peers.frames import END, MAX_FRAME_BYTES, frame
+from visibility_api.peers.taking import StateTaker, TakeLimits
+from visibility_api.progress.job import JobRef
+from visibility_api.progress.saved import SavedJob
+
+PROOF = "s3cr3t-proof"
+PATIENT = TakeLimits(total_s=DEADLINE_S, again_s=(3600.0,))
+
+
+def saved(name: str) -> SavedJob:
+    ref = JobRef(resource="trainjobs", namespace="team-a", name=name, uid=f"uid-of-{name}")
+    return SavedJob(ref=ref, format=1, state=b"state")
+
+
+A, B = saved("a"), saved("b")
+OK = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n"
+
+
+@dataclass(slots=True, kw_only=True)
+class Peer:
+    """Answers every connection with the same bytes; None: with none, for ever."""
+
+    answer: bytes | None
+    certificate: Certificate = OURS
+    requests: list[bytes] = field(default_factory=list)
+    port: int = 0
+
+    @contextlib.asynccontextmanager
+    async def serving(self, directory: Path) -> AsyncIterator[str]:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*self.certificate.write(directory, f"peer-{id(self)}"))
+        server = await asyncio.start_server(self._talk, "127.0.0.1", 0, ssl=context)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield f"127.0.0.1:{self.port}"
+        finally:
+            server.close()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            self.requests.append(await reader.readuntil(b"\r\n\r\n"))
+            if self.answer is None:
+                await reader.read()
+            else:
+                writer.write(self.answer)
+                await writer.drain()
+                writer.write_eof() if writer.can_write_eof() else writer.close()
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+
+@dataclass(slots=True, kw_only=True)
+class Taken:
+    jobs: list[SavedJob]
+    log: list[structlog.typing.EventDict]
+
+    @property
+    def reason(self) -> str:
+        (event,) = [each for each in self.log if each["event"] == "state not taken"]
+        return str(event.get("reason") or event["error"])
+
+
+async def take(*names: str, limits: TakeLimits = PATIENT) -> Taken:
+    """What comes of the first time, when it is over."""
+    jobs: list[SavedJob] = []
+    taker = StateTaker(
+        names,
+        port=OWN_PORT,
+        certificate=lambda: der(OURS),
+        proof=lambda: PROOF,
+        take=jobs.append,
+        limits=limits,
+    )
+    with structlog.testing.capture_logs() as logged:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(taker.run())
+            await taker.done.wait()
+            task.cancel()
+    assert PROOF not in str(logged)
+    return Taken(jobs=jobs, log=list(logged))
+
+
+async def test_every_job_of_every_peer_is_taken(tmp_path: Path) -> None:
+    one, other = Peer(answer=OK + frame(A) + END), Peer(answer=OK + frame(B) + frame(A) + END)
+    async with one.serving(tmp_path) as first, other.serving(tmp_path) as second:
+        taken = await take(first, second)
+    assert sorted(each.ref.name for each in taken.jobs) == ["a", "a", "b"]
+    assert [each["event"] for each in taken.log] == ["state taken"] * 2
+    (request,) = one.requests
+    assert request.startswith(b"GET /peers/state HTTP/1.1\r\n")
+    assert f"x-visibility-peer: {PROOF}\r\n".encode() in request
+    assert f"x-visibility-peer-port: {OWN_PORT}\r\n".encode() in request
+
+
+async def test_an_impostor_is_sent_nothing_though_its_ca_and_names_are_ours(tmp_path: Path) -> None:
+    impostor = Peer(answer=OK + frame(A) + END, certificate=IMPOSTOR)
+    async with impostor.serving(tmp_path) as name:
+        taken = await take(name)
+    assert (taken.jobs, impostor.requests) == ([], [])
+    assert taken.reason == "it presents another certificate"
+
+
+@pytest.mark.parametrize(
+    ("answer", "jobs", "reason"),
+    [
+        (b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n", [], "it answers 401"),
+        (
+            b"HTTP/1.1 302 Found\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n",
+            [],
+            "it answers 302",
+        ),
+        (OK + frame(A) + frame(B)[:-1], [A], "it broke off"),
+        (OK + frame(A), [A], "it broke off"),
+        (OK + frame(A) + (MAX_FRAME_BYTES + 1).to_bytes(4, "big"), [A], "a frame is too long"),
+        (OK + b"\0\0\0\x03abc", [], "a frame cannot be read"),
+        (b"hello\r\n\r\n", [], "ClientResponseError"),
+        (b"", [], "ServerDisconnectedError"),
+    ],
+)
+async def test_what_came_before_a_peer_went_wrong_counts(
+    answer: bytes, jobs: list[SavedJob], reason: str, tmp_path: Path
+) -> None:
+    async with Peer(answer=answer).serving(tmp_path) as name:
+        taken = await take(name)
+    assert (taken.jobs, taken.reason) == (jobs, reason)
+
+
+async def test_a_peer_that_never_answers_is_waited_for_no_longer_than_the_limit(tmp_path: Path) -> None:
+    silent, good = Peer(answer=None), Peer(answer=OK + frame(A) + END)
+    async with silent.serving(tmp_path) as one, good.serving(tmp_path) as other:
+        taken = await take(one, other, limits=replace(PATIENT, total_s=0.5))
+    assert taken.jobs in ([A], [])  # a slow machine may not get so far
+    assert "state not taken from every peer in time" in [each["event"] for each in taken.log]
+
+
+async def test_more_than_the_limit_is_not_taken(tmp_path: Path) -> None:
+    async with Peer(answer=OK + frame(A) * 100 + END).serving(tmp_path) as name:
+        taken = await take(name, limits=replace(PATIENT, bytes=1000, chunk_bytes=100))
+    assert 0 < len(taken.jobs) < 20
+    assert taken.reason == "it is too much"
+
+
+async def test_nobody_there_is_no_reason_to_wait() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert (await take(f"127.0.0.1:{port}")).jobs == []
+    assert (await take(f"127.0.0.1:{OWN_PORT}")).log == []  # itself
+
+
+async def test_it_takes_again_a_little_later(tmp_path: Path) -> None:
+    peer, jobs = Peer(answer=OK + frame(A) + END), list[SavedJob]()
+    async with peer.serving(tmp_path) as name:
+        taker = StateTaker(
+            [name],
+            port=OWN_PORT,
+            certificate=lambda: der(OURS),
+            proof=lambda: PROOF,
+            take=jobs.append,
+            limits=replace(PATIENT, again_s=(0.0, 0.0)),
+        )
+        async with asyncio.timeout(DEADLINE_S):
+            await taker.run()
+    assert jobs == [A, A, A]
+
+
+async def test_a_name_that_does_not_resolve_yet_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = 0
+
+    async def resolve(host: str, port: int, *, own_port: int) -> set[Address]:
+        nonlocal tries
+        if host == "later":
+            tries += 1
+            if tries < 3:
+                raise OSError("no such name")
+        return {Address("127.0.0.1", port)}
+
+    monkeypatch.setattr("visibility_api.peers.taking.resolve", resolve)
+    one, other = Peer(answer=OK + frame(A) + END), Peer(answer=OK + frame(B) + END)
+    async with one.serving(tmp_path), other.serving(tmp_path):
+        names = (f"later:{one.port}", f"now:{other.port}", f"again:{other.port}")
+        taken = await take(*names, limits=replace(PATIENT, resolve_again_s=0.001))
+    assert (taken.jobs, tries) == ([B, A], 3)

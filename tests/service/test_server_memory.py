@@ -1,0 +1,194 @@
+"""What a server knows outlives its process: in its data directory, and in other replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import structlog
+
+from tests.service.server_process import DEADLINE_S, GROUP, ControlPlane, Process, serving
+from visibility_api.persistence.state_file import ASIDE, FILE, Bounds, StateFile
+
+TRAINJOBS = "/apis/trainer.kubeflow.org/v1alpha1/trainjobs"
+STATUS = "/namespaces/team-a/trainjobs/{}"
+REPORTED = "2026-01-02T03:04:05Z"
+
+
+def trainjob(name: str, uid: str, percentage: int | None = None) -> dict[str, Any]:
+    """A TrainJob with this percentage in its status, the only place where it was ever reported."""
+    status = {"progressPercentage": percentage, "lastUpdatedTime": REPORTED}
+    return {
+        "metadata": {"name": name, "namespace": "team-a", "uid": uid, "resourceVersion": "1"},
+        "spec": {"runtimeRef": {"name": "torch"}},
+        "status": {"trainerStatus": status} if percentage is not None else {},
+    }
+
+
+@pytest.fixture
+async def plane() -> ControlPlane:
+    plane = ControlPlane()
+    plane.items[TRAINJOBS] = [trainjob("bert", "uid-1", 45), trainjob("gpt", "uid-2", 30)]
+    return plane
+
+
+def forget(plane: ControlPlane) -> None:
+    """Nobody but a server that has read it knows the progress any more; gpt is another job now."""
+    plane.items[TRAINJOBS] = [trainjob("bert", "uid-1"), trainjob("gpt", "uid-3")]
+
+
+async def shown(process: Process) -> dict[str, Any]:
+    """The status of each job, once the server is ready: not later, and nothing is asked before."""
+    await process.until("/readyz", lambda answer: answer.status_code == 200)
+    answer = await process.get(f"{GROUP}/trainjobs")
+    assert answer.status_code == 200, answer.text
+    return {each["metadata"]["name"]: each["status"] for each in answer.json()["items"]}
+
+
+def samples(answer: httpx.Response) -> dict[str, float]:
+    lines = [line.rsplit(" ", 1) for line in answer.text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in lines}
+
+
+async def written(process: Process, jobs: int) -> None:
+    name = 'visibility_state_writes_total{outcome="Written"}'
+    await process.until("/metrics", lambda answer: samples(answer).get(name, 0) >= jobs)
+
+
+async def kill(process: Process) -> None:
+    process.send(signal.SIGKILL)
+    assert await process.ended() == -signal.SIGKILL
+
+
+async def test_a_killed_server_knows_at_once_what_it_knew(plane: ControlPlane, tmp_path: Path) -> None:
+    flags = ("--data-dir", tmp_path / "data", "--shutdown-delay-duration=0s")
+    async with plane.serving(tmp_path) as config:
+        async with serving(tmp_path, "--kubeconfig", config, *flags) as first:
+            before = await shown(first)
+            assert before["bert"]["progressPercentage"] == 45
+            await written(first, 2)
+            await kill(first)
+        forget(plane)
+        async with serving(tmp_path, "--kubeconfig", config, *flags) as second:
+            after = await shown(second)
+            assert after["bert"]["progressPercentage"] == 45
+            assert after["bert"]["lastUpdatedTime"] == before["bert"]["lastUpdatedTime"] == REPORTED
+            assert "progressPercentage" not in after["gpt"]  # of another uid
+            assert samples(await second.get("/metrics"))['visibility_recalled_jobs_total{source="disk"}'] == 1
+
+
+# Writes one batch after the other, and prints the number of each once it is written.
+WRITING = """
+import itertools, sys
+from pathlib import Path
+from visibility_api.persistence.state_file import Bounds, StateFile
+from visibility_api.progress.job import JobRef
+from visibility_api.progress.saved import SavedJob
+
+file = StateFile(Path(sys.argv[1]), Bounds(max_bytes=2**28, max_age_s=3600))
+refs = [JobRef(resource="trainjobs", namespace="a", name=f"{n}", uid=f"uid-{n}") for n in range(50)]
+for number in itertools.count():
+    state = b"%010d" % number * 80
+    file.write([SavedJob(ref=ref, format=1, state=state) for ref in refs], [])
+    print(number, flush=True)
+"""
+
+
+@pytest.mark.parametrize("batches", [1, 40, 400])  # the last one beyond a checkpoint
+async def test_a_kill_amid_writing_loses_nothing_that_was_written(batches: int, tmp_path: Path) -> None:
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", WRITING, str(tmp_path)), stdout=asyncio.subprocess.PIPE
+    )
+    assert child.stdout is not None
+    async with asyncio.timeout(DEADLINE_S):
+        for _ in range(batches):
+            last = int(await child.stdout.readline())
+        child.kill()
+        await child.wait()
+    with structlog.testing.capture_logs() as logged:
+        file = StateFile(tmp_path, Bounds(max_bytes=2**28, max_age_s=3600.0))
+    found = {int(each.state[:10]) for each in file.load()}
+    file.close()
+    assert logged == []
+    assert len(found) == 1, "a batch is there whole or not at all"
+    assert found.pop() >= last
+
+
+async def test_a_new_replica_knows_what_one_that_runs_knows(plane: ControlPlane, tmp_path: Path) -> None:
+    async with plane.serving(tmp_path) as config:
+        arguments = ("--kubeconfig", config, "--shutdown-delay-duration=0s")
+        async with serving(tmp_path, *arguments, "--peers=127.0.0.1:1") as first:
+            assert (await shown(first))["bert"]["progressPercentage"] == 45
+            forget(plane)
+            assert first.client is not None
+            peer = f"--peers=127.0.0.1:{first.client.base_url.port}"
+            async with serving(tmp_path, *arguments, peer) as second:
+                after = await shown(second)
+                assert after["bert"]["progressPercentage"] == 45
+                assert after["bert"]["lastUpdatedTime"] == REPORTED
+                assert "progressPercentage" not in after["gpt"]
+                await second.read_until("state taken")
+                taken = next(line for line in second.lines if line["event"] == "state taken")
+                assert (taken["peer"], taken["jobs"]) == ("127.0.0.1", 2)
+
+
+async def test_whoever_has_not_our_key_is_given_no_state(plane: ControlPlane, tmp_path: Path) -> None:
+    async with (
+        plane.serving(tmp_path) as config,
+        serving(tmp_path, "--kubeconfig", config, "--peers=127.0.0.1:1") as process,
+    ):
+        await process.until("/readyz", lambda answer: answer.status_code == 200)
+        assert process.client is not None
+        for path, proof, status in [
+            ("/peers/state", None, 401),
+            ("/peers/state", "", 401),
+            ("/peers/state", "0" * 64, 401),
+            ("/peers/state/", "0" * 64, 404),  # the stand-in allows everybody every path
+        ]:
+            headers = {"x-visibility-peer": proof} if proof is not None else {}
+            answer = await process.client.get(path, headers=headers)
+            assert (answer.status_code, b"bert" in answer.content) == (status, False), path
+
+
+async def test_without_other_replicas_there_is_no_such_path(plane: ControlPlane, tmp_path: Path) -> None:
+    async with plane.serving(tmp_path) as config, serving(tmp_path, "--kubeconfig", config) as process:
+        await process.until("/readyz", lambda answer: answer.status_code == 200)
+        assert (await process.get("/peers/state")).status_code == 404
+
+
+async def test_a_data_directory_that_cannot_be_used_is_said_and_harms_nothing(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    (tmp_path / "data").write_text("a file, not a directory")
+    async with (
+        plane.serving(tmp_path) as config,
+        serving(tmp_path, "--kubeconfig", config, "--data-dir", tmp_path / "data") as process,
+    ):
+        assert (await shown(process))["bert"]["progressPercentage"] == 45
+        assert (
+            "[+]data-dir ok (state is kept in memory only: File exists)"
+            in (await process.get("/readyz?verbose")).text
+        )
+        assert samples(await process.get("/metrics"))["visibility_data_dir_degraded"] == 1
+        failed = next(line for line in process.lines if line["event"].startswith("data directory cannot"))
+        assert (failed["reason"], failed["directory"]) == ("File exists", str(tmp_path / "data"))
+
+
+async def test_a_file_of_something_else_is_set_aside(plane: ControlPlane, tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    directory.mkdir()
+    (directory / FILE).write_bytes(os.urandom(10_000))
+    async with (
+        plane.serving(tmp_path) as config,
+        serving(tmp_path, "--kubeconfig", config, "--data-dir", directory) as process,
+    ):
+        assert (await shown(process))["bert"]["progressPercentage"] == 45
+        assert samples(await process.get("/metrics"))["visibility_data_dir_degraded"] == 0
+        await written(process, 2)
+    assert len(list(directory.glob(f"{ASIDE}*/{FILE}"))) == 1

@@ -1,0 +1,157 @@
+"""State from before this process reaches the tracker, and what the tracker knows reaches the next process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from tests.service.tls_server import until
+from visibility_api import continuity as constants
+from visibility_api.continuity import Continuity
+from visibility_api.persistence.state_file import Bounds, StateFile
+from visibility_api.progress.document import Progress
+from visibility_api.progress.job import JobRef
+from visibility_api.progress.memory import Memory
+from visibility_api.progress.saved import save
+from visibility_api.progress.tracker import Tracker
+from visibility_api.settings import read_settings
+from visibility_api.telemetry import Metrics
+
+from .test_progress_tracker import JOB, REF, T0, Bench
+
+OTHER = JobRef(resource=REF.resource, namespace=REF.namespace, name="other", uid="u-other")
+
+
+class Server:
+    """A tracker, with its state in a directory or in other replicas."""
+
+    def __init__(self, *flags: str) -> None:
+        self.registry = CollectorRegistry()
+        self.continuity = Continuity(read_settings(flags), Metrics(self.registry))
+        self.bench = Bench()
+        self.bench.tracker = self.tracker = Tracker(
+            publish=self._publish,
+            retract=self.continuity.gone,
+            now=lambda: self.bench.now,
+            interval_s=15.0,
+            recall=self.continuity.recall,
+        )
+        self.continuity.connect(
+            self.tracker, certificate=lambda: b"", proof=lambda: "", met=lambda _address: None
+        )
+
+    def _publish(self, document: object) -> None:
+        self.bench.published.append(document)  # type: ignore[arg-type]
+        self.continuity.changed(self.bench.last.job.ref)
+
+    def recalled(self, source: str) -> float:
+        return self.registry.get_sample_value("visibility_recalled_jobs_total", {"source": source}) or 0.0
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Its loops, but for those that ask other replicas."""
+        await self.continuity.load()
+        loops = dict(self.continuity.loops(lambda: True))
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(loops[name]()) for name in ("data directory", "recollections")]
+            await asyncio.sleep(0)  # they begin
+            yield
+            for task in tasks:
+                task.cancel()
+
+
+def kept(directory: Path) -> set[JobRef]:
+    file = StateFile(directory, Bounds(max_bytes=2**24, max_age_s=3600.0))
+    try:
+        return {each.ref for each in file.load()}
+    finally:
+        file.close()
+
+
+def memory(step: int, *, minutes: float) -> Memory:
+    at = T0 + timedelta(minutes=minutes)
+    report = Progress(timestamp=at, step=step, total_steps=1000)
+    return Memory(attempt="p1/0/0", source="push", reporter="push", report=report, reported_at=at)
+
+
+async def test_what_was_known_at_the_end_is_known_at_the_start(tmp_path: Path) -> None:
+    flag = f"--data-dir={tmp_path}"
+    first = Server(flag)
+    async with first.running():
+        first.bench.job(JOB)
+        first.bench.report(100)
+    second = Server(flag)
+    async with second.running():
+        second.bench.job(JOB)
+        assert second.bench.last.step == 100
+        second.bench.job(replace(JOB, ref=OTHER))
+        assert second.bench.last.step is None
+    assert second.recalled("disk") == 1
+
+
+async def test_jobs_that_do_not_exist_any_more_are_forgotten_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flag = f"--data-dir={tmp_path}"
+    first = Server(flag)
+    async with first.running():
+        for ref in (REF, OTHER):
+            first.bench.job(replace(JOB, ref=ref))
+    assert kept(tmp_path) == {REF, OTHER}
+    second = Server(flag)
+    async with second.running():
+        second.bench.job(JOB)
+    assert kept(tmp_path) == {REF, OTHER}, "kube-apiserver may not show it yet"
+    monkeypatch.setattr(constants, "SETTLED_S", 0.001)
+    monkeypatch.setattr(constants, "CHECK_S", 0.001)
+    third = Server(flag)
+    async with third.running():
+        third.bench.job(JOB)
+        await until(lambda: not len(third.continuity._recollections))
+    assert kept(tmp_path) == {REF}
+
+
+async def test_a_job_that_is_deleted_is_taken_out(tmp_path: Path) -> None:
+    server = Server(f"--data-dir={tmp_path}")
+    async with server.running():
+        server.bench.job(JOB)
+        server.bench.job(replace(JOB, ref=OTHER))
+        server.tracker.job_gone(REF)
+    assert kept(tmp_path) == {OTHER}
+
+
+def test_what_a_peer_knows_waits_for_its_job_and_the_later_report_counts() -> None:
+    server = Server("--peers=one")
+    take = server.continuity._take
+    take(save(REF, memory(10, minutes=1)))
+    take(save(REF, memory(20, minutes=2)))
+    take(save(REF, memory(5, minutes=0)))
+    server.bench.advance(180)
+    server.bench.job(JOB)
+    assert server.bench.last.step == 20
+    published = len(server.bench.published)
+    take(save(REF, memory(15, minutes=1.5)))
+    take(save(REF, memory(20, minutes=2)))
+    assert len(server.bench.published) == published
+    take(save(REF, memory(30, minutes=3)))
+    assert server.bench.last.step == 30
+    assert server.recalled("peer") == 2
+    assert server.continuity.giver is not None
+
+
+async def test_alone_and_without_a_directory_there_is_nothing_to_wait_for() -> None:
+    server = Server()
+    await server.continuity.load()
+    await server.continuity.taken()
+    assert server.continuity.giver is None
+    assert [name for name, _ in server.continuity.loops(lambda: True)] == ["recollections"]
+    assert list(server.continuity.checks()) == []
+    server.bench.job(JOB)
+    server.tracker.job_gone(REF)

@@ -1,0 +1,123 @@
+"""The form in which a job's state is stored and passed on, and which of two states counts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from visibility_api.persistence import recollections as bounds
+from visibility_api.persistence.recollections import Recollections
+from visibility_api.progress.document import Progress
+from visibility_api.progress.job import JobRef
+from visibility_api.progress.memory import Memory
+from visibility_api.progress.saved import FORMAT, SavedJob, is_later, restore, save
+
+from .test_progress_tracker import JOB, REF, T0, Bench
+
+
+def memory(minutes: int, step: int = 1) -> Memory:
+    return Memory(attempt="p1/0/0", report=Progress(timestamp=T0 + timedelta(minutes=minutes), step=step))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_memory_or_nothing(state: bytes) -> None:
+    assert isinstance(restore(SavedJob(ref=REF, format=FORMAT, state=state)), Memory | None)
+
+
+def test_of_another_format_nothing_is_read() -> None:
+    saved = save(REF, memory(1))
+    assert restore(saved) == memory(1)
+    assert restore(SavedJob(ref=REF, format=FORMAT + 1, state=saved.state)) is None
+
+
+def test_the_later_report_counts_by_its_own_time() -> None:
+    assert is_later(memory(2), memory(1))
+    assert not is_later(memory(1), memory(1))
+    assert is_later(memory(1), None)
+    assert is_later(memory(1), Memory())
+    assert not is_later(None, memory(1))
+    undated = Memory(report=Progress(step=1), reported_at=T0 + timedelta(minutes=3))  # when it was first seen
+    assert is_later(undated, memory(2))
+
+
+# --- until its job is seen
+
+
+def test_of_two_states_the_later_is_recalled_once_and_counted_where_it_was_found() -> None:
+    counted: list[str] = []
+    known = Recollections(count=counted.append)
+    known.add(save(REF, memory(2, step=20)), "disk")
+    known.add(save(REF, memory(1, step=10)), "peer")
+    assert known.take(REF) == memory(2, step=20)
+    assert known.take(REF) is None
+    known.add(save(REF, memory(2)), "disk")
+    known.add(save(REF, memory(3, step=30)), "peer")
+    assert known.take(REF) == memory(3, step=30)
+    assert counted == ["disk", "peer"]
+
+
+def test_what_cannot_be_read_is_nothing_and_displaces_nothing() -> None:
+    known = Recollections()
+    broken = SavedJob(ref=REF, format=FORMAT, state=b"\xc1")
+    known.add(broken, "disk")
+    assert known.take(REF) is None
+    known.add(save(REF, memory(1)), "disk")
+    known.add(broken, "peer")
+    assert known.take(REF) == memory(1)
+
+
+def test_a_job_of_the_same_name_recalls_nothing_of_its_predecessor() -> None:
+    known = Recollections()
+    known.add(save(REF, memory(1)), "disk")
+    successor = JobRef(resource=REF.resource, namespace=REF.namespace, name=REF.name, uid="another")
+    assert known.take(successor) is None
+
+
+def test_once_every_job_was_seen_what_is_left_is_named_and_nothing_more_is_kept() -> None:
+    known = Recollections()
+    known.add(save(REF, memory(1)), "disk")
+    assert known.close() == [REF]
+    known.add(save(REF, memory(2)), "peer")
+    assert (known.take(REF), len(known)) == (None, 0)
+
+
+def test_they_are_bounded_in_number_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "MAX_JOBS", 3)
+    monkeypatch.setattr(bounds, "MAX_BYTES", 1000)
+    known = Recollections()
+    refs = [JobRef(resource="trainjobs", namespace="a", name=f"{n}", uid=f"{n}") for n in range(10)]
+    known.add(SavedJob(ref=refs[0], format=FORMAT, state=b"x" * 1001), "disk")
+    assert len(known) == 0
+    for ref in refs:
+        known.add(save(ref, memory(1)), "disk")
+    assert len(known) == 3
+
+
+# --- what a job that has ended may have left behind
+
+
+def test_nothing_is_to_be_read_of_a_job_whose_end_is_known(bench: Bench) -> None:
+    bench.job(JOB)
+    assert bench.tracker.lacks_final_report(REF)
+    bench.observe(Progress(timestamp=T0, step=1), source="logs")
+    assert bench.tracker.lacks_final_report(REF)
+    bench.observe(Progress(timestamp=T0 + timedelta(seconds=1), step=2, state="completed"), source="logs")
+    assert not bench.tracker.lacks_final_report(REF)
+
+
+def test_what_came_by_file_is_not_completed_from_the_log(bench: Bench) -> None:
+    bench.job(JOB)
+    bench.report(1)
+    assert not bench.tracker.lacks_final_report(REF)
+
+
+def test_a_job_that_is_not_known_has_left_nothing(bench: Bench) -> None:
+    assert not bench.tracker.lacks_final_report(REF)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()

@@ -1,0 +1,88 @@
+"""Gives another replica the state of every job, as it is now."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+
+import structlog
+
+from visibility_api.errors import TooManyRequests, Unauthorized
+from visibility_api.faults import describe_fault
+from visibility_api.progress.job import JobRef
+from visibility_api.progress.saved import SavedJob
+
+from .addresses import Address
+from .frames import END, frame
+from .recognition import is_proof
+
+log = structlog.get_logger("visibility.peers")
+
+PATH = "/peers/state"
+PROOF, PORT = b"x-visibility-peer", b"x-visibility-peer-port"
+MAX_STREAMS = 4  # at a time: each replica of a roll-out takes once or twice
+CHUNK_BYTES = 64 * 1024
+SLICE_S = 0.005  # of the event loop
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class StateGiver:
+    """Streams the state of `jobs`, each as `snapshot` returns it at its turn; None for one that is gone.
+
+    `proof` returns what a replica has to present. `met` is called with the address of one that has: it is
+    about to need what is pushed here from now on.
+    """
+
+    def __init__(
+        self,
+        *,
+        proof: Callable[[], str],
+        jobs: Callable[[], Iterable[JobRef]],
+        snapshot: Callable[[JobRef], SavedJob | None],
+        met: Callable[[Address], None] = lambda _address: None,
+    ) -> None:
+        self._proof = proof
+        self._jobs = jobs
+        self._snapshot = snapshot
+        self._met = met
+        self._streams = 0
+
+    def admit(self, headers: Headers, client: str) -> None:
+        """Raises Unauthorized for whoever is not a replica of this server, TooManyRequests for one too many.
+
+        `client` is the caller's IP address, or "".
+        """
+        given = next((value for name, value in headers if name == PROOF), b"")
+        if not given or not is_proof(given, self._proof()):
+            raise Unauthorized
+        if self._streams >= MAX_STREAMS:
+            raise TooManyRequests("other replicas are being given the state; try again later")
+        port = next((value for name, value in headers if name == PORT), b"")
+        if client and port.isdigit() and 0 < int(port[:6]) < 65536:
+            self._met(Address(client, int(port)))
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """The frames, in pieces of some size; other tasks have their turn between them."""
+        self._streams += 1
+        try:
+            piece, began = bytearray(), time.monotonic()
+            for ref in list(self._jobs()):
+                piece += self._frame(ref)
+                if len(piece) >= CHUNK_BYTES or time.monotonic() - began > SLICE_S:
+                    yield bytes(piece)
+                    piece.clear()
+                    await asyncio.sleep(0)
+                    began = time.monotonic()
+            yield bytes(piece) + END
+        finally:
+            self._streams -= 1
+
+    def _frame(self, ref: JobRef) -> bytes:
+        try:
+            saved = self._snapshot(ref)
+        except Exception as error:  # of one job; the others are given (decision 0005)
+            log.error("job's state not given", job=str(ref), **describe_fault(error))
+            return b""
+        return frame(saved) if saved is not None else b""

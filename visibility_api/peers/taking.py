@@ -1,0 +1,152 @@
+"""Takes the state of the jobs from the replicas that run: at the start, and again a little later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import aiohttp
+import structlog
+from yarl import URL
+
+from visibility_api.faults import describe_fault
+from visibility_api.progress.saved import SavedJob
+
+from .addresses import Address, resolve, split_name
+from .frames import BadFrame, FrameReader
+from .giving import PATH, PORT, PROOF
+from .recognition import certificate_fingerprint
+
+log = structlog.get_logger("visibility.peers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeLimits:
+    """Bounds on what is taken, and on how long this replica waits for it."""
+
+    total_s: float = 5.0  # no job is followed before, so readiness waits no longer
+    resolve_again_s: float = 0.25  # a pod's DNS may not answer in its first moments
+    # Again so long after the time before: what was relayed to this replica before it knew the jobs is found
+    # then, and a replica whose name was not known yet.
+    again_s: tuple[float, ...] = (5.0, 20.0)
+    again_total_s: float = 30.0
+    peers: int = 8
+    bytes: int = 256 * 1024 * 1024  # from one replica
+    chunk_bytes: int = 64 * 1024
+
+
+class StateTaker:
+    """Passes what each replica knows of each job to `take`, while `run` is running.
+
+    `names` are HOST or HOST:PORT, `port` what this server listens on; `certificate` returns the serving
+    certificate, DER, and `proof` what `recognition.derive_proof` makes of its key.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        port: int,
+        certificate: Callable[[], bytes],
+        proof: Callable[[], str],
+        take: Callable[[SavedJob], object],
+        limits: TakeLimits = TakeLimits(),
+    ) -> None:
+        self._names = [split_name(name, port) for name in names]
+        self._port = port
+        self._certificate = certificate
+        self._proof = proof
+        self._take = take
+        self._limits = limits
+        self.done = asyncio.Event()  # the first time is over; also when there was nobody there, or no time
+
+    async def run(self) -> None:
+        """Take, and a few times more; never raises for what a peer does."""
+        limits = self._limits
+        try:
+            await self._take_within(limits.total_s)
+        finally:
+            self.done.set()
+        for pause_s in limits.again_s:
+            await asyncio.sleep(pause_s)
+            await self._take_within(limits.again_total_s)
+
+    async def _take_within(self, limit_s: float) -> None:
+        seen: set[Address] = set()
+        try:
+            async with (
+                asyncio.timeout(limit_s),
+                aiohttp.ClientSession(
+                    cookie_jar=aiohttp.DummyCookieJar(),
+                    auto_decompress=False,
+                    timeout=aiohttp.ClientTimeout(total=None),
+                ) as session,
+                asyncio.TaskGroup() as group,
+            ):
+
+                async def take_by(host: str, port: int) -> None:
+                    for address in sorted(await self._find(host, port)):
+                        if address not in seen and len(seen) < self._limits.peers:
+                            seen.add(address)
+                            group.create_task(self._take_from(address, session), name=f"take {address.host}")
+
+                for host, port in self._names:  # one that does not resolve delays no other
+                    group.create_task(take_by(host, port), name=f"find {host}")
+        except TimeoutError:
+            log.warning("state not taken from every peer in time", limit_s=limit_s)
+
+    async def _find(self, host: str, port: int) -> set[Address]:
+        """The addresses of the other replicas of this name, which need not resolve yet."""
+        while True:
+            try:
+                return await resolve(host, port, own_port=self._port)
+            except UnicodeError:
+                return set()
+            except OSError:
+                await asyncio.sleep(self._limits.resolve_again_s)
+
+    async def _take_from(self, address: Address, session: aiohttp.ClientSession) -> None:
+        jobs = 0
+
+        def take(saved: SavedJob) -> None:
+            nonlocal jobs
+            jobs += 1
+            try:
+                self._take(saved)
+            except Exception as error:  # of one job; the others are taken (decision 0005)
+                log.error("job's state not taken", job=str(saved.ref), **describe_fault(error))
+
+        try:
+            await self._exchange(address, session, take)
+        except aiohttp.ServerFingerprintMismatch:
+            log.warning("state not taken", peer=address.host, reason="it presents another certificate")
+        except BadFrame as error:
+            log.warning("state not taken", peer=address.host, jobs=jobs, reason=str(error))
+        except (aiohttp.ClientError, OSError, ValueError, TypeError) as error:  # the last two: of our key
+            log.warning("state not taken", peer=address.host, jobs=jobs, **describe_fault(error))
+        else:
+            log.info("state taken", peer=address.host, jobs=jobs)
+
+    async def _exchange(
+        self, address: Address, session: aiohttp.ClientSession, take: Callable[[SavedJob], None]
+    ) -> None:
+        headers = {
+            "Host": "visibility-api",
+            PROOF.decode(): self._proof(),
+            PORT.decode(): str(self._port),
+        }
+        url = URL.build(scheme="https", host=address.host, port=address.port, path=PATH)
+        fingerprint = certificate_fingerprint(self._certificate())
+        async with session.get(url, headers=headers, ssl=fingerprint, allow_redirects=False) as response:
+            if response.status != 200:
+                raise BadFrame(f"it answers {response.status}")
+            reader, left = FrameReader(), self._limits.bytes
+            async for chunk in response.content.iter_chunked(self._limits.chunk_bytes):
+                left -= len(chunk)
+                for saved in reader.feed(chunk):
+                    take(saved)
+                if left < 0:
+                    raise BadFrame("it is too much")
+            if not reader.is_ended:
+                raise BadFrame("it broke off")

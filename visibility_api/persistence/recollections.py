@@ -1,0 +1,60 @@
+"""What is remembered of jobs that the cluster has not shown yet in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from visibility_api.progress.job import JobRef
+from visibility_api.progress.memory import Memory
+from visibility_api.progress.saved import SavedJob, is_later, restore
+
+MAX_JOBS = 100_000  # ten times what one server is made for
+MAX_BYTES = 256 * 1024 * 1024
+
+
+class Recollections:
+    """One state a job, by identity: the newer one when there are two. Bounded: further ones are not kept.
+
+    `count` is called with the source of each state that is taken.
+    """
+
+    def __init__(self, *, count: Callable[[str], None] = lambda _source: None) -> None:
+        self._count = count
+        self._held: dict[JobRef, tuple[SavedJob, str]] = {}
+        self._bytes = 0
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, saved: SavedJob, source: str) -> None:
+        """Keep this until its job is seen. `source` is where it was found."""
+        held = self._held.get(saved.ref)
+        if held is not None:
+            if is_later(restore(saved), restore(held[0])):
+                self._held[saved.ref] = saved, source
+                self._bytes += len(saved.state) - len(held[0].state)
+        elif (
+            not self._is_closed and len(self._held) < MAX_JOBS and self._bytes + len(saved.state) <= MAX_BYTES
+        ):
+            self._held[saved.ref] = saved, source
+            self._bytes += len(saved.state)
+
+    def take(self, ref: JobRef) -> Memory | None:
+        """What is remembered of this job, which exists; it is not kept here any longer."""
+        held = self._held.pop(ref, None)
+        if held is None:
+            return None
+        saved, source = held
+        self._bytes -= len(saved.state)
+        memory = restore(saved)
+        if memory is not None:
+            self._count(source)
+        return memory
+
+    def close(self) -> list[JobRef]:
+        """Every job that exists has been seen: keep nothing more. Returns the jobs that were left."""
+        left = list(self._held)
+        self._held.clear()
+        self._bytes, self._is_closed = 0, True
+        return left

@@ -1,0 +1,307 @@
+"""The SQLite file of the data directory: opening, reading, writing, bounds, and files that are not ours.
+
+All calls block, and come from one thread at a time. A file that cannot be what this version has written is
+renamed, never read and never deleted; a directory that cannot be used raises `Unavailable`, and may be tried
+again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import structlog
+
+from visibility_api.progress.job import JobRef
+from visibility_api.progress.saved import SavedJob
+
+log = structlog.get_logger("visibility.state")
+
+FILE, LOCK, ASIDE = "state.sqlite3", "lock", "set-aside-"
+APPLICATION_ID = (
+    0x544A5650  # "TJVP", in the file's header: https://www.sqlite.org/fileformat.html#application_id
+)
+# Of the tables. A change here comes with its statements in `_MIGRATIONS`, under the version that they start
+# from; a file that is older than all of them is set aside.
+SCHEMA_VERSION = 1
+_MIGRATIONS: dict[int, Sequence[str]] = {}
+_SCHEMA = """
+CREATE TABLE jobs (
+    id INTEGER PRIMARY KEY,
+    uid TEXT NOT NULL UNIQUE,
+    resource TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    updated INTEGER NOT NULL,  -- seconds since 1970, when it was written
+    format INTEGER NOT NULL,
+    state BLOB NOT NULL
+)
+"""
+# A row has some hundred bytes, and a report changes one row: what is written to the disk is whole pages.
+PAGE_BYTES = 1024
+CHECKPOINT_PAGES = 16 * 1024  # pages that changed again meanwhile are written to the main file once
+MAX_STATE_BYTES = 256 * 1024  # of one job; four times the largest document
+LARGE_STATE_BYTES = 16 * 1024  # those go first when the file is full: one namespace must not displace others
+KEPT_ASIDE = 2  # files that were set aside last
+_EVICTED_SHARE = 10  # a tenth of the rows makes room
+
+# https://www.sqlite.org/rescode.html; the low byte of an extended code.
+_DAMAGED = frozenset((1, 11, 20, 24, 26))  # ERROR (no such table), CORRUPT, MISMATCH, FORMAT, NOTADB
+_FULL = 13
+_REASONS = {
+    8: "it is read-only",
+    10: "input/output error",
+    _FULL: "the disk is full",
+    14: "it cannot be opened",
+}
+
+
+class Unavailable(Exception):
+    """The data directory cannot be used now; the message says why, without a path."""
+
+
+class _Foreign(Exception):
+    """The file is not one that this version can read; the message says what it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Bounds of the file."""
+
+    max_bytes: int
+    max_age_s: float  # a row that was not written for so long is removed
+
+
+class StateFile:
+    """The open file; it holds the lock of its directory until `close`."""
+
+    def __init__(self, directory: Path, bounds: Bounds) -> None:
+        """Opens the file, or makes it. Raises Unavailable."""
+        self._path = directory / FILE
+        self._bounds = bounds
+        with self._translated():
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with _locked(directory / LOCK) as self._lock:
+                self._connection = self._open()
+
+    def close(self) -> None:
+        """Ends the use of the file; what was written stays."""
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.close()
+        os.close(self._lock)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the file and its log."""
+        return sum(_size(self._beside(suffix)) for suffix in ("", "-wal"))
+
+    def load(self) -> list[SavedJob]:
+        """Every job in the file. Raises Unavailable."""
+        with self._translated():
+            rows = self._connection.execute(
+                "SELECT resource, namespace, name, uid, format, state FROM jobs"
+            ).fetchall()
+        return [
+            SavedJob(
+                ref=JobRef(resource=resource, namespace=namespace, name=name, uid=uid),
+                format=format_,
+                state=state,
+            )
+            for resource, namespace, name, uid, format_, state in rows
+            if isinstance(format_, int) and isinstance(state, bytes)  # SQLite itself enforces no types
+        ]
+
+    def write(self, saved: Iterable[SavedJob], gone: Iterable[JobRef]) -> None:
+        """Put these jobs in, and take those out, all or nothing. Raises Unavailable."""
+        now = int(time.time())
+        rows = [
+            (each.ref.uid, each.ref.resource, each.ref.namespace, each.ref.name, now, each.format, each.state)
+            for each in saved
+            if len(each.state) <= MAX_STATE_BYTES
+        ]
+        uids = [(ref.uid,) for ref in gone]
+        with self._translated():
+            try:
+                self._write(rows, uids)
+            except sqlite3.Error as error:
+                if _code(error) != _FULL or not self._is_at_its_bound():
+                    raise
+                self._evict()
+                self._write(rows, uids)
+
+    def prune(self) -> int:
+        """Remove rows that are too old; how many. Raises Unavailable."""
+        oldest = int(time.time() - self._bounds.max_age_s)
+        with self._translated(), self._transaction() as connection:
+            return connection.execute("DELETE FROM jobs WHERE updated < ?", (oldest,)).rowcount
+
+    def _write(self, rows: Sequence[tuple[object, ...]], uids: Sequence[tuple[str]]) -> None:
+        with self._transaction() as connection:
+            connection.executemany("DELETE FROM jobs WHERE uid = ?", uids)
+            connection.executemany(
+                "INSERT INTO jobs (uid, resource, namespace, name, updated, format, state)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT (uid) DO UPDATE SET updated = excluded.updated, format = excluded.format,"
+                " state = excluded.state",
+                rows,
+            )
+
+    def _is_at_its_bound(self) -> bool:
+        (pages,) = self._connection.execute("PRAGMA page_count").fetchone()
+        return int(pages) >= self._bounds.max_bytes // PAGE_BYTES * 9 // 10
+
+    def _evict(self) -> None:
+        with self._transaction() as connection:
+            (count,) = connection.execute("SELECT count(*) FROM jobs").fetchone()
+            removed = connection.execute(
+                "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs"
+                " ORDER BY length(state) > ? DESC, updated LIMIT ?)",
+                (LARGE_STATE_BYTES, count // _EVICTED_SHARE + 1),
+            ).rowcount
+        log.warning("data directory at its size limit, large and old jobs removed", jobs=removed)
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:  # a full disk may have ended it already
+                connection.execute("ROLLBACK")
+            raise
+
+    # --- opening
+
+    def _open(self) -> sqlite3.Connection:
+        """The file if it is ours, else a new one in its place."""
+        try:
+            return self._connect()
+        except _Foreign as error:
+            reason = str(error)
+        except sqlite3.Error as error:
+            if _code(error) not in _DAMAGED:
+                raise
+            reason = "it is damaged"
+        self._set_aside(reason)
+        return self._connect()
+
+    def _connect(self) -> sqlite3.Connection:
+        # SQLite would make it readable by others; its log gets the mode of the file.
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        try:
+            _prepare(connection, max_pages=self._bounds.max_bytes // PAGE_BYTES)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _set_aside(self, reason: str) -> None:
+        """Move the file and its log into a directory of their own, and keep only the last few of those."""
+        directory = self._path.with_name(f"{ASIDE}{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}")
+        directory.mkdir(mode=0o700)
+        # The file itself last: a log without its file is dropped by SQLite, never applied to another one.
+        for suffix in ("-wal", "-shm", "-journal", ""):
+            beside = self._beside(suffix)
+            with contextlib.suppress(FileNotFoundError):
+                beside.rename(directory / beside.name)
+        log.error(
+            "state file set aside, starting with an empty one",
+            file=str(self._path),
+            moved_to=str(directory),
+            reason=reason,
+        )
+        for old in sorted(self._path.parent.glob(f"{ASIDE}*"))[:-KEPT_ASIDE]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def _beside(self, suffix: str) -> Path:
+        return self._path.with_name(FILE + suffix)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise Unavailable(_describe(error)) from error
+
+
+def _prepare(connection: sqlite3.Connection, *, max_pages: int) -> None:
+    """Settings, and the tables of this version. Raises _Foreign for a file that is not ours to read."""
+
+    def pragma(text: str) -> object:
+        row = connection.execute(f"PRAGMA {text}").fetchone()
+        return row[0] if row else None
+
+    # Without shared memory beside the file: on a full disk that may end the process with SIGBUS.
+    pragma("locking_mode = EXCLUSIVE")
+    pragma("trusted_schema = OFF")
+    pragma("cell_size_check = ON")
+    pragma("temp_store = MEMORY")  # the image has no other directory that can be written
+    application, version = pragma("application_id"), pragma("user_version")
+    is_new = application == version == 0 and not connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
+    if is_new:
+        pragma(f"page_size = {PAGE_BYTES}")
+    elif application != APPLICATION_ID:
+        raise _Foreign("it is another application's")
+    elif version != SCHEMA_VERSION and version not in _MIGRATIONS:
+        raise _Foreign(f"it has schema version {version}, this server reads version {SCHEMA_VERSION}")
+    elif pragma("quick_check(1)") != "ok":
+        raise _Foreign("it is damaged")
+    pragma("journal_mode = WAL")
+    pragma("synchronous = NORMAL")  # the disk is waited for at checkpoints only; a kill loses nothing
+    pragma(f"wal_autocheckpoint = {CHECKPOINT_PAGES}")
+    pragma(f"journal_size_limit = {CHECKPOINT_PAGES * PAGE_BYTES}")
+    pragma(f"max_page_count = {max_pages}")
+    connection.execute("BEGIN IMMEDIATE")
+    if is_new:
+        connection.execute(_SCHEMA)
+        pragma(f"application_id = {APPLICATION_ID}")
+    else:
+        for older in range(int(str(version)), SCHEMA_VERSION):
+            for statement in _MIGRATIONS[older]:
+                connection.execute(statement)
+    connection.execute("SELECT uid, resource, namespace, name, updated, format, state FROM jobs LIMIT 1")
+    if version != SCHEMA_VERSION:
+        pragma(f"user_version = {SCHEMA_VERSION}")
+    connection.execute("COMMIT")
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """The file, locked for this process alone; unlocked on leaving with an error, or when it is closed."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield descriptor
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _describe(error: sqlite3.Error | OSError) -> str:
+    if isinstance(error, BlockingIOError):
+        return "another process uses it"
+    if isinstance(error, OSError):
+        return os.strerror(error.errno) if error.errno else type(error).__name__
+    return _REASONS.get(_code(error), type(error).__name__)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,251 @@
+"""Writes what changed of the jobs to the state file: in batches, on a thread of its own.
+
+While the directory cannot be used everything stays in memory, `fault` says why, and it is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from visibility_api.faults import describe_fault
+from visibility_api.progress.job import JobRef
+from visibility_api.progress.saved import SavedJob
+
+from .state_file import Bounds, StateFile, Unavailable
+
+log = structlog.get_logger("visibility.state")
+
+T = TypeVar("T")
+
+# What became of the state of a job that changed, for a metric.
+WRITTEN, UNCHANGED, FAILED = "Written", "Unchanged", "Failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rhythm:
+    """Times of the writer, in seconds."""
+
+    write_s: float = 0.5  # between two batches: with the time that one takes, a kill loses less than a second
+    retry_s: float = 15.0  # while the directory cannot be used
+    prune_s: float = 3600.0
+    hanging_s: float = 30.0  # a write that takes longer is reported: the disk does not answer
+    slice_s: float = 0.005  # of the event loop, while the states of one batch are collected
+    close_s: float = 5.0  # for the last batch
+
+
+class StateWriter:
+    """The data directory of this server: `load`, then `run` for as long as the server lives.
+
+    Until `run` is called nothing is written. `changed` and `gone` only note a job.
+    """
+
+    def __init__(self, directory: Path, bounds: Bounds, *, rhythm: Rhythm = Rhythm()) -> None:
+        self._directory = directory
+        self._bounds = bounds
+        self._rhythm = rhythm
+        self._file: StateFile | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="state")
+        self._changed: dict[JobRef, None] = {}  # since the last batch
+        self._gone: dict[JobRef, None] = {}
+        self._written: dict[JobRef, int] = {}  # hash of the state that the file has: none is written twice
+        self._fault: str | None = None
+        self._began: float | None = None  # of a call of the thread that is under way
+        self._pruned_at = 0.0
+        self.size_bytes = 0  # of the file, after the last batch
+
+    @property
+    def fault(self) -> str | None:
+        """Why nothing is written now; None while all is well."""
+        if self._began is not None and time.monotonic() - self._began > self._rhythm.hanging_s:
+            return "a write does not end"
+        return self._fault
+
+    def changed(self, ref: JobRef) -> None:
+        """The state of this job may have changed."""
+        self._changed[ref] = None
+
+    def gone(self, ref: JobRef) -> None:
+        """This job does not exist any more."""
+        self._changed.pop(ref, None)
+        self._gone[ref] = None
+
+    async def load(self) -> list[SavedJob]:
+        """What was kept before this process; nothing if the directory cannot be used."""
+        try:
+            loaded = await self._call(self._load)
+        except Unavailable as error:
+            self._fail(str(error))
+            return []
+        self._written = {each.ref: hash(each.state) for each in loaded}
+        return loaded
+
+    async def run(
+        self,
+        snapshot: Callable[[JobRef], SavedJob | None],
+        jobs: Callable[[], Iterable[JobRef]],
+        *,
+        count: Callable[[str, int], None] = lambda _outcome, _jobs: None,
+    ) -> None:
+        """Write what changes, for ever; what has changed by the end of this call is still written.
+
+        `snapshot` returns the present state of a job, None if there is none; `jobs` all jobs, for a file that
+        begins anew. `count` is called with an outcome and a number of jobs.
+        """
+        rhythm = self._rhythm
+        try:
+            while True:
+                await asyncio.sleep(rhythm.write_s if self._fault is None else rhythm.retry_s)
+                if self._file is None:
+                    self._changed.update(dict.fromkeys(jobs()))  # it may have lost them, and so had others
+                    self._written.clear()
+                batch = await self._collect(snapshot, count)
+                try:
+                    await self._call(partial(self._write, *batch))
+                except Unavailable as error:
+                    self._put_back(*batch)
+                    count(FAILED, len(batch[0]))
+                    self._fail(str(error))
+                else:
+                    count(WRITTEN, len(batch[0]))
+                    self._recover()
+        finally:
+            self._finish(snapshot)
+
+    async def _collect(
+        self, snapshot: Callable[[JobRef], SavedJob | None], count: Callable[[str, int], None]
+    ) -> tuple[list[SavedJob], list[JobRef]]:
+        """The states that the file does not have yet, and the jobs to take out of it."""
+        saved, began, unchanged = [], time.monotonic(), 0
+        try:
+            while self._changed:
+                ref, _ = self._changed.popitem()
+                if (state := self._news_of(ref, snapshot)) is None:
+                    unchanged += 1
+                else:
+                    saved.append(state)
+                if time.monotonic() - began > self._rhythm.slice_s:
+                    await asyncio.sleep(0)
+                    began = time.monotonic()
+        except asyncio.CancelledError:
+            self._put_back(saved, [])
+            raise
+        count(UNCHANGED, unchanged)
+        gone, self._gone = self._gone, {}
+        for ref in gone:
+            self._written.pop(ref, None)
+        return saved, list(gone)
+
+    def _news_of(self, ref: JobRef, snapshot: Callable[[JobRef], SavedJob | None]) -> SavedJob | None:
+        try:
+            state = snapshot(ref)
+        except Exception as error:  # of one job; the others are written (decision 0005)
+            log.error("job's state not kept", job=str(ref), **describe_fault(error))
+            return None
+        if state is None:
+            return None
+        fingerprint = hash(state.state)
+        if self._written.get(ref) == fingerprint:
+            return None
+        self._written[ref] = fingerprint
+        return state
+
+    def _put_back(self, saved: list[SavedJob], gone: list[JobRef]) -> None:
+        for each in saved:
+            self._written.pop(each.ref, None)
+            if each.ref not in self._gone:
+                self._changed.setdefault(each.ref)
+        for ref in gone:
+            self._gone.setdefault(ref)
+
+    def _finish(self, snapshot: Callable[[JobRef], SavedJob | None]) -> None:
+        """The last batch. Blocks: the loop has nothing else to do by now."""
+        saved = [state for ref in self._changed if (state := self._news_of(ref, snapshot)) is not None]
+        last: Future[None] = self._thread.submit(self._close, saved, list(self._gone))
+        try:
+            last.result(self._rhythm.close_s)
+        except (Unavailable, TimeoutError) as error:
+            log.warning(
+                "last changes not written to the data directory", reason=str(error) or "it took too long"
+            )
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _fail(self, reason: str) -> None:
+        if reason != self._fault:
+            log.error(
+                "data directory cannot be used, state is kept in memory only",
+                directory=str(self._directory),
+                reason=reason,
+                retry_s=self._rhythm.retry_s,
+            )
+        self._fault = reason
+
+    def _recover(self) -> None:
+        if self._fault is not None:
+            log.info("data directory can be used again", directory=str(self._directory))
+        self._fault = None
+
+    async def _call(self, function: Callable[[], T]) -> T:
+        self._began = time.monotonic()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+        except Unavailable:
+            raise
+        except Exception as error:  # whatever is wrong with it, jobs are served without it
+            log.error("data directory failed unexpectedly", **describe_fault(error))
+            raise Unavailable("unexpected error, see the log") from error
+        finally:
+            self._began = None
+
+    # --- on the thread
+
+    def _open(self) -> StateFile:
+        if self._file is None:
+            self._file = StateFile(self._directory, self._bounds)
+        return self._file
+
+    def _load(self) -> list[SavedJob]:
+        file = self._open()
+        try:
+            file.prune()
+            self._pruned_at = time.monotonic()
+            return file.load()
+        except Unavailable:
+            self._drop()
+            raise
+
+    def _write(self, saved: list[SavedJob], gone: list[JobRef]) -> None:
+        file = self._open()
+        try:
+            if saved or gone:
+                file.write(saved, gone)
+            if time.monotonic() - self._pruned_at > self._rhythm.prune_s:
+                self._pruned_at = time.monotonic()
+                file.prune()
+            self.size_bytes = file.size_bytes
+        except Unavailable:
+            self._drop()
+            raise
+
+    def _close(self, saved: list[SavedJob], gone: list[JobRef]) -> None:
+        if self._file is None:
+            return
+        try:
+            if saved or gone:
+                self._file.write(saved, gone)
+        finally:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Open it anew next time: a file that is damaged is then set aside."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
