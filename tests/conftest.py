@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Generator
 from types import FrameType
 from typing import Any
 
 import pytest
+
+from tests.canary import fail_on_leaks
 
 with contextlib.suppress(ImportError):  # where the frameworks are tested there is no hypothesis
     import hypothesis
@@ -46,6 +49,15 @@ def pytest_configure() -> None:
         pytest.exit("terminated", returncode=143)
 
     signal.signal(signal.SIGTERM, end)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    fail_on_leaks(report)
+    return report
 
 
 @pytest.fixture(autouse=True)

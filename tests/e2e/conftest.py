@@ -7,12 +7,14 @@ share names and a broken one disturbs nobody.
 from __future__ import annotations
 
 import gc
+import json
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.canary import assert_untold
 from tests.e2e.cluster import Cluster, ExecPath
 from tests.e2e.kube import find_binaries
 from tests.e2e.rbac import wait_allowed
@@ -74,8 +76,11 @@ def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     try:
         yield found
     finally:
+        events = cluster.admin.get("/api/v1/events")
         exit_code = found.stop()
     assert exit_code == 0, found.log_text()[-2000:]
+    assert_untold(json.dumps(events), where="Events")
+    assert "visibility-api" not in {event.get("reportingComponent") for event in events["items"]}
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import httpx
 import pytest
 import yaml
 
+from tests.canary import plant
 from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
 from tests.e2e.processes import PATIENCE_S, wait_until
@@ -59,8 +60,7 @@ class Pusher:
                 "apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"],
             }  # fmt: skip
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        found: str = self._admin.create(f"{self._accounts}/{ACCOUNT}/token", body)["status"]["token"]
-        return found
+        return plant(self._admin.create(f"{self._accounts}/{ACCOUNT}/token", body)["status"]["token"])
 
     def post(self, path: str, token: str | None, percentage: int = 45) -> httpx.Response:
         body = {

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 
+from tests.canary import assert_untold, plant
 from tests.e2e.api import Object, write_kubeconfig
 from tests.e2e.cluster import Cluster
 from tests.e2e.loop_thread import LoopThread
@@ -97,8 +98,15 @@ class VisibilityServer:
         self.wait_available()
 
     def stop(self) -> int:
-        """Ask the server to end, and wait for it; returns its exit code, negative for a signal."""
+        """Ask the server to end, and wait for it; returns its exit code, negative for a signal.
+
+        Fails if a secret is in its log or its metrics.
+        """
+        pair = self._cluster.admin_pair
+        with contextlib.suppress(httpx.TransportError):  # some tests have ended it
+            assert_untold(self.get("/metrics", cert=(pair.cert, pair.key)).text, where="metrics")
         exit_code = self._daemon.stop(grace_s=END_WAIT_S)
+        assert_untold(self.log_text(), where="the server's log")
         self._loop.call(self._proxy.stop())
         self._loop.stop()
         return exit_code
@@ -253,5 +261,4 @@ class VisibilityServer:
             f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{SERVICE_ACCOUNT}/token",
             {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
         )
-        token: str = answer["status"]["token"]
-        return token
+        return plant(answer["status"]["token"])
