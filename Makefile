@@ -10,7 +10,7 @@ PARALLEL := -n auto --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 # Bytecode is kept even where PYTHONDONTWRITEBYTECODE is set: compiling the tests takes each process eight seconds.
 PYTEST := PYTHONDONTWRITEBYTECODE= PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q $(PARALLEL)
 
-.PHONY: help demo test test-frameworks e2e lint format bench attack lock openapi clean
+.PHONY: help demo test test-frameworks e2e fuzz lint format bench attack lock openapi clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -47,6 +47,9 @@ test-frameworks: $(STAMP) $(FRAMEWORKS)/.installed  ## train every framework for
 
 e2e: $(STAMP)  ## the same behaviours through a real kube-apiserver in $KUBEBUILDER_ASSETS
 	@$(PYTEST) tests/e2e --cluster=real $(ARGS)
+
+fuzz: $(STAMP)  ## every parser of strangers' bytes, a minute each (ARGS="--seconds 600 document": one, for longer)
+	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 lint: $(STAMP)  ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

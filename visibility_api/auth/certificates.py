@@ -22,7 +22,6 @@ from cryptography.x509.verification import (
     Policy,
     PolicyBuilder,
     Store,
-    VerificationError,
 )
 
 from visibility_api.token_bucket import Bucket
@@ -71,7 +70,7 @@ class CaPool:
         try:
             authorities = x509.load_pem_x509_certificates(pem.encode())
             self._store = Store(authorities)
-        except ValueError as error:
+        except (ValueError, x509.InvalidVersion) as error:
             raise TrustUnusable(f"{name} CA bundle holds no readable certificate") from error
         self.name = name
         self.pem = "".join(ca.public_bytes(Encoding.PEM).decode() for ca in authorities)
@@ -103,7 +102,7 @@ class CaPool:
                 certificate=leaf,
                 common_name=last_text(leaf, NameOID.COMMON_NAME),
             )
-        except (VerificationError, ValueError, x509.DuplicateExtension) as error:
+        except Exception as error:  # VerificationError, and whatever the library meets in strangers' bytes
             fault = f"the client certificate is not valid under the {self.name} CA: {error}"
             return Verification(pool=self, valid_until=now + REFUSED_FOR_S, fault=fault[:_FAULT_CHARACTERS])
 

@@ -1,0 +1,1 @@
+"""Every parser that reads the bytes of strangers, fed with arbitrary ones: `make fuzz`."""
