@@ -10,7 +10,7 @@ PARALLEL := -n auto --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 # Bytecode is kept even where PYTHONDONTWRITEBYTECODE is set: compiling the tests takes each process eight seconds.
 PYTEST := PYTHONDONTWRITEBYTECODE= PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q $(PARALLEL)
 
-.PHONY: help demo test test-frameworks e2e fuzz lint format bench attack lock openapi clean
+.PHONY: help demo test test-frameworks e2e fuzz audit lint format bench attack lock openapi clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -51,7 +51,12 @@ e2e: $(STAMP)  ## the same behaviours through a real kube-apiserver in $KUBEBUIL
 fuzz: $(STAMP)  ## every parser of strangers' bytes, a minute each (ARGS="--seconds 600 document": one, for longer)
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
-lint: $(STAMP)  ## ruff, mypy --strict, import-linter
+audit: AUDIT := .venv-audit
+audit:  ## known vulnerabilities of the server's locked dependencies (needs the internet, so no part of lint)
+	@test -x $(AUDIT)/bin/pip-audit || { $(PYTHON) -m venv $(AUDIT) && $(AUDIT)/bin/pip install --quiet pip-audit; }
+	@$(AUDIT)/bin/pip-audit --disable-pip --require-hashes -r requirements/server.txt $(ARGS)
+
+lint: $(STAMP)  ## ruff (bandit's rules too), mypy --strict, import-linter
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 
 format: $(STAMP)  ## put the code into the house format
@@ -79,4 +84,4 @@ lock:  ## work the lock files out again (needs uv; WHEELS=DIR with a CPU build o
 	  -o requirements/frameworks.txt
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(FRAMEWORKS) build dist *.egg-info reporter/build reporter/*.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(FRAMEWORKS) .venv-audit .fuzz build dist *.egg-info reporter/build reporter/*.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -76,9 +76,9 @@ def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     try:
         yield found
     finally:
-        events = cluster.admin.get("/api/v1/events")
         exit_code = found.stop()
     assert exit_code == 0, found.log_text()[-2000:]
+    events = cluster.admin.get("/api/v1/events")
     assert_untold(json.dumps(events), where="Events")
     assert "visibility-api" not in {event.get("reportingComponent") for event in events["items"]}
 

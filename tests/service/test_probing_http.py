@@ -97,6 +97,25 @@ async def test_the_document_that_the_pod_serves_is_read() -> None:
     assert (outcome.step, outcome.total_steps) == (3, 9)
 
 
+@pytest.mark.parametrize(
+    ("body", "is_read"),
+    [
+        (DOCUMENT, True),
+        (b'{"currentStep":3,"totalSteps":9}', True),
+        (b'{"timestamp":"2026-01-23T10:30:45Z","message":"%b"}' % SECRET, False),
+        (b"3/9", False),
+    ],
+)
+async def test_at_a_port_that_an_annotation_names_other_programs_json_is_no_report(
+    body: bytes, is_read: bool
+) -> None:
+    annotated = (("http", "annotation visibility.trainer.kubeflow.org/port"),)
+    async with pod_that(sized(body)) as pod:
+        outcome = await pod.ask(replace(ASKED, declared=annotated))
+    assert isinstance(outcome, Progress) is is_read
+    assert SECRET.decode() not in repr(outcome)
+
+
 async def test_the_request_goes_to_the_pods_own_address_and_carries_no_identity() -> None:
     async with pod_that(sized(DOCUMENT)) as pod:
         await pod.ask()
