@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 import structlog
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from prometheus_client import CollectorRegistry, Counter
 
 from tests.jobs import JOB, RANK0
@@ -85,6 +85,7 @@ def shown(job: TrainingJob, *outcomes: Progress | Refused) -> JobProgress:
     return published[-1]
 
 
+@settings(max_examples=30)
 @given(TEXTS, st.sampled_from(list(Phase)), st.booleans())
 def test_tables_conditions_and_observations_are_harmless(text: str, phase: Phase, is_refused: bool) -> None:
     rank0 = replace(
@@ -116,6 +117,7 @@ def test_tables_conditions_and_observations_are_harmless(text: str, phase: Phase
     assert_harmless(document.observation.reason + document.observation.message)
 
 
+@settings(max_examples=30)
 @given(st.text(min_size=1, max_size=8).filter(lambda text: not any("\ud800" <= c <= "\udfff" for c in text)))
 def test_the_json_of_a_document_keeps_what_was_reported(text: str) -> None:
     report = Progress(timestamp=AT, step=1, metrics=((text, text),), message=text)
