@@ -82,7 +82,7 @@ class WritingServer:
         self._http.close()
         assert self._daemon.stop(grace_s=END_WAIT_S) == 0, self.log_text()[-2000:]
 
-    def reported(self, namespace: str, name: str) -> Object:
+    def document(self, namespace: str, name: str) -> Object:
         answer = self._http.get(f"{PREFIX}/namespaces/{namespace}/trainjobs/{name}")
         assert answer.status_code == 200, answer.text
         found: Object = answer.json()
