@@ -80,7 +80,7 @@ def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     assert exit_code == 0, found.log_text()[-2000:]
     events = cluster.admin.get("/api/v1/events")
     assert_untold(json.dumps(events), where="Events")
-    assert "visibility-api" not in {event.get("reportingComponent") for event in events["items"]}
+    assert "visibility-api" not in {event.get("reportingComponent") for event in events["items"] or ()}
 
 
 @pytest.fixture(scope="session")
