@@ -128,6 +128,7 @@ class Metrics:
             ["outcome"],
             registry=registry,
         )
+        self._recalled_sources: dict[str, Counter] = {}
         self._recalled = Counter(
             "visibility_recalled_jobs_total",
             "Jobs whose state of before this process was used, by where it was found.",
@@ -184,7 +185,7 @@ class Metrics:
 
     def count_recalled(self, source: str) -> None:
         """Count a job; `source` is where its state was found, "disk" or "peer"."""
-        self._recalled.labels(source).inc()
+        _count(self._recalled, self._recalled_sources, source)
 
     def count_review(self, kind: str) -> Callable[[str, float], None]:
         """Counts reviews of one kind, "authn" or "authz", under the Go library's names."""
