@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,13 +24,18 @@ Target = Callable[[bytes], None]
 INSTRUMENTED = ["visibility_api", "trainjob_progress"]
 
 
-def fuzz_one(name: str, seconds: int) -> None:
-    """Never returns: libFuzzer ends the process, with 0 when nothing broke."""
+def fuzz_one(name: str, *, seconds: int, runs: int) -> None:
+    """Never returns: libFuzzer ends the process, with 0 when nothing broke.
+
+    `runs`: so many inputs, beginning with the corpus alone, and the same ones each time; 0: for `seconds`.
+    """
     import atheris  # here: its wheels are for Linux on x86-64 and Python below 3.14
 
     with atheris.instrument_imports(include=INSTRUMENTED, enable_loader_override=False):
         from tests.fuzz.targets import TARGETS
-    found = FOUND / name
+    found = FOUND / (f"{name}-again" if runs else name)
+    if runs:
+        shutil.rmtree(found, ignore_errors=True)
     found.mkdir(parents=True, exist_ok=True)
     if name == ALL:
         target = _together(list(TARGETS.items()), found)
@@ -41,10 +47,10 @@ def fuzz_one(name: str, seconds: int) -> None:
             name,
             str(found),
             *seeds,
-            f"-max_total_time={seconds}",
+            *((f"-runs={runs}", "-seed=1") if runs else (f"-max_total_time={seconds}",)),
             f"-max_len={MAX_INPUT_BYTES}",
             f"-artifact_prefix={found}/broke-",
-            "-timeout=10",  # seconds for one input
+            "-timeout=60",  # seconds for one input, on a machine that stands still now and then
             "-rss_limit_mb=1024",
             "-print_final_stats=0",
         ],
@@ -69,11 +75,14 @@ def _together(targets: list[tuple[str, Target]], found: Path) -> Target:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=int, default=60, help="for each target")
+    parser.add_argument(
+        "--runs", type=int, default=0, help="so many inputs instead, and the same ones each time"
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("targets", nargs="*", help=f"by default each; `{ALL}`: all in one process")
     given = parser.parse_args()
     if given.one:
-        fuzz_one(given.one, given.seconds)
+        fuzz_one(given.one, seconds=given.seconds, runs=given.runs)
     try:
         import atheris  # noqa: F401
     except ImportError:
@@ -82,8 +91,16 @@ def main() -> int:
     names = given.targets or sorted(each.name for each in CORPUS.iterdir())
 
     def run(name: str) -> tuple[str, subprocess.CompletedProcess[str]]:
-        argv = [sys.executable, "-m", "tests.fuzz", "--one", name, "--seconds", str(given.seconds)]
-        return name, subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False)
+        argv = [sys.executable, "-m", "tests.fuzz", "--one", name]
+        argv += ["--seconds", str(given.seconds), "--runs", str(given.runs)]
+        return name, subprocess.run(
+            argv,
+            env=os.environ | {"PYTHONHASHSEED": "0"},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
 
     broken = 0
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
