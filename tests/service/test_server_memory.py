@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 from pathlib import Path
@@ -14,10 +13,9 @@ import pytest
 import structlog
 
 from tests.service.server_process import DEADLINE_S, GROUP, ControlPlane, Process, serving
-from visibility_api.persistence.state_file import ASIDE, FILE, Bounds, StateFile
+from visibility_api.persistence.state_file import Bounds, StateFile
 
 TRAINJOBS = "/apis/trainer.kubeflow.org/v1alpha1/trainjobs"
-STATUS = "/namespaces/team-a/trainjobs/{}"
 REPORTED = "2026-01-02T03:04:05Z"
 
 
@@ -138,30 +136,6 @@ async def test_a_new_replica_knows_what_one_that_runs_knows(plane: ControlPlane,
                 assert (taken["peer"], taken["jobs"]) == ("127.0.0.1", 2)
 
 
-async def test_whoever_has_not_our_key_is_given_no_state(plane: ControlPlane, tmp_path: Path) -> None:
-    async with (
-        plane.serving(tmp_path) as config,
-        serving(tmp_path, "--kubeconfig", config, "--peers=127.0.0.1:1") as process,
-    ):
-        await process.until("/readyz", lambda answer: answer.status_code == 200)
-        assert process.client is not None
-        for path, proof, status in [
-            ("/peers/state", None, 401),
-            ("/peers/state", "", 401),
-            ("/peers/state", "0" * 64, 401),
-            ("/peers/state/", "0" * 64, 404),  # the stand-in allows everybody every path
-        ]:
-            headers = {"x-visibility-peer": proof} if proof is not None else {}
-            answer = await process.client.get(path, headers=headers)
-            assert (answer.status_code, b"bert" in answer.content) == (status, False), path
-
-
-async def test_without_other_replicas_there_is_no_such_path(plane: ControlPlane, tmp_path: Path) -> None:
-    async with plane.serving(tmp_path) as config, serving(tmp_path, "--kubeconfig", config) as process:
-        await process.until("/readyz", lambda answer: answer.status_code == 200)
-        assert (await process.get("/peers/state")).status_code == 404
-
-
 async def test_a_data_directory_that_cannot_be_used_is_said_and_harms_nothing(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
@@ -178,17 +152,3 @@ async def test_a_data_directory_that_cannot_be_used_is_said_and_harms_nothing(
         assert samples(await process.get("/metrics"))["visibility_data_dir_degraded"] == 1
         failed = next(line for line in process.lines if line["event"].startswith("data directory cannot"))
         assert (failed["reason"], failed["directory"]) == ("File exists", str(tmp_path / "data"))
-
-
-async def test_a_file_of_something_else_is_set_aside(plane: ControlPlane, tmp_path: Path) -> None:
-    directory = tmp_path / "data"
-    directory.mkdir()
-    (directory / FILE).write_bytes(os.urandom(10_000))
-    async with (
-        plane.serving(tmp_path) as config,
-        serving(tmp_path, "--kubeconfig", config, "--data-dir", directory) as process,
-    ):
-        assert (await shown(process))["bert"]["progressPercentage"] == 45
-        assert samples(await process.get("/metrics"))["visibility_data_dir_degraded"] == 0
-        await written(process, 2)
-    assert len(list(directory.glob(f"{ASIDE}*/{FILE}"))) == 1

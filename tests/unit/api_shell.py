@@ -16,6 +16,7 @@ from visibility_api.app.resource_routes import RouteKey
 from visibility_api.auth.authenticator import FORWARDED, WARNING
 from visibility_api.auth.identity import Attributes, Identity
 from visibility_api.models.served import RESOURCES, Resource
+from visibility_api.peers.giving import StateGiver
 from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.resources.message import Handler, ResourceRequest, ResourceResponse, ResourceStream, Scope
 
@@ -34,6 +35,7 @@ class Shell:
         resources: Sequence[Resource] = RESOURCES,
         checks: Sequence[Check] = (),
         pushes: PushEndpoint | None = None,
+        peers: StateGiver | None = None,
         identity: Identity | Exception = JANE,
         verdict: Exception | None = None,
         limits: Limits | None = None,
@@ -67,6 +69,7 @@ class Shell:
                 metrics=RequestMetrics(self.registry),
                 checks=checks,
                 pushes=pushes,
+                peers=peers,
                 is_synced=lambda _namespace: self.is_synced,
                 is_draining=lambda: self.is_draining,
                 limits=limits or Limits(),
