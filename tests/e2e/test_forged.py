@@ -1,4 +1,4 @@
-"""Pods that claim to be a job's, made by somebody who may create pods in its namespace."""
+"""What somebody may try who may create pods in the namespace of a job, or whose program runs in one."""
 
 from __future__ import annotations
 
@@ -88,3 +88,26 @@ def test_a_pod_with_forged_labels_attempt_and_owner_takes_nobodys_place(
         lambda status: "claims" not in condition(status, "Reporting")["message"],
         what="the second pod is gone",
     )
+
+
+ODD = """
+import datetime, json, os, time
+
+now = datetime.datetime.now(datetime.timezone.utc).isoformat()
+text = "a\\x1b[2Jb\\x9bc\\u202ed\\u200be"
+with open(os.environ["TRAINJOB_PROGRESS_FILE"], "w") as file:
+    json.dump({"step": 1, "timestamp": now, "metrics": {text: text}, "message": text}, file)
+time.sleep(3600)
+"""
+
+
+def test_what_a_pod_reports_rules_no_terminal_and_is_in_json_as_it_was(workspace: Workspace) -> None:
+    workspace.start_job("odd", ODD)
+    status = workspace.wait_reporting("odd")["status"]
+    told = "a\x1b[2Jb\x9bc\u202ed\u200be"
+    assert (status["message"], status["metrics"]) == (told, [{"name": told, "value": told}])
+    for form in ((), ("-o", "wide")):
+        answer = workspace.alice.kubectl("get", "tjp", "-n", workspace.name, *form)
+        assert answer.returncode == 0, answer.stderr
+        assert "a\ufffd[2Jb\ufffdc\ufffdd\ufffde" in answer.stdout
+        assert not set(answer.stdout) & set("\x1b\x9b\u202e\u200b")
