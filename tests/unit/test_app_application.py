@@ -17,6 +17,7 @@ from visibility_api.app.chain import warning_header
 from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.auth.errors import AccessDenied, Unauthenticated
 from visibility_api.auth.identity import ANONYMOUS, Attributes, Identity
+from visibility_api.errors import TooManyRequests
 from visibility_api.resources.message import ResourceRequest, ResourceResponse
 
 ADMIN = Identity(user="admin", groups=("system:masters",))
@@ -396,3 +397,19 @@ async def test_request_lines_that_take_much_memory_when_read_are_not_kept(query:
     assert shell.chain.plans.cache_info().currsize == 0
     assert (await shell.get(f"{BASE}/trainjobs?limit=500&resourceVersion=0")).status == 200
     assert shell.chain.plans.cache_info().currsize == 1
+
+
+@in_virtual_time
+async def test_who_goes_on_over_a_limit_is_answered_ever_more_slowly() -> None:
+    """As slowly as Retry-After asks for; and only on that connection."""
+    loop, limits = asyncio.get_running_loop(), Limits()
+    shell = Shell(verdict=TooManyRequests("too many reviews"))
+    peer, tries = Peer(), int(limits.unknown_burst) + 2
+    began = loop.time()
+    for _ in range(tries):
+        assert (await shell.get(ONE, state={PEER: peer})).status == 429
+    assert loop.time() - began == pytest.approx(2 / limits.unknown_per_s)
+    shell.verdict = None
+    began = loop.time()
+    assert (await shell.get(ONE, state={PEER: peer})).status == 200
+    assert loop.time() == began

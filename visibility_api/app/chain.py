@@ -77,8 +77,8 @@ class Limits:
     watches: int = 10_000
     watches_of_user: int = 2_500
     push_timeout_s: float = 30.0  # admission, body and response
-    # Of responses on one connection to requests whose sender is not known: further ones wait, so that whoever
-    # tries tokens without end costs little. A kubelet sends one request on each connection.
+    # Of responses on one connection to requests whose sender is not known, or is over a limit: further ones
+    # wait, so that whoever tries without end costs little. A kubelet sends one request on each connection.
     unknown_per_s: float = 1.0
     unknown_burst: float = 4.0
     send_timeout_s: float = 60.0  # for a whole response to a slow reader, as the Go server's request limit
@@ -176,7 +176,9 @@ class RequestChain:
                 outcome = self._refuse(error, plan, scope, own)
             if scope.get("identity", ANONYMOUS) is ANONYMOUS:
                 await self._hold_back(scope)
-            elif (peer := scope["state"].get(PEER)) is not None:
+            elif isinstance(outcome, ResourceResponse) and outcome.status == TooManyRequests.code:
+                await self._hold_back(scope)  # as long as Retry-After asks for, if it is ignored
+            if "place" in scope and (peer := scope["state"].get(PEER)) is not None:
                 peer.is_known = True
             if (state := scope.get("state")) and WARNING in state:  # about the caller's credentials
                 own.append(warning_header(state[WARNING]))
@@ -267,7 +269,7 @@ class RequestChain:
         return _HEALTHY if is_plain and self._health.report(scope["path"][1:], ()).is_passed else None
 
     async def _hold_back(self, scope: Scope, *, unless_known: bool = False) -> None:
-        """Delay the response to a request whose sender is not known, when its connection had many of them.
+        """Delay the response to a request of someone unknown or over a limit, when its connection had many.
 
         Connections with a certificate of the cluster are not delayed: the front proxy's are shared by users.
         `unless_known`: neither is one that was authenticated before, such as a pod that pushes too often.

@@ -102,7 +102,7 @@ class _Yaml:
     """Keys are sorted, so the items come in the middle."""
 
     is_costly = True
-    items_at_once = 4
+    items_at_once = 2
     separator = b""
 
     def __init__(self, form: Form) -> None:
