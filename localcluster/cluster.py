@@ -108,8 +108,9 @@ class LocalCluster:
                 {"name": name, "cluster": {"server": self.url, "certificate-authority": str(self.ca_file)}}
             ],
             "users": [{"name": user, "user": credentials}],
-            "contexts": [{"name": name, "context": {"cluster": name, "user": user, "namespace": namespace}}],
-            "current-context": name,
+            # Named by its user, so that kubectl tells them apart when it reads several files.
+            "contexts": [{"name": user, "context": {"cluster": name, "user": user, "namespace": namespace}}],
+            "current-context": user,
         }
         path = self._kubeconfig_path(user)
         path.touch(mode=0o600)

@@ -18,6 +18,7 @@ _SUBDOMAIN_RULE = (
     r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
 MAX_NAME_LENGTH = 253
+_NOT_APPLIED = ("initializer", "podTemplateOverrides", "runtimePatches")  # of a TrainJob's spec
 
 
 def check_name(resource: Resource, name: str) -> None:
@@ -30,6 +31,17 @@ def check_name(resource: Resource, name: str) -> None:
         raise invalid(resource, name, "metadata.name", "Required value: name or generateName is required")
     if not well_formed or len(name) > MAX_NAME_LENGTH:
         raise invalid(resource, name, "metadata.name", f'Invalid value: "{name}": {_SUBDOMAIN_RULE}')
+
+
+def check_spec(resource: Resource, thing: Object) -> None:
+    """422 for what the controllers here would ignore without a word."""
+    if resource.plural != "trainjobs":
+        return
+    for field in _NOT_APPLIED:
+        if (thing.get("spec") or {}).get(field):
+            name = thing["metadata"].get("name") or ""
+            why = "Forbidden: this local cluster does not apply it; put it into a TrainingRuntime of your own"
+            raise invalid(resource, name, f"spec.{field}", why)
 
 
 def set_defaults(resource: Resource, thing: Object) -> None:

@@ -67,6 +67,7 @@ class Registry:
         if not meta.get("name") and meta.get("generateName"):
             meta["name"] = meta["generateName"] + random_suffix()
         admission.check_name(resource, meta.get("name") or "")
+        admission.check_spec(resource, thing)
         if resource.namespaced:
             meta["namespace"] = namespace
             self._check_namespace(resource, namespace, meta["name"])

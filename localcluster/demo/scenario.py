@@ -13,6 +13,8 @@ import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import yaml
+
 from localcluster.__main__ import SERVER_ACCOUNT, SERVER_NAMESPACE, TEAM, add_people
 from localcluster.cluster import LocalCluster
 from localcluster.controllers.runtimes import TORCH
@@ -22,17 +24,17 @@ from localcluster.machinery.metadata import Object
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits.py"
-COMPONENTS = ("source-exec", "source-push")  # of deploy/components
+COMPONENTS = ("source-exec", "source-logs", "source-push")  # of deploy/components
 RUN_S = 36  # how long the good jobs train
 KILL_AFTER_S = 14
 SHOW_EVERY_S = 6
-DEADLINE_S = 120  # then the demo gives up: the machine is too slow
+DEADLINE_S = 240  # then the demo gives up: the machine is too slow
 
 JOBS = {
     "digits-linear": ["--model", "linear", "--seconds", str(RUN_S)],
     "digits-mlp": ["--model", "mlp", "--seconds", str(RUN_S - 6)],
     "digits-killed": ["--model", "mlp", "--seconds", str(RUN_S)],
-    "silent": ["--report", "nothing", "--seconds", str(RUN_S - 12)],
+    "prints-only": ["--report", "nothing", "--seconds", str(RUN_S - 12)],
     "garbage": ["--report", "garbage", "--seconds", str(RUN_S - 12)],
 }
 KILLED = "digits-killed"
@@ -101,9 +103,28 @@ def print_commands(cluster: LocalCluster, *, keep: bool) -> None:
     if keep:
         # The environment's kubectl is on the path of `make` only, not of the shell these are typed in.
         own_bin = shlex.quote(str(Path(sys.executable).parent))
-        commands.insert(0, f"export PATH={own_bin}:$PATH KUBECONFIG={cluster.kubeconfig('alice')}")
-        commands.append(f"kubectl get tjp -n {TEAM} --kubeconfig {cluster.kubeconfig('bob')}")
+        users = ("alice", "bob", "admin")
+        contexts = ":".join(str(cluster.kubeconfig(user)) for user in users)
+        commands.insert(0, f"export PATH={own_bin}:$PATH KUBECONFIG={contexts}")
     print("\n".join(f"  {command}" for command in commands), flush=True)
+    if keep:
+        say("alice may view the namespace, bob nothing, admin everything: --context says who asks")
+        print(f"  kubectl get tjp -n {TEAM} --context bob")
+        say("to start another job, as admin: it trains for a minute")
+        print(f"  kubectl create -f {write_another_job(cluster.directory)} --context admin", flush=True)
+
+
+def write_another_job(directory: Path) -> Path:
+    """A manifest that may be created again and again."""
+    job = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        **train_job("", ["--seconds", "60"]),
+    }
+    job["metadata"] = {"generateName": "another-", "namespace": TEAM}
+    path = directory / "another-job.yaml"
+    path.write_text(yaml.safe_dump(job, sort_keys=False))
+    return path
 
 
 def train_job(name: str, arguments: list[str]) -> Object:

@@ -247,6 +247,10 @@ class Kubelet:
 
     async def _report(self, worker: PodWorker) -> None:
         """Write the pod's status, retrying until it succeeds or the pod is deleted."""
+        async with worker.reporting:  # of two at a time the older one could arrive last
+            await self._write_status(worker)
+
+    async def _write_status(self, worker: PodWorker) -> None:
         namespace, name = key_of(worker.pod)
         while True:
             current = self._pods.objects.get((namespace, name))

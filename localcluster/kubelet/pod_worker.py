@@ -55,6 +55,7 @@ class PodWorker:
         self._report = report
         self._started_at = timestamp()
         self.ended = asyncio.Event()  # set once `run` has returned
+        self.reporting = asyncio.Lock()  # held while its status is written
         self._stopping = asyncio.Event()
         self._kill_reason: str | None = None
         self._init = self._slots("initContainers", variables)

@@ -347,3 +347,10 @@ async def test_a_command_that_does_not_exist_is_a_start_error(cluster: LocalClus
     pod = await until(cluster, "pods", "lost", lambda each: each["status"]["phase"] == "Failed")
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
     assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
+
+
+@pytest.mark.parametrize("field", ["runtimePatches", "podTemplateOverrides"])
+async def test_what_would_not_be_applied_is_refused(cluster: LocalCluster, field: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        await start_job(cluster, "patched", FOREVER, **{field: [{"manager": "example.com/me"}]})
+    assert (refused.value.code, field in str(refused.value)) == (422, True)
