@@ -277,6 +277,6 @@ def test_a_job_with_nothing_says_what_was_looked_for(jobs: VolumeJobs) -> None:
     def reason() -> str:
         wide = jobs.team.admin.kubectl("get", "tjp", "nothing", "-n", jobs.team.name, "-o", "wide")
         header, row = wide.stdout.splitlines()
-        return row[header.index("REASON") :].strip()
+        return row[header.index("REASON") : header.index("MESSAGE")].strip()
 
     wait_until(lambda: reason() == "NoProgressFile", what="the reason stands in the table")

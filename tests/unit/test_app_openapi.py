@@ -230,8 +230,8 @@ def test_the_status_has_every_field_of_the_design() -> None:
     status = schemas[f"{PREFIX}ProgressStatus"]["properties"]
     assert set(status) == {
         "phase", "progressPercentage", "estimatedRemainingSeconds", "metrics", "lastUpdatedTime",
-        "estimatedCompletionTime", "startTime", "steps", "epochs", "message", "conditions", "rank0",
-        "replicas", "observation",
+        "estimatedCompletionTime", "startTime", "endTime", "durationSeconds", "steps", "epochs", "message",
+        "conditions", "rank0", "replicas", "observation",
     }  # fmt: skip
     assert status["phase"]["enum"] == [str(phase) for phase in Phase]
 

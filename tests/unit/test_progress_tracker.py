@@ -150,7 +150,7 @@ def test_a_run_that_reports_no_position_is_not_called_stalled(bench: Bench) -> N
     for _ in range(3):
         bench.advance(400)
         bench.observe(Progress(timestamp=bench.now, metrics=(("loss", "0.5"),)), source="logs")
-    assert bench.condition("Stalled") == ("False", "NotJudged")
+    assert bench.condition("Stalled") == ("Unknown", "NotJudged")
 
 
 def test_a_long_evaluation_seen_before_does_not_make_a_run_stalled(bench: Bench) -> None:

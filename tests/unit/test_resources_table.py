@@ -94,7 +94,9 @@ def test_the_columns_answer_at_a_glance() -> None:
     assert [c.name.upper() for c in COLUMNS if c.priority == 0] == [
         "NAME", "PHASE", "PROGRESS", "STEP", "LOSS", "ETA", "SEEN", "AGE",
     ]  # fmt: skip
-    assert [c.name.upper() for c in COLUMNS if c.priority] == ["EPOCH", "RATE", "SOURCE", "POD", "REASON"]
+    assert [c.name.upper() for c in COLUMNS if c.priority] == [
+        "EPOCH", "RATE", "SOURCE", "POD", "REASON", "MESSAGE",
+    ]  # fmt: skip
     for column in COLUMNS:
         definition = column.definition()
         assert set(definition) == {"name", "type", "format", "description", "priority"}
@@ -111,10 +113,10 @@ async def test_a_list_is_a_table_of_cells_by_position(server: ResourceServer) ->
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
     assert table["metadata"] == {"resourceVersion": str(revision)}
     (row,) = table["rows"]
-    assert len(table["columnDefinitions"]) == len(row["cells"]) == 13
+    assert len(table["columnDefinitions"]) == len(row["cells"]) == 14
     assert row["cells"] == [
         "bert", "Running", "45%", "450/1000", "0.2346", "5m30s", "3s", "9m",
-        "2.5/10", "5.4/s", "exec", None, None,
+        "2.5/10", "5.4/s", "exec", None, None, None,
     ]  # fmt: skip
     assert row["object"]["kind"] == "PartialObjectMetadata"
     assert row["object"]["apiVersion"] == "meta.k8s.io/v1"
@@ -129,14 +131,14 @@ async def test_ages_go_on_while_the_document_stays(server: ResourceServer) -> No
     server.now = NOW + timedelta(minutes=10)
     for target in (TEAM, BERT):
         cells = (await server.get(target, TABLE)).json()["rows"][0]["cells"]
-        assert cells[5:8] == ["0s", "10m", "19m"]
+        assert cells[5:8] == [None, "10m", "19m"]  # an end that has passed is none
 
 
 async def test_an_empty_list_keeps_its_columns(server: ResourceServer) -> None:
     """T3, T4"""
     table = (await server.get(ALL, TABLE)).json()
     assert table["rows"] == []
-    assert len(table["columnDefinitions"]) == 13
+    assert len(table["columnDefinitions"]) == 14
     assert table["metadata"]["resourceVersion"] == str(server.store.revision)
 
 
@@ -245,6 +247,8 @@ def test_numbers_are_short(value: float, text: str) -> None:
         ({"Reporting": "False"}, Phase.PENDING, "Unscheduled", "Unscheduled"),
         ({"Failed": "True", "Fresh": "False"}, Phase.FAILED, "", "FailedTrue"),
         ({"Complete": "True"}, Phase.SUCCEEDED, "", "CompleteTrue"),
+        ({"Diverged": "True", "Complete": "True"}, Phase.SUCCEEDED, "", "DivergedTrue"),
+        ({"Diverged": "Unknown", "Complete": "True"}, Phase.SUCCEEDED, "", "CompleteTrue"),
         ({"Suspended": "True"}, Phase.SUSPENDED, "Suspended", "SuspendedTrue"),
     ],
 )
@@ -257,3 +261,24 @@ def test_the_reason_is_the_one_that_explains_most(
     )
     shown = document(phase=phase, conditions=made)
     assert cells(msgspec.structs.replace(shown, job=replace(shown.job, reason=job_reason)))["Reason"] == cell
+
+
+@pytest.mark.parametrize(
+    ("said", "failed", "cell"),
+    [
+        (None, None, None),
+        ("evaluating", None, "evaluating"),
+        ("CUDA out of memory", "2 jobs failed", "CUDA out of memory"),
+        (None, "2 jobs failed", "2 jobs failed"),
+        ("one\n\ttwo\x1b[31m", None, "one two�[31m"),
+        ("m" * 1000, None, "m" * 99 + "…"),
+        (" \n ", None, None),
+    ],
+)
+def test_the_message_is_the_run_s_own_on_one_line(
+    said: str | None, failed: str | None, cell: str | None
+) -> None:
+    conditions = () if failed is None else (
+        Condition(type="Failed", status="True", reason="FailedJobs", message=failed, since=NOW),
+    )  # fmt: skip
+    assert cells(document(message=said, conditions=conditions))["Message"] == cell

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -379,3 +380,42 @@ def test_whatever_the_annotations_there_is_a_job_and_a_path_that_may_be_read(sai
     assert job.rank0 is not None
     assert path_fault(job.rank0.progress_path) == ""
     assert job.hints.interval_s is None or 1.0 <= job.hints.interval_s <= 3600.0
+
+
+CONDITION_AT = datetime(2026, 1, 23, 10, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "suspend", "suspension_changed_at", "ended_at"),
+    [
+        ([], False, None, None),
+        ([], True, None, None),
+        ([condition("Suspended")], True, CONDITION_AT, None),
+        ([condition("Suspended", "False")], False, CONDITION_AT, None),
+        ([condition("Suspended", "False")], True, None, None),  # its controller has not seen it yet
+        ([condition("Complete")], False, None, CONDITION_AT),
+        ([condition("Failed"), condition("Suspended", "False")], False, CONDITION_AT, CONDITION_AT),
+        ([condition("Complete", "False")], False, None, None),
+    ],
+)
+def test_times_are_those_of_the_job_s_own_conditions(
+    conditions: list[dict[str, str]], suspend: bool, suspension_changed_at: object, ended_at: object
+) -> None:
+    job = described(trainjob(status={"conditions": conditions}, suspend=suspend), TORCH, [pod()])
+    assert (job.suspension_changed_at, job.ended_at) == (suspension_changed_at, ended_at)
+
+
+def test_the_start_of_a_container_is_known_after_its_end() -> None:
+    ended = {
+        "terminated": {
+            "exitCode": 0,
+            "startedAt": "2026-01-23T10:00:00Z",
+            "finishedAt": "2026-01-23T11:00:00Z",
+        }
+    }
+    job = described(trainjob(), TORCH, [pod(state=ended)])
+    assert job.rank0 is not None
+    assert job.rank0.started_at == CONDITION_AT
+    waits = described(trainjob(), TORCH, [pod(state={"waiting": {"reason": "CrashLoopBackOff"}}, last=ended)])
+    assert waits.rank0 is not None
+    assert waits.rank0.started_at is None  # of the run that is to come

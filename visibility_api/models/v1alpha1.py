@@ -38,7 +38,8 @@ class Steps(WireModel):
     per_second: Double | None = Field(
         default=None,
         ge=0,
-        description="Steps per second in the current attempt, smoothed; absent until there are two reports.",
+        description="Steps per second in the current attempt, smoothed; absent until there are two reports,"
+        " and when the run does not advance.",
     )
 
 
@@ -137,7 +138,9 @@ class ProgressStatus(WireModel):
     estimated_remaining_seconds: Int32 | None = Field(
         default=None,
         ge=0,
-        description="Time left at the pace observed in the current attempt, else as the run reports it.",
+        description="Time left at the pace observed in the current attempt, else as the run reports it."
+        " Absent when the run does not advance: its report is old, or it is stalled, suspended, restarting or"
+        " ended.",
     )
     metrics: tuple[Metric, ...] | None = Field(
         default=None,
@@ -149,9 +152,19 @@ class ProgressStatus(WireModel):
         default=None, description="When the training process wrote its last report, by its own clock."
     )
     estimated_completion_time: Time | None = Field(
-        default=None, description="When the run is expected to end, at the observed pace."
+        default=None,
+        description="When the run is expected to end, at the observed pace. Absent when it does not advance,"
+        " and when that time has passed.",
     )
-    start_time: Time | None = Field(default=None, description="When the run started, as it reports itself.")
+    start_time: Time | None = Field(
+        default=None, description="When the run started, as it reports itself, else when its container did."
+    )
+    end_time: Time | None = Field(
+        default=None, description="When the job completed or failed; absent before that."
+    )
+    duration_seconds: Int64 | None = Field(
+        default=None, ge=0, description="How long an ended run took, from its start to its end."
+    )
     steps: Steps | None = Field(
         default=None, description="How many optimizer steps are done, and how fast they are done."
     )
@@ -161,8 +174,8 @@ class ProgressStatus(WireModel):
         default=None,
         description="Conditions of the job; kubectl wait --for=condition=Complete works with them. Reporting:"
         " progress can be read. Fresh: the numbers shown are current. Stalled: no advance for far longer than"
-        " is usual for the run. Diverged: a loss or gradient norm is not finite. Suspended, Complete, Failed:"
-        " as the job itself has them.",
+        " is usual for the run. Diverged: a loss or gradient norm is not finite. Unknown: there is nothing to"
+        " judge yet. Suspended, Complete, Failed: as the job itself has them, and since when.",
         json_schema_extra=map_keyed_by("type"),
     )
     rank0: Rank0 | None = Field(default=None, description="The pod that reports; absent before there is one.")

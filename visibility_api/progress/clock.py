@@ -27,6 +27,17 @@ class NodeClock(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaul
         return self.at_least_s is not None
 
     @property
+    def is_right(self) -> bool:
+        """Whether reports that were seen to come have shown that it is right."""
+        low, high = self.at_least_s, self.at_most_s
+        return low is not None and high is not None and low <= MAX_SKEW_S and high >= -MAX_SKEW_S
+
+    @property
+    def likely_ahead_s(self) -> float:
+        """The same as `ahead_s`, but by a report that was not seen to come if there is no other."""
+        return self.ahead_s if self.at_most_s is not None else self.at_least_s or 0.0
+
+    @property
     def ahead_s(self) -> float:
         """What to subtract from its times; 0 while nothing shows that it is wrong.
 

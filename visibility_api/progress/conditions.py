@@ -7,45 +7,68 @@ it has them, so not before they are true (docs/decisions/0007); the others alway
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
 
 from visibility_api.text import harmless
 
 from .job import Phase, TrainingJob
-from .record import Record
+from .record import FRESH_AT_LEAST_S, Record
 from .summary import NOT_RUNNING, STALLED, Condition
 
-FRESH_INTERVALS = 3.0  # a report may be missed twice before its numbers count as old
-FRESH_AT_LEAST_S = 30.0
+FAILING_INTERVALS = 2.0  # after this a report is old if the probes since then have failed
+CALL_OUT_S = 60.0  # a clock that is off by less is corrected for without a word
 STALLED_GAPS = 5.0  # evaluation and checkpoints pause the steps: allow the longest pause seen, several times
 STALLED_AT_LEAST_S = 300.0
 WATCHED_METRICS = ("loss", "train_loss", "grad_norm", "eval_loss")  # NaN filters hide losses, not grad_norm
+_NO_REPORT = "NoReport"
+_NO_METRIC = f"The reports contain none of {', '.join(WATCHED_METRICS)}."
 # message: the reason says it all, as metav1.Condition allows; such messages were a tenth of every list
 _PLAIN = ""
 
 
 def evaluate(record: Record, now: datetime) -> tuple[Condition, ...]:
-    """All that apply; `since` of one that did not change is taken over from the record's present ones."""
-    previous = iter(record.conditions)  # in the order of the rules, as they were made here
-    following = next(previous, None)
+    """All that apply. One whose status did not change keeps the `since` that the record has of it."""
+    held = record.conditions or _NONE  # as they were made here
     made = []
-    for type_, rule in _RULES.items():
-        old = None
-        if following is not None and following.type == type_:
-            old, following = following, next(previous, None)
-        found = rule(record, now)
-        if found is None:
-            continue
-        status, reason, message = found
-        if old is not None and old.status == status and old.reason == reason and old.message == message:
+    for (type_, rule, beginning), old in zip(_VERDICTS, held, strict=False):
+        status, reason, message = rule(record, now)
+        if old.status != status or (old.reason == _NO_REPORT and reason != _NO_REPORT):
+            since = beginning(record, status, reason, now)
+            since = now if since is None or since > now else since
+        elif old.reason != reason or old.message != message:
+            since = old.since
+        else:
             made.append(old)
             continue
-        since = old.since if old is not None and old.status == status else now
         # Controllers' own words, names and annotations are among them.
         reason, message = harmless(reason), harmless(message)
         made.append(Condition(type=type_, status=status, reason=reason, message=message, since=since))
+    for type_, repeat, time_of in _OF_JOB:
+        found = repeat(record.job)
+        if found is None:
+            continue
+        status, reason, message = found
+        since = time_of(record.job) or next(
+            (old.since for old in held[len(_VERDICTS) :] if (old.type, old.status) == (type_, status)), now
+        )
+        reason, message = harmless(reason), harmless(message)
+        made.append(Condition(type=type_, status=status, reason=reason, message=message, since=since))
     return tuple(made)
+
+
+def restore(began: Iterable[tuple[str, str, datetime]]) -> tuple[Condition, ...]:
+    """Conditions of these types, status and beginnings: `evaluate` gives them reasons and messages."""
+    by_type = {type_: (status, since) for type_, status, since in began}
+    verdicts = [by_type.get(type_, ("", NEVER)) for type_, _, _ in _VERDICTS]
+    others = [(type_, *by_type[type_]) for type_, _, _ in _OF_JOB if type_ in by_type]
+    return tuple(
+        Condition(type=type_, status=status, reason="", message="", since=since)
+        for type_, status, since in (
+            *((type_, *found) for (type_, _, _), found in zip(_VERDICTS, verdicts, strict=True)),
+            *others,
+        )
+    )
 
 
 def describe_age(age: timedelta) -> str:
@@ -58,6 +81,8 @@ def describe_age(age: timedelta) -> str:
 
 
 _Found = tuple[str, str, str]  # status, reason, message
+_Rule = Callable[[Record, datetime], _Found]
+_Beginning = Callable[[Record, str, str, datetime], datetime | None]
 
 
 def _reporting(record: Record, _now: datetime) -> _Found:
@@ -98,24 +123,55 @@ def _reporting_plainly(record: Record) -> _Found:
 def _fresh(record: Record, now: datetime) -> _Found:
     report, reported_at = record.report, record.reported_at
     if report is None or reported_at is None:
-        return "False", "NoReport", "There is no report yet."
+        return "False", _NO_REPORT, "There is no report yet."
     if report.is_final and record.is_current:
         return "True", "FinalReport", "This is the final report of the run."
     why_old = _why_not_current(record, reported_at)
     if why_old is not None:
         return why_old
-    age = now - reported_at
-    limit_s = max(FRESH_AT_LEAST_S, FRESH_INTERVALS * record.interval_s, 2 * record.pace.longest_gap_s)
-    failure = record.failure
-    if failure is not None and age.total_seconds() > 2 * record.interval_s:
-        return "False", failure.reason, f"{_last_report(reported_at, age)} Since then: {failure.message}"
-    if age.total_seconds() > limit_s:
-        return "False", "NoNewReport", _last_report(reported_at, age)
-    return "True", "RecentReport", _PLAIN
+    age_s, failure = (now - reported_at).total_seconds(), record.failure
+    if failure is not None and age_s > FAILING_INTERVALS * record.interval_s:
+        return (
+            "False",
+            failure.reason,
+            f"{_last_report(record, reported_at, age_s)} Since then: {failure.message}",
+        )
+    if age_s > FRESH_AT_LEAST_S and age_s > record.fresh_limit_s:
+        return "False", "NoNewReport", _last_report(record, reported_at, age_s)
+    if record.earliest_at == reported_at:
+        return "True", "RecentReport", _PLAIN
+    if record.is_age_known or (
+        record.earliest_at is not None and (now - record.earliest_at).total_seconds() <= record.fresh_limit_s
+    ):
+        return "True", "RecentReport", _about_time(record)
+    return "Unknown", "AgeNotKnown", _about_time(record)
 
 
-def _last_report(reported_at: datetime, age: timedelta) -> str:
-    return f"Last new report at {_instant(reported_at)}, {describe_age(age)} before this was evaluated."
+def _about_time(record: Record) -> str:
+    """What the age is reckoned from, where that is not simply the time which the report bears."""
+    read = record.reports.get(record.reporter)
+    if read is not None and read.timestamp is None:
+        return "The report bears no time: its age counts from when it was first seen."
+    ahead_s = record.clock.ahead_s
+    if abs(ahead_s) < CALL_OUT_S:
+        return _PLAIN
+    off = f"{describe_age(timedelta(seconds=abs(ahead_s)))} {'ahead' if ahead_s > 0 else 'behind'}"
+    if ahead_s > 0 and not record.is_age_known:
+        return (
+            f"The clock that dates the reports is at least {off}, so the age of this one is not known. "
+            "Synchronise the clock of rank 0's node."
+        )
+    return (
+        f"The clock that dates the reports is {off}, and ages allow for that. "
+        "Synchronise the clock of rank 0's node."
+    )
+
+
+def _last_report(record: Record, reported_at: datetime, age_s: float) -> str:
+    age = describe_age(timedelta(seconds=age_s))
+    text = f"Last new report at {_instant(reported_at)}, {age} before this was evaluated."
+    about = _PLAIN if record.earliest_at == reported_at else _about_time(record)
+    return f"{text} {about}" if about else text
 
 
 def _why_not_current(record: Record, reported_at: datetime) -> _Found | None:
@@ -150,15 +206,18 @@ def _instant(moment: datetime) -> str:
 
 
 def _stalled(record: Record, now: datetime) -> _Found:
-    if record.job.phase is not Phase.RUNNING or record.moved_at is None or not record.is_current:
-        return "False", "NotJudged", "Only a running job with reports is evaluated."
+    phase = record.job.phase
+    if phase is not Phase.RUNNING and (phase.is_final or phase is Phase.SUSPENDED):
+        return "False", "NotTraining", _PLAIN
+    if phase is not Phase.RUNNING or record.moved_at is None or not record.is_current:
+        return "Unknown", "NotJudged", "Only a running job with reports is evaluated."
     if record.report is not None and record.report.is_final:
         return "False", "Finished", "The run has reported its end."
     if record.pace.position is None:
-        return "False", "NotJudged", "The reports contain no step, percentage or epoch."
-    limit_s = max(STALLED_AT_LEAST_S, STALLED_GAPS * record.pace.longest_gap_s)
+        return "Unknown", "NotJudged", "The reports contain no step, percentage or epoch."
     still = now - record.moved_at
-    if still.total_seconds() > limit_s:
+    still_s = still.total_seconds()
+    if still_s > STALLED_AT_LEAST_S and still_s > STALLED_GAPS * record.pace.longest_gap_s:
         return (
             "True",
             STALLED,
@@ -171,21 +230,90 @@ def _stalled(record: Record, now: datetime) -> _Found:
 
 
 def _diverged(record: Record, _now: datetime) -> _Found:
+    is_judged = False
     for name, value in record.report.metrics if record.report else ():
-        if name in WATCHED_METRICS and not _is_finite(value):
-            return "True", "NonFiniteMetric", f"{name} is not a finite number."
-    return "False", "Finite", _PLAIN
+        if name in WATCHED_METRICS:
+            try:
+                if not math.isfinite(float(value)):
+                    return "True", "NonFiniteMetric", f"{name} is not a finite number."
+            except ValueError:
+                continue  # text is no number, so no divergence either
+            is_judged = True
+    if is_judged:
+        return "False", "Finite", _PLAIN
+    return "Unknown", "NotJudged", _NO_METRIC
 
 
-def _is_finite(value: str) -> bool:
-    try:
-        return math.isfinite(float(value))
-    except ValueError:
-        return True  # text is no number, so no divergence either
+# When a condition began to have its status: by the job's own times, so it does not matter who looks when.
+# None: all that is known is that it has it now.
 
 
-def _suspended(record: Record, _now: datetime) -> _Found | None:
+def _reporting_began(record: Record, status: str, _reason: str, _now: datetime) -> datetime | None:
+    return record.reported_at if status == "True" else _unreported_since(record)
+
+
+def _fresh_began(record: Record, status: str, reason: str, now: datetime) -> datetime | None:
+    reported_at = record.reported_at
+    if reported_at is None:
+        return _unreported_since(record)
+    if status != "False":
+        return reported_at
+    old_at = reported_at + timedelta(seconds=record.fresh_limit_s)
+    if reason == "NoNewReport":
+        return old_at
     job = record.job
+    if reason == "EndedWithoutFinalReport":
+        ended_at = job.ended_at
+    elif reason == "Suspended":
+        ended_at = job.suspension_changed_at
+    elif reason in ("AttemptEnded", NOT_RUNNING):
+        ended_at = _container_ended_at(record) or _container_started_at(record)
+    elif reason == "SwitchedOff":
+        ended_at = None
+    else:
+        ended_at = reported_at + timedelta(seconds=FAILING_INTERVALS * record.interval_s)
+    return max(reported_at, min(old_at, ended_at or now))
+
+
+def _stalled_began(record: Record, status: str, reason: str, _now: datetime) -> datetime | None:
+    if reason == "NotTraining":
+        return record.job.ended_at if record.job.phase.is_final else record.job.suspension_changed_at
+    if status == "Unknown":
+        return record.reported_at if record.is_current else _unreported_since(record)
+    return record.moved_at
+
+
+def _diverged_began(record: Record, _status: str, _reason: str, _now: datetime) -> datetime | None:
+    return record.reported_at or _unreported_since(record)
+
+
+def _unreported_since(record: Record) -> datetime | None:
+    """Since when there could have been a report, and was none."""
+    return _container_started_at(record) or record.job.created_at
+
+
+def _container_started_at(record: Record) -> datetime | None:
+    return record.job.rank0.started_at if record.job.rank0 is not None else None
+
+
+def _container_ended_at(record: Record) -> datetime | None:
+    return record.last_termination.finished_at if record.last_termination is not None else None
+
+
+# Always there, in this order: what is judged of a job, how, and when it began.
+_VERDICTS: tuple[tuple[str, _Rule, _Beginning], ...] = (
+    ("Reporting", _reporting, _reporting_began),
+    ("Fresh", _fresh, _fresh_began),
+    ("Stalled", _stalled, _stalled_began),
+    ("Diverged", _diverged, _diverged_began),
+)
+NEVER = datetime.min.replace(tzinfo=UTC)
+_NONE = tuple(
+    Condition(type=type_, status="", reason="", message="", since=NEVER) for type_, _, _ in _VERDICTS
+)
+
+
+def _suspended(job: TrainingJob) -> _Found | None:
     if job.is_queued:
         return "True", "Queued", job.message or "The job waits in its queue."
     if job.is_suspended:
@@ -193,26 +321,24 @@ def _suspended(record: Record, _now: datetime) -> _Found | None:
     return ("False", "Resumed", _PLAIN) if job.is_suspended is False else None
 
 
-def _complete(record: Record, _now: datetime) -> _Found | None:
-    if record.job.phase is Phase.SUCCEEDED:
-        return "True", record.job.reason or "Complete", record.job.message or "The job has completed."
+def _complete(job: TrainingJob) -> _Found | None:
+    if job.phase is Phase.SUCCEEDED:
+        return "True", job.reason or "Complete", job.message or "The job has completed."
     return None
 
 
-def _failed(record: Record, _now: datetime) -> _Found | None:
-    job = record.job
+def _failed(job: TrainingJob) -> _Found | None:
     if job.phase is Phase.FAILED:
         return "True", job.reason or "Failed", job.message or "The job has failed."
     return None
 
 
-_RULES: dict[str, Callable[[Record, datetime], _Found | None]] = {
-    "Reporting": _reporting,
-    "Fresh": _fresh,
-    "Stalled": _stalled,
-    "Diverged": _diverged,
-    "Suspended": _suspended,
-    "Complete": _complete,
-    "Failed": _failed,
-}
-TYPES = tuple(_RULES)  # in the order in which they are evaluated and shown
+# Those that the job has itself, with the time that its controller gives, if it does.
+_OF_JOB: tuple[
+    tuple[str, Callable[[TrainingJob], _Found | None], Callable[[TrainingJob], datetime | None]], ...
+]
+_OF_JOB = (
+    ("Suspended", _suspended, lambda job: job.suspension_changed_at),
+    ("Complete", _complete, lambda job: job.ended_at),
+    ("Failed", _failed, lambda job: job.ended_at),
+)

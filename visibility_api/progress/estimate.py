@@ -26,9 +26,9 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     per_second: float | None = None  # units a second, smoothed; None until two reports moved
     longest_gap_s: float = 0.0  # between two reports that moved: evaluation and checkpoints count
 
-    def advance(self, report: Progress, *, waited_s: float = math.inf) -> Pace:
+    def advance(self, report: Progress, *, waited_s: float = math.inf, is_next: bool = True) -> Pace:
         """The pace after one more report. `waited_s`: by our clock it took no longer since the one that moved
-        last."""
+        last. `is_next`: no report between the two was missed, as far as is known."""
         unit, position = _position(report)
         if position is None or report.timestamp is None:
             return self
@@ -44,6 +44,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
         if not 0 < elapsed_s <= waited_s:  # the clock was set: measure on from there at the rate known
             return replace(self, position=position, at=report.timestamp)
         rate = (position - self.position) / elapsed_s
+        # Else the run may have moved all the time: that was no pause of its own unless it came far less far.
+        is_gap = is_next or self.per_second is None or rate < self.per_second / 2
         if self.per_second is not None:
             weight = 1 - math.exp(-elapsed_s / SMOOTHING_S)
             rate = self.per_second + weight * (rate - self.per_second)
@@ -52,7 +54,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
             position=position,
             at=report.timestamp,
             per_second=rate,
-            longest_gap_s=max(self.longest_gap_s, elapsed_s),
+            longest_gap_s=max(self.longest_gap_s, elapsed_s) if is_gap else self.longest_gap_s,
         )
 
     def steps_per_s(self) -> float | None:

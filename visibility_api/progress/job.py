@@ -87,7 +87,7 @@ class Rank0:
     waiting_reason: str  # why the container does not run yet, e.g. ImagePullBackOff; "" otherwise
     restart_count: int
     restart_attempt: int  # JobSet's; 0 where there is none
-    started_at: datetime | None
+    started_at: datetime | None  # of the container run that is the present attempt, also when it has ended
     last_termination: Termination | None
     termination_message: str  # as the container left it; hostile, at most 12 KiB
 
@@ -139,6 +139,8 @@ class TrainingJob:
     reason: str = ""  # CamelCase, the controller's where it gives one
     message: str = ""
     is_suspended: bool | None = None  # None: it never was
+    suspension_changed_at: datetime | None = None  # when it was suspended or resumed, by its condition
+    ended_at: datetime | None = None  # when it completed or failed, by its condition
     is_queued: bool = False  # suspended because Kueue has not admitted it yet
     rank0: Rank0 | None = None
     alternates: tuple[Rank0, ...] = ()  # others that may hold rank 0 (MPI), probed when rank0 has no report

@@ -13,13 +13,12 @@ from datetime import datetime
 import msgspec
 
 from .clock import NodeClock
-from .conditions import TYPES
-from .document import Progress
+from .conditions import restore
+from .document import Progress, Refused
 from .estimate import Pace
 from .job import Rank0, Termination
 from .merge import take
 from .record import Record
-from .summary import Condition
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -41,14 +40,15 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=
     source: str = ""  # of `report`: exec, http, logs, push, status, termination
     reporter: str = ""  # of `report`: its source, or the kind of process if it is not rank 0
     report: Progress | None = None  # completed by earlier ones; its timestamp by the training clock
-    # The last of each reporter as it was read, unless equal to `report`: the same again is no news.
-    reports: dict[str, Progress] = {}
+    # The last of each reporter as it was read, for the same again is no news. None: it is equal to `report`.
+    reports: dict[str, Progress | None] = {}
     reported_at: datetime | None = None  # when `report` was written, or first seen if it has no time
     earliest_at: datetime | None = None  # before which `report` was not written; None: not known
     moved_at: datetime | None = None  # when a report last showed an advance
     positioned_at: datetime | None = None  # when a source other than the log last reported the position
     clock: NodeClock = NodeClock()  # of the training process
     pace: Pace = Pace()
+    refused: Refused | None = None  # why the last probe of `rank0` brought no report; None: it brought one
     left_over: tuple[str, Progress] | None = None  # an attempt, and what it found in its file as it began
     rank0: Rank0 | None = None  # the last known, without its termination message
     last_termination: Termination | None = None
@@ -63,13 +63,16 @@ def remember(record: Record) -> Memory:
         source=record.source,
         reporter=record.reporter,
         report=record.report,
-        reports={name: report for name, report in record.reports.items() if report != record.report},
+        reports={
+            name: None if report == record.report else report for name, report in record.reports.items()
+        },
         reported_at=record.reported_at,
         earliest_at=record.earliest_at,
         moved_at=record.moved_at,
         positioned_at=record.positioned_at,
         clock=record.clock,
         pace=record.pace,
+        refused=record.refused,
         left_over=record.left_over,
         rank0=replace(rank0, termination_message="") if rank0 and rank0.termination_message else rank0,
         last_termination=record.last_termination,
@@ -100,20 +103,23 @@ def _is_newer(own: Progress | None, remembered: Progress | None) -> bool:
     return own.timestamp > remembered.timestamp
 
 
+def _attempt(rank0: Rank0 | None) -> str:
+    return "" if rank0 is None else rank0.attempt
+
+
 def _adopt(record: Record, memory: Memory) -> None:
     record.attempt, record.source, record.reporter = memory.attempt, memory.source, memory.reporter
-    record.report, record.reports = memory.report, dict(memory.reports)
-    if memory.report is not None:
-        record.reports.setdefault(memory.reporter, memory.report)
+    record.report = memory.report
+    record.reports = {
+        name: report for name, each in memory.reports.items() if (report := each or memory.report) is not None
+    }
     record.reported_at, record.earliest_at = memory.reported_at, memory.earliest_at
     record.moved_at, record.positioned_at = memory.moved_at, memory.positioned_at
     record.clock, record.pace, record.left_over = memory.clock, memory.pace, memory.left_over
     record.rank0 = record.rank0 or memory.rank0
+    if record.last_observation is None and _attempt(record.rank0) == _attempt(memory.rank0):
+        record.refused = memory.refused
     record.last_termination = record.last_termination or memory.last_termination
     if not record.attempts and record.rank0 is not None:
         record.attempts = (record.rank0.attempt,)
-    began = {each.type: each for each in memory.began}
-    record.conditions = tuple(
-        Condition(type=each.type, status=each.status, reason="", message="", since=each.since)
-        for each in [began[type_] for type_ in TYPES if type_ in began]
-    )
+    record.conditions = restore((each.type, each.status, each.since) for each in memory.began)

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from .clock import UNKNOWN_CLOCK
+from .clock import MAX_SKEW_S, UNKNOWN_CLOCK
 from .completion import complete, has_position, without_contradiction
 from .document import Progress, Refused
 from .estimate import Pace
@@ -23,6 +23,7 @@ PARTIAL = (LOGS, PUSH, STATUS)  # contain what is new, or what Kubeflow's form h
 OTHER_RANK = "another rank"  # a reporter, beside the sources
 EARLIER_ATTEMPT = "earlier"
 CLOCK_TOLERANCE = timedelta(seconds=5)  # between a node's clock and that of the kubelet on another
+MAX_SKEW = timedelta(seconds=MAX_SKEW_S)
 RELAYED_LATE = timedelta(seconds=60)  # at most; what seems to be later shows a clock that was set back
 READ_LATE_S = 60.0  # a report may be as old when it is read, also where probes are frequent
 # A log is read by guess: it does not contradict a position that another source reported so short a while ago.
@@ -58,24 +59,27 @@ def merge(record: Record, observation: Observation, now: datetime) -> bool:
     """Take over one that `counts`. Returns whether it brought a report that counts from now on."""
     outcome, attempt, source = observation.outcome, observation.attempt, observation.source
     if source == STATUS:
-        return isinstance(outcome, Progress) and _take_status(record, outcome, now)
+        is_taken = isinstance(outcome, Progress) and _take_status(record, outcome, now)
+        record.read_at[STATUS] = now
+        return is_taken
     if observation.is_final_read:
         return isinstance(outcome, Progress) and take(record, outcome, attempt, source, now)
     record.last_observation = observation
     if isinstance(outcome, Refused):
+        record.refused = outcome
         record.failures += 1
         return False
     reporter = _reporter(record, observation)
     is_taken = False
     if _is_left_over(record, observation):
-        record.last_observation = replace(observation, outcome=_LEFT_OVER)
+        record.last_observation, record.refused = replace(observation, outcome=_LEFT_OVER), _LEFT_OVER
         record.failures += 1
     else:
-        record.failures = 0
+        record.refused, record.failures = None, 0
         is_taken = take(record, outcome, attempt, source, now, reporter)
     # It showed nothing newer until then: it was read at some time after the probe began.
-    latency_s = observation.latency_s
-    record.read_at[reporter] = now if not latency_s else now - timedelta(seconds=latency_s)
+    slow_s = observation.latency_s
+    record.read_at[reporter] = now - timedelta(seconds=slow_s) if slow_s is not None and slow_s > 1 else now
     return is_taken
 
 
@@ -97,14 +101,18 @@ def take(
     elif held is not None and reporter != record.reporter and not _is_news(report, held, source, record):
         return False
     record.reports[reporter] = report
-    _date(record, report, source, record.read_at.get(reporter), now)
+    read_at = record.read_at.get(reporter)  # None: not by this process
+    is_next = read_at is not None or held is None
+    if read_at is None and held is not None and reporter == record.reporter:
+        read_at = record.reported_at
+    _date(record, report, source, read_at, now)
     if source != LOGS and reporter != OTHER_RANK and has_position(report):
         record.positioned_at = record.reported_at
     if report.timestamp is None:
         report = replace(report, timestamp=_training_time(now, record, None if takes_over else held))
     if held is not None and (len(record.reports) > 1 or source in PARTIAL):
         report = complete(report, held)
-    pace = record.pace.advance(report, waited_s=_waited_s(record, now))
+    pace = record.pace.advance(report, waited_s=_waited_s(record, now), is_next=is_next)
     if pace != record.pace or held is None:
         record.moved_at = record.reported_at
     record.pace = pace
@@ -115,25 +123,33 @@ def take(
 
 def _date(record: Record, report: Progress, source: str, read_at: datetime | None, now: datetime) -> None:
     """When the report was written, by our clock. `read_at`: when its reporter still showed an earlier one."""
-    told_at, started_at = report.timestamp, None
-    if (rank0 := record.job.rank0) is not None and rank0.started_at is not None and rank0.started_at <= now:
-        started_at = rank0.started_at
-    if told_at is None:
-        record.reported_at, record.earliest_at = now, _latest(read_at, started_at)
+    told_at = report.timestamp
+    if told_at is not None and read_at is not None and read_at <= told_at <= now and record.clock.is_right:
+        record.reported_at = record.earliest_at = (
+            told_at  # as nearly all are: it shows nothing new of the clock
+        )
         return
-    clock = record.clock
+    not_before = _latest(read_at, _started_at(record, now))
+    if told_at is None:
+        record.reported_at, record.earliest_at = now, not_before
+        return
     if source != STATUS:  # which may be what was written back of an earlier report
         # A file may have been left behind by an earlier run: it may be older than the container.
-        not_before = read_at if source == FILE else _latest(read_at, started_at)
-        clock = record.clock = clock.bounded(told_at, received=now, not_before=not_before)
-    ahead_s = clock.ahead_s
-    if not ahead_s:
-        record.reported_at = record.earliest_at = min(now, told_at)
+        unseen_at = read_at if source == FILE else not_before
+        record.clock = record.clock.bounded(told_at, received=now, not_before=unseen_at)
+    ahead_s = record.clock.ahead_s
+    if not ahead_s and told_at <= now + MAX_SKEW:
+        record.reported_at = record.earliest_at = min(told_at, now)
         return
     record.reported_at = min(now, told_at - timedelta(seconds=ahead_s))
-    high = clock.at_most_s
-    by_clock = None if high is None else told_at - timedelta(seconds=high)
-    record.earliest_at = _latest(_latest(read_at, started_at), by_clock)
+    high = record.clock.at_most_s
+    record.earliest_at = _latest(not_before, None if high is None else told_at - timedelta(seconds=high))
+
+
+def _started_at(record: Record, now: datetime) -> datetime | None:
+    """When the container was started; None if that is not known, or in the future."""
+    rank0 = record.job.rank0
+    return rank0.started_at if rank0 is not None and rank0.started_at and rank0.started_at <= now else None
 
 
 def _latest(one: datetime | None, other: datetime | None) -> datetime | None:
@@ -235,5 +251,5 @@ def _is_known(status: Progress, held: Progress | None) -> bool:
 
 def _training_time(now: datetime, record: Record, held: Progress | None) -> datetime:
     """Now, by the training process's clock as far as other reports have shown it."""
-    moment = now + timedelta(seconds=record.clock.at_least_s or 0.0)
+    moment = now + timedelta(seconds=record.clock.likely_ahead_s)
     return max(moment, held.timestamp) if held is not None and held.timestamp else moment

@@ -12,7 +12,12 @@ from .document import Progress, Refused
 from .estimate import Pace, percentage
 from .job import Phase, Rank0, Termination, TrainingJob
 from .observation import Observation
-from .summary import NOT_RUNNING, STALLED, Condition, JobProgress, ObservationSummary
+from .summary import Condition, JobProgress, ObservationSummary
+
+FRESH_INTERVALS = 3.0  # a report may be missed twice before its numbers count as old
+FRESH_AT_LEAST_S = 30.0
+LONGEST_RUN_S = 10 * 365 * 86400  # an estimate beyond any run comes of a pace that is noise
+PASSES_IN_S = 2.0  # an estimated end so close is shown no more: it would pass before the next evaluation
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,21 +45,35 @@ class Record:
     moved_at: datetime | None = None  # the `reported_at` of the last report that showed an advance
     pace: Pace = field(default_factory=Pace)
     last_observation: Observation | None = None  # of a probe or a push
+    refused: Refused | None = None  # the outcome of the last probe of this attempt, if it brought no report
     failures: int = 0  # in a row
     conditions: tuple[Condition, ...] = ()
     left_over: tuple[str, Progress] | None = None  # an attempt, and what it found in the file as it began
     message_read: int = 0  # of the termination message read last: a hash, of attempt and text
     shown: JobProgress | None = None  # what was published last
     shown_at: datetime | None = None
+    passes_at: datetime | None = None  # when the estimated end that was shown will have passed
 
     @property
     def failure(self) -> Refused | None:
         """Why the last probe brought no report; None when that does not matter."""
-        if self.last_observation is None or not isinstance(self.last_observation.outcome, Refused):
-            return None
-        if self.source in ("push", "status") and self.is_current:
+        if self.refused is not None and self.source in ("push", "status") and self.is_current:
             return None  # of another source: this one is not probed
-        return self.last_observation.outcome
+        return self.refused
+
+    @property
+    def fresh_limit_s(self) -> float:
+        """The age, in seconds, at which the report counts as old."""
+        return max(FRESH_AT_LEAST_S, FRESH_INTERVALS * self.interval_s, 2 * self.pace.longest_gap_s)
+
+    @property
+    def is_age_known(self) -> bool:
+        """Whether the report was written at `reported_at`, as nearly as it matters. A report without a time,
+        or with one in the future, that was there at the first probe may be as old as its container."""
+        earliest, latest = self.earliest_at, self.reported_at
+        if earliest is None or latest is None:
+            return False
+        return earliest == latest or (latest - earliest).total_seconds() <= self.fresh_limit_s
 
     def rank0_of(self, attempt: str) -> Rank0 | None:
         """The pod that this is an attempt of; None when it is not there any more."""
@@ -63,19 +82,25 @@ class Record:
 
 
 def summarise(record: Record, now: datetime) -> JobProgress:
-    """What is shown of the job."""
-    job, report, is_current = record.job, record.report, record.is_current
+    """What is shown of the job. Needs the record's conditions of now."""
+    job, report = record.job, record.report
     rank0 = job.rank0 or record.rank0
     if rank0 is not None and rank0.last_termination is None and record.last_termination is not None:
         rank0 = replace(rank0, last_termination=record.last_termination)
     if rank0 is not job.rank0:
         job = replace(job, rank0=rank0)
     started_at = (report.started_at if report else None) or (rank0.started_at if rank0 else None)
+    ended_at, ran_s = None, None
+    if job.phase.is_final:
+        ended_at = _ended_at(job)
+        ran_s = _ran_s(record, started_at, ended_at)
     if report is None:
         return JobProgress(
             job=job,
             phase=job.phase,
             started_at=started_at,
+            ended_at=ended_at,
+            ran_s=ran_s,
             conditions=record.conditions,
             observation=_observation(record),
         )
@@ -83,7 +108,10 @@ def summarise(record: Record, now: datetime) -> JobProgress:
     is_cut = report.ending in ("stopped", "preempted")  # before the planned end, and says so
     if report.is_whole or (job.phase is Phase.SUCCEEDED and report.is_final and not is_cut):
         done = 100 if done is not None else None
-    remaining_s, completion_at = _end(record, report, is_current=is_current, now=now)
+    is_moving = _is_moving(record, report)
+    remaining_s, completion_at = _end(record, report, now) if is_moving else (None, None)
+    if report.state == "completed" and record.is_current and job.phase not in (Phase.FAILED, Phase.SUSPENDED):
+        remaining_s = 0
     return JobProgress(
         job=job,
         phase=job.phase,
@@ -91,36 +119,54 @@ def summarise(record: Record, now: datetime) -> JobProgress:
         remaining_s=remaining_s,
         completion_at=completion_at,
         started_at=started_at,
+        ended_at=ended_at,
+        ran_s=ran_s,
         updated_at=report.timestamp,
         step=report.step,
         total_steps=report.total_steps,
-        steps_per_s=record.pace.steps_per_s() if is_current and not job.phase.is_final else None,
+        steps_per_s=record.pace.steps_per_s() if is_moving else None,
         epoch=report.epoch,
         total_epochs=report.total_epochs,
         metrics=report.metrics,
         message=report.message,
         conditions=record.conditions,
         observation=_observation(record),
-        seen_at=record.reported_at,
+        seen_at=record.reported_at
+        if record.earliest_at == record.reported_at or record.is_age_known
+        else None,
     )
 
 
-def _end(
-    record: Record, report: Progress, *, is_current: bool, now: datetime
-) -> tuple[int | None, datetime | None]:
-    """Seconds left and when the attempt will end; nothing for a run that does not move now."""
-    if report.state == "completed":
-        return 0, None
-    if record.job.phase is not Phase.RUNNING or not is_current or record.reported_at is None:
-        return None, None
-    for condition in record.conditions:
-        if condition.reason in (STALLED, NOT_RUNNING):
-            return None, None
+def _is_moving(record: Record, report: Progress) -> bool:
+    """Whether the job advances now, as far as is known: else it has no rate, and no end can be estimated."""
+    if record.job.phase is not Phase.RUNNING or not record.is_current or report.is_final:
+        return False
+    fresh, stalled = record.conditions[1:3]  # these two are always there
+    return fresh.status == "True" and stalled.status != "True"
+
+
+def _end(record: Record, report: Progress, now: datetime) -> tuple[int | None, datetime | None]:
+    """Seconds left and when the attempt will end; nothing when that should be over."""
     remaining_s = record.pace.remaining_s(report)
-    if remaining_s is None or remaining_s > 10 * 365 * 86400:  # beyond any run: the pace is noise
+    if remaining_s is None or remaining_s > LONGEST_RUN_S or record.reported_at is None:
         return None, None
     completion_at = record.reported_at + timedelta(seconds=remaining_s)
-    return max(0, round((completion_at - now).total_seconds())), completion_at
+    left_s = (completion_at - now).total_seconds()
+    return (None, None) if left_s <= PASSES_IN_S else (round(left_s), completion_at)
+
+
+def _ended_at(job: TrainingJob) -> datetime | None:
+    if job.ended_at is None and job.rank0 is not None and job.rank0.last_termination is not None:
+        return job.rank0.last_termination.finished_at
+    return job.ended_at
+
+
+def _ran_s(record: Record, started_at: datetime | None, ended_at: datetime | None) -> int | None:
+    """Seconds from its start to its end. The start is by the node's clock, the end by the control plane's."""
+    if started_at is None or ended_at is None:
+        return None
+    ran_s = (ended_at - started_at).total_seconds() + record.clock.ahead_s
+    return round(ran_s) if ran_s >= 0 else None
 
 
 def _observation(record: Record) -> ObservationSummary | None:

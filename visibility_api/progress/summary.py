@@ -50,6 +50,8 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     remaining_s: int | None = None  # at least 0
     completion_at: datetime | None = None  # estimated
     started_at: datetime | None = None
+    ended_at: datetime | None = None
+    ran_s: int | None = None  # from start to end; at least 0
     updated_at: datetime | None = None  # the training process's clock, UTC
     step: int | None = None
     total_steps: int | None = None
@@ -60,7 +62,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     message: str | None = None
     conditions: tuple[Condition, ...] = ()
     observation: ObservationSummary | None = None
-    seen_at: datetime | None = None  # when we last received a new report, our clock
+    seen_at: datetime | None = None  # when the last report was written, by our clock; None: that is not known
 
     def essence(self) -> JobProgress:
         """What a watcher is notified of: all but what every probe changes (times, counts, ages)."""

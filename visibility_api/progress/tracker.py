@@ -5,9 +5,12 @@ Plain state, no `await`: every event leaves each job's record whole and its docu
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from .conditions import evaluate
 from .document import Progress
@@ -15,11 +18,13 @@ from .job import JobRef, Rank0, TrainingJob
 from .memory import Memory, recall, remember
 from .merge import LOGS, STATUS, TERMINATION, counts, merge, take
 from .observation import Observation
-from .record import Record, summarise
+from .record import PASSES_IN_S, Record, summarise
 from .report import parse_report
 from .summary import JobProgress
 
 REFRESH = timedelta(seconds=60)  # times of probes and remaining time are at most this old
+PASSING = timedelta(seconds=PASSES_IN_S)
+_REFRESH_S = REFRESH.total_seconds()
 
 
 class Tracker:
@@ -44,6 +49,7 @@ class Tracker:
         self._recall = recall
         self._records: dict[JobRef, Record] = {}
         self._reviews: Iterator[JobRef] = iter(())
+        self._passing: list[tuple[datetime, JobRef]] = []  # a heap: when an estimated end passes
 
     def __contains__(self, ref: JobRef) -> bool:
         return ref in self._records
@@ -64,7 +70,8 @@ class Tracker:
         if job.rank0 is not None:
             if record.rank0 is not None and record.rank0.attempt != job.rank0.attempt:
                 # Of an attempt that has ended.
-                record.last_observation, record.failures, record.read_at = None, 0, {}
+                record.last_observation, record.refused, record.failures = None, None, 0
+                record.read_at = {}
             record.rank0 = job.rank0
             record.last_termination = job.rank0.last_termination or record.last_termination
             record.attempts = (job.rank0.attempt, *(each.attempt for each in job.alternates))
@@ -114,14 +121,22 @@ class Tracker:
         return is_taken
 
     def review(self, share: float) -> None:
-        """Evaluate this share of the jobs anew, in turn: ages grow without anything happening."""
+        """Evaluate this share of the jobs anew, in turn, and those whose estimated end has come: ages grow
+        without anything happening. To be called once a second."""
         now = self._now()
+        passed = []
+        while self._passing and self._passing[0][0] <= now:
+            passed.append(heapq.heappop(self._passing)[1])
+        for ref in passed:
+            if (record := self._records.get(ref)) is not None:
+                record.passes_at = None
+                self._show(record, now)
         for _ in range(math.ceil(share * len(self._records))):
-            ref = next(self._reviews, None)
-            if ref is None:
+            due = next(self._reviews, None)
+            if due is None:
                 self._reviews = iter(list(self._records))
                 return
-            record = self._records.get(ref)
+            record = self._records.get(due)
             if record is not None and not record.job.phase.is_final:
                 self._show(record, now)
 
@@ -130,6 +145,7 @@ class Tracker:
         # Our clock may have been set back: ages count from here then, or none would for a while.
         if record.reported_at is not None and record.reported_at > now:
             record.reported_at = now
+            record.earliest_at = min(now, record.earliest_at) if record.earliest_at is not None else None
         if record.moved_at is not None and record.moved_at > now:
             record.moved_at = now
         record.is_current = record.report is not None and (
@@ -137,17 +153,26 @@ class Tracker:
         )
         record.conditions = evaluate(record, now)
         summary = summarise(record, now)
+        if summary.completion_at is not None and (summary.remaining_s or 0) <= _REFRESH_S:
+            self._watch_end(record, summary.completion_at - PASSING)
         shown = record.shown
         if (
             shown is not None
             and record.shown_at is not None
             and timedelta(0) <= now - record.shown_at < REFRESH
+            and (summary.completion_at is None) == (shown.completion_at is None)
             and summary.updated_at == shown.updated_at  # else there is news, and no need to compare further
             and summary.essence() == shown.essence()
         ):
             return  # or each probe of a job that reports nothing new would wake every watcher
         record.shown, record.shown_at = summary, now
         self._publish(summary)
+
+    def _watch_end(self, record: Record, passes_at: datetime) -> None:
+        """Have the job evaluated anew when its estimated end passes, which is before its next turn."""
+        if record.passes_at is None or passes_at < record.passes_at:
+            record.passes_at = passes_at
+            heapq.heappush(self._passing, (passes_at, record.job.ref))
 
 
 def _read_termination_message(record: Record, rank0: Rank0, now: datetime) -> None:
@@ -158,4 +183,6 @@ def _read_termination_message(record: Record, rank0: Rank0, now: datetime) -> No
     record.message_read = key
     outcome = parse_report(rank0.termination_message.encode(errors="replace"))
     if isinstance(outcome, Progress):  # anything else is somebody's plain text
+        if outcome.timestamp is None and rank0.last_termination is not None:
+            outcome = replace(outcome, timestamp=rank0.last_termination.finished_at)
         take(record, outcome, rank0.attempt, TERMINATION, now)

@@ -13,6 +13,7 @@ from visibility_api.progress.job import Phase
 from visibility_api.progress.summary import JobProgress
 from visibility_api.text import harmless
 
+MESSAGE_CHARACTERS = 100  # in a cell; `kubectl describe` shows all
 WIDE = 1  # the priority of columns that are shown with `-o wide` only
 
 
@@ -47,7 +48,7 @@ COLUMNS = (
     Column(name="Step", description="Optimizer steps finished, of all planned ones."),
     Column(name="Loss", description="The training loss, or else the first metric with its name."),
     Column(name="ETA", description="Estimated time until the run ends."),
-    Column(name="Seen", description="Time since a new report last came."),
+    Column(name="Seen", description="Time since rank 0 last reported something new."),
     Column(name="Age", description="Time since the job was created."),
     Column(name="Epoch", description="Epochs finished, of all planned ones.", priority=WIDE),
     Column(name="Rate", description="Optimizer steps in a second.", priority=WIDE),
@@ -56,6 +57,7 @@ COLUMNS = (
     Column(
         name="Reason", description="The condition or state that explains most about the job.", priority=WIDE
     ),
+    Column(name="Message", description="What the run says of itself, or why it failed.", priority=WIDE),
 )
 
 Cell = str | None  # None, a value that is not known, shows as blank
@@ -81,7 +83,7 @@ def clock_moments(document: JobProgress) -> tuple[datetime | None, datetime | No
 
 
 def trailing_cells(document: JobProgress) -> tuple[Cell, ...]:
-    """Epoch to Reason."""
+    """Epoch to Message."""
     rate, seen, rank0 = document.steps_per_s, document.observation, document.job.rank0
     return _harmless(
         _of(document.epoch, document.total_epochs),
@@ -89,6 +91,7 @@ def trailing_cells(document: JobProgress) -> tuple[Cell, ...]:
         seen.source if seen is not None else None,
         rank0.pod_name if rank0 is not None else None,
         _reason(document),
+        _message(document),
     )
 
 
@@ -140,6 +143,14 @@ def _metric(text: str) -> str:
     return short_number(value) if math.isfinite(value) else text
 
 
+def _message(document: JobProgress) -> Cell:
+    """The run's own words; of a job that failed without any, its controller's."""
+    failed = document.condition("Failed")
+    text = document.message or (failed.message if failed is not None else "")
+    text = " ".join(text[: 2 * MESSAGE_CHARACTERS].split())
+    return (text if len(text) <= MESSAGE_CHARACTERS else f"{text[: MESSAGE_CHARACTERS - 1]}…") or None
+
+
 def _reason(document: JobProgress) -> Cell:
     """The one reason that explains most: how the job ended, why it does not run, what is wrong with it."""
     job = document.job
@@ -147,12 +158,15 @@ def _reason(document: JobProgress) -> Cell:
     if failed is not None and failed.status == "True":
         ended = job.rank0.last_termination if job.rank0 is not None else None
         return f"{failed.reason} (exit {ended.exit_code})" if ended is not None else failed.reason
-    reporting = document.condition("Reporting")
+    reporting, diverged = document.condition("Reporting"), document.condition("Diverged")
     for type_ in ("Complete", "Suspended"):
         condition = document.condition(type_)
         if condition is not None and condition.status == "True":
+            # PHASE shows that it completed, but neither that its loss was lost nor why it never reported.
+            if type_ == "Complete" and diverged is not None and diverged.status == "True":
+                return diverged.reason
             if type_ == "Complete" and reporting is not None and reporting.status == "False":
-                return reporting.reason  # PHASE shows that it completed, but not why it never reported
+                return reporting.reason
             return condition.reason
     if document.phase is not Phase.RUNNING and job.reason:
         return job.reason

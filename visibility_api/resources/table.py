@@ -79,9 +79,13 @@ class TableForm:
 
     def _item(self, entry: Entry, now_us: int) -> bytes:
         start, end, completion_us, seen_us, created_us = entry.encoded(self._row_key, self._row)
+        if completion_us is not None and completion_us <= now_us:
+            completion_us = None  # an estimate that has passed is none
         return b"%s%s,%s,%s%s" % (
             start,
-            _NULL if completion_us is None else _age(max(0, completion_us - now_us) // _SECOND_US),
+            _NULL
+            if completion_us is None or completion_us <= now_us
+            else _age(_seconds(completion_us - now_us)),
             _NULL if seen_us is None else _age(_seconds(now_us - seen_us)),
             _UNKNOWN if created_us is None else _age(_seconds(now_us - created_us)),
             end,

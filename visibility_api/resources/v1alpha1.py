@@ -94,6 +94,8 @@ def status_of(document: JobProgress) -> v1alpha1.ProgressStatus:
         last_updated_time=_time(document.updated_at),
         estimated_completion_time=_time(document.completion_at),
         start_time=_time(document.started_at),
+        end_time=_time(document.ended_at),
+        duration_seconds=document.ran_s,
         steps=_steps(document),
         epochs=_epochs(document),
         message=document.message or None,

@@ -209,7 +209,9 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, find_job: FindJob) -
     rank0 = candidates[0] if candidates else None
     decision = trainjob_phase(job, jobset, rank0)
     is_suspended = decision.phase is Phase.SUSPENDED
-    conditions = (job.status.conditions if job.status else None) or ()
+    suspension = next(
+        (c for c in (job.status.conditions if job.status else None) or () if c.type == "Suspended"), None
+    )
     return TrainingJob(
         ref=JobRef(resource=TRAINJOBS, namespace=meta.namespace, name=meta.name, uid=meta.uid),
         labels=meta.labels or {},
@@ -217,7 +219,11 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, find_job: FindJob) -
         phase=decision.phase,
         reason=decision.reason[:MAX_REASON_CHARACTERS],
         message=decision.message[:MAX_MESSAGE_CHARACTERS],
-        is_suspended=is_suspended or (False if any(c.type == "Suspended" for c in conditions) else None),
+        is_suspended=is_suspended or (False if suspension is not None else None),
+        suspension_changed_at=suspension.last_transition_time
+        if suspension is not None and (suspension.status == "True") == is_suspended
+        else None,
+        ended_at=decision.since if decision.phase.is_final else None,
         is_queued=is_suspended and bool(meta.label(QUEUE_NAME)),
         rank0=rank0,
         alternates=tuple(candidates[1:]),

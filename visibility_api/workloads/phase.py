@@ -24,6 +24,7 @@ class PhaseDecision:
     phase: Phase
     reason: str
     message: str
+    since: datetime | None = None  # by the condition that decides it
 
 
 def trainjob_phase(job: TrainJob, jobset: JobSet | None, rank0: Rank0 | None) -> PhaseDecision:
@@ -139,4 +140,5 @@ def _by_condition(phase: Phase, condition: ObjectCondition | None, reason: str) 
         phase=phase,
         reason=condition.reason or reason,
         message=condition.message or "",
+        since=condition.last_transition_time,
     )

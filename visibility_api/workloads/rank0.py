@@ -171,7 +171,7 @@ def describe_rank0(pod: Pod, job: BatchJob, annotations: JobAnnotations) -> Rank
         waiting_reason=_waiting_reason(pod, status),
         restart_count=status.restart_count,
         restart_attempt=restart_attempt(job.metadata),
-        started_at=state.running.started_at if state.running else None,
+        started_at=run.started_at if (run := state.running or state.terminated) else None,
         last_termination=_termination(pod, terminated) if terminated else None,
         # Not of an earlier container run: that would be taken for a message of this attempt.
         termination_message=(state.terminated.message or "") if state.terminated else "",
