@@ -14,6 +14,7 @@ import pytest
 
 from tests.certificates import Authority
 from tests.unit.virtual_time import in_virtual_time
+from visibility_api.client_queues import MIN_PAUSE_S
 from visibility_api.serving import listener as module
 from visibility_api.serving.listener import Listener
 
@@ -126,34 +127,60 @@ async def test_a_client_that_left_while_it_waited_costs_no_handshake(has_left: b
         assert (accepted.fileno() == -1) == has_left
 
 
-@in_virtual_time
-async def test_addresses_take_turns() -> None:
-    """One address has asked for many handshakes before another asks for one."""
-    order: list[str] = []
+class Waiting:
+    """A socket whose client is there and has sent nothing."""
 
-    async def begun(_make: Any, connection: Any, **_more: Any) -> None:
-        order.append(connection.name)
+    def __init__(self, address: str) -> None:
+        self.address = address
 
-    class Waiting:
-        """A socket whose client is there and has sent nothing."""
+    def recv(self, _size: int, _flags: int) -> bytes:
+        raise BlockingIOError
 
-        def __init__(self, name: str) -> None:
-            self.name = name
+    def close(self) -> None:
+        """Refused."""
 
-        def recv(self, _size: int, _flags: int) -> bytes:
-            raise BlockingIOError
+
+async def begin(*addresses: str) -> list[tuple[str, float]]:
+    """Address and time of each handshake that begins, when all ask for one at the same moment."""
+    loop = asyncio.get_running_loop()
+    begun: list[tuple[str, float]] = []
+
+    async def handshake(_make: Any, connection: Any, **_more: Any) -> None:
+        begun.append((connection.address, loop.time()))
 
     listening = socket.socket()
     listener = Listener(listening, Echo, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     listening.close()
-    listener._loop = asyncio.get_running_loop()
-    listener._loop.connect_accepted_socket = begun  # type: ignore[method-assign, assignment]
-    burst = int(module.BURST)
+    listener._loop = loop
+    loop.connect_accepted_socket = handshake  # type: ignore[method-assign, assignment]
+    began = loop.time()
     async with asyncio.TaskGroup() as group:
-        for _ in range(burst + 40):
-            group.create_task(listener._begin(Waiting("flood"), "10.9.9.9"))  # type: ignore[arg-type]
-        await asyncio.sleep(0)
-        assert len(order) == burst
-        group.create_task(listener._begin(Waiting("user"), "10.0.0.1"))  # type: ignore[arg-type]
-    assert len(order) == burst + 41
-    assert order.index("user") == burst + 1
+        for address in addresses:
+            group.create_task(listener._begin(Waiting(address), address))  # type: ignore[arg-type]
+    return [(address, at - began) for address, at in begun]
+
+
+@in_virtual_time
+async def test_one_address_has_a_rate_of_its_own() -> None:
+    seconds = 2.0
+    burst, number = int(module.ADDRESS_BURST), int(module.ADDRESS_HANDSHAKES_PER_S * seconds)
+    begun = await begin(*["10.9.9.9"] * (burst + number), "10.0.0.1")
+    (user_s,) = [at for address, at in begun if address == "10.0.0.1"]
+    assert user_s <= MIN_PAUSE_S * 2
+    assert begun[-1][1] == pytest.approx(seconds, abs=0.1)
+
+
+@in_virtual_time
+async def test_who_would_wait_longer_than_a_client_does_is_refused() -> None:
+    waiting = int(module.ADDRESS_BURST + module.ADDRESS_HANDSHAKES_PER_S * module.MAX_DELAY_S)
+    begun = await begin(*["10.9.9.9"] * (waiting + 500))
+    assert waiting - 2 <= len(begun) <= waiting + 2
+    assert begun[-1][1] <= module.MAX_DELAY_S + 0.1
+
+
+@in_virtual_time
+async def test_all_addresses_together_have_a_rate() -> None:
+    burst, number = int(module.BURST), int(module.HANDSHAKES_PER_S)
+    begun = await begin(*[f"10.0.{place // 250}.{place % 250}" for place in range(burst + number)])
+    assert begun[burst - 1][1] == 0.0
+    assert begun[-1][1] == pytest.approx(1.0, abs=0.1)

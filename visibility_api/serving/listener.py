@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Callable
 
 import structlog
+from cachetools import LRUCache
 
 from visibility_api.auth.review_admission import site_of
 from visibility_api.client_queues import ClientQueues
@@ -22,8 +23,13 @@ log = structlog.get_logger("visibility.serving")
 
 BACKLOG = 2048  # connections that the kernel keeps until they are accepted
 ACCEPTED_AT_ONCE = 32  # then other tasks run
-# A third of a core at most; those who push without kept-alive connections need one for each push.
-HANDSHAKES_PER_S, BURST = 250.0, 16.0
+# Of all addresses: half of a core. Those who push without kept-alive connections need one for each push.
+HANDSHAKES_PER_S, BURST = 600.0, 24.0
+# Of one address. A pod needs one in some seconds; most clients give up after MAX_DELAY_S.
+ADDRESS_HANDSHAKES_PER_S, ADDRESS_BURST = 120.0, 16.0
+MAX_DELAY_S = 10.0
+MAX_BEGINNING = 16_384  # connections of all addresses that are accepted and not served yet
+MAX_ADDRESSES = 16_384
 MAX_WAITING, MAX_WAITING_OF_ADDRESS = 4096, 1024  # accepted, and their handshake not begun
 HANDSHAKE_TIMEOUT_S = 30.0
 PAUSE_S = 0.5  # after a failure to accept: no file descriptor is free
@@ -47,6 +53,8 @@ class Listener:
             starts_per_s=HANDSHAKES_PER_S,
             start_burst=BURST,
         )
+        # When an address that never paused could begin its next handshake: loop time, by `site_of` it.
+        self._next_at: LRUCache[str, float] = LRUCache(MAX_ADDRESSES)
         self._pause: asyncio.TimerHandle | None = None
         self._beginning: set[asyncio.Task[None]] = set()
 
@@ -76,6 +84,9 @@ class Listener:
                 self._loop.remove_reader(self._listening)
                 self._pause = self._loop.call_later(PAUSE_S, self._resume)
                 return
+            if len(self._beginning) >= MAX_BEGINNING:
+                connection.close()
+                continue
             connection.setblocking(False)
             task = self._group.create_task(self._begin(connection, str(address[0])), name="TLS handshake")
             self._beginning.add(task)
@@ -85,11 +96,27 @@ class Listener:
         self._pause = None
         self._loop.add_reader(self._listening, self._accept)
 
+    def _delay_s(self, site: str) -> float:
+        """How long this address must wait to keep to its rate; not counted when longer than MAX_DELAY_S."""
+        now = self._loop.time()
+        earliest = now - (ADDRESS_BURST - 1) / ADDRESS_HANDSHAKES_PER_S
+        at = max(self._next_at.get(site, earliest), earliest)
+        delay_s = max(0.0, at - now)
+        if delay_s <= MAX_DELAY_S:
+            self._next_at[site] = at + 1 / ADDRESS_HANDSHAKES_PER_S
+        return delay_s
+
     async def _begin(self, connection: socket.socket, address: str) -> None:
         """Start the handshake when its turn has come."""
         is_served = False
         try:
-            async with self._queues.slot(site_of(address)):
+            site = site_of(address)
+            delay_s = self._delay_s(site)
+            if delay_s > MAX_DELAY_S:
+                return
+            if delay_s > 0.0:
+                await asyncio.sleep(delay_s)
+            async with self._queues.slot(site):
                 pass  # only starts are limited: a client that is slow must not keep others waiting
             if _has_left(connection):
                 return
