@@ -26,8 +26,8 @@ ACCEPTED_AT_ONCE = 32  # then other tasks run
 # Of all addresses: half of a core. Those who push without kept-alive connections need one for each push.
 HANDSHAKES_PER_S, BURST = 600.0, 24.0
 # Of one address. A pod needs one in some seconds; most clients give up after MAX_DELAY_S.
-ADDRESS_HANDSHAKES_PER_S, ADDRESS_BURST = 120.0, 16.0
-MAX_DELAY_S = 10.0
+ADDRESS_HANDSHAKES_PER_S, ADDRESS_BURST = 80.0, 16.0
+MAX_DELAY_S = 15.0
 MAX_BEGINNING = 16_384  # connections of all addresses that are accepted and not served yet
 MAX_ADDRESSES = 16_384
 MAX_WAITING, MAX_WAITING_OF_ADDRESS = 4096, 1024  # accepted, and their handshake not begun
