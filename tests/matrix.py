@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -226,16 +229,26 @@ def run(
         "TRAINJOB_PROGRESS_FILE": str(document),
     }  # fmt: skip
     began_s = time.monotonic()
-    result = subprocess.run(
-        [python, "train.py", end, start], cwd=directory, env=environ, capture_output=True, text=True,
-        timeout=250,
-    )  # fmt: skip
-    took_s = time.monotonic() - began_s
+    # Into files and not pipes: workers of a training that was killed may outlive it, and hold those open.
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors_file:
+        training = subprocess.Popen(
+            [python, "train.py", end, start], cwd=directory, env=environ, stdin=subprocess.DEVNULL,
+            stdout=output, stderr=errors_file, start_new_session=True,
+        )  # fmt: skip
+        try:
+            code = training.wait(timeout=250)
+            took_s = time.monotonic() - began_s
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(training.pid, signal.SIGKILL)
+            training.wait()
+        output.seek(0)
+        errors_file.seek(0)
+        printed, errors = output.read(), errors_file.read().splitlines()
     files = {path.name: path.read_text() for path in directory.iterdir() if path.name != "train.py"}
-    errors = result.stderr.splitlines()
     last = errors[-1] if errors else ""  # a traceback's lines have other numbers in the two scripts
     return (
-        Outcome(result.returncode, result.stdout, f"{len(errors)} lines: {last}", files),
+        Outcome(code, printed, f"{len(errors)} lines: {last}", files),
         took_s,
         json.loads(document.read_bytes()) if document.exists() else None,
     )
