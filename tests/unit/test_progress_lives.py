@@ -192,7 +192,7 @@ def lives(draw: st.DrawFn) -> Life:
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(lives(), st.integers(0, 40), st.integers(0, 40), st.integers(1, 40))
 def test_whoever_sees_a_life_shows_the_same(life: Life, joins: int, restarts: int, again: int) -> None:
     world = World(life)
@@ -214,7 +214,7 @@ def test_whoever_sees_a_life_shows_the_same(life: Life, joins: int, restarts: in
         assert told(restarted.shown) == told(whole.shown)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(lives(), st.integers(0, 40), st.integers(1, 40))
 def test_reports_missed_while_a_server_was_down_change_nothing_of_those_it_reads(
     life: Life, stops: int, down: int
@@ -248,7 +248,7 @@ def facts(document: JobProgress) -> tuple[object, ...]:
     return document.step, document.progress_percentage, document.updated_at, document.seen_at, document.phase
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(lives(), st.integers(0, 40))
 def test_a_server_that_knows_nothing_of_the_past_shows_nothing_old_as_new(life: Life, starts: int) -> None:
     world = World(life)
@@ -278,7 +278,7 @@ def went_old(document: JobProgress) -> datetime:
     return fresh.since
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(lives())
 def test_at_no_moment_is_an_end_in_the_past_or_a_time_in_the_future(life: Life) -> None:
     world = World(life)

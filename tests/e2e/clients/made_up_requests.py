@@ -41,7 +41,7 @@ TRANSFORMED = {"Table", "PartialObjectMetadata", "PartialObjectMetadataList"}
 
 EVERYTHING_ONCE = settings(
     phases=(Phase.generate,),
-    max_examples=100,
+    max_examples=60,
     deadline=None,
     derandomize=True,
     database=None,

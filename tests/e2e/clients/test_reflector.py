@@ -56,8 +56,11 @@ class World:
                 await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("streams_lists", [False, True], ids=["lists", "streams its lists"])
-@pytest.mark.parametrize(("selector", "scale"), [("", _MANY), ("app=x", _FEW)], ids=["all", "chosen"])
+@pytest.mark.parametrize(
+    ("streams_lists", "selector", "scale"),
+    [(False, "", _FEW), (False, "app=x", _FEW), (True, "", _MANY), (True, "app=x", _FEW)],
+    ids=["lists all", "lists chosen", "streams all", "streams chosen"],
+)
 async def test_a_reflector_cut_a_thousand_times_ends_with_the_servers_state(
     streams_lists: bool, selector: str, scale: tuple[str, int]
 ) -> None:
