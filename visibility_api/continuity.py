@@ -39,7 +39,15 @@ class Continuity:
     the loops are called. `changed` and `gone` may be called at any time.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        metrics: Metrics,
+        *,
+        settled_s: float = SETTLED_S,
+        check_s: float = CHECK_S,
+    ) -> None:
+        self._settled_s, self._check_s = settled_s, check_s
         self._settings = settings
         self._metrics = metrics
         self._recollections = Recollections(count=metrics.count_recalled)
@@ -131,8 +139,8 @@ class Continuity:
     async def _forget_others(self, is_synced: Callable[[], bool]) -> None:
         """Once every job that exists is known, what is remembered of others is of deleted ones."""
         settled_s = 0.0
-        while settled_s < SETTLED_S:
-            await asyncio.sleep(CHECK_S)
-            settled_s = settled_s + CHECK_S if is_synced() else 0.0
+        while settled_s < self._settled_s:
+            await asyncio.sleep(self._check_s)
+            settled_s = settled_s + self._check_s if is_synced() else 0.0
         for ref in self._recollections.close():
             self.gone(ref)

@@ -23,7 +23,7 @@ from tests.service.tls_server import (
 )
 from visibility_api.auth.errors import TrustUnusable
 from visibility_api.serving.connection import MAX_HEADERS, MAX_PIPELINED
-from visibility_api.serving.tls import peer_of
+from visibility_api.serving.tls import ConnectionLimits, peer_of
 
 CLIENTS, PROXIES, STRANGERS = Authority("kubernetes"), Authority("front-proxy"), Authority("kubernetes")
 PROXY = PROXIES.issue("front-proxy-client")
@@ -303,12 +303,12 @@ async def ended_while_sending(client: Client, pieces: Sequence[bytes]) -> bool:
 
 
 async def test_a_connection_that_never_completes_a_head_is_closed(
-    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+    server: RunningServer,
 ) -> None:
     async with server.connect() as slow, server.connect() as dribbling:
         for each in (slow, dribbling):
             await each.ask()
-        monkeypatch.setattr("visibility_api.serving.connection.HEAD_TIMEOUT_S", 0.05)
+        server.tls.context.limits = ConnectionLimits(head_timeout_s=0.05)
         async with server.connect() as silent:
             assert await silent.is_closed_by_server()
         slow.writer.write(b"GET /x HT")
@@ -318,10 +318,10 @@ async def test_a_connection_that_never_completes_a_head_is_closed(
 
 
 async def test_connection_between_two_requests_has_more_time_than_one_within_a_head(
-    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+    server: RunningServer,
 ) -> None:
     """The aggregator keeps its idle connections for 90 s."""
-    monkeypatch.setattr("visibility_api.serving.connection.HEAD_TIMEOUT_S", 0.05)
+    server.tls.context.limits = ConnectionLimits(head_timeout_s=0.05)
 
     async def talk(idle: Client) -> bool:
         """False when the machine stood still just within a head."""
@@ -362,9 +362,9 @@ def test_all_of_it_holds_on_uvloop_too(tmp_path: Path) -> None:
 
 
 async def test_connections_beyond_the_bound_are_ended_and_the_others_go_on(
-    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+    server: RunningServer,
 ) -> None:
-    monkeypatch.setattr("visibility_api.serving.connection.MAX_CONNECTIONS", 1)
+    server.tls.context.limits = ConnectionLimits(connections=1)
     async with server.connect() as first:
         assert (await first.ask())["user"] == ANONYMOUS
         async with server.connect() as surplus:

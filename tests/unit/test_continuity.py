@@ -9,11 +9,9 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.service.tls_server import until
-from visibility_api import continuity as constants
 from visibility_api.continuity import Continuity
 from visibility_api.persistence.state_file import Bounds, StateFile
 from visibility_api.progress.document import Progress
@@ -32,9 +30,9 @@ OTHER = JobRef(resource=REF.resource, namespace=REF.namespace, name="other", uid
 class Server:
     """A tracker, with its state in a directory or in other replicas."""
 
-    def __init__(self, *flags: str) -> None:
+    def __init__(self, *flags: str, **options: float) -> None:
         self.registry = CollectorRegistry()
-        self.continuity = Continuity(read_settings(flags), Metrics(self.registry))
+        self.continuity = Continuity(read_settings(flags), Metrics(self.registry), **options)
         self.bench = Bench()
         self.bench.tracker = self.tracker = Tracker(
             publish=self._publish,
@@ -97,7 +95,7 @@ async def test_what_was_known_at_the_end_is_known_at_the_start(tmp_path: Path) -
 
 
 async def test_jobs_that_do_not_exist_any_more_are_forgotten_in_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     flag = f"--data-dir={tmp_path}"
     first = Server(flag)
@@ -109,9 +107,7 @@ async def test_jobs_that_do_not_exist_any_more_are_forgotten_in_time(
     async with second.running():
         second.bench.job(JOB)
     assert kept(tmp_path) == {REF, OTHER}, "kube-apiserver may not show it yet"
-    monkeypatch.setattr(constants, "SETTLED_S", 0.001)
-    monkeypatch.setattr(constants, "CHECK_S", 0.001)
-    third = Server(flag)
+    third = Server(flag, settled_s=0.001, check_s=0.001)
     async with third.running():
         third.bench.job(JOB)
         await until(lambda: not len(third.continuity._recollections))

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from visibility_api.persistence import recollections as bounds
 from visibility_api.persistence.recollections import Recollections
 from visibility_api.progress.document import Progress
 from visibility_api.progress.job import JobRef
@@ -84,10 +83,8 @@ def test_once_every_job_was_seen_what_is_left_is_named_and_nothing_more_is_kept(
     assert (known.take(REF), len(known)) == (None, 0)
 
 
-def test_they_are_bounded_in_number_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "MAX_JOBS", 3)
-    monkeypatch.setattr(bounds, "MAX_BYTES", 1000)
-    known = Recollections()
+def test_they_are_bounded_in_number_and_bytes() -> None:
+    known = Recollections(max_jobs=3, max_bytes=1000)
     refs = [JobRef(resource="trainjobs", namespace="a", name=f"{n}", uid=f"{n}") for n in range(10)]
     known.add(SavedJob(ref=refs[0], format=FORMAT, state=b"x" * 1001), "disk")
     assert len(known) == 0

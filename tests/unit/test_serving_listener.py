@@ -28,14 +28,14 @@ class Echo(asyncio.Protocol):
 
 
 @contextlib.asynccontextmanager
-async def listening(tmp_path: Any, make_protocol: Any = Echo) -> AsyncIterator[int]:
+async def listening(tmp_path: Any, make_protocol: Any = Echo, **options: Any) -> AsyncIterator[int]:
     """A listener on loopback; its port."""
     certificate, key = CA.issue("server", usages=[], hosts=["127.0.0.1"]).write(tmp_path, "server")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
-    listener = Listener(sock, make_protocol, tls)
+    listener = Listener(sock, make_protocol, tls, **options)
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
         port = sock.getsockname()[1]
         listener.start(group)
@@ -91,7 +91,6 @@ async def test_a_fault_of_one_connection_does_not_end_the_others(
 async def test_without_a_free_file_descriptor_it_tries_again(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PAUSE_S", 0.0)
     accept, failures = socket.socket.accept, [OSError("too many open files")] * 3
 
     def failing(sock: socket.socket) -> Any:
@@ -100,7 +99,7 @@ async def test_without_a_free_file_descriptor_it_tries_again(
         return accept(sock)
 
     monkeypatch.setattr(socket.socket, "accept", failing)
-    async with listening(tmp_path) as port:
+    async with listening(tmp_path, pause_s=0.0) as port:
         assert await greet(port) == b"hello"
     assert failures == []
 

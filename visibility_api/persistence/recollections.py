@@ -18,8 +18,15 @@ class Recollections:
     `count` is called with the source of each state that is taken.
     """
 
-    def __init__(self, *, count: Callable[[str], None] = lambda _source: None) -> None:
+    def __init__(
+        self,
+        *,
+        count: Callable[[str], None] = lambda _source: None,
+        max_jobs: int = MAX_JOBS,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
         self._count = count
+        self._max_jobs, self._max_bytes = max_jobs, max_bytes
         self._held: dict[JobRef, tuple[SavedJob, str]] = {}
         self._bytes = 0
         self._is_closed = False
@@ -35,7 +42,9 @@ class Recollections:
                 self._held[saved.ref] = saved, source
                 self._bytes += len(saved.state) - len(held[0].state)
         elif (
-            not self._is_closed and len(self._held) < MAX_JOBS and self._bytes + len(saved.state) <= MAX_BYTES
+            not self._is_closed
+            and len(self._held) < self._max_jobs
+            and self._bytes + len(saved.state) <= self._max_bytes
         ):
             self._held[saved.ref] = saved, source
             self._bytes += len(saved.state)

@@ -20,11 +20,8 @@ from .coalescing_writer import CoalescingWriter
 from .exchange import Exchange
 from .idle_timeout import IdleTimeout
 from .strangers import FREE_HEAD_BYTES, HEADER_BYTES, Strangers
-from .tls import ServingContext, peer_of
+from .tls import CONNECTION_LIMITS, ConnectionLimits, ServingContext, peer_of
 
-# From the connection, or the first byte of a request, to the end of its headers: as in kube-apiserver
-# (github.com/kubernetes/kubernetes/blob/master/staging/src/k8s.io/apiserver/pkg/server/secure_serving.go).
-HEAD_TIMEOUT_S = 32.0
 MAX_HEAD_BYTES = 1024 * 1024  # request line and headers: Go's http.DefaultMaxHeaderBytes
 # Each of a user's groups is one header, and the shortest headers take thirty times their bytes in memory.
 MAX_HEADERS = 8192
@@ -32,7 +29,6 @@ MAX_HEADERS = 8192
 # or dead clients never do. The kubelet would kill the process before its shutdown is complete.
 CLOSE_TIMEOUT_S = 2.0
 MAX_PIPELINED = 128  # requests sent before an earlier one is answered; no Kubernetes client sends any
-MAX_CONNECTIONS = 16_384  # open at the same time; at up to 100 kB each, more would not fit the pod's memory
 MAX_REQUEST_BYTES = 3 * 1024 * 1024  # head, body and trailers; kube-apiserver limits bodies to this
 
 
@@ -40,7 +36,7 @@ class TlsConnection(HttpToolsProtocol):
     """uvicorn's HTTP protocol with the client's certificate in `scope["state"]`: `http=TlsConnection`."""
 
     _is_in_head = False
-    _is_head_due = False  # HEAD_TIMEOUT_S is running; further bytes of the head do not restart it
+    _is_head_due = False  # head_timeout_s is running; further bytes of the head do not restart it
     _request_bytes = 0
     _timeout: IdleTimeout  # of the head, or between two requests
     _writer: CoalescingWriter
@@ -55,21 +51,27 @@ class TlsConnection(HttpToolsProtocol):
         super().connection_made(transport)
         self._timeout = IdleTimeout(self.loop, transport.close)
         self._writer = CoalescingWriter(self.loop, transport)
-        if len(self.connections) > MAX_CONNECTIONS:
+        context = transport.get_extra_info("sslcontext")
+        if isinstance(context, ServingContext):
+            self._context = context
+        if len(self.connections) > self._limits.connections:
             transport.abort()  # cheaper than a response, and clients retry
             return
         tls = transport.get_extra_info("ssl_object")
         self.peer = peer_of(tls)
         self.app_state = {**self.app_state, PEER: self.peer}
         self._await_head()
-        context = transport.get_extra_info("sslcontext")
-        if tls is not None and isinstance(context, ServingContext):
-            self._context = context
+        if tls is not None and self._context is not None:
+            context = self._context
             context.track(self, tls)
             if not self.peer.chain:
                 self.site = site_of(self.client[0] if self.client else "")
                 self._strangers = context.strangers
                 self._strangers.enter(self)
+
+    @property
+    def _limits(self) -> ConnectionLimits:
+        return CONNECTION_LIMITS if self._context is None else self._context.limits
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._context is not None:
@@ -219,4 +221,4 @@ class TlsConnection(HttpToolsProtocol):
 
     def _await_head(self) -> None:
         self._is_head_due = True
-        self._timeout.start(HEAD_TIMEOUT_S)
+        self._timeout.start(self._limits.head_timeout_s)

@@ -39,8 +39,14 @@ class Listener:
     """One listening socket, from `start` to `close`."""
 
     def __init__(
-        self, listening: socket.socket, make_protocol: Callable[[], asyncio.Protocol], tls: ssl.SSLContext
+        self,
+        listening: socket.socket,
+        make_protocol: Callable[[], asyncio.Protocol],
+        tls: ssl.SSLContext,
+        *,
+        pause_s: float = PAUSE_S,
     ) -> None:
+        self._pause_s = pause_s
         self._listening = listening
         self._make_protocol = make_protocol
         self._tls = tls
@@ -82,7 +88,7 @@ class Listener:
                 return
             except OSError:
                 self._loop.remove_reader(self._listening)
-                self._pause = self._loop.call_later(PAUSE_S, self._resume)
+                self._pause = self._loop.call_later(self._pause_s, self._resume)
                 return
             if len(self._beginning) >= MAX_BEGINNING:
                 connection.close()

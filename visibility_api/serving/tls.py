@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -39,12 +40,26 @@ class Connection(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """Limits on the server's connections."""
+
+    connections: int = 16_384  # open at one time; at up to 100 kB each, more would not fit the pod's memory
+    # From the connection, or the first byte of a request, to the end of its headers, as in kube-apiserver:
+    # github.com/kubernetes/kubernetes/blob/master/staging/src/k8s.io/apiserver/pkg/server/secure_serving.go
+    head_timeout_s: float = 32.0
+
+
+CONNECTION_LIMITS = ConnectionLimits()
+
+
 class ServingContext(ssl.SSLContext):
     """The context that a server is given: each new connection is made with the current one."""
 
     current: ssl.SSLContext
     without_certificate: set[Connection]  # open connections of which no certificate was requested
     strangers: Strangers
+    limits: ConnectionLimits
 
     def wrap_bio(
         self,
@@ -70,7 +85,9 @@ class ServingContext(ssl.SSLContext):
 class ServingTls:
     """The context built from the serving certificate's files and the client CAs."""
 
-    def __init__(self, *, certificate_file: Path, key_file: Path) -> None:
+    def __init__(
+        self, *, certificate_file: Path, key_file: Path, limits: ConnectionLimits = CONNECTION_LIMITS
+    ) -> None:
         """Raises TrustUnusable when the files are not a certificate and its key."""
         self._files = (certificate_file, key_file)
         self._ca_pem = ""
@@ -79,6 +96,7 @@ class ServingTls:
         self.context = ServingContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.without_certificate = set()
         self.context.strangers = Strangers(on_calm=trim_memory)
+        self.context.limits = limits
         self.context.current = self._make_context()
 
     @property
