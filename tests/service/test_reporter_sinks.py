@@ -345,12 +345,10 @@ FAULTS: list[Callable[[PushServer], dict[str, Any]]] = [
 def test_training_is_untouched_by_a_push_that_fails(
     push_server: PushServer,
     fault: Callable[[PushServer], dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("trainjob_progress.reporter.FLUSH_TIMEOUT_S", 0.5)
-    monkeypatch.setattr("trainjob_progress.sinks.push.TIMEOUT_S", 0.2)
-    with report(total_steps=3, sinks=[push_server.sink(**fault(push_server))]) as r:
+    sink = push_server.sink(timeout_s=0.2, **fault(push_server))
+    with report(total_steps=3, sinks=[sink], wait_s=0.5) as r:
         r.step(3)
     errors = capfd.readouterr().err.splitlines()
     for publisher in r._run._publishers:  # what it has to say it may say later, and not into another test

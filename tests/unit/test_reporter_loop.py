@@ -222,12 +222,9 @@ def test_a_sink_that_hangs_slows_down_neither_the_loop_nor_the_other_sinks(sink:
     assert hanging.last == sink.last
 
 
-def test_finish_gives_up_on_a_sink_that_hangs(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("trainjob_progress.reporter.FLUSH_TIMEOUT_S", 0.05)
+def test_finish_gives_up_on_a_sink_that_hangs(capfd: pytest.CaptureFixture[str]) -> None:
     hanging = HangingSink()
-    r = report(sinks=[hanging])
+    r = report(sinks=[hanging], wait_s=0.05)
     r.finish()
     hanging.released.set()
     assert "has not taken the document within 0.05 s" in capfd.readouterr().err

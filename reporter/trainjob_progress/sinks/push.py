@@ -32,7 +32,10 @@ class PushSink:
 
     reopens = True
 
-    def __init__(self, url: str, ca_path: Optional[str], token_path: str) -> None:
+    def __init__(
+        self, url: str, ca_path: Optional[str], token_path: str, *, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        """`timeout_s`: of connecting, and of each wait for the server."""
         self.interval_s = INTERVAL_S
         parts = urlsplit(url)
         if parts.scheme != "https" or not parts.hostname:
@@ -41,6 +44,7 @@ class PushSink:
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._ca_path = ca_path
         self._token_path = token_path
+        self._timeout_s = timeout_s
 
     def write(self, snapshot: Snapshot) -> None:
         try:
@@ -60,7 +64,9 @@ class PushSink:
         has_ca = self._ca_path is not None and os.path.exists(self._ca_path)
         context = ssl.create_default_context(cafile=self._ca_path if has_ca else None)
         # http.client and not urllib: a service of the cluster is not behind the proxy that urllib would take.
-        connection = http.client.HTTPSConnection(self._host, self._port, timeout=TIMEOUT_S, context=context)
+        connection = http.client.HTTPSConnection(
+            self._host, self._port, timeout=self._timeout_s, context=context
+        )
         try:
             headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
             connection.request("POST", self._target, body, headers)
