@@ -25,6 +25,8 @@ SIGNALS = [
     signal.SIGWINCH, signal.SIGURG, signal.SIGRTMIN, signal.SIGRTMAX,
 ]  # fmt: skip
 # Says which signal has come, and at the end how often each has.
+# A signal that comes just before a read begins is handled when that read ends, so scripts wait in short turns.
+WAIT = "import select\nwhile not select.select([0], [], [], 0.05)[0]: pass\n"
 COUNTER = f"""
 import os, signal, sys
 seen = {{}}
@@ -34,6 +36,7 @@ def note(number, _):
 for number in {[int(number) for number in SIGNALS]}:
     signal.signal(number, note)
 os.write(1, b"ready\\n")
+{WAIT}
 sys.stdin.read()
 os.write(1, repr(seen).encode())
 """
@@ -279,7 +282,7 @@ def test_another_size_of_the_terminal_is_known_when_the_command_hears_of_it(star
         "import os, signal, sys\n"
         "def show(*_): os.write(1, b'now %d %d' % os.get_terminal_size(1))\n"
         "signal.signal(signal.SIGWINCH, show)\n"
-        "print('ready', flush=True)\nsys.stdin.readline()"
+        "print('ready', flush=True)\n" + WAIT
     )
     with on_terminal(start, *python(script)) as (_, terminal):
         read_until(terminal, b"ready")
@@ -302,7 +305,8 @@ def test_a_key_is_one_signal(start: Start, key: bytes, number: int) -> None:
 
 def test_a_checkpoint_on_keyboard_interrupt_is_written_to_its_end(start: Start, tmp_path: Path) -> None:
     script = (
-        "import os, sys\ntry:\n    print('ready', flush=True)\n    sys.stdin.readline()\n"
+        "import os, select\ntry:\n    print('ready', flush=True)\n"
+        "    while not select.select([0], [], [], 0.05)[0]: pass\n"
         "except KeyboardInterrupt:\n"
         "    for part in range(300):\n        os.stat('/')\n        open('checkpoint', 'a').write('.')\n"
         "    print('saved', flush=True)"
