@@ -25,7 +25,7 @@ SIGNALS = [
     signal.SIGWINCH, signal.SIGURG, signal.SIGRTMIN, signal.SIGRTMAX,
 ]  # fmt: skip
 # Says which signal has come, and at the end how often each has.
-# A signal that comes just before a read begins is handled when that read ends, so scripts wait in short turns.
+# A signal that comes just before a read begins is handled when that read ends: scripts wait in short turns.
 WAIT = "import select\nwhile not select.select([0], [], [], 0.05)[0]: pass\n"
 COUNTER = f"""
 import os, signal, sys
