@@ -1,4 +1,4 @@
-"""The waiting room of unknown callers: whoever floods it waits for themselves."""
+"""Per-client queues: who sends too much delays only itself."""
 
 from __future__ import annotations
 

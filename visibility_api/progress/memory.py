@@ -1,7 +1,7 @@
-"""What must be remembered of a job to judge it later, or elsewhere, as if it had been watched all the time.
+"""What must be remembered of a job to evaluate it later, or elsewhere, as if it had been watched throughout.
 
 `remember` takes it from a record and `recall` puts it into the record of a process that has not seen it: one
-that was restarted, or another replica. It contains no times of looks: while a job reports nothing new, what
+that was restarted, or another replica. It contains no times of probes: while a job reports nothing new, what
 is remembered of it does not change, so it need not be stored again.
 """
 
@@ -83,7 +83,7 @@ def remember(record: Record) -> Memory:
 
 
 def recall(record: Record, memory: Memory, now: datetime) -> None:
-    """Judge a job by what another process remembers of it as well.
+    """Evaluate a job by what another process remembers of it as well.
 
     A report that the record has already is merged into those remembered, if it is of the same attempt; of
     another attempt it stays as it is, and what is remembered is of no use.
