@@ -18,13 +18,14 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
+from tests.jobs import rank0
 from visibility_api.models import meta_v1, v1alpha1 as models
 from visibility_api.models.served import TRAINJOBS
 from visibility_api.models.trainer_status import TrainerStatusUpdate
 from visibility_api.models.training_document import ProgressDocument
 from visibility_api.models.wire import WireModel
 from visibility_api.progress.document import parse_document
-from visibility_api.progress.job import JobRef, Phase, Rank0, Replica, TrainingJob
+from visibility_api.progress.job import JobRef, Phase, Replica, TrainingJob
 from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
 from visibility_api.pushing.payload import read_payload
 from visibility_api.resources import v1alpha1 as encoder
@@ -53,29 +54,17 @@ Encode = Callable[[JobProgress], bytes]
 def document(number: int) -> JobProgress:
     """A running job as Kueue leaves it: four metrics, five conditions."""
     name = f"train-{number:05}"
-    rank0 = Rank0(
-        pod_name=f"{name}-node-0-0-x7k2p",
-        pod_uid="0b8c7a52-6f0b-4a8e-9d53-4f3f5b0d9a11",
-        pod_ip="10.0.0.7",
-        host_network=False,
-        node_name="gpu-worker-17",
-        container_name="node",
-        progress_path="/tmp/trainjob-progress.json",
-        is_running=True,
-        is_terminating=False,
-        waiting_reason="",
-        restart_count=0,
-        restart_attempt=0,
-        started_at=NOW,
-        last_termination=None,
-        termination_message="",
-    )
     job = TrainingJob(
         ref=JobRef(resource="trainjobs", namespace=f"team-{number % 50}", name=name, uid=f"{number:036}"),
         labels={"team": "research", "kueue.x-k8s.io/queue-name": "gpus"},
         created_at=NOW,
         phase=Phase.RUNNING,
-        rank0=rank0,
+        rank0=rank0(
+            pod_name=f"{name}-node-0-0-x7k2p",
+            pod_uid="0b8c7a52-6f0b-4a8e-9d53-4f3f5b0d9a11",
+            node_name="gpu-worker-17",
+            started_at=NOW,
+        ),
         replicas=(Replica(name="node", desired=8, ready=8, active=8, succeeded=0, failed=0),),
     )
     conditions = (

@@ -19,11 +19,12 @@ import uvloop
 from kubernetes_asyncio.client import Configuration, CoreV1Api
 from kubernetes_asyncio.stream import WsApiClient
 
+from tests.jobs import rank0
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.proxy import ProxiedDialer
 from visibility_api.probing.exec_source import ExecSource
 from visibility_api.progress.document import Progress
-from visibility_api.progress.job import JobRef, Rank0
+from visibility_api.progress.job import JobRef
 
 from . import kubernetes
 from .processes import Server, free_port, process
@@ -36,23 +37,7 @@ AT_ONCE = 16  # 333 probes a second have as many in flight, a runtime taking 50 
 CALLS = 4  # of each kind a round, for each of those: the first of them find the caches of the other kind
 
 REF = JobRef(resource="trainjobs", namespace="team-00", name="job-00000", uid="t0")
-RANK0 = Rank0(
-    pod_name="job-00000-node-0-0-abcde",
-    pod_uid="p0",
-    pod_ip=None,
-    host_network=False,
-    node_name=None,
-    container_name="node",
-    progress_path="/tmp/trainjob-progress.json",
-    is_running=True,
-    is_terminating=False,
-    waiting_reason="",
-    restart_count=0,
-    restart_attempt=0,
-    started_at=None,
-    last_termination=None,
-    termination_message="",
-)
+RANK0 = rank0(pod_name="job-00000-node-0-0-abcde", pod_uid="p0", pod_ip=None, node_name=None, started_at=None)
 
 
 @dataclass(frozen=True, slots=True)

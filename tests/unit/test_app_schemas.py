@@ -10,12 +10,13 @@ from typing import Any
 import jsonschema
 import pytest
 
+from tests.jobs import rank0
 from tests.unit.api_shell import BASE, ONE, Shell
 from visibility_api.app.description.openapi import v3_document
 from visibility_api.app.description.schemas import META, PREFIX, REFERENCE
 from visibility_api.errors import ObjectNotFound, encode_status
 from visibility_api.models.served import RESOURCES, TRAINJOBS
-from visibility_api.progress.job import JobRef, Phase, Rank0, Replica, Termination, TrainingJob
+from visibility_api.progress.job import JobRef, Phase, Replica, Termination, TrainingJob
 from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
 from visibility_api.resources.collection import Collection
 from visibility_api.resources.message import ResourceRequest, ResourceResponse
@@ -30,22 +31,9 @@ FULL = JobProgress(
         labels={"team": "a"},
         created_at=NOW,
         phase=Phase.RUNNING,
-        rank0=Rank0(
-            pod_name="bert-node-0-0",
-            pod_uid="p-1",
-            pod_ip="10.0.0.1",
-            host_network=False,
-            node_name="gpu-1",
-            container_name="node",
-            progress_path="/tmp/trainjob-progress.json",
-            is_running=True,
-            is_terminating=False,
-            waiting_reason="",
+        rank0=rank0(
             restart_count=1,
-            restart_attempt=0,
-            started_at=NOW,
             last_termination=Termination(exit_code=143, signal=15, reason="Error", finished_at=NOW),
-            termination_message="",
         ),
         replicas=(Replica(name="node", desired=2, ready=2, active=2, succeeded=0, failed=0),),
     ),
