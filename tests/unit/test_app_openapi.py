@@ -229,7 +229,8 @@ def test_the_status_has_every_field_of_the_design() -> None:
     schemas = v3_document(RESOURCES)["components"]["schemas"]
     status = schemas[f"{PREFIX}ProgressStatus"]["properties"]
     assert set(status) == {
-        "phase", "progressPercentage", "estimatedRemainingSeconds", "metrics", "lastUpdatedTime",
+        "phase", "phaseReason", "phaseMessage", "attempts",
+        "progressPercentage", "estimatedRemainingSeconds", "metrics", "lastUpdatedTime",
         "estimatedCompletionTime", "startTime", "endTime", "durationSeconds", "steps", "epochs", "message",
         "conditions", "rank0", "replicas", "observation",
     }  # fmt: skip

@@ -31,6 +31,8 @@ FULL = JobProgress(
         labels={"team": "a"},
         created_at=NOW,
         phase=Phase.RUNNING,
+        reason="TrainerReady",
+        message="All pods are ready.",
         rank0=rank0(
             restart_count=1,
             last_termination=Termination(exit_code=143, signal=15, reason="Error", finished_at=NOW),
@@ -44,6 +46,7 @@ FULL = JobProgress(
     started_at=NOW,
     ended_at=NOW,
     ran_s=3600,
+    attempts=2,
     updated_at=NOW,
     step=450,
     total_steps=1000,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from visibility_api.workloads.objects import JobSet, Pod, TrainJob
 
 from .test_workloads_trainjobs import TORCH, condition, counts, described, jobset, pod, trainjob
+
+WITH_DATA = jobset(("dataset-initializer", "dataset-initializer"), ("node", "trainer"))
 
 
 def phase_of(job: TrainJob, js: JobSet | None = TORCH, *pods: Pod) -> tuple[str, str]:
@@ -41,6 +42,26 @@ def phase_of(job: TrainJob, js: JobSet | None = TORCH, *pods: Pod) -> tuple[str,
             ("Initializing", "ContainerCreating"), id="container creating",
         ),
         pytest.param(
+            trainjob(), TORCH,
+            [pod(phase="Pending", state={"waiting": {"reason": "ContainerCreating"}},
+                 conditions=[condition("PodReadyToStartContainers")])],
+            ("Initializing", "PullingImage"), id="image is being pulled",
+        ),
+        pytest.param(
+            trainjob(), TORCH,
+            [pod(phase="Pending", scheduled=False, state={},
+                 conditions=[condition("PodScheduled", "False", "SchedulingGated")])],
+            ("Pending", "SchedulingGated"), id="scheduling gates",
+        ),
+        pytest.param(
+            trainjob(), jobset(("node", "trainer"), restarts=2), [], ("Pending", "Restarting"),
+            id="the JobSet begins anew",
+        ),
+        pytest.param(
+            trainjob(labels={"kueue.x-k8s.io/queue-name": "gpu"}, suspend=True), TORCH, [],
+            ("Suspended", "Queued"), id="queued",
+        ),
+        pytest.param(
             trainjob(), TORCH, [pod(state={"waiting": {"reason": "ImagePullBackOff"}})],
             ("Initializing", "ImagePullBackOff"), id="image pull",
         ),
@@ -71,6 +92,22 @@ def phase_of(job: TrainJob, js: JobSet | None = TORCH, *pods: Pod) -> tuple[str,
             jobset(("dataset-initializer", "dataset-initializer"), ("node", "trainer")), [],
             ("Initializing", "InitializerRunning"), id="initializer",
         ),
+        pytest.param(
+            trainjob(), WITH_DATA, [pod("dataset-initializer", container="dataset-initializer")],
+            ("Initializing", "InitializerRunning"), id="initializer that no status counts yet",
+        ),
+        pytest.param(
+            trainjob(), WITH_DATA,
+            [pod("dataset-initializer", container="dataset-initializer", phase="Pending",
+                 state={"waiting": {"reason": "ErrImagePull"}})],
+            ("Initializing", "ErrImagePull"), id="image pull of an initializer",
+        ),
+        pytest.param(
+            trainjob(), WITH_DATA,
+            [pod("dataset-initializer", container="dataset-initializer", phase="Succeeded",
+                 state={"terminated": {"exitCode": 0}})],
+            ("Pending", "NoPod"), id="initializer done",
+        ),
     ],
 )  # fmt: skip
 def test_the_phase_is_the_first_rule_that_matches(
@@ -80,16 +117,77 @@ def test_the_phase_is_the_first_rule_that_matches(
 
 
 def test_a_suspended_job_with_a_queue_name_is_queued() -> None:
-    plain = trainjob(suspend=True)
-    queued = msgspec.convert(
-        {
-            "metadata": {**msgspec.to_builtins(plain.metadata), "labels": {"kueue.x-k8s.io/queue-name": "q"}},
-            "spec": {"suspend": True},
-        },
-        TrainJob,
-    )
-    assert described(queued, None, ()).is_queued
-    assert not described(plain, None, ()).is_queued
+    queue = {"kueue.x-k8s.io/queue-name": "q"}
+    queued = described(trainjob(labels=queue, suspend=True), None, ())
+    assert queued.is_queued
+    assert queued.message == "The job waits in queue q until Kueue admits it."
+    assert not described(trainjob(suspend=True), None, ()).is_queued
+    assert not described(trainjob(labels=queue), None, ()).is_queued
+
+
+def test_a_suspended_job_whose_pod_still_runs_says_so() -> None:
+    job = trainjob(suspend=True, status={"conditions": [condition("Suspended")]})
+    seen = described(job, TORCH, [pod(deleting=True)])
+    assert seen.phase == "Suspended"
+    assert seen.message == "The job is suspended. Pod bert-node-0-0-p1 has not ended yet."
+
+
+@pytest.mark.parametrize(
+    ("seen", "message"),
+    [
+        (
+            pod(
+                phase="Pending", scheduled=False, state={},
+                conditions=[
+                    {**condition("PodScheduled", "False", "Unschedulable"),
+                     "message": "0/8 nodes are available: 8 Insufficient nvidia.com/gpu."}
+                ],
+            ),
+            "Pod bert-node-0-0-p1 is not scheduled: 0/8 nodes are available: 8 Insufficient nvidia.com/gpu.",
+        ),
+        (
+            pod(phase="Pending", state={"waiting": {"reason": "ImagePullBackOff", "message": "no such tag"}}),
+            "Container node of pod bert-node-0-0-p1 waits: no such tag",
+        ),
+        (
+            pod(phase="Pending", state={"waiting": {"reason": "PodInitializing"}},
+                init=[{"name": "sidecar", "state": {"running": {}}},
+                      {"name": "flux-installer", "state": {"running": {}}},
+                      {"name": "next", "state": {"waiting": {"reason": "PodInitializing"}}}]),
+            "Init container flux-installer of pod bert-node-0-0-p1 is running.",
+        ),
+        (
+            pod(phase="Pending", conditions=[condition("PodReadyToStartContainers")],
+                state={"waiting": {"reason": "ContainerCreating"}}),
+            "Node gpu-1 pulls the image of container node of pod bert-node-0-0-p1, or starts it.",
+        ),
+    ],
+    ids=["unschedulable", "image pull", "init container", "pulling"],
+)  # fmt: skip
+def test_the_message_says_what_a_job_waits_for(seen: Pod, message: str) -> None:
+    assert described(trainjob(), TORCH, [seen]).message == message
+
+
+def test_what_a_scheduler_says_of_many_nodes_is_cut() -> None:
+    why = {**condition("PodScheduled", "False", "Unschedulable"), "message": "0/9 nodes: " + "x" * 3000}
+    seen = described(trainjob(), TORCH, [pod(phase="Pending", scheduled=False, state={}, conditions=[why])])
+    assert len(seen.message) < 500
+    assert seen.message.endswith("…")
+
+
+def test_terminals_are_safe_from_what_a_status_says() -> None:
+    failed = {**condition("Failed", reason="A\x1b[2J"), "message": "two\nlines\u202e"}
+    seen = described(trainjob(status={"conditions": [failed]}), TORCH, ())
+    assert (seen.reason, seen.message) == ("A\ufffd[2J", "two lines\ufffd")
+
+
+def test_of_a_pod_s_conditions_only_what_explains_is_kept() -> None:
+    """Or each pod that becomes ready would be a change of its job, and all of them would be kept."""
+    ready = [condition(t) for t in ("PodScheduled", "Initialized", "PodReadyToStartContainers", "Ready")]
+    assert pod(conditions=ready).status.conditions is None
+    assert [c.type for c in pod(phase="Pending", conditions=ready).status.conditions or ()] == [
+        "PodReadyToStartContainers"
+    ]
 
 
 @pytest.mark.parametrize(

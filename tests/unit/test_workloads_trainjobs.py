@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,7 +26,7 @@ def trainjob(*, uid: str = "t1", status: dict[str, Any] | None = None, **spec: A
                 "name": "bert",
                 "namespace": "team-a",
                 "uid": uid,
-                "labels": {"team": "nlp"},
+                "labels": {"team": "nlp"} | spec.pop("labels", {}),
                 "annotations": spec.pop("annotations", {}),
                 "creationTimestamp": "2026-01-23T10:00:00Z",
             },
@@ -51,7 +51,14 @@ def reference(kind: str, name: str, uid: str, *, blocks: bool = True) -> dict[st
     return {"kind": kind, "name": name, "uid": uid, "controller": True, "blockOwnerDeletion": blocks}
 
 
-def jobset(*groups: tuple[str, str | None], owner: str = "t1", uid: str = "js1", **spec: Any) -> JobSet:
+def jobset(
+    *groups: tuple[str, str | None],
+    owner: str = "t1",
+    uid: str = "js1",
+    conditions: Sequence[dict[str, Any]] = (),
+    restarts: int = 0,
+    **spec: Any,
+) -> JobSet:
     return msgspec.convert(
         {
             "metadata": {
@@ -71,7 +78,7 @@ def jobset(*groups: tuple[str, str | None], owner: str = "t1", uid: str = "js1",
                 ],
                 **spec,
             },
-            "status": {"conditions": spec.pop("conditions", [])} if "conditions" in spec else None,
+            "status": {"conditions": conditions, "restarts": restarts},
         },
         JobSet,
     )
@@ -132,6 +139,7 @@ def pod(
     annotations: dict[str, str] | None = None,
     scheduled: bool = True,
     reason: str | None = None,
+    conditions: Sequence[dict[str, Any]] = (),
 ) -> Pod:
     job = f"bert-{group}-0"
     return msgspec.convert(
@@ -152,6 +160,7 @@ def pod(
             "status": {
                 "phase": phase,
                 "reason": reason,
+                "conditions": conditions,
                 "podIP": "10.0.0.7",
                 "initContainerStatuses": init,
                 "containerStatuses": [

@@ -129,6 +129,20 @@ class ProgressStatus(WireModel):
     whether the numbers are current: an old number is never shown as new."""
 
     phase: Phase = Field(description="State of the job, in the same words for every kind of job.")
+    phase_reason: str | None = Field(
+        default=None,
+        description="Why the job is in this phase, as one CamelCase word: Queued, Unscheduled, PullingImage,"
+        " InitializerRunning, ImagePullBackOff, or the reason of the job's own condition.",
+    )
+    phase_message: str | None = Field(
+        default=None, description="The same as a sentence; absent when the reason says it all."
+    )
+    attempts: Int32 | None = Field(
+        default=None,
+        ge=1,
+        description="How often training was started so far: once, and again with each restart of the rank-0"
+        " container or of its pod. Absent before the first.",
+    )
     progress_percentage: Int32 | None = Field(
         default=None,
         ge=0,

@@ -85,6 +85,7 @@ class Rank0:
     is_running: bool  # the container runs now
     is_terminating: bool  # the pod is being deleted
     waiting_reason: str  # why the container does not run yet, e.g. ImagePullBackOff; "" otherwise
+    waiting_message: str = ""  # the same as a sentence
     restart_count: int
     restart_attempt: int  # JobSet's; 0 where there is none
     started_at: datetime | None  # of the container run that is the present attempt, also when it has ended
@@ -100,6 +101,11 @@ class Rank0:
     def is_port_annotated(self) -> bool:
         """The same of the port."""
         return any(source == "http" and where.startswith(ANNOTATION) for source, where in self.declared)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the container has run at all."""
+        return self.is_running or self.started_at is not None or self.last_termination is not None
 
     @property
     def attempt(self) -> str:

@@ -50,8 +50,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=
     pace: Pace = Pace()
     refused: Refused | None = None  # why the last probe of `rank0` brought no report; None: it brought one
     left_over: tuple[str, Progress] | None = None  # an attempt, and what it found in its file as it began
-    rank0: Rank0 | None = None  # the last known, without its termination message
+    rank0: Rank0 | None = None  # the last known, without its messages
     last_termination: Termination | None = None
+    begun: int = 0  # attempts so far
+    begun_last: str = ""  # the last of them; Rank0.attempt
     began: tuple[Beginning, ...] = ()
 
 
@@ -74,8 +76,12 @@ def remember(record: Record) -> Memory:
         pace=record.pace,
         refused=record.refused,
         left_over=record.left_over,
-        rank0=replace(rank0, termination_message="") if rank0 and rank0.termination_message else rank0,
+        rank0=replace(rank0, termination_message="", waiting_message="")
+        if rank0 is not None and (rank0.termination_message or rank0.waiting_message)
+        else rank0,
         last_termination=record.last_termination,
+        begun=record.begun,
+        begun_last=record.begun_last,
         began=tuple(
             [Beginning(type=each.type, status=each.status, since=each.since) for each in record.conditions]
         ),
@@ -88,6 +94,10 @@ def recall(record: Record, memory: Memory, now: datetime) -> None:
     A report that the record has already is merged into those remembered, if it is of the same attempt; of
     another attempt it stays as it is, and what is remembered is of no use.
     """
+    if memory.begun > record.begun:
+        record.begun, record.begun_last = memory.begun, memory.begun_last
+        if record.job.rank0 is not None:
+            record.count_attempt(record.job.rank0)
     own, attempt, source, reporter = record.report, record.attempt, record.source, record.reporter
     if own is not None and (memory.report is None or memory.attempt != attempt):
         return

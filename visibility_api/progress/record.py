@@ -30,6 +30,8 @@ class Record:
     # Whose reports count: of the pods that may hold rank 0 now, or of the last one known.
     attempts: tuple[str, ...] = ()
     last_termination: Termination | None = None  # outlives the pod that shows it
+    begun: int = 0  # attempts so far: how often the container of rank 0 was started
+    begun_last: str = ""  # the last of them: Rank0.attempt
     report: Progress | None = None
     source: str = ""  # of `report`
     reporter: str = ""  # of `report`: its source, or the kind of process if it is not rank 0
@@ -75,6 +77,18 @@ class Record:
             return False
         return earliest == latest or (latest - earliest).total_seconds() <= self.fresh_limit_s
 
+    def count_attempt(self, rank0: Rank0) -> None:
+        """Count the attempt of this pod, and those before it in the same pod, unless they are counted."""
+        if not rank0.has_begun or rank0.attempt == self.begun_last:
+            return
+        pod, _, rest = self.begun_last.partition("/")
+        missed = rank0.restart_count + 1
+        if pod == rank0.pod_uid:
+            missed = rank0.restart_count - int(rest.partition("/")[0])
+        # What was not watched: each restart of the JobSet made another pod, which ran at least once.
+        self.begun = max(self.begun + max(0, missed), rank0.restart_attempt + rank0.restart_count + 1)
+        self.begun_last = rank0.attempt
+
     def rank0_of(self, attempt: str) -> Rank0 | None:
         """The pod that this is an attempt of; None when it is not there any more."""
         pods = (self.job.rank0, *self.job.alternates) if self.job.rank0 is not None else ()
@@ -101,6 +115,7 @@ def summarise(record: Record, now: datetime) -> JobProgress:
             started_at=started_at,
             ended_at=ended_at,
             ran_s=ran_s,
+            attempts=record.begun or None,
             conditions=record.conditions,
             observation=_observation(record),
         )
@@ -121,6 +136,7 @@ def summarise(record: Record, now: datetime) -> JobProgress:
         started_at=started_at,
         ended_at=ended_at,
         ran_s=ran_s,
+        attempts=record.begun or None,
         updated_at=report.timestamp,
         step=report.step,
         total_steps=report.total_steps,

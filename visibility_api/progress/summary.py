@@ -52,6 +52,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     started_at: datetime | None = None
     ended_at: datetime | None = None
     ran_s: int | None = None  # from start to end; at least 0
+    attempts: int | None = None  # so far, at least 1; None: none has begun
     updated_at: datetime | None = None  # the training process's clock, UTC
     step: int | None = None
     total_steps: int | None = None

@@ -75,6 +75,7 @@ class Tracker:
             record.rank0 = job.rank0
             record.last_termination = job.rank0.last_termination or record.last_termination
             record.attempts = (job.rank0.attempt, *(each.attempt for each in job.alternates))
+            record.count_attempt(job.rank0)
             _read_termination_message(record, job.rank0, now)
         else:
             record.attempts = record.attempts[:1]

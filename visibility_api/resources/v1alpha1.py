@@ -88,6 +88,9 @@ def status_of(document: JobProgress) -> v1alpha1.ProgressStatus:
     """The document's `status`."""
     return _ProgressStatus(
         phase=document.phase.value,
+        phase_reason=document.job.reason or None,
+        phase_message=document.job.message or None,
+        attempts=document.attempts,
         progress_percentage=document.progress_percentage,
         estimated_remaining_seconds=document.remaining_s,
         metrics=tuple([_Metric(name=name, value=value) for name, value in document.metrics]) or None,

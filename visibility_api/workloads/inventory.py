@@ -21,12 +21,20 @@ from visibility_api.kube.slices import in_slices
 from visibility_api.progress.document import Progress, read_trainer_status
 from visibility_api.progress.job import JobRef, Phase, ProbeHints, Rank0, Replica, TrainingJob
 from visibility_api.progress.observation import Observation
+from visibility_api.text import harmless
 
 from .annotations import PREFIX, JobAnnotations, read_annotations
 from .object_cache import AnyObject, Key, ObjectCache, OwnedCache, PodCache, key_of
 from .objects import BatchJob, JobSet, Pod, TrainerStatus, TrainJob
-from .phase import ended_at, is_managed_elsewhere, trainjob_phase
-from .rank0 import controls, describe_rank0, first_job_name, rank0_pod, trainer_groups
+from .phase import QUEUE_NAME, ended_at, is_managed_elsewhere, trainjob_phase
+from .rank0 import (
+    controls,
+    describe_rank0,
+    first_job_name,
+    is_initializer,
+    rank0_pod,
+    trainer_groups,
+)
 
 log = structlog.get_logger("visibility.inventory")
 
@@ -35,7 +43,6 @@ STATUS = "status"  # the source of what a job's own status reports
 # Whoever may write a JobSet or a status may make it 1.5 MiB long, and every document would contain that.
 MAX_REPLICA_GROUPS = 64
 MAX_REASON_CHARACTERS, MAX_MESSAGE_CHARACTERS = 256, 1024
-QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 _COLLECTIONS = 4
@@ -207,7 +214,10 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, find_job: FindJob) -
     annotations = read_annotations(meta.annotations)
     candidates, rivals = _rank0s(job, jobset, annotations, find_job) if jobset is not None else ([], ())
     rank0 = candidates[0] if candidates else None
-    decision = trainjob_phase(job, jobset, rank0)
+    # They end before rank 0 begins.
+    is_running = rank0 is not None and rank0.is_running
+    initializers = {} if jobset is None or is_running else _initializers(jobset, find_job)
+    decision = trainjob_phase(job, jobset, rank0, initializers)
     is_suspended = decision.phase is Phase.SUSPENDED
     suspension = next(
         (c for c in (job.status.conditions if job.status else None) or () if c.type == "Suspended"), None
@@ -217,8 +227,8 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, find_job: FindJob) -
         labels=meta.labels or {},
         created_at=meta.creation_timestamp,
         phase=decision.phase,
-        reason=decision.reason[:MAX_REASON_CHARACTERS],
-        message=decision.message[:MAX_MESSAGE_CHARACTERS],
+        reason=harmless(decision.reason[:MAX_REASON_CHARACTERS]),
+        message=harmless(decision.message[:MAX_MESSAGE_CHARACTERS]),
         is_suspended=is_suspended or (False if suspension is not None else None),
         suspension_changed_at=suspension.last_transition_time
         if suspension is not None and (suspension.status == "True") == is_suspended
@@ -231,6 +241,17 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, find_job: FindJob) -
         hints=_with_faults(annotations, rank0, rivals),
         runs_elsewhere=is_managed_elsewhere(job),
     )
+
+
+def _initializers(jobset: JobSet, find_job: FindJob) -> dict[str, Pod]:
+    """The pod of each replicated job that prepares data or model, by its name, where there is one."""
+    found: dict[str, Pod] = {}
+    for group in jobset.spec.replicated_jobs or ():
+        if is_initializer(group) and (held := find_job(first_job_name(jobset, group.name))) is not None:
+            claim = rank0_pod(held[1], held[0]) if controls(jobset.metadata, held[0].metadata) else None
+            if claim is not None:
+                found[group.name] = claim.pod
+    return found
 
 
 def _rank0s(

@@ -23,6 +23,15 @@ ANNOTATIONS = (
 RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 VARIABLES = ("TRAINJOB_PROGRESS_", "KUBEFLOW_TRAINER_STATUS_", "ARGO_PROGRESS_")
 
+# What a kubelet says of a container that waits while everything is as it should be.
+UNEVENTFUL = ("ContainerCreating", "PodInitializing")
+# Conditions of a pod, each in the status that is kept: in the other one it says nothing.
+POD_CONDITIONS = (
+    ("PodScheduled", "False"),
+    ("PodReadyToStartContainers", "True"),
+    ("DisruptionTarget", "True"),
+)
+
 Labels = dict[str, str]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -162,6 +171,7 @@ class JobSetSpec(_Object, frozen=True):
 
 class JobSetStatus(_Object, frozen=True):
     conditions: tuple[ObjectCondition, ...] | None = None
+    restarts: Count = 0
 
 
 class JobSet(_Object, frozen=True):
@@ -193,6 +203,12 @@ class Container(_Object, frozen=True):
 
 class StateWaiting(_Object, frozen=True):
     reason: str = ""
+    message: str | None = None
+
+    def __post_init__(self) -> None:
+        # The delay in CrashLoopBackOff's grows with each restart; the others say no more than the reason.
+        if self.message is not None and self.reason in ("CrashLoopBackOff", "", *UNEVENTFUL):
+            msgspec.structs.force_setattr(self, "message", None)
 
 
 class StateRunning(_Object, frozen=True):
@@ -229,11 +245,27 @@ class PodSpec(_Object, frozen=True):
 
 class PodStatus(_Object, frozen=True):
     phase: str = ""
+    conditions: tuple[ObjectCondition, ...] | None = None
     reason: str | None = None
     message: str | None = None
     pod_ip: str | None = msgspec.field(default=None, name="podIP")
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.conditions is not None:
+            # Of a pod that runs it is of no interest how it came to: that would be kept of each one.
+            read = tuple(
+                c
+                for c in self.conditions
+                if (c.type, c.status) in POD_CONDITIONS
+                and (self.phase == "Pending" or c.type == "DisruptionTarget")
+            )
+            msgspec.structs.force_setattr(self, "conditions", read or None)
+
+    def condition(self, type_: str) -> ObjectCondition | None:
+        """That of `POD_CONDITIONS`, if the pod has it."""
+        return next((c for c in self.conditions or () if c.type == type_), None)
 
 
 class Pod(_Object, frozen=True):

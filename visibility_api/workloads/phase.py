@@ -5,16 +5,17 @@ Conditions are found by type and status, never by position: they are not in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from visibility_api.progress.job import Phase, Rank0
 
-from .objects import JobSet, ObjectCondition, TrainJob
-from .rank0 import is_initializer, trainer_groups
+from .objects import JobSet, ObjectCondition, Pod, TrainJob
+from .rank0 import is_initializer, main_container, trainer_groups, waiting_of
 
 OWN_CONTROLLERS = ("", "trainer.kubeflow.org/trainjob-controller")
+QUEUE_NAME = "kueue.x-k8s.io/queue-name"  # a label
 # Names of replicated jobs; in a status that MultiKueue copied there are no labels to tell them by.
 INITIALIZERS = ("dataset-initializer", "model-initializer")
 
@@ -27,20 +28,29 @@ class PhaseDecision:
     since: datetime | None = None  # by the condition that decides it
 
 
-def trainjob_phase(job: TrainJob, jobset: JobSet | None, rank0: Rank0 | None) -> PhaseDecision:
-    """The phase, with the reason and message of the condition that decides it, if one does."""
+def trainjob_phase(
+    job: TrainJob, jobset: JobSet | None, rank0: Rank0 | None, initializers: Mapping[str, Pod]
+) -> PhaseDecision:
+    """The phase, and why: by the condition that decides it, if one does, else by what its pods wait for.
+
+    `initializers`: the pod of each replicated job that prepares data or model, where there is one.
+    """
     conditions = (job.status.conditions if job.status else None) or ()
     for type_, phase in (("Failed", Phase.FAILED), ("Complete", Phase.SUCCEEDED)):
         if found := _true(conditions, type_):
             return _by_condition(phase, found, type_)
     suspended = _true(conditions, "Suspended")
     if job.spec.suspend or suspended:
-        return _by_condition(Phase.SUSPENDED, suspended, "Suspended")
+        return _suspended(job, suspended, rank0)
     if jobset is None and is_managed_elsewhere(job):
         return _of_status(job)
     if jobset is None:
-        return PhaseDecision(phase=Phase.PENDING, reason="NoJobSet", message="The JobSet does not exist yet.")
-    return _of_parts(job, jobset, rank0)
+        return PhaseDecision(
+            phase=Phase.PENDING,
+            reason="NoJobSet",
+            message="Kubeflow Trainer has not made the JobSet. If that lasts, the TrainJob's events say why.",
+        )
+    return _of_parts(job, jobset, rank0, initializers)
 
 
 def ended_at(job: TrainJob) -> datetime | None:
@@ -53,6 +63,18 @@ def ended_at(job: TrainJob) -> datetime | None:
 def is_managed_elsewhere(job: TrainJob) -> bool:
     """Its JobSet and pods are in another cluster (MultiKueue), of which only the status is copied here."""
     return (job.spec.managed_by or "") not in OWN_CONTROLLERS
+
+
+def _suspended(job: TrainJob, condition: ObjectCondition | None, rank0: Rank0 | None) -> PhaseDecision:
+    """Kueue suspends the jobs of its queues until it admits them: such a job is queued, not paused."""
+    decision = _by_condition(Phase.SUSPENDED, condition, "Suspended")
+    ending = f" Pod {rank0.pod_name} has not ended yet." if rank0 is not None and rank0.is_running else ""
+    if queue := job.metadata.label(QUEUE_NAME):
+        message = f"The job waits in queue {queue} until Kueue admits it.{ending}"
+        return replace(decision, reason="Queued", message=message)
+    if ending:
+        return replace(decision, message=(decision.message or "The job is suspended.") + ending)
+    return decision
 
 
 def _of_status(job: TrainJob) -> PhaseDecision:
@@ -85,18 +107,21 @@ def _of_status(job: TrainJob) -> PhaseDecision:
     )
 
 
-def _of_parts(job: TrainJob, jobset: JobSet, rank0: Rank0 | None) -> PhaseDecision:
+def _of_parts(
+    job: TrainJob, jobset: JobSet, rank0: Rank0 | None, initializers: Mapping[str, Pod]
+) -> PhaseDecision:
     if rank0 is not None and rank0.is_running:
         return PhaseDecision(phase=Phase.RUNNING, reason="Rank0Running", message="")
     counts = {s.name: s for s in (job.status.jobs_status if job.status else None) or ()}
     groups = jobset.spec.replicated_jobs or ()
     busy = [
-        g.name for g in groups if is_initializer(g) and (c := counts.get(g.name)) and (c.active or c.ready)
+        g.name
+        for g in groups
+        if is_initializer(g)
+        and (((c := counts.get(g.name)) and (c.active or c.ready)) or _has_work(initializers.get(g.name)))
     ]
     if busy:
-        return PhaseDecision(
-            phase=Phase.INITIALIZING, reason="InitializerRunning", message=f"Running: {', '.join(busy)}."
-        )
+        return _of_initializers(busy, initializers)
     starting = _true((jobset.status.conditions if jobset.status else None) or (), "StartupPolicyInProgress")
     if starting:
         return _by_condition(Phase.INITIALIZING, starting, "StartupPolicyInProgress")
@@ -104,12 +129,20 @@ def _of_parts(job: TrainJob, jobset: JobSet, rank0: Rank0 | None) -> PhaseDecisi
     if rank0 is None:
         if ready:
             return PhaseDecision(phase=Phase.RUNNING, reason="TrainerReady", message="")
+        restarts = jobset.status.restarts if jobset.status else 0
+        if restarts:
+            message = (
+                f"The JobSet makes its Jobs anew: restart {restarts}. The rank-0 pod does not exist yet."
+            )
+            return PhaseDecision(phase=Phase.PENDING, reason="Restarting", message=message)
         return PhaseDecision(
             phase=Phase.PENDING, reason="NoPod", message="The rank-0 pod does not exist yet."
         )
-    if rank0.waiting_reason == "Unscheduled":
+    if rank0.node_name is None:
         return PhaseDecision(
-            phase=Phase.PENDING, reason="Unscheduled", message=f"Pod {rank0.pod_name} is not scheduled yet."
+            phase=Phase.PENDING,
+            reason=rank0.waiting_reason or "Unscheduled",
+            message=rank0.waiting_message or f"Pod {rank0.pod_name} is not scheduled yet.",
         )
     if (
         rank0.last_termination is not None
@@ -125,8 +158,26 @@ def _of_parts(job: TrainJob, jobset: JobSet, rank0: Rank0 | None) -> PhaseDecisi
     return PhaseDecision(
         phase=Phase.INITIALIZING,
         reason=rank0.waiting_reason or "ContainerCreating",
-        message=f"Container {rank0.container_name} of pod {rank0.pod_name} is not running yet.",
+        message=rank0.waiting_message
+        or f"Container {rank0.container_name} of pod {rank0.pod_name} is not running yet.",
     )
+
+
+def _of_initializers(busy: Sequence[str], initializers: Mapping[str, Pod]) -> PhaseDecision:
+    """What those that are at work do, or wait for; one that cannot start explains most."""
+    messages, reason = [], ""
+    for name in busy:
+        pod = initializers.get(name)
+        waiting = waiting_of(pod, main_container(pod, name)) if pod is not None else None
+        reason = reason or (waiting.reason if waiting is not None else "")
+        messages.append(f"{name}: {waiting.message}" if waiting and waiting.reason else f"{name} is running.")
+    return PhaseDecision(
+        phase=Phase.INITIALIZING, reason=reason or "InitializerRunning", message=" ".join(messages)
+    )
+
+
+def _has_work(pod: Pod | None) -> bool:
+    return pod is not None and pod.status.phase in ("Pending", "Running")
 
 
 def _true(conditions: Iterable[ObjectCondition], type_: str) -> ObjectCondition | None:

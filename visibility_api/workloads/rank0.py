@@ -17,6 +17,7 @@ from .annotations import JobAnnotations
 from .declarations import read_declarations
 from .objects import (
     RESTART_ATTEMPT,
+    UNEVENTFUL,
     BatchJob,
     Container,
     ContainerStatus,
@@ -25,6 +26,7 @@ from .objects import (
     Pod,
     ReplicatedJob,
     StateTerminated,
+    StateWaiting,
     SuccessPolicy,
 )
 
@@ -41,6 +43,7 @@ POD_SELECTOR = f"{JOB_SELECTOR},{COMPLETION_INDEX}=0"
 MAX_GENERATED_NAME = 58  # a longer name is cut to make room for the suffix (apiserver/pkg/storage/names)
 # A pod made after its job's end is not the job's: no controller makes any then. Between two machines' clocks.
 CLOCK_TOLERANCE = timedelta(seconds=5)
+MAX_QUOTED_CHARACTERS = 400  # of what the scheduler or a kubelet says, which may list thousands of nodes
 
 
 def trainer_groups(jobset: JobSet) -> list[str]:
@@ -154,6 +157,7 @@ def describe_rank0(pod: Pod, job: BatchJob, annotations: JobAnnotations) -> Rank
         return None
     status = _status_of(container.name, pod.status.container_statuses or ())
     state, last = status.state, status.last_state
+    waiting = waiting_of(pod, container.name)
     terminated = state.terminated or last.terminated
     declared = read_declarations(container, annotations)
     return Rank0(
@@ -168,7 +172,8 @@ def describe_rank0(pod: Pod, job: BatchJob, annotations: JobAnnotations) -> Rank
         declared=declared.sources,
         is_running=state.running is not None,
         is_terminating=pod.metadata.deletion_timestamp is not None,
-        waiting_reason=_waiting_reason(pod, status),
+        waiting_reason=waiting.reason,
+        waiting_message=waiting.message,
         restart_count=status.restart_count,
         restart_attempt=restart_attempt(job.metadata),
         started_at=run.started_at if (run := state.running or state.terminated) else None,
@@ -178,27 +183,84 @@ def describe_rank0(pod: Pod, job: BatchJob, annotations: JobAnnotations) -> Rank
     )
 
 
-def _container(pod: Pod, wanted: str | None) -> Container | None:
+def _container(pod: Pod, *wanted: str | None) -> Container | None:
     by_name = {c.name: c for c in pod.spec.containers}
-    for name in (wanted, TRAINER_CONTAINER, pod.metadata.annotation(DEFAULT_CONTAINER)):
+    for name in (*wanted, TRAINER_CONTAINER, pod.metadata.annotation(DEFAULT_CONTAINER)):
         if name and name in by_name:
             return by_name[name]
     return pod.spec.containers[0] if pod.spec.containers else None
+
+
+def main_container(pod: Pod, wanted: str = "") -> str:
+    """Name of the container that does the work of this pod: `wanted` if it has one of that name."""
+    container = _container(pod, wanted)
+    return "" if container is None else container.name
 
 
 def _status_of(name: str, statuses: Sequence[ContainerStatus]) -> ContainerStatus:
     return next((s for s in statuses if s.name == name), _NO_STATUS)
 
 
-def _waiting_reason(pod: Pod, status: ContainerStatus) -> str:
-    if status.state.waiting is not None:
-        for init in pod.status.init_container_statuses or ():
-            if init.state.waiting and init.state.waiting.reason not in ("", "PodInitializing"):
-                return init.state.waiting.reason
-        return status.state.waiting.reason or "Waiting"
-    if status.state.running is None and status.state.terminated is None:
-        return "ContainerCreating" if pod.spec.node_name else "Unscheduled"
-    return ""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Why a container does not run yet; all "" when it does, or has."""
+
+    reason: str  # CamelCase
+    message: str
+
+
+def waiting_of(pod: Pod, container_name: str) -> Waiting:
+    """Why this container of the pod does not run yet, as far as the scheduler and the kubelet say."""
+    name, status = pod.metadata.name, _status_of(container_name, pod.status.container_statuses or ())
+    state = status.state
+    if state.waiting is not None:
+        return _container_waiting(pod, container_name, state.waiting)
+    if state.running is not None or state.terminated is not None:
+        return _NOT_WAITING
+    if pod.spec.node_name:
+        return Waiting(
+            reason="ContainerCreating", message=f"Node {pod.spec.node_name} has yet to start pod {name}."
+        )
+    why = pod.status.condition("PodScheduled")
+    if why is not None and why.reason == "SchedulingGated":
+        message = f"Pod {name} has scheduling gates: it waits until their owner removes them."
+        return Waiting(reason="SchedulingGated", message=message)
+    says = f": {_cut(why.message)}" if why is not None and why.message else " yet."
+    return Waiting(reason="Unscheduled", message=f"Pod {name} is not scheduled{says}")
+
+
+def _container_waiting(pod: Pod, container_name: str, waiting: StateWaiting) -> Waiting:
+    name, node = pod.metadata.name, pod.spec.node_name
+    for init in pod.status.init_container_statuses or ():
+        if (says := init.state.waiting) is not None and says.reason not in ("", *UNEVENTFUL):
+            what = f"Init container {init.name} of pod {name} waits"
+            return Waiting(reason=says.reason, message=_ended_with(what, says.message))
+    if waiting.reason == "PodInitializing":
+        running = [i.name for i in pod.status.init_container_statuses or () if i.state.running is not None]
+        # Those before the last one that runs are sidecars, which never end.
+        message = f"Init container {running[-1]} of pod {name} is running." if running else ""
+        return Waiting(reason=waiting.reason, message=message or f"Pod {name} is being initialised.")
+    if waiting.reason == "ContainerCreating":
+        # Volumes and network are there, so what takes time is the image (PodReadyToStartContainers,
+        # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-has-network).
+        if pod.status.condition("PodReadyToStartContainers") is not None:
+            message = (
+                f"Node {node} pulls the image of container {container_name} of pod {name}, or starts it."
+            )
+            return Waiting(reason="PullingImage", message=message)
+        message = f"Node {node} prepares volumes and network of pod {name}."
+        return Waiting(reason=waiting.reason, message=message)
+    what = f"Container {container_name} of pod {name} waits"
+    return Waiting(reason=waiting.reason or "Waiting", message=_ended_with(what, waiting.message))
+
+
+def _ended_with(what: str, says: str | None) -> str:
+    return f"{what}: {_cut(says)}" if says else f"{what}."
+
+
+def _cut(says: str) -> str:
+    """What another component says, as long as it may be in a message of ours."""
+    return says if len(says) <= MAX_QUOTED_CHARACTERS else f"{says[: MAX_QUOTED_CHARACTERS - 1]}…"
 
 
 def _termination(pod: Pod, terminated: StateTerminated) -> Termination:
@@ -216,4 +278,5 @@ def _termination(pod: Pod, terminated: StateTerminated) -> Termination:
 
 
 _NO_STATUS = ContainerStatus()
+_NOT_WAITING = Waiting(reason="", message="")
 _NO_POLICY = SuccessPolicy()
