@@ -26,7 +26,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from visibility_api.probing import http_exchange
 from visibility_api.probing.http_source import HttpSource
-from visibility_api.progress.document import MAX_DOCUMENT_BYTES, Progress
+from visibility_api.progress.document import Progress
+from visibility_api.progress.limits import MAX_DOCUMENT_BYTES
 from visibility_api.pushing.replication import Relay
 
 from .pod import FLOOD

@@ -28,13 +28,15 @@ from visibility_api.kube.errors import ClusterError
 from visibility_api.kube.exec.frames import FrameError, FrameReader
 from visibility_api.kube.exec.upgrade import UpgradeResponse
 from visibility_api.probing.http_exchange import CutShort, NotHTTP, get
-from visibility_api.progress.document import (
+from visibility_api.progress.document import Progress, Refused
+from visibility_api.progress.limits import (
+    EARLIEST,
+    LATEST,
     MAX_INTEGER,
     MAX_MESSAGE_CHARACTERS,
     MAX_METRIC_CHARACTERS,
     MAX_METRICS,
-    Progress,
-    Refused,
+    MAX_POINTS,
 )
 from visibility_api.progress.log_tail import TailReader
 from visibility_api.progress.report import parse_report
@@ -244,6 +246,16 @@ def _check(outcome: Progress | Refused, data: bytes) -> None:
     for number in (outcome.step, outcome.total_steps, outcome.remaining_s, outcome.epoch):
         assert number is None or 0 <= number <= MAX_INTEGER
     assert outcome.progress_percentage is None or 0 <= outcome.progress_percentage <= 100
+    assert len(outcome.points) <= MAX_POINTS
+    for point in outcome.points:
+        assert EARLIEST <= point.timestamp <= LATEST
+        assert point.step is None or 0 <= point.step <= MAX_INTEGER
+        assert point.epoch is None or 0 <= point.epoch <= MAX_INTEGER
+        assert len(point.metrics) <= MAX_METRICS
+        assert all(
+            0 < len(name) <= MAX_METRIC_CHARACTERS and 0 < len(value) <= MAX_METRIC_CHARACTERS
+            for name, value in point.metrics
+        )
 
 
 def _check_untold(message: str, data: bytes) -> None:

@@ -15,8 +15,9 @@ from hypothesis import given, settings, strategies as st
 
 from tests.jobs import RANK0, REF
 from visibility_api.probing.http_source import HttpSource
-from visibility_api.progress.document import MAX_DOCUMENT_BYTES, Outcome, Progress, Refused, RetryClass
+from visibility_api.progress.document import Outcome, Progress, Refused, RetryClass
 from visibility_api.progress.job import Rank0
+from visibility_api.progress.limits import MAX_DOCUMENT_BYTES
 
 PORT = 28080
 ASKED = replace(RANK0, http_port=PORT)

@@ -13,9 +13,11 @@ from pydantic import ValidationError
 from tests.unit.test_app_openapi import PUBLISHED
 from visibility_api.models import training_document
 from visibility_api.models.trainer_status import TrainerMetric, TrainerStatus, TrainerStatusUpdate
-from visibility_api.models.training_document import ProgressDocument
+from visibility_api.models.training_document import ProgressDocument, RecentValues
 from visibility_api.models.wire import WireModel
-from visibility_api.progress.document import MAX_INTEGER, Progress, _Plain, parse_document
+from visibility_api.progress.document import Progress, _Plain, parse_document
+from visibility_api.progress.limits import MAX_INTEGER
+from visibility_api.progress.points import _Recent
 from visibility_api.pushing.payload import _Body, _Metric, _TrainerStatus, read_payload
 
 BOUNDS = ("minimum", "maximum", "minLength", "maxLength", "maxItems", "maxProperties", "enum")
@@ -63,6 +65,10 @@ def test_a_documents_fields_are_read_as_they_are_described() -> None:
     assert sorted(model.pop("ending")["enum"]) == ["failed", "finished", "preempted", "stopped"]
     assert struct.pop("ending") == {"maxLength": 64}
     assert struct == model
+
+
+def test_a_tail_of_earlier_values_is_read_as_it_is_described() -> None:
+    assert decoded(_Recent) == described(RecentValues)
 
 
 TEXT = st.text(min_size=1, max_size=64)

@@ -7,14 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 from hypothesis import example, given, strategies as st
+from msgspec.structs import replace
 
-from visibility_api.progress.document import (
-    MAX_INTEGER,
-    MAX_METRIC_CHARACTERS,
-    MAX_METRICS,
-    Progress,
-    Refused,
-)
+from visibility_api.progress.document import Point, Progress, Refused
+from visibility_api.progress.limits import MAX_INTEGER, MAX_METRIC_CHARACTERS, MAX_METRICS
 from visibility_api.progress.log_tail import MAX_PIECES, TailReader
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -38,7 +34,7 @@ def log(*lines: str, end: str = "\n") -> bytes:
 def read(*lines: str) -> Progress:
     outcome = TailReader().read(log(*lines), is_whole=True)
     assert isinstance(outcome, Progress), outcome
-    return outcome
+    return replace(outcome, points=())
 
 
 @pytest.mark.parametrize("cut", [0, 6, 18, 30, 44])
@@ -68,6 +64,61 @@ def test_lines_become_one_report_in_which_the_latest_value_of_each_field_counts(
             ("eval_loss", "0.5"),
         ),
     )
+
+
+def test_ten_lines_between_two_probes_give_ten_points_of_which_the_last_is_the_report() -> None:
+    reader = TailReader()
+    first = reader.read(log("up", "step=1 loss=0.9"), is_whole=True)
+    assert isinstance(first, Progress)
+    assert first.points == ()
+    lines = ["up", "step=1 loss=0.9", *(f"step={step} loss={step / 16}" for step in range(2, 12)), "saving"]
+    second = reader.read(log(*lines), is_whole=True)
+    assert isinstance(second, Progress)
+    assert second.points == tuple(
+        Point(timestamp=NOON.replace(second=step), step=step, metrics=(("loss", f"{step / 16}"),))
+        for step in range(2, 11)
+    )
+    assert (second.timestamp, second.step) == (NOON.replace(second=11), 11)
+    assert second.metrics == (("loss", "0.6875"),)
+    assert reader.read(log(*lines, "saved"), is_whole=True) == replace(second, points=())
+
+
+def test_a_point_has_the_position_known_then_and_what_its_own_line_measured() -> None:
+    lines = [
+        f"{BAR}\r{HF}",
+        "{'eval_loss': 0.5, 'epoch': 1.0}",
+        "rank 0: saved",
+        "step=451 loss=nan",
+        "step=452",
+    ]
+    outcome = TailReader().read(log(*lines), is_whole=True)
+    assert isinstance(outcome, Progress)
+    assert [
+        (each.timestamp.second, each.step, each.epoch, dict(each.metrics)) for each in outcome.points
+    ] == [
+        (0, 450, 0.5, {"loss": "2.345", "grad_norm": "1.2", "learning_rate": "4e-05"}),
+        (1, 450, 1.0, {"eval_loss": "0.5"}),
+        (3, 451, 1.0, {"loss": "nan"}),
+    ]
+
+
+def test_a_line_that_was_redrawn_is_one_point_and_none_where_its_time_is_not_known() -> None:
+    for redraws, expected in ((3, [NOON]), (300, [])):
+        outcome = TailReader().read(log("\r".join([BAR] * redraws), "step=460"), is_whole=True)
+        assert isinstance(outcome, Progress)
+        assert [each.timestamp for each in outcome.points] == expected
+
+
+def test_documents_in_a_log_are_points_and_bring_theirs_once() -> None:
+    tail = {"secondsBefore": [2, 1], "metrics": {"loss": [0.5, 0.25]}}
+    said = [
+        json.dumps(DOCUMENT | {"timestamp": f"2026-11-21T11:59:0{second}Z", "step": second, "recent": tail})
+        for second in (3, 4, 5)
+    ]
+    outcome = TailReader().read(log(*said), is_whole=True)
+    assert isinstance(outcome, Progress)
+    assert [each.timestamp.second for each in outcome.points] == [1, 2, 3, 4]
+    assert outcome.timestamp == NOON.replace(hour=11, minute=59, second=5)
 
 
 def test_our_own_line_is_read_whole() -> None:
@@ -299,8 +350,9 @@ def test_what_was_read_is_not_read_again_and_still_counts() -> None:
     first = reader.read(log(*lines), is_whole=True)
     assert isinstance(first, Progress)
     assert (first.step, first.total_steps) == (2 * 157 + 10, 1570)
-    assert reader.read(log(*lines), is_whole=True) is first
-    assert reader.read(log(*lines, "saving"), is_whole=True) is first
+    again = reader.read(log(*lines), is_whole=True)
+    assert again == replace(first, points=())
+    assert reader.read(log(*lines, "saving"), is_whole=True) is again
     later = log(*lines, "saving", "20/157 ━━━━━━━━━━ 1s 9ms/step - acc: 0.9")
     second = reader.read(later[later.index(b"10/157") :], is_whole=False)
     assert isinstance(second, Progress)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from visibility_api.progress.depth import MAX_DEPTH, is_too_deep
-from visibility_api.progress.document import MAX_DOCUMENT_BYTES
+from visibility_api.progress.limits import MAX_DOCUMENT_BYTES
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}"), ('[{"a":[', "]}]")])

@@ -13,14 +13,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from visibility_api.progress import document
-from visibility_api.progress.document import (
-    MAX_DOCUMENT_BYTES,
-    MAX_METRICS,
-    Progress,
-    Refused,
-    parse_document,
-    parse_time,
-)
+from visibility_api.progress.document import Progress, Refused, parse_document, parse_time
+from visibility_api.progress.limits import MAX_DOCUMENT_BYTES, MAX_METRICS
 
 VECTORS = [
     pytest.param(vector, id=vector["name"])
@@ -49,6 +43,21 @@ def document_of(vector: dict[str, Any]) -> bytes:
     return text.encode().ljust(vector.get("padTo", 0), b" ")
 
 
+def columns_of(report: Progress) -> dict[str, Any] | None:
+    """The points as docs/document.md writes them; metrics as text."""
+    if not report.points:
+        return None
+    assert report.timestamp is not None
+    names = dict.fromkeys(name for point in report.points for name, _ in point.metrics)
+    columns = {
+        "secondsBefore": [(report.timestamp - point.timestamp).total_seconds() for point in report.points],
+        "step": [point.step for point in report.points],
+        "epoch": [point.epoch for point in report.points],
+        "metrics": {name: [dict(point.metrics).get(name) for point in report.points] for name in names},
+    }
+    return {name: column for name, column in columns.items() if column and set(column) != {None}}
+
+
 @pytest.mark.parametrize("vector", VECTORS)
 def test_each_shared_vector_is_read_as_it_says(vector: dict[str, Any]) -> None:
     outcome = parse_document(document_of(vector))
@@ -71,6 +80,7 @@ def test_each_shared_vector_is_read_as_it_says(vector: dict[str, Any]) -> None:
     if "metrics" in said:
         assert dict(outcome.metrics) == said["metrics"]
     assert outcome.started_at == (parse_time(said["startTime"]) if "startTime" in said else None)
+    assert columns_of(outcome) == said.get("recent")
 
 
 @given(st.binary(max_size=2000))
@@ -88,7 +98,7 @@ JSON = st.recursive(
 )
 FIELDS = st.sampled_from(
     ["state", "step", "totalSteps", "epoch", "totalEpochs", "progressPercentage", "message", "metrics",
-     "estimatedRemainingSeconds", "startTime", "timestamp", "rank", "attempt", "trainerStatus"]
+     "estimatedRemainingSeconds", "startTime", "timestamp", "rank", "attempt", "trainerStatus", "recent"]
 )  # fmt: skip
 
 
@@ -110,10 +120,29 @@ def test_fields_of_any_type_never_escape_their_limits(fields: dict[str, Any], st
 
 
 NUMBERS = st.integers(-2, 2000) | st.floats(0, 200) | st.sampled_from([45.0, 2**53, 2**53 + 1, 10**70])
+
+
+def columns(cells: st.SearchStrategy[Any], rows: int) -> st.SearchStrategy[list[Any]]:
+    """Nearly all of one length."""
+    return st.lists(cells, min_size=rows, max_size=rows) | st.lists(cells, max_size=3)
+
+
 TIMES = st.sampled_from(
     ["2026-01-23T10:30:45Z", "2026-01-23t10:30:45.123456+05:30", "2026-01-23 10:30:60z",
      "1969-12-31T23:59:59Z", "9999-12-31T23:59:59-01:00", "2026-01-23T10:30:45", "2026-W04-5T10:30:45Z"]
 )  # fmt: skip
+TAILS = st.integers(0, 4).flatmap(
+    lambda rows: st.fixed_dictionaries(
+        {"secondsBefore": columns(st.floats(0, 1e8), rows).map(lambda ages: sorted(ages, reverse=True))},
+        optional={
+            "step": columns(NUMBERS | st.none(), rows),
+            "epoch": columns(NUMBERS | st.none(), rows),
+            "metrics": st.dictionaries(
+                st.text(max_size=66), columns(NUMBERS | st.text(max_size=66) | st.none(), rows), max_size=4
+            ),
+        },
+    )
+)
 PLAIN = st.fixed_dictionaries(
     {"timestamp": TIMES},
     optional={
@@ -126,6 +155,7 @@ PLAIN = st.fixed_dictionaries(
             st.text(max_size=66), NUMBERS | st.text(max_size=66) | st.none(), max_size=4
         ),
         "extra": JSON,
+        "recent": TAILS | JSON,
     },
 )
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.jobs import JOB, KILLED, RANK0, REF
-from visibility_api.progress.document import Progress
+from visibility_api.progress.document import Point, Progress
 from visibility_api.progress.job import JobRef, Phase, TrainingJob
 from visibility_api.progress.memory import Memory
 from visibility_api.progress.summary import JobProgress
@@ -62,6 +62,27 @@ def test_it_can_be_stored(form: ModuleType) -> None:
     bench.observe(Progress(step=181, metrics=(("lr", "0.1"),)), source="logs")
     memory = memory_of(bench)
     assert form.decode(form.encode(memory), type=Memory) == memory
+
+
+def test_earlier_values_that_come_with_a_report_are_neither_held_nor_news() -> None:
+    bench = trained()
+    report = Progress(timestamp=bench.now, step=190, total_steps=1000)
+    earlier = Point(timestamp=bench.now - timedelta(seconds=1), step=189, metrics=(("loss", "0.5"),))
+    bench.observe(msgspec.structs.replace(report, points=(earlier,)))
+    memory, published = memory_of(bench), len(bench.published)
+    assert memory.report is not None
+    assert (memory.report.step, memory.report.points) == (190, ())
+    bench.observe(report)
+    bench.observe(msgspec.structs.replace(report, points=(earlier, earlier)))
+    assert memory_of(bench) == memory
+    assert len(bench.published) == published
+    assert b"points" not in msgspec.json.encode(memory)
+    message = f'{{"timestamp":"{bench.now.isoformat()}","step":1000,"recent":{{"secondsBefore":[1]}}}}'
+    bench.job(replace(JOB, rank0=replace(RANK0, is_running=False, termination_message=message)))
+    ended = memory_of(bench)
+    assert ended.report is not None
+    assert (ended.report.step, ended.report.points) == (1000, ())
+    assert not any(report.points for report in ended.reports.values() if report)
 
 
 def test_a_memory_of_nothing_is_small() -> None:

@@ -10,15 +10,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import asdict
 
-from visibility_api.progress.document import (
+from visibility_api.progress.document import Progress, Refused, parse_document, parse_time
+from visibility_api.progress.limits import (
     MAX_DOCUMENT_BYTES,
     MAX_INTEGER,
     MAX_MESSAGE_CHARACTERS,
     MAX_METRICS,
-    Progress,
-    Refused,
-    parse_document,
-    parse_time,
 )
 from visibility_api.progress.report import parse_report
 

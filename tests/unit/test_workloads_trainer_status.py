@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from visibility_api.kube.slices import in_slices
-from visibility_api.progress.document import MAX_INTEGER, MAX_METRICS, Progress, Refused
+from visibility_api.progress.document import Progress, Refused
 from visibility_api.progress.job import Phase, TrainingJob
+from visibility_api.progress.limits import MAX_INTEGER, MAX_METRICS
 from visibility_api.progress.observation import Observation
 from visibility_api.workloads.inventory import TrainJobInventory, reported_progress
 from visibility_api.workloads.objects import TrainerMetric, TrainerStatus, TrainJob

@@ -14,6 +14,7 @@ from .served import GROUP
 from .wire import WireModel
 
 NAME = "progress-document.schema.json"
+MAX_AGE_S = 366 * 86400
 MAX_NUMBER = 2**53  # above it JSON readers lose digits: RFC 8259 section 6
 
 Count = Annotated[int, Field(ge=0, le=MAX_NUMBER)]
@@ -30,6 +31,19 @@ Instant = Annotated[
 ]
 Name = Annotated[str, Field(min_length=1, max_length=64)]
 Value = Annotated[StrictInt | StrictFloat, WithJsonSchema({"type": "number"})] | Name
+
+
+class RecentValues(WireModel):
+    """Earlier values: columns of one length, a row a time, oldest first."""
+
+    seconds_before: list[Annotated[float, Field(ge=0, le=MAX_AGE_S)]] = Field(
+        max_length=256, description="How long before timestamp each row was, never growing."
+    )
+    step: list[Count | None] | None = Field(default=None, max_length=256)
+    epoch: list[Amount | None] | None = Field(default=None, max_length=256)
+    metrics: dict[Name, Annotated[list[Value | None], Field(max_length=256)]] | None = Field(
+        default=None, max_length=256, description="What was measured at each time; null where nothing was."
+    )
 
 
 class ProgressDocument(WireModel):
@@ -81,10 +95,15 @@ class ProgressDocument(WireModel):
     attempt: Count | None = Field(
         default=None, description="Earlier starts of this training, where the launcher counts them."
     )
+    recent: RecentValues | None = Field(
+        default=None,
+        description="Values that came shortly before, without the document's own, so that readers that come "
+        "rarely miss none. At most 16 KiB of text. Readers ignore it where it breaks a rule.",
+    )
 
 
 def published_schema() -> dict[str, Any]:
     """The JSON Schema of the document, draft 2020-12."""
     schema = ProgressDocument.model_json_schema()
     first = ("$schema", "$id", "title", "description", "type", "required", "additionalProperties")
-    return {key: schema[key] for key in first} | {"properties": schema["properties"]}
+    return {key: schema[key] for key in (*first, "properties", "$defs")}

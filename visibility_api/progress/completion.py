@@ -6,8 +6,9 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from .document import MAX_METRICS, Progress
+from .document import Progress
 from .estimate import percentage
+from .limits import MAX_METRICS
 
 N = TypeVar("N", int, float)
 

@@ -16,12 +16,20 @@ from typing import Annotated, Any, Literal, NoReturn, get_args
 import msgspec
 
 from .depth import MAX_DEPTH, is_too_deep
-
-MAX_DOCUMENT_BYTES = 64 * 1024
-MAX_METRICS = 256
-MAX_METRIC_CHARACTERS = 64  # of a name and of a value, as upstream's trainerStatus has it
-MAX_MESSAGE_CHARACTERS = 1024
-MAX_INTEGER = 2**53  # JSON readers that hold numbers as doubles lose those above (RFC 8259 section 6)
+from .limits import (
+    EARLIEST,
+    LATEST,
+    MAX_DOCUMENT_BYTES,
+    MAX_INTEGER,
+    MAX_MESSAGE_CHARACTERS,
+    MAX_METRIC_CHARACTERS,
+    MAX_METRICS,
+    Count,
+    Name,
+    Share,
+    Value,
+)
+from .points import Point as Point, read_recent
 
 State = Literal["running", "completed", "failed"]
 STATES: tuple[State, ...] = ("running", "completed", "failed")
@@ -47,6 +55,9 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_default
     started_at: datetime | None = None
     rank: int | None = None
     attempt: int | None = None
+    # Earlier values, oldest first, without the report's own: for whoever keeps a history. They make no report
+    # news, and are never held: `without_points`.
+    points: tuple[Point, ...] = ()
 
     @property
     def is_final(self) -> bool:
@@ -83,15 +94,6 @@ class Refused:
 Outcome = Progress | Refused  # of reading one source once
 
 
-_Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_INTEGER)] | None
-_Share = Annotated[float, msgspec.Meta(ge=0, lt=MAX_INTEGER)] | None
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_METRIC_CHARACTERS)]
-_Value = (
-    Annotated[int, msgspec.Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)]
-    | float
-    | Annotated[str, msgspec.Meta(max_length=MAX_METRIC_CHARACTERS)]
-    | None
-)
 _Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
@@ -101,17 +103,22 @@ class _Plain(msgspec.Struct, kw_only=True):
     timestamp: _Moment
     state: State | None = None
     ending: Annotated[str, msgspec.Meta(max_length=MAX_METRIC_CHARACTERS)] | None = None
-    step: _Count = None
-    totalSteps: _Count = None
-    epoch: _Share = None
-    totalEpochs: _Share = None
+    step: Count = None
+    totalSteps: Count = None
+    epoch: Share = None
+    totalEpochs: Share = None
     progressPercentage: Annotated[int, msgspec.Meta(ge=0, le=100)] | None = None
-    estimatedRemainingSeconds: _Count = None
-    metrics: Annotated[dict[_Name, _Value], msgspec.Meta(max_length=MAX_METRICS)] | None = None
+    estimatedRemainingSeconds: Count = None
+    metrics: Annotated[dict[Name, Value], msgspec.Meta(max_length=MAX_METRICS)] | None = None
     message: Annotated[str, msgspec.Meta(max_length=MAX_MESSAGE_CHARACTERS)] | None = None
     startTime: _Moment | None = None
-    rank: _Count = None
-    attempt: _Count = None
+    rank: Count = None
+    attempt: Count = None
+    recent: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Tail(msgspec.Struct):
+    recent: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 _decode_plain = msgspec.json.Decoder(_Plain).decode
@@ -131,7 +138,7 @@ def parse_document(data: bytes) -> Progress | Refused:
         fields = _object(data)
         if "timestamp" not in fields and ("trainerStatus" in fields or "lastUpdatedTime" in fields):
             return _trainer_status(fields.get("trainerStatus", fields))
-        return _own_form(fields)
+        return _own_form(fields, data)
     except _Refusal as refusal:
         return refusal.refused
 
@@ -175,6 +182,7 @@ def _plain(data: bytes) -> Progress | None:
         started_at=started_at,
         rank=found.rank,
         attempt=found.attempt,
+        points=() if found.recent is msgspec.UNSET else read_recent(found.recent, timestamp),
     )
 
 
@@ -203,15 +211,17 @@ def _object(data: bytes) -> Mapping[str, Any]:
     return value
 
 
-def _own_form(fields: Mapping[str, Any]) -> Progress:
+def _own_form(fields: Mapping[str, Any], data: bytes) -> Progress:
     state = fields.get("state")
     if state is not None and state not in STATES:
         _refuse("InvalidField", f"state must be one of {', '.join(STATES)}.")
     step, total = _integer(fields, "step"), _integer(fields, "totalSteps")
     epoch, epochs = _number(fields, "epoch"), _number(fields, "totalEpochs")
     message = _text(fields, "message")
+    timestamp = _required_time(fields, "timestamp")
+    recent = msgspec.json.decode(data, type=_Tail).recent
     return Progress(
-        timestamp=_required_time(fields, "timestamp"),
+        timestamp=timestamp,
         state=state,
         ending=ENDINGS.get(_text(fields, "ending")),  # one that is not known yet is none
         step=step,
@@ -225,6 +235,7 @@ def _own_form(fields: Mapping[str, Any]) -> Progress:
         started_at=_time(fields, "startTime"),
         rank=_integer(fields, "rank"),
         attempt=_integer(fields, "attempt"),
+        points=() if recent is msgspec.UNSET else read_recent(recent, timestamp),
     )
 
 
@@ -342,7 +353,6 @@ def _text(fields: Mapping[str, Any], name: str) -> str | None:
 _RFC3339 = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,12}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
-EARLIEST, LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(9998, 12, 31, tzinfo=UTC)
 
 
 def parse_time(text: str) -> datetime | None:

@@ -2,7 +2,7 @@
 
 A line is understood by `trainjob_progress.lines`, which also reads a program's output where it runs: what
 frameworks print has one home (docs/decisions/0006). Here lines become one report: later ones win, metrics add
-up. No byte of a log is ever repeated in a refusal.
+up, and what each line but the last said is a point. No byte of a log is ever repeated in a refusal.
 """
 
 from __future__ import annotations
@@ -10,20 +10,22 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
+
+from msgspec.structs import replace
 
 from trainjob_progress.lines import Fields, LineReader, own_words
 
-from .document import (
+from .document import Point, Progress, Refused, parse_document, parse_time
+from .limits import (
+    EARLIEST,
+    LATEST,
     MAX_INTEGER,
     MAX_MESSAGE_CHARACTERS,
     MAX_METRIC_CHARACTERS,
     MAX_METRICS,
-    Progress,
-    Refused,
-    parse_document,
-    parse_time,
+    MAX_POINTS,
 )
 
 MAX_READ_BYTES = 64 * 1024  # from the end
@@ -63,7 +65,8 @@ class TailReader:
 
         `is_whole`: nothing of the log was left out before `data`. `timestamp` of the progress is what a
         document contains, else the kubelet's time of the last line with progress: by the node's clock, so the
-        training process's own. None where a long line was redrawn at an unknown time.
+        training process's own. None where a long line was redrawn at an unknown time: such a line is no point
+        either. `points` are of the lines that were not read before, as far as that is known.
         """
         text = data[-MAX_READ_BYTES:].decode("utf-8", "replace")  # perhaps cut within a character
         fresh = self._after_mark(text)
@@ -81,14 +84,19 @@ class TailReader:
             self._take(drawn, self._lines.copy())
         return self._fold.result()
 
-    def _take(self, pieces: Iterable[tuple[str | None, str]], lines: LineReader) -> None:
-        for written_at, piece in pieces:
+    def _take(self, pieces: Iterable[_Piece], lines: LineReader) -> None:
+        line = None
+        for number, written_at, piece in pieces:
+            if number != line:
+                self._fold.end_line()
+                line = number
             document = _document(piece)
             if isinstance(document, Progress):
                 if document.rank in (None, 0):
                     self._fold.take_document(document)
             elif document is None and (fields := lines.read(piece)) is not None:
                 self._fold.take(fields, written_at)
+        self._fold.end_line()
 
     def _after_mark(self, text: str) -> str | None:
         """What was not read before; None when that is not known."""
@@ -105,9 +113,12 @@ class TailReader:
         self._mark = last[:MAX_MARK_CHARACTERS] if _KUBELETS_TIME.match(last) else ""
 
 
-def _pieces(text: str) -> Iterator[tuple[str | None, str]]:
-    """(its time, its text) of what rank 0 wrote between line ends and redraws."""
-    for line in text.split("\n"):
+_Piece = tuple[int, str | None, str]  # the number of its line, its time, its text
+
+
+def _pieces(text: str) -> Iterator[_Piece]:
+    """What rank 0 wrote between line ends and redraws."""
+    for number, line in enumerate(text.split("\n")):
         written_at = None
         match = _KUBELETS_TIME.match(line)
         if match is not None:
@@ -122,7 +133,7 @@ def _pieces(text: str) -> Iterator[tuple[str | None, str]]:
                 pieces[-1:] = _unglued(pieces[-1])
             for piece in pieces:
                 if piece and not piece.isspace():
-                    yield written_at, piece
+                    yield number, written_at, piece
 
 
 def _unglued(piece: str) -> tuple[str, ...]:
@@ -150,6 +161,9 @@ class _Fold:
         self._written_at: str | None = None  # of a line that is newer than `_timestamp`
         self._result: Progress | None = None  # as long as nothing is added to it
         self._was_told = False  # of a position that is not known any more
+        self._points: deque[Point] = deque(maxlen=MAX_POINTS)  # since the last result
+        self._measured: dict[str, str] = {}  # by the line that is being read
+        self._is_point = False  # that line says something of position or metrics
 
     def take(self, fields: Fields, written_at: str | None) -> None:
         """The fields of a line: a guess, so what is out of bounds is left out, not refused."""
@@ -174,6 +188,7 @@ class _Fold:
         if isinstance(metrics, dict):
             for name, value in metrics.items():
                 self._add_metric(name, value)
+        self._is_point = self._is_point or not fields.keys() <= {"message"}
         self._timestamp, self._written_at, self._result = None, written_at, None
 
     def take_document(self, document: Progress) -> None:
@@ -183,9 +198,33 @@ class _Fold:
                 self._fields[name] = value
         for metric, value in document.metrics:
             self._add_metric(metric, value)
+        last = self._points[-1].timestamp if self._points else None
+        self._points.extend(point for point in document.points if last is None or last < point.timestamp)
+        self._is_point = True
         self._timestamp, self._written_at, self._result = document.timestamp, None, None
 
+    def end_line(self) -> None:
+        """A line has been read: a point if it said more than a message, however often it was redrawn."""
+        if self._is_point and (timestamp := self._time()) is not None:
+            step, epoch = self._fields.get("step"), self._fields.get("epoch")
+            metrics = tuple(self._measured.items())[-MAX_METRICS:]
+            self._points.append(Point(timestamp=timestamp, step=step, epoch=epoch, metrics=metrics))
+        self._is_point, self._measured = False, {}
+
     def result(self) -> Progress | Refused:
+        """What is known after all lines so far, with a point for each since this was called last."""
+        report = self._report()
+        if not isinstance(report, Progress) or not self._points:
+            return report
+        points, self._points = list(self._points), deque(maxlen=MAX_POINTS)
+        if points[-1].timestamp == report.timestamp:
+            points.pop()  # the report itself
+        return replace(report, points=tuple(points)) if points else report
+
+    def _time(self) -> datetime | None:
+        return self._timestamp or (_kubelets_time(self._written_at) if self._written_at else None)
+
+    def _report(self) -> Progress | Refused:
         if self._result is not None:
             return self._result
         fields = dict(self._fields)
@@ -199,7 +238,7 @@ class _Fold:
             if not fields.get(total) or fields[total] < fields.get(done, 0):
                 fields.pop(total, None)
         self._result = Progress(
-            timestamp=self._timestamp or (parse_time(self._written_at) if self._written_at else None),
+            timestamp=self._time(),
             metrics=tuple(self._metrics.items()),
             **fields,
         )
@@ -210,9 +249,19 @@ class _Fold:
             return
         if isinstance(value, bool) or not isinstance(value, (int, float, str)) or value == "":
             return
-        self._metrics[_plain(name[:MAX_METRIC_CHARACTERS])] = _plain(str(value)[:MAX_METRIC_CHARACTERS])
+        name, value = _plain(name[:MAX_METRIC_CHARACTERS]), _plain(str(value)[:MAX_METRIC_CHARACTERS])
+        self._metrics[name] = self._measured[name] = value
         if len(self._metrics) > MAX_METRICS:  # the oldest gives way to a name that changes every step
             self._metrics.pop(next(iter(self._metrics)))
+
+
+def _kubelets_time(text: str) -> datetime | None:
+    """Of what `_KUBELETS_TIME` has matched: one for each line, so not all of RFC 3339 is tried at once."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return parse_time(text)  # a leap second, or no time
+    return moment if moment.tzinfo is UTC and EARLIEST <= moment <= LATEST else parse_time(text)
 
 
 _DOCUMENT_FIELDS = (

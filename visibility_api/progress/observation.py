@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 import msgspec
+from msgspec.structs import replace
 
-from .document import Outcome
+from .document import Outcome, Progress
 from .job import JobRef
 
 
@@ -24,3 +25,11 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_final_read: bool = False  # of an attempt that has ended: read from what it left behind
     is_other_rank: bool = False  # of another process of the job; counts until rank 0 itself reports
     is_relayed: bool = False  # forwarded by another replica; what was pushed here since may be newer
+
+
+def without_points(observation: Observation) -> Observation:
+    """What may be held of it: the report alone, which is compared, remembered and shown."""
+    outcome = observation.outcome
+    if not isinstance(outcome, Progress) or not outcome.points:
+        return observation
+    return replace(observation, outcome=replace(outcome, points=()))

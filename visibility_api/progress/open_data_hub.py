@@ -12,14 +12,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .document import (
-    MAX_INTEGER,
-    MAX_MESSAGE_CHARACTERS,
-    MAX_METRIC_CHARACTERS,
-    MAX_METRICS,
-    Progress,
-    Refused,
-)
+from .document import Progress, Refused
+from .limits import MAX_INTEGER, MAX_MESSAGE_CHARACTERS, MAX_METRIC_CHARACTERS, MAX_METRICS
 
 # No other form has any of these.
 _MARKS = frozenset({"currentStep", "currentEpoch", "currentPhase", "trainMetrics", "evalMetrics"})

@@ -6,7 +6,8 @@ import re
 
 import msgspec
 
-from .document import MAX_INTEGER, Outcome, Progress, Refused, parse_document
+from .document import Outcome, Progress, Refused, parse_document
+from .limits import MAX_INTEGER
 from .open_data_hub import parse_open_data_hub
 
 # Reasons that hold for every form.

@@ -17,7 +17,7 @@ from .document import Progress
 from .job import JobRef, Rank0, TrainingJob
 from .memory import Memory, recall, remember
 from .merge import LOGS, STATUS, TERMINATION, counts, merge, take
-from .observation import Observation
+from .observation import Observation, without_points
 from .record import PASSES_IN_S, Record, summarise
 from .report import parse_report
 from .summary import JobProgress
@@ -117,7 +117,7 @@ class Tracker:
         if record is None or not counts(record, observation):
             return False
         now = self._now()
-        is_taken = merge(record, observation, now)
+        is_taken = merge(record, without_points(observation), now)
         self._show(record, now)
         return is_taken
 
@@ -184,6 +184,8 @@ def _read_termination_message(record: Record, rank0: Rank0, now: datetime) -> No
     record.message_read = key
     outcome = parse_report(rank0.termination_message.encode(errors="replace"))
     if isinstance(outcome, Progress):  # anything else is somebody's plain text
+        if outcome.points:  # in a hostile one: ours has no room for them
+            outcome = replace(outcome, points=())
         if outcome.timestamp is None and rank0.last_termination is not None:
             outcome = replace(outcome, timestamp=rank0.last_termination.finished_at)
         take(record, outcome, rank0.attempt, TERMINATION, now)

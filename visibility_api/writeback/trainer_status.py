@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from visibility_api.progress.document import MAX_METRICS, Progress
+from visibility_api.progress.document import Progress
+from visibility_api.progress.limits import MAX_METRICS
 from visibility_api.progress.summary import JobProgress
 from visibility_api.workloads.objects import TrainerMetric, TrainerStatus
 

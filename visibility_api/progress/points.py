@@ -1,0 +1,85 @@
+"""Earlier values that come with a report, so that rare probes do not cost resolution.
+
+A document's tail of them, `recent` (docs/document.md), is read as hostile bytes, like the document itself.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from itertools import pairwise, repeat
+from typing import Annotated
+
+import msgspec
+
+from .limits import (
+    EARLIEST,
+    MAX_METRICS,
+    MAX_POINT_AGE_S,
+    MAX_POINTS,
+    MAX_RECENT_BYTES,
+    Count,
+    Name,
+    Share,
+    Value,
+)
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a training process said at one time. Absent is None."""
+
+    timestamp: datetime  # the training process's clock, UTC; may disagree with ours
+    step: int | None = None
+    epoch: float | None = None
+    metrics: tuple[tuple[str, str], ...] = ()  # measured then; not the latest of each
+
+
+_Cells = msgspec.Meta(max_length=MAX_POINTS)
+
+
+class _Recent(msgspec.Struct):
+    """Columns of one length, oldest first."""
+
+    secondsBefore: Annotated[list[Annotated[float, msgspec.Meta(ge=0, le=MAX_POINT_AGE_S)]], _Cells]
+    step: Annotated[list[Count], _Cells] | None = None
+    epoch: Annotated[list[Share], _Cells] | None = None
+    metrics: (
+        Annotated[dict[Name, Annotated[list[Value], _Cells]], msgspec.Meta(max_length=MAX_METRICS)] | None
+    ) = None
+
+
+_decode = msgspec.json.Decoder(_Recent).decode
+
+
+def read_recent(data: msgspec.Raw, timestamp: datetime) -> tuple[Point, ...]:
+    """The points of a tail, oldest first. `timestamp`: the document's own, from which their times count back.
+
+    One that breaks a rule of docs/document.md has none: it is no reason to refuse the report it comes with.
+    """
+    if memoryview(data).nbytes > MAX_RECENT_BYTES:
+        return ()
+    try:
+        recent = _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ()
+    ages, columns = recent.secondsBefore, recent.metrics or {}
+    steps, epochs = recent.step, recent.epoch
+    length = len(ages)
+    if any(len(column) != length for column in (steps, epochs, *columns.values()) if column is not None):
+        return ()
+    if not length or timestamp - timedelta(seconds=ages[0]) < EARLIEST:
+        return ()
+    if any(later > earlier for earlier, later in pairwise(ages)):
+        return ()
+    measured: list[list[tuple[str, str]]] = [[] for _ in ages]
+    for name, column in columns.items():
+        for cells, value in zip(measured, column, strict=True):
+            if value not in (None, ""):
+                cells.append((name, str(value)))
+    return tuple(
+        [
+            Point(timestamp=timestamp - timedelta(seconds=age), step=step, epoch=epoch, metrics=tuple(cells))
+            for age, step, epoch, cells in zip(
+                ages, steps or repeat(None), epochs or repeat(None), measured, strict=False
+            )
+        ]
+    )
