@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import uvloop
@@ -29,7 +29,7 @@ from tests.e2e.manifests import SERVICE_NAME
 from . import push
 from .attackers import ATTACKS
 from .control_plane import control_plane
-from .processes import Server, cpu_s, free_port, resident_mib
+from .processes import Server, cpu_s, free_port, resident_mib, waited_s
 from .scene import ALL, ONE, certificates, fetch, scene, serving, until_all_probed
 
 JOBS = 3000
@@ -86,10 +86,12 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What all users saw, and how much memory the server had at most."""
+    """What all users saw, and what the server used."""
 
     seen: dict[str, Seen]
     peak_mib: float
+    cpu_share: float  # of one core
+    waited_share: float  # of the time, in which it could have run and attackers or others had both cores
 
     @property
     def p99_s(self) -> float:
@@ -104,8 +106,10 @@ class Round:
 async def observe(users: Sequence[User], server: Server, seconds: float) -> Round:
     """What users see for so long."""
     seen = {user.name: Seen() for user in users}
-    ends = time.perf_counter() + seconds
+    began = time.perf_counter()
+    ends = began + seconds
     peak = resident_mib(server.pid)
+    cpu, waited = cpu_s(server.pid), waited_s(server.pid)
     async with asyncio.TaskGroup() as group:
         for user in users:
             for number in range(user.connections):
@@ -115,7 +119,13 @@ async def observe(users: Sequence[User], server: Server, seconds: float) -> Roun
         while time.perf_counter() < ends:
             peak = max(peak, resident_mib(server.pid))
             await asyncio.sleep(0.05)
-    return Round(seen=seen, peak_mib=max(peak, resident_mib(server.pid)))
+    elapsed = time.perf_counter() - began
+    return Round(
+        seen=seen,
+        peak_mib=max(peak, resident_mib(server.pid)),
+        cpu_share=(cpu_s(server.pid) - cpu) / elapsed,
+        waited_share=(waited_s(server.pid) - waited) / elapsed,
+    )
 
 
 async def _read(user: User, seen: Seen, ends: float, *, first_s: float) -> None:
@@ -203,7 +213,8 @@ async def measure_once(name: str, at: Scenery) -> bool:
     )
     print(
         f"{name:<33}{1000 * quiet.p99_s:6.1f}{1000 * attacked.p99_s:7.1f}{1000 * livez_s:7.1f}"
-        f"{len(attacked.errors):5d}{attacked.peak_mib:6.0f}{left:6.2f}  {'yes' if held else 'NO'}",
+        f"{len(attacked.errors):5d}{attacked.cpu_share:6.2f}{attacked.waited_share:6.2f}"
+        f"{attacked.peak_mib:6.0f}{left:6.2f}  {'yes' if held else 'NO'}",
         flush=True,
     )
     statuses = ", ".join(f"{count} {status}" for status, count in sorted(answers.items()))
@@ -219,13 +230,19 @@ async def scenery(jobs: int) -> AsyncIterator[Scenery]:
     if missing:
         print(f"before a stand-in, not a real kube-apiserver: {'; '.join(missing)}", flush=True)
         async with scene(jobs) as at:
-            proxied = {"server": at.ours, "ca_file": at.ca_file, "certificate": at.proxy_certificate}
+            aggregated = User(
+                name="aggregated",
+                server=at.ours,
+                ca_file=at.ca_file,
+                certificate=at.proxy_certificate,
+                headers=at.by_proxy,
+            )
             masters = (*at.by_proxy, ("X-Remote-Group", "system:masters"))
             yield _scenery(
                 at.ours,
                 User(name="direct", server=at.ours, ca_file=at.ca_file, headers=at.by_token),
-                User(name="aggregated", headers=at.by_proxy, **proxied),  # type: ignore[arg-type]
-                User(name="masters", headers=masters, **proxied),  # type: ignore[arg-type]
+                aggregated,
+                replace(aggregated, name="masters", headers=masters),
                 token=push.token(1),
                 weak_token="made-up",
             )
@@ -245,12 +262,12 @@ async def scenery(jobs: int) -> AsyncIterator[Scenery]:
             plane.register_ours(port, ca)
             await asyncio.to_thread(plane.wait_available, ONE)
             by_token = (("Authorization", f"Bearer {token}"),)
-            proxied = {"server": plane.server, "ca_file": plane.ca_file}
+            aggregated = User(name="aggregated", server=plane.server, ca_file=plane.ca_file, headers=by_token)
             yield _scenery(
                 ours,
                 User(name="direct", server=ours, ca_file=ca, headers=by_token),
-                User(name="aggregated", headers=by_token, **proxied),  # type: ignore[arg-type]
-                User(name="masters", certificate=plane.admin, **proxied),  # type: ignore[arg-type]
+                aggregated,
+                replace(aggregated, name="masters", headers=(), certificate=plane.admin),
                 token=insider,
                 weak_token=weak_token,
             )
@@ -275,8 +292,10 @@ async def show(names: Sequence[str] = (), jobs: int = JOBS) -> bool:
         await fetch(at.ours, at.users[0].ca_file, ALL, token=at.token)
         await observe(at.users, at.ours, QUIET_S)  # caches, connections and tokens are warm
         print(
-            f"{jobs} jobs, {resident_mib(at.ours.pid):.0f} MiB; p99 in ms: users quiet, attacked; /livez\n"
-            f"{'attack':<33}{'quiet':>6}{'users':>7}{'livez':>7}{'err':>5}{'MiB':>6}{'left':>6}  held",
+            f"{jobs} jobs, {resident_mib(at.ours.pid):.0f} MiB; p99 in ms: users quiet, attacked; /livez; "
+            f"of a core: used, waited for\n"
+            f"{'attack':<33}{'quiet':>6}{'users':>7}{'livez':>7}{'err':>5}{'cpu':>6}{'wait':>6}{'MiB':>6}"
+            f"{'left':>6}  held",
             flush=True,
         )
         failed = [name for name in names or ATTACKS if not await measure(name, at)]

@@ -162,6 +162,51 @@ async def pushing(target: Target) -> None:
     await _crowd(200, one)
 
 
+def handshakes(*addresses: str) -> Attack:
+    """100 connections at a time that complete their handshake and end, without pause."""
+
+    async def attack(target: Target) -> None:
+        async def one(place: int) -> None:
+            _, writer = await target.connect(addresses[place % len(addresses)])
+            target.answers["handshakes"] += 1
+            writer.transport.abort()
+
+        await _crowd(100, one)
+
+    return attack
+
+
+def hellos(*addresses: str, number: int, hello: bytes | None = None, hold_s: float = 0.0) -> Attack:
+    """So many connections at a time that begin their handshake with the same bytes, wait and end."""
+
+    async def attack(target: Target) -> None:
+        first = _client_hello() if hello is None else hello
+
+        async def one(place: int) -> None:
+            address = addresses[place % len(addresses)]
+            reader, writer = await asyncio.open_connection("127.0.0.1", target.port, local_addr=(address, 0))
+            try:
+                writer.write(first)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(None if first else hold_s):
+                        target.answers["hellos answered"] += bool(await reader.read(1))
+                await asyncio.sleep(hold_s)
+            finally:
+                writer.transport.abort()
+
+        await _crowd(number, one)
+
+    return attack
+
+
+def _client_hello() -> bytes:
+    hello = ssl.MemoryBIO()
+    connection = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        connection.do_handshake()
+    return hello.read()
+
+
 async def opening(target: Target) -> None:
     """3,000 connections that are opened and then say nothing."""
 
@@ -213,6 +258,12 @@ ATTACKS: dict[str, Attack] = {
     "200 heads of 900 KiB, unfinished": holding(200, lambda _: BIG_HEAD),
     "500 heads, a byte a second": holding(500, lambda _: b"GET / HTTP/1.1\r\nX-Y: ", drip=b"x"),
     "3,000 silent connections": opening,
+    "3,000 connections without TLS": hellos(*ELSEWHERE, number=3000, hello=b"", hold_s=PATIENCE_S),
+    "3,000 unfinished handshakes": hellos(*ELSEWHERE, number=3000, hold_s=PATIENCE_S),
+    "handshakes without end": handshakes(*ELSEWHERE),
+    "the same, from users' address": handshakes("127.0.0.1"),
+    "unfinished, users' address": hellos("127.0.0.1", number=100),
+    "3,000 more, users' address": hellos("127.0.0.1", number=3000, hold_s=PATIENCE_S),
 }
 
 

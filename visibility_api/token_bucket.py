@@ -26,6 +26,10 @@ class Bucket:
         self._left = left - 1.0
         return True
 
+    def charge(self, tokens: float) -> None:
+        """Take so many more, which may not be there yet."""
+        self._left -= tokens
+
     def wait_s(self, now: float) -> float:
         """Seconds until the next token; 0.0 when there is one."""
         return max(0.0, (1.0 - self._left) / self._per_s - (now - self._at))

@@ -16,6 +16,7 @@ from tests.reviews import FakeApi, until
 from visibility_api.auth.access_review import (
     ANONYMOUS_REVIEW_BURST,
     ANONYMOUS_REVIEWS_PER_S,
+    DENIAL_COST,
     MAX_CACHED_CHARACTERS,
     MAX_RUNNING_PER_USER,
     PATH,
@@ -286,6 +287,17 @@ async def test_one_users_reviews_are_bounded_and_another_users_are_not_held_up()
     await reviews.authorize(replace(JANE, user="joe"), GET)
     api.time = 1.0
     await reviews.authorize(JANE, replace(GET, name="one-more"))
+
+
+async def test_whoever_may_nothing_has_fewer_reviews_than_whoever_may() -> None:
+    api = FakeApi(status=NO)
+    reviews = reviewer(api)
+    for number in range(2 * int(REVIEW_BURST / DENIAL_COST)):
+        with pytest.raises((AccessDenied, TooManyRequests)):
+            await reviews.authorize(JANE, replace(GET, name=f"job-{number}"))
+    assert len(api.calls) == REVIEW_BURST / DENIAL_COST
+    with pytest.raises(AccessDenied):
+        await reviews.authorize(replace(JANE, user="joe"), GET)
 
 
 async def test_reviews_that_are_slow_for_one_user_leave_places_for_others() -> None:

@@ -1,4 +1,4 @@
-"""Connections begin at a bounded rate, in turns by address, and none of them ends the server."""
+"""Handshakes begin at a bounded rate, in turns by address, the newest first, and none ends the server."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from typing import Any
-from unittest import mock
 
 import pytest
 
 from tests.certificates import Authority
 from tests.unit.virtual_time import in_virtual_time
-from visibility_api.client_queues import MIN_PAUSE_S
-from visibility_api.serving import listener as module
-from visibility_api.serving.listener import Listener
+from visibility_api.serving.listener import (
+    MAX_WAIT_S,
+    STARTED_AT_ONCE,
+    SWEEP_S,
+    TURN_S,
+    Listener,
+)
 
 CA = Authority("serving")
 DEADLINE_S = 30.0
@@ -43,7 +46,7 @@ async def listening(tmp_path: Any, make_protocol: Any = Echo, **options: Any) ->
             yield port
         finally:
             listener.close()
-    assert listener._beginning == set()
+    assert (listener._tasks, listener._waiting, listener._ready) == (set(), {}, {})
 
 
 async def greet(port: int) -> bytes:
@@ -104,82 +107,144 @@ async def test_without_a_free_file_descriptor_it_tries_again(
     assert failures == []
 
 
-@pytest.mark.parametrize("has_left", [False, True])
-async def test_a_client_that_left_while_it_waited_costs_no_handshake(has_left: bool) -> None:
-    handshakes = []
+async def test_a_client_that_sends_nothing_is_no_handshake(tmp_path: Any) -> None:
+    async with listening(tmp_path, max_handshakes=1, max_waiting=2) as port:
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
+        assert await asyncio.gather(*[reader.read() for reader, _ in silent[:2]]) == [b"", b""]
+        assert await greet(port) == b"hello"
+        reader, writer = silent[3]  # the newest was kept
+        await writer.start_tls(ssl.create_default_context(cadata=CA.pem), server_hostname="127.0.0.1")
+        assert await reader.read(100) == b"hello"
+    for _, writer in silent:
+        writer.transport.abort()
 
-    async def begun(_make: Any, connection: Any, **_more: Any) -> None:
-        handshakes.append(connection)
 
-    listening = socket.socket()
-    listener = Listener(listening, Echo, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
-    listening.close()
-    listener._loop = asyncio.get_running_loop()
-    client, accepted = socket.socketpair()
-    with client, accepted:
-        accepted.setblocking(False)
-        with mock.patch.object(listener._loop, "connect_accepted_socket", begun):
-            if has_left:
-                client.close()
-            await listener._begin(accepted, "10.0.0.1")
-        assert len(handshakes) == (not has_left)
-        assert (accepted.fileno() == -1) == has_left
+async def test_of_too_many_handshakes_that_are_not_completed_the_oldest_is_given_up(tmp_path: Any) -> None:
+    hello = ssl.MemoryBIO()
+    tls = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        tls.do_handshake()
+    first_bytes = hello.read()
+    async with listening(tmp_path, max_handshakes=3) as port:
+        begun = []
+        for _ in range(5):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(first_bytes)
+            assert await reader.read(1) != b""
+            begun.append((reader, writer))
+        for reader, _ in begun[:2]:
+            with contextlib.suppress(ConnectionResetError):
+                while await reader.read(4096):
+                    pass
+        assert await greet(port) == b"hello"
+    for _, writer in begun:
+        writer.transport.abort()
 
 
 class Waiting:
-    """A socket whose client is there and has sent nothing."""
+    """A socket whose client has sent something, and is there or has left."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, has_left: bool = False) -> None:
         self.address = address
+        self.is_closed = False
+        self._state = b"\x08" if has_left else b"\x01"
 
     def recv(self, _size: int, _flags: int) -> bytes:
-        raise BlockingIOError
+        return b"\x16"
+
+    def getsockopt(self, *_: int) -> bytes:
+        return self._state
+
+    def fileno(self) -> int:
+        return -1
 
     def close(self) -> None:
-        """Refused."""
+        self.is_closed = True
 
 
-async def begin(*addresses: str) -> list[tuple[str, float]]:
-    """Address and time of each handshake that begins, when all ask for one at the same moment."""
+@contextlib.asynccontextmanager
+async def beginning(**options: int) -> AsyncIterator[tuple[Any, list[tuple[Any, float]]]]:
+    """To be called for each connection that is accepted; each connection whose handshake began, and when."""
     loop = asyncio.get_running_loop()
-    begun: list[tuple[str, float]] = []
+    begun: list[tuple[Waiting, float]] = []
+    began = loop.time()
 
     async def handshake(_make: Any, connection: Any, **_more: Any) -> None:
-        begun.append((connection.address, loop.time()))
+        begun.append((connection, loop.time() - began))
 
     listening = socket.socket()
-    listener = Listener(listening, Echo, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+    listener = Listener(listening, Echo, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), **options)
     listening.close()
-    listener._loop = loop
     loop.connect_accepted_socket = handshake  # type: ignore[method-assign, assignment]
-    began = loop.time()
+    loop.remove_reader = lambda _: False  # type: ignore[method-assign]
     async with asyncio.TaskGroup() as group:
-        for address in addresses:
-            group.create_task(listener._begin(Waiting(address), address))  # type: ignore[arg-type]
-    return [(address, at - began) for address, at in begun]
+        listener._loop, listener._group = loop, group
+
+        def accept(connection: Waiting) -> Waiting:
+            listener._enter(connection, connection.address)  # type: ignore[arg-type]
+            return connection
+
+        yield accept, begun
+        await asyncio.sleep(MAX_WAIT_S + SWEEP_S)
+        assert (listener._ready, len(listener._waiting_by_site)) == ({}, 0)
 
 
 @in_virtual_time
-async def test_one_address_has_a_rate_of_its_own() -> None:
-    seconds = 2.0
-    burst, number = int(module.ADDRESS_BURST), int(module.ADDRESS_HANDSHAKES_PER_S * seconds)
-    begun = await begin(*["10.9.9.9"] * (burst + number), "10.0.0.1")
-    (user_s,) = [at for address, at in begun if address == "10.0.0.1"]
-    assert user_s <= MIN_PAUSE_S * 2
-    assert begun[-1][1] == pytest.approx(seconds, abs=0.1)
+async def test_handshakes_begin_at_a_rate_and_one_address_does_not_wait_for_another() -> None:
+    async with beginning() as (accept, begun):
+        for _ in range(STARTED_AT_ONCE * 50):
+            accept(Waiting("10.9.9.9"))
+        await asyncio.sleep(TURN_S * 1.5)
+        user = accept(Waiting("10.0.0.1"))
+    assert [at for _, at in begun[:STARTED_AT_ONCE]] == [0.0] * STARTED_AT_ONCE
+    assert dict(begun)[user] == pytest.approx(2 * TURN_S)
+    assert begun[-1][1] == pytest.approx(50 * TURN_S)
 
 
 @in_virtual_time
-async def test_who_would_wait_longer_than_a_client_does_is_refused() -> None:
-    waiting = int(module.ADDRESS_BURST + module.ADDRESS_HANDSHAKES_PER_S * module.MAX_DELAY_S)
-    begun = await begin(*["10.9.9.9"] * (waiting + 500))
-    assert waiting - 2 <= len(begun) <= waiting + 2
-    assert begun[-1][1] <= module.MAX_DELAY_S + 0.1
+async def test_a_crowd_of_the_same_address_that_came_before_delays_nobody() -> None:
+    async with beginning() as (accept, begun):
+        for _ in range(1000):
+            accept(Waiting("10.9.9.9"))
+        await asyncio.sleep(1.0)
+        newest = accept(Waiting("10.9.9.9"))
+    assert dict(begun)[newest] <= 1.0 + 2 * TURN_S
 
 
 @in_virtual_time
-async def test_all_addresses_together_have_a_rate() -> None:
-    burst, number = int(module.BURST), int(module.HANDSHAKES_PER_S)
-    begun = await begin(*[f"10.0.{place // 250}.{place % 250}" for place in range(burst + number)])
-    assert begun[burst - 1][1] == 0.0
-    assert begun[-1][1] == pytest.approx(1.0, abs=0.1)
+async def test_a_crowd_of_the_same_address_that_keeps_coming_keeps_nobody_waiting_for_ever() -> None:
+    async with beginning() as (accept, begun):
+        for _ in range(30 * STARTED_AT_ONCE):
+            accept(Waiting("10.9.9.9"))
+        user = accept(Waiting("10.9.9.9"))
+        for _ in range(200):  # as many as are served
+            for _ in range(STARTED_AT_ONCE):
+                accept(Waiting("10.9.9.9"))
+            await asyncio.sleep(TURN_S)
+    assert dict(begun)[user] <= 70 * TURN_S
+
+
+@in_virtual_time
+async def test_clients_that_have_left_cost_neither_a_handshake_nor_a_turn() -> None:
+    async with beginning() as (accept, begun):
+        crowd = [accept(Waiting("10.9.9.9", has_left=True)) for _ in range(60)]
+        user = accept(Waiting("10.9.9.9"))
+    assert [connection for connection, _ in begun] == [user]
+    assert all(each.is_closed for each in crowd)
+
+
+@in_virtual_time
+async def test_when_too_many_wait_the_oldest_of_the_largest_crowd_is_closed() -> None:
+    async with beginning(max_waiting=10) as (accept, _):
+        user = accept(Waiting("10.0.0.1"))
+        crowd = [accept(Waiting("10.9.9.9")) for _ in range(20)]
+    assert not user.is_closed
+    assert [each.is_closed for each in crowd] == [False] * 2 + [True] * 8 + [False] * 10
+
+
+@in_virtual_time
+async def test_who_has_waited_longer_than_a_client_does_is_closed() -> None:
+    async with beginning(max_waiting=20_000) as (accept, begun):
+        crowd = [accept(Waiting("10.9.9.9")) for _ in range(15_000)]
+    assert begun[-1][1] <= MAX_WAIT_S + SWEEP_S
+    assert any(each.is_closed for each in crowd)

@@ -34,6 +34,8 @@ MAX_RUNNING, MAX_RUNNING_PER_USER = 64, 16
 MAX_WAITING, MAX_WAITING_PER_USER = 2048, 256
 WAIT_S = 10.0
 REVIEWS_PER_S, REVIEW_BURST = 200.0, 2000.0
+# What a review takes of these when its answer is no: who may read nothing has 20 a second, after 200.
+DENIAL_COST = 10.0
 ANONYMOUS_REVIEWS_PER_S, ANONYMOUS_REVIEW_BURST = 20.0, 100.0
 MAX_ANONYMOUS_ENTRIES = 512
 MAX_USERS = 16_384
@@ -132,10 +134,15 @@ class AccessReviewer:
             raise AccessDenied(identity, attributes, decision.reason[:_REASON_CHARACTERS])
 
     async def _admit(self, identity: Identity, attributes: Attributes) -> _Decision:
-        if not self._bucket(identity.user).take(self._clock()):
+        bucket = self._bucket(identity.user)
+        if not bucket.take(self._clock()):
             raise TooManyRequests(_FLOODED)
         async with self._queues.slot(identity.user):
-            return await self._review(identity, attributes)
+            decision = await self._review(identity, attributes)
+        is_denied = decision.denied or not decision.allowed
+        if is_denied and identity.user != ANONYMOUS_USER:  # whose own rate is for denials
+            bucket.charge(DENIAL_COST - 1.0)
+        return decision
 
     def _bucket(self, user: str) -> Bucket:
         bucket = self._buckets.get(user)

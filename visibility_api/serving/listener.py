@@ -1,42 +1,71 @@
 """Accepts connections and starts their TLS handshakes at a bounded rate, in turns by address.
 
-A handshake costs a millisecond before anything is known of a client. All that ask for one at the same moment
-would be served in one turn of the loop, and everybody else would wait for them.
+A handshake costs three quarters of a millisecond before anything is known of a client. All that are requested
+at the same moment would be served in one turn of the loop, and everybody else would wait for them. Until its
+handshake a connection is a socket and nothing else, and none begins before its client has sent something.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 import ssl
 from collections.abc import Callable
 
 import structlog
-from cachetools import LRUCache
 
+from visibility_api.auth.certificates import Peer
 from visibility_api.auth.review_admission import site_of
-from visibility_api.client_queues import ClientQueues
-from visibility_api.errors import TooManyRequests
 from visibility_api.faults import describe_fault
+
+from .strangers import Strangers
 
 log = structlog.get_logger("visibility.serving")
 
 BACKLOG = 2048  # connections that the kernel keeps until they are accepted
 ACCEPTED_AT_ONCE = 32  # then other tasks run
-# Of all addresses: half of a core. Those who push without kept-alive connections need one for each push.
-HANDSHAKES_PER_S, BURST = 600.0, 24.0
-# Of one address. A pod needs one in some seconds; most clients give up after MAX_DELAY_S.
-ADDRESS_HANDSHAKES_PER_S, ADDRESS_BURST = 80.0, 16.0
-MAX_DELAY_S = 15.0
-MAX_BEGINNING = 16_384  # connections of all addresses that are accepted and not served yet
-MAX_ADDRESSES = 16_384
-MAX_WAITING, MAX_WAITING_OF_ADDRESS = 4096, 1024  # accepted, and their handshake not begun
-HANDSHAKE_TIMEOUT_S = 30.0
+# In each turn three handshakes: 600 a second at most, half of a core, for pods that push without kept-alive
+# connections. A loop that is busy takes fewer turns.
+TURN_S, STARTED_AT_ONCE = 0.005, 3
+MAX_WAITING = 4096  # accepted, and their handshake not begun: a socket each
+MAX_WAIT_S = 15.0  # most clients give up after 10 s
+SWEEP_S = 5.0  # between two searches for those that have waited so long
+MAX_HANDSHAKES = 512  # begun and not complete, at up to 130 kB each
+HANDSHAKE_TIMEOUT_S = 10.0  # as Go's clients give up
+ENDED_AT_ONCE = 64  # connections found closed by their clients in one turn
 PAUSE_S = 0.5  # after a failure to accept: no file descriptor is free
+
+_TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)  # Linux
+_CLOSED_BY_CLIENT = (b"\x07", b"\x08")  # TCP_CLOSE and TCP_CLOSE_WAIT, the first byte of `struct tcp_info`
+_UNKNOWN = Peer()
+
+
+class _Connection:
+    """One that waits for its handshake or is in it: a `Stranger`."""
+
+    __slots__ = ("give_up", "peer", "site", "socket", "waits_until")
+
+    give_up: Callable[[], object]  # as long as it waits, closes it; then, cancels its handshake
+
+    def __init__(self, accepted: socket.socket, site: str, waits_until: float) -> None:
+        self.socket = accepted
+        self.site = site
+        self.waits_until = waits_until  # loop time
+        self.peer = _UNKNOWN
+
+    def drop(self) -> None:
+        """Close, or give up its handshake."""
+        self.give_up()
 
 
 class Listener:
-    """One listening socket, from `start` to `close`."""
+    """One listening socket, from `start` to `close`.
+
+    Addresses take turns. Of one address the newest connection and the oldest are served alternately, so that
+    neither a crowd that came before nor one that keeps coming delays a client for long. When too many wait,
+    the oldest of the address that has most is closed.
+    """
 
     def __init__(
         self,
@@ -45,24 +74,24 @@ class Listener:
         tls: ssl.SSLContext,
         *,
         pause_s: float = PAUSE_S,
+        max_waiting: int = MAX_WAITING,
+        max_handshakes: int = MAX_HANDSHAKES,
     ) -> None:
         self._pause_s = pause_s
         self._listening = listening
         self._make_protocol = make_protocol
         self._tls = tls
-        self._queues = ClientQueues(
-            crowded="too many connections wait for their TLS handshake",
-            max_running=MAX_WAITING,
-            max_running_per_client=MAX_WAITING,
-            max_waiting=MAX_WAITING,
-            max_waiting_per_client=MAX_WAITING_OF_ADDRESS,
-            starts_per_s=HANDSHAKES_PER_S,
-            start_burst=BURST,
-        )
-        # When an address that never paused could begin its next handshake: loop time, by `site_of` it.
-        self._next_at: LRUCache[str, float] = LRUCache(MAX_ADDRESSES)
-        self._pause: asyncio.TimerHandle | None = None
-        self._beginning: set[asyncio.Task[None]] = set()
+        self._waiting: dict[_Connection, None] = {}  # their handshake has not begun; the oldest first
+        self._waiting_by_site = Strangers(most=max_waiting)
+        # Those of them that have sent something, the oldest first, by address; the next to be served first.
+        self._ready: dict[str, dict[_Connection, None]] = {}
+        self._started = 0  # handshakes, in this turn
+        self._is_oldests_turn = False
+        self._handshakes = Strangers(most=max_handshakes)
+        self._tasks: set[asyncio.Task[bool]] = set()  # a handshake each; whether it was completed
+        self._accept_timer: asyncio.TimerHandle | None = None
+        self._turn_timer: asyncio.TimerHandle | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Accept connections from now on; their handshakes are tasks of `group`."""
@@ -72,79 +101,149 @@ class Listener:
         self._loop.add_reader(self._listening, self._accept)
 
     def close(self) -> None:
-        """Accept no more, close the socket, and give up handshakes that are not complete."""
-        if self._pause is not None:
-            self._pause.cancel()
+        """Accept no more, close the socket, and give up connections that are not served yet."""
+        for timer in (self._accept_timer, self._turn_timer, self._sweep_timer):
+            if timer is not None:
+                timer.cancel()
         self._loop.remove_reader(self._listening)
         self._listening.close()
-        for task in tuple(self._beginning):
+        for connection in tuple(self._waiting):
+            connection.drop()
+        for task in tuple(self._tasks):
             task.cancel()
 
     def _accept(self) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
             try:
-                connection, address = self._listening.accept()
+                accepted, address = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError:
                 self._loop.remove_reader(self._listening)
-                self._pause = self._loop.call_later(self._pause_s, self._resume)
+                self._accept_timer = self._loop.call_later(self._pause_s, self._resume)
                 return
-            if len(self._beginning) >= MAX_BEGINNING:
-                connection.close()
-                continue
-            connection.setblocking(False)
-            task = self._group.create_task(self._begin(connection, str(address[0])), name="TLS handshake")
-            self._beginning.add(task)
-            task.add_done_callback(self._beginning.discard)
+            accepted.setblocking(False)
+            self._enter(accepted, site_of(str(address[0])))
 
     def _resume(self) -> None:
-        self._pause = None
+        self._accept_timer = None
         self._loop.add_reader(self._listening, self._accept)
 
-    def _delay_s(self, site: str) -> float:
-        """How long this address must wait to keep to its rate; not counted when longer than MAX_DELAY_S."""
-        now = self._loop.time()
-        earliest = now - (ADDRESS_BURST - 1) / ADDRESS_HANDSHAKES_PER_S
-        at = max(self._next_at.get(site, earliest), earliest)
-        delay_s = max(0.0, at - now)
-        if delay_s <= MAX_DELAY_S:
-            self._next_at[site] = at + 1 / ADDRESS_HANDSHAKES_PER_S
-        return delay_s
-
-    async def _begin(self, connection: socket.socket, address: str) -> None:
-        """Start the handshake when its turn has come."""
-        is_served = False
+    def _enter(self, accepted: socket.socket, site: str) -> None:
+        connection = _Connection(accepted, site, self._loop.time() + MAX_WAIT_S)
+        connection.give_up = functools.partial(self._close, connection)
+        self._waiting[connection] = None
+        self._waiting_by_site.enter(connection)
+        if self._sweep_timer is None:
+            self._sweep_timer = self._loop.call_later(SWEEP_S, self._sweep)
         try:
-            site = site_of(address)
-            delay_s = self._delay_s(site)
-            if delay_s > MAX_DELAY_S:
+            if not accepted.recv(1, socket.MSG_PEEK):
+                self._close(connection)
                 return
-            if delay_s > 0.0:
-                await asyncio.sleep(delay_s)
-            async with self._queues.slot(site):
-                pass  # only starts are limited: a client that is slow must not keep others waiting
-            if _has_left(connection):
-                return
+        except BlockingIOError:
+            self._loop.add_reader(accepted, self._on_first_bytes, connection)
+            return
+        except OSError:
+            self._close(connection)
+            return
+        self._make_ready(connection)
+
+    def _on_first_bytes(self, connection: _Connection) -> None:
+        self._loop.remove_reader(connection.socket)
+        self._make_ready(connection)
+
+    def _make_ready(self, connection: _Connection) -> None:
+        self._ready.setdefault(connection.site, {})[connection] = None
+        self._serve()
+
+    def _begin_turn(self) -> None:
+        self._turn_timer = None
+        self._started = 0
+        self._serve()
+
+    def _serve(self) -> None:
+        """Start what handshakes this turn still allows."""
+        left = ENDED_AT_ONCE
+        while self._ready and left and self._started < STARTED_AT_ONCE:
+            site = next(iter(self._ready))
+            ready = self._ready.pop(site)
+            connection = next(iter(ready) if self._is_oldests_turn else reversed(ready))
+            del ready[connection]
+            if ready:
+                self._ready[site] = ready
+            if _is_closed_by_client(connection.socket):
+                self._close(connection)
+                left -= 1
+                continue
+            self._begin(connection)
+            self._started += 1
+            self._is_oldests_turn = not self._is_oldests_turn
+        if self._turn_timer is None and (self._started or self._ready):
+            self._turn_timer = self._loop.call_later(TURN_S, self._begin_turn)
+
+    def _begin(self, connection: _Connection) -> None:
+        self._forget(connection)
+        task = self._group.create_task(self._handshake(connection), name="TLS handshake")
+        connection.give_up = task.cancel
+        self._tasks.add(task)
+        task.add_done_callback(functools.partial(self._end, connection))
+        self._handshakes.enter(connection)
+
+    async def _handshake(self, connection: _Connection) -> bool:
+        try:
             await self._loop.connect_accepted_socket(
                 self._make_protocol,
-                connection,
+                connection.socket,
                 ssl=self._tls,
                 ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
             )
-            is_served = True  # the transport closes the socket
-        except (TooManyRequests, OSError):
-            pass  # what a client can cause; an ssl.SSLError and a TimeoutError are OSErrors
+        except OSError:
+            return False  # what a client can cause; an ssl.SSLError and a TimeoutError are OSErrors
         except Exception as error:  # one connection's fault must not end the server
             log.error("connection not served", **describe_fault(error))
-        finally:
-            if not is_served:
-                connection.close()
+            return False
+        return True
+
+    def _end(self, connection: _Connection, task: asyncio.Task[bool]) -> None:
+        self._tasks.discard(task)
+        self._handshakes.leave(connection)
+        if task.cancelled() or not task.result():
+            connection.socket.close()  # else the transport closes it
+
+    def _sweep(self) -> None:
+        """Close those that have waited for too long."""
+        self._sweep_timer = None
+        now = self._loop.time()
+        while self._waiting and (oldest := next(iter(self._waiting))).waits_until <= now:
+            self._close(oldest)
+        if self._waiting:
+            self._sweep_timer = self._loop.call_later(SWEEP_S, self._sweep)
+
+    def _close(self, connection: _Connection) -> None:
+        """Of one that waits."""
+        ready = self._ready.get(connection.site, {})
+        if connection in ready:
+            del ready[connection]
+            if not ready:
+                del self._ready[connection.site]
+        else:
+            self._loop.remove_reader(connection.socket)
+        self._forget(connection)
+        connection.socket.close()
+
+    def _forget(self, connection: _Connection) -> None:
+        self._waiting.pop(connection, None)
+        self._waiting_by_site.leave(connection)
 
 
-def _has_left(connection: socket.socket) -> bool:
-    """Whether the client closed the connection while it waited. Raises OSError when it broke it off."""
-    try:
-        return connection.recv(1, socket.MSG_PEEK) == b""
-    except BlockingIOError:
+def _is_closed_by_client(connection: socket.socket) -> bool:
+    """Also when there is something left to read, which is why reading does not tell.
+
+    Elsewhere than on Linux a handshake finds out.
+    """
+    if _TCP_INFO is None:
         return False
+    try:
+        return connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 1) in _CLOSED_BY_CLIENT
+    except OSError:
+        return True
