@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 
 from visibility_api.app import Application, Parts, create_app
 from visibility_api.app.health import Check
+from visibility_api.app.page import read_page
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.resource_routes import RouteKey
 from visibility_api.auth.access_review import PATH as ACCESS_REVIEWS, AccessReviewer
@@ -213,6 +214,7 @@ def assemble(
             checks=[*_checks(watches, prober, stopping), *continuity.checks()],
             pushes=pushes,
             peers=continuity.giver,
+            page=read_page(),
             is_synced=is_synced,
             is_draining=draining.is_set,
         )

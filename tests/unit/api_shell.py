@@ -11,6 +11,7 @@ from tests.asgi import Answer, call
 from visibility_api.app import Limits, Parts, create_app
 from visibility_api.app.chain import RequestChain
 from visibility_api.app.health import Check
+from visibility_api.app.page import Page
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.resource_routes import RouteKey
 from visibility_api.auth.authenticator import FORWARDED, WARNING
@@ -36,6 +37,7 @@ class Shell:
         checks: Sequence[Check] = (),
         pushes: PushEndpoint | None = None,
         peers: StateGiver | None = None,
+        page: Page | None = None,
         identity: Identity | Exception = JANE,
         verdict: Exception | None = None,
         limits: Limits | None = None,
@@ -70,6 +72,7 @@ class Shell:
                 checks=checks,
                 pushes=pushes,
                 peers=peers,
+                page=page,
                 is_synced=lambda _namespace: self.is_synced,
                 is_draining=lambda: self.is_draining,
                 limits=limits or Limits(),

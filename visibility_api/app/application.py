@@ -20,9 +20,10 @@ from .description.discovery import Discovery
 from .description.openapi import OpenApi
 from .exception_handlers import add_exception_handlers
 from .health import Check, Health
+from .page import Page
 from .request_metrics import RequestMetrics
 from .resource_routes import ResourceRoutes, RouteKey
-from .routers import discovery, health, metrics, openapi, peers, push, version
+from .routers import dashboard, discovery, health, metrics, openapi, peers, push, version
 
 MAX_BODY_BYTES = 64 * 1024  # of a request that FastAPI answers; a push has the same limit
 
@@ -40,6 +41,7 @@ class Parts:
     checks: Sequence[Check] = ()
     pushes: PushEndpoint | None = None  # None: pushing is switched off, its paths are not served
     peers: StateGiver | None = None  # None: there are no other replicas, the path for them is not served
+    page: Page | None = None  # None: no dashboard was built into this package
     is_synced: Callable[[str], bool] = lambda _namespace: True  # of a namespace, "" = of all
     is_draining: Callable[[], bool] = lambda: False  # open watches are ending, new ones are refused
     limits: Limits = field(default_factory=Limits)
@@ -65,11 +67,14 @@ class Application(FastAPI):
         self.state.openapi = OpenApi(parts.resources)
         self.state.pushes = parts.pushes
         self.state.peers = parts.peers
+        self.state.page = parts.page
         add_exception_handlers(self)
         if parts.pushes is not None:
             self.include_router(push.router)
         if parts.peers is not None:
             self.include_router(peers.router)
+        if parts.page is not None:
+            self.include_router(dashboard.router)
         for subject in (health, discovery, openapi, metrics, version):
             self.include_router(subject.router)
         self._chain = self.middleware_stack = self.build_middleware_stack()

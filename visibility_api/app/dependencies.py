@@ -16,6 +16,7 @@ from visibility_api.auth.identity import Identity
 from .description.discovery import Discovery
 from .description.openapi import OpenApi
 from .health import Health
+from .page import Page
 
 
 def _caller(request: Request) -> Identity:
@@ -43,8 +44,14 @@ def _openapi(request: Request) -> OpenApi:
     return documents
 
 
+def _page(request: Request) -> Page:
+    page: Page = request.app.state.page
+    return page
+
+
 Caller = Annotated[Identity, Depends(_caller)]
 Registry = Annotated[CollectorRegistry, Depends(_registry)]
 HealthChecks = Annotated[Health, Depends(_health)]
 DiscoveryDocuments = Annotated[Discovery, Depends(_discovery)]
 OpenApiDocuments = Annotated[OpenApi, Depends(_openapi)]
+DashboardPage = Annotated[Page, Depends(_page)]

@@ -1,0 +1,108 @@
+"""The page through the aggregator and `kubectl proxy`, with the rights of whoever looks and nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.e2e.processes import PATIENCE_S, Daemon, wait_until
+from tests.e2e.visibility_server import PREFIX
+from tests.e2e.workspace import Workspace
+from visibility_api.app.page import read_page
+
+pytestmark = pytest.mark.skipif(read_page() is None, reason="no page is built into this package")
+
+GZIP = {"Accept-Encoding": "gzip"}
+
+
+@pytest.fixture(scope="module")
+def browser(shared: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """What a browser of alice's sees of her namespace, behind her own `kubectl proxy`."""
+    log = tmp_path_factory.mktemp("kubectl") / "proxy.log"
+    argv = shared.alice.kubectl_argv("proxy", "--port=0", "--address=127.0.0.1")
+    proxy = Daemon("kubectl proxy", argv, log=log, env=shared.alice.kubectl_env())
+    proxy.start()
+
+    def address() -> str:
+        proxy.check_alive()
+        found = re.search(r"Starting to serve on (\S+)", log.read_text())
+        assert found is not None
+        return f"http://{found[1]}"
+
+    try:
+        url = wait_until(address, what="kubectl proxy serves")
+        with httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_S) as client:
+            yield client
+    finally:
+        proxy.stop()
+
+
+def _assets(page: httpx.Response) -> list[httpx.URL]:
+    """The addresses of scripts and styles, as a browser resolves them."""
+    found = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+    assert found, page.text
+    return [page.url.join(each) for each in found]
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+def test_a_viewer_of_one_namespace_sees_the_page_of_it_behind_kubectl_proxy(
+    shared: Workspace, browser: httpx.Client, end: str
+) -> None:
+    page = browser.get(f"{PREFIX}/namespaces/{shared.name}/dashboard{end}")
+    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    for each in _assets(page):
+        asset = browser.get(each, headers=GZIP)
+        assert asset.status_code == 200, (each, asset.text)
+        again = browser.get(each, headers={**GZIP, "If-None-Match": asset.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+
+
+def test_what_protects_the_page_comes_through_kube_apiserver(
+    shared: Workspace, browser: httpx.Client
+) -> None:
+    page = browser.get(f"{PREFIX}/namespaces/{shared.name}/dashboard", headers=GZIP)
+    policy = (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    assert page.headers.get_list("content-security-policy") == [policy]
+    assert page.headers.get_list("x-content-type-options") == ["nosniff"]
+    assert page.headers.get_list("referrer-policy") == ["no-referrer"]
+    assert "access-control-allow-origin" not in page.headers
+    assert "no-cache" in page.headers["cache-control"]
+    assert page.headers["etag"]
+    for address in (page.url, *_assets(page)):
+        head, get = (browser.request(method, address, headers=GZIP) for method in ("HEAD", "GET"))
+        assert (head.status_code, head.headers["etag"], head.content) == (200, get.headers["etag"], b"")
+
+
+def test_the_page_of_all_namespaces_needs_a_right_in_all_of_them(
+    shared: Workspace, browser: httpx.Client
+) -> None:
+    refused = browser.get(f"{PREFIX}/dashboard")
+    assert refused.status_code == 403
+    message = refused.json()["message"]
+    assert 'cannot list resource "dashboard"' in message
+    assert message.endswith("at the cluster scope")
+    assert shared.admin.api.raw("GET", f"{PREFIX}/dashboard").status_code == 200
+
+
+def test_who_may_not_view_a_namespace_gets_neither_page_nor_script(
+    shared: Workspace, browser: httpx.Client
+) -> None:
+    page = browser.get(f"{PREFIX}/namespaces/{shared.name}/dashboard")
+    for path in (page.url.path, *(each.path for each in _assets(page))):
+        assert shared.bob.api.raw("GET", path).status_code == 403
+
+
+def test_the_page_is_no_resource_that_kubectl_knows(shared: Workspace) -> None:
+    """Whoever walks through all that can be listed (a backup, `kubectl api-resources`) must not get HTML."""
+    listed = shared.admin.kubectl(
+        "api-resources", "--api-group=visibility.trainer.kubeflow.org", "-o", "name"
+    )
+    assert listed.returncode == 0, listed.stderr
+    assert "trainjobs.visibility.trainer.kubeflow.org" in listed.stdout
+    assert "dashboard" not in listed.stdout
