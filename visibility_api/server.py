@@ -14,6 +14,7 @@ import ipaddress
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,14 +22,15 @@ import structlog
 import uvloop
 
 from visibility_api import __version__
-from visibility_api.assembly import Assembly, Clients, assemble
+from visibility_api.assembly import Assembly, Clients, Loop, assemble
 from visibility_api.auth.errors import AuthError
 from visibility_api.auth.request_header_config import RequestHeaderConfig
+from visibility_api.auth.trusted_proxy import ProxyRules, TrustedProxyFile
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ClusterError
 from visibility_api.peers.recognition import derive_proof
 from visibility_api.serving.certificate import provide_certificate
-from visibility_api.serving.http_server import http_server
+from visibility_api.serving.http_server import HttpServer, http_server
 from visibility_api.serving.tls import ServingTls
 from visibility_api.settings import Settings, shown
 from visibility_api.telemetry import set_up_logs
@@ -61,6 +63,7 @@ async def _serve(settings: Settings) -> None:
             clients = await _connect(settings, stack)
             tls = _serving_tls(settings)
             trust = RequestHeaderConfig(on_change=lambda trust: tls.trust(trust.ca_pem))
+            proxy_file = _trusted_proxy(settings, trust)
             await trust.load(
                 clients.authentication, tolerate_failure=settings.authentication_tolerate_lookup_failure
             )
@@ -77,17 +80,24 @@ async def _serve(settings: Settings) -> None:
             proof=lambda: proof(*tls.pair),
         )
         await assembly.load()
-        await _run(settings, assembly, tls, listener, stopping)
+        followed = [tls.follow_files, *([proxy_file.follow] if proxy_file else [])]
+        await _run(settings, assembly, followed, http_server(assembly.app, tls), listener, stopping)
 
 
 async def _run(
-    settings: Settings, assembly: Assembly, tls: ServingTls, listener: socket.socket, stopping: asyncio.Event
+    settings: Settings,
+    assembly: Assembly,
+    followed: Sequence[Loop],
+    http: HttpServer,
+    listener: socket.socket,
+    stopping: asyncio.Event,
 ) -> None:
-    """Run until `stopping` is set. When a task of the group fails, all end, with its error."""
-    http = http_server(assembly.app, tls)
+    """Run until `stopping` is set. When a task of the group fails, all end, with its error.
+
+    `followed`: loops that reload files."""
     async with asyncio.TaskGroup() as group:
         loops = [group.create_task(run(), name=name) for name, run in assembly.loops]
-        loops.append(group.create_task(tls.follow_files(), name="serving certificate"))
+        loops += [group.create_task(follow(), name="reloading of files") for follow in followed]
         serving = group.create_task(http.serve(sockets=[listener]), name="https")
         host, port = listener.getsockname()[:2]
         address = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
@@ -126,6 +136,25 @@ def _serving_tls(settings: Settings) -> ServingTls:
         (files[0], files[1]) if files[0] and files[1] else provide_certificate(settings.cert_dir, ())
     )
     return ServingTls(certificate_file=certificate, key_file=key)
+
+
+def _trusted_proxy(settings: Settings, trust: RequestHeaderConfig) -> TrustedProxyFile | None:
+    """The proxy that authenticates users itself, put in force; None without one. Raises TrustUnusable."""
+    if settings.trusted_proxy_client_ca_file is None:
+        return None
+    found = TrustedProxyFile(
+        settings.trusted_proxy_client_ca_file,
+        ProxyRules(
+            allowed_names=settings.trusted_proxy_allowed_names,
+            user_header=settings.trusted_proxy_user_header,
+            group_header=settings.trusted_proxy_group_header,
+            user_prefix=settings.trusted_proxy_user_prefix,
+            group_prefix=settings.trusted_proxy_group_prefix,
+        ),
+        on_change=trust.trust_proxy,
+    )
+    found.load()
+    return found
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.cluster import Cluster
 from tests.e2e.pki import Authority, KeyPair
-from tests.e2e.visibility_server import PREFIX, VisibilityServer
+from tests.e2e.visibility_server import GROUP_HEADER, PREFIX, USER_HEADER, VisibilityServer
 from tests.e2e.workspace import Workspace
 
 _FORGED = [
@@ -86,6 +86,37 @@ def test_a_good_token_is_its_owner_and_a_bad_one_nobody(
     unknown = server.get(_EVERYTHING, token=token[:-4] + "AAAA")
     assert (unknown.status_code, unknown.json()["message"]) == (401, "Unauthorized")
     assert token[:-4] not in server.log_text()
+
+
+def test_users_behind_an_ingress_have_the_rights_of_the_name_that_it_gives_them(
+    server: VisibilityServer, workspace: Workspace
+) -> None:
+    cert = server.issue_ingress()
+    for path in (workspace.collection, f"{PREFIX}/namespaces/{workspace.name}/dashboard/none.js"):
+        found = [
+            server.get(path, cert=cert, headers=[(USER_HEADER, name)]).status_code
+            for name in ("alice", "bob")
+        ]
+        assert found == [200 if path == workspace.collection else 404, 403], path
+    listed = server.get(_EVERYTHING, cert=cert, headers=[(USER_HEADER, "alice")])
+    assert 'User "alice" cannot list' in listed.json()["message"]
+
+
+def test_the_ingress_can_make_nobody_an_administrator_and_nobody_else_is_the_ingress(
+    cluster: Cluster, server: VisibilityServer
+) -> None:
+    masters = (USER_HEADER, "mallory"), (GROUP_HEADER, "system:masters")
+    for cert, headers, expected in (
+        (server.issue_ingress(), masters, 401),
+        (server.issue_ingress(), [(USER_HEADER, "system:admin")], 401),
+        (server.issue_ingress(), _FORGED, 401),
+        (server.issue_ingress(), [], 401),
+        (server.issue_ingress("another"), [(USER_HEADER, "kubernetes-admin")], 401),
+        (_files(cluster.issue_client("ingress-gateway")), [(USER_HEADER, "kubernetes-admin")], 403),
+        (_files(cluster.issue_front_proxy("ingress-gateway")), [(USER_HEADER, "kubernetes-admin")], 401),
+        (None, masters, 403),
+    ):
+        assert server.get(_EVERYTHING, cert=cert, headers=headers).status_code == expected, (cert, headers)
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])

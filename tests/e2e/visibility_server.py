@@ -33,6 +33,7 @@ from tests.e2e.tcp_proxy import TcpProxy
 GROUP = "visibility.trainer.kubeflow.org"
 PREFIX = f"/apis/{GROUP}/v1alpha1"
 PROBE_INTERVAL_S = 1.0
+INGRESS, USER_HEADER, GROUP_HEADER = "ingress-gateway", "kubeflow-userid", "kubeflow-groups"
 END_WAIT_S = 20.0  # a server that waits for peers that have gone silent takes 30 s, which is too long (P10)
 
 
@@ -70,6 +71,8 @@ class VisibilityServer:
             if beside
             else self.authority.issue_server("visibility-api", SERVICE_NAME, "127.0.0.1", "localhost")
         )
+        # A platform's ingress: on, so that every test of a forged header meets a server that trusts one.
+        self._ingress = Authority(directory, "ingress")
         self._proxy = TcpProxy(cluster.port)
         self._loop = LoopThread()
         self._loop.call(self._proxy.start())
@@ -216,6 +219,11 @@ class VisibilityServer:
         with httpx.Client(verify=context, trust_env=False, timeout=PATIENCE_S) as client:
             return client.get(self.url + path, headers=sent)
 
+    def issue_ingress(self, name: str = INGRESS) -> tuple[Path, Path]:
+        """A client certificate of the trusted proxy's CA: files of certificate and key."""
+        pair = self._ingress.issue_client(name)
+        return pair.cert, pair.key
+
     def forget_peak_memory(self) -> int:
         """Let the peak begin at what the process has now, and return that (proc_pid_clear_refs(5))."""
         Path(f"/proc/{self._daemon.pid}/clear_refs").write_text("5")
@@ -246,6 +254,10 @@ class VisibilityServer:
             *("--shutdown-delay-duration", "0s"),
             *peers,
             *self._flags,
+            *("--trusted-proxy-client-ca-file", str(self._ingress.bundle)),
+            *("--trusted-proxy-allowed-names", INGRESS),
+            *("--trusted-proxy-user-header", USER_HEADER),
+            *("--trusted-proxy-group-header", GROUP_HEADER),
             *server_flags(self._components),
             *("-v", "4"),
         ]

@@ -158,12 +158,21 @@ COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] 
     ),
     "write-back": (["--write-back=true"], [("trainer.kubeflow.org", "trainjobs/status", ("patch",))]),
     "data-volume": ([], []),
+    "trusted-proxy": (
+        [
+            "--trusted-proxy-client-ca-file=/etc/visibility-api/trusted-proxy/ca.crt",
+            "--trusted-proxy-allowed-names=trainjob-visibility-ingress",
+            "--trusted-proxy-user-header=kubeflow-userid",
+        ],
+        [],
+    ),
 }
 CLAIM = "visibility-api-data"
 # What a component adds or changes beside its flag and its rights.
 MORE = {
     "data-volume": {("PersistentVolumeClaim", CLAIM), ("PodDisruptionBudget", "visibility-api")},
     "exec-by-namespace": {("ClusterRole", "trainjob-visibility:source-exec")},  # bound by nobody
+    "trusted-proxy": {("Service", "visibility-api-dashboard")},
 }
 
 
@@ -232,6 +241,23 @@ def test_state_on_a_volume_is_of_a_single_replica_that_can_be_moved(
     assert "minAvailable" not in budget
     claim = chosen["PersistentVolumeClaim", CLAIM]
     assert claim["metadata"]["namespace"] == chosen["Deployment", "visibility-api"]["metadata"]["namespace"]
+
+
+def test_the_ca_of_the_trusted_proxy_is_mounted_where_the_flag_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = by_name(render(tmp_path, ["data-volume", "trusted-proxy"]))  # both change the volumes
+    found = settings(chosen, monkeypatch)
+    assert found.trusted_proxy_client_ca_file is not None
+    pod = server_pod(chosen)
+    folder = str(found.trusted_proxy_client_ca_file.parent)
+    (mount,) = [each for each in pod["containers"][0]["volumeMounts"] if each["mountPath"] == folder]
+    (volume,) = [each for each in pod["volumes"] if each["name"] == mount["name"]]
+    assert (mount["readOnly"], volume["configMap"]["name"]) == (True, "visibility-api-trusted-proxy")
+    ports = [
+        chosen["Service", name]["spec"]["ports"][0] for name in ("visibility-api", "visibility-api-dashboard")
+    ]
+    assert ports[0]["targetPort"] == ports[1]["targetPort"]
 
 
 def test_all_components_together_are_what_the_server_takes(

@@ -224,3 +224,34 @@ def test_state_is_kept_where_a_directory_is_given() -> None:
     assert (settings.data_dir, settings.data_dir_max_mib) == (Path("/var/lib/x"), 64)
     assert settings.data_dir_max_age == timedelta(days=30)
     assert shown(settings)["data_dir_max_age"] == "2592000s"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--trusted-proxy-client-ca-file={ca}",),
+        ("--trusted-proxy-client-ca-file={ca}", "--trusted-proxy-user-header=kubeflow-userid"),
+        ("--trusted-proxy-client-ca-file={ca}", "--trusted-proxy-allowed-names=ingress"),
+        ("--trusted-proxy-allowed-names=ingress", "--trusted-proxy-user-header=kubeflow-userid"),
+        ("--trusted-proxy-user-header=kubeflow-userid",),
+    ],
+)
+def test_half_a_trusted_proxy_is_refused(given: tuple[str, ...], tmp_path: Path) -> None:
+    """Without names every certificate of its CA would do, without a header nobody would be named."""
+    ca = tmp_path / "ca.crt"
+    ca.touch()
+    (fault,) = faults_of(*(each.format(ca=ca) for each in given))
+    assert fault.endswith("give all three or none")
+
+
+@pytest.mark.parametrize(
+    ("flag", "fault"),
+    [
+        ("--trusted-proxy-group-header=a b", "give the name of an HTTP header"),
+        ("--trusted-proxy-user-prefix=system:", "which is Kubernetes' own"),
+        ("--trusted-proxy-group-prefix=system:serviceaccounts:", "which is Kubernetes' own"),
+    ],
+)
+def test_a_trusted_proxy_with_a_wrong_header_or_prefix_is_refused(flag: str, fault: str) -> None:
+    (found,) = faults_of(flag)
+    assert found.endswith(fault)

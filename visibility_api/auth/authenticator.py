@@ -1,7 +1,8 @@
 """Authenticates a request: front proxy, client certificate, bearer token, in the API server's order.
 
-The first method that succeeds wins. A method that rejects credentials does not stop the next one, but when
-none succeeds the request is refused. Only a request without any credentials is anonymous. See
+Where the operator trusts a proxy of a platform's, that comes after the front proxy. The first method that
+succeeds wins. A method that rejects credentials does not stop the next one, but when none succeeds the
+request is refused. Only a request without any credentials is anonymous. See
 `k8s.io/apiserver/pkg/authentication/authenticatorfactory/delegating.go`.
 """
 
@@ -76,6 +77,14 @@ class RequestAuthenticator:
                     return identity
             except CredentialRejected as error:
                 faults.append(str(error))
+        if trust.trusted_proxy is not None:
+            try:
+                return trust.trusted_proxy.identify(peer, headers)
+            except CredentialRejected as error:
+                faults.append(str(error))
+            except Unauthenticated as error:
+                self._log_faults([str(error)])
+                raise
         if trust.client_certificates is not None:
             try:
                 return trust.client_certificates.identify(peer)

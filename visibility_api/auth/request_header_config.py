@@ -1,5 +1,7 @@
 """The ConfigMap in which kube-apiserver publishes its client CAs, followed by a watch.
 
+Beside it the operator's own trusted proxy, if there is one, so that all CAs in force are one value.
+
 Each of its parts (client CA, front proxy's CA, front proxy's header names) is updated by itself. A part that
 is missing or cannot be read keeps its last good value: a bad edit must not lock all users out. See
 `k8s.io/apiserver/pkg/server/options/authentication_dynamic_request_header.go`.
@@ -23,6 +25,7 @@ from .certificates import CaPool, Clock
 from .client_certificate import ClientCertificates
 from .errors import TrustForbidden, TrustUnusable
 from .front_proxy import FrontProxy, ProxyHeaders
+from .trusted_proxy import TrustedProxy
 
 log = structlog.get_logger("visibility.auth")
 
@@ -57,11 +60,13 @@ class Trust:
 
     front_proxy: FrontProxy | None = None
     client_certificates: ClientCertificates | None = None
+    trusted_proxy: TrustedProxy | None = None
 
     @property
     def ca_pem(self) -> str:
         """All CAs, for the TLS handshake; each request is verified against one pool alone."""
-        return "".join(each.pool.pem for each in (self.client_certificates, self.front_proxy) if each)
+        trusted = (self.client_certificates, self.front_proxy, self.trusted_proxy)
+        return "".join(each.pool.pem for each in trusted if each)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +89,7 @@ class RequestHeaderConfig:
         self._client_pool: CaPool | None = None
         self._proxy_pool: CaPool | None = None
         self._proxy_names: _ProxyNames | None = None
+        self._trusted_proxy: TrustedProxy | None = None
 
     async def load(self, reader: Reader, *, tolerate_failure: bool) -> None:
         """Read it once, before anything is served.
@@ -137,11 +143,20 @@ class RequestHeaderConfig:
         self._client_pool = self._read_pool(data, _CLIENT_CA, self._client_pool)
         self._proxy_pool = self._read_pool(data, _PROXY_CA, self._proxy_pool)
         self._proxy_names = _read_names(data, self._proxy_names)
+        self._renew_trust()
+
+    def trust_proxy(self, proxy: TrustedProxy) -> None:
+        """Trust this proxy beside what the ConfigMap says, instead of the former one."""
+        self._trusted_proxy = proxy
+        self._renew_trust()
+
+    def _renew_trust(self) -> None:
         self.trust = self._build_trust()
         log.info(
             "client CAs loaded",
             client_certificates=self.trust.client_certificates is not None,
             front_proxy=self.trust.front_proxy is not None,
+            trusted_proxy=self.trust.trusted_proxy is not None,
         )
         try:
             self._on_change(self.trust)
@@ -153,6 +168,7 @@ class RequestHeaderConfig:
         return Trust(
             client_certificates=ClientCertificates(self._client_pool) if self._client_pool else None,
             front_proxy=FrontProxy(pool, names.headers, names.allowed) if pool and names else None,
+            trusted_proxy=self._trusted_proxy,
         )
 
     def _read_pool(self, data: Mapping[str, str], key: str, held: CaPool | None) -> CaPool | None:

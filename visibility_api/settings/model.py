@@ -27,9 +27,11 @@ from .values import (
     Words,
     duration,
     each,
+    header_name,
     ip_address,
     is_namespace,
     is_peer,
+    name_prefix,
     seconds,
     whole_number,
 )
@@ -93,6 +95,30 @@ class Settings(BaseSettings):
         description="how long to keep serving after /readyz begins to fail",
     )
 
+    trusted_proxy_client_ca_file: File = Field(
+        default=None,
+        description="CA of a proxy that authenticates users itself, such as an ingress with OIDC, PEM. It is"
+        " reloaded when the file changes. The proxy's client certificate is verified for each request."
+        " Without it no such proxy is trusted",
+    )
+    trusted_proxy_allowed_names: Annotated[
+        Words, each(lambda name: name.isprintable(), "give common names, separated by commas")
+    ] = Field(default=(), description="common names of that proxy's client certificate. May be repeated")
+    trusted_proxy_user_header: Annotated[str, AfterValidator(header_name), Metavar("NAME")] = Field(
+        default="", description="header in which that proxy names the user, such as kubeflow-userid"
+    )
+    trusted_proxy_group_header: Annotated[str, AfterValidator(header_name), Metavar("NAME")] = Field(
+        default="",
+        description="header in which that proxy names the user's groups, separated by commas. Without it"
+        " users have no groups",
+    )
+    trusted_proxy_user_prefix: Annotated[str, AfterValidator(name_prefix), Metavar("TEXT")] = Field(
+        default="", description="what is put before that proxy's user names, such as oidc:"
+    )
+    trusted_proxy_group_prefix: Annotated[str, AfterValidator(name_prefix), Metavar("TEXT")] = Field(
+        default="", description="what is put before that proxy's group names, such as oidc:"
+    )
+
     sources: Annotated[
         Words, each(lambda source: source in SOURCES, f"choose among {', '.join(SOURCES)}")
     ] = Field(
@@ -142,6 +168,21 @@ class Settings(BaseSettings):
         if "tls_cert_file" in info.data and (info.data["tls_cert_file"] is None) != (key is None):
             raise Conflict("--tls-cert-file and --tls-private-key-file: give both or neither")
         return key
+
+    @field_validator("trusted_proxy_user_header")
+    @classmethod
+    def _all_of_the_proxy_or_nothing(cls, header: str, info: ValidationInfo) -> str:
+        given = [
+            info.data.get("trusted_proxy_client_ca_file") is not None,
+            bool(info.data.get("trusted_proxy_allowed_names")),
+            bool(header),
+        ]
+        if any(given) and not all(given):
+            raise Conflict(
+                "--trusted-proxy-client-ca-file, --trusted-proxy-allowed-names and"
+                " --trusted-proxy-user-header: give all three or none"
+            )
+        return header
 
     @field_validator("probe_timeout")
     @classmethod

@@ -67,6 +67,7 @@ def _describe(fault: ErrorDetails, given: Mapping[str, object], config: object) 
 _PARTS = {
     "kubeconfig": "the cluster",
     "bind_address": "serving",
+    "trusted_proxy_client_ca_file": "a proxy that authenticates users",
     "sources": "progress",
 }
 

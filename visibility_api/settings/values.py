@@ -16,6 +16,7 @@ from pydantic_settings import NoDecode
 from visibility_api.duration import parse_duration_s
 
 _PEER = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9.]{0,251}[a-zA-Z0-9])?(:[1-9][0-9]{0,4})?", re.ASCII)
+_HEADER = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]{1,128}", re.ASCII)  # a token of RFC 9110 5.6.2
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
@@ -100,6 +101,18 @@ def is_namespace(name: str) -> bool:
 
 def is_peer(peer: str) -> bool:
     return _PEER.fullmatch(peer) is not None and int(peer.partition(":")[2] or 0) <= 65535
+
+
+def header_name(value: str) -> str:
+    if value and not _HEADER.fullmatch(value):
+        raise ValueError("give the name of an HTTP header")
+    return value
+
+
+def name_prefix(value: str) -> str:
+    if value.startswith("system:"):
+        raise ValueError("give a prefix that does not begin with system:, which is Kubernetes' own")
+    return value
 
 
 def ip_address(value: str) -> str:
