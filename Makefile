@@ -10,7 +10,7 @@ PARALLEL := -n auto --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 # Bytecode is kept even where PYTHONDONTWRITEBYTECODE is set: compiling the tests takes each process eight seconds.
 PYTEST := PYTHONDONTWRITEBYTECODE= PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q $(PARALLEL)
 
-.PHONY: help demo test test-frameworks e2e fuzz audit lint format bench attack lock openapi clean
+.PHONY: help demo test test-frameworks dashboard test-dashboard e2e fuzz audit lint format bench attack lock openapi clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -44,6 +44,18 @@ $(FRAMEWORKS)/.installed: requirements/frameworks.txt reporter/pyproject.toml
 test-frameworks: $(STAMP) $(FRAMEWORKS)/.installed  ## train every framework for real, on CPUs (a large download; MATRIX_REPEATS=20: every way to end 20 times)
 	@$(FRAMEWORKS)/bin/python -m pytest -q -c tests/frameworks/frameworks.ini --rootdir . -n 2 --dist worksteal \
 	  tests/frameworks $(ARGS)
+
+# npm's own lock file decides; nothing of node_modules is in the repository or in the wheel.
+dashboard/node_modules/.package-lock.json: dashboard/package-lock.json
+	@command -v npm >/dev/null || { echo "the dashboard is built and tested with Node 20.19 or newer and npm"; exit 1; }
+	@cd dashboard && npm ci --no-fund --no-audit --loglevel=error && touch node_modules/.package-lock.json
+
+dashboard: dashboard/node_modules/.package-lock.json  ## build the page again (visibility_api/dashboard), with Node and npm
+	@cd dashboard && npm run --silent types && npm run --silent check && npm run --silent build
+
+test-dashboard: dashboard/node_modules/.package-lock.json  ## the page in headless Chromium, axe and all (ARGS=fleet: one file)
+	@cd dashboard && npm run --silent types && npm run --silent check && npm test --silent
+	@cd dashboard && npm run --silent test:browser -- $(ARGS)
 
 e2e: $(STAMP)  ## the same behaviours through a real kube-apiserver in $KUBEBUILDER_ASSETS
 	@$(PYTEST) tests/e2e --cluster=real $(ARGS)
@@ -84,4 +96,4 @@ lock:  ## work the lock files out again (needs uv; WHEELS=DIR with a CPU build o
 	  -o requirements/frameworks.txt
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(FRAMEWORKS) .venv-audit .fuzz build dist *.egg-info reporter/build reporter/*.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(FRAMEWORKS) dashboard/node_modules .venv-audit .fuzz build dist *.egg-info reporter/build reporter/*.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,54 @@
+/** A headless Chromium and its pages, which fail a test for an error that nobody looked for. */
+
+import { existsSync } from "node:fs";
+import { chromium, type Browser, type BrowserContextOptions, type Page } from "playwright-core";
+
+const PLACES = [process.env["CHROMIUM"], "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+export const PATIENCE_MS = 60_000;
+
+export function findChromium(): string | undefined {
+  return PLACES.find((place) => place !== undefined && existsSync(place));
+}
+
+/** Throws when there is none: `make test-dashboard` has looked for it before. */
+export async function launch(): Promise<Browser> {
+  const executablePath = findChromium();
+  if (!executablePath) throw new Error("no Chromium in /usr/bin: install it, or name it in CHROMIUM");
+  return chromium.launch({ executablePath, chromiumSandbox: false });
+}
+
+export interface Opened {
+  page: Page;
+  /** Errors of the page's scripts and of its Content-Security-Policy, since it was opened. */
+  faults: string[];
+}
+
+export async function open(browser: Browser, url: string, options: BrowserContextOptions = {}): Promise<Opened> {
+  const context = await browser.newContext({
+    viewport: { width: 1360, height: 860 },
+    timezoneId: "Europe/Berlin",
+    reducedMotion: "reduce",
+    ...options,
+  });
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE_MS);
+  const faults: string[] = [];
+  page.on("pageerror", (error) => faults.push(String(error.stack ?? error)));
+  page.on("console", (message) => {
+    // What the network does is shown by the page itself.
+    if (message.type() === "error" && !message.text().startsWith("Failed to load resource")) faults.push(message.text());
+  });
+  await page.goto(url);
+  return { page, faults };
+}
+
+/** Waits until `read` gives something that `isMet` takes; fails with what it gave last. */
+export async function until<T>(read: () => Promise<T> | T, isMet: (value: T) => boolean): Promise<T> {
+  const end = Date.now() + PATIENCE_MS;
+  for (;;) {
+    const value = await read();
+    if (isMet(value)) return value;
+    if (Date.now() > end) throw new Error(`not met within ${PATIENCE_MS} ms: ${JSON.stringify(value)}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}

@@ -1,0 +1,225 @@
+/** A server of the page and of made-up jobs, which does what a real one does only seldom: cuts, expires, forbids. */
+
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { readFileSync } from "node:fs";
+import { extname, join } from "node:path";
+import type { AddressInfo, Socket } from "node:net";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+
+import { MadeJob } from "./fixture-jobs";
+
+const GROUP = "/apis/visibility.trainer.kubeflow.org/v1alpha1";
+const BUILT = fileURLToPath(new URL("../../visibility_api/dashboard", import.meta.url));
+const TYPES: Record<string, string> = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
+/** As the server sends it. */
+const POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+interface Watcher {
+  response: ServerResponse;
+  namespace: string | undefined;
+  name: string | undefined;
+}
+
+export interface Options {
+  jobs: number;
+  /** What comes before /apis, as behind a proxy. */
+  prefix?: string;
+  /** Namespaces that may be listed; absent: all, and the whole cluster. */
+  allowed?: string[];
+  port?: number;
+}
+
+export class Fixture {
+  jobs: MadeJob[];
+  readonly requests: string[] = [];
+  revision = 1000;
+  /** Revisions before this are answered 410. */
+  oldest = 0;
+  isDown = false;
+  hasHistory = true;
+  private readonly watchers = new Set<Watcher>();
+  private readonly sockets = new Set<Socket>();
+
+  private constructor(
+    private readonly server: Server,
+    private readonly options: Options,
+  ) {
+    const now = Date.now();
+    this.jobs = Array.from({ length: options.jobs }, (_, number) => new MadeJob(number, now));
+    server.on("request", (request: IncomingMessage, response: ServerResponse) => this.answer(request, response));
+    server.on("connection", (socket) => {
+      this.sockets.add(socket);
+      socket.on("close", () => this.sockets.delete(socket));
+    });
+  }
+
+  static async start(options: Options): Promise<Fixture> {
+    const server = createServer();
+    const fixture = new Fixture(server, options);
+    await new Promise<void>((resolve) => server.listen(options.port ?? 0, "127.0.0.1", resolve));
+    return fixture;
+  }
+
+  get origin(): string {
+    return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}`;
+  }
+
+  page(namespace?: string): string {
+    const scope = namespace === undefined ? "" : `/namespaces/${namespace}`;
+    return `${this.origin}${this.options.prefix ?? ""}${GROUP}${scope}/dashboard`;
+  }
+
+  async stop(): Promise<void> {
+    this.cut();
+    await new Promise((resolve) => this.server.close(resolve));
+  }
+
+  /** Every connection breaks, as when a proxy ends. */
+  cut(): void {
+    for (const socket of this.sockets) socket.destroy();
+  }
+
+  /** All revisions so far are of an earlier process. */
+  forget(): void {
+    this.revision += 1_000_000;
+    this.oldest = this.revision;
+  }
+
+  change(job: MadeJob, type: "ADDED" | "MODIFIED" | "DELETED" = "MODIFIED"): void {
+    if (type === "MODIFIED") job.advance();
+    if (type === "DELETED") this.jobs = this.jobs.filter((one) => one !== job);
+    job.version = ++this.revision;
+    const line = `${JSON.stringify({ type, object: job.document(Date.now()) })}\n`;
+    for (const { response, namespace, name } of this.watchers) {
+      if ((namespace ?? job.namespace) === job.namespace && (name ?? job.name) === job.name) response.write(line);
+    }
+  }
+
+  add(number: number): MadeJob {
+    const job = new MadeJob(number, Date.now());
+    this.jobs.push(job);
+    this.change(job, "ADDED");
+    return job;
+  }
+
+  private answer(request: IncomingMessage, response: ServerResponse): void {
+    const url = new URL(request.url ?? "/", this.origin);
+    const prefix = this.options.prefix ?? "";
+    this.requests.push(url.pathname + url.search);
+    if (this.isDown) return sendStatus(response, 503, "ServiceUnavailable", "the server is currently unable to handle the request");
+    if (!url.pathname.startsWith(prefix)) return sendStatus(response, 404, "", "not below the prefix");
+    const path = url.pathname.slice(prefix.length);
+    const core = /^\/api\/v1\/namespaces(?:\/([^/]+)\/events)?$/.exec(path);
+    if (core) return this.core(response, core[1], url.searchParams);
+    if (!path.startsWith(GROUP)) return sendStatus(response, 404, "", "the server could not find the requested resource");
+    const rest = path.slice(GROUP.length).split("/").filter(Boolean).map(decodeURIComponent);
+    if (rest.length === 0) return send(request, response, DISCOVERY);
+    const namespace = rest[0] === "namespaces" ? rest[1] : undefined;
+    const [resource, name, subresource] = namespace === undefined ? rest : rest.slice(2);
+    if (resource === "dashboard") return sendFile(request, response, name);
+    if (resource !== "trainjobs") return sendStatus(response, 404, "", "the server could not find the requested resource");
+    if (this.options.allowed && !this.options.allowed.includes(namespace ?? "")) {
+      const where = namespace === undefined ? "at the cluster scope" : `in the namespace "${namespace}"`;
+      return sendStatus(response, 403, "Forbidden", `trainjobs.visibility.trainer.kubeflow.org is forbidden: User "bob" cannot list resource "trainjobs" in API group "visibility.trainer.kubeflow.org" ${where}`);
+    }
+    if (name === undefined) return this.collection(request, response, namespace, url.searchParams);
+    const job = this.jobs.find((one) => one.namespace === namespace && one.name === name);
+    if (!job) return sendStatus(response, 404, "NotFound", `trainjobs.visibility.trainer.kubeflow.org "${name}" not found`);
+    if (subresource === "history") return this.history(request, response, job, url.searchParams);
+    if (subresource !== undefined) return sendStatus(response, 404, "", "the server could not find the requested resource");
+    send(request, response, job.document(Date.now()));
+  }
+
+  private collection(request: IncomingMessage, response: ServerResponse, namespace: string | undefined, query: URLSearchParams): void {
+    const name = /^metadata\.name=(.+)$/.exec(query.get("fieldSelector") ?? "")?.[1];
+    if (query.has("watch")) {
+      if (Number(query.get("resourceVersion")) < this.oldest) {
+        return sendStatus(response, 410, "Expired", "too old resource version");
+      }
+      response.writeHead(200, { "Content-Type": "application/json" });
+      response.flushHeaders();
+      const watcher = { response, namespace, name };
+      this.watchers.add(watcher);
+      response.on("close", () => this.watchers.delete(watcher));
+      return;
+    }
+    const found = this.jobs.filter((job) => (namespace ?? job.namespace) === job.namespace && (name ?? job.name) === job.name);
+    const from = Number(query.get("continue") ?? 0);
+    const limit = Number(query.get("limit") ?? 0) || found.length;
+    const items = found.slice(from, from + limit).map((job) => job.document(Date.now()));
+    const rest = Math.max(0, found.length - from - limit);
+    const more = rest > 0 ? { continue: String(from + limit), remainingItemCount: rest } : {};
+    send(request, response, { kind: "TrainJobProgressList", metadata: { resourceVersion: String(this.revision), ...more }, items });
+  }
+
+  private history(request: IncomingMessage, response: ServerResponse, job: MadeJob, query: URLSearchParams): void {
+    if (!this.hasHistory) return sendStatus(response, 404, "", "the server could not find the requested resource");
+    const now = Date.now();
+    const most = Number(query.get("maxPoints") ?? 500);
+    const asked = query.getAll("metric");
+    const names = asked.length ? asked : job.metrics(1).map(({ name }) => name);
+    const series = names.flatMap((name) => job.series(name, most, now));
+    const numbers = [...new Set(series.map((one) => one.attempt))];
+    const attempts = numbers.map((number) => {
+      const times = series.filter((one) => one.attempt === number).flatMap((one) => one.times);
+      const steps = series.filter((one) => one.attempt === number).flatMap((one) => one.steps ?? []) as number[];
+      return { number, startTime: new Date(Math.min(...times) * 1000).toISOString(), firstStep: Math.min(...steps), lastStep: Math.max(...steps) };
+    });
+    send(request, response, { kind: "TrainJobProgressHistory", metadata: job.document(now).metadata, attempts, series });
+  }
+
+  private core(response: ServerResponse, namespace: string | undefined, query: URLSearchParams): void {
+    if (namespace === undefined) {
+      if (this.options.allowed) return sendStatus(response, 403, "Forbidden", "namespaces is forbidden");
+      return sendJson(response, { items: [...new Set(this.jobs.map((job) => job.namespace))].map((name) => ({ metadata: { name } })) });
+    }
+    const name = /involvedObject\.name=(.+)$/.exec(query.get("fieldSelector") ?? "")?.[1];
+    const job = this.jobs.find((one) => one.namespace === namespace && one.name === name);
+    sendJson(response, { items: job ? job.events(Date.now()) : [] });
+  }
+}
+
+const DISCOVERY = {
+  kind: "APIResourceList",
+  resources: [
+    { name: "trainjobs", kind: "TrainJobProgress", namespaced: true, verbs: ["get", "list", "watch"] },
+    { name: "trainjobs/history", kind: "TrainJobProgressHistory", namespaced: true, verbs: ["get"] },
+  ],
+};
+
+function sendJson(response: ServerResponse, body: unknown, code = 200): void {
+  response.writeHead(code, { "Content-Type": "application/json" });
+  response.end(JSON.stringify(body));
+}
+
+function send(request: IncomingMessage, response: ServerResponse, body: unknown): void {
+  const accept = request.headers.accept ?? "";
+  if (/yaml|csv/.test(accept)) {
+    response.writeHead(200, { "Content-Type": accept });
+    response.end(JSON.stringify(body, undefined, 2));
+    return;
+  }
+  response.writeHead(200, { "Content-Type": "application/json", "Content-Encoding": "gzip" });
+  response.end(gzipSync(JSON.stringify(body), { level: 1 }));
+}
+
+function sendStatus(response: ServerResponse, code: number, reason: string, message: string): void {
+  sendJson(response, { kind: "Status", apiVersion: "v1", status: "Failure", code, reason, message }, code);
+}
+
+function sendFile(request: IncomingMessage, response: ServerResponse, name: string | undefined): void {
+  const isPage = name === undefined;
+  let content = readFileSync(isPage ? join(BUILT, "index.html") : join(BUILT, "assets", name));
+  if (isPage) content = Buffer.from(content.toString().replaceAll("./assets/", "./dashboard/"));
+  const gzipped = /gzip/.test(String(request.headers["accept-encoding"])) ? gzipSync(content) : undefined;
+  response.writeHead(200, {
+    "Content-Type": TYPES[extname(name ?? ".html")] ?? "text/html; charset=utf-8",
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    ...(gzipped ? { "Content-Encoding": "gzip" } : {}),
+  });
+  response.end(gzipped ?? content);
+}

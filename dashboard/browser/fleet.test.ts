@@ -1,0 +1,131 @@
+import type { Browser, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+
+import { launch, open, until } from "./chromium";
+import { Fixture } from "./fixture";
+import type { MadeJob } from "./fixture-jobs";
+
+const JOBS = 400;
+let browser: Browser;
+let fixture: Fixture;
+let page: Page;
+let faults: string[];
+
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(() => browser.close());
+beforeEach(async () => {
+  fixture = await Fixture.start({ jobs: JOBS });
+  ({ page, faults } = await open(browser, fixture.page()));
+  await page.getByText(`${JOBS} jobs`, { exact: true }).waitFor();
+});
+afterEach(async () => {
+  await page.context().close();
+  await fixture.stop();
+  expect(faults).toEqual([]);
+});
+
+const rows = () => page.locator(".body .row");
+const firstNames = async (count: number) => (await page.locator(".body .row .name a").allTextContents()).slice(0, count);
+const matches = () => page.locator(".matches").textContent();
+const row = (job: MadeJob) => page.locator(`[data-key="trainjobs/${job.namespace}/${job.name}"]`);
+
+test("stalled and wasting jobs come first, and only rows in view are drawn", async () => {
+  expect(await rows().first().locator(".state").textContent()).toMatch(/Stalled|Diverged/);
+  expect(await rows().count()).toBeLessThan(60);
+  expect(await page.getByRole("table").getAttribute("aria-rowcount")).toBe(String(JOBS + 1));
+});
+
+test("curves are asked for rows in view only, with few points", async () => {
+  const asked = () => fixture.requests.filter((path) => path.includes("/history"));
+  await until(async () => asked().length, (count) => count > 10);
+  await page.locator(".spark path").first().waitFor({ state: "attached" });
+  const known = await rows().count();
+  expect(new Set(asked().map((path) => path.split("?")[0])).size).toBeLessThanOrEqual(known);
+  expect(asked().every((path) => path.includes("metric=loss") && path.includes("maxPoints=80"))).toBe(true);
+});
+
+test("rows are drawn as one scrolls", async () => {
+  const before = await firstNames(1);
+  await page.evaluate(() => window.scrollTo(0, document.body.scrollHeight));
+  await until(() => firstNames(1), (now) => now[0] !== before[0]);
+  expect(await page.locator(`[aria-rowindex="${JOBS + 1}"]`).count()).toBe(1);
+});
+
+test("filters narrow the list, live in the address, and survive a reload", async () => {
+  const failed = fixture.jobs.filter((job) => job.phase === "Failed").length;
+  await page.getByRole("button", { name: /^Failed/ }).click();
+  await until(matches, (text) => text === `${failed} of ${JOBS} jobs`);
+  expect(page.url()).toContain("#/?phase=Failed");
+  await page.reload();
+  await until(matches, (text) => text === `${failed} of ${JOBS} jobs`);
+  await page.goBack();
+  await until(matches, (text) => text === `${JOBS} jobs`);
+});
+
+test("a namespace is chosen from those that are there", async () => {
+  await page.getByRole("button", { name: "Namespace" }).click();
+  await page.getByLabel("research").check();
+  const there = fixture.jobs.filter((job) => job.namespace === "research").length;
+  await until(matches, (text) => text === `${there} of ${JOBS} jobs`);
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Namespace: research" }).waitFor();
+  expect(page.url()).toContain("namespace=research");
+});
+
+test("the search takes parts of names; nothing found is said and can be undone", async () => {
+  await page.keyboard.press("/");
+  await page.keyboard.type("whisper 0193");
+  await until(() => rows().count(), (count) => count === 1);
+  await page.getByRole("searchbox").fill("no such job");
+  await page.getByText("No job matches").waitFor();
+  await page.getByRole("button", { name: "Remove all filters" }).click();
+  await until(matches, (text) => text === `${JOBS} jobs`);
+});
+
+test("a column's head sorts by it, in turn the other way, and back", async () => {
+  const head = page.getByRole("columnheader", { name: "Progress" });
+  await head.getByRole("button").click();
+  await until(() => head.getAttribute("aria-sort"), (sort) => sort === "ascending");
+  const percents = (await page.locator(".body .percent").allTextContents()).slice(0, 10).map(parseFloat);
+  expect(percents).toEqual([...percents].sort((one, other) => other - one));
+  await head.getByRole("button").click();
+  await until(() => head.getAttribute("aria-sort"), (sort) => sort === "descending");
+  await head.getByRole("button").click();
+  await until(() => head.getAttribute("aria-sort"), (sort) => sort === "none");
+});
+
+test("what changes is shown at once; new jobs come and deleted ones go", async () => {
+  const job = fixture.jobs[0]!;
+  await page.getByRole("searchbox").fill(job.name);
+  const steps = () => row(job).locator(".progress small").textContent();
+  const before = await steps();
+  fixture.change(job);
+  await until(steps, (text) => text !== before);
+  fixture.change(job, "DELETED");
+  await page.getByText("No job matches").waitFor();
+  await page.getByRole("searchbox").fill("");
+  await until(matches, (text) => text === `${JOBS - 1} jobs`);
+  fixture.add(JOBS + 1);
+  await until(matches, (text) => text === `${JOBS} jobs`);
+});
+
+test("the keyboard goes from row to row, also to rows that are not drawn yet", async () => {
+  await page.locator(".body .row .name a").first().focus();
+  await page.keyboard.press("ArrowDown");
+  const focused = () => page.evaluate(() => document.activeElement?.closest("[aria-rowindex]")?.getAttribute("aria-rowindex"));
+  expect(await focused()).toBe("3");
+  await page.keyboard.press("End");
+  await until(focused, (index) => index === String(JOBS + 1));
+  await page.keyboard.press("Home");
+  await until(focused, (index) => index === "2");
+  await page.keyboard.press("Enter");
+  await page.getByRole("link", { name: "All jobs" }).waitFor();
+});
+
+test("a figure of the summary shows what it counts", async () => {
+  await page.getByRole("button", { name: /stalled$/ }).click();
+  const stalled = fixture.jobs.filter((job) => job.trouble === "Stalled").length;
+  await until(matches, (text) => text === `${stalled} of ${JOBS} jobs`);
+});

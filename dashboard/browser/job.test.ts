@@ -1,0 +1,152 @@
+import type { Browser, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+
+import { launch, open, until } from "./chromium";
+import { Fixture } from "./fixture";
+import { HOSTILE, type MadeJob } from "./fixture-jobs";
+
+let browser: Browser;
+let fixture: Fixture;
+let page: Page;
+let faults: string[];
+
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(() => browser.close());
+beforeEach(async () => {
+  fixture = await Fixture.start({ jobs: 200 });
+});
+afterEach(async () => {
+  await page.context().close();
+  await fixture.stop();
+  expect(faults).toEqual([]);
+});
+
+async function show(is: (job: MadeJob) => boolean, look = ""): Promise<MadeJob> {
+  const job = fixture.jobs.find(is)!;
+  ({ page, faults } = await open(browser, `${fixture.page()}#/trainjobs/${job.namespace}/${job.name}${look}`));
+  await page.getByRole("heading", { name: job.name }).waitFor();
+  return job;
+}
+
+const isGood = (job: MadeJob) => job.isTraining && job.trouble === "" && !job.isHostile;
+
+test("progress, the end with its range, and every metric are shown", async () => {
+  await show(isGood);
+  await page.getByText(/About .* left, ends .* \(between .* and .*\)/).waitFor();
+  for (const name of ["loss", "accuracy", "learning_rate", "grad_norm"]) {
+    await page.getByRole("heading", { name, exact: true }).waitFor();
+  }
+  expect(await page.locator(".plot canvas").count()).toBe(4);
+  const loss = await page.getByRole("img", { name: /^loss\./ }).getAttribute("aria-label");
+  expect(loss).toMatch(/eval_loss: \d+ points, from/);
+});
+
+test("axis, scale, smoothing and choice of metrics are in the address", async () => {
+  await show(isGood);
+  await page.getByRole("button", { name: "Time", exact: true }).click();
+  await page.getByLabel("Log scale").check();
+  await page.getByLabel("Smoothing").fill("0.9");
+  await page.getByRole("button", { name: "All metrics" }).click();
+  await page.getByRole("checkbox", { name: "accuracy" }).uncheck();
+  await until(() => page.locator(".plot canvas").count(), (count) => count === 3);
+  expect(page.url()).toMatch(/x=time&log=1&smooth=0.9&metric=loss/);
+  await page.reload();
+  await until(() => page.locator(".plot canvas").count(), (count) => count === 3);
+  expect(await page.getByRole("button", { name: "Time", exact: true }).getAttribute("aria-pressed")).toBe("true");
+});
+
+test("a chart is zoomed with the pointer and with keys, and shows all again", async () => {
+  await show(isGood);
+  const reset = page.getByRole("button", { name: "Show all" });
+  await page.getByRole("img", { name: /^loss\. .*\d{2} points/ }).waitFor(); // drawn anew when the history comes
+  const box = (await page.locator(".plot .u-over").first().boundingBox())!;
+  await page.mouse.move(box.x + box.width * 0.3, box.y + box.height / 2);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.6, box.y + box.height / 2, { steps: 4 });
+  await page.mouse.up();
+  await until(() => reset.isEnabled(), Boolean);
+  await reset.click();
+  await until(() => reset.isDisabled(), Boolean);
+  await page.locator(".plot").first().focus();
+  await page.keyboard.press("+");
+  await until(() => reset.isEnabled(), Boolean);
+  await page.keyboard.press("0");
+  await until(() => reset.isDisabled(), Boolean);
+});
+
+test("another job is found and compared", async () => {
+  const job = await show(isGood, "?metric=loss");
+  await page.getByRole("button", { name: "Compare with" }).click();
+  await page.locator(".found button").first().click();
+  await page.getByRole("list", { name: "Compared jobs" }).getByRole("link").waitFor();
+  expect(page.url()).toContain("with=");
+  await until(() => page.locator(".legend li").count(), (count) => count === 2);
+  await page.getByRole("button", { name: /^Do not compare/ }).click();
+  await until(() => page.url(), (url) => !url.includes("with="));
+  expect(page.url()).toContain(job.name);
+});
+
+test("new values are drawn as they come", async () => {
+  const job = await show(isGood);
+  const value = () => page.locator(".legend b").first().textContent();
+  const before = await until(value, (text) => text !== "");
+  fixture.change(job);
+  await until(value, (text) => text !== before);
+});
+
+test("why a job died is told with its place, and where its log is", async () => {
+  const job = await show((one) => one.phase === "Failed");
+  await page.getByRole("heading", { name: "Why it failed" }).waitFor();
+  await page.getByText(`${job.name}-node-0-2-q8fzt`).waitFor();
+  await page.getByText("Last lines of the log").click();
+  await page.getByText(`kubectl logs -n ${job.namespace}`).waitFor();
+});
+
+test("a job that cannot be read says why and what to do", async () => {
+  await show((one) => one.trouble === "Silent");
+  await page.getByText("No progress file at /tmp/trainjob-progress.json").waitFor();
+  await page.getByText("More in docs/instrument.md.").waitFor();
+  expect(await page.getByText("from trainjob_progress import report").count()).toBeGreaterThan(0);
+});
+
+test("what is wrong is told in words, and values that are not finite are counted", async () => {
+  await show((one) => one.trouble === "Diverged");
+  await page.getByText(/^A loss or gradient is not finite for /).waitFor();
+  await page.getByText(/values? (is|are) NaN or infinite/).waitFor();
+});
+
+test("events and the YAML are there", async () => {
+  const job = await show(isGood);
+  await page.getByText("All Jobs of the TrainJob have been created").waitFor();
+  await page.getByText("YAML and kubectl").click();
+  await page.getByText(`kubectl get tjp ${job.name} -n ${job.namespace} -o yaml`).waitFor();
+  await page.getByText("resourceVersion").waitFor();
+});
+
+test("a hostile text is shown as text, with what it hides made visible", async () => {
+  await show((one) => one.isHostile);
+  await page.getByRole("heading", { name: HOSTILE.metric }).waitFor();
+  await page.getByRole("heading", { name: "los[U+202E]s_eslaf" }).waitFor();
+  await page.getByText("[U+0007][U+001B][31mred").waitFor();
+  await page.getByText("q[U+200B]ueue").waitFor();
+  expect(await page.title()).not.toContain("owned");
+  expect(await page.locator("img, script:not([src])").count()).toBe(0);
+});
+
+test("a server without history still shows the values as they come", async () => {
+  fixture.hasHistory = false;
+  const job = await show(isGood);
+  await page.getByRole("heading", { name: "Metrics" }).waitFor();
+  fixture.change(job);
+  await until(() => page.locator(".plot canvas").count(), (count) => count > 0);
+});
+
+test("a job that does not exist, and one that is deleted, are told", async () => {
+  const job = await show(isGood);
+  fixture.change(job, "DELETED");
+  await page.getByText("This job has been deleted.").waitFor();
+  await page.goto(`${fixture.page()}#/trainjobs/research/no-such-job`);
+  await page.getByRole("heading", { name: "There is no such job" }).waitFor();
+});

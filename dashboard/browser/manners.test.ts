@@ -1,0 +1,107 @@
+/** What every view owes its viewers: colours, small screens, screen readers, time zones. */
+
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+
+import { launch, open, until } from "./chromium";
+import { Fixture } from "./fixture";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+let browser: Browser;
+let fixture: Fixture;
+let forbidding: Fixture;
+
+beforeAll(async () => {
+  browser = await launch();
+  fixture = await Fixture.start({ jobs: 120 });
+  forbidding = await Fixture.start({ jobs: 1, allowed: [] });
+});
+afterAll(async () => {
+  await browser.close();
+  await fixture.stop();
+  await forbidding.stop();
+});
+
+async function violations(page: Page): Promise<string[]> {
+  await page.evaluate(AXE); // through the debugger: the page's policy allows no script of ours
+  return page.evaluate(async () => {
+    const { violations } = await (window as unknown as { axe: { run: () => Promise<{ violations: Violation[] }> } }).axe.run();
+    interface Violation {
+      id: string;
+      nodes: { html: string; failureSummary: string }[];
+    }
+    return violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`);
+  });
+}
+
+function viewsOf(): [string, () => string, string][] {
+  const of = (is: (job: Fixture["jobs"][number]) => boolean) => {
+    const job = fixture.jobs.find(is)!;
+    return `${fixture.page()}#/trainjobs/${job.namespace}/${job.name}`;
+  };
+  return [
+    ["the fleet", () => fixture.page(), ".spark path"],
+    ["a job", () => of((job) => job.isTraining), ".plot canvas"],
+    ["a failed job", () => of((job) => job.phase === "Failed"), ".failure"],
+    ["a job that is not read", () => of((job) => job.trouble === "Silent"), ".reason"],
+    ["a forbidden fleet", () => forbidding.page(), ".namespace-choice"],
+  ];
+}
+
+const SCREENS = [
+  ["light", { colorScheme: "light" }],
+  ["dark", { colorScheme: "dark" }],
+  ["phone", { viewport: { width: 390, height: 844 } }],
+] as const;
+
+describe.each(SCREENS)("on a %s screen", (_, options) => {
+  test.each(viewsOf())("axe finds no fault in %s", async (_name, url, whole) => {
+    const { page, faults } = await open(browser, url(), options);
+    await page.locator(whole).first().waitFor({ state: "attached" });
+    expect(await violations(page)).toEqual([]);
+    const isWide = await page.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
+    expect(isWide).toBe(false);
+    expect(faults).toEqual([]);
+    await page.context().close();
+  });
+});
+
+test("open menus have no fault either", async () => {
+  const { page } = await open(browser, fixture.page());
+  await page.getByRole("button", { name: "Settings" }).click();
+  expect(await violations(page)).toEqual([]);
+  await page.getByRole("button", { name: "Namespace" }).click();
+  expect(await violations(page)).toEqual([]);
+  await page.context().close();
+});
+
+test("colours and time zone are chosen, and kept", async () => {
+  const { page } = await open(browser, fixture.page(), { colorScheme: "light" });
+  const background = () => page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
+  const light = await background();
+  await page.getByRole("button", { name: "Settings" }).click();
+  await page.getByLabel("Colours").selectOption("dark");
+  await until(background, (colour) => colour !== light);
+  await page.getByLabel("Time zone").selectOption("Asia/Tokyo");
+  const times = () => page.locator(".cell.end time").first().getAttribute("title");
+  await until(times, (title) => title?.includes("GMT+9") ?? false);
+  await page.reload();
+  await until(background, (colour) => colour !== light);
+  await until(times, (title) => title?.includes("GMT+9") ?? false);
+  await page.context().close();
+});
+
+test("the focus begins with a way past the frame, and is seen", async () => {
+  const { page } = await open(browser, fixture.page());
+  await page.getByText("120 jobs", { exact: true }).waitFor();
+  await page.keyboard.press("Tab");
+  const focused = () => page.evaluate(() => document.activeElement?.textContent);
+  expect(await focused()).toBe("Skip to the content");
+  await page.keyboard.press("Enter");
+  expect(await page.evaluate(() => document.activeElement?.id)).toBe("content");
+  await page.keyboard.press("Tab");
+  expect(await focused()).toContain("running");
+  await page.context().close();
+});

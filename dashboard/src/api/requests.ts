@@ -1,0 +1,81 @@
+/** What the page asks beside the lists that it follows. */
+
+import { corePath, resourcePath, withQuery, type Address } from "./address";
+import { getJson, getText } from "./http";
+import type { History, JobDocument, KubernetesEvent } from "./types";
+
+/** A job's place in the API. `plural` is the resource, such as trainjobs. */
+export interface JobRef {
+  readonly plural: string;
+  readonly namespace: string;
+  readonly name: string;
+}
+
+export interface HistoryQuery {
+  metrics?: readonly string[];
+  since?: string;
+  maxPoints?: number;
+}
+
+export interface ResourceKind {
+  readonly plural: string;
+  readonly kind: string;
+}
+
+const subject = (address: Address, ref: JobRef, ...rest: string[]) =>
+  resourcePath(address, ref.plural, ref.namespace, ref.name, ...rest);
+
+function historyPath(address: Address, ref: JobRef, query: HistoryQuery): string {
+  const { metrics, since, maxPoints } = query;
+  return withQuery(subject(address, ref, "history"), { metric: metrics, since, maxPoints });
+}
+
+export const getHistory = (address: Address, ref: JobRef, query: HistoryQuery, signal?: AbortSignal) =>
+  getJson<History>(historyPath(address, ref, query), signal);
+
+export const getHistoryCsv = (address: Address, ref: JobRef, query: HistoryQuery) =>
+  getText(historyPath(address, ref, query), "text/csv");
+
+export const getJob = (address: Address, ref: JobRef, signal?: AbortSignal) =>
+  getJson<JobDocument>(subject(address, ref), signal);
+
+export const getYaml = (address: Address, ref: JobRef, signal?: AbortSignal) =>
+  getText(subject(address, ref), "application/yaml", signal);
+
+export const getLogTail = (address: Address, ref: JobRef, signal?: AbortSignal) =>
+  getJson<Record<string, unknown>>(subject(address, ref, "log-tail"), signal);
+
+/** The kinds of jobs that can be listed and watched; every server has those that this page knows. */
+export async function getKinds(address: Address): Promise<ResourceKind[]> {
+  interface Entry {
+    name: string;
+    kind: string;
+    verbs: string[];
+  }
+  const found = await getJson<{ resources?: Entry[] }>(address.base);
+  return (found.resources ?? [])
+    .filter(({ name, verbs }) => !name.includes("/") && verbs.includes("list") && verbs.includes("watch"))
+    .map(({ name, kind }) => ({ plural: name, kind: kind.replace(/Progress$/, "") }));
+}
+
+/** Of the job and what bears its name (its JobSet), and of one pod. Only behind kube-apiserver. */
+export async function getEvents(address: Address, ref: JobRef, pod?: string): Promise<KubernetesEvent[]> {
+  const path = corePath(address, "namespaces", ref.namespace, "events");
+  const names = pod === undefined ? [ref.name] : [ref.name, pod];
+  const lists = await Promise.all(
+    names.map((name) =>
+      getJson<{ items?: KubernetesEvent[] }>(
+        withQuery(path, { fieldSelector: `involvedObject.name=${name}`, limit: 100 }),
+      ),
+    ),
+  );
+  return lists.flatMap((list) => list.items ?? []);
+}
+
+/** The namespaces that the viewer may list; rejects for most. */
+export async function getNamespaces(address: Address): Promise<string[]> {
+  const found = await getJson<{ items?: { metadata: { name?: string } }[] }>(
+    withQuery(corePath(address, "namespaces"), { limit: 500 }),
+  );
+  return (found.items ?? []).flatMap(({ metadata }) => metadata.name ?? []);
+}

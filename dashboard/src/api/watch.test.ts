@@ -1,0 +1,101 @@
+import { afterEach, expect, test, vi } from "vitest";
+
+import type { WatchEvent } from "./types";
+import { Watch, type Connection } from "./watch";
+
+const PATIENCE = { timeout: 60_000 }; // for a busy machine
+
+/** Answers in turn; what is asked after the last one never comes. */
+function serve(...answers: (() => Response)[]): string[] {
+  const asked: string[] = [];
+  vi.stubGlobal("fetch", (path: string, { signal }: { signal?: AbortSignal }) => {
+    asked.push(path);
+    const next = answers.shift();
+    if (next) return Promise.resolve(next());
+    return new Promise((_, reject) => signal?.addEventListener("abort", () => reject(new Error("aborted"))));
+  });
+  return asked;
+}
+
+const json = (body: unknown, code = 200) => () => new Response(JSON.stringify(body), { status: code });
+const stream = (...events: unknown[]) => () => new Response(events.map((event) => `${JSON.stringify(event)}\n`).join(""));
+const open = (...events: unknown[]) => () =>
+  new Response(
+    new ReadableStream({
+      start(controller) {
+        for (const event of events) controller.enqueue(new TextEncoder().encode(`${JSON.stringify(event)}\n`));
+      },
+    }),
+  );
+const job = (name: string, resourceVersion: string) => ({ metadata: { name, namespace: "n", resourceVersion }, status: { phase: "Running" } });
+const list = (resourceVersion: string, items: unknown[], more = {}) => json({ metadata: { resourceVersion, ...more }, items });
+
+function follow() {
+  const seen = { names: [] as string[], events: [] as WatchEvent[], states: [] as Connection[], lists: 0 };
+  const watch = new Watch("/jobs", {
+    listing: () => seen.lists++,
+    page: (items) => seen.names.push(...items.map(({ metadata }) => metadata.name ?? "")),
+    listed: () => undefined,
+    events: (events) => seen.events.push(...events),
+    connection: (now) => seen.states.push(now),
+  });
+  return { watch, seen };
+}
+
+afterEach(() => vi.unstubAllGlobals());
+
+test("a list is read page by page, and watched from its version", async () => {
+  const asked = serve(
+    list("7", [job("a", "1")], { continue: "next", remainingItemCount: 1 }),
+    list("7", [job("b", "2")]),
+    open({ type: "MODIFIED", object: job("a", "8") }),
+  );
+  const { watch, seen } = follow();
+  watch.start();
+  await vi.waitFor(() => expect(seen.events).toHaveLength(1), PATIENCE);
+  watch.stop();
+  expect(seen.names).toEqual(["a", "b"]);
+  expect(asked[1]).toContain("continue=next");
+  expect(asked[2]).toContain("resourceVersion=7");
+  expect(asked[2]).toContain("allowWatchBookmarks=true");
+  expect(seen.states.at(-1)).toEqual({ state: "live" });
+});
+
+test("a connection that is lost is said, and the watch goes on from its last bookmark", async () => {
+  const asked = serve(
+    list("7", []),
+    stream({ type: "BOOKMARK", object: job("", "9") }),
+    json({ code: 503, message: "restarting" }, 503),
+    open(),
+  );
+  const { watch, seen } = follow();
+  watch.start();
+  await vi.waitFor(() => expect(asked.length).toBe(4), PATIENCE);
+  await vi.waitFor(() => expect(seen.states.at(-1)?.state).toBe("live"), PATIENCE);
+  watch.stop();
+  expect(asked[3]).toContain("resourceVersion=9");
+  expect(seen.lists).toBe(1);
+  expect(seen.states.map(({ state }) => state)).toEqual(["live", "lost", "lost", "live"]);
+});
+
+test.each([
+  ["as an answer", json({ code: 410, reason: "Expired" }, 410)],
+  ["as an event", stream({ type: "ERROR", object: { code: 410, reason: "Expired", message: "too old" } })],
+])("a version that is too old, said %s, leads to a new list", async (_, expired) => {
+  serve(list("7", [job("a", "1")]), expired, list("90", [job("b", "80")]), open());
+  const { watch, seen } = follow();
+  watch.start();
+  await vi.waitFor(() => expect(seen.names).toEqual(["a", "b"]), PATIENCE);
+  watch.stop();
+  expect(seen.lists).toBe(2);
+});
+
+test("without the right to list it is said, and not asked again", async () => {
+  const asked = serve(json({ code: 403, reason: "Forbidden", message: "bob may not" }, 403));
+  const { watch, seen } = follow();
+  watch.start();
+  await vi.waitFor(() => expect(seen.states).toHaveLength(1), PATIENCE);
+  expect(seen.states[0]).toMatchObject({ state: "refused", error: { code: 403, message: "bob may not" } });
+  expect(asked).toHaveLength(1);
+  watch.stop();
+});

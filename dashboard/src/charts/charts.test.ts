@@ -1,0 +1,88 @@
+import { expect, test } from "vitest";
+
+import type { Curve } from "../model/series";
+import { describe, plan } from "./series-plan";
+import { smooth } from "./smoothing";
+import { spark } from "./sparkline";
+
+const curve = (values: number[], extra: Partial<Curve> = {}): Curve => ({
+  metric: "loss",
+  attempt: 0,
+  times: values.map((_, at) => 100 + at),
+  steps: values.map((_, at) => at * 10),
+  epochs: values.map(() => null),
+  values,
+  ...extra,
+});
+const step = { axis: "step", isLog: false, weight: 0 } as const;
+
+test("smoothing is TensorBoard's: debiased, so that it begins at the first value", () => {
+  const [first, second, third] = smooth([1, 2, 3], 0.5);
+  expect(first).toBeCloseTo(1);
+  expect(second).toBeCloseTo((0.5 * (0.5 * 1) + 0.5 * 2) / 0.75);
+  expect(third).toBeCloseTo((0.25 * 0.5 + 0.5 * 0.5 * 2 + 0.5 * 3) / 0.875);
+});
+
+test("what is no number is a gap in the smoothed line and disturbs nothing after it", () => {
+  const whole = smooth([1, 3], 0.6);
+  expect(smooth([1, null, 3], 0.6)).toEqual([whole[0], null, whole[1]]);
+  expect(smooth([2, 2, 2], 0.9)).toEqual([2, 2, 2]);
+  expect(smooth([1, 2], 0)).toEqual([1, 2]);
+});
+
+test("curves of several metrics share the axis; a place where one has no point is no gap", () => {
+  const rare = curve([5, 6], { metric: "eval_loss", steps: [0, 15] });
+  const { columns, lines } = plan([curve([1, 2, 3]), rare].map((one) => ({ curve: one, job: 0, start: 0 })), step);
+  expect(columns).toEqual([
+    [0, 10, 15, 20],
+    [1, 2, undefined, 3],
+    [5, undefined, 6, undefined],
+  ]);
+  expect(lines.map(({ metric, showsPoints }) => [metric, showsPoints])).toEqual([
+    ["loss", true],
+    ["eval_loss", true],
+  ]);
+});
+
+test("with smoothing there is a raw line and a smoothed one, and none of evaluations", () => {
+  const owned = [curve([1, 2, 3]), curve([1, 2, 3], { metric: "eval_loss" })].map((one) => ({ curve: one, job: 0, start: 0 }));
+  const { lines } = plan(owned, { ...step, weight: 0.6 });
+  expect(lines.map(({ metric, isRaw }) => [metric, isRaw])).toEqual([
+    ["loss", true],
+    ["loss", false],
+    ["eval_loss", false],
+  ]);
+});
+
+test("values that are not finite are gaps and marked, values that a log axis cannot show are counted", () => {
+  const owned = [{ curve: curve([1, NaN, Infinity, -1]), job: 0, start: 0 }];
+  expect(plan(owned, step)).toMatchObject({ broken: [10, 20], hidden: 0, columns: [[0, 10, 20, 30], [1, null, null, -1]] });
+  expect(plan(owned, { ...step, isLog: true })).toMatchObject({ broken: [10, 20], hidden: 1 });
+});
+
+test("a step that is reported again counts once, with its last value", () => {
+  const again = curve([1, 2, 3], { steps: [5, 6, 6] });
+  expect(plan([{ curve: again, job: 0, start: 0 }], step).columns).toEqual([
+    [5, 6],
+    [1, 3],
+  ]);
+});
+
+test("elapsed time counts from the start of the curve's own job", () => {
+  const owned = [{ curve: curve([1, 2]), job: 0, start: 90 }];
+  expect(plan(owned, { ...step, axis: "relative" }).columns[0]).toEqual([10, 11]);
+});
+
+test("a chart can be told in a sentence", () => {
+  const drawn = plan([{ curve: curve([3, 1, 2]), job: 0, start: 0 }], step);
+  expect(describe(drawn, "Step", String)).toBe("By step. loss: 3 points, from 3 to 2, between 1 and 3.");
+  expect(describe(plan([], step), "Step", String)).toBe("No points.");
+});
+
+test("a sparkline stays within its box and leaves out what is not finite", () => {
+  const { path, end } = spark([0, 1, 2, 3], [5, NaN, 1, 3], 92, 26);
+  expect(path).toBe("M2 2L60.7 24L90 13");
+  expect(end).toEqual([90, 13]);
+  expect(spark([1], [1], 92, 26).end).toEqual([90, 13]);
+  expect(spark([], [], 92, 26).path).toBe("");
+});

@@ -1,0 +1,33 @@
+/** Curves of the jobs that one is compared with; read anew now and then, for they may still train. */
+
+import type { Address } from "../api/address";
+import { getHistory, type JobRef } from "../api/requests";
+import { fromHistory, NOTHING, type Curves } from "./series";
+
+export interface ComparedJob {
+  readonly ref: JobRef;
+  readonly curves: Curves;
+  readonly error: Error | undefined;
+}
+
+const POINTS = 600;
+
+export const nameOf = (ref: JobRef) => `${ref.namespace}/${ref.name}`;
+
+/** `text` as nameOf() writes it; of the same kind as the job that is compared. */
+export function refOf(text: string, plural: string): JobRef | undefined {
+  const [namespace, name, ...rest] = text.split("/");
+  return namespace && name && rest.length === 0 ? { plural, namespace, name } : undefined;
+}
+
+export async function readCompared(address: Address, refs: readonly JobRef[], signal: AbortSignal): Promise<ComparedJob[]> {
+  const read = async (ref: JobRef): Promise<ComparedJob> => {
+    try {
+      const history = await getHistory(address, ref, { maxPoints: POINTS }, signal);
+      return { ref, curves: fromHistory(history), error: undefined };
+    } catch (error) {
+      return { ref, curves: NOTHING, error: error as Error };
+    }
+  };
+  return Promise.all(refs.map(read));
+}

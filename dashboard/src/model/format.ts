@@ -1,0 +1,114 @@
+/** Numbers, durations and times as people read them. */
+
+const LOCALE = "en-GB"; // the page is in English: 1,234.5, 22 Nov, 15:40
+const MINUTE = 60;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+const counts = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 0 });
+
+export const count = (value: number) => counts.format(value);
+
+/** A value of a metric: four significant digits, exponents for very large and very small ones. */
+export function metricValue(text: string | number): string {
+  const value = typeof text === "number" ? text : Number(text);
+  if (Number.isNaN(value)) return "NaN";
+  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 1e7 || size < 1e-3) return minus(value.toExponential(size < 1e-3 ? 2 : 3).replace("e+", "e"));
+  if (size >= 1000) return minus(new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 0 }).format(value));
+  return minus(String(Number(value.toPrecision(4))));
+}
+
+const minus = (text: string) => text.replaceAll("-", "−");
+
+/** "2 h 10 min": two units at most, "0 s" for less than a second. */
+export function duration(seconds: number): string {
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < MINUTE) return `${whole} s`;
+  if (whole < 10 * MINUTE) return two(Math.floor(whole / MINUTE), "min", whole % MINUTE, "s");
+  const minutes = Math.round(whole / MINUTE);
+  if (minutes < 60) return `${minutes} min`;
+  if (whole < DAY) return two(Math.floor(minutes / 60), "h", minutes % 60, "min");
+  const hours = Math.round(whole / HOUR);
+  return hours < 24 * 100 ? two(Math.floor(hours / 24), "d", hours % 24, "h") : `${Math.round(hours / 24)} d`;
+}
+
+function two(first: number, unit: string, second: number, smaller: string): string {
+  return second === 0 ? `${first} ${unit}` : `${first} ${unit} ${second} ${smaller}`;
+}
+
+/** The largest unit only, for narrow columns: "3s", "12m", "5h", "2d". */
+export function age(seconds: number): string {
+  const whole = Math.max(0, Math.floor(seconds));
+  if (whole < 2 * MINUTE) return `${whole}s`;
+  if (whole < 2 * HOUR) return `${Math.floor(whole / MINUTE)}m`;
+  if (whole < 2 * DAY) return `${Math.floor(whole / HOUR)}h`;
+  return `${Math.floor(whole / DAY)}d`;
+}
+
+export function rate(perSecond: number): string {
+  if (perSecond === 0) return "0/s";
+  if (perSecond >= 1) return `${short(perSecond)}/s`;
+  if (perSecond * MINUTE >= 1) return `${short(perSecond * MINUTE)}/min`;
+  return `${short(perSecond * HOUR)}/h`;
+}
+
+const short = (value: number) => (value >= 100 ? count(value) : String(Number(value.toPrecision(2))));
+
+export const epochs = (value: number) => String(Number(value.toFixed(value < 10 ? 2 : 1)));
+
+/** "41 h", "3.2 h", "12 min" of accelerators. */
+export function acceleratorTime(seconds: number): string {
+  if (seconds < HOUR) return `${Math.round(seconds / MINUTE)} min`;
+  const hours = seconds / HOUR;
+  return `${hours < 10 ? Number(hours.toFixed(1)) : count(hours)} h`;
+}
+
+/** An instant in the chosen time zone: the time alone today, with the day else, with the year in another. */
+export function clock(instant: number, zone: string | undefined, now: number): string {
+  if (Number.isNaN(instant)) return "";
+  const at = parts(instant, zone);
+  const today = parts(now, zone);
+  const time = `${at.hour}:${at.minute}`;
+  if (at.date === today.date) return time;
+  const day = `${at.day} ${at.month}`;
+  return at.year === today.year ? `${day} ${time}` : `${day} ${at.year}`;
+}
+
+/** With seconds and the zone's name, for where it is looked at closely. */
+export function fullTime(instant: number, zone: string | undefined): string {
+  if (Number.isNaN(instant)) return "";
+  return formatter(zone, "full", { dateStyle: "medium", timeStyle: "long" }).format(instant);
+}
+
+export function isSameDay(one: number, other: number, zone: string | undefined): boolean {
+  return !Number.isNaN(one) && parts(one, zone).date === parts(other, zone).date;
+}
+
+const formatters = new Map<string, Intl.DateTimeFormat>();
+
+function formatter(zone: string | undefined, name: string, options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat {
+  const key = `${name} ${zone ?? ""}`;
+  let found = formatters.get(key);
+  if (!found) {
+    found = new Intl.DateTimeFormat(LOCALE, zone === undefined ? options : { ...options, timeZone: zone });
+    formatters.set(key, found);
+  }
+  return found;
+}
+
+function parts(instant: number, zone: string | undefined) {
+  const shown = formatter(zone, "parts", {
+    year: "numeric",
+    month: "short",
+    day: "numeric",
+    hour: "2-digit",
+    minute: "2-digit",
+    hourCycle: "h23",
+  }).formatToParts(instant);
+  const of = (type: string) => shown.find((part) => part.type === type)?.value ?? "";
+  const [year, month, day] = [of("year"), of("month"), of("day")];
+  return { year, month, day, hour: of("hour"), minute: of("minute"), date: `${year} ${month} ${day}` };
+}

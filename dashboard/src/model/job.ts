@@ -1,0 +1,143 @@
+/** A job as the page keeps it: what of its document is shown in a list, read once when the document comes. */
+
+import type { JobRef } from "../api/requests";
+import type { Condition, JobDocument, Phase, ProgressStatus } from "../api/types";
+import { mainMetric } from "./main-metric";
+
+export const QUEUE_LABEL = "kueue.x-k8s.io/queue-name";
+
+export interface Job extends JobRef {
+  readonly key: string;
+  readonly kind: string;
+  readonly uid: string;
+  readonly queue: string;
+  /** Milliseconds since the epoch, as all times here; NaN where there is none. */
+  readonly created: number;
+  readonly phase: Phase;
+  readonly flags: readonly Flag[];
+  readonly why: string;
+  readonly percent: number | undefined;
+  readonly step: number | undefined;
+  readonly totalSteps: number | undefined;
+  readonly rate: number | undefined;
+  readonly epoch: number | undefined;
+  readonly totalEpochs: number | undefined;
+  readonly remainingS: number | undefined;
+  readonly completion: number;
+  readonly updated: number;
+  readonly ended: number;
+  readonly metric: { readonly name: string; readonly value: string } | undefined;
+  readonly accelerators: number;
+  readonly wastedS: number;
+  readonly searched: string;
+}
+
+/** What is wrong with a job, the worst first. */
+export const FLAGS = [
+  "Stalled",
+  "Diverged",
+  "Straggling",
+  "Plateaued",
+  "Not reporting",
+  "Not fresh",
+] as const;
+export type Flag = (typeof FLAGS)[number];
+
+const RAISED: Record<Flag, readonly [type: string, status: string]> = {
+  Stalled: ["Stalled", "True"],
+  Diverged: ["Diverged", "True"],
+  Straggling: ["Straggling", "True"],
+  Plateaued: ["Plateaued", "True"],
+  "Not reporting": ["Reporting", "False"],
+  "Not fresh": ["Fresh", "False"],
+};
+const ACTIVE: ReadonlySet<Phase> = new Set(["Pending", "Initializing", "Running"]);
+const ENDED: ReadonlySet<Phase> = new Set(["Succeeded", "Failed"]);
+
+export const hasEnded = (phase: Phase) => ENDED.has(phase);
+
+export function keyOf(plural: string, namespace: string, name: string): string {
+  return `${plural}/${namespace}/${name}`;
+}
+
+export function toJob(plural: string, kind: string, { metadata, status }: JobDocument): Job {
+  const namespace = metadata.namespace ?? "";
+  const name = metadata.name ?? "";
+  const queue = metadata.labels?.[QUEUE_LABEL] ?? "";
+  const resources = status.resources;
+  return {
+    plural,
+    kind,
+    namespace,
+    name,
+    queue,
+    key: keyOf(plural, namespace, name),
+    uid: metadata.uid ?? "",
+    created: time(metadata.creationTimestamp),
+    phase: status.phase,
+    flags: flagsOf(status),
+    why: whyOf(status),
+    percent: status.progressPercentage,
+    step: status.steps?.current,
+    totalSteps: status.steps?.total,
+    rate: status.steps?.perSecond,
+    epoch: status.epochs?.current,
+    totalEpochs: status.epochs?.total,
+    remainingS: status.estimatedRemainingSeconds,
+    completion: time(status.estimatedCompletionTime),
+    updated: time(status.lastUpdatedTime),
+    ended: time(status.endTime),
+    metric: mainMetric(status.metrics ?? []),
+    accelerators: resources?.accelerators ?? 0,
+    wastedS: resources?.wastedAcceleratorSeconds ?? 0,
+    searched: `${namespace}/${name} ${queue} ${status.rank0?.nodeName ?? ""}`.toLowerCase(),
+  };
+}
+
+export function time(text: string | null | undefined): number {
+  return text ? Date.parse(text) : NaN;
+}
+
+/** Of a job that has ended only what remains true of it: that its numbers were not finite, that none came. */
+export function flagsOf(status: ProgressStatus): Flag[] {
+  const conditions = status.conditions ?? [];
+  const isActive = ACTIVE.has(status.phase);
+  const raised = FLAGS.filter((flag) => {
+    const [type, value] = RAISED[flag];
+    if (!isActive && flag !== "Diverged") return false;
+    if (flag === "Not fresh" && status.phase !== "Running") return false;
+    return conditions.some((one) => one.type === type && one.status === value);
+  });
+  // What does not advance has old numbers, and what is not read too: that is no second fault.
+  return raised.some((flag) => flag === "Stalled" || flag === "Not reporting")
+    ? raised.filter((flag) => flag !== "Not fresh")
+    : raised;
+}
+
+export function conditionOf(status: ProgressStatus, type: string): Condition | undefined {
+  return status.conditions?.find((one) => one.type === type);
+}
+
+/** In a few words, why the job is where it is; empty when there is nothing to say. */
+function whyOf(status: ProgressStatus): string {
+  const { failure, phase } = status;
+  if (phase === "Failed") {
+    const code = failure?.exitCode === undefined ? "" : ` (exit ${failure.exitCode})`;
+    return (failure?.reason ?? conditionOf(status, "Failed")?.reason ?? "") + code;
+  }
+  if (phase !== "Running") return phase === "Succeeded" ? "" : (status.phaseReason ?? reportingReason(status));
+  return reportingReason(status);
+}
+
+function reportingReason(status: ProgressStatus): string {
+  const reporting = conditionOf(status, "Reporting");
+  return reporting && reporting.status !== "True" ? reporting.reason : "";
+}
+
+/** Accelerators that the job holds while it does not advance towards anything. */
+export function isWasting(job: Job): boolean {
+  return job.accelerators > 0 && (job.flags.includes("Stalled") || job.flags.includes("Diverged")) && !hasEnded(job.phase);
+}
+
+export const holdsAccelerators = (job: Job) =>
+  job.accelerators > 0 && (job.phase === "Running" || job.phase === "Initializing");

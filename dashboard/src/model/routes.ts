@@ -1,0 +1,75 @@
+/** What the page shows, as the part of its address after #: the server never sees it. */
+
+import type { JobRef } from "../api/requests";
+import { EVERYTHING, fromQuery, toQuery, type Filter } from "./filter";
+import { AXES, type Axis } from "./series";
+
+export interface JobLook {
+  readonly axis: Axis | undefined;
+  readonly isLog: boolean;
+  readonly weight: number;
+  /** Metrics that are shown; none means all. */
+  readonly metrics: readonly string[];
+  /** Jobs that are compared with this one, as namespace/name. */
+  readonly others: readonly string[];
+}
+
+export type Route = { view: "fleet"; filter: Filter } | { view: "job"; ref: JobRef; look: JobLook };
+
+export const USUAL_LOOK: JobLook = { axis: undefined, isLog: false, weight: 0.6, metrics: [], others: [] };
+const MOST_OTHERS = 7;
+
+export function parseRoute(hash: string): Route {
+  const [path = "", search = ""] = hash.replace(/^#/, "").split("?", 2);
+  const query = new URLSearchParams(search);
+  const parts = path.split("/").filter(Boolean).map(decode);
+  const [plural, namespace, name] = parts;
+  if (parts.length === 3 && plural && namespace && name) {
+    return { view: "job", ref: { plural, namespace, name }, look: lookOf(query) };
+  }
+  return { view: "fleet", filter: fromQuery(query) };
+}
+
+export function formatRoute(route: Route): string {
+  const [path, query] =
+    route.view === "fleet" ? ["/", toQuery(route.filter)] : [jobPath(route.ref), queryOf(route.look)];
+  const search = query.toString();
+  return `#${path}${search ? `?${search}` : ""}`;
+}
+
+export const fleetLink = (filter: Filter = EVERYTHING) => formatRoute({ view: "fleet", filter });
+export const jobLink = (ref: JobRef, look: JobLook = USUAL_LOOK) => formatRoute({ view: "job", ref, look });
+
+function jobPath({ plural, namespace, name }: JobRef): string {
+  return `/${[plural, namespace, name].map(encodeURIComponent).join("/")}`;
+}
+
+function lookOf(query: URLSearchParams): JobLook {
+  const axis = query.get("x") ?? "";
+  const weight = Number(query.get("smooth") ?? USUAL_LOOK.weight);
+  return {
+    axis: Object.hasOwn(AXES, axis) ? (axis as Axis) : undefined,
+    isLog: query.get("log") === "1",
+    weight: weight >= 0 && weight < 1 ? weight : USUAL_LOOK.weight,
+    metrics: query.getAll("metric"),
+    others: query.getAll("with").slice(0, MOST_OTHERS),
+  };
+}
+
+function queryOf(look: JobLook): URLSearchParams {
+  const query = new URLSearchParams();
+  if (look.axis) query.set("x", look.axis);
+  if (look.isLog) query.set("log", "1");
+  if (look.weight !== USUAL_LOOK.weight) query.set("smooth", String(look.weight));
+  for (const metric of look.metrics) query.append("metric", metric);
+  for (const other of look.others) query.append("with", other);
+  return query;
+}
+
+function decode(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}

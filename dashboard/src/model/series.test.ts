@@ -1,0 +1,57 @@
+import { expect, test } from "vitest";
+
+import type { History, ProgressStatus } from "../api/types";
+import { fromHistory, groupMetrics, isEvaluation, NOTHING, usableAxes, withLatest } from "./series";
+
+const HISTORY: History = {
+  metadata: {},
+  attempts: [{ number: 0 }, { number: 1 }],
+  progress: [{ attempt: 0, times: [10, 20], epochs: [0.5, 1] }],
+  series: [
+    { metric: "loss", attempt: 0, times: [9, 11, 20], steps: [1, 2, null], values: ["3", "NaN", "1e-3"] },
+    { metric: "loss", attempt: 1, times: [30], steps: [2], values: ["2"] },
+  ],
+};
+
+function status(at: string, metrics: Record<string, string>, step?: number): ProgressStatus {
+  const found = Object.entries(metrics).map(([name, value]) => ({ name, value }));
+  return { phase: "Running", lastUpdatedTime: at, metrics: found, ...(step === undefined ? {} : { steps: { current: step } }) };
+}
+
+test("history becomes numbers, and epochs come from the progress before each point", () => {
+  const { curves } = fromHistory(HISTORY);
+  expect(curves[0]).toMatchObject({ values: [3, NaN, 0.001], steps: [1, 2, null], epochs: [null, 0.5, 1] });
+  expect(usableAxes(curves)).toEqual(["step", "time", "relative", "epoch"]);
+  expect(usableAxes([{ ...curves[0]!, steps: [null], epochs: [null] }])).toEqual(["time", "relative"]);
+});
+
+test("the watch continues the curves of the last attempt", () => {
+  const known = fromHistory(HISTORY);
+  const next = withLatest(known, status("1970-01-01T00:00:40Z", { loss: "1.5" }, 3));
+  expect(next.curves[1]).toMatchObject({ attempt: 1, times: [30, 40], steps: [2, 3], values: [2, 1.5] });
+  expect(next.curves[0]).toBe(known.curves[0]);
+});
+
+test("what is known already changes nothing", () => {
+  const known = fromHistory(HISTORY);
+  expect(withLatest(known, status("1970-01-01T00:00:25Z", { loss: "1" }, 1))).toBe(known);
+  expect(withLatest(known, { phase: "Pending" })).toBe(known);
+});
+
+test("a metric that is measured seldom is not repeated at each step", () => {
+  let known = withLatest(NOTHING, status("1970-01-01T00:00:01Z", { loss: "3", eval_loss: "9" }, 1));
+  known = withLatest(known, status("1970-01-01T00:00:02Z", { loss: "3", eval_loss: "9" }, 2));
+  const points = known.curves.map(({ metric, values }) => [metric, values.length]);
+  expect(points).toEqual([["loss", 2], ["eval_loss", 1]]);
+});
+
+test("training and evaluation of one thing belong into one chart", () => {
+  const groups = groupMetrics(["loss", "train_loss", "eval/loss", "lr", "val_accuracy", "train_"]);
+  expect([...groups]).toEqual([
+    ["loss", ["loss", "train_loss", "eval/loss"]],
+    ["lr", ["lr"]],
+    ["accuracy", ["val_accuracy"]],
+    ["train_", ["train_"]],
+  ]);
+  expect(["eval_loss", "val/acc", "value", "test"].map(isEvaluation)).toEqual([true, true, false, true]);
+});

@@ -1,0 +1,128 @@
+/** Curves of a job: what its history holds, continued by what the watch brings. */
+
+import type { Attempt, History, ProgressStatus } from "../api/types";
+import { time } from "./job";
+
+export type Axis = "step" | "time" | "relative" | "epoch";
+export const AXES: Record<Axis, string> = {
+  step: "Step",
+  time: "Time",
+  relative: "Elapsed",
+  epoch: "Epoch",
+};
+
+/** Points of one metric in one attempt, by time. Columns of one length; times are seconds since the epoch. */
+export interface Curve {
+  readonly metric: string;
+  readonly attempt: number;
+  readonly times: number[];
+  readonly steps: (number | null)[];
+  readonly epochs: (number | null)[];
+  readonly values: number[];
+}
+
+export interface Curves {
+  readonly curves: readonly Curve[];
+  readonly attempts: readonly Attempt[];
+}
+
+export const NOTHING: Curves = { curves: [], attempts: [] };
+
+export function fromHistory(history: History): Curves {
+  const curves = (history.series ?? []).map(({ metric, attempt, times, steps, epochs, values }) => ({
+    metric,
+    attempt,
+    times: [...times],
+    steps: column(steps, times.length),
+    epochs: epochs ? column(epochs, times.length) : epochsAt(history, attempt, times),
+    values: values.map(toNumber),
+  }));
+  return { curves, attempts: history.attempts ?? [] };
+}
+
+function column(values: (number | null)[] | undefined, length: number): (number | null)[] {
+  return values ? [...values] : new Array<number | null>(length).fill(null);
+}
+
+/** Epochs are kept with the progress, not with each metric: that of the last progress at or before each time. */
+function epochsAt(history: History, attempt: number, times: readonly number[]): (number | null)[] {
+  const progress = history.progress?.find((one) => one.attempt === attempt);
+  if (!progress?.epochs) return column(undefined, times.length);
+  const { epochs } = progress;
+  let at = -1;
+  return times.map((instant) => {
+    while (at + 1 < progress.times.length && (progress.times[at + 1] ?? Infinity) <= instant) at++;
+    return at < 0 ? null : (epochs[at] ?? null);
+  });
+}
+
+/** "NaN", "Infinity" and "-Infinity" are written so; everything else that is no number is none. */
+export function toNumber(text: string): number {
+  return text.trim() === "" ? NaN : Number(text);
+}
+
+/** `known` with the values of `status`, when they are newer; else `known` itself. */
+export function withLatest(known: Curves, status: ProgressStatus): Curves {
+  const instant = time(status.lastUpdatedTime) / 1000;
+  if (Number.isNaN(instant)) return known;
+  const attempt = Math.max(0, ...known.attempts.map(({ number }) => number), ...known.curves.map((one) => one.attempt));
+  const curves = new Map(known.curves.map((curve) => [`${curve.attempt} ${curve.metric}`, curve]));
+  let isNewer = false;
+  for (const { name, value } of status.metrics ?? []) {
+    const key = `${attempt} ${name}`;
+    const curve = curves.get(key) ?? { metric: name, attempt, times: [], steps: [], epochs: [], values: [] };
+    const step = status.steps?.current ?? null;
+    const number = toNumber(value);
+    const last = curve.times.length - 1;
+    if (last >= 0 && instant <= (curve.times[last] ?? 0)) continue;
+    if (last >= 0 && step !== null && curve.steps[last] === step && curve.values[last] === number) continue;
+    // A metric that is reported seldom stays in the document: its old value at a new step is no point of it.
+    if (last >= 0 && curve.values[last] === number && name !== status.metrics?.[0]?.name) continue;
+    isNewer = true;
+    curves.set(key, {
+      ...curve,
+      times: [...curve.times, instant],
+      steps: [...curve.steps, step],
+      epochs: [...curve.epochs, status.epochs?.current ?? null],
+      values: [...curve.values, number],
+    });
+  }
+  return isNewer ? { ...known, curves: [...curves.values()] } : known;
+}
+
+/** Where the points of a curve lie on an axis; null for a point that has no place there. */
+export function positions(curve: Curve, axis: Axis, start: number): (number | null)[] {
+  if (axis === "step") return curve.steps;
+  if (axis === "epoch") return curve.epochs;
+  return axis === "time" ? curve.times : curve.times.map((instant) => instant - start);
+}
+
+/** The axes on which these curves have points. */
+export function usableAxes(curves: readonly Curve[]): Axis[] {
+  const has = (pick: (curve: Curve) => (number | null)[]) =>
+    curves.some((curve) => pick(curve).some((value) => value !== null));
+  const axes: Axis[] = [];
+  if (has((curve) => curve.steps)) axes.push("step");
+  axes.push("time", "relative");
+  if (has((curve) => curve.epochs)) axes.push("epoch");
+  return axes;
+}
+
+export function metricNames(curves: readonly Curve[]): string[] {
+  return [...new Set(curves.map((curve) => curve.metric))];
+}
+
+const SIDES = /^(train|training|eval|evaluation|val|valid|validation|test|dev)[_/.\- ]+(?=.)/i;
+
+/** Metrics that belong into one chart: loss, train_loss and eval/loss are of the group loss. */
+export function groupMetrics(names: readonly string[]): Map<string, string[]> {
+  const groups = new Map<string, string[]>();
+  for (const name of names) {
+    const group = name.replace(SIDES, "");
+    groups.set(group, [...(groups.get(group) ?? []), name]);
+  }
+  return groups;
+}
+
+/** Whether a metric is measured now and then, so that its points are worth showing as points. */
+export const isEvaluation = (name: string) => /^(eval|evaluation|val|valid|validation|test|dev)([_/.\- ]|$)/i.test(name);

@@ -1,0 +1,18 @@
+/** Names, messages and reasons come from strangers' programs: characters that hide or reorder text are made visible. */
+
+// Controls, soft hyphen, Arabic letter mark, zero-width and bidirectional marks, line and paragraph separators,
+// variation selectors beyond the ordinary, interlinear annotation, tags, byte order mark.
+const HIDDEN =
+  /[\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb]|[\u{e0000}-\u{e0fff}]|[\ud800-\udfff](?![\udc00-\udfff])/gu;
+
+export function visible(text: string): string {
+  return text.replace(HIDDEN, (character) => {
+    const code = character.codePointAt(0) ?? 0;
+    return `[U+${code.toString(16).toUpperCase().padStart(4, "0")}]`;
+  });
+}
+
+/** The same of a text of several lines, such as a log. */
+export function visibleLines(text: string): string {
+  return text.split(/\r?\n/).map((line) => line.split("\t").map(visible).join("\t")).join("\n");
+}

@@ -1,0 +1,165 @@
+/** The page: its frame, and which of the two views is in it. */
+
+import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
+
+import { pageOf, parseAddress, type Address } from "../api/address";
+import { getKinds, type ResourceKind } from "../api/requests";
+import { Fleet } from "../model/fleet";
+import { fleetLink, formatRoute, parseRoute, type Route } from "../model/routes";
+import { Sparks } from "../model/sparks";
+import { loadSettings, remember, saveSettings, SettingsContext, type Settings } from "../settings";
+import { ConnectionLine } from "./connection-line";
+import { FleetView } from "./fleet-view";
+import { JobView } from "./job-view";
+import { SettingsMenu } from "./settings-menu";
+import { Text } from "./parts";
+
+/** What every server has; more kinds come from discovery. */
+const KNOWN: ResourceKind[] = [{ plural: "trainjobs", kind: "TrainJob" }];
+
+export function App() {
+  const address = useMemo(() => parseAddress(location.pathname), []);
+  const [kinds, setKinds] = useState<ResourceKind[]>();
+  const [settings, choose] = useSettingsOfBrowser(address);
+  const [route, go] = useRoute();
+  useEffect(() => {
+    getKinds(address).then(
+      (found) => setKinds(found.length > 0 ? found : KNOWN),
+      () => setKinds(KNOWN),
+    );
+  }, [address]);
+  return (
+    <SettingsContext.Provider value={settings}>
+      <header class="top">
+        <a class="skip" href="#content" onClick={skipTo}>
+          Skip to the content
+        </a>
+        <a class="home" href={fleetLink()}>
+          <Logo />
+          Training jobs
+        </a>
+        <Scope address={address} />
+        <span class="fill" />
+        <SettingsMenu settings={settings} choose={choose} />
+      </header>
+      {kinds && <Views address={address} kinds={kinds} route={route} go={go} />}
+    </SettingsContext.Provider>
+  );
+}
+
+interface ViewsProps {
+  address: Address;
+  kinds: ResourceKind[];
+  route: Route;
+  go: (route: Route, replace?: boolean) => void;
+}
+
+function Views({ address, kinds, route, go }: ViewsProps) {
+  const fleet = useMemo(() => new Fleet(address, kinds, address.namespace), [address, kinds]);
+  const sparks = useMemo(() => new Sparks(address), [address]);
+  useEffect(() => followWhileSeen(fleet), [fleet]);
+  useEffect(() => {
+    if (route.view === "fleet") fleet.start();
+  }, [fleet, route.view]);
+  if (route.view === "job") {
+    const { plural, namespace, name } = route.ref;
+    const key = `${plural}/${namespace}/${name}`;
+    return <JobView key={key} address={address} fleet={fleet} route={route} go={go} />;
+  }
+  return (
+    <>
+      <ConnectionLine fleet={fleet} />
+      <FleetView address={address} fleet={fleet} sparks={sparks} filter={route.filter} go={go} />
+    </>
+  );
+}
+
+const UNSEEN_MS = 5 * 60_000;
+
+/** A page that nobody looks at gives its connection back after a while, and goes on when it is seen again. */
+function followWhileSeen(fleet: Fleet): () => void {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let isPaused = false;
+  const seen = () => {
+    clearTimeout(timer);
+    if (document.hidden) {
+      timer = setTimeout(() => {
+        isPaused = fleet.isFollowing;
+        fleet.stop();
+      }, UNSEEN_MS);
+      return;
+    }
+    if (isPaused) fleet.start();
+    else fleet.retryNow();
+    isPaused = false;
+  };
+  const online = () => fleet.retryNow();
+  document.addEventListener("visibilitychange", seen);
+  window.addEventListener("online", online);
+  return () => {
+    clearTimeout(timer);
+    document.removeEventListener("visibilitychange", seen);
+    window.removeEventListener("online", online);
+    fleet.stop();
+  };
+}
+
+function useRoute(): [Route, (route: Route, replace?: boolean) => void] {
+  const [hash, setHash] = useState(location.hash);
+  useEffect(() => {
+    const listen = () => setHash(location.hash);
+    window.addEventListener("hashchange", listen);
+    window.addEventListener("popstate", listen);
+    return () => {
+      window.removeEventListener("hashchange", listen);
+      window.removeEventListener("popstate", listen);
+    };
+  }, []);
+  const go = useCallback((route: Route, replace = false) => {
+    const next = formatRoute(route);
+    if (replace) history.replaceState(null, "", next);
+    else history.pushState(null, "", next);
+    setHash(next);
+  }, []);
+  const route = useMemo(() => parseRoute(hash), [hash]);
+  useEffect(() => {
+    document.title = route.view === "job" ? `${route.ref.name} · training job` : "Training jobs";
+  }, [route]);
+  return [route, go];
+}
+
+function useSettingsOfBrowser(address: Address): [Settings, (settings: Settings) => void] {
+  const [settings, setSettings] = useState(() => {
+    const loaded = loadSettings();
+    return address.namespace === undefined ? loaded : remember(loaded, address.namespace);
+  });
+  useEffect(() => {
+    saveSettings(settings);
+    document.documentElement.dataset["theme"] = settings.theme;
+  }, [settings]);
+  return [settings, setSettings];
+}
+
+function Scope({ address }: { address: Address }) {
+  if (address.namespace === undefined) return null;
+  return (
+    <span class="scope">
+      namespace <Text>{address.namespace}</Text> · <a href={pageOf(address)}>all namespaces</a>
+    </span>
+  );
+}
+
+function skipTo(event: Event) {
+  event.preventDefault(); // the address after # is ours
+  document.getElementById("content")?.focus();
+}
+
+function Logo() {
+  return (
+    <svg class="logo" viewBox="0 0 32 32" width="22" height="22" aria-hidden="true">
+      <rect width="32" height="32" rx="8" />
+      <path d="M5 8c4 9 7 13 12 14s7 1 10 2" />
+      <circle cx="27" cy="24" r="2.4" />
+    </svg>
+  );
+}

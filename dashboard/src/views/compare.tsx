@@ -1,0 +1,90 @@
+/** Which other jobs are drawn too: their colours, and a search for more. */
+
+import { useEffect, useState } from "preact/hooks";
+
+import { palette } from "../charts/palette";
+import { nameOf, type ComparedJob } from "../model/compared";
+import type { Fleet } from "../model/fleet";
+import { jobLink, type JobLook } from "../model/routes";
+import { visible } from "../model/text";
+import { useChanges } from "./hooks";
+import { Popover } from "./popover";
+import { useIsDark } from "./theme";
+
+interface Props {
+  fleet: Fleet;
+  jobs: readonly ComparedJob[];
+  look: JobLook;
+  change: (look: JobLook) => void;
+}
+
+const MOST = 7;
+
+export function Compare({ fleet, jobs, look, change }: Props) {
+  if (look.others.length >= MOST) return null;
+  return (
+    <Popover label="Compare with">
+      <Search fleet={fleet} jobs={jobs} choose={(name) => change({ ...look, others: [...look.others, name] })} />
+    </Popover>
+  );
+}
+
+export function ComparedJobs({ jobs, look, change }: Omit<Props, "fleet">) {
+  const { lines } = palette(useIsDark());
+  if (look.others.length === 0) return null;
+  return (
+    <ul class="compared" aria-label="Compared jobs">
+      {jobs.map(({ ref }, at) => (
+        <li key={nameOf(ref)}>
+          <span class="swatch" style={{ background: lines[at % lines.length] ?? "" }} aria-hidden="true" />
+          {at === 0 ? (
+            <bdi>{visible(ref.name)}</bdi>
+          ) : (
+            <>
+              <a href={jobLink(ref)}>
+                <bdi>{visible(nameOf(ref))}</bdi>
+              </a>
+              <button
+                type="button"
+                class="button plain"
+                aria-label={`Do not compare with ${visible(nameOf(ref))}`}
+                onClick={() => change({ ...look, others: look.others.filter((one) => one !== nameOf(ref)) })}
+              >
+                ×
+              </button>
+            </>
+          )}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+const SHOWN = 12;
+
+function Search({ fleet, jobs, choose }: { fleet: Fleet; jobs: readonly ComparedJob[]; choose: (name: string) => void }) {
+  const [text, setText] = useState("");
+  useEffect(() => fleet.start(), [fleet]); // the list is read when it is first needed
+  useChanges(fleet.changed, 500);
+  const [shown] = jobs;
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = [...fleet.jobs.values()]
+    .filter((job) => job.plural === shown?.ref.plural && !jobs.some(({ ref }) => nameOf(ref) === nameOf(job)))
+    .filter((job) => words.every((word) => job.searched.includes(word)))
+    .sort((one, other) => Number(other.namespace === shown?.ref.namespace) - Number(one.namespace === shown?.ref.namespace) || other.created - one.created);
+  return (
+    <>
+      <input type="search" placeholder="Find a job" aria-label="Find a job" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+      <ul class="found">
+        {found.slice(0, SHOWN).map((job) => (
+          <li key={job.key}>
+            <button type="button" onClick={() => choose(nameOf(job))}>
+              <bdi>{visible(job.name)}</bdi> <small><bdi>{visible(job.namespace)}</bdi></small>
+            </button>
+          </li>
+        ))}
+      </ul>
+      {found.length === 0 && <p class="muted">{fleet.hasListed ? "No other job." : "Reading the jobs"}</p>}
+    </>
+  );
+}

@@ -1,0 +1,100 @@
+/** Every job: figures on top, filters, and the list. */
+
+import { useEffect, useMemo, useRef } from "preact/hooks";
+
+import type { Address } from "../api/address";
+import type { ApiError } from "../api/http";
+import { overall, type Fleet } from "../model/fleet";
+import { EVERYTHING, isFiltering, matcher, type Filter } from "../model/filter";
+import { count } from "../model/format";
+import type { Route } from "../model/routes";
+import { sorted } from "../model/sort";
+import type { Sparks } from "../model/sparks";
+import { FilterBar } from "./filter-bar";
+import { JobList } from "./job-list";
+import { NoJobs, Refused } from "./fleet-empty";
+import { Empty } from "./parts";
+import { SummaryLine } from "./summary-line";
+import { useChanges, useNow } from "./hooks";
+
+interface Props {
+  address: Address;
+  fleet: Fleet;
+  sparks: Sparks;
+  filter: Filter;
+  go: (route: Route, replace?: boolean) => void;
+}
+
+const SORT_MS = 250; // how often the order is worked out anew while jobs change
+
+export function FleetView({ address, fleet, sparks, filter, go }: Props) {
+  const version = useChanges(fleet.changed, SORT_MS);
+  const now = useNow();
+  const shown = useMemo(() => {
+    const matches = matcher(filter);
+    return sorted([...fleet.jobs.values()].filter(matches), filter.sort, filter.descending);
+  }, [fleet, version, filter]);
+  const change = (next: Filter, replace = false) => go({ view: "fleet", filter: next }, replace);
+  const search = useRef<HTMLInputElement>(null);
+  useSearchKey(search);
+  const connection = overall(fleet.connections.values());
+  if (connection.state === "refused" && fleet.jobs.size === 0) {
+    return (
+      <main id="content" tabIndex={-1} class="fleet">
+        <h1 class="unseen">Training jobs</h1>
+        <Refused address={address} error={connection.error as ApiError} retry={() => fleet.retryNow()} />
+      </main>
+    );
+  }
+  const isEmpty = fleet.hasListed && fleet.jobs.size === 0;
+  return (
+    <main id="content" tabIndex={-1} class="fleet">
+      <h1 class="unseen">Training jobs</h1>
+      {isEmpty ? (
+        <NoJobs />
+      ) : (
+        <>
+          <SummaryLine jobs={fleet.jobs.values()} version={version} now={now} filter={filter} change={change} />
+          <FilterBar jobs={fleet.jobs.values()} version={version} filter={filter} change={change} search={search} />
+          <p class="matches" role="status">
+            {wording(shown.length, fleet, isFiltering(filter))}
+          </p>
+          {shown.length > 0 || !fleet.hasListed ? (
+            <JobList jobs={shown} sparks={sparks} filter={filter} change={change} now={now} isLoading={!fleet.hasListed} />
+          ) : (
+            <Empty title="No job matches">
+              <p>
+                {count(fleet.jobs.size)} {fleet.jobs.size === 1 ? "job is" : "jobs are"} there.
+              </p>
+              <button type="button" class="button" onClick={() => change({ ...EVERYTHING, sort: filter.sort })}>
+                Remove all filters
+              </button>
+            </Empty>
+          )}
+        </>
+      )}
+    </main>
+  );
+}
+
+function wording(shown: number, fleet: Fleet, isFiltered: boolean): string {
+  if (!fleet.hasListed && fleet.jobs.size === 0) return "Reading the jobs";
+  const all = fleet.jobs.size;
+  const loading = fleet.remaining > 0 ? `, ${count(fleet.remaining)} more to come` : "";
+  if (isFiltered) return `${count(shown)} of ${count(all)} jobs${loading}`;
+  return `${count(all)} ${all === 1 ? "job" : "jobs"}${loading}`;
+}
+
+/** "/" goes to the search, as on many pages. */
+function useSearchKey(search: { current: HTMLInputElement | null }) {
+  useEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      const target = event.target as HTMLElement;
+      if (event.key !== "/" || event.ctrlKey || event.metaKey || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) return;
+      event.preventDefault();
+      search.current?.focus();
+    };
+    document.addEventListener("keydown", press);
+    return () => document.removeEventListener("keydown", press);
+  }, []);
+}

@@ -1,0 +1,83 @@
+import { useEffect, useReducer, useRef, useState } from "preact/hooks";
+
+import type { Notifier } from "../model/notifier";
+
+/** Draws the component again when `notifier` tells, at most every `ms`. Returns how often it has. */
+export function useChanges(notifier: Notifier, ms = 0): number {
+  const [version, again] = useReducer((count: number) => count + 1, 0);
+  const last = useRef(0);
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const draw = () => {
+      timer = undefined;
+      last.current = performance.now();
+      again(undefined as never);
+    };
+    const stop = notifier.subscribe(() => {
+      const wait = last.current + ms - performance.now();
+      if (wait <= 0 && timer === undefined) draw();
+      else timer ??= setTimeout(draw, wait);
+    });
+    return () => {
+      stop();
+      clearTimeout(timer);
+    };
+  }, [notifier, ms]);
+  return version;
+}
+
+/** The time, which moves on every `ms`; it stands still while nobody sees the page. */
+export function useNow(ms = 1000): number {
+  const [now, setNow] = useState(Date.now);
+  useEffect(() => {
+    const timer = setInterval(() => {
+      if (!document.hidden) setNow(Date.now());
+    }, ms);
+    return () => clearInterval(timer);
+  }, [ms]);
+  return now;
+}
+
+/** Width and height of an element, as they change. */
+export function useSize<E extends HTMLElement>() {
+  const element = useRef<E>(null);
+  const [size, setSize] = useState({ width: 0, height: 0 });
+  useEffect(() => {
+    const seen = element.current;
+    if (!seen) return;
+    const observer = new ResizeObserver(([entry]) => {
+      if (entry) setSize({ width: Math.round(entry.contentRect.width), height: Math.round(entry.contentRect.height) });
+    });
+    observer.observe(seen);
+    return () => observer.disconnect();
+  }, []);
+  return [element, size] as const;
+}
+
+export function useMedia(query: string): boolean {
+  const [matches, setMatches] = useState(() => matchMedia(query).matches);
+  useEffect(() => {
+    const list = matchMedia(query);
+    const listen = () => setMatches(list.matches);
+    listen();
+    list.addEventListener("change", listen);
+    return () => list.removeEventListener("change", listen);
+  }, [query]);
+  return matches;
+}
+
+export type Loaded<T> = { state: "loading" } | { state: "here"; value: T } | { state: "failed"; error: Error };
+
+/** What `load` brings; asked again when one of `causes` changes. What came before stays until then. */
+export function useLoaded<T>(load: (signal: AbortSignal) => Promise<T>, causes: readonly unknown[]): Loaded<T> {
+  const [loaded, setLoaded] = useState<Loaded<T>>({ state: "loading" });
+  useEffect(() => {
+    const stopping = new AbortController();
+    load(stopping.signal).then(
+      (value) => !stopping.signal.aborted && setLoaded({ state: "here", value }),
+      (error: Error) => !stopping.signal.aborted && setLoaded({ state: "failed", error }),
+    );
+    return () => stopping.abort();
+  }, causes);
+  return loaded;
+}

@@ -1,0 +1,84 @@
+/** Events that Kubernetes keeps of the job, for whoever may list them. */
+
+import type { Address } from "../api/address";
+import { ApiError } from "../api/http";
+import { getEvents, type JobRef } from "../api/requests";
+import type { KubernetesEvent } from "../api/types";
+import { count } from "../model/format";
+import { time } from "../model/job";
+import { visible } from "../model/text";
+import { Ago } from "./parts";
+import { useLoaded } from "./hooks";
+
+interface Props {
+  address: Address;
+  jobRef: JobRef;
+  pod: string | undefined;
+  now: number;
+}
+
+const AGAIN_MS = 30_000;
+
+export function Events({ address, jobRef, pod, now }: Props) {
+  const turn = Math.floor(now / AGAIN_MS);
+  const events = useLoaded(() => getEvents(address, jobRef, pod), [address, jobRef.namespace, jobRef.name, pod, turn]);
+  return (
+    <details class="panel" open>
+      <summary>
+        <h2>Events</h2>
+      </summary>
+      {events.state === "loading" && <p class="muted">Reading the events</p>}
+      {events.state === "failed" && <p class="muted">{refusal(events.error)}</p>}
+      {events.state === "here" && <EventTable events={events.value} now={now} />}
+    </details>
+  );
+}
+
+function EventTable({ events, now }: { events: readonly KubernetesEvent[]; now: number }) {
+  if (events.length === 0) return <p class="muted">None: Kubernetes forgets events after an hour.</p>;
+  const shown = [...events].sort((one, other) => lastTime(other) - lastTime(one)).slice(0, 100);
+  return (
+    <div class="scrolled" tabIndex={0} role="group" aria-label="Events">
+      <table>
+        <thead>
+          <tr>
+            <th>Ago</th>
+            <th>Reason</th>
+            <th>Of</th>
+            <th>Message</th>
+          </tr>
+        </thead>
+        <tbody>
+          {shown.map((event) => (
+            <tr key={event.metadata.uid ?? event.metadata.name}>
+              <td>
+                <Ago at={lastTime(event)} now={now} />
+              </td>
+              <td class={event.type === "Warning" ? "warn-text" : ""}>
+                {visible(event.reason ?? "")}
+                {times(event) > 1 && ` × ${count(times(event))}`}
+              </td>
+              <td>
+                {visible(event.involvedObject?.kind ?? "")} <bdi>{visible(event.involvedObject?.name ?? "")}</bdi>
+              </td>
+              <td class="message">{visible(event.message ?? event.note ?? "")}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function lastTime(event: KubernetesEvent): number {
+  const { series, lastTimestamp, eventTime, metadata } = event;
+  return time(series?.lastObservedTime ?? lastTimestamp ?? eventTime ?? metadata.creationTimestamp);
+}
+
+const times = (event: KubernetesEvent) => event.series?.count ?? event.count ?? 1;
+
+function refusal(error: Error): string {
+  if (error instanceof ApiError && error.code === 403) return "You may not list events in this namespace.";
+  if (error instanceof ApiError && error.code === 404) return "Events are not available at this address.";
+  return visible(error.message);
+}

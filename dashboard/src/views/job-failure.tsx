@@ -1,0 +1,113 @@
+/** Why a job died: what failed first, and the last lines of its log for whoever may read them. */
+
+import { useState } from "preact/hooks";
+
+import type { Address } from "../api/address";
+import { ApiError } from "../api/http";
+import { getLogTail, type JobRef } from "../api/requests";
+import type { ProgressStatus } from "../api/types";
+import { helpFor } from "../model/help";
+import { conditionOf, time } from "../model/job";
+import { visible, visibleLines } from "../model/text";
+import { Code, Instant } from "./parts";
+import { useLoaded } from "./hooks";
+
+interface Props {
+  address: Address;
+  jobRef: JobRef;
+  status: ProgressStatus;
+  now: number;
+}
+
+export function Failure({ address, jobRef, status, now }: Props) {
+  const { failure } = status;
+  const condition = conditionOf(status, "Failed");
+  const isFailed = status.phase === "Failed";
+  if (!failure && !isFailed) return null;
+  const where = [failure?.replica, failure?.podName, failure?.containerName].filter(Boolean).map((part) => visible(part ?? ""));
+  const ended =
+    failure?.signal !== undefined
+      ? `ended by signal ${failure.signal}`
+      : failure?.exitCode !== undefined
+        ? `ended with exit code ${failure.exitCode}`
+        : "";
+  const reason = failure?.reason ?? condition?.reason;
+  const at = time(failure?.time ?? status.endTime);
+  return (
+    <section class={`panel failure ${isFailed ? "bad" : "warn"}`} aria-labelledby="failure">
+      <h2 id="failure">{isFailed ? "Why it failed" : "What failed before"}</h2>
+      <p>
+        <strong>{visible(reason ?? "Failed")}</strong>
+        {ended && `: ${ended}`}
+        {!Number.isNaN(at) && (
+          <>
+            {" at "}
+            <Instant at={at} now={now} />
+          </>
+        )}
+        {where.length > 0 && (
+          <>
+            {", "}
+            <bdi>{where.join(" / ")}</bdi>
+          </>
+        )}
+        {failure?.nodeName && (
+          <>
+            {" on node "}
+            <bdi>{visible(failure.nodeName)}</bdi>
+          </>
+        )}
+        .
+      </p>
+      {(failure?.message ?? condition?.message) && <p class="server-says">{visible(failure?.message ?? condition?.message ?? "")}</p>}
+      {helpFor(reason) && <p>{helpFor(reason)?.text}</p>}
+      {failure?.retryable !== undefined && (
+        <p class="muted">{failure.retryable ? "Another attempt may succeed." : "Another attempt would most likely fail as well."}</p>
+      )}
+      <LogTail address={address} jobRef={jobRef} />
+    </section>
+  );
+}
+
+function LogTail({ address, jobRef }: { address: Address; jobRef: JobRef }) {
+  const [isAsked, ask] = useState(false);
+  return (
+    <details onToggle={(event) => event.currentTarget.open && ask(true)}>
+      <summary>Last lines of the log</summary>
+      {isAsked && <LogLines address={address} jobRef={jobRef} />}
+    </details>
+  );
+}
+
+function LogLines({ address, jobRef }: { address: Address; jobRef: JobRef }) {
+  const tail = useLoaded((signal) => getLogTail(address, jobRef, signal), [address, jobRef.namespace, jobRef.name]);
+  if (tail.state === "loading") return <p class="muted">Reading the log</p>;
+  if (tail.state === "failed") {
+    const { error } = tail;
+    if (error instanceof ApiError && (error.code === 404 || error.code === 403)) {
+      return (
+        <>
+          <p class="muted">{error.code === 403 ? visible(error.message) : "No log is kept of this job."} With kubectl, while its pods are there:</p>
+          <Code>{`kubectl logs -n ${jobRef.namespace} -l jobset.sigs.k8s.io/jobset-name=${jobRef.name} --tail=50 --prefix`}</Code>
+        </>
+      );
+    }
+    return <p class="muted">{visible(error.message)}</p>;
+  }
+  const lines = logLines(tail.value);
+  return lines ? <Code>{visibleLines(lines)}</Code> : <p class="muted">The log is empty.</p>;
+}
+
+/** The text of a log tail: `lines` or `text`, at the top or in `status`. */
+function logLines(tail: Record<string, unknown>): string {
+  for (const holder of [tail, tail["status"], tail["log"]]) {
+    if (typeof holder === "string") return holder;
+    if (typeof holder !== "object" || holder === null) continue;
+    for (const name of ["lines", "text", "log", "tail"]) {
+      const value = (holder as Record<string, unknown>)[name];
+      if (typeof value === "string") return value;
+      if (Array.isArray(value)) return value.map(String).join("\n");
+    }
+  }
+  return "";
+}

@@ -1,0 +1,148 @@
+/** Name, phase and how far: what is asked first. */
+
+import type { JobDocument } from "../api/types";
+import { age, clock, count, duration, epochs, fullTime, rate, acceleratorTime } from "../model/format";
+import { flagsOf, hasEnded, QUEUE_LABEL, time } from "../model/job";
+import { visible } from "../model/text";
+import { useSettings } from "../settings";
+import { FlagBadge, PhaseBadge, ProgressBar, Text } from "./parts";
+
+export function JobHead({ document: { kind, metadata, status }, now }: { document: JobDocument; now: number }) {
+  const name = metadata.name ?? "";
+  const percent = status.progressPercentage;
+  const queue = metadata.labels?.[QUEUE_LABEL];
+  const barKind = status.phase === "Failed" ? "failed" : status.phase === "Succeeded" ? "succeeded" : "";
+  return (
+    <header class="job-head">
+      <div class="job-title">
+        <h1>
+          <bdi>{visible(name)}</bdi>
+        </h1>
+        <PhaseBadge phase={status.phase} />
+        {flagsOf(status).map((flag) => (
+          <FlagBadge key={flag} flag={flag} />
+        ))}
+        <span class="muted">
+          {(kind ?? "").replace(/Progress$/, "")}
+          {queue && (
+            <>
+              {" in queue "}
+              <Text>{queue}</Text>
+            </>
+          )}
+        </span>
+      </div>
+      {status.phaseMessage && !hasEnded(status.phase) && status.phase !== "Running" && (
+        <p class="phase-message">{visible(status.phaseMessage)}</p>
+      )}
+      <div class="job-progress">
+        <span class="big">{percent === undefined ? "–" : `${percent}%`}</span>
+        <div class="job-progress-bar">
+          <ProgressBar percent={percent} label={`Progress of ${visible(name)}`} kind={`thick ${barKind}`} />
+          <Ending document={{ metadata, status }} now={now} />
+        </div>
+      </div>
+      <dl class="numbers">
+        <Steps status={status} />
+        {status.steps?.perSecond !== undefined && <Fact name="Pace" value={rate(status.steps.perSecond)} note="steps" />}
+        <Seen status={status} now={now} />
+        <Started status={status} now={now} />
+        {(status.attempts ?? 1) > 1 && <Fact name="Attempts" value={count(status.attempts ?? 1)} />}
+        <Accelerators status={status} />
+      </dl>
+      {status.message && (
+        <p class="run-says">
+          <span class="muted">The run says:</span> <Text>{status.message}</Text>
+        </p>
+      )}
+    </header>
+  );
+}
+
+type Status = JobDocument["status"];
+
+function Fact({ name, value, note, title }: { name: string; value: string; note?: string; title?: string }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd title={title}>
+        {value}
+        {note && <small> {note}</small>}
+      </dd>
+    </div>
+  );
+}
+
+function Steps({ status: { steps, epochs: passes } }: { status: Status }) {
+  return (
+    <>
+      {steps?.current !== undefined && (
+        <Fact name="Step" value={count(steps.current)} {...(steps.total === undefined ? {} : { note: `of ${count(steps.total)}` })} />
+      )}
+      {passes?.current !== undefined && (
+        <Fact name="Epoch" value={epochs(passes.current)} {...(passes.total === undefined ? {} : { note: `of ${epochs(passes.total)}` })} />
+      )}
+    </>
+  );
+}
+
+function Seen({ status, now }: { status: Status; now: number }) {
+  const { zone } = useSettings();
+  const updated = time(status.lastUpdatedTime);
+  if (Number.isNaN(updated)) return null;
+  return <Fact name="Last report" value={age((now - updated) / 1000)} note="ago" title={fullTime(updated, zone)} />;
+}
+
+function Started({ status, now }: { status: Status; now: number }) {
+  const { zone } = useSettings();
+  const [began, ended] = [time(status.startTime), time(status.endTime)];
+  const length = status.durationSeconds ?? (Number.isNaN(ended) ? (now - began) / 1000 : (ended - began) / 1000);
+  return (
+    <>
+      {!Number.isNaN(began) && <Fact name="Started" value={clock(began, zone, now)} title={fullTime(began, zone)} />}
+      {!Number.isNaN(ended) && <Fact name="Ended" value={clock(ended, zone, now)} title={fullTime(ended, zone)} />}
+      {length >= 0 && <Fact name={hasEnded(status.phase) ? "Took" : "Runs for"} value={duration(length)} />}
+    </>
+  );
+}
+
+function Accelerators({ status: { resources } }: { status: Status }) {
+  if (!resources?.accelerators) return null;
+  const names = (resources.byName ?? []).map(({ name, count: number }) => `${number} × ${visible(name)}`).join(", ");
+  return (
+    <>
+      <Fact name="Accelerators" value={count(resources.accelerators)} title={names} />
+      {resources.acceleratorSeconds !== undefined && (
+        <Fact name="Accelerator time" value={acceleratorTime(resources.acceleratorSeconds)} />
+      )}
+      {(resources.wastedAcceleratorSeconds ?? 0) > 0 && (
+        <Fact name="Of it wasted" value={acceleratorTime(resources.wastedAcceleratorSeconds ?? 0)} />
+      )}
+    </>
+  );
+}
+
+/** When the run ends, as a sentence. */
+function Ending({ document: { status }, now }: { document: JobDocument; now: number }) {
+  const { zone } = useSettings();
+  const remaining = status.estimatedRemainingSeconds;
+  if (hasEnded(status.phase)) return null;
+  if (remaining === undefined) {
+    return status.phase === "Running" ? <p class="muted">No estimate of the end: the run does not advance, or has no planned end.</p> : null;
+  }
+  const end = time(status.estimatedCompletionTime);
+  const { earliest, latest } = status.estimatedCompletionRange ?? {};
+  const range = earliest && latest ? ` (between ${clock(time(earliest), zone, now)} and ${clock(time(latest), zone, now)})` : "";
+  return (
+    <p>
+      About <b>{duration(remaining)}</b> left
+      {!Number.isNaN(end) && (
+        <>
+          , ends <b title={fullTime(end, zone)}>{clock(end, zone, now)}</b>
+        </>
+      )}
+      {range}
+    </p>
+  );
+}
+

@@ -1,0 +1,169 @@
+/** The list, of which only the rows in view are in the document: the page scrolls, whatever the number of jobs. */
+
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+
+import type { Filter } from "../model/filter";
+import type { Job } from "../model/job";
+import type { SortKey } from "../model/sort";
+import type { Sparks } from "../model/sparks";
+import { useChanges, useMedia } from "./hooks";
+import { JobRow } from "./job-row";
+
+interface Props {
+  jobs: readonly Job[];
+  sparks: Sparks;
+  filter: Filter;
+  change: (filter: Filter) => void;
+  now: number;
+  isLoading: boolean;
+}
+
+export const NARROW = "(max-width: 760px)";
+const ROW = 46; // pixels; as in fleet.css
+const NARROW_ROW = 104;
+const BEYOND = 6; // rows drawn above and below what is seen
+
+const COLUMNS: readonly [name: string, sort: SortKey | undefined, kind: string][] = [
+  ["Job", "name", "name"],
+  ["State", "state", "state"],
+  ["Progress", "progress", "progress"],
+  ["Metric", "metric", "metric"],
+  ["Ends", "end", "end"],
+  ["Seen", "seen", "seen"],
+  ["Accelerators", "accelerators", "accelerators"],
+];
+
+export function JobList({ jobs, sparks, filter, change, now, isLoading }: Props) {
+  const isNarrow = useMedia(NARROW);
+  const height = isNarrow ? NARROW_ROW : ROW;
+  const body = useRef<HTMLDivElement>(null);
+  const [first, last] = useRowsInView(body, height, jobs.length);
+  const sparked = useChanges(sparks.changed);
+  const seen = jobs.slice(first, last);
+  useEffect(() => sparks.show(seen));
+  const move = useRowKeys(body, jobs, height);
+  return (
+    <div class="list" role="table" aria-label="Training jobs" aria-rowcount={jobs.length + 1} aria-busy={isLoading}>
+      <div role="rowgroup" class="head">
+        <div role="row" class="row header" aria-rowindex={1}>
+          {COLUMNS.map(([name, sort, kind]) => (
+            <ColumnHead key={name} name={name} sort={sort} kind={kind} filter={filter} change={change} />
+          ))}
+        </div>
+      </div>
+      <div role="rowgroup" ref={body} class="body" style={{ height: `${jobs.length * height}px` }} onKeyDown={move}>
+        {seen.map((job, at) => (
+          <JobRow
+            key={job.key}
+            job={job}
+            index={first + at}
+            top={(first + at) * height}
+            now={job.ended > 0 ? Math.floor(now / 60_000) * 60_000 : now}
+            spark={sparks.of(job)}
+            version={sparked}
+          />
+        ))}
+      </div>
+    </div>
+  );
+}
+
+interface HeadProps {
+  name: string;
+  sort: SortKey | undefined;
+  kind: string;
+  filter: Filter;
+  change: (filter: Filter) => void;
+}
+
+function ColumnHead({ name, sort, kind, filter, change }: HeadProps) {
+  if (sort === undefined) return <div role="columnheader" class={`cell ${kind}`}>{name}</div>;
+  const isSorted = filter.sort === sort;
+  const direction = filter.descending ? "descending" : "ascending";
+  const next = (): Filter => {
+    if (!isSorted) return { ...filter, sort, descending: false };
+    return filter.descending ? { ...filter, sort: "attention", descending: false } : { ...filter, descending: true };
+  };
+  return (
+    <div role="columnheader" class={`cell ${kind}`} aria-sort={isSorted ? direction : "none"}>
+      <button type="button" onClick={() => change(next())}>
+        {name}
+        <span class="arrow" aria-hidden="true">{isSorted ? (filter.descending ? "▾" : "▴") : ""}</span>
+      </button>
+    </div>
+  );
+}
+
+/** Which rows lie in the window, and some beyond it. */
+function useRowsInView(body: { current: HTMLDivElement | null }, height: number, all: number): [number, number] {
+  const [view, setView] = useState<[number, number]>([0, 40]);
+  const measure = () => {
+    const top = body.current?.getBoundingClientRect().top ?? 0;
+    const first = Math.max(0, Math.floor(-top / height) - BEYOND);
+    const last = Math.ceil((window.innerHeight - top) / height) + BEYOND;
+    setView((old) => (old[0] === first && old[1] === last ? old : [first, last]));
+  };
+  useLayoutEffect(measure, [height, all]);
+  useEffect(() => {
+    let isDue = false;
+    const listen = () => {
+      if (isDue) return;
+      isDue = true;
+      requestAnimationFrame(() => {
+        isDue = false;
+        measure();
+      });
+    };
+    window.addEventListener("scroll", listen, { passive: true });
+    window.addEventListener("resize", listen);
+    return () => {
+      window.removeEventListener("scroll", listen);
+      window.removeEventListener("resize", listen);
+    };
+  }, [height]);
+  const first = Math.min(view[0], Math.max(0, all - 1));
+  return [first, Math.min(all, Math.max(view[1], first + 1))];
+}
+
+/** Arrows, Home and End go from row to row, into those that are not drawn yet too. */
+function useRowKeys(body: { current: HTMLDivElement | null }, jobs: readonly Job[], height: number) {
+  const wanted = useRef<string | undefined>(undefined);
+  useLayoutEffect(() => {
+    if (wanted.current === undefined) return;
+    const link = linkOf(body.current, wanted.current);
+    if (!link) return;
+    wanted.current = undefined;
+    link.focus({ preventScroll: true });
+  });
+  return (event: KeyboardEvent) => {
+    const key = (event.target as HTMLElement).closest<HTMLElement>("[data-key]")?.dataset["key"];
+    const at = jobs.findIndex((job) => job.key === key);
+    const page = Math.max(1, Math.floor(window.innerHeight / height) - 4);
+    const steps: Record<string, number> = {
+      ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: jobs.length - 1,
+    };
+    const to = steps[event.key];
+    if (at < 0 || to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    const next = jobs[Math.max(0, Math.min(jobs.length - 1, to))];
+    if (!next) return;
+    event.preventDefault();
+    const index = jobs.indexOf(next);
+    scrollToRow(body.current, index * height, height);
+    const link = linkOf(body.current, next.key);
+    if (link) link.focus({ preventScroll: true });
+    else wanted.current = next.key;
+  };
+}
+
+function linkOf(body: HTMLElement | null, key: string): HTMLAnchorElement | null {
+  return body?.querySelector<HTMLAnchorElement>(`[data-key="${CSS.escape(key)}"] a`) ?? null;
+}
+
+const HEAD = 110; // what is fixed at the top of the window
+
+function scrollToRow(body: HTMLElement | null, offset: number, height: number): void {
+  if (!body) return;
+  const top = body.getBoundingClientRect().top + offset;
+  if (top < HEAD) window.scrollBy(0, top - HEAD);
+  else if (top + height > window.innerHeight) window.scrollBy(0, top + 2 * height - window.innerHeight);
+}

@@ -1,0 +1,149 @@
+import { Component } from "preact";
+
+import { spark } from "../charts/sparkline";
+import { acceleratorTime, age, count, duration, epochs, metricValue, rate } from "../model/format";
+import { hasEnded, isWasting, type Job } from "../model/job";
+import { jobLink } from "../model/routes";
+import type { SparkData } from "../model/sparks";
+import { visible } from "../model/text";
+import { Ago, FlagBadge, Instant, PhaseBadge, ProgressBar, Text } from "./parts";
+
+interface Props {
+  job: Job;
+  index: number;
+  top: number;
+  now: number;
+  spark: SparkData | undefined;
+  /** Of the curves: a row is drawn again when its own has changed. */
+  version: number;
+}
+
+/** Drawn again only when something of it has changed: 5,000 jobs change, and forty rows are seen. */
+export class JobRow extends Component<Props> {
+  override shouldComponentUpdate(next: Props): boolean {
+    const { job, index, top, now, spark: data } = this.props;
+    return job !== next.job || index !== next.index || top !== next.top || now !== next.now || data !== next.spark;
+  }
+
+  override render({ job, index, top, now, spark: data }: Props) {
+    const kind = isWasting(job) || job.flags.includes("Stalled") || job.flags.includes("Diverged") ? "bad" : "";
+    return (
+      <div
+        role="row"
+        class={`row ${kind}`}
+        aria-rowindex={index + 2}
+        data-key={job.key}
+        style={{ transform: `translateY(${top}px)` }}
+      >
+        <div role="cell" class="cell name">
+          <a href={jobLink(job)}>
+            <Text>{job.name}</Text>
+          </a>
+          <small>
+            <Text>{job.namespace}</Text>
+            {job.queue && (
+              <>
+                {" · "}
+                <Text>{job.queue}</Text>
+              </>
+            )}
+          </small>
+        </div>
+        <div role="cell" class="cell state">
+          <span class="badges">
+            {job.flags.length === 0 || job.phase !== "Running" ? <PhaseBadge phase={job.phase} /> : null}
+            {job.flags.slice(0, 2).map((flag) => (
+              <FlagBadge key={flag} flag={flag} />
+            ))}
+          </span>
+          {job.why && <small title={visible(job.why)}>{visible(job.why)}</small>}
+        </div>
+        <div role="cell" class="cell progress">
+          <Progress job={job} />
+        </div>
+        <div role="cell" class="cell metric">
+          {job.metric && <Metric job={job} data={data} />}
+        </div>
+        <div role="cell" class="cell end">
+          <End job={job} now={now} />
+        </div>
+        <div role="cell" class="cell seen">
+          <Ago at={job.updated} now={now} />
+        </div>
+        <div role="cell" class="cell accelerators">
+          {job.accelerators > 0 && <span>{count(job.accelerators)}</span>}
+          {job.wastedS >= 60 && <small class={isWasting(job) ? "bad-text" : ""}>{acceleratorTime(job.wastedS)} wasted</small>}
+        </div>
+      </div>
+    );
+  }
+}
+
+function Progress({ job }: { job: Job }) {
+  const { percent, step, totalSteps, epoch, totalEpochs } = job;
+  if (percent === undefined && step === undefined && epoch === undefined) return null;
+  const kind = job.phase === "Failed" ? "failed" : job.phase === "Succeeded" ? "succeeded" : "";
+  const position =
+    step !== undefined
+      ? `${count(step)}${totalSteps === undefined ? "" : ` / ${count(totalSteps)}`}`
+      : epoch !== undefined
+        ? `epoch ${epochs(epoch)}${totalEpochs === undefined ? "" : ` / ${epochs(totalEpochs)}`}`
+        : "";
+  return (
+    <>
+      <span class="of-bar">
+        <ProgressBar percent={percent} label={`Progress of ${visible(job.name)}`} kind={kind} />
+        <span class="percent">{percent === undefined ? "" : `${percent}%`}</span>
+      </span>
+      <small>
+        {position}
+        {job.rate !== undefined && job.phase === "Running" && ` · ${rate(job.rate)}`}
+      </small>
+    </>
+  );
+}
+
+const WIDTH = 92;
+const HEIGHT = 26;
+
+function Metric({ job, data }: { job: Job; data: SparkData | undefined }) {
+  const { name, value } = job.metric ?? { name: "", value: "" };
+  const number = Number(value);
+  const drawn = data && data.xs.length > 1 ? spark(data.xs, data.ys, WIDTH, HEIGHT) : undefined;
+  return (
+    <>
+      <svg class="spark" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} width={WIDTH} height={HEIGHT} aria-hidden="true">
+        {drawn && <path d={drawn.path} />}
+        {drawn?.end && <circle cx={drawn.end[0]} cy={drawn.end[1]} r="1.8" />}
+      </svg>
+      <span class="value">
+        <span class={Number.isFinite(number) ? "" : "bad-text"}>{metricValue(value)}</span>
+        <small>
+          <Text>{name}</Text>
+        </small>
+      </span>
+    </>
+  );
+}
+
+function End({ job, now }: { job: Job; now: number }) {
+  if (hasEnded(job.phase)) {
+    return Number.isNaN(job.ended) ? null : (
+      <>
+        <span class="muted">{age((now - job.ended) / 1000)} ago</span>
+        <small>
+          <Instant at={job.ended} now={now} />
+        </small>
+      </>
+    );
+  }
+  if (job.remainingS === undefined) return null;
+  return (
+    <>
+      <span>{duration(job.remainingS)}</span>
+      <small>
+        <Instant at={job.completion} now={now} />
+      </small>
+    </>
+  );
+}

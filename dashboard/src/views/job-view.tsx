@@ -1,0 +1,104 @@
+/** One job: where it is, what is wrong, its curves, and everything else that is known of it. */
+
+import { useEffect, useMemo } from "preact/hooks";
+
+import type { Address } from "../api/address";
+import type { Fleet } from "../model/fleet";
+import { FollowedJob } from "../model/followed-job";
+import { fleetLink, type Route } from "../model/routes";
+import { visible } from "../model/text";
+import { ConditionList } from "./job-conditions";
+import { LostConnection } from "./connection-line";
+import { Curves } from "./job-curves";
+import { Events } from "./job-events";
+import { Failure } from "./job-failure";
+import { JobHead } from "./job-head";
+import { Reading } from "./job-reading";
+import { Replicas } from "./job-replicas";
+import { Yaml } from "./job-yaml";
+import { Empty, Notice } from "./parts";
+import { useChanges, useNow } from "./hooks";
+
+interface Props {
+  address: Address;
+  fleet: Fleet;
+  route: Extract<Route, { view: "job" }>;
+  go: (route: Route, replace?: boolean) => void;
+}
+
+const DRAW_MS = 300;
+
+export function JobView({ address, fleet, route, go }: Props) {
+  const { ref, look } = route;
+  const followed = useMemo(() => new FollowedJob(address, ref), [address]);
+  useEffect(() => {
+    followed.start();
+    return () => followed.stop();
+  }, [followed]);
+  useChanges(followed.changed, DRAW_MS);
+  const now = useNow();
+  const { document: found, connection, isGone } = followed;
+  const name = visible(ref.name);
+  return (
+    <>
+      <LostConnection connection={connection} retry={() => followed.retryNow()} />
+      <main id="content" tabIndex={-1} class="job">
+        <nav aria-label="Path" class="path">
+          <a href={fleetLink()}>All jobs</a> <span aria-hidden="true">/</span> <bdi>{visible(ref.namespace)}</bdi>
+        </nav>
+        {!found && (
+          <>
+            <h1>
+              <bdi>{name}</bdi>
+            </h1>
+            <Missing followed={followed} />
+          </>
+        )}
+        {found && (
+          <>
+            <JobHead document={found} now={now} />
+            {isGone && (
+              <Notice kind="warn" title="This job has been deleted.">
+                What is shown is the last that was known of it.
+              </Notice>
+            )}
+            <Failure address={address} jobRef={ref} status={found.status} now={now} />
+            <ConditionList status={found.status} now={now} />
+            <Curves
+              address={address}
+              fleet={fleet}
+              followed={followed}
+              look={look}
+              change={(next) => go({ ...route, look: next }, true)}
+            />
+            <div class="facts">
+              <Replicas status={found.status} now={now} />
+              <Reading status={found.status} now={now} />
+            </div>
+            <Events address={address} jobRef={ref} pod={found.status.rank0?.podName} now={now} />
+            <Yaml address={address} jobRef={ref} version={found.metadata.resourceVersion} />
+          </>
+        )}
+      </main>
+    </>
+  );
+}
+
+function Missing({ followed }: { followed: FollowedJob }) {
+  const { connection, isGone } = followed;
+  if (connection.state === "refused") {
+    return (
+      <Empty title={connection.error.code === 403 ? "You may not see this job" : "This job cannot be shown"}>
+        <p class="server-says">{visible(connection.error.message)}</p>
+      </Empty>
+    );
+  }
+  if (isGone) {
+    return (
+      <Empty title="There is no such job">
+        <p>It may have been deleted, or its name is another one.</p>
+      </Empty>
+    );
+  }
+  return <p class="muted">Reading the job</p>;
+}

@@ -1,0 +1,75 @@
+import { useMemo } from "preact/hooks";
+
+import type { Filter } from "../model/filter";
+import { acceleratorTime, count } from "../model/format";
+import type { Job } from "../model/job";
+import { summarise } from "../model/summary";
+import { useSettings } from "../settings";
+
+interface Props {
+  jobs: Iterable<Job>;
+  version: number;
+  now: number;
+  filter: Filter;
+  change: (filter: Filter) => void;
+}
+
+export function SummaryLine({ jobs, version, now, filter, change }: Props) {
+  const { zone } = useSettings();
+  const minute = Math.floor(now / 60_000);
+  const sum = useMemo(() => summarise(jobs, now, zone), [version, minute, zone]);
+  const only = (what: Partial<Filter>) => () =>
+    change({ ...filter, phases: [], troubles: [], ...what });
+  return (
+    <ul class="summary" aria-label="Summary">
+      <Figure value={count(sum.running)} name="running" note={sum.waiting > 0 ? `${count(sum.waiting)} waiting` : ""}
+        choose={only({ phases: ["Running"] })} />
+      <Figure value={count(sum.stalled)} name="stalled" kind={sum.stalled > 0 ? "bad" : ""} choose={only({ troubles: ["Stalled"] })} />
+      <Figure value={count(sum.diverged)} name="diverged" kind={sum.diverged > 0 ? "bad" : ""} choose={only({ troubles: ["Diverged"] })} />
+      <Figure value={count(sum.failedToday)} name="failed today" kind={sum.failedToday > 0 ? "warn" : ""} choose={only({ phases: ["Failed"] })} />
+      <Figure
+        value={count(sum.held)}
+        name="accelerators held"
+        note={sum.idle > 0 ? `${count(sum.idle)} idle` : ""}
+      />
+      <Figure
+        value={sum.wastedS > 0 ? acceleratorTime(sum.wastedS) : "0"}
+        name="wasted"
+        note="accelerator time"
+        kind={sum.idle > 0 ? "warn" : ""}
+        choose={only({ troubles: ["Wasting"] })}
+      />
+    </ul>
+  );
+}
+
+interface FigureProps {
+  value: string;
+  name: string;
+  note?: string;
+  kind?: string;
+  choose?: () => void;
+}
+
+function Figure({ value, name, note, kind, choose }: FigureProps) {
+  const inside = (
+    <>
+      <b>{value}</b>{" "}
+      <span>
+        {name}
+        {note && <small> · {note}</small>}
+      </span>
+    </>
+  );
+  return (
+    <li class={`figure ${kind ?? ""}`}>
+      {choose ? (
+        <button type="button" onClick={choose} title={`Show only these: ${name}`}>
+          {inside}
+        </button>
+      ) : (
+        <div>{inside}</div>
+      )}
+    </li>
+  );
+}
