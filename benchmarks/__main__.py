@@ -13,6 +13,7 @@ from . import (
     aggregated,
     beside,
     bounds,
+    estimates,
     growth,
     memory,
     outgoing,
@@ -36,8 +37,13 @@ async def _probing() -> None:
     await probing.show(10_000, 30.0, 60.0)
 
 
+async def _estimates() -> None:
+    estimates.show()
+
+
 MEASUREMENTS: dict[str, Measurement] = {
     "bounds": bounds.show,
+    "estimates": _estimates,
     "reading": reading.show,
     "watching": watching.show,
     "aggregated": aggregated.show,

@@ -80,6 +80,7 @@ def document(number: int) -> JobProgress:
         progress_percentage=45,
         remaining_s=795,
         completion_at=NOW,
+        completion_range=(NOW, NOW),
         started_at=NOW,
         updated_at=NOW,
         step=450 + number,

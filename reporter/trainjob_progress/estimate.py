@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 MAX_SAMPLES = 64
 PAUSE_FACTOR = 3.0  # a stretch that takes this many times as long a step as others holds a pause
 RECENT = 8  # stretches at least that the rate is taken from; else the later half
+SINGLE_SHARE = 0.25  # of a pause that came once: it comes again, or never
+SINGLE_FORGOTTEN = 1.5  # after as many times the way to a single pause, it comes no more
+TREND_SHARE = 0.5  # of a rate's steady change, as far ahead as it was seen: trends wear off
+TREND_LOW, TREND_HIGH = -0.3, 0.4  # of the time of a step: what a trend may add at most
 
 
 class Pace:
@@ -54,15 +58,17 @@ class Pace:
         found = _measure(self._samples)
         if found is None:
             return None
-        step_s, pause_s, single_s = found
+        step_s, pause_s, single_s, trend_s, reach = found
         left = max(total_steps - step, 0)
-        # A pause of a length seen once may come again after as many steps, or never: at most as much as the
-        # rest takes.
-        return left * (step_s + pause_s + min(single_s, step_s + pause_s))
+        ahead_s = max(
+            TREND_LOW * step_s, min(TREND_HIGH * step_s, TREND_SHARE * trend_s * min(left / 2, reach))
+        )
+        return left * (step_s + pause_s + SINGLE_SHARE * min(single_s, step_s + pause_s) + ahead_s)
 
 
-def _measure(samples: Sequence[tuple[float, int]]) -> Optional[tuple[float, float, float]]:
-    """Seconds a step takes: without pauses, of pauses that come again, and of pauses that were single."""
+def _measure(samples: Sequence[tuple[float, int]]) -> Optional[tuple[float, float, float, float, float]]:
+    """Seconds a step takes: without pauses, of pauses that come again, and of pauses that came once; by how
+    much it grows with each step, and over how many steps that was seen."""
     # The first stretch is not like the others: imports, compilation, caches, the first batch.
     stretches: list[Stretch] = [
         (step, step - before, at_s - before_s)
@@ -70,30 +76,79 @@ def _measure(samples: Sequence[tuple[float, int]]) -> Optional[tuple[float, floa
     ]
     if len(stretches) < 2:  # one alone may be a second compilation, or hold an evaluation
         return None
-    recent = stretches[-max(RECENT, len(stretches) // 2) :]
-    limit_s = PAUSE_FACTOR * _weighted_median(recent)
-    steady = [(steps, seconds) for _, steps, seconds in recent if seconds <= limit_s * steps]
-    step_s = sum(seconds for _, seconds in steady) / sum(steps for steps, _ in steady)
+    limit_s = PAUSE_FACTOR * _weighted_median(stretches[-max(RECENT, len(stretches) // 2) :])
+    while stretches and stretches[0][2] > limit_s * stretches[0][1]:
+        del stretches[0]  # before the first steady one it is still the start: a second compilation
+    steady = [(steps, seconds) for _, steps, seconds in stretches if seconds <= limit_s * steps]
+    if not steady:
+        return None
+    recent = steady[-max(RECENT, len(steady) // 2) :]
+    step_s = _per_step(_last_alike(recent))
     if step_s <= 0:
         return None
-    pauses: list[tuple[float, int]] = []
-    is_started = False
-    for end_step, steps, seconds in stretches:
-        if seconds <= limit_s * steps:
-            is_started = True
-        elif is_started:  # before that, it is still the start: a second compilation
-            pauses.append((seconds - steps * step_s, end_step))
     pause_s = single_s = 0.0
+    first, last = samples[0][1], samples[-1][1]
+    pauses = [
+        (seconds - steps * step_s, end) for end, steps, seconds in stretches if seconds > limit_s * steps
+    ]
     for alike in _group(pauses):
         ends = sorted(end for _, end in alike)
+        since = last - ends[-1]
         if len(ends) == 1:
-            single_s += alike[0][0] / max(ends[0] - samples[0][1], 1)
+            if since <= SINGLE_FORGOTTEN * (ends[0] - first):
+                single_s += alike[0][0] / max(ends[0] - first, since)
             continue
         usual = (ends[-1] - ends[0]) / (len(ends) - 1)
-        since = samples[-1][1] - ends[-1]
         span = ends[-1] - ends[0] + (since if since > 2 * usual else 0)  # they may have ceased
         pause_s += sum(seconds for seconds, end in alike if end != ends[0]) / span
-    return step_s, pause_s, single_s
+    return (step_s, pause_s, single_s, *_trend(recent))
+
+
+def _per_step(stretches: Sequence[tuple[int, float]]) -> float:
+    """Seconds a step, of (steps, seconds)."""
+    return sum(seconds for _, seconds in stretches) / sum(steps for steps, _ in stretches)
+
+
+def _differ(one: Sequence[tuple[int, float]], other: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """By how many seconds a step `other` takes longer, and the standard error of that, by mean deviations."""
+    error, means = 0.0, []
+    for part in (one, other):
+        mean = _per_step(part)
+        steps = sum(count for count, _ in part)
+        deviation = sum(abs(seconds - mean * count) for count, seconds in part) / steps
+        error += (1.25 * deviation) ** 2 / len(part)
+        means.append(mean)
+    return means[1] - means[0], error**0.5
+
+
+def _last_alike(stretches: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:
+    """The longest end of them that shows no change of rate: halved as long as its halves clearly differ."""
+    while len(stretches) >= 4:
+        half = len(stretches) // 2
+        by_s, error_s = _differ(stretches[:half], stretches[half:])
+        if abs(by_s) <= 2 * error_s + 0.01 * _per_step(stretches):
+            break
+        stretches = stretches[half:]
+    return stretches
+
+
+def _trend(stretches: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """By how much the seconds a step grow with each step, and over how many that was seen; (0, 0) unless each
+    quarter is beyond the one before and the halves clearly differ: noise and single changes are no trend."""
+    half, quarter = len(stretches) // 2, len(stretches) // 4
+    if quarter < 2:
+        return 0.0, 0.0
+    quarters = [
+        _per_step(stretches[start:end])
+        for start, end in ((0, quarter), (quarter, half), (half, half + quarter), (half + quarter, None))
+    ]
+    if quarters not in (sorted(quarters), sorted(quarters, reverse=True)):
+        return 0.0, 0.0
+    by_s, error_s = _differ(stretches[:half], stretches[half:])
+    if abs(by_s) <= 3 * error_s:
+        return 0.0, 0.0
+    reach = float(sum(steps for steps, _ in stretches))
+    return 2 * by_s / reach, reach
 
 
 def _group(pauses: Sequence[tuple[float, int]]) -> list[list[tuple[float, int]]]:

@@ -231,7 +231,8 @@ def test_the_status_has_every_field_of_the_design() -> None:
     assert set(status) == {
         "phase", "phaseReason", "phaseMessage", "attempts",
         "progressPercentage", "estimatedRemainingSeconds", "metrics", "lastUpdatedTime",
-        "estimatedCompletionTime", "startTime", "endTime", "durationSeconds", "steps", "epochs", "message",
+        "estimatedCompletionTime", "estimatedCompletionRange", "startTime", "endTime", "durationSeconds",
+        "steps", "epochs", "message",
         "conditions", "rank0", "replicas", "observation",
     }  # fmt: skip
     assert status["phase"]["enum"] == [str(phase) for phase in Phase]

@@ -43,6 +43,7 @@ FULL = JobProgress(
     progress_percentage=45,
     remaining_s=795,
     completion_at=NOW,
+    completion_range=(NOW, NOW),
     started_at=NOW,
     ended_at=NOW,
     ran_s=3600,

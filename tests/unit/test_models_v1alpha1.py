@@ -99,6 +99,7 @@ DOCUMENTS = st.builds(
     progress_percentage=maybe(st.integers(0, 100)),
     remaining_s=maybe(COUNT),
     completion_at=maybe(TIME),
+    completion_range=maybe(st.tuples(TIME, TIME)),
     started_at=maybe(TIME),
     updated_at=maybe(TIME),
     step=maybe(STEP),

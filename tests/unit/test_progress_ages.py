@@ -102,14 +102,14 @@ class TestAServerThatStartsLate:
 def test_a_node_whose_clock_is_off_is_called_out_and_its_ages_are_right(
     bench: Bench, off: timedelta, name: str
 ) -> None:
-    for step in range(3):
+    for step in range(1, 4):
         bench.advance(15)
         bench.observe(Progress(timestamp=bench.now + off, step=step, total_steps=100))
     assert bench.condition("Fresh") == ("True", "RecentReport")
     assert name in message(bench, "Fresh")
     assert bench.last.seen_at == bench.now
     assert bench.last.updated_at == bench.now + off
-    assert bench.last.remaining_s == 98 * 15
+    assert bench.last.remaining_s == 97 * 15
     bench.advance(60)
     review(bench)
     assert bench.condition("Fresh") == ("False", "NoNewReport")

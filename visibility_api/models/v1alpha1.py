@@ -124,6 +124,13 @@ class Observation(WireModel):
     )
 
 
+class TimeRange(WireModel):
+    """Between two times."""
+
+    earliest: Time = Field(description="It is not expected before.")
+    latest: Time = Field(description="It is expected to have happened by then.")
+
+
 class ProgressStatus(WireModel):
     """What is known of one training job. What is not known is absent, never 0. The condition Fresh says
     whether the numbers are current: an old number is never shown as new."""
@@ -169,6 +176,11 @@ class ProgressStatus(WireModel):
         default=None,
         description="When the run is expected to end, at the observed pace. Absent when it does not advance,"
         " and when that time has passed.",
+    )
+    estimated_completion_range: TimeRange | None = Field(
+        default=None,
+        description="Between when the run is expected to end: nine of ten do. Narrower as more of the run was"
+        " seen. Absent when there is no estimate, and when it is the run's own.",
     )
     start_time: Time | None = Field(
         default=None, description="When the run started, as it reports itself, else when its container did."

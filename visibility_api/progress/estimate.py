@@ -1,74 +1,213 @@
 """How fast a run moves and when it will end, from what was seen of it in this attempt.
 
-Uses only differences of the training process's own clock, so a clock that is an hour off changes nothing,
-and a run resumed at step k is not credited with steps it did not take here.
+docs/document.md has the rule, which is that of the training side, and tests/vectors/estimates.json examples:
+start-up is left out, the recent rate is robust, and pauses (evaluations, checkpoints) are apart. Uses only
+differences of the training process's own clock, so a clock that is an hour off changes nothing, and a run
+resumed at step k is not credited with steps it did not take here.
 """
 
 from __future__ import annotations
 
 import math
+import struct
+from collections.abc import Sequence
 from datetime import datetime
+from itertools import pairwise
 
 import msgspec
 from msgspec.structs import replace
 
 from .document import Progress
 
-SMOOTHING_S = 120.0  # a change of pace shows within minutes; one slow step does not
+STARTED_S = 2.0  # a first report that follows the start of its run so soon was written before any step
+MAX_SAMPLES = 24  # evenly spread over the attempt; remembered, eight bytes each
+PAUSE_FACTOR = 3.0  # a stretch that takes this many times as long a unit as others contains a pause
+RECENT = 8  # stretches at least that the rate is taken from; else the later half
+SINGLE_SHARE = 0.25  # of a pause that came once: it comes again, or never
+SINGLE_AT_MOST = 1.0  # times a unit: what a pause that came once counts for
+SINGLE_FORGOTTEN = 1.5  # after as many times the way to a single pause, it comes no more
+TREND_SHARE = 0.5  # of a rate's steady change, as far ahead as it was seen: trends wear off
+TREND_LOW, TREND_HIGH = -0.3, 0.4  # of the time of a unit: what a trend may add at most
+LEAST_SPREAD = 0.04  # of what is left: no run is steadier than that
+FUTURE_SPREAD = 0.16  # of the share of the run that is still to come: what it may do that was not seen yet
+PAUSES_SPREAD = 0.12  # the same, later only: pauses of which none has come twice yet
+MOST_SPREAD = 0.9
+
+_Stretch = tuple[float, float, float]  # from one sample to the next: position at its end, units, seconds
+_Sample = tuple[float, float]  # seconds since the first, units since the first
+
+_pack, _unpack = struct.Struct("<2f").pack, struct.Struct("<2f").iter_unpack
+_ZERO = _pack(0.0, 0.0)
+
+
+class Forecast(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What the stretches of an attempt say of the rest of it."""
+
+    steady_s: float  # seconds a unit, of late, without pauses
+    pause_s: float  # seconds a unit of pauses that come again
+    single_s: float  # seconds a unit of pauses that came once
+    trend_s: float  # by how much `steady_s` grows with each unit; 0 unless it clearly does
+    reach: float  # units over which the trend was seen
+    seen: float  # units of which all this is known
+    spread: float  # how far parts of them are from this, as a share
+    slack_s: float  # seconds of the longest pause that comes again: one more or less of them
+
+    def left_s(self, left: float) -> tuple[float, float, float]:
+        """Seconds that `left` units take: likely, and the range in which that should lie."""
+        unit_s = low_s = high_s = self.steady_s + self.pause_s
+        if self.single_s:
+            single_s = min(self.single_s, unit_s * SINGLE_AT_MOST)
+            unit_s, high_s = unit_s + SINGLE_SHARE * single_s, high_s + single_s
+        if self.trend_s:
+            trend_s = TREND_SHARE * self.trend_s * min(left / 2, self.reach)
+            trend_s = max(TREND_LOW * self.steady_s, min(TREND_HIGH * self.steady_s, trend_s))
+            unit_s += trend_s
+            low_s, high_s = low_s + min(0.0, 2 * trend_s), high_s + max(0.0, 2 * trend_s)
+        ahead = left / (left + self.seen)
+        spread = min(MOST_SPREAD, self.spread + FUTURE_SPREAD * ahead)
+        likely_s = left * unit_s
+        low_s = left * low_s * (1 - spread) - self.slack_s
+        pauses = 0.0 if self.slack_s else PAUSES_SPREAD * ahead
+        high_s = left * high_s * (1 + spread + pauses) + self.slack_s
+        return likely_s, max(0.0, min(low_s, likely_s)), max(high_s, likely_s)
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """The speed of one attempt, by its reports. Start with `Pace.begin`, then `advance`."""
+    """The speed of one attempt, by its reports. Start with `Pace()`, then `advance`."""
 
     position: float | None = None  # steps, else percent, else epochs done, at `at`
     unit: str = ""  # which of the three `position` is
     at: datetime | None = None  # training clock, of the last report that moved
-    per_second: float | None = None  # units a second, smoothed; None until two reports moved
+    per_second: float | None = None  # units a second, pauses included; None until two reports moved
     longest_gap_s: float = 0.0  # between two reports that moved: evaluation and checkpoints count
+    origin: datetime | None = None  # training clock, of the first sample
+    base: float = 0.0  # position at the first sample
+    samples: bytes = b""  # of the attempt: pairs of float32, seconds and units since the first one
+    spacing_s: float = 0.0  # between two samples at least
+    next_s: float = 0.0  # when the next sample may be taken, in seconds since the first one
+    forecast: Forecast | None = None  # None until enough stretches were seen
 
     def advance(self, report: Progress, *, waited_s: float = math.inf, is_next: bool = True) -> Pace:
         """The pace after one more report. `waited_s`: by our clock it took no longer since the one that moved
         last. `is_next`: no report between the two was missed, as far as is known."""
         unit, position = _position(report)
-        if position is None or report.timestamp is None:
+        at = report.timestamp
+        if position is None or at is None:
             return self
         if self.position is None or self.at is None or unit != self.unit or position < self.position:
-            return replace(
-                self, position=position, unit=unit, at=report.timestamp, per_second=None
-            )  # first report, or a restart from a checkpoint: measure anew
-        elapsed_s = (report.timestamp - self.at).total_seconds()
+            # First report, or a restart from a checkpoint: measure anew.
+            return Pace(
+                position=position,
+                unit=unit,
+                at=at,
+                longest_gap_s=self.longest_gap_s,
+                origin=at,
+                base=position,
+                samples=_ZERO if self.position is not None or _is_start(report, position) else _ZERO * 2,
+            )
         if position == self.position:
             return self
+        elapsed_s = (at - self.at).total_seconds()
         if elapsed_s == 0:  # no rate comes of it, but it moves
             return replace(self, position=position)
-        if not 0 < elapsed_s <= waited_s:  # the clock was set: measure on from there at the rate known
-            return replace(self, position=position, at=report.timestamp)
+        if not 0 < elapsed_s <= waited_s or self.origin is None:
+            # The clock was set: measure on from there, at the rate that is known.
+            return replace(
+                self, position=position, at=at, origin=at, base=position, samples=_ZERO * 2, next_s=0.0
+            )
         rate = (position - self.position) / elapsed_s
         # Else the run may have moved all the time: that was no pause of its own unless it came far less far.
         is_gap = is_next or self.per_second is None or rate < self.per_second / 2
-        if self.per_second is not None:
-            weight = 1 - math.exp(-elapsed_s / SMOOTHING_S)
-            rate = self.per_second + weight * (rate - self.per_second)
+        longest_gap_s = max(self.longest_gap_s, elapsed_s) if is_gap else self.longest_gap_s
+        at_s = (at - self.origin).total_seconds()
+        if at_s < self.next_s:
+            return replace(self, position=position, at=at, longest_gap_s=longest_gap_s)
+        samples, spacing_s = [*_unpack(self.samples), (at_s, position - self.base)], self.spacing_s
+        packed = self.samples + _pack(*samples[-1])
+        if len(samples) > MAX_SAMPLES:
+            samples = [*samples[:2], *samples[3::2]]  # the start and the first steps stay apart
+            spacing_s = (at_s - samples[1][0]) / len(samples)
+            packed = b"".join([_pack(*sample) for sample in samples])
+        forecast = measure(samples)
+        if forecast is not None:
+            rate = 1 / (forecast.steady_s + forecast.pause_s)
+        elif self.per_second is not None:
+            rate = self.per_second
         return replace(
             self,
             position=position,
-            at=report.timestamp,
+            at=at,
             per_second=rate,
-            longest_gap_s=max(self.longest_gap_s, elapsed_s) if is_gap else self.longest_gap_s,
+            longest_gap_s=longest_gap_s,
+            samples=packed,
+            spacing_s=spacing_s,
+            next_s=at_s + spacing_s,
+            forecast=forecast or self.forecast,
         )
 
     def steps_per_s(self) -> float | None:
         return self.per_second if self.unit == "steps" else None
 
     def remaining_s(self, report: Progress) -> float | None:
-        """Seconds from `report` to the end at this pace; the report's own estimate until a pace is known.
+        """Seconds from `report` to the end, the likeliest; None while that is not known."""
+        return found[0] if (found := self.left_s(report)) is not None else None
+
+    def left_s(self, report: Progress) -> tuple[float, float | None, float | None] | None:
+        """Seconds from `report` to the end: the likeliest, and the range in which they should lie if it is
+        known. The report's own estimate counts until there is a forecast; of start-up alone there is none.
 
         Ours comes first: after a resume clients divide the time of this attempt by the steps of all attempts.
         """
-        end = {"steps": report.total_steps, "percent": 100, "epochs": report.total_epochs}.get(self.unit)
-        if end is not None and self.position is not None and self.per_second:
-            return max(0.0, (end - self.position) / self.per_second)
-        return None if report.remaining_s is None else float(report.remaining_s)
+        forecast, unit, position = self.forecast, self.unit, self.position
+        end = report.total_steps if unit == "steps" else 100 if unit == "percent" else report.total_epochs
+        if forecast is not None and position is not None and end is not None:
+            return forecast.left_s(max(0.0, end - position))
+        if report.remaining_s is not None:
+            return float(report.remaining_s), None, None
+        if position is None or end is None or not self.per_second or self.samples[8:16] != _ZERO:
+            return None
+        return max(0.0, end - position) / self.per_second, None, None
+
+
+def measure(samples: Sequence[_Sample]) -> Forecast | None:
+    """What follows from (seconds, position) of one attempt; None while that is too little."""
+    # The first stretch is not like the others: imports, compilation, caches, the first batch.
+    stretches: list[_Stretch] = []
+    before_s, before = samples[1] if len(samples) > 1 else (0.0, 0.0)
+    for at_s, position in samples[2:]:
+        if position > before and at_s > before_s:  # as float32 two may be equal
+            stretches.append((position, position - before, at_s - before_s))
+            before_s, before = at_s, position
+    if len(stretches) < 2:  # one alone may be a second compilation, or hold an evaluation
+        return None
+    limit_s = PAUSE_FACTOR * _weighted_median(stretches[-max(RECENT, len(stretches) // 2) :])
+    while stretches and stretches[0][2] > limit_s * stretches[0][1]:
+        del stretches[0]  # before the first steady one it is still the start: a second compilation
+    steady = [(units, seconds) for _, units, seconds in stretches if seconds <= limit_s * units]
+    if not steady:
+        return None
+    recent = steady[-max(RECENT, len(steady) // 2) :]
+    steady_s = _per_unit(_last_alike(recent))
+    first, last = samples[0][1], samples[-1][1]
+    pause_s = single_s = slack_s = 0.0
+    pauses = [
+        (seconds - units * steady_s, end) for end, units, seconds in stretches if seconds > limit_s * units
+    ]
+    for alike in _group(pauses):
+        ends = sorted(end for _, end in alike)
+        since = last - ends[-1]
+        if len(ends) == 1:
+            way = max(ends[0] - first, since)
+            if since <= SINGLE_FORGOTTEN * (ends[0] - first) and way > 0:
+                single_s += alike[0][0] / way
+            continue
+        usual = (ends[-1] - ends[0]) / (len(ends) - 1)
+        span = ends[-1] - ends[0] + (since if since > 2 * usual else 0)  # they may have ceased
+        pause_s += sum([seconds for seconds, end in alike if end != ends[0]]) / span
+        slack_s = max(slack_s, alike[0][0])
+    trend_s, reach = _trend(recent)
+    spread = _spread(stretches, steady_s + pause_s)
+    return Forecast(steady_s, pause_s, single_s, trend_s, reach, last - first, spread, slack_s)
 
 
 def percentage(report: Progress) -> int | None:
@@ -81,9 +220,99 @@ def percentage(report: Progress) -> int | None:
     return None
 
 
+def _is_start(report: Progress, position: float) -> bool:
+    """Whether a run says in its first report that it has only just begun: the first steps are yet to come."""
+    if position == 0:
+        return True
+    return (
+        report.started_at is not None
+        and report.timestamp is not None
+        and (report.timestamp - report.started_at).total_seconds() < STARTED_S
+    )
+
+
 def _position(report: Progress) -> tuple[str, float | None]:
     if report.step is not None:
         return "steps", float(report.step)
     if report.progress_percentage is not None:
         return "percent", float(report.progress_percentage)
     return "epochs", report.epoch
+
+
+def _per_unit(stretches: Sequence[tuple[float, float]]) -> float:
+    """Seconds a unit, of (units, seconds)."""
+    return sum([seconds for _, seconds in stretches]) / sum([units for units, _ in stretches])
+
+
+def _differ(one: Sequence[tuple[float, float]], other: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """By how many seconds a unit `other` takes longer, and the standard error of that, by mean deviations."""
+    error, means = 0.0, []
+    for part in (one, other):
+        mean = _per_unit(part)
+        units = sum([units for units, _ in part])
+        deviation = sum([abs(seconds - mean * units) for units, seconds in part]) / units
+        error += (1.25 * deviation) ** 2 / len(part)
+        means.append(mean)
+    return means[1] - means[0], math.sqrt(error)
+
+
+def _last_alike(stretches: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
+    """The longest end of them that shows no change of rate: halved as long as its halves clearly differ."""
+    while len(stretches) >= 4:
+        half = len(stretches) // 2
+        by_s, error_s = _differ(stretches[:half], stretches[half:])
+        if abs(by_s) <= 2 * error_s + 0.01 * _per_unit(stretches):
+            break
+        stretches = stretches[half:]
+    return stretches
+
+
+def _trend(stretches: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """By how much the seconds a unit grow with each unit, and over how many that was seen; (0, 0) unless each
+    quarter is beyond the one before and the halves clearly differ: noise and single changes are no trend."""
+    half, quarter = len(stretches) // 2, len(stretches) // 4
+    if quarter < 2:
+        return 0.0, 0.0
+    ends = (0, quarter, half, half + quarter, len(stretches))
+    quarters = [_per_unit(stretches[start:end]) for start, end in pairwise(ends)]
+    if quarters not in (sorted(quarters), sorted(quarters, reverse=True)):
+        return 0.0, 0.0
+    by_s, error_s = _differ(stretches[:half], stretches[half:])
+    if abs(by_s) <= 3 * error_s:
+        return 0.0, 0.0
+    reach = sum([units for units, _ in stretches])
+    return 2 * by_s / reach, reach
+
+
+def _spread(stretches: Sequence[_Stretch], unit_s: float) -> float:
+    """How far from `unit_s` the quarters of what was seen are, pauses included, as a share of it."""
+    count = len(stretches)
+    parts = min(4, count)
+    worst = 0.0
+    for part in range(parts):
+        some = stretches[part * count // parts : (part + 1) * count // parts]
+        worst = max(worst, abs(_per_unit([stretch[1:] for stretch in some]) / unit_s - 1))
+    return LEAST_SPREAD + 0.5 * worst + 0.2 / count
+
+
+def _group(pauses: Sequence[tuple[float, float]]) -> list[list[tuple[float, float]]]:
+    """Pauses that are about as long as each other: a hiccup does not make of an evaluation a second one."""
+    groups: list[list[tuple[float, float]]] = []
+    for pause in sorted(pauses, reverse=True):
+        if groups and pause[0] * PAUSE_FACTOR >= groups[-1][-1][0]:
+            groups[-1].append(pause)
+        else:
+            groups.append([pause])
+    return groups
+
+
+def _weighted_median(stretches: Sequence[_Stretch]) -> float:
+    """Of the seconds a unit, each stretch counting with its units."""
+    ordered = sorted([(seconds / units, units) for _, units, seconds in stretches])
+    half = sum([units for _, units in ordered]) / 2
+    seen = 0.0
+    for unit_s, units in ordered:
+        seen += units
+        if seen >= half:
+            return unit_s
+    return ordered[-1][0]

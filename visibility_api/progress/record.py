@@ -124,7 +124,7 @@ def summarise(record: Record, now: datetime) -> JobProgress:
     if report.is_whole or (job.phase is Phase.SUCCEEDED and report.is_final and not is_cut):
         done = 100 if done is not None else None
     is_moving = _is_moving(record, report)
-    remaining_s, completion_at = _end(record, report, now) if is_moving else (None, None)
+    remaining_s, completion_at, completion_range = _end(record, report, now) if is_moving else _NO_END
     if report.state == "completed" and record.is_current and job.phase not in (Phase.FAILED, Phase.SUSPENDED):
         remaining_s = 0
     return JobProgress(
@@ -133,6 +133,7 @@ def summarise(record: Record, now: datetime) -> JobProgress:
         progress_percentage=done,
         remaining_s=remaining_s,
         completion_at=completion_at,
+        completion_range=completion_range,
         started_at=started_at,
         ended_at=ended_at,
         ran_s=ran_s,
@@ -153,6 +154,10 @@ def summarise(record: Record, now: datetime) -> JobProgress:
     )
 
 
+_End = tuple[int | None, datetime | None, tuple[datetime, datetime] | None]
+_NO_END: _End = (None, None, None)
+
+
 def _is_moving(record: Record, report: Progress) -> bool:
     """Whether the job advances now, as far as is known: else it has no rate, and no end can be estimated."""
     if record.job.phase is not Phase.RUNNING or not record.is_current or report.is_final:
@@ -161,14 +166,21 @@ def _is_moving(record: Record, report: Progress) -> bool:
     return fresh.status == "True" and stalled.status != "True"
 
 
-def _end(record: Record, report: Progress, now: datetime) -> tuple[int | None, datetime | None]:
-    """Seconds left and when the attempt will end; nothing when that should be over."""
-    remaining_s = record.pace.remaining_s(report)
-    if remaining_s is None or remaining_s > LONGEST_RUN_S or record.reported_at is None:
-        return None, None
+def _end(record: Record, report: Progress, now: datetime) -> _End:
+    """Seconds left, when the attempt will end, and between when; nothing when that should be over."""
+    found = record.pace.left_s(report)
+    if found is None or found[0] > LONGEST_RUN_S or record.reported_at is None:
+        return _NO_END
+    remaining_s, least_s, most_s = found
     completion_at = record.reported_at + timedelta(seconds=remaining_s)
     left_s = (completion_at - now).total_seconds()
-    return (None, None) if left_s <= PASSES_IN_S else (round(left_s), completion_at)
+    if left_s <= PASSES_IN_S:
+        return _NO_END
+    if least_s is None or most_s is None:
+        return round(left_s), completion_at, None
+    earliest = record.reported_at + timedelta(seconds=least_s)
+    latest = record.reported_at + timedelta(seconds=min(most_s, 2 * LONGEST_RUN_S))
+    return round(left_s), completion_at, (max(now, earliest), latest)
 
 
 def _ended_at(job: TrainingJob) -> datetime | None:

@@ -49,6 +49,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     progress_percentage: int | None = None  # 0 to 100
     remaining_s: int | None = None  # at least 0
     completion_at: datetime | None = None  # estimated
+    completion_range: tuple[datetime, datetime] | None = None  # in which that should lie: earliest, latest
     started_at: datetime | None = None
     ended_at: datetime | None = None
     ran_s: int | None = None  # from start to end; at least 0
@@ -72,6 +73,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             self,
             remaining_s=None,
             completion_at=None,
+            completion_range=None,
             conditions=tuple(replace(c, message="") if c.type in _AGING else c for c in self.conditions),
             observation=seen
             and replace(seen, last_probe_at=None, next_probe_at=None, latency_s=None, consecutive_failures=0),

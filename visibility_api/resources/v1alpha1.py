@@ -26,6 +26,7 @@ log = structlog.get_logger(__name__)
 _ObjectMeta = struct_of(meta_v1.ObjectMeta)
 _Condition = struct_of(meta_v1.Condition)
 _Metric = struct_of(v1alpha1.Metric)
+_TimeRange = struct_of(v1alpha1.TimeRange)
 _Steps = struct_of(v1alpha1.Steps)
 _Epochs = struct_of(v1alpha1.Epochs)
 _Rank0 = struct_of(v1alpha1.Rank0)
@@ -96,6 +97,7 @@ def status_of(document: JobProgress) -> v1alpha1.ProgressStatus:
         metrics=tuple([_Metric(name=name, value=value) for name, value in document.metrics]) or None,
         last_updated_time=_time(document.updated_at),
         estimated_completion_time=_time(document.completion_at),
+        estimated_completion_range=_range(document.completion_range),
         start_time=_time(document.started_at),
         end_time=_time(document.ended_at),
         duration_seconds=document.ran_s,
@@ -186,6 +188,12 @@ def _whole_seconds(moment: datetime) -> datetime:
 
 def _time(moment: datetime | None) -> datetime | None:
     return _whole_seconds(moment) if moment is not None else None
+
+
+def _range(moments: tuple[datetime, datetime] | None) -> v1alpha1.TimeRange | None:
+    if moments is None:
+        return None
+    return _TimeRange(earliest=_whole_seconds(moments[0]), latest=_whole_seconds(moments[1]))
 
 
 def _significant(value: float | None) -> float | None:
