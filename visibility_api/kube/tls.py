@@ -10,8 +10,11 @@ from __future__ import annotations
 import ssl
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from kubernetes_asyncio.client import Configuration
+
+from visibility_api.pem import NO_PASSPHRASE, describe_bundle_fault, describe_pair_fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +88,27 @@ def client_context(configuration: Configuration) -> ResumingContext:
     context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if configuration.ssl_ca_cert:
-        context.load_verify_locations(configuration.ssl_ca_cert)
+        try:
+            context.load_verify_locations(configuration.ssl_ca_cert)
+        except ssl.SSLError as error:
+            raise _in_words(error, describe_bundle_fault(Path(configuration.ssl_ca_cert))) from error
     else:
         context.load_default_certs()
     if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+        certificate_file, key_file = (
+            configuration.cert_file,
+            configuration.key_file or configuration.cert_file,
+        )
+        try:
+            context.load_cert_chain(certificate_file, key_file, password=NO_PASSPHRASE)
+        except ssl.SSLError as error:
+            fault = describe_pair_fault(Path(certificate_file), Path(key_file))
+            raise _in_words(error, fault) from error
     if not configuration.verify_ssl:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def _in_words(error: ssl.SSLError, fault: str | None) -> OSError:
+    return error if fault is None else OSError(fault)

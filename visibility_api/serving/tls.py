@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from visibility_api.auth.certificates import MAX_CHAIN, Peer
 from visibility_api.auth.errors import TrustUnusable
+from visibility_api.pem import NO_PASSPHRASE, describe_pair_fault
 
 from .memory import trim_memory
 from .strangers import Strangers
@@ -167,15 +168,17 @@ class ServingTls:
         # AES-256 that OpenSSL prefers. All ciphers that Python enables by default are strong.
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
         try:
-            context.load_cert_chain(*self._files)
+            context.load_cert_chain(*self._files, password=NO_PASSPHRASE)
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            fault = describe_pair_fault(*self._files) or str(error)
+            raise TrustUnusable(f"the serving certificate cannot be used: {fault}") from error
+        try:
             if self._ca_pem:
                 context.load_verify_locations(cadata=self._ca_pem)
                 context.verify_mode = ssl.CERT_OPTIONAL
                 context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as Go: an intermediate may be trusted
-        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            raise TrustUnusable(
-                f"cannot serve with {self._files[0]}, {self._files[1]} and the client CAs: {error}"
-            ) from error
+        except (OSError, ValueError) as error:
+            raise TrustUnusable(f"the client CAs cannot be used: {error}") from error
         return context
 
 
