@@ -20,7 +20,7 @@ from visibility_api.persistence.state_file import Bounds
 from visibility_api.persistence.writer import StateWriter
 from visibility_api.progress.job import JobRef
 from visibility_api.progress.memory import Memory
-from visibility_api.progress.saved import SavedJob, is_later, restore, save
+from visibility_api.progress.saved import SavedJob, restore, save, supersedes
 from visibility_api.progress.tracker import Tracker
 from visibility_api.settings import Settings
 from visibility_api.telemetry import Metrics
@@ -132,7 +132,7 @@ class Continuity:
         """A peer knows this of a job, which this replica may know as well, or not yet."""
         if saved.ref not in self._tracker:
             self._recollections.add(saved, "peer")
-        elif (memory := restore(saved)) and is_later(memory, self._tracker.remembered(saved.ref)):
+        elif (memory := restore(saved)) and supersedes(memory, self._tracker.remembered(saved.ref)):
             self._tracker.recalled(saved.ref, memory)
             self._metrics.count_recalled("peer")
 

@@ -142,6 +142,22 @@ def test_what_a_peer_knows_waits_for_its_job_and_the_later_report_counts() -> No
     assert server.continuity.giver is not None
 
 
+def test_a_peer_that_knows_the_same_report_for_longer_brings_its_pace() -> None:
+    whole, late = Server("--peers=one"), Server("--peers=one")
+    whole.bench.job(JOB)
+    for step in (10, 20, 30, 40, 50):
+        whole.bench.advance(15)
+        whole.bench.report(step)
+    late.bench.now = whole.bench.now
+    late.bench.job(JOB)
+    late.bench.report(50)
+    assert late.bench.last.steps_per_s is None
+    known = whole.tracker.remembered(REF)
+    assert known is not None
+    late.continuity._take(save(REF, known))
+    assert late.bench.last.steps_per_s == whole.bench.last.steps_per_s is not None
+
+
 async def test_alone_and_without_a_directory_there_is_nothing_to_wait_for() -> None:
     server = Server()
     await server.continuity.load()

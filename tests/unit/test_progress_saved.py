@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from visibility_api.persistence.recollections import Recollections
 from visibility_api.progress.document import Progress
+from visibility_api.progress.estimate import Pace
 from visibility_api.progress.job import JobRef
 from visibility_api.progress.memory import Memory
-from visibility_api.progress.saved import FORMAT, SavedJob, is_later, restore, save
+from visibility_api.progress.saved import FORMAT, SavedJob, restore, save, supersedes
 
 from .test_progress_tracker import JOB, REF, T0, Bench
 
@@ -33,13 +35,45 @@ def test_of_another_format_nothing_is_read() -> None:
 
 
 def test_the_later_report_counts_by_its_own_time() -> None:
-    assert is_later(memory(2), memory(1))
-    assert not is_later(memory(1), memory(1))
-    assert is_later(memory(1), None)
-    assert is_later(memory(1), Memory())
-    assert not is_later(None, memory(1))
+    assert supersedes(memory(2), memory(1))
+    assert not supersedes(memory(1), memory(1))
+    assert supersedes(memory(1), None)
+    assert supersedes(memory(1), Memory())
+    assert not supersedes(None, memory(1))
     undated = Memory(report=Progress(step=1), reported_at=T0 + timedelta(minutes=3))  # when it was first seen
-    assert is_later(undated, memory(2))
+    assert supersedes(undated, memory(2))
+
+
+def test_of_one_report_without_a_time_the_earlier_sight_counts() -> None:
+    early, late = (
+        Memory(
+            attempt="p1/0/0",
+            reporter="exec",
+            report=Progress(
+                step=1, timestamp=T0 + timedelta(minutes=minutes)
+            ),  # given when it was first seen
+            reports={"exec": Progress(step=1)},
+            reported_at=T0 + timedelta(minutes=minutes),
+        )
+        for minutes in (1, 2)
+    )
+    assert supersedes(early, late)
+    assert not supersedes(late, early)
+    other = msgspec.structs.replace(late, reports={"exec": Progress(step=2)})
+    assert supersedes(other, early), "of two reports the later one counts"
+
+
+def test_of_one_report_the_pace_by_more_reports_counts() -> None:
+    pace, paces = Pace(), []
+    for minute in range(4):
+        pace = pace.advance(Progress(step=10 * minute, timestamp=T0 + timedelta(minutes=minute)))
+        paces.append(pace)
+    late = Pace().advance(Progress(step=30, timestamp=T0 + timedelta(minutes=3)))
+    whole, part = (msgspec.structs.replace(memory(3, step=30), pace=each) for each in (paces[-1], late))
+    assert supersedes(whole, part)
+    assert not supersedes(part, whole)
+    assert supersedes(part, memory(3, step=30))
+    assert not supersedes(whole, whole)
 
 
 # --- until its job is seen

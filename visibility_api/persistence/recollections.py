@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from visibility_api.progress.job import JobRef
 from visibility_api.progress.memory import Memory
-from visibility_api.progress.saved import SavedJob, is_later, restore
+from visibility_api.progress.saved import SavedJob, restore, supersedes
 
 MAX_JOBS = 100_000  # ten times what one server is made for
 MAX_BYTES = 256 * 1024 * 1024
@@ -38,7 +38,7 @@ class Recollections:
         """Keep this until its job is seen. `source` is where it was found."""
         held = self._held.get(saved.ref)
         if held is not None:
-            if is_later(restore(saved), restore(held[0])):
+            if supersedes(restore(saved), restore(held[0])):
                 self._held[saved.ref] = saved, source
                 self._bytes += len(saved.state) - len(held[0].state)
         elif (

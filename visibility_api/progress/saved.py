@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from .document import Progress
+from .estimate import Pace
 from .job import JobRef
 from .memory import Memory
 
@@ -38,9 +40,41 @@ def restore(saved: SavedJob) -> Memory | None:
         return None
 
 
-def is_later(one: Memory | None, other: Memory | None) -> bool:
-    """Whether the report of the one was made after that of the other, by the reports' own time."""
+def supersedes(one: Memory | None, other: Memory | None) -> bool:
+    """Whether the one is to be used and not the other.
+
+    The later report counts, by the reports' own time. Of one and the same report that does which knows it for
+    longer: a report without a time since an earlier moment, or the pace by more reports.
+    """
+    if one is not None and other is not None and _is_same_report(one, other):
+        if (first := _first_seen(one)) != (second := _first_seen(other)):
+            return first < second
+        return _knows_more(one.pace, other.pace)
     return _reported_at(one) > _reported_at(other)
+
+
+def _is_same_report(one: Memory, other: Memory) -> bool:
+    if (one.attempt, one.reporter) != (other.attempt, other.reporter) or one.report is None:
+        return False
+    return one.report == other.report or (_undated(one) is not None and _undated(one) == _undated(other))
+
+
+def _undated(memory: Memory) -> Progress | None:
+    """The report as it was read, if it had no time."""
+    read = memory.reports.get(memory.reporter)
+    return read if read is not None and read.timestamp is None else None
+
+
+def _first_seen(memory: Memory) -> datetime:
+    return _NEVER if _undated(memory) is None or memory.reported_at is None else memory.reported_at
+
+
+def _knows_more(pace: Pace, other: Pace) -> bool:
+    if pace.origin is None or other.origin is None:
+        return pace.origin is not None
+    return pace.origin < other.origin or (
+        pace.origin == other.origin and pace.longest_gap_s > other.longest_gap_s
+    )
 
 
 def _reported_at(memory: Memory | None) -> datetime:
