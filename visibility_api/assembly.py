@@ -54,6 +54,7 @@ from visibility_api.store import Store
 from visibility_api.store.memory import MemoryStore
 from visibility_api.telemetry import Metrics
 from visibility_api.workloads.collections import trainjob_watches
+from visibility_api.workloads.inspection import Inspector
 from visibility_api.workloads.inventory import TRAINJOBS, TrainJobInventory
 from visibility_api.writeback.writer import WriteBack
 
@@ -134,19 +135,23 @@ def assemble(
         if write_back is not None:
             write_back.seen(job.ref, status)
         is_new = job.ref not in tracker
+        before = _find_job(store, job.ref.namespace, job.ref.name)
         tracker.job_changed(job, status if "status" in sources else None)
         prober.job_changed(job)
+        inspector.job_changed(before, job)
         if is_new and tracker.lacks_final_report(job.ref):
             prober.job_found(job)
 
     def on_gone(ref: JobRef) -> None:
         prober.job_gone(ref)
+        inspector.job_gone(ref)
         tracker.job_gone(ref)
         continuity.gone(ref)
         if write_back is not None:
             write_back.gone(ref)
 
     inventory = TrainJobInventory(on_job=on_job, on_gone=on_gone)
+    inspector = Inspector(clients.cluster, replica_jobs=inventory.replica_jobs, found=tracker.failed)
     watches = trainjob_watches(clients.cluster, inventory, settings.namespaces)
     metrics.jobs.set_function(lambda: len(inventory))
     metrics.probed_jobs.set_function(lambda: len(prober))
@@ -228,6 +233,7 @@ def assemble(
     loops += [
         ("watch of the client CAs", trust.watch(clients.authentication).run),
         ("prober", prober.run),
+        ("inspection", inspector.run),
         ("evaluation", partial(_evaluate, tracker)),
         *continuity.loops(partial(is_synced, "")),
     ]

@@ -50,6 +50,20 @@ with report(total_steps=100) as r:
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
+# Of two nodes: the second one fails, the first notices nothing.
+ONE_FAILS = """
+import os, sys, time
+from trainjob_progress import report
+
+if os.environ["JOB_COMPLETION_INDEX"] == "1":
+    time.sleep(1)
+    sys.exit(3)
+with report(total_steps=100_000) as r:
+    while True:
+        r.step(loss=0.5)
+        time.sleep(0.1)
+"""
+
 SILENT = "import time; time.sleep(3600)"
 
 _FILE = """

@@ -8,18 +8,21 @@ import pytest
 
 from tests.e2e.api import Object
 from tests.e2e.processes import wait_until
-from tests.e2e.scripts import GARBAGE, KILLED, PULSING, REPORTING, SECRET, SHORT, SILENT
+from tests.e2e.scripts import GARBAGE, KILLED, ONE_FAILS, PULSING, REPORTING, SECRET, SHORT, SILENT
 from tests.e2e.visibility_server import PROBE_INTERVAL_S, VisibilityServer
 from tests.e2e.workspace import Workspace, condition
 
 # Started together, so that they spend their time together.
 _JOBS = {"pulsing": PULSING, "killed": KILLED, "silent": SILENT, "garbage": GARBAGE, "short": SHORT}
+_OF_TWO_NODES = {"one-fails": ONE_FAILS}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def jobs(shared: Workspace) -> Workspace:
     for name, script in _JOBS.items():
         shared.start_job(name, script)
+    for name, script in _OF_TWO_NODES.items():
+        shared.start_job(name, script, nodes=2)
     return shared
 
 
@@ -53,6 +56,25 @@ def test_a_killed_job_shows_its_exit_code(jobs: Workspace) -> None:
     ended = document["status"]["rank0"]["lastTermination"]
     assert ended["exitCode"] == 137
     assert ended["signal"] == 9
+    failure = document["status"]["failure"]
+    assert (failure["replica"], failure["exitCode"], failure["retryable"]) == ("node-0", 137, True)
+    assert "was ended by signal 9, SIGKILL," in failure["message"]
+
+
+def test_of_several_replicas_the_one_that_failed_first_is_named(jobs: Workspace) -> None:
+    """Only rank 0's pod is watched: the others are listed once one has failed."""
+    document = jobs.wait_document(
+        "one-fails", lambda status: status.get("failure", {}).get("podName"), what="shows what failed"
+    )
+    failure = document["status"]["failure"]
+    assert (failure["replica"], failure["exitCode"], failure["retryable"]) == ("node-1", 3, False)
+    assert failure["podName"].startswith("one-fails-node-0-1-")
+    (node,) = document["status"]["replicas"]
+    assert (node["name"], node["desired"]) == ("node", 2)
+    wide = jobs.admin.kubectl("get", "tjp", "one-fails", "-n", jobs.name, "-o", "wide")
+    assert "ATTEMPTS" in wide.stdout
+    described = jobs.admin.kubectl("describe", "tjp", "one-fails", "-n", jobs.name).stdout
+    assert "node-1: container node of pod one-fails-node-0-1-" in described
 
 
 def test_a_job_that_never_reports_says_so(jobs: Workspace) -> None:

@@ -86,6 +86,7 @@ class Workspace:
         labels: dict[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
+        nodes: int = 1,
     ) -> Object:
         """Create a TrainJob that runs `script`; of annotations, ours go without their prefix."""
         meta = {
@@ -104,7 +105,12 @@ class Workspace:
                 "metadata": meta,
                 "spec": {
                     "runtimeRef": {"name": runtime},
-                    "trainer": {"image": image, "command": ["python", "-c", script], "env": variables},
+                    "trainer": {
+                        "image": image,
+                        "command": ["python", "-c", script],
+                        "env": variables,
+                        "numNodes": nodes,
+                    },
                 },
             },
         )

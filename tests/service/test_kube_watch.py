@@ -118,7 +118,7 @@ SOON = WatchLimits(first_delay_s=0.01, absent_delay_s=0.01, longest_delay_s=0.05
 
 @asynccontextmanager
 async def following(
-    script: Script, limits: WatchLimits = SOON, *, metadata_only: bool = False
+    script: Script, limits: WatchLimits = SOON
 ) -> AsyncIterator[tuple[Seen, Watch[TrainJob]]]:
     seen = Seen()
     async with fake_apiserver(script.handle) as client:
@@ -129,7 +129,6 @@ async def following(
             on_list=seen.on_list,
             on_event=seen.on_event,
             label_selector="team",
-            metadata_only=metadata_only,
             limits=limits,
         )
         task = asyncio.create_task(watch.run())
@@ -154,15 +153,12 @@ async def test_it_lists_in_pages_then_watches_from_the_lists_version() -> None:
     assert {request["labelSelector"] for request in script.requests} == {"team"}
 
 
-async def test_metadata_alone_is_requested_and_an_empty_list_of_it_is_one() -> None:
-    """kube-apiserver writes null for the items of an empty PartialObjectMetadataList."""
+async def test_an_empty_list_may_have_null_for_its_items() -> None:
     empty = web.json_response({"metadata": {"resourceVersion": "7"}, "items": None})
     script = Script(empty, [line("ADDED", trainjob("a", 8))])
-    async with following(script, metadata_only=True) as (seen, watch):
+    async with following(script) as (seen, watch):
         await seen.until("LIST ", "ADDED a")
     assert watch.health.synced
-    form = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
-    assert script.accepted[:2] == [form.format("List"), form.format("")]
 
 
 async def test_it_watches_from_the_first_pages_version() -> None:

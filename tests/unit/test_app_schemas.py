@@ -16,6 +16,7 @@ from visibility_api.app.description.openapi import v3_document
 from visibility_api.app.description.schemas import META, PREFIX, REFERENCE
 from visibility_api.errors import ObjectNotFound, encode_status
 from visibility_api.models.served import RESOURCES, TRAINJOBS
+from visibility_api.progress.failure import Failure
 from visibility_api.progress.job import JobRef, Phase, Replica, Termination, TrainingJob
 from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
 from visibility_api.resources.collection import Collection
@@ -48,6 +49,18 @@ FULL = JobProgress(
     ended_at=NOW,
     ran_s=3600,
     attempts=2,
+    failure=Failure(
+        at=NOW,
+        replica="node-1",
+        pod_name="bert-node-0-1-abcde",
+        node_name="gpu-2",
+        container_name="node",
+        exit_code=137,
+        signal=9,
+        reason="OOMKilled",
+        message="It was killed.",
+        is_retryable=False,
+    ),
     updated_at=NOW,
     step=450,
     total_steps=1000,

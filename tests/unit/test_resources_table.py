@@ -10,10 +10,11 @@ import msgspec
 import pytest
 import yaml
 
-from tests.jobs import NOW, document
+from tests.jobs import KILLED, NOW, document, rank0
 from tests.unit.resource_server import ALL, BERT, PARTIAL, TABLE, TEAM, ResourceServer
 from visibility_api.models.served import TRAINJOBS
-from visibility_api.progress.job import Phase
+from visibility_api.progress.failure import Failure
+from visibility_api.progress.job import Phase, Rank0
 from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
 from visibility_api.resources.age import duration
 from visibility_api.resources.columns import COLUMNS, short_number
@@ -95,7 +96,7 @@ def test_the_columns_answer_at_a_glance() -> None:
         "NAME", "PHASE", "PROGRESS", "STEP", "LOSS", "ETA", "SEEN", "AGE",
     ]  # fmt: skip
     assert [c.name.upper() for c in COLUMNS if c.priority] == [
-        "EPOCH", "RATE", "SOURCE", "POD", "REASON", "MESSAGE",
+        "EPOCH", "RATE", "SOURCE", "POD", "ATTEMPTS", "REASON", "MESSAGE",
     ]  # fmt: skip
     for column in COLUMNS:
         definition = column.definition()
@@ -113,10 +114,10 @@ async def test_a_list_is_a_table_of_cells_by_position(server: ResourceServer) ->
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
     assert table["metadata"] == {"resourceVersion": str(revision)}
     (row,) = table["rows"]
-    assert len(table["columnDefinitions"]) == len(row["cells"]) == 14
+    assert len(table["columnDefinitions"]) == len(row["cells"]) == 15
     assert row["cells"] == [
         "bert", "Running", "45%", "450/1000", "0.2346", "5m30s", "3s", "9m",
-        "2.5/10", "5.4/s", "exec", None, None, None,
+        "2.5/10", "5.4/s", "exec", None, None, None, None,
     ]  # fmt: skip
     assert row["object"]["kind"] == "PartialObjectMetadata"
     assert row["object"]["apiVersion"] == "meta.k8s.io/v1"
@@ -138,7 +139,7 @@ async def test_an_empty_list_keeps_its_columns(server: ResourceServer) -> None:
     """T3, T4"""
     table = (await server.get(ALL, TABLE)).json()
     assert table["rows"] == []
-    assert len(table["columnDefinitions"]) == 14
+    assert len(table["columnDefinitions"]) == 15
     assert table["metadata"]["resourceVersion"] == str(server.store.revision)
 
 
@@ -261,6 +262,40 @@ def test_the_reason_is_the_one_that_explains_most(
     )
     shown = document(phase=phase, conditions=made)
     assert cells(msgspec.structs.replace(shown, job=replace(shown.job, reason=job_reason)))["Reason"] == cell
+
+
+FAILURE = Failure(
+    at=NOW, replica="node-3", pod_name="bert-node-0-3-x", exit_code=137, reason="OOMKilled", message="Killed."
+)
+OF_RANK0 = msgspec.structs.replace(FAILURE, pod_name=rank0().pod_name)
+
+
+@pytest.mark.parametrize(
+    ("failure", "pod", "reason"),
+    [
+        (None, None, "FailedJobs"),
+        (None, rank0(last_termination=KILLED), "FailedJobs (exit 137)"),
+        (FAILURE, rank0(), "OOMKilled (exit 137, node-3)"),
+        (FAILURE, None, "OOMKilled (exit 137, node-3)"),
+        (OF_RANK0, rank0(last_termination=KILLED), "OOMKilled (exit 137)"),
+        (msgspec.structs.replace(OF_RANK0, reason="Error"), rank0(), "FailedJobs (exit 137)"),
+        (msgspec.structs.replace(OF_RANK0, reason="NodeLost", exit_code=None), rank0(), "NodeLost"),
+        (Failure(at=NOW, reason="FailedJobs", is_of_job=True), None, "FailedJobs"),
+    ],
+)
+def test_the_reason_of_a_failed_job_is_what_failed_first(
+    failure: Failure | None, pod: Rank0 | None, reason: str
+) -> None:
+    failed = Condition(type="Failed", status="True", reason="FailedJobs", message="2 jobs", since=NOW)
+    shown = document(phase=Phase.FAILED, failure=failure, conditions=(failed,))
+    row = cells(msgspec.structs.replace(shown, job=replace(shown.job, rank0=pod)))
+    assert row["Reason"] == reason
+    assert row["Message"] == ((failure.message if failure else "2 jobs") or None)
+
+
+def test_the_attempts_say_why_the_last_one_failed() -> None:
+    assert cells(document(attempts=1))["Attempts"] == "1"
+    assert cells(document(attempts=3, failure=FAILURE))["Attempts"] == "3 (OOMKilled)"
 
 
 @pytest.mark.parametrize(

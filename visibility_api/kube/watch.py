@@ -35,8 +35,6 @@ PAGE = 500  # objects per list request, as in client-go (tools/pager/pager.go: d
 # `timeoutSeconds`, as in client-go's reflector (tools/cache/reflector.go: minWatchTimeout); spread, so that
 # the streams do not end together.
 WATCH_TIMEOUT_S = (290, 590)
-# https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches
-_METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 SILENCE_S = 180  # bookmarks arrive every minute; a stream on which nothing arrives for three is dead
 
 
@@ -99,7 +97,6 @@ class Watch(Generic[T]):
     in memory at once. The callee may yield to other tasks but must not wait for anything else.
     on_event: called with ADDED, MODIFIED or DELETED, and the object after the change (for DELETED before it).
     scope: the namespace of `path`; None: the whole cluster.
-    metadata_only: `kind` has only a `metadata`, and no more is requested.
     """
 
     def __init__(
@@ -113,13 +110,10 @@ class Watch(Generic[T]):
         label_selector: str = "",
         field_selector: str = "",
         scope: str | None = None,
-        metadata_only: bool = False,
         limits: WatchLimits = WatchLimits(),
     ) -> None:
         self.path = path
         self.scope = scope
-        self._accept_list = _METADATA.format("List") if metadata_only else JSON
-        self._accept_change = _METADATA.format("") if metadata_only else JSON
         self._limits = limits
         self.health = WatchHealth()
         self._client = client
@@ -196,7 +190,7 @@ class Watch(Generic[T]):
                     query=query,
                     timeout_s=60.0,
                     max_bytes=self._limits.page_bytes,
-                    accept=self._accept_list,
+                    accept=JSON,
                 )
             except TooLarge:  # a few large objects must not block all others
                 if limit == 1:
@@ -228,7 +222,7 @@ class Watch(Generic[T]):
             ("timeoutSeconds", str(timeout_s)),
         ]
         began = asyncio.get_running_loop().time()
-        stream = self._client.lines(self.path, query=query, silence_s=SILENCE_S, accept=self._accept_change)
+        stream = self._client.lines(self.path, query=query, silence_s=SILENCE_S, accept=JSON)
         async with stream as lines:
             async for line in lines:
                 event = await decode(self._event, line)

@@ -72,6 +72,38 @@ class Termination(WireModel):
     finished_at: Time | None = Field(default=None, description="When the container ended.")
 
 
+class Failure(WireModel):
+    """Why an attempt of the job failed: of all that failed at about the same time, what came first."""
+
+    time: Time = Field(description="When it failed.")
+    replica: str | None = Field(
+        default=None,
+        description="Which replica: the replicated job and the pod's index, such as node-3, or the name of an"
+        " initializer. Absent when the job as a whole failed, for instance for a deadline.",
+    )
+    pod_name: str | None = Field(default=None, description="The pod; it may be gone by now.")
+    node_name: str | None = Field(default=None, description="The node that the pod was on.")
+    container_name: str | None = Field(
+        default=None, description="The container; absent when the pod as a whole failed, such as by eviction."
+    )
+    exit_code: Int32 | None = Field(default=None, description="Exit code; absent when there was none.")
+    signal: Int32 | None = Field(default=None, description="The signal that ended it, 1 to 64.")
+    reason: str | None = Field(
+        default=None,
+        description="One CamelCase word: OOMKilled, Evicted, Preempted, NodeLost, DeadlineExceeded,"
+        " InitializerFailed, Error, or another that the kubelet or the job's controller gives.",
+    )
+    message: str | None = Field(
+        default=None,
+        description="What failed, where and how, and what the run had last reported, in sentences.",
+    )
+    retryable: bool | None = Field(
+        default=None,
+        description="Whether another attempt may succeed: true for evictions, lost nodes and most signals,"
+        " false for lack of memory and errors of the program. Absent where that depends.",
+    )
+
+
 class Rank0(WireModel):
     """The pod and container that report for the whole job. Stays after the pod is deleted."""
 
@@ -87,7 +119,7 @@ class Rank0(WireModel):
 
 
 class Replica(WireModel):
-    """Pod counts of one replica group. A count that the job's controller does not report is absent."""
+    """Pod counts of one replica group. A count that its controllers do not report is absent."""
 
     name: str = Field(description="Name of the group, such as node, launcher or dataset-initializer.")
     desired: Int32 | None = Field(default=None, ge=0, description="Pods that the group should have.")
@@ -196,6 +228,11 @@ class ProgressStatus(WireModel):
     )
     epochs: Epochs | None = Field(default=None, description="How many passes over the data are done.")
     message: str | None = Field(default=None, description="A sentence of the run about itself, as reported.")
+    failure: Failure | None = Field(
+        default=None,
+        description="Why the job failed, or its last attempt that did. Stays when the pods are gone and"
+        " while the next attempt runs; absent when nothing has failed.",
+    )
     conditions: tuple[Condition, ...] | None = Field(
         default=None,
         description="Conditions of the job; kubectl wait --for=condition=Complete works with them. Reporting:"

@@ -13,8 +13,11 @@ from types import MappingProxyType
 
 import msgspec
 
+from .failure import Failure
+
 ANNOTATION = "annotation "  # begins the place where something is declared
 ANNOTATED_PATH = ("exec", ANNOTATION + "visibility.trainer.kubeflow.org/path")
+SEGMENTATION_FAULT, LOST_CONNECTION = 139, 255  # exit codes; 255: of ssh, mpirun and kubectl exec
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -49,6 +52,22 @@ class JobRef(msgspec.Struct, frozen=True, kw_only=True, order=True, cache_hash=T
         return f"{self.resource}/{self.namespace}/{self.name}"
 
 
+def exit_signal(exit_code: int, signal: int | None) -> int | None:
+    """The signal that ended a process. Container runtimes seldom give it; by convention the exit code is
+    128 + signal instead."""
+    return signal or (exit_code - 128 if 128 < exit_code <= 192 else None)
+
+
+def is_worth_retrying(exit_code: int, reason: str) -> bool | None:
+    """Whether trying again may help; None after a success, and where that depends. Above 128 a signal ended
+    the process, so the node or the scheduler may have: Kubeflow's `RestartPolicy: ExitCode` retries those."""
+    if exit_code == 0 or exit_code == LOST_CONNECTION:
+        return None
+    if reason == "OOMKilled" or exit_code == SEGMENTATION_FAULT:
+        return False  # tends to repeat
+    return exit_code > 128
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Termination:
     """How a container last ended (`state.terminated`, else `lastState.terminated`)."""
@@ -60,13 +79,8 @@ class Termination:
 
     @property
     def is_retryable(self) -> bool | None:
-        """Whether trying again may help; None after a success. Above 128 a signal ended the process, so the
-        node or the scheduler may have: Kubeflow's `RestartPolicy: ExitCode` retries those."""
-        if self.exit_code == 0:
-            return None
-        if self.reason == "OOMKilled" or self.exit_code == 139:
-            return False  # tends to repeat
-        return self.exit_code > 128
+        """As `is_worth_retrying`."""
+        return is_worth_retrying(self.exit_code, self.reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,4 +166,5 @@ class TrainingJob:
     alternates: tuple[Rank0, ...] = ()  # others that may hold rank 0 (MPI), probed when rank0 has no report
     replicas: tuple[Replica, ...] = ()
     hints: ProbeHints = ProbeHints()
+    failure: Failure | None = None  # as its objects show it now
     runs_elsewhere: bool = False  # MultiKueue: the pods are in another cluster, all there is here is status

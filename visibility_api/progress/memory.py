@@ -16,9 +16,10 @@ from .clock import NodeClock
 from .conditions import restore
 from .document import Progress, Refused
 from .estimate import Pace
+from .failure import Failure
 from .job import Rank0, Termination
 from .merge import take
-from .record import Record
+from .record import Record, note_failure
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -52,6 +53,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=
     left_over: tuple[str, Progress] | None = None  # an attempt, and what it found in its file as it began
     rank0: Rank0 | None = None  # the last known, without its messages
     last_termination: Termination | None = None
+    failed: Failure | None = None  # why an attempt failed last
     begun: int = 0  # attempts so far
     begun_last: str = ""  # the last of them; Rank0.attempt
     began: tuple[Beginning, ...] = ()
@@ -80,6 +82,7 @@ def remember(record: Record) -> Memory:
         if rank0 is not None and (rank0.termination_message or rank0.waiting_message)
         else rank0,
         last_termination=record.last_termination,
+        failed=record.failed,
         begun=record.begun,
         begun_last=record.begun_last,
         began=tuple(
@@ -98,6 +101,8 @@ def recall(record: Record, memory: Memory, now: datetime) -> None:
         record.begun, record.begun_last = memory.begun, memory.begun_last
         if record.job.rank0 is not None:
             record.count_attempt(record.job.rank0)
+    if memory.failed is not None:
+        note_failure(record, memory.failed)
     own, attempt, source, reporter = record.report, record.attempt, record.source, record.reporter
     if own is not None and (memory.report is None or memory.attempt != attempt):
         return

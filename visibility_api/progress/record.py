@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+import msgspec
+
 from visibility_api.text import harmless
 
 from .clock import UNKNOWN_CLOCK, NodeClock
 from .document import Progress, Refused
 from .estimate import Pace, percentage
+from .failure import Failure, first_of
 from .job import Phase, Rank0, Termination, TrainingJob
 from .observation import Observation
 from .summary import Condition, JobProgress, ObservationSummary
@@ -17,6 +20,9 @@ from .summary import Condition, JobProgress, ObservationSummary
 FRESH_INTERVALS = 3.0  # a report may be missed twice before its numbers count as old
 FRESH_AT_LEAST_S = 30.0
 LONGEST_RUN_S = 10 * 365 * 86400  # an estimate beyond any run comes of a pace that is noise
+REPORTS_LATE = timedelta(seconds=60)  # after a failure, by another clock, a report may be of before it
+MAX_QUOTED_CHARACTERS = 300  # of what a run says of itself
+_LOSSES = ("loss", "train_loss", "eval_loss")
 PASSES_IN_S = 2.0  # an estimated end so close is shown no more: it would pass before the next evaluation
 
 
@@ -30,6 +36,7 @@ class Record:
     # Whose reports count: of the pods that may hold rank 0 now, or of the last one known.
     attempts: tuple[str, ...] = ()
     last_termination: Termination | None = None  # outlives the pod that shows it
+    failed: Failure | None = None  # why an attempt failed last; outlives the pods that show it
     begun: int = 0  # attempts so far: how often the container of rank 0 was started
     begun_last: str = ""  # the last of them: Rank0.attempt
     report: Progress | None = None
@@ -95,6 +102,40 @@ class Record:
         return next((pod for pod in pods if pod.attempt == attempt), None)
 
 
+def note_failure(record: Record, found: Failure) -> None:
+    """This is how the job, or one of its pods, failed; it may be known, or come of another failure."""
+    rank0 = record.job.rank0
+    if found.is_of_job and record.rank0 is not None and record.rank0.waiting_reason:
+        waited = f" Rank 0 had not started: {record.rank0.waiting_reason}."
+        found = msgspec.structs.replace(found, message=found.message.removesuffix(waited) + waited)
+    record.failed = first_of(record.failed, found, started_at=rank0.started_at if rank0 else None)
+
+
+def note_reached(record: Record) -> None:
+    """Keep with a failure how far the run had come: the next attempt's reports take the place of its own."""
+    failed, report, reported_at = record.failed, record.report, record.reported_at
+    if failed is None or report is None or reported_at is None:
+        return
+    if reported_at > failed.at + REPORTS_LATE or (failed.since is not None and reported_at < failed.since):
+        return
+    reached = _reached(report)
+    if reached != failed.reached:
+        record.failed = msgspec.structs.replace(failed, reached=reached)
+
+
+def _reached(report: Progress) -> str:
+    where = []
+    if report.step is not None:
+        where.append(f"step {report.step}" + (f" of {report.total_steps}" if report.total_steps else ""))
+    elif (done := percentage(report)) is not None:
+        where.append(f"{done}%")
+    where += [f"{name} {value}" for name, value in report.metrics if name in _LOSSES][:1]
+    if not where and not report.message:
+        return ""
+    said = f": {harmless(report.message[:MAX_QUOTED_CHARACTERS])}" if report.message else ""
+    return f"It had reported {harmless(', '.join(where)) or 'this'}{said.rstrip('.')}."
+
+
 def summarise(record: Record, now: datetime) -> JobProgress:
     """What is shown of the job. Needs the record's conditions of now."""
     job, report = record.job, record.report
@@ -116,6 +157,7 @@ def summarise(record: Record, now: datetime) -> JobProgress:
             ended_at=ended_at,
             ran_s=ran_s,
             attempts=record.begun or None,
+            failure=record.failed,
             conditions=record.conditions,
             observation=_observation(record),
         )
@@ -146,6 +188,7 @@ def summarise(record: Record, now: datetime) -> JobProgress:
         total_epochs=report.total_epochs,
         metrics=report.metrics,
         message=report.message,
+        failure=record.failed,
         conditions=record.conditions,
         observation=_observation(record),
         seen_at=record.reported_at

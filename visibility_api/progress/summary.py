@@ -10,6 +10,7 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
+from .failure import Failure
 from .job import Phase, TrainingJob
 
 # Reasons of conditions that show a run not to move: no end of it can be estimated.
@@ -62,6 +63,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     total_epochs: float | None = None
     metrics: tuple[tuple[str, str], ...] = ()
     message: str | None = None
+    failure: Failure | None = None  # the last one, what came first; stays while the job goes on
     conditions: tuple[Condition, ...] = ()
     observation: ObservationSummary | None = None
     seen_at: datetime | None = None  # when the last report was written, by our clock; None: that is not known

@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from .conditions import evaluate
 from .document import Progress
+from .failure import Failure
 from .job import JobRef, Rank0, TrainingJob
 from .memory import Memory, recall, remember
 from .merge import LOGS, STATUS, TERMINATION, counts, merge, take
 from .observation import Observation, without_points
-from .record import PASSES_IN_S, Record, summarise
+from .record import PASSES_IN_S, Record, note_failure, note_reached, summarise
 from .report import parse_report
 from .summary import JobProgress
 
@@ -79,9 +80,18 @@ class Tracker:
             _read_termination_message(record, job.rank0, now)
         else:
             record.attempts = record.attempts[:1]
+        if job.failure is not None:
+            note_failure(record, job.failure)
         if status is not None:
             merge(record, status, now)
         self._show(record, now)
+
+    def failed(self, ref: JobRef, failure: Failure) -> None:
+        """A pod of the job, of any replica, shows this failure."""
+        record = self._records.get(ref)
+        if record is not None:
+            note_failure(record, failure)
+            self._show(record, self._now())
 
     def job_gone(self, ref: JobRef) -> None:
         """The job was deleted; so is what is known of it."""
@@ -152,6 +162,8 @@ class Tracker:
         record.is_current = record.report is not None and (
             record.attempt in record.attempts or record.job.rank0 is None or record.job.phase.is_final
         )
+        if record.failed is not None:
+            note_reached(record)
         record.conditions = evaluate(record, now)
         summary = summarise(record, now)
         if summary.completion_at is not None and (summary.remaining_s or 0) <= _REFRESH_S:

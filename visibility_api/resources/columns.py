@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from visibility_api.progress.job import Phase
-from visibility_api.progress.summary import JobProgress
+from visibility_api.progress.summary import Condition, JobProgress
 from visibility_api.text import harmless
 
 MESSAGE_CHARACTERS = 100  # in a cell; `kubectl describe` shows all
@@ -55,6 +55,11 @@ COLUMNS = (
     Column(name="Source", description="Where the numbers were read.", priority=WIDE),
     Column(name="Pod", description="The pod of rank 0.", priority=WIDE),
     Column(
+        name="Attempts",
+        description="How often training was started, and why an attempt failed last.",
+        priority=WIDE,
+    ),
+    Column(
         name="Reason", description="The condition or state that explains most about the job.", priority=WIDE
     ),
     Column(name="Message", description="What the run says of itself, or why it failed.", priority=WIDE),
@@ -90,6 +95,7 @@ def trailing_cells(document: JobProgress) -> tuple[Cell, ...]:
         f"{short_number(rate, 2)}/s" if rate is not None and math.isfinite(rate) else None,
         seen.source if seen is not None else None,
         rank0.pod_name if rank0 is not None else None,
+        _attempts(document),
         _reason(document),
         _message(document),
     )
@@ -143,12 +149,34 @@ def _metric(text: str) -> str:
     return short_number(value) if math.isfinite(value) else text
 
 
+def _why_failed(document: JobProgress, condition: Condition) -> str:
+    """`OOMKilled (exit 137, node-3)`: where the reason is only Error, what the job's controller says."""
+    failed, rank0 = document.failure, document.job.rank0
+    if failed is None or failed.is_of_job:
+        ended = rank0.last_termination if rank0 is not None else None
+        return f"{condition.reason} (exit {ended.exit_code})" if ended is not None else condition.reason
+    details = [f"exit {failed.exit_code}"] if failed.exit_code is not None else []
+    if rank0 is None or failed.pod_name != rank0.pod_name:
+        details.append(failed.replica)
+    reason = condition.reason if failed.reason == "Error" else failed.reason
+    return f"{reason} ({', '.join(details)})" if details else reason
+
+
 def _message(document: JobProgress) -> Cell:
-    """The run's own words; of a job that failed without any, its controller's."""
-    failed = document.condition("Failed")
-    text = document.message or (failed.message if failed is not None else "")
+    """The run's own words; of a job that failed without any, what failed."""
+    failed, condition = document.failure, document.condition("Failed")
+    text = document.message or ""
+    if not text and condition is not None:
+        text = failed.message if failed is not None else condition.message
     text = " ".join(text[: 2 * MESSAGE_CHARACTERS].split())
     return (text if len(text) <= MESSAGE_CHARACTERS else f"{text[: MESSAGE_CHARACTERS - 1]}…") or None
+
+
+def _attempts(document: JobProgress) -> Cell:
+    if document.attempts is None:
+        return None
+    failed = document.failure
+    return f"{document.attempts} ({failed.reason})" if failed is not None else str(document.attempts)
 
 
 def _reason(document: JobProgress) -> Cell:
@@ -156,8 +184,7 @@ def _reason(document: JobProgress) -> Cell:
     job = document.job
     failed = document.condition("Failed")
     if failed is not None and failed.status == "True":
-        ended = job.rank0.last_termination if job.rank0 is not None else None
-        return f"{failed.reason} (exit {ended.exit_code})" if ended is not None else failed.reason
+        return _why_failed(document, failed)
     reporting, diverged = document.condition("Reporting"), document.condition("Diverged")
     for type_ in ("Complete", "Suspended"):
         condition = document.condition(type_)

@@ -17,6 +17,7 @@ from visibility_api.faults import describe_fault
 from visibility_api.models import meta_v1, v1alpha1
 from visibility_api.models.served import GROUP_VERSION, Resource
 from visibility_api.models.structs import struct_of
+from visibility_api.progress.failure import Failure
 from visibility_api.progress.job import Rank0, Replica, Termination
 from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
 from visibility_api.store import Entry
@@ -29,6 +30,7 @@ _Metric = struct_of(v1alpha1.Metric)
 _TimeRange = struct_of(v1alpha1.TimeRange)
 _Steps = struct_of(v1alpha1.Steps)
 _Epochs = struct_of(v1alpha1.Epochs)
+_Failure = struct_of(v1alpha1.Failure)
 _Rank0 = struct_of(v1alpha1.Rank0)
 _Termination = struct_of(v1alpha1.Termination)
 _Replica = struct_of(v1alpha1.Replica)
@@ -104,6 +106,7 @@ def status_of(document: JobProgress) -> v1alpha1.ProgressStatus:
         steps=_steps(document),
         epochs=_epochs(document),
         message=document.message or None,
+        failure=_failure(document.failure) if document.failure is not None else None,
         conditions=tuple([_condition(condition) for condition in document.conditions]) or None,
         rank0=_rank0(document.job.rank0) if document.job.rank0 is not None else None,
         replicas=tuple([_replica(replica) for replica in document.job.replicas]) or None,
@@ -152,6 +155,21 @@ def _termination(ended: Termination) -> v1alpha1.Termination:
         reason=ended.reason or None,
         retryable=ended.is_retryable,
         finished_at=_time(ended.finished_at),
+    )
+
+
+def _failure(failure: Failure) -> v1alpha1.Failure:
+    return _Failure(
+        time=_whole_seconds(failure.at),
+        replica=failure.replica or None,
+        pod_name=failure.pod_name or None,
+        node_name=failure.node_name or None,
+        container_name=failure.container_name or None,
+        exit_code=failure.exit_code,
+        signal=failure.signal,
+        reason=failure.reason or None,
+        message=f"{failure.message} {failure.reached}".strip() or None,
+        retryable=failure.is_retryable,
     )
 
 

@@ -24,7 +24,7 @@ def trainjob_watches(
 ) -> list[Watch[Any]]:
     """Four watches for the whole cluster, or four per namespace.
 
-    Of pods only the possible rank 0; of Jobs only the metadata, and only of those that may own one.
+    Of pods only the possible rank 0, and only those Jobs that may own one.
     """
     watches: list[Watch[Any]] = []
     for scope in namespaces or (None,):
@@ -54,7 +54,6 @@ def trainjob_watches(
                 on_event=inventory.change_job,
                 scope=scope,
                 label_selector=JOB_SELECTOR,
-                metadata_only=True,
             ),
             Watch(
                 client,

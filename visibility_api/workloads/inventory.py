@@ -19,14 +19,23 @@ import structlog
 from visibility_api.faults import describe_fault
 from visibility_api.kube.slices import in_slices
 from visibility_api.progress.document import Progress, read_trainer_status
-from visibility_api.progress.job import JobRef, Phase, ProbeHints, Rank0, Replica, TrainingJob
+from visibility_api.progress.failure import Failure
+from visibility_api.progress.job import (
+    JobRef,
+    Phase,
+    ProbeHints,
+    Rank0,
+    Replica as ReplicaCounts,
+    TrainingJob,
+)
 from visibility_api.progress.observation import Observation
 from visibility_api.text import harmless
 
 from .annotations import PREFIX, JobAnnotations, read_annotations
+from .failures import Replica, ReplicaJob, job_failure, latest, pod_failure
 from .object_cache import AnyObject, Key, ObjectCache, OwnedCache, PodCache, key_of
-from .objects import BatchJob, JobSet, Pod, TrainerStatus, TrainJob
-from .phase import QUEUE_NAME, ended_at, is_managed_elsewhere, trainjob_phase
+from .objects import BatchJob, JobSet, JobStatus, Pod, ReplicatedJob, TrainerStatus, TrainJob
+from .phase import QUEUE_NAME, ended_at, failed_condition, is_managed_elsewhere, trainjob_phase
 from .rank0 import (
     controls,
     describe_rank0,
@@ -187,6 +196,21 @@ class TrainJobInventory:
                 self._reports[key] = report
             self._on_job(after, self._observation(after.ref, report))
 
+    def replica_jobs(self, ref: JobRef) -> list[ReplicaJob]:
+        """The first Job of each replicated job of this TrainJob, as far as there are any."""
+        key = ref.namespace, ref.name
+        source, jobset = self._trainjobs.get(key), self._jobsets.get(key)
+        if source is None or source.metadata.uid != ref.uid or jobset is None:
+            return []
+        if not controls(source.metadata, jobset.metadata):
+            return []
+        found = []
+        for group in islice(jobset.spec.replicated_jobs or (), MAX_REPLICA_GROUPS):
+            job = self._batch_jobs.get((ref.namespace, first_job_name(jobset, group.name)))
+            if job is not None and controls(jobset.metadata, job.metadata):
+                found.append(ReplicaJob(group=group.name, job=job, is_initializer=is_initializer(group)))
+        return found
+
     def _find_job(self, namespace: str, name: str) -> tuple[BatchJob, Sequence[Pod]] | None:
         job = self._batch_jobs.get((namespace, name))
         return None if job is None else (job, self._pods.of(job))
@@ -212,12 +236,14 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, find_job: FindJob) -
     if jobset is not None and not controls(meta, jobset.metadata):
         jobset = None
     annotations = read_annotations(meta.annotations)
-    candidates, rivals = _rank0s(job, jobset, annotations, find_job) if jobset is not None else ([], ())
+    pods: list[tuple[Pod, Replica]] = []
+    candidates, rivals = _rank0s(job, jobset, annotations, find_job, pods) if jobset else ([], ())
     rank0 = candidates[0] if candidates else None
     # They end before rank 0 begins.
     is_running = rank0 is not None and rank0.is_running
     initializers = {} if jobset is None or is_running else _initializers(jobset, find_job)
     decision = trainjob_phase(job, jobset, rank0, initializers)
+    pods += [(pod, Replica(name=name, is_initializer=True)) for name, pod in initializers.items()]
     is_suspended = decision.phase is Phase.SUSPENDED
     suspension = next(
         (c for c in (job.status.conditions if job.status else None) or () if c.type == "Suspended"), None
@@ -237,10 +263,24 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, find_job: FindJob) -
         is_queued=is_suspended and bool(meta.label(QUEUE_NAME)),
         rank0=rank0,
         alternates=tuple(candidates[1:]),
-        replicas=_replicas(job, jobset),
+        replicas=_replicas(job, jobset, find_job),
         hints=_with_faults(annotations, rank0, rivals),
+        failure=_failure(job, decision.phase, pods, rank0),
         runs_elsewhere=is_managed_elsewhere(job),
     )
+
+
+def _failure(
+    job: TrainJob, phase: Phase, pods: Iterable[tuple[Pod, Replica]], rank0: Rank0 | None
+) -> Failure | None:
+    """What failed first the last time, as far as the objects that are watched show it."""
+    if phase is Phase.SUCCEEDED:
+        return None  # what ended afterwards, or because of it, is no matter
+    found = [failure for pod, replica in pods if (failure := pod_failure(pod, replica)) is not None]
+    if phase is Phase.FAILED and (condition := failed_condition(job)) is not None:
+        of_job = job_failure(condition)
+        found += [of_job] if of_job is not None else []
+    return latest(found, started_at=rank0.started_at if rank0 is not None else None) if found else None
 
 
 def _initializers(jobset: JobSet, find_job: FindJob) -> dict[str, Pod]:
@@ -255,9 +295,14 @@ def _initializers(jobset: JobSet, find_job: FindJob) -> dict[str, Pod]:
 
 
 def _rank0s(
-    job: TrainJob, jobset: JobSet, annotations: JobAnnotations, find_job: FindJob
+    job: TrainJob,
+    jobset: JobSet,
+    annotations: JobAnnotations,
+    find_job: FindJob,
+    pods: list[tuple[Pod, Replica]],
 ) -> tuple[list[Rank0], Sequence[str]]:
-    """The pods that may hold rank 0, and the names of those that claim to beside the first."""
+    """The pods that may hold rank 0, which are added to `pods`, and the names of those that claim to beside
+    the first."""
     candidates: list[Rank0] = []
     rivals: Sequence[str] = ()
     for group in trainer_groups(jobset):
@@ -267,6 +312,7 @@ def _rank0s(
         claim = rank0_pod(found[1], found[0], ended_at=ended_at(job))
         if claim is not None and (rank0 := describe_rank0(claim.pod, found[0], annotations)) is not None:
             candidates.append(rank0)
+            pods.append((claim.pod, Replica(name=f"{group}-0")))
             rivals = rivals or claim.rivals
     return candidates, rivals
 
@@ -290,23 +336,41 @@ def _with_faults(annotations: JobAnnotations, rank0: Rank0 | None, rivals: Seque
     return replace(hints, faults=(*hints.faults, *faults)) if faults else hints
 
 
-def _replicas(job: TrainJob, jobset: JobSet | None) -> tuple[Replica, ...]:
-    """Every replicated job, counted in child Jobs as in the TrainJob's status: a Job of 64 pods is one."""
+def _replicas(job: TrainJob, jobset: JobSet | None, find_job: FindJob) -> tuple[ReplicaCounts, ...]:
+    """The pods of every replicated job, as its Job counts them.
+
+    The TrainJob's own status counts Jobs: one of 64 pods, of which 63 are ready, is one that is not. Where
+    the Job is not known, it is used as far as it shows how many pods there are.
+    """
     counts = {s.name: s for s in (job.status.jobs_status if job.status else None) or ()}
-    desired_by_name: dict[str, int | None] = dict.fromkeys(counts)
-    for group in (jobset.spec.replicated_jobs if jobset else None) or ():
-        desired_by_name[group.name] = group.replicas
+    if jobset is None:
+        return tuple(ReplicaCounts(name=name) for name in islice(counts, MAX_REPLICA_GROUPS))
     return tuple(
-        Replica(
-            name=name,
-            desired=desired,
-            ready=count.ready if (count := counts.get(name)) else None,
-            active=count.active if count else None,
-            succeeded=count.succeeded if count else None,
-            failed=count.failed if count else None,
-        )
-        for name, desired in islice(desired_by_name.items(), MAX_REPLICA_GROUPS)
+        _pod_counts(jobset, group, counts.get(group.name), find_job)
+        for group in islice(jobset.spec.replicated_jobs or (), MAX_REPLICA_GROUPS)
     )
+
+
+def _pod_counts(
+    jobset: JobSet, group: ReplicatedJob, jobs: JobStatus | None, find_job: FindJob
+) -> ReplicaCounts:
+    name, desired = group.name, group.pods
+    found = find_job(first_job_name(jobset, name)) if group.replicas == 1 else None
+    if found is not None and controls(jobset.metadata, found[0].metadata):
+        status = found[0].status
+        if status.ready is not None:
+            return ReplicaCounts(
+                name=name,
+                desired=desired,
+                ready=status.ready,
+                active=status.active,
+                succeeded=status.succeeded,
+                failed=status.failed,
+            )
+    if jobs is not None and group.replicas and jobs.succeeded == group.replicas:
+        return ReplicaCounts(name=name, desired=desired, ready=0, active=0, succeeded=desired)
+    is_ready = jobs is not None and group.replicas and jobs.ready == group.replicas
+    return ReplicaCounts(name=name, desired=desired, ready=desired if is_ready else None)
 
 
 def _log_fault(key: Key, error: Exception) -> None:

@@ -56,6 +56,7 @@ class Meta(_Object, frozen=True):
     annotations: Labels | None = None
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: Count | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -146,14 +147,24 @@ class TemplateMeta(_Object, frozen=True):
     labels: Labels | None = None
 
 
+class JobTemplateSpec(_Object, frozen=True):
+    parallelism: Count = 1
+
+
 class JobTemplate(_Object, frozen=True):
     metadata: TemplateMeta | None = None
+    spec: JobTemplateSpec = JobTemplateSpec()
 
 
 class ReplicatedJob(_Object, frozen=True):
     name: str = ""
     replicas: Count = 1
     template: JobTemplate | None = None
+
+    @property
+    def pods(self) -> int:
+        """How many it should have."""
+        return self.replicas * (self.template.spec.parallelism if self.template else 1)
 
     def label(self, key: str) -> str:
         metadata = self.template.metadata if self.template else None
@@ -180,10 +191,20 @@ class JobSet(_Object, frozen=True):
     status: JobSetStatus | None = None
 
 
+class BatchJobStatus(_Object, frozen=True):
+    """Counts of pods. The Job controller omits those that are 0, but for `ready`."""
+
+    ready: Count | None = None  # None: its controller has not seen the Job yet
+    active: Count = 0
+    succeeded: Count = 0
+    failed: Count = 0
+
+
 class BatchJob(_Object, frozen=True):
-    """A Job of a JobSet; of it only the metadata is requested."""
+    """A Job of a JobSet."""
 
     metadata: PartMeta
+    status: BatchJobStatus = BatchJobStatus()
 
 
 class EnvVar(_Object, frozen=True):
@@ -249,6 +270,7 @@ class PodStatus(_Object, frozen=True):
     reason: str | None = None
     message: str | None = None
     pod_ip: str | None = msgspec.field(default=None, name="podIP")
+    start_time: datetime | None = None  # when the kubelet accepted it
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
 

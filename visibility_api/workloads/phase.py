@@ -60,6 +60,11 @@ def ended_at(job: TrainJob) -> datetime | None:
     return found.last_transition_time if found is not None else None
 
 
+def failed_condition(job: TrainJob) -> ObjectCondition | None:
+    """The job's own condition Failed, if it is true."""
+    return _true((job.status.conditions if job.status else None) or (), "Failed")
+
+
 def is_managed_elsewhere(job: TrainJob) -> bool:
     """Its JobSet and pods are in another cluster (MultiKueue), of which only the status is copied here."""
     return (job.spec.managed_by or "") not in OWN_CONTROLLERS

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from visibility_api.progress.job import Rank0, Termination
+from visibility_api.progress.job import Rank0, Termination, exit_signal
 
 from .annotations import JobAnnotations
 from .declarations import read_declarations
@@ -264,11 +264,9 @@ def _cut(says: str) -> str:
 
 
 def _termination(pod: Pod, terminated: StateTerminated) -> Termination:
-    code = terminated.exit_code
     return Termination(
-        exit_code=code,
-        # Container runtimes seldom set `signal`; by convention the exit code is 128 + signal instead.
-        signal=terminated.signal or (code - 128 if 128 < code <= 192 else None),
+        exit_code=terminated.exit_code,
+        signal=exit_signal(terminated.exit_code, terminated.signal),
         # The pod's reason (Evicted, NodeLost, Shutdown) says more than the container's reason Error.
         reason=(pod.status.reason if terminated.reason in (None, "", "Error") else None)
         or terminated.reason

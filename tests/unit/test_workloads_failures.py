@@ -1,0 +1,314 @@
+"""Why a job failed, by its objects as kubelets, the scheduler and the controllers write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from visibility_api.progress.failure import Failure
+from visibility_api.progress.job import Phase
+from visibility_api.workloads.failures import Replica, ReplicaJob, pod_failure
+from visibility_api.workloads.objects import JobSet, Pod, TrainJob
+
+from .test_workloads_phases import WITH_DATA
+from .test_workloads_trainjobs import MPI, TORCH, batch_job, condition, described, pod, trainjob
+
+NODE_3 = Replica(name="node-3")
+AT = "2026-01-23T10:30:00Z"
+FAILED_AT = datetime(2026, 1, 23, 10, 30, tzinfo=UTC)
+
+
+def ended(code: int, reason: str = "Error", *, at: str | None = AT, **more: Any) -> dict[str, Any]:
+    began = {"startedAt": "2026-01-23T10:02:00Z", "finishedAt": at}
+    return {
+        "terminated": {"exitCode": code, "reason": reason, "containerID": "containerd://1", **began, **more}
+    }
+
+
+def disrupted(reason: str, message: str) -> dict[str, Any]:
+    return {**condition("DisruptionTarget", reason=reason), "message": message, "lastTransitionTime": AT}
+
+
+def changed(
+    made: Pod, *, status: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None
+) -> Pod:
+    """The pod with other fields."""
+    fields = msgspec.to_builtins(made)
+    fields["status"] |= status or {}
+    fields["metadata"] |= metadata or {}
+    return msgspec.convert(fields, Pod)
+
+
+EVICTED = changed(
+    pod(
+        phase="Failed",
+        reason="Evicted",
+        state=ended(137, "ContainerStatusUnknown", at=None, startedAt=None),
+        conditions=[disrupted("TerminationByKubelet", "The node was low on resource: memory.")],
+    ),
+    status={"message": "The node was low on resource: memory. Threshold quantity: 100Mi, available: 90Mi. "},
+)
+PREEMPTED = pod(
+    deleting=True,
+    conditions=[
+        disrupted(
+            "PreemptionByScheduler", "default-scheduler: preempting to accommodate a higher priority pod"
+        )
+    ],
+)
+LOST = pod(
+    deleting=True,
+    conditions=[disrupted("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")],
+)
+SHUT_DOWN = changed(
+    pod(
+        phase="Failed",
+        reason="Terminated",
+        state=ended(143),
+        conditions=[
+            disrupted("TerminationByKubelet", "Pod was terminated in response to imminent node shutdown.")
+        ],
+    ),
+    status={"message": "Pod was terminated in response to imminent node shutdown."},
+)
+OVERDUE = changed(
+    pod(phase="Failed", reason="DeadlineExceeded", state=ended(137)),
+    status={"message": "Pod was active on the node longer than the specified deadline"},
+)
+REFUSED = changed(
+    pod(phase="Failed", reason="OutOfnvidia.com/gpu", state={}),
+    status={
+        "message": "Node didn't have enough resource: nvidia.com/gpu, requested: 8, used: 8, capacity: 8",
+        "containerStatuses": None,
+        "startTime": AT,
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason", "exit_code", "signal", "retryable", "says"),
+    [
+        (pod(state=ended(1)), "Error", 1, None, False, "ended with exit code 1."),
+        (
+            pod(state=ended(126, "ContainerCannotRun")), "ContainerCannotRun", 126, None, False,
+            "ended with exit code 126 (ContainerCannotRun).",
+        ),
+        (pod(state=ended(128, "StartError")), "StartError", 128, None, False, "128 (StartError)"),
+        (
+            pod(state=ended(137, "OOMKilled")), "OOMKilled", 137, 9, False,
+            "node-3: container node of pod bert-node-0-0-p1 on node gpu-1 was killed for lack of memory",
+        ),
+        (pod(state=ended(137)), "Error", 137, 9, True, "was ended by signal 9, SIGKILL, (exit code 137)"),
+        (pod(state=ended(139)), "Error", 139, 11, False, "signal 11, SIGSEGV,"),
+        (pod(state=ended(143)), "Error", 143, 15, True, "SIGTERM"),
+        (pod(state=ended(255)), "Error", 255, None, None, "exit code 255"),
+        (pod(state={"running": {}}, last=ended(134), restarts=1), "Error", 134, 6, True, "SIGABRT"),
+        (
+            pod(state={"waiting": {"reason": "CrashLoopBackOff"}}, last=ended(1), restarts=4),
+            "Error", 1, None, False, "exit code 1",
+        ),
+        (
+            pod(phase="Failed", init=[{"name": "flux-installer", "state": ended(2)}],
+                state={"waiting": {"reason": "PodInitializing"}}),
+            "Error", 2, None, False, "init container flux-installer of pod",
+        ),
+        (EVICTED, "Evicted", 137, 9, True, "node-3: pod bert-node-0-0-p1 on node gpu-1 was evicted: The"),
+        (PREEMPTED, "Preempted", None, None, True, "was preempted by a pod of higher priority: default-sch"),
+        (LOST, "NodeLost", None, None, True, "was lost with its node: Taint manager"),
+        (SHUT_DOWN, "NodeShutdown", 143, 15, True, "its node shut down"),
+        (OVERDUE, "DeadlineExceeded", 137, 9, False, "longer than its activeDeadlineSeconds: Pod was active"),
+        (REFUSED, "OutOfnvidia.com/gpu", None, None, None, "failed (OutOfnvidia.com/gpu): Node didn't have"),
+    ],
+    ids=[
+        "program error", "cannot run", "start error", "out of memory", "killed", "segmentation fault",
+        "terminated", "lost connection", "restarted in place", "crash loop", "init container", "evicted",
+        "preempted", "node lost", "node shut down", "deadline of the pod", "refused by the kubelet",
+    ],
+)  # fmt: skip
+def test_a_pod_shows_why_it_failed(
+    seen: Pod, reason: str, exit_code: int | None, signal: int | None, retryable: bool | None, says: str
+) -> None:
+    found = pod_failure(seen, NODE_3)
+    assert found is not None
+    assert (found.reason, found.exit_code, found.signal) == (reason, exit_code, signal)
+    assert found.is_retryable is retryable
+    assert (found.replica, found.pod_name, found.node_name) == ("node-3", "bert-node-0-0-p1", "gpu-1")
+    assert found.at == FAILED_AT
+    assert says in found.message
+    assert found.message.endswith((".", "…"))
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pod(),
+        pod(phase="Succeeded", state=ended(0, "Completed")),
+        pod(phase="Succeeded", state=ended(0, "Completed"), init=[{"name": "sidecar", "state": ended(143)}]),
+        pod(phase="Pending", state={"waiting": {"reason": "ImagePullBackOff"}}),
+        # Deleted at 11:00:00, and ended by that.
+        pod(deleting=True, state=ended(143, at="2026-01-23T11:00:02Z")),
+        pod(deleting=True, state=ended(1, at="2026-01-23T11:00:00Z")),
+        pod(deleting=True, state=ended(137, at=None)),
+        changed(
+            pod(deleting=True, state=ended(143, at="2026-01-23T10:59:31Z")),
+            metadata={"deletionGracePeriodSeconds": 30},
+        ),
+        # Nothing that could be compared with others.
+        pod(state=ended(1, at=None, startedAt=None)),
+    ],
+    ids=[
+        "running", "succeeded", "sidecar", "image pull", "deleted", "answers SIGTERM by exit 1", "no time",
+        "within the grace period", "nothing has a time",
+    ],
+)  # fmt: skip
+def test_what_has_not_failed_is_not_said_to_have(seen: Pod) -> None:
+    assert pod_failure(seen, NODE_3) is None
+
+
+def test_a_container_that_failed_before_its_pod_was_deleted_has_failed() -> None:
+    """When backoffLimit is reached, the Job deletes the pod."""
+    seen = pod(deleting=True, state=ended(143, at="2026-01-23T11:00:02Z"), last=ended(1), restarts=1)
+    found = pod_failure(seen, NODE_3)
+    assert found is not None
+    assert (found.exit_code, found.at) == (1, FAILED_AT)
+
+
+def test_of_two_containers_the_first_to_fail_counts() -> None:
+    seen = changed(
+        pod(phase="Failed"),
+        status={
+            "containerStatuses": [
+                {"name": "sidecar", "state": ended(1, at="2026-01-23T10:30:30Z")},
+                {"name": "node", "state": ended(139)},
+            ]
+        },
+    )
+    found = pod_failure(seen, NODE_3)
+    assert found is not None
+    assert found.container_name == "node"
+
+
+def test_what_a_container_wrote_is_not_repeated() -> None:
+    seen = pod(state=ended(1, message="password=hunter2"))
+    assert b"hunter2" not in msgspec.json.encode(pod_failure(seen, NODE_3))
+
+
+def test_what_a_kubelet_says_is_cut_and_harms_no_terminal() -> None:
+    seen = changed(
+        pod(phase="Failed", reason="Evi\x1bcted"), status={"message": "x\x1b[2J" * 500, "startTime": AT}
+    )
+    found = pod_failure(seen, NODE_3)
+    assert found is not None
+    assert len(found.message) < 500
+    assert "\x1b" not in found.message + found.reason
+
+
+def failure_of(job: TrainJob, js: JobSet | None, *pods: Pod) -> Failure | None:
+    return described(job, js, pods).failure
+
+
+def failed_trainjob(reason: str, message: str = "", at: str = "2026-01-23T10:30:05Z") -> TrainJob:
+    why = {**condition("Failed", reason=reason), "message": message, "lastTransitionTime": at}
+    return trainjob(status={"conditions": [why]})
+
+
+def test_rank_0_and_initializers_show_their_failures() -> None:
+    found = failure_of(trainjob(), TORCH, pod(state=ended(1)))
+    assert found is not None
+    assert found.replica == "node-0"
+    failed = pod("dataset-initializer", container="dataset-initializer", phase="Failed", state=ended(1))
+    found = failure_of(failed_trainjob("FailedJobs"), WITH_DATA, failed)
+    assert found is not None
+    assert (found.replica, found.reason) == ("dataset-initializer", "InitializerFailed")
+
+
+def test_a_job_that_failed_without_its_pods_says_what_its_condition_says() -> None:
+    message = "job is terminated because its deadline is exceeded"
+    found = failure_of(failed_trainjob("DeadlineExceeded", message), None)
+    assert found is not None
+    assert (found.reason, found.is_retryable, found.replica) == ("DeadlineExceeded", False, "")
+    assert found.message == f"The job failed: {message}."
+
+
+def test_the_pod_that_failed_explains_more_than_the_job_s_condition() -> None:
+    found = failure_of(
+        failed_trainjob("FailedJobs", "jobset failed"), TORCH, pod(state=ended(137, "OOMKilled"))
+    )
+    assert found is not None
+    assert found.reason == "OOMKilled"
+
+
+@pytest.mark.parametrize(
+    ("job", "phase"),
+    [
+        (trainjob(status={"conditions": [condition("Complete")]}), Phase.SUCCEEDED),
+        (trainjob(suspend=True), Phase.SUSPENDED),
+    ],
+)
+def test_the_end_of_pods_that_nobody_needs_is_no_failure(job: TrainJob, phase: Phase) -> None:
+    """MPI's other pods run sshd until they are deleted, as those of a suspended job are."""
+    launcher = pod("launcher", state=ended(0, "Completed"))
+    sshd = pod("node", uid="p2", deleting=True, state=ended(143, at="2026-01-23T11:00:02Z"))
+    seen = described(job, MPI, [launcher, sshd], None)
+    assert seen.phase is phase
+    assert seen.failure is None
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "index", "expected"),
+    [
+        ("bert-node-0-3-abcde", "uid of bert-node-0", "3", "node-3"),
+        ("bert-node-0-3-abcde", "uid of bert-node-0", "2", None),
+        ("bert-node-0-3-abcde", "another", "3", None),
+        ("my-pod", "uid of bert-node-0", "3", None),
+        ("bert-node-0-3-abcde", "uid of bert-node-0", "", None),
+        ("bert-node-0-3-abcde", "uid of bert-node-0", "9" * 5000, None),
+    ],
+)  # fmt: skip
+def test_a_pod_is_a_replica_if_its_owner_and_its_name_say_so(
+    name: str, owner: str, index: str, expected: str | None
+) -> None:
+    seen = pod(name=name, owner={"kind": "Job", "uid": owner, "controller": True, "blockOwnerDeletion": True})
+    job = ReplicaJob(group="node", job=batch_job(), is_initializer=False)
+    found = job.replica(seen, index)
+    assert (found.name if found else None) == expected
+
+
+def test_an_initializer_is_known_by_its_name_alone() -> None:
+    job = ReplicaJob(group="dataset-initializer", job=batch_job("dataset-initializer"), is_initializer=True)
+    found = job.replica(pod("dataset-initializer"), "0")
+    assert found == Replica(name="dataset-initializer", is_initializer=True)
+
+
+def test_pods_are_counted_by_their_job() -> None:
+    groups = msgspec.json.encode(TORCH)
+    fields = msgspec.json.decode(groups)
+    fields["spec"]["replicatedJobs"][0]["template"]["spec"] = {"parallelism": 64, "completions": 64}
+    js = msgspec.convert(fields, JobSet)
+    status = {"jobsStatus": [{"name": "node", "ready": 0, "active": 1, "succeeded": 0, "failed": 0}]}
+
+    def counted(job_status: dict[str, Any] | None, trainjob_status: dict[str, Any]) -> Sequence[int | None]:
+        job = msgspec.to_builtins(batch_job()) | ({"status": job_status} if job_status is not None else {})
+        seen = described(
+            trainjob(status=trainjob_status), js, [pod()], [msgspec.convert(job, type(batch_job()))]
+        )
+        (node,) = seen.replicas
+        return node.desired, node.ready, node.active, node.succeeded, node.failed
+
+    running = {"active": 64, "ready": 63, "startTime": AT, "terminating": 0, "uncountedTerminatedPods": {}}
+    assert counted(running, status) == (64, 63, 64, 0, 0)
+    assert counted({"ready": 0, "failed": 1}, status) == (64, 0, 0, 0, 1)
+    # Its controller has not seen the Job: what the TrainJob says, of Jobs, shows this much.
+    assert counted({}, status) == (64, None, None, None, None)
+    assert counted({}, {"jobsStatus": [{"name": "node", "ready": 1, "active": 1}]}) == (
+        64,
+        64,
+        None,
+        None,
+        None,
+    )
+    assert counted({}, {"jobsStatus": [{"name": "node", "succeeded": 1}]}) == (64, 0, 0, 64, None)

@@ -1,0 +1,186 @@
+"""When the pods of a job are listed, and what of them is believed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from tests.jobs import JOB
+from visibility_api.kube.client import KubeClient
+from visibility_api.kube.errors import ApiError
+from visibility_api.progress.failure import Failure
+from visibility_api.progress.job import JobRef, Phase, Replica, TrainingJob
+from visibility_api.workloads.failures import ReplicaJob
+from visibility_api.workloads.inspection import Inspector, Limits, shows_failure
+
+from .test_progress_failure import failure
+from .test_workloads_failures import ended
+from .test_workloads_trainjobs import batch_job, pod, reference
+
+SOON = Limits(pace_s=0, second_look_s=0)
+FAILED = replace(JOB, phase=Phase.FAILED)
+
+
+def replica(index: int, state: dict[str, Any], *, owner: str = "uid of bert-node-0") -> dict[str, Any]:
+    """As kube-apiserver writes it, with the labels that are not kept of watched pods."""
+    name = f"bert-node-0-{index}-abcde"
+    job = reference("Job", "bert-node-0", owner)
+    made: dict[str, Any] = msgspec.to_builtins(pod(name=name, uid=f"p{index}", state=state, owner=job))
+    made["metadata"]["labels"] = {"batch.kubernetes.io/job-completion-index": str(index)}
+    return made
+
+
+class Cluster:
+    """Answers lists of pods; what else a client does is not asked of it."""
+
+    def __init__(self, *pages: Sequence[dict[str, Any]] | Exception, is_paged: bool = False) -> None:
+        self.pages = list(pages)
+        self.is_paged = is_paged  # they are the pages of one list, else each is one
+        self.queries: list[dict[str, str]] = []
+
+    async def get(self, path: str, *, query: Sequence[tuple[str, str]], **_limits: object) -> bytes:
+        assert path == "/api/v1/namespaces/team-a/pods"
+        self.queries.append(dict(query))
+        page = self.pages.pop(0) if self.pages else ()
+        if isinstance(page, Exception):
+            raise page
+        more = "more" if self.pages and self.is_paged else ""
+        return msgspec.json.encode({"metadata": {"continue": more}, "items": page})
+
+
+class Bench:
+    def __init__(self, cluster: Cluster, limits: Limits) -> None:
+        self.found: list[Failure] = []
+        self.changed = asyncio.Event()
+        self.inspector = Inspector(
+            cast(KubeClient, cluster),
+            replica_jobs=self._replica_jobs,
+            found=self._found,
+            limits=limits,
+        )
+
+    def _replica_jobs(self, ref: JobRef) -> list[ReplicaJob]:
+        assert ref == JOB.ref
+        return [ReplicaJob(group="node", job=batch_job(), is_initializer=False)]
+
+    def _found(self, ref: JobRef, found: Failure) -> None:
+        assert ref == JOB.ref
+        self.found.append(found)
+
+
+@asynccontextmanager
+async def inspecting(cluster: Cluster, limits: Limits = SOON) -> AsyncIterator[Bench]:
+    bench = Bench(cluster, limits)
+    task = asyncio.create_task(bench.inspector.run())
+    try:
+        yield bench
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 - all in memory: one of the next turns brings it
+            await asyncio.sleep(0)
+
+
+async def test_of_all_pods_the_first_to_fail_is_found() -> None:
+    cluster = Cluster(
+        [replica(0, ended(1)), replica(1, {"running": {}})],
+        [replica(2, ended(137, "OOMKilled", at="2026-01-23T10:29:50Z"))],
+        is_paged=True,
+    )
+    async with inspecting(cluster) as bench:
+        bench.inspector.job_changed(JOB, FAILED)
+        await until(lambda: len(bench.found) == 1)
+    (found,) = bench.found
+    assert (found.replica, found.reason) == ("node-2", "OOMKilled")
+    selector = "jobset.sigs.k8s.io/jobset-name=bert"
+    assert cluster.queries[:2] == [
+        {"labelSelector": selector, "resourceVersion": "0"},
+        {"labelSelector": selector, "continue": "more"},
+    ]
+
+
+async def test_a_pod_that_only_claims_to_be_the_job_s_is_not_believed() -> None:
+    forged = replica(1, ended(137, "OOMKilled", at="2026-01-23T10:29:00Z"), owner="of another")
+    async with inspecting(Cluster([forged, replica(0, ended(1))])) as bench:
+        bench.inspector.job_changed(JOB, FAILED)
+        await until(lambda: bool(bench.found))
+    assert bench.found[0].replica == "node-0"
+
+
+async def test_pods_are_listed_twice_for_kubelets_report_late() -> None:
+    cluster = Cluster([replica(0, {"running": {}})], [replica(0, ended(1))])
+    async with inspecting(cluster) as bench:
+        bench.inspector.job_changed(JOB, FAILED)
+        await until(lambda: bool(bench.found) and not bench.inspector.waiting)
+    assert len(cluster.queries) == 2
+
+
+async def test_a_job_that_fails_again_and_again_is_listed_no_more_often() -> None:
+    cluster = Cluster()
+    async with inspecting(cluster, Limits(pace_s=0, second_look_s=3600)) as bench:
+        bench.inspector.job_changed(JOB, FAILED)
+        await until(lambda: len(cluster.queries) == 1)
+        for _ in range(10):
+            bench.inspector.job_changed(JOB, FAILED)
+        assert bench.inspector.waiting == 1
+        bench.inspector.job_gone(JOB.ref)
+        assert bench.inspector.waiting == 0
+    assert len(cluster.queries) == 1
+
+
+async def test_no_more_jobs_wait_than_there_is_room_for() -> None:
+    bench = Bench(Cluster(), Limits(waiting=1))
+    bench.inspector.job_changed(JOB, FAILED)
+    other = replace(FAILED, ref=msgspec.structs.replace(JOB.ref, uid="u2"))
+    bench.inspector.job_changed(None, replace(other, failure=failure()))
+    assert bench.inspector.waiting == 1
+
+
+@pytest.mark.parametrize("error", [ApiError(500, "", ""), ValueError("s3cr3t")])
+async def test_a_list_that_fails_ends_nothing(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = Cluster(error, [replica(0, ended(1))])
+    async with inspecting(cluster) as bench:
+        bench.inspector.job_changed(JOB, FAILED)
+        await until(lambda: len(bench.found) == 1)
+    said = capsys.readouterr()
+    assert "s3cr3t" not in said.out + said.err
+
+
+def counted(**counts: int) -> TrainingJob:
+    return replace(JOB, replicas=(Replica(name="node", desired=4, **counts),))
+
+
+@pytest.mark.parametrize(
+    ("before", "job", "expected"),
+    [
+        (None, JOB, False),
+        (None, replace(JOB, failure=failure()), True),
+        (None, counted(ready=3, active=4, failed=1), True),
+        (JOB, FAILED, True),
+        (FAILED, FAILED, False),
+        (JOB, replace(JOB, failure=failure()), True),
+        (replace(JOB, failure=failure()), replace(JOB, failure=failure()), False),
+        (replace(JOB, failure=failure(s=1)), replace(JOB, failure=failure(s=2)), True),
+        (counted(ready=4, failed=0), counted(ready=4, failed=1), True),
+        (counted(ready=2, failed=0), counted(ready=4, failed=0), False),
+        (counted(ready=4, failed=0), counted(ready=3, failed=0), True),  # a container was restarted in place
+        (counted(ready=4, succeeded=0), counted(ready=2, succeeded=2), False),
+        (counted(ready=4), replace(counted(ready=0), phase=Phase.SUSPENDED), False),
+        (counted(ready=4), replace(counted(ready=0, failed=1), phase=Phase.SUCCEEDED), False),
+        (JOB, replace(FAILED, runs_elsewhere=True), False),
+    ],
+)  # fmt: skip
+async def test_pods_are_listed_when_something_new_has_failed(
+    before: TrainingJob | None, job: TrainingJob, expected: bool
+) -> None:
+    assert shows_failure(before, job) is expected

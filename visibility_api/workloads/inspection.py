@@ -1,0 +1,196 @@
+"""Lists all pods of a job when it fails or restarts, to find which of them failed first, and why.
+
+Only pods of index 0 are watched: memory and traffic grow with jobs, not with pods. The pods of one job are
+listed when something shows that one of them has failed, and once more a little later: kubelets report late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+
+from visibility_api.faults import describe_fault
+from visibility_api.kube.client import KubeClient
+from visibility_api.kube.decoding import UNDECODABLE, ListPage, decode
+from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
+from visibility_api.kube.slices import in_slices
+from visibility_api.progress.failure import Failure
+from visibility_api.progress.job import JobRef, Phase, Replica as ReplicaCounts, TrainingJob
+
+from .failures import ReplicaJob, latest, pod_failure
+from .objects import Pod
+from .rank0 import COMPLETION_INDEX, JOBSET
+
+log = structlog.get_logger("visibility.inspection")
+
+MAX_PAGES = 16  # of a server that answers in pages
+MAX_PAGE_BYTES = 32 * 1024 * 1024  # some 4,000 pods
+TIMEOUT_S = 15.0
+PACE_S = 0.2  # between two jobs: a failing rack or network partition fails thousands at one time
+SECOND_LOOK_S = 10.0  # a kubelet reports a status within that time
+MAX_WAITING = 10_000  # jobs; of further ones only rank 0 is known
+
+ReplicaJobs = Callable[[JobRef], Sequence[ReplicaJob]]
+
+
+class _Labels(msgspec.Struct, gc=False):
+    labels: dict[str, str] | None = None
+
+
+class _Labelled(msgspec.Struct, gc=False):
+    """The labels of a pod, of which `Pod` keeps but one."""
+
+    metadata: _Labels
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    pace_s: float = PACE_S
+    second_look_s: float = SECOND_LOOK_S
+    waiting: int = MAX_WAITING
+
+
+class Inspector:
+    """Lists the pods of one job after the other, each job twice in `second_look_s` at most.
+
+    `replica_jobs` names the Jobs whose pods count; `found` is called with what failed first.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        replica_jobs: ReplicaJobs,
+        found: Callable[[JobRef, Failure], None],
+        limits: Limits = Limits(),
+    ) -> None:
+        self._client = client
+        self._replica_jobs = replica_jobs
+        self._found = found
+        self._limits = limits
+        self._due: dict[JobRef, float] = {}  # when each is to be listed, by the loop's clock; in that order
+        self._again: dict[JobRef, float] = {}  # …for the second time
+        self._changed = asyncio.Event()
+        self._page = msgspec.json.Decoder(ListPage)
+        self._pod = msgspec.json.Decoder(Pod)
+        self._labelled = msgspec.json.Decoder(_Labelled)
+
+    @property
+    def waiting(self) -> int:
+        """Jobs whose pods are to be listed."""
+        return len(self._due) + len(self._again)
+
+    def job_changed(self, before: TrainingJob | None, job: TrainingJob) -> None:
+        """The cluster shows this job; `before`: as it was shown last, None if it is new here."""
+        if not shows_failure(before, job) or self.waiting >= self._limits.waiting:
+            return
+        if job.ref not in self._again:  # else it is listed soon enough, however often its pods come and go
+            self._due.setdefault(job.ref, asyncio.get_running_loop().time())
+            self._changed.set()
+
+    def job_gone(self, ref: JobRef) -> None:
+        """The job was deleted."""
+        self._due.pop(ref, None)
+        self._again.pop(ref, None)
+
+    async def run(self) -> None:
+        """List pods as they become due, until cancelled."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            ref, at = self._next()
+            if ref is None or at > clock():
+                self._changed.clear()
+                try:
+                    async with asyncio.timeout(None if ref is None else at - clock()):
+                        await self._changed.wait()
+                except TimeoutError:
+                    pass
+                continue
+            if self._due.pop(ref, None) is not None:
+                self._again[ref] = clock() + self._limits.second_look_s
+            else:
+                self._again.pop(ref, None)
+            await self._inspect(ref)
+            await asyncio.sleep(self._limits.pace_s)
+
+    def _next(self) -> tuple[JobRef | None, float]:
+        """Whoever is due first; those that have not been listed at all before others."""
+        for queue in (self._due, self._again):
+            for ref, at in queue.items():
+                return ref, at
+        return None, 0.0
+
+    async def _inspect(self, ref: JobRef) -> None:
+        try:
+            failures = await self._failures(ref)
+            failure = latest(failures, started_at=None)
+            if failure is not None:
+                self._found(ref, failure)
+        except (ApiError, Unreachable, TooLarge, *UNDECODABLE) as error:
+            # What rank 0 shows is known without; the next failure is another chance.
+            log.debug("pods not listed", job=str(ref), error=type(error).__name__)
+        except Exception as error:  # of one job: docs/decisions/0005
+            log.error("job not inspected", job=str(ref), **describe_fault(error))
+
+    async def _failures(self, ref: JobRef) -> list[Failure]:
+        by_uid = {each.job.metadata.uid: each for each in self._replica_jobs(ref)}
+        if not by_uid:
+            return []
+        failures: list[Failure] = []
+        selector = ("labelSelector", f"{JOBSET}jobset-name={ref.name}")
+        token = ""
+        for _ in range(MAX_PAGES):
+            body = await self._client.get(
+                f"/api/v1/namespaces/{ref.namespace}/pods",
+                # From kube-apiserver's cache: etcd would read every pod of the namespace.
+                query=[selector, ("continue", token) if token else ("resourceVersion", "0")],
+                timeout_s=TIMEOUT_S,
+                max_bytes=MAX_PAGE_BYTES,
+            )
+            page = await decode(self._page, body)
+            failures += [
+                failure
+                async for raw in in_slices(page.items or ())
+                if (failure := self._failure(raw, by_uid)) is not None
+            ]
+            token = page.metadata.cont
+            if not token:
+                break
+        return failures
+
+    def _failure(self, raw: msgspec.Raw, by_uid: dict[str, ReplicaJob]) -> Failure | None:
+        pod = self._pod.decode(raw)
+        controller = pod.metadata.controller
+        job = by_uid.get(controller.uid) if controller is not None else None
+        if job is None:
+            return None
+        index = (self._labelled.decode(raw).metadata.labels or {}).get(COMPLETION_INDEX, "")
+        replica = job.replica(pod, index)
+        return None if replica is None else pod_failure(pod, replica)
+
+
+def shows_failure(before: TrainingJob | None, job: TrainingJob) -> bool:
+    """Whether something has failed that was not shown before: then another pod may have failed first."""
+    if job.phase in (Phase.SUCCEEDED, Phase.SUSPENDED) or job.runs_elsewhere:
+        return False
+    if before is None or before.ref.uid != job.ref.uid:
+        return job.failure is not None or any(each.failed for each in job.replicas)
+    if job.failure is not None and job.failure != before.failure:
+        return True
+    if job.phase is Phase.FAILED:
+        return before.phase is not Phase.FAILED
+    earlier = {each.name: each for each in before.replicas}
+    return any(
+        (each.failed or 0) > (was.failed or 0) or (each.ready or 0) < _still_ready(was, each.succeeded)
+        for each in job.replicas
+        if (was := earlier.get(each.name)) is not None
+    )
+
+
+def _still_ready(before: ReplicaCounts, succeeded: int | None) -> int:
+    """How many of those that were ready must be if none has failed."""
+    return (before.ready or 0) - max(0, (succeeded or 0) - (before.succeeded or 0))
