@@ -229,7 +229,7 @@ def test_the_status_has_every_field_of_the_design() -> None:
     schemas = v3_document(RESOURCES)["components"]["schemas"]
     status = schemas[f"{PREFIX}ProgressStatus"]["properties"]
     assert set(status) == {
-        "phase", "phaseReason", "phaseMessage", "attempts", "failure",
+        "phase", "phaseReason", "phaseMessage", "attempts", "failure", "resources",
         "progressPercentage", "estimatedRemainingSeconds", "metrics", "lastUpdatedTime",
         "estimatedCompletionTime", "estimatedCompletionRange", "startTime", "endTime", "durationSeconds",
         "steps", "epochs", "message",

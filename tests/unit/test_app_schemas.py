@@ -18,7 +18,7 @@ from visibility_api.errors import ObjectNotFound, encode_status
 from visibility_api.models.served import RESOURCES, TRAINJOBS
 from visibility_api.progress.failure import Failure
 from visibility_api.progress.job import JobRef, Phase, Replica, Termination, TrainingJob
-from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
+from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary, Resources
 from visibility_api.resources.collection import Collection
 from visibility_api.resources.message import ResourceRequest, ResourceResponse
 from visibility_api.store.memory import MemoryStore
@@ -49,6 +49,7 @@ FULL = JobProgress(
     ended_at=NOW,
     ran_s=3600,
     attempts=2,
+    resources=Resources(accelerators=16, by_name=(("nvidia.com/gpu", 16),), held_s=57600, wasted_s=160),
     failure=Failure(
         at=NOW,
         replica="node-1",

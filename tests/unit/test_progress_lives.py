@@ -16,7 +16,7 @@ from visibility_api.progress.document import Progress, Refused
 from visibility_api.progress.job import Phase, Rank0, Termination, TrainingJob
 from visibility_api.progress.memory import Memory
 from visibility_api.progress.observation import Observation
-from visibility_api.progress.record import summarise
+from visibility_api.progress.record import hold, summarise
 from visibility_api.progress.summary import JobProgress
 from visibility_api.progress.tracker import Tracker
 from visibility_api.resources.v1alpha1 import status_of
@@ -46,8 +46,8 @@ class World:
         self.step = 0
         self.report: Progress | None = None  # of the present container run
         self.is_news = False
-        self.rank0: Rank0 | None = RANK0
-        self.job: TrainingJob = JOB
+        self.rank0: Rank0 | None = replace(RANK0, pod_started_at=T0 - timedelta(seconds=20))
+        self.job: TrainingJob = replace(JOB, rank0=self.rank0, accelerators=(("nvidia.com/gpu", 8),))
 
     def moments(self) -> Iterator[None]:
         for word in self.life.words:
@@ -76,7 +76,8 @@ class World:
     def _start(self) -> None:
         before = self.rank0
         if before is None:  # resumed: another pod
-            rank0 = replace(RANK0, pod_uid=f"{self.now:%H%M%S}", started_at=self.now)
+            accepted = self.now - timedelta(seconds=5)
+            rank0 = replace(RANK0, pod_uid=f"{self.now:%H%M%S}", started_at=self.now, pod_started_at=accepted)
             self._show(rank0, phase=Phase.RUNNING, is_suspended=False, suspension_changed_at=self.now)
         else:
             again = before.restart_count + 1
@@ -160,6 +161,7 @@ class Server:
         """What the job's document says when it is evaluated now."""
         record = self.tracker._records[REF]  # published is what differs from before, or a minute later
         record.conditions = evaluate(record, self._world.now)
+        hold(record, self._world.now)
         return summarise(record, self._world.now)
 
 

@@ -15,7 +15,7 @@ from tests.unit.resource_server import ALL, BERT, PARTIAL, TABLE, TEAM, Resource
 from visibility_api.models.served import TRAINJOBS
 from visibility_api.progress.failure import Failure
 from visibility_api.progress.job import Phase, Rank0
-from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
+from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary, Resources
 from visibility_api.resources.age import duration
 from visibility_api.resources.columns import COLUMNS, short_number
 from visibility_api.resources.table import TableForm
@@ -96,7 +96,7 @@ def test_the_columns_answer_at_a_glance() -> None:
         "NAME", "PHASE", "PROGRESS", "STEP", "LOSS", "ETA", "SEEN", "AGE",
     ]  # fmt: skip
     assert [c.name.upper() for c in COLUMNS if c.priority] == [
-        "EPOCH", "RATE", "SOURCE", "POD", "ATTEMPTS", "REASON", "MESSAGE",
+        "EPOCH", "RATE", "SOURCE", "POD", "ACCELERATORS", "WASTED", "ATTEMPTS", "REASON", "MESSAGE",
     ]  # fmt: skip
     for column in COLUMNS:
         definition = column.definition()
@@ -114,10 +114,10 @@ async def test_a_list_is_a_table_of_cells_by_position(server: ResourceServer) ->
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
     assert table["metadata"] == {"resourceVersion": str(revision)}
     (row,) = table["rows"]
-    assert len(table["columnDefinitions"]) == len(row["cells"]) == 15
+    assert len(table["columnDefinitions"]) == len(row["cells"]) == 17
     assert row["cells"] == [
         "bert", "Running", "45%", "450/1000", "0.2346", "5m30s", "3s", "9m",
-        "2.5/10", "5.4/s", "exec", None, None, None, None,
+        "2.5/10", "5.4/s", "exec", None, None, None, None, None, None,
     ]  # fmt: skip
     assert row["object"]["kind"] == "PartialObjectMetadata"
     assert row["object"]["apiVersion"] == "meta.k8s.io/v1"
@@ -139,7 +139,7 @@ async def test_an_empty_list_keeps_its_columns(server: ResourceServer) -> None:
     """T3, T4"""
     table = (await server.get(ALL, TABLE)).json()
     assert table["rows"] == []
-    assert len(table["columnDefinitions"]) == 15
+    assert len(table["columnDefinitions"]) == 17
     assert table["metadata"]["resourceVersion"] == str(server.store.revision)
 
 
@@ -291,6 +291,23 @@ def test_the_reason_of_a_failed_job_is_what_failed_first(
     row = cells(msgspec.structs.replace(shown, job=replace(shown.job, rank0=pod)))
     assert row["Reason"] == reason
     assert row["Message"] == ((failure.message if failure else "2 jobs") or None)
+
+
+@pytest.mark.parametrize(
+    ("held", "accelerators", "wasted"),
+    [
+        (None, None, None),
+        (Resources(accelerators=64, by_name=(), held_s=9, wasted_s=None), "64", None),
+        (Resources(accelerators=64, by_name=(), held_s=9, wasted_s=0), "64", "0h"),
+        (Resources(accelerators=64, by_name=(), held_s=9, wasted_s=5400), "64", "1.5h"),
+        (Resources(accelerators=64, by_name=(), held_s=9, wasted_s=1_234_567), "64", "343h"),
+    ],
+)
+def test_waste_is_shown_in_accelerator_hours(
+    held: Resources | None, accelerators: str | None, wasted: str | None
+) -> None:
+    row = cells(document(resources=held))
+    assert (row["Accelerators"], row["Wasted"]) == (accelerators, wasted)
 
 
 def test_the_attempts_say_why_the_last_one_failed() -> None:

@@ -425,3 +425,64 @@ def test_the_start_of_a_container_is_known_after_its_end() -> None:
     waits = described(trainjob(), TORCH, [pod(state={"waiting": {"reason": "CrashLoopBackOff"}}, last=ended)])
     assert waits.rank0 is not None
     assert waits.rank0.started_at is None  # of the run that is to come
+
+
+GPU = {"nvidia.com/gpu": "1"}
+
+
+def template(*, containers: Any = (), init: Any = None, claims: Any = None, pods: int = 1) -> dict[str, Any]:
+    spec = {"containers": [{"name": f"c{n}", "resources": r} for n, r in enumerate(containers)]}
+    if init is not None:
+        spec["initContainers"] = [{"name": f"i{n}", "resources": r} for n, r in enumerate(init)]
+    return {"parallelism": pods, "template": {"spec": spec | ({"resourceClaims": claims} if claims else {})}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (template(containers=[{}]), {}),
+        (template(containers=[{"limits": {"cpu": "4", "memory": "64Gi"}}]), {}),
+        (template(containers=[{"limits": GPU | {"cpu": 4}}], pods=16), {"nvidia.com/gpu": 16}),
+        (template(containers=[{"limits": {"nvidia.com/gpu": 8}}]), {"nvidia.com/gpu": 8}),
+        (template(containers=[{"requests": {"amd.com/gpu": "2"}}]), {"amd.com/gpu": 2}),
+        (
+            template(containers=[{key: {"google.com/tpu": "4"} for key in ("limits", "requests")}], pods=2),
+            {"google.com/tpu": 8},
+        ),
+        (template(containers=[{"limits": {"nvidia.com/mig-1g.5gb": "1"}}]), {"nvidia.com/mig-1g.5gb": 1}),
+        (template(containers=[{"limits": {"aws.amazon.com/neuron": "1k"}}]), {"aws.amazon.com/neuron": 1000}),
+        # Parts of one, and devices of other kinds.
+        (template(containers=[{"limits": {"nvidia.com/gpumem": "3000", "vpc.amazonaws.com/efa": "4"}}]), {}),
+        # Containers together; an init container before them.
+        (
+            template(containers=[{"limits": GPU}] * 2, init=[{"limits": GPU}]),
+            {"nvidia.com/gpu": 2},
+        ),
+        (template(init=[{"limits": {"nvidia.com/gpu": "4"}}]), {"nvidia.com/gpu": 4}),
+        (
+            template(claims=[{"name": "gpu", "resourceClaimTemplateName": "h100"},
+                             {"name": "net", "resourceClaimName": "fabric"}], pods=3),
+            {"resourceclaim/fabric": 1, "resourceclaim/h100": 3},
+        ),
+        # What no API server lets through.
+        (template(containers=[{"limits": {"amd.com/gpu": v}} for v in ("x", "", "-1", "1.5", 2.5)]), {}),
+        (template(containers=[{"limits": {"nvidia.com/gpu": "9" * 5000}}]), {}),
+        (template(containers=[{"limits": {"nvidia.com/gpu": "999999999"}}]), {"nvidia.com/gpu": 1_000_000}),
+        (template(containers=[None]), {}),
+        (None, {}),
+        ({"parallelism": 3, "template": None}, {}),
+    ],
+)  # fmt: skip
+def test_accelerators_are_those_of_all_pods(spec: dict[str, Any] | None, expected: dict[str, int]) -> None:
+    fields = msgspec.to_builtins(WITH_DATA)
+    for group in fields["spec"]["replicatedJobs"]:
+        group["template"]["spec"] = spec
+    js = msgspec.convert(fields, JobSet)
+    assert dict(described(trainjob(), js, ()).accelerators) == expected
+    kept = msgspec.msgpack.encode(js)
+    again = msgspec.msgpack.decode(kept, type=JobSet)
+    assert described(trainjob(), again, ()).accelerators == described(trainjob(), js, ()).accelerators
+    assert b"memory" not in kept
+
+
+WITH_DATA = jobset(("dataset-initializer", "dataset-initializer"), ("node", "trainer"))

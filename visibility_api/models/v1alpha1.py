@@ -118,6 +118,37 @@ class Rank0(WireModel):
     )
 
 
+class AcceleratorCount(WireModel):
+    """How many accelerators of one name a job requests."""
+
+    name: str = Field(
+        description="The resource's name, such as nvidia.com/gpu; resourceclaim/ and the name of a"
+        " ResourceClaimTemplate or ResourceClaim where devices are claimed."
+    )
+    count: Int32 = Field(ge=1, description="In all pods together. A claim counts as one.")
+
+
+class Resources(WireModel):
+    """The accelerators that a job requests, and how long it has held them."""
+
+    accelerators: Int32 = Field(ge=1, description="In all pods together, initializers apart.")
+    by_name: tuple[AcceleratorCount, ...] = Field(
+        description="The same by their names.", json_schema_extra=map_keyed_by("name")
+    )
+    accelerator_seconds: Int64 = Field(
+        ge=0,
+        description="Seconds for which they were held, of all together and in all attempts: from when rank"
+        " 0's pod was on its node until the job ended, was suspended, or the pod was gone. At most a minute"
+        " old while the job runs.",
+    )
+    wasted_accelerator_seconds: Int64 | None = Field(
+        default=None,
+        ge=0,
+        description="Of these, while the job was stalled, or had not reported yet in that attempt. Absent for"
+        " a job that has never reported and does not say where it would.",
+    )
+
+
 class Replica(WireModel):
     """Pod counts of one replica group. A count that its controllers do not report is absent."""
 
@@ -246,6 +277,9 @@ class ProgressStatus(WireModel):
         default=None,
         description="Every replica group of the job, not only rank 0's.",
         json_schema_extra=map_keyed_by("name"),
+    )
+    resources: Resources | None = Field(
+        default=None, description="Accelerators; absent for a job that requests none."
     )
     observation: Observation | None = Field(
         default=None, description="Where and how well the progress is read; absent before the first probe."

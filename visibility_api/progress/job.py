@@ -99,6 +99,7 @@ class Rank0:
     is_running: bool  # the container runs now
     is_terminating: bool  # the pod is being deleted
     waiting_reason: str  # why the container does not run yet, e.g. ImagePullBackOff; "" otherwise
+    pod_started_at: datetime | None = None  # when its node accepted the pod
     waiting_message: str = ""  # the same as a sentence
     restart_count: int
     restart_attempt: int  # JobSet's; 0 where there is none
@@ -166,5 +167,6 @@ class TrainingJob:
     alternates: tuple[Rank0, ...] = ()  # others that may hold rank 0 (MPI), probed when rank0 has no report
     replicas: tuple[Replica, ...] = ()
     hints: ProbeHints = ProbeHints()
+    accelerators: tuple[tuple[str, int], ...] = ()  # names, and how many all pods request together
     failure: Failure | None = None  # as its objects show it now
     runs_elsewhere: bool = False  # MultiKueue: the pods are in another cluster, all there is here is status

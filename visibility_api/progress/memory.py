@@ -17,6 +17,7 @@ from .conditions import restore
 from .document import Progress, Refused
 from .estimate import Pace
 from .failure import Failure
+from .holding import Holding
 from .job import Rank0, Termination
 from .merge import take
 from .record import Record, note_failure
@@ -54,6 +55,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=
     rank0: Rank0 | None = None  # the last known, without its messages
     last_termination: Termination | None = None
     failed: Failure | None = None  # why an attempt failed last
+    holding: Holding | None = None  # of accelerators
     begun: int = 0  # attempts so far
     begun_last: str = ""  # the last of them; Rank0.attempt
     began: tuple[Beginning, ...] = ()
@@ -83,6 +85,7 @@ def remember(record: Record) -> Memory:
         else rank0,
         last_termination=record.last_termination,
         failed=record.failed,
+        holding=record.holding if record.job.accelerators else None,
         begun=record.begun,
         begun_last=record.begun_last,
         began=tuple(
@@ -100,7 +103,9 @@ def recall(record: Record, memory: Memory, now: datetime) -> None:
     if memory.begun > record.begun:
         record.begun, record.begun_last = memory.begun, memory.begun_last
         if record.job.rank0 is not None:
-            record.count_attempt(record.job.rank0)
+            record.count_attempt(record.job.rank0, record.job.rank0.attempt)
+    if memory.holding is not None and _has_held_longer(memory.holding, record.holding):
+        record.holding = memory.holding
     if memory.failed is not None:
         note_failure(record, memory.failed)
     own, attempt, source, reporter = record.report, record.attempt, record.source, record.reporter
@@ -110,6 +115,13 @@ def recall(record: Record, memory: Memory, now: datetime) -> None:
     _adopt(record, memory)
     if read is not None and _is_newer(own, memory.report):
         take(record, read, attempt, source, now, reporter)
+
+
+def _has_held_longer(remembered: Holding, own: Holding) -> bool:
+    """Whether another process has counted earlier pods, or the beginning of the present one, as well."""
+    if remembered.held_s != own.held_s:
+        return remembered.held_s > own.held_s
+    return own.since is None or own.silent_since is not None
 
 
 def _is_newer(own: Progress | None, remembered: Progress | None) -> bool:

@@ -13,9 +13,10 @@ from .clock import UNKNOWN_CLOCK, NodeClock
 from .document import Progress, Refused
 from .estimate import Pace, percentage
 from .failure import Failure, first_of
+from .holding import NOTHING_HELD, Holding, Seen, advance, held_s, wasted_s
 from .job import Phase, Rank0, Termination, TrainingJob
 from .observation import Observation
-from .summary import Condition, JobProgress, ObservationSummary
+from .summary import Condition, JobProgress, ObservationSummary, Resources
 
 FRESH_INTERVALS = 3.0  # a report may be missed twice before its numbers count as old
 FRESH_AT_LEAST_S = 30.0
@@ -37,6 +38,7 @@ class Record:
     attempts: tuple[str, ...] = ()
     last_termination: Termination | None = None  # outlives the pod that shows it
     failed: Failure | None = None  # why an attempt failed last; outlives the pods that show it
+    holding: Holding = NOTHING_HELD  # of accelerators, if the job has any
     begun: int = 0  # attempts so far: how often the container of rank 0 was started
     begun_last: str = ""  # the last of them: Rank0.attempt
     report: Progress | None = None
@@ -84,9 +86,9 @@ class Record:
             return False
         return earliest == latest or (latest - earliest).total_seconds() <= self.fresh_limit_s
 
-    def count_attempt(self, rank0: Rank0) -> None:
-        """Count the attempt of this pod, and those before it in the same pod, unless they are counted."""
-        if not rank0.has_begun or rank0.attempt == self.begun_last:
+    def count_attempt(self, rank0: Rank0, attempt: str) -> None:
+        """Count this attempt of this pod, and those before it in the same pod, unless they are counted."""
+        if not rank0.has_begun or attempt == self.begun_last:
             return
         pod, _, rest = self.begun_last.partition("/")
         missed = rank0.restart_count + 1
@@ -94,7 +96,7 @@ class Record:
             missed = rank0.restart_count - int(rest.partition("/")[0])
         # What was not watched: each restart of the JobSet made another pod, which ran at least once.
         self.begun = max(self.begun + max(0, missed), rank0.restart_attempt + rank0.restart_count + 1)
-        self.begun_last = rank0.attempt
+        self.begun_last = attempt
 
     def rank0_of(self, attempt: str) -> Rank0 | None:
         """The pod that this is an attempt of; None when it is not there any more."""
@@ -109,6 +111,45 @@ def note_failure(record: Record, found: Failure) -> None:
         waited = f" Rank 0 had not started: {record.rank0.waiting_reason}."
         found = msgspec.structs.replace(found, message=found.message.removesuffix(waited) + waited)
     record.failed = first_of(record.failed, found, started_at=rank0.started_at if rank0 else None)
+
+
+def hold(record: Record, now: datetime) -> None:
+    """Bring up to date for how long the accelerators are held. Needs the record's conditions of now."""
+    job, report, reported_at, ended = record.job, record.report, record.reported_at, record.last_termination
+    if not job.accelerators:
+        return
+    stalled = next((c for c in record.conditions if c.type == "Stalled"), None)
+    began_at = reported_at
+    if report is not None and report.started_at is not None and reported_at is not None:
+        # Of a run that was reporting before it was first read: its reports began as it did, by its own clock.
+        began_at = min(reported_at, report.started_at - timedelta(seconds=record.clock.ahead_s))
+    seen = Seen(
+        attempt=record.attempts[0] if job.rank0 is not None else "",
+        is_reporting=record.is_current,
+        reported_at=began_at,
+        stalled_since=record.moved_at if stalled is not None and stalled.status == "True" else None,
+        moved_at=record.moved_at,
+        ended_at=ended.finished_at if ended is not None else None,
+    )
+    record.holding = advance(record.holding, job, seen, now)
+
+
+def _resources(record: Record, now: datetime) -> Resources | None:
+    job = record.job
+    if not job.accelerators:
+        return None
+    number = sum(count for _, count in job.accelerators)
+    # Nothing shows that a job which neither reports nor says where it would is not at work.
+    rank0 = job.rank0 or record.rank0
+    reports = record.report is not None or (
+        rank0 is not None and bool(rank0.declared) and job.hints.source != "none"
+    )
+    return Resources(
+        accelerators=number,
+        by_name=job.accelerators,
+        held_s=int(number * held_s(record.holding, now)),
+        wasted_s=int(number * wasted_s(record.holding, now)) if reports else None,
+    )
 
 
 def note_reached(record: Record) -> None:
@@ -158,6 +199,7 @@ def summarise(record: Record, now: datetime) -> JobProgress:
             ran_s=ran_s,
             attempts=record.begun or None,
             failure=record.failed,
+            resources=_resources(record, now),
             conditions=record.conditions,
             observation=_observation(record),
         )
@@ -189,6 +231,7 @@ def summarise(record: Record, now: datetime) -> JobProgress:
         metrics=report.metrics,
         message=report.message,
         failure=record.failed,
+        resources=_resources(record, now),
         conditions=record.conditions,
         observation=_observation(record),
         seen_at=record.reported_at

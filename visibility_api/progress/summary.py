@@ -39,6 +39,15 @@ class ObservationSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     message: str
 
 
+class Resources(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The accelerators of all pods of a job."""
+
+    accelerators: int
+    by_name: tuple[tuple[str, int], ...]
+    held_s: int  # seconds of all of them together, so far
+    wasted_s: int | None  # of these, while the job stalled or had not reported; None: it reports nowhere
+
+
 _AGING = ("Fresh", "Stalled")  # conditions whose messages state an age
 
 
@@ -63,6 +72,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     total_epochs: float | None = None
     metrics: tuple[tuple[str, str], ...] = ()
     message: str | None = None
+    resources: Resources | None = None  # None: it requests no accelerators
     failure: Failure | None = None  # the last one, what came first; stays while the job goes on
     conditions: tuple[Condition, ...] = ()
     observation: ObservationSummary | None = None
@@ -76,6 +86,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             remaining_s=None,
             completion_at=None,
             completion_range=None,
+            resources=None,  # how many there are is in `job`
             conditions=tuple(replace(c, message="") if c.type in _AGING else c for c in self.conditions),
             observation=seen
             and replace(seen, last_probe_at=None, next_probe_at=None, latency_s=None, consecutive_failures=0),

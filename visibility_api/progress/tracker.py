@@ -19,7 +19,7 @@ from .job import JobRef, Rank0, TrainingJob
 from .memory import Memory, recall, remember
 from .merge import LOGS, STATUS, TERMINATION, counts, merge, take
 from .observation import Observation, without_points
-from .record import PASSES_IN_S, Record, note_failure, note_reached, summarise
+from .record import PASSES_IN_S, Record, hold, note_failure, note_reached, summarise
 from .report import parse_report
 from .summary import JobProgress
 
@@ -76,7 +76,7 @@ class Tracker:
             record.rank0 = job.rank0
             record.last_termination = job.rank0.last_termination or record.last_termination
             record.attempts = (job.rank0.attempt, *(each.attempt for each in job.alternates))
-            record.count_attempt(job.rank0)
+            record.count_attempt(job.rank0, record.attempts[0])
             _read_termination_message(record, job.rank0, now)
         else:
             record.attempts = record.attempts[:1]
@@ -165,6 +165,7 @@ class Tracker:
         if record.failed is not None:
             note_reached(record)
         record.conditions = evaluate(record, now)
+        hold(record, now)
         summary = summarise(record, now)
         if summary.completion_at is not None and (summary.remaining_s or 0) <= _REFRESH_S:
             self._watch_end(record, summary.completion_at - PASSING)

@@ -55,6 +55,16 @@ COLUMNS = (
     Column(name="Source", description="Where the numbers were read.", priority=WIDE),
     Column(name="Pod", description="The pod of rank 0.", priority=WIDE),
     Column(
+        name="Accelerators",
+        description="How many accelerators all pods request together.",
+        priority=WIDE,
+    ),
+    Column(
+        name="Wasted",
+        description="Accelerator-hours held while the job was stalled or had not reported yet.",
+        priority=WIDE,
+    ),
+    Column(
         name="Attempts",
         description="How often training was started, and why an attempt failed last.",
         priority=WIDE,
@@ -95,6 +105,7 @@ def trailing_cells(document: JobProgress) -> tuple[Cell, ...]:
         f"{short_number(rate, 2)}/s" if rate is not None and math.isfinite(rate) else None,
         seen.source if seen is not None else None,
         rank0.pod_name if rank0 is not None else None,
+        *_accelerators(document),
         _attempts(document),
         _reason(document),
         _message(document),
@@ -170,6 +181,14 @@ def _message(document: JobProgress) -> Cell:
         text = failed.message if failed is not None else condition.message
     text = " ".join(text[: 2 * MESSAGE_CHARACTERS].split())
     return (text if len(text) <= MESSAGE_CHARACTERS else f"{text[: MESSAGE_CHARACTERS - 1]}…") or None
+
+
+def _accelerators(document: JobProgress) -> tuple[Cell, Cell]:
+    held = document.resources
+    if held is None:
+        return None, None
+    wasted = f"{short_number(held.wasted_s / 3600, 2)}h" if held.wasted_s is not None else None
+    return str(held.accelerators), wasted
 
 
 def _attempts(document: JobProgress) -> Cell:

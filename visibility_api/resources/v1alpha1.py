@@ -19,7 +19,7 @@ from visibility_api.models.served import GROUP_VERSION, Resource
 from visibility_api.models.structs import struct_of
 from visibility_api.progress.failure import Failure
 from visibility_api.progress.job import Rank0, Replica, Termination
-from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
+from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary, Resources
 from visibility_api.store import Entry
 
 log = structlog.get_logger(__name__)
@@ -31,6 +31,8 @@ _TimeRange = struct_of(v1alpha1.TimeRange)
 _Steps = struct_of(v1alpha1.Steps)
 _Epochs = struct_of(v1alpha1.Epochs)
 _Failure = struct_of(v1alpha1.Failure)
+_AcceleratorCount = struct_of(v1alpha1.AcceleratorCount)
+_Resources = struct_of(v1alpha1.Resources)
 _Rank0 = struct_of(v1alpha1.Rank0)
 _Termination = struct_of(v1alpha1.Termination)
 _Replica = struct_of(v1alpha1.Replica)
@@ -110,6 +112,7 @@ def status_of(document: JobProgress) -> v1alpha1.ProgressStatus:
         conditions=tuple([_condition(condition) for condition in document.conditions]) or None,
         rank0=_rank0(document.job.rank0) if document.job.rank0 is not None else None,
         replicas=tuple([_replica(replica) for replica in document.job.replicas]) or None,
+        resources=_resources(document.resources) if document.resources is not None else None,
         observation=_observation(document.observation) if document.observation is not None else None,
     )
 
@@ -181,6 +184,15 @@ def _replica(replica: Replica) -> v1alpha1.Replica:
         active=replica.active,
         succeeded=replica.succeeded,
         failed=replica.failed,
+    )
+
+
+def _resources(held: Resources) -> v1alpha1.Resources:
+    return _Resources(
+        accelerators=held.accelerators,
+        by_name=tuple([_AcceleratorCount(name=name, count=count) for name, count in held.by_name]),
+        accelerator_seconds=held.held_s,
+        wasted_accelerator_seconds=held.wasted_s,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal
 
@@ -34,7 +35,7 @@ from visibility_api.text import harmless
 from .annotations import PREFIX, JobAnnotations, read_annotations
 from .failures import Replica, ReplicaJob, job_failure, latest, pod_failure
 from .object_cache import AnyObject, Key, ObjectCache, OwnedCache, PodCache, key_of
-from .objects import BatchJob, JobSet, JobStatus, Pod, ReplicatedJob, TrainerStatus, TrainJob
+from .objects import MAX_NAMES, BatchJob, JobSet, JobStatus, Pod, ReplicatedJob, TrainerStatus, TrainJob
 from .phase import QUEUE_NAME, ended_at, failed_condition, is_managed_elsewhere, trainjob_phase
 from .rank0 import (
     controls,
@@ -265,6 +266,7 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, find_job: FindJob) -
         alternates=tuple(candidates[1:]),
         replicas=_replicas(job, jobset, find_job),
         hints=_with_faults(annotations, rank0, rivals),
+        accelerators=_accelerators(jobset) if jobset is not None else (),
         failure=_failure(job, decision.phase, pods, rank0),
         runs_elsewhere=is_managed_elsewhere(job),
     )
@@ -349,6 +351,26 @@ def _replicas(job: TrainJob, jobset: JobSet | None, find_job: FindJob) -> tuple[
         _pod_counts(jobset, group, counts.get(group.name), find_job)
         for group in islice(jobset.spec.replicated_jobs or (), MAX_REPLICA_GROUPS)
     )
+
+
+@lru_cache(maxsize=1024)
+def _shared(accelerators: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    """An equal value: there are far fewer of them than jobs."""
+    return accelerators
+
+
+def _accelerators(jobset: JobSet) -> tuple[tuple[str, int], ...]:
+    """How many of each name the pods of the job request together. Initializers have ended before they run."""
+    held: dict[str, int] = {}
+    for group in islice(jobset.spec.replicated_jobs or (), MAX_REPLICA_GROUPS):
+        spec = group.spec
+        if (spec.held is None and spec.shared is None) or is_initializer(group):
+            continue
+        for name, number in (spec.held or {}).items():
+            held[name] = held.get(name, 0) + number * group.pods
+        for name in spec.shared or ():
+            held[name] = 1
+    return _shared(tuple(sorted(held.items())[:MAX_NAMES])) if held else ()
 
 
 def _pod_counts(

@@ -5,6 +5,7 @@ So are labels, annotations and environment variables that nothing here reads: th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated
 
@@ -32,7 +33,34 @@ POD_CONDITIONS = (
     ("DisruptionTarget", "True"),
 )
 
+# Resources that are accelerators, by the device plugins' own names. Others of the same vendors are parts of
+# one: nvidia.com/gpumem, gpu.intel.com/millicores.
+ACCELERATORS = frozenset(
+    {
+        "amd.com/gpu",
+        "aws.amazon.com/neuron",
+        "aws.amazon.com/neuroncore",
+        "aws.amazon.com/neurondevice",
+        "cambricon.com/mlu",
+        "google.com/tpu",
+        "gpu.intel.com/i915",
+        "gpu.intel.com/xe",
+        "habana.ai/gaudi",
+        "iluvatar.com/gpu",
+        "metax-tech.com/gpu",
+        "mthreads.com/gpu",
+        "nvidia.com/gpu",
+        "nvidia.com/gpu.shared",
+        "qualcomm.com/qaic",
+    }
+)
+ACCELERATOR_PREFIXES = ("huawei.com/Ascend", "nvidia.com/mig-")  # and the model, or the size of the slice
+CLAIM = "resourceclaim/"  # and the name of a ResourceClaimTemplate or ResourceClaim
+MAX_NAMES = 8  # of accelerators, in one pod
+MAX_AMOUNT, MAX_DIGITS = 1_000_000, 9
+
 Labels = dict[str, str]
+Quantity = str | int | float | None
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -147,13 +175,110 @@ class TemplateMeta(_Object, frozen=True):
     labels: Labels | None = None
 
 
+class ResourceAmounts(_Object, frozen=True):
+    limits: dict[str, Quantity] | None = None
+    requests: dict[str, Quantity] | None = None
+
+
+class TemplateContainer(_Object, frozen=True):
+    resources: ResourceAmounts | None = None
+
+
+class ResourceClaim(_Object, frozen=True):
+    """A claim of Dynamic Resource Allocation; what it allocates is in the claim or its template."""
+
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodTemplateSpec(_Object, frozen=True):
+    containers: tuple[TemplateContainer, ...] | None = None
+    init_containers: tuple[TemplateContainer, ...] | None = None
+    resource_claims: tuple[ResourceClaim, ...] | None = None
+
+
+_NO_SPEC = PodTemplateSpec()
+
+
+class PodTemplate(_Object, frozen=True):
+    spec: PodTemplateSpec | None = None
+
+
 class JobTemplateSpec(_Object, frozen=True):
     parallelism: Count = 1
+    template: PodTemplate | None = None
+    # Of the template, of which nothing else is kept: how many of each accelerator a pod holds, and claims
+    # that all pods of the Job share. No field of a Job has such a name.
+    held: dict[str, Count] | None = msgspec.field(default=None, name="~held")
+    shared: dict[str, Count] | None = msgspec.field(default=None, name="~shared")
+
+    def __post_init__(self) -> None:
+        if self.template is not None:
+            held, shared = accelerators_of(self.template.spec or _NO_SPEC)
+            msgspec.structs.force_setattr(self, "held", held or None)
+            msgspec.structs.force_setattr(self, "shared", shared or None)
+            msgspec.structs.force_setattr(self, "template", None)
+
+
+def accelerators_of(spec: PodTemplateSpec) -> tuple[dict[str, int], dict[str, int]]:
+    """How many accelerators of each name a pod requests, and the claims that it shares with others.
+
+    Containers hold theirs together, each init container before them (sidecars are taken for such).
+    A claim counts as one accelerator: how many it allocates is not read.
+    """
+    held: dict[str, int] = {}
+    for container in spec.containers or ():
+        for name, amount in _amounts(container):
+            held[name] = min(held.get(name, 0) + amount, MAX_AMOUNT)
+    for container in spec.init_containers or ():
+        for name, amount in _amounts(container):
+            held[name] = max(held.get(name, 0), amount)
+    shared: dict[str, int] = {}
+    for claim in spec.resource_claims or ():
+        if claim.resource_claim_template_name:
+            name = CLAIM + claim.resource_claim_template_name
+            held[name] = held.get(name, 0) + 1
+        elif claim.resource_claim_name:
+            shared[CLAIM + claim.resource_claim_name] = 1
+    return _first_names(held), _first_names(shared)
+
+
+def _first_names(held: dict[str, int]) -> dict[str, int]:
+    return dict(sorted(held.items())[:MAX_NAMES])
+
+
+def _amounts(container: TemplateContainer) -> Iterator[tuple[str, int]]:
+    if container.resources is not None:
+        # Of such a resource a limit is a request (an extended resource cannot be overcommitted).
+        for name, text in ((container.resources.requests or {}) | (container.resources.limits or {})).items():
+            if is_accelerator(name) and (amount := _whole(text)):
+                yield name, amount
+
+
+def is_accelerator(name: str) -> bool:
+    """Whether this resource is counted in accelerators, and not in shares or memory of one."""
+    return name in ACCELERATORS or name.startswith(ACCELERATOR_PREFIXES)
+
+
+def _whole(quantity: Quantity) -> int:
+    """Kubernetes wants whole numbers of these, and writes thousands as `1k`."""
+    text = str(quantity)
+    digits, factor = (text[:-1], 1000) if text.endswith("k") else (text, 1)
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > MAX_DIGITS:
+        return 0
+    return min(int(digits) * factor, MAX_AMOUNT)
+
+
+_ONE_POD = JobTemplateSpec()
 
 
 class JobTemplate(_Object, frozen=True):
     metadata: TemplateMeta | None = None
-    spec: JobTemplateSpec = JobTemplateSpec()
+    spec: JobTemplateSpec | None = None
+
+    def __post_init__(self) -> None:
+        if self.spec == _ONE_POD:
+            msgspec.structs.force_setattr(self, "spec", None)
 
 
 class ReplicatedJob(_Object, frozen=True):
@@ -162,9 +287,13 @@ class ReplicatedJob(_Object, frozen=True):
     template: JobTemplate | None = None
 
     @property
+    def spec(self) -> JobTemplateSpec:
+        return (self.template.spec if self.template else None) or _ONE_POD
+
+    @property
     def pods(self) -> int:
         """How many it should have."""
-        return self.replicas * (self.template.spec.parallelism if self.template else 1)
+        return self.replicas * self.spec.parallelism
 
     def label(self, key: str) -> str:
         metadata = self.template.metadata if self.template else None

@@ -60,7 +60,17 @@ def test_the_default_output_is_one_line_a_job_under_our_columns(team: Workspace)
 
 def test_wide_output_adds_what_explains(team: Workspace) -> None:
     header, *lines = rows(get(team, "-o", "wide"))
-    assert header[8:] == ["EPOCH", "RATE", "SOURCE", "POD", "ATTEMPTS", "REASON", "MESSAGE"]
+    assert header[8:] == [
+        "EPOCH",
+        "RATE",
+        "SOURCE",
+        "POD",
+        "ACCELERATORS",
+        "WASTED",
+        "ATTEMPTS",
+        "REASON",
+        "MESSAGE",
+    ]
     assert [line[-1] for line in lines] == ["NoJobSet", "NoJobSet", "EndedWithoutReport", "Suspended"]
 
 

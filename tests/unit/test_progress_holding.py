@@ -1,0 +1,185 @@
+"""For how long accelerators are held, and how much of that is waste."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.jobs import JOB, T0, rank0
+from visibility_api.progress.job import Phase, Termination, TrainingJob
+
+from .test_progress_memory import heir, memory_of
+from .test_progress_tracker import Bench
+
+GPUS = (("nvidia.com/gpu", 8),)
+
+
+def at(seconds: float) -> datetime:
+    return T0 + timedelta(seconds=seconds)
+
+
+def job(*, uid: str = "p1", pod_s: float | None = 0, **more: Any) -> TrainingJob:
+    """On a node since `pod_s`; None: it has no pod."""
+    pod = rank0(pod_uid=uid, pod_started_at=at(pod_s), **more.pop("pod", {})) if pod_s is not None else None
+    return replace(JOB, accelerators=GPUS, rank0=pod, **more)
+
+
+def bench(seconds: float = 0, seen: TrainingJob | None = None) -> Bench:
+    made = Bench()
+    made.now = at(seconds)
+    made.job(seen or job())
+    return made
+
+
+def go_on(made: Bench, until_s: float, step: int | None = None, **more: Any) -> None:
+    """It is then, and the job reports that, or is evaluated."""
+    made.now = at(until_s)
+    if step is not None:
+        made.report(step, **more)
+    made.tracker.review(1)
+    made.tracker.review(1)
+
+
+def seconds(made: Bench) -> tuple[float, float | None]:
+    """Held and wasted, of one accelerator."""
+    held = made.last.resources
+    assert held is not None
+    assert held.accelerators == 8
+    return held.held_s / 8, held.wasted_s / 8 if held.wasted_s is not None else None
+
+
+def test_what_is_held_before_the_first_report_is_wasted() -> None:
+    made = bench()
+    go_on(made, 60)
+    go_on(made, 120, step=10)
+    assert seconds(made) == (120, 120)
+    go_on(made, 300, step=20)
+    assert seconds(made) == (300, 120)
+
+
+def test_a_run_that_says_when_it_began_wastes_what_was_before() -> None:
+    """However late it is first read: so it does not matter who looks, or when."""
+    made = bench(500)
+    go_on(made, 600, step=10, started_at=at(90))
+    assert seconds(made) == (600, 90)
+
+
+def test_a_job_that_never_reported_and_says_not_where_is_not_called_wasteful() -> None:
+    made = bench()
+    go_on(made, 120)
+    assert seconds(made) == (120, None)
+    declares = bench(0, job(pod={"declared": (("exec", "variable TRAINJOB_PROGRESS_FILE"),)}))
+    go_on(declares, 120)
+    assert seconds(declares) == (120, 120)
+
+
+def test_a_stall_is_wasted_from_the_last_advance_and_ends_with_the_next() -> None:
+    made = bench()
+    for step in range(1, 5):
+        go_on(made, 15 * step, step=step)
+    assert seconds(made) == (60, 15)
+    go_on(made, 1060, step=4)
+    assert made.condition("Stalled")[0] == "True"
+    assert seconds(made) == (1060, 1015)
+    go_on(made, 1120, step=4)
+    assert seconds(made) == (1120, 1075)
+    go_on(made, 1180, step=5)
+    assert made.condition("Stalled")[0] == "False"
+    assert seconds(made) == (1180, 15 + 1120)
+    go_on(made, 1300, step=6)
+    assert seconds(made) == (1300, 15 + 1120)
+
+
+def test_each_attempt_begins_without_a_report() -> None:
+    made = bench()
+    go_on(made, 10, step=1)
+    killed = Termination(exit_code=137, signal=9, reason="Error", finished_at=at(100))
+    go_on(made, 100, step=2)
+    made.now = at(130)
+    made.job(job(pod={"restart_count": 1, "started_at": at(110), "last_termination": killed}))
+    assert seconds(made) == (130, 10 + 30)
+    made.now = at(160)
+    made.report(1, attempt="p1/1/0")
+    assert seconds(made) == (160, 10 + 60)
+
+
+def test_a_suspended_job_holds_nothing() -> None:
+    made = bench()
+    go_on(made, 10, step=1)
+    go_on(made, 100, step=2)
+    made.now = at(200)
+    made.job(job(pod_s=None, phase=Phase.SUSPENDED, is_suspended=True, suspension_changed_at=at(150)))
+    assert seconds(made) == (150, 10)
+    made.now = at(1000)
+    made.job(job(pod_s=900, uid="p2", is_suspended=False))
+    assert seconds(made) == (250, 110)
+
+
+def test_an_ended_job_has_held_them_until_its_end() -> None:
+    made = bench()
+    go_on(made, 10, step=1)
+    made.now = at(500)
+    made.job(job(phase=Phase.SUCCEEDED, ended_at=at(400)))
+    assert seconds(made) == (400, 10)
+    made.now = at(9000)
+    made.job(job(phase=Phase.SUCCEEDED, ended_at=at(400), pod_s=None))
+    assert seconds(made) == (400, 10)
+
+
+def test_a_pod_that_is_gone_holds_nothing_and_the_next_one_does() -> None:
+    made = bench()
+    go_on(made, 10, step=1)
+    ended = Termination(exit_code=1, signal=None, reason="Error", finished_at=at(80))
+    made.now = at(85)
+    made.job(job(pod={"is_running": False, "last_termination": ended}))
+    made.now = at(100)
+    made.job(job(pod_s=None))
+    go_on(made, 180)
+    assert seconds(made) == (80, 10)
+    made.now = at(220)
+    made.job(job(pod_s=200, uid="p2"))
+    assert seconds(made) == (100, 30)
+
+
+def test_a_pod_that_no_node_has_accepted_holds_nothing() -> None:
+    made = Bench()
+    made.job(replace(JOB, accelerators=GPUS, rank0=rank0(node_name=None, started_at=None, is_running=False)))
+    go_on(made, 500)
+    assert seconds(made) == (0, None)
+
+
+def test_a_job_without_accelerators_shows_none() -> None:
+    made = Bench()
+    made.job(JOB)
+    assert made.last.resources is None
+
+
+def test_a_growing_number_wakes_no_watcher() -> None:
+    made = bench()
+    go_on(made, 10, step=1)
+    count = len(made.published)
+    go_on(made, 25)
+    assert len(made.published) == count
+    go_on(made, 75)
+    assert seconds(made) == (75, 10)
+
+
+@pytest.mark.parametrize("knows_pod", [False, True])
+def test_whoever_takes_over_counts_on(knows_pod: bool) -> None:
+    made = bench()
+    go_on(made, 10, step=1)
+    made.now = at(150)
+    made.job(job(pod_s=None, phase=Phase.SUSPENDED, suspension_changed_at=at(150)))
+    made.now = at(1000)
+    made.job(job(pod_s=900, uid="p2"))
+    made.report(1, attempt="p2/0/0")
+    if knows_pod:
+        later = bench(1000, job(pod_s=900, uid="p2"))
+        later.tracker.recalled(JOB.ref, memory_of(made))
+    else:
+        later = heir(made)
+        later.job(job(pod_s=900, uid="p2"))
+    assert seconds(later) == seconds(made) == (250, 110)
