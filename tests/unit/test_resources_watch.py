@@ -23,6 +23,7 @@ from tests.unit.resource_server import (
     names,
 )
 from visibility_api.progress.job import Phase
+from visibility_api.resources.columns import COLUMNS
 from visibility_api.resources.watch import WatchLimits
 
 WATCH = f"{ALL}?watch=true"
@@ -345,7 +346,11 @@ async def test_a_table_watch_sends_a_row_an_event(server: ResourceServer) -> Non
         first, second = await client.events(2)
         changed_at = server.put("b", step=2)
         third = await client.event()
-    assert [len(e["object"]["columnDefinitions"] or ()) for e in (first, second, third)] == [14, 0, 0]
+    assert [len(e["object"]["columnDefinitions"] or ()) for e in (first, second, third)] == [
+        len(COLUMNS),
+        0,
+        0,
+    ]
     for event in (first, second, third):
         assert (event["object"]["kind"], event["object"]["apiVersion"]) == ("Table", "meta.k8s.io/v1")
         assert len(event["object"]["rows"]) == 1
@@ -361,12 +366,12 @@ async def test_a_table_watch_from_a_list_says_the_columns_first(server: Resource
         server.put("b")
         for client in (one, two):
             events = await client.events(2)
-            assert [len(e["object"]["columnDefinitions"] or ()) for e in events] == [14, 0]
+            assert [len(e["object"]["columnDefinitions"] or ()) for e in events] == [len(COLUMNS), 0]
         # One that joins here is due the same change as the two, but not the same bytes.
         async with server.watch(f"{WATCH}&resourceVersion={server.store.revision}", TABLE) as late:
             server.put("c")
             columns = [(await c.event())["object"]["columnDefinitions"] for c in (one, late, two)]
-    assert [len(shown or ()) for shown in columns] == [0, 14, 0]
+    assert [len(shown or ()) for shown in columns] == [0, len(COLUMNS), 0]
 
 
 async def test_a_bookmark_of_a_table_watch_is_a_table() -> None:
