@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 
 from visibility_api.app import Application, Parts, create_app
 from visibility_api.app.health import Check
+from visibility_api.app.histories import Found, HistorySource
 from visibility_api.app.page import read_page
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.resource_routes import RouteKey
@@ -196,6 +197,10 @@ def assemble(
             now=_now,
         )
 
+    def find_history(namespace: str, name: str) -> Found | None:
+        entry = store.get(TRAINJOBS, namespace, name)
+        return None if entry is None else (entry, tracker.history(entry.document.job.ref))
+
     request_metrics = RequestMetrics(registry)
     handlers, open_watches = _resource_handlers(store, request_metrics)
     draining = asyncio.Event()
@@ -220,6 +225,7 @@ def assemble(
             pushes=pushes,
             peers=continuity.giver,
             page=read_page(),
+            histories=HistorySource(find=find_history, now=_now),
             is_synced=is_synced,
             is_draining=draining.is_set,
         )

@@ -11,6 +11,7 @@ from tests.asgi import Answer, call
 from visibility_api.app import Limits, Parts, create_app
 from visibility_api.app.chain import RequestChain
 from visibility_api.app.health import Check
+from visibility_api.app.histories import HistorySource
 from visibility_api.app.page import Page
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.resource_routes import RouteKey
@@ -41,6 +42,7 @@ class Shell:
         identity: Identity | Exception = JANE,
         verdict: Exception | None = None,
         limits: Limits | None = None,
+        histories: HistorySource | None = None,
     ) -> None:
         self.identity = identity
         self.verdict = verdict
@@ -76,6 +78,7 @@ class Shell:
                 is_synced=lambda _namespace: self.is_synced,
                 is_draining=lambda: self.is_draining,
                 limits=limits or Limits(),
+                histories=histories or HistorySource(),
             )
         )
 

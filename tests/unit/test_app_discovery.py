@@ -48,6 +48,13 @@ async def test_the_resource_list_promises_what_is_served_and_no_more(path: str) 
                 "kind": "TrainJobProgress",
                 "verbs": ["get"],
             },
+            {
+                "name": "trainjobs/history",
+                "singularName": "",
+                "namespaced": True,
+                "kind": "TrainJobProgressHistory",
+                "verbs": ["get"],
+            },
         ],
     }
 
@@ -106,7 +113,12 @@ async def test_the_aggregated_document_has_a_kind_for_everything() -> None:
                                 "verbs": ["get", "list", "watch"],
                                 "shortNames": ["tjp"],
                                 "subresources": [
-                                    {"subresource": "progress", "responseKind": kind, "verbs": ["get"]}
+                                    {"subresource": "progress", "responseKind": kind, "verbs": ["get"]},
+                                    {
+                                        "subresource": "history",
+                                        "responseKind": kind | {"kind": "TrainJobProgressHistory"},
+                                        "verbs": ["get"],
+                                    },
                                 ],
                             }
                         ],
@@ -206,7 +218,7 @@ def test_a_new_resource_needs_one_entry_of_the_table() -> None:
         subresources=(Subresource(name="history", kind="JobSetProgressHistory", description=""),),
     )
     names = [entry.name for entry in resource_list((*RESOURCES, new)).resources]
-    assert names == ["trainjobs", "trainjobs/progress", "jobsets", "jobsets/history"]
+    assert names == ["trainjobs", "trainjobs/progress", "trainjobs/history", "jobsets", "jobsets/history"]
     entry = aggregated((*RESOURCES, new)).items[0].versions[0].resources[1]
     assert entry.scope == "Cluster"
     assert entry.subresources is not None

@@ -218,9 +218,9 @@ def test_every_field_is_described() -> None:
 def test_every_parameter_is_described() -> None:
     parameters = [p for item in v3_document(RESOURCES)["paths"].values() for p in item.get("parameters", ())]
     assert {p["name"] for p in parameters} == {
-        "allowWatchBookmarks", "continue", "fieldSelector", "labelSelector", "limit", "name", "namespace",
-        "pretty", "resourceVersion", "resourceVersionMatch", "sendInitialEvents", "timeout", "timeoutSeconds",
-        "watch",
+        "allowWatchBookmarks", "attempt", "continue", "fieldSelector", "labelSelector", "limit", "maxPoints",
+        "metric", "name", "namespace", "pretty", "resourceVersion", "resourceVersionMatch",
+        "sendInitialEvents", "since", "timeout", "timeoutSeconds", "until", "watch",
     }  # fmt: skip
     assert all(p["description"] for p in parameters)
 

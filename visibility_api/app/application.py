@@ -20,10 +20,11 @@ from .description.discovery import Discovery
 from .description.openapi import OpenApi
 from .exception_handlers import add_exception_handlers
 from .health import Check, Health
+from .histories import HistorySource
 from .page import Page
 from .request_metrics import RequestMetrics
 from .resource_routes import ResourceRoutes, RouteKey
-from .routers import dashboard, discovery, health, metrics, openapi, peers, push, version
+from .routers import dashboard, discovery, health, history, metrics, openapi, peers, push, version
 
 MAX_BODY_BYTES = 64 * 1024  # of a request that FastAPI answers; a push has the same limit
 
@@ -42,6 +43,7 @@ class Parts:
     pushes: PushEndpoint | None = None  # None: pushing is switched off, its paths are not served
     peers: StateGiver | None = None  # None: there are no other replicas, the path for them is not served
     page: Page | None = None  # None: no dashboard was built into this package
+    histories: HistorySource = field(default_factory=HistorySource)
     is_synced: Callable[[str], bool] = lambda _namespace: True  # of a namespace, "" = of all
     is_draining: Callable[[], bool] = lambda: False  # open watches are ending, new ones are refused
     limits: Limits = field(default_factory=Limits)
@@ -68,6 +70,7 @@ class Application(FastAPI):
         self.state.pushes = parts.pushes
         self.state.peers = parts.peers
         self.state.page = parts.page
+        self.state.histories = parts.histories
         add_exception_handlers(self)
         if parts.pushes is not None:
             self.include_router(push.router)
@@ -75,7 +78,7 @@ class Application(FastAPI):
             self.include_router(peers.router)
         if parts.page is not None:
             self.include_router(dashboard.router)
-        for subject in (health, discovery, openapi, metrics, version):
+        for subject in (health, discovery, openapi, metrics, version, history):
             self.include_router(subject.router)
         self._chain = self.middleware_stack = self.build_middleware_stack()
 

@@ -16,6 +16,7 @@ from visibility_api.auth.identity import Identity
 from .description.discovery import Discovery
 from .description.openapi import OpenApi
 from .health import Health
+from .histories import HistorySource
 from .page import Page
 
 
@@ -49,9 +50,15 @@ def _page(request: Request) -> Page:
     return page
 
 
+def _histories(request: Request) -> HistorySource:
+    histories: HistorySource = request.app.state.histories
+    return histories
+
+
 Caller = Annotated[Identity, Depends(_caller)]
 Registry = Annotated[CollectorRegistry, Depends(_registry)]
 HealthChecks = Annotated[Health, Depends(_health)]
 DiscoveryDocuments = Annotated[Discovery, Depends(_discovery)]
 OpenApiDocuments = Annotated[OpenApi, Depends(_openapi)]
 DashboardPage = Annotated[Page, Depends(_page)]
+Histories = Annotated[HistorySource, Depends(_histories)]

@@ -57,6 +57,12 @@ TRAINJOBS = Resource(
             kind="TrainJobProgress",
             description="The same document; a right to it can be granted without the right to list.",
         ),
+        Subresource(
+            name="history",
+            kind="TrainJobProgressHistory",
+            description="What the job has reported over time.",
+            is_operation=True,
+        ),
     ),
 )
 

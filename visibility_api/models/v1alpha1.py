@@ -311,7 +311,7 @@ class JobDocumentList(WireModel):
 def document_model(resource: Resource) -> type[JobDocument]:
     """The model of one object of `resource`."""
     return create_model(
-        resource.kind, __base__=JobDocument, __doc__=resource.description, **_type_meta(resource.kind)
+        resource.kind, __base__=JobDocument, __doc__=resource.description, **type_meta(resource.kind)
     )
 
 
@@ -322,12 +322,13 @@ def list_model(resource: Resource, document: type[JobDocument]) -> type[JobDocum
         resource.list_kind,
         __base__=JobDocumentList,
         __doc__=f"{resource.list_kind} is a list of {resource.kind}.",
-        **_type_meta(resource.list_kind),
+        **type_meta(resource.list_kind),
         items=(tuple[document, ...], Field(description=description)),  # type: ignore[valid-type]  # made above
     )
 
 
-def _type_meta(kind: str) -> dict[str, Any]:
+def type_meta(kind: str) -> dict[str, Any]:
+    """The fields `kind` and `apiVersion`, which are constants."""
     return {
         "kind": (Literal[kind], Field(default=kind, description=f"Always {kind}.")),
         "api_version": (

@@ -49,6 +49,10 @@ class NodeClock(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaul
             return low
         return 0.0
 
+    def contradicts(self, earlier: NodeClock) -> bool:
+        """Whether it was set after `earlier` was all that was known: their bounds have nothing in common."""
+        return _is_below(earlier.at_most_s, self.at_least_s) or _is_below(self.at_most_s, earlier.at_least_s)
+
     def bounded(self, reported: datetime, *, received: datetime, not_before: datetime | None) -> NodeClock:
         """With what one more report shows, written by our clock after `not_before` and up to `received`.
 
@@ -66,6 +70,10 @@ class NodeClock(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaul
         if before_high is not None and (high is None or before_high < high):
             high = before_high
         return NodeClock(at_least_s=max(low, before_low), at_most_s=high)
+
+
+def _is_below(one: float | None, other: float | None) -> bool:
+    return one is not None and other is not None and one < other
 
 
 UNKNOWN_CLOCK = NodeClock()

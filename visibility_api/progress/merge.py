@@ -7,16 +7,20 @@ contains stays. A new attempt begins anew.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from .clock import MAX_SKEW_S, UNKNOWN_CLOCK
+from .clock import MAX_SKEW_S, UNKNOWN_CLOCK, NodeClock
 from .completion import complete, has_position, without_contradiction
-from .document import Progress, Refused
+from .document import Point, Progress, Refused
 from .estimate import Pace
+from .history import JobHistory
 from .observation import Observation
 from .record import Record
+
+Points = Sequence[Point]
 
 FILE, TERMINATION, STATUS, LOGS, PUSH = "exec", "termination", "status", "logs", "push"
 PARTIAL = (LOGS, PUSH, STATUS)  # contain what is new, or what Kubeflow's form has room for; not everything
@@ -55,15 +59,16 @@ def counts(record: Record, observation: Observation) -> bool:
     )
 
 
-def merge(record: Record, observation: Observation, now: datetime) -> bool:
-    """Take over one that `counts`. Returns whether it brought a report that counts from now on."""
+def merge(record: Record, observation: Observation, now: datetime, points: Points = ()) -> bool:
+    """Take over one that `counts`. Returns whether it brought a report that counts from now on. `points`:
+    earlier values that came with it."""
     outcome, attempt, source = observation.outcome, observation.attempt, observation.source
     if source == STATUS:
         is_taken = isinstance(outcome, Progress) and _take_status(record, outcome, now)
         record.read_at[STATUS] = now
         return is_taken
     if observation.is_final_read:
-        return isinstance(outcome, Progress) and take(record, outcome, attempt, source, now)
+        return isinstance(outcome, Progress) and take(record, outcome, attempt, source, now, points=points)
     record.last_observation = observation
     if isinstance(outcome, Refused):
         record.refused = outcome
@@ -76,7 +81,7 @@ def merge(record: Record, observation: Observation, now: datetime) -> bool:
         record.failures += 1
     else:
         record.refused, record.failures = None, 0
-        is_taken = take(record, outcome, attempt, source, now, reporter)
+        is_taken = take(record, outcome, attempt, source, now, reporter, points)
     # It showed nothing newer until then: it was read at some time after the probe began.
     slow_s = observation.latency_s
     record.read_at[reporter] = now - timedelta(seconds=slow_s) if slow_s is not None and slow_s > 1 else now
@@ -84,9 +89,16 @@ def merge(record: Record, observation: Observation, now: datetime) -> bool:
 
 
 def take(
-    record: Record, report: Progress, attempt: str, source: str, now: datetime, reporter: str = ""
+    record: Record,
+    report: Progress,
+    attempt: str,
+    source: str,
+    now: datetime,
+    reporter: str = "",
+    points: Points = (),
 ) -> bool:
-    """Take this report of this attempt over if it is news. `reporter`: the source if not given."""
+    """Take this report of this attempt over if it is news. `reporter`: the source if not given. `points`:
+    earlier values that came with it."""
     reporter = reporter or source
     held = record.report if _is_same_attempt(record, attempt) else None
     if held is None:
@@ -105,11 +117,13 @@ def take(
     is_next = read_at is not None or held is None
     if read_at is None and held is not None and reporter == record.reporter:
         read_at = record.reported_at
+    clock = record.clock
     _date(record, report, source, read_at, now)
     if source != LOGS and reporter != OTHER_RANK and has_position(report):
         record.positioned_at = record.reported_at
     if report.timestamp is None:
         report = replace(report, timestamp=_training_time(now, record, None if takes_over else held))
+    _keep(record, report, points, attempt, now, continues=held is not None, before=clock)
     if held is not None and (len(record.reports) > 1 or source in PARTIAL):
         report = complete(report, held)
     pace = record.pace.advance(report, waited_s=_waited_s(record, now), is_next=is_next)
@@ -119,6 +133,30 @@ def take(
     record.report, record.attempt = report, attempt
     record.source, record.reporter = source, reporter
     return True
+
+
+def _keep(
+    record: Record,
+    report: Progress,
+    points: Points,
+    attempt: str,
+    now: datetime,
+    *,
+    continues: bool,
+    before: NodeClock,
+) -> None:
+    """Add a report to the history, as it was read: what earlier ones complete it by is there already."""
+    if record.history is None:
+        record.history = JobHistory()
+    record.history.add(
+        attempt,
+        report,
+        points,
+        continues=continues,
+        reported_at=record.reported_at or now,
+        ahead_s=record.clock.ahead_s,
+        is_clock_set=record.clock.contradicts(before),
+    )
 
 
 def _date(record: Record, report: Progress, source: str, read_at: datetime | None, now: datetime) -> None:

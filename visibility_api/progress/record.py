@@ -13,6 +13,7 @@ from .clock import UNKNOWN_CLOCK, NodeClock
 from .document import Progress, Refused
 from .estimate import Pace, percentage
 from .failure import Failure, first_of
+from .history import JobHistory
 from .holding import NOTHING_HELD, Holding, Seen, advance, held_s, wasted_s
 from .job import Phase, Rank0, Termination, TrainingJob
 from .observation import Observation
@@ -55,6 +56,7 @@ class Record:
     earliest_at: datetime | None = None  # not before this, in any case; None: that is not known
     moved_at: datetime | None = None  # the `reported_at` of the last report that showed an advance
     pace: Pace = field(default_factory=Pace)
+    history: JobHistory | None = None  # None: nothing was reported yet
     last_observation: Observation | None = None  # of a probe or a push
     refused: Refused | None = None  # the outcome of the last probe of this attempt, if it brought no report
     failures: int = 0  # in a row

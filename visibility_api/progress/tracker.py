@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from .conditions import evaluate
 from .document import Progress
 from .failure import Failure
+from .history import JobHistory
 from .job import JobRef, Rank0, TrainingJob
 from .memory import Memory, recall, remember
 from .merge import LOGS, STATUS, TERMINATION, counts, merge, take
@@ -111,6 +112,20 @@ class Tracker:
             recall(record, memory, now)
             self._show(record, now)
 
+    def history(self, ref: JobRef) -> JobHistory | None:
+        """What was reported over time; None for a job of which nothing is."""
+        record = self._records.get(ref)
+        return None if record is None else record.history
+
+    def history_recalled(self, ref: JobRef, history: JobHistory) -> None:
+        """Another process has kept this of the past of a job."""
+        record = self._records.get(ref)
+        if record is None:
+            return
+        if record.history is not None:
+            history.merge(record.history)
+        record.history = history
+
     def lacks_final_report(self, ref: JobRef) -> bool:
         """Whether what a job has left behind may contain more than is known of its present attempt.
 
@@ -127,7 +142,9 @@ class Tracker:
         if record is None or not counts(record, observation):
             return False
         now = self._now()
-        is_taken = merge(record, without_points(observation), now)
+        outcome = observation.outcome
+        points = outcome.points if isinstance(outcome, Progress) else ()
+        is_taken = merge(record, without_points(observation), now, points)
         self._show(record, now)
         return is_taken
 

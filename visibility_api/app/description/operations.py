@@ -7,6 +7,7 @@ from typing import Any
 
 from visibility_api.models.served import GROUP, GROUP_VERSION, VERSION, Resource, Subresource
 
+from .described import OPERATIONS, query_parameter
 from .schemas import META, PREFIX, Schema, group_version_kind, refer
 
 BASE = f"/apis/{GROUP_VERSION}"
@@ -27,63 +28,59 @@ _REFUSALS = {
 }
 
 
-def _parameter(name: str, type_: str, description: str, **schema: object) -> dict[str, Any]:
-    return {"name": name, "in": "query", "description": description, "schema": {"type": type_, **schema}}
-
-
-_PRETTY = _parameter(
+_PRETTY = query_parameter(
     "pretty",
     "string",
     "If 'true', JSON is indented. Defaults to 'false', except for curl, wget and browsers.",
 )
-_TIMEOUT = _parameter(
+_TIMEOUT = query_parameter(
     "timeout",
     "string",
     "A shorter limit than 60 s for a request other than a watch: a duration such as 5s.",
 )
 _LISTING = (
-    _parameter(
+    query_parameter(
         "allowWatchBookmarks",
         "boolean",
         "Allow BOOKMARK events, which carry only a resourceVersion to continue from. Ignored without watch.",
     ),
-    _parameter(
+    query_parameter(
         "continue",
         "string",
         "The continue token of the previous page; all pages show the state of the first one. Not with watch.",
     ),
-    _parameter(
+    query_parameter(
         "fieldSelector",
         "string",
         "Only objects with these fields: metadata.name, metadata.namespace, status.phase;"
         " = and != joined by commas.",
     ),
-    _parameter("labelSelector", "string", "Only objects with these labels, which are the job's own."),
-    _parameter(
+    query_parameter("labelSelector", "string", "Only objects with these labels, which are the job's own."),
+    query_parameter(
         "limit",
         "integer",
         "At most this many objects per page; metadata.continue is the token of the next one.",
         minimum=0,
     ),
-    _parameter(
+    query_parameter(
         "resourceVersion",
         "string",
         "List: a state at least as new. Watch: changes after it; unset or 0 starts with the current objects.",
     ),
-    _parameter(
+    query_parameter(
         "resourceVersionMatch",
         "string",
         "How resourceVersion is applied: Exact or NotOlderThan.",
         enum=["Exact", "NotOlderThan"],
     ),
-    _parameter(
+    query_parameter(
         "sendInitialEvents",
         "boolean",
         "Start a watch with the current objects, then a bookmark annotated k8s.io/initial-events-end."
         " Needs resourceVersionMatch=NotOlderThan.",
     ),
-    _parameter("timeoutSeconds", "integer", "End the watch after this time.", minimum=0),
-    _parameter(
+    query_parameter("timeoutSeconds", "integer", "End the watch after this time.", minimum=0),
+    query_parameter(
         "watch", "boolean", "Stream changes as they happen, one JSON object per line, instead of listing."
     ),
 )
@@ -127,12 +124,16 @@ def _resource_paths(resource: Resource) -> dict[str, Any]:
         made[f"{scope}/{resource.plural}"]["parameters"].insert(0, _NAMESPACE)
         made[f"{BASE}/{resource.plural}"] = _list_item(resource, "", "ForAllNamespaces")
     for subresource in resource.subresources:
-        if subresource.is_operation:
-            continue  # has parameters of its own
-        made[f"{one}/{subresource.name}"] = {
-            "get": _get(resource, subresource),
-            "parameters": [_name(resource), *path_parameters, _PRETTY, _TIMEOUT],
-        }
+        described = OPERATIONS.get(subresource.kind)
+        if subresource.is_operation and described is None:
+            continue
+        operation = _get(resource, subresource)
+        parameters = [_name(resource), *path_parameters, _PRETTY, _TIMEOUT]
+        if described is not None:
+            del operation["responses"]["304"]
+            operation["responses"]["200"]["content"] |= described.media_types
+            parameters += described.parameters
+        made[f"{one}/{subresource.name}"] = {"get": operation, "parameters": parameters}
     return made
 
 

@@ -18,6 +18,8 @@ from visibility_api.models.served import GROUP, VERSION, Resource
 from visibility_api.models.v1alpha1 import document_model, list_model
 from visibility_api.models.wire import WireModel
 
+from .described import OPERATIONS
+
 Schema = dict[str, Any]
 
 REFERENCE = "#/components/schemas/"
@@ -44,6 +46,9 @@ def component_schemas(resources: Sequence[Resource]) -> dict[str, Schema]:
         document = document_model(resource)
         kinds[resource.kind] = document
         kinds[resource.list_kind] = list_model(resource, document)
+        for subresource in resource.subresources:
+            if subresource.kind in OPERATIONS:
+                kinds[subresource.kind] = OPERATIONS[subresource.kind].model
     _, generated = models_json_schema(
         [(model, "validation") for model in kinds.values()], ref_template="{model}"
     )

@@ -35,7 +35,7 @@ def _operation(operation: dict[str, Any]) -> dict[str, Any]:
         responses[code] = {"description": response["description"]}
         content = response.get("content", {})
         for media_type, body in content.items():
-            responses[code]["schema"] = _schema(body["schema"])
+            responses[code].setdefault("schema", _schema(body["schema"]))  # v2 has one for all media types
             media_types[media_type] = None
     return {**operation, "produces": list(media_types), "responses": responses}
 
@@ -43,6 +43,8 @@ def _operation(operation: dict[str, Any]) -> dict[str, Any]:
 def _parameter(parameter: dict[str, Any]) -> dict[str, Any]:
     flat = {key: value for key, value in parameter.items() if key != "schema"}
     flat |= _schema(parameter["schema"])
+    if flat["type"] == "array":
+        flat["collectionFormat"] = "multi"  # the parameter is repeated, as by default in v3
     return flat
 
 
@@ -60,6 +62,6 @@ def _schema(schema: Any) -> Any:  # noqa: ANN401 - any JSON value below a schema
             made[key] = value.replace(REFERENCE, _V2_REFERENCE)
         elif key == "allOf" and len(value) == 1:
             made |= _schema(value[0])
-        elif key != "default":
+        elif key not in ("default", "nullable"):  # v2 has no null
             made[key] = _schema(value)
     return made

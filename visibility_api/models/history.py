@@ -1,0 +1,103 @@
+"""The history of one job in version v1alpha1: its steps and metrics over time, in columns.
+
+The fields are those of `trainjobs/NAME/history`; a column that would have nothing but null is absent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, create_model
+
+from .meta_v1 import ObjectMeta
+from .served import TRAINJOBS
+from .v1alpha1 import type_meta
+from .wire import Double, Extra, Int32, Int64, Time, WireModel
+
+
+def _column(type_: str, format_: str, *, nullable: bool = False) -> Extra:
+    """A column's schema. Numbers that may be unknown are null, so that columns have one length."""
+    item: Extra = {"type": type_, "format": format_}
+    if nullable:
+        item["nullable"] = True
+    return {"items": item}
+
+
+_TIMES = (
+    "Seconds since 1970 in UTC, by the training process's clock, corrected where it is found to be wrong."
+)
+
+
+class HistoryAttempt(WireModel):
+    """One attempt of the job: one run of its training process."""
+
+    number: Int32 = Field(ge=0, description="0 is the first attempt of which anything is known.")
+    start_time: Time | None = Field(default=None, description="When it first reported.")
+    first_step: Int64 | None = Field(
+        default=None, ge=0, description="The first step that it reported; above 0 after a resume."
+    )
+    last_step: Int64 | None = Field(default=None, ge=0, description="The last step that it reported.")
+    last_time: Time | None = Field(default=None, description="When it last reported.")
+
+
+class HistoryProgress(WireModel):
+    """How far one attempt had come, and when."""
+
+    attempt: Int32 = Field(ge=0, description="Number of the attempt.")
+    times: tuple[Double, ...] = Field(description=_TIMES, json_schema_extra=_column("number", "double"))
+    steps: tuple[Int64 | None, ...] | None = Field(
+        default=None,
+        description="Optimizer steps finished at these times; null where none was reported.",
+        json_schema_extra=_column("integer", "int64", nullable=True),
+    )
+    epochs: tuple[Double | None, ...] | None = Field(
+        default=None,
+        description="Epochs finished at these times; null where none was reported.",
+        json_schema_extra=_column("number", "double", nullable=True),
+    )
+
+
+class HistorySeries(WireModel):
+    """The values of one metric in one attempt."""
+
+    metric: str = Field(description="Name of the metric, as it is reported.")
+    attempt: Int32 = Field(ge=0, description="Number of the attempt.")
+    times: tuple[Double, ...] = Field(description=_TIMES, json_schema_extra=_column("number", "double"))
+    steps: tuple[Int64 | None, ...] | None = Field(
+        default=None,
+        description="The steps that were finished when it was reported; null where none was.",
+        json_schema_extra=_column("integer", "int64", nullable=True),
+    )
+    values: tuple[str, ...] = Field(
+        description="Numbers as text, so that NaN and Infinity can be written in JSON.",
+    )
+
+
+class JobHistoryDocument(WireModel):
+    """The history of one job. Each resource has a kind of its own, all with these fields."""
+
+    kind: str
+    api_version: str
+    metadata: ObjectMeta = Field(
+        description="Name, namespace, uid, labels and creation time are those of the job itself. The"
+        " resourceVersion is that of the job's progress, of which this is the past."
+    )
+    attempts: tuple[HistoryAttempt, ...] = Field(
+        description="The attempts that are kept, oldest first: ten at most, of which the shortest go first."
+    )
+    progress: tuple[HistoryProgress, ...] = Field(description="Steps and epochs over time, by attempt.")
+    series: tuple[HistorySeries, ...] = Field(description="Metrics over time, by attempt.")
+
+
+def history_model(kind: str) -> type[JobHistoryDocument]:
+    """The model of the history of one kind of job."""
+    fields: dict[str, Any] = type_meta(kind)
+    return create_model(
+        kind,
+        __base__=JobHistoryDocument,
+        __doc__="What the job has reported over time: all of late, further back the extremes.",
+        **fields,
+    )
+
+
+TrainJobProgressHistory = history_model(f"{TRAINJOBS.kind}History")
