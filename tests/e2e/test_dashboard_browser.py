@@ -1,0 +1,189 @@
+"""The page in a real browser, through the aggregator and `kubectl proxy`, of jobs that really run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.browser import Browser, browsing, missing
+from tests.e2e.processes import Daemon, wait_until
+from tests.e2e.scripts import KILLED, SILENT
+from tests.e2e.visibility_server import GROUP, PREFIX, VisibilityServer
+from tests.e2e.workspace import User, Workspace
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+
+TRAINING = """
+import math, time
+from trainjob_progress import report
+
+with report(total_steps=4_000) as r:
+    for step in range(4_000):
+        r.step(loss=0.4 + 2 * math.exp(-step / 800), accuracy=1 - math.exp(-step / 900))
+        time.sleep(0.1)
+"""
+# A metric's name and a message that would be markup, and turn what comes after them around.
+HOSTILE_NAME = "<img src=x onerror=document.title='owned'>"
+HOSTILE = f"""
+import datetime, json, os, time
+
+path = os.environ["TRAINJOB_PROGRESS_FILE"]
+with open(path + ".new", "w") as file:
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat()
+    metrics = {{"loss": 1, {HOSTILE_NAME!r}: 2, "x\\u202ey": 3}}
+    json.dump({{"step": 1, "timestamp": now, "metrics": metrics, "message": "</p><script>\\u202e"}}, file)
+os.rename(path + ".new", path)
+time.sleep(3600)
+"""
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+@pytest.fixture(scope="module")
+def jobs(shared: Workspace) -> Workspace:
+    for name, script in {"bert": TRAINING, "killed": KILLED, "silent": SILENT, "hostile": HOSTILE}.items():
+        shared.start_job(name, script)
+    return shared
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browsing(tmp_path_factory.mktemp("browser")) as found:
+        yield found
+        assert found.faults() == []
+
+
+def proxied(user: User, directory: Path) -> Iterator[str]:
+    """The address of `kubectl proxy` of that user."""
+    log = directory / f"proxy-{user.name}.log"
+    argv = user.kubectl_argv("proxy", "--port=0", "--address=127.0.0.1")
+    proxy = Daemon("kubectl proxy", argv, log=log, env=user.kubectl_env())
+    proxy.start()
+
+    def address() -> str:
+        proxy.check_alive()
+        found = re.search(r"Starting to serve on (\S+)", log.read_text())
+        assert found is not None
+        return f"http://{found[1]}"
+
+    try:
+        yield wait_until(address, what="kubectl proxy serves")
+    finally:
+        proxy.stop()
+
+
+@pytest.fixture(scope="module")
+def alice(shared: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    yield from proxied(shared.alice, tmp_path_factory.mktemp("proxy"))
+
+
+def page_of(proxy: str, namespace: str, job: str = "") -> str:
+    route = f"#/trainjobs/{namespace}/{job}" if job else ""
+    return f"{proxy}{PREFIX}/namespaces/{namespace}/dashboard{route}"
+
+
+def row(namespace: str, name: str, cell: str = "") -> str:
+    return f'[data-key="trainjobs/{namespace}/{name}"] {cell}'.strip()
+
+
+def text_changes(browser: Browser, on: str) -> str:
+    """Waits until what stands there is another text."""
+    before = browser.text(on)
+
+    def other() -> str | None:
+        now = browser.text(on)
+        return now if now != before else None
+
+    found = wait_until(other, what=f"{on} shows something else than {before!r}")
+    assert found is not None
+    return found
+
+
+def test_the_jobs_of_a_namespace_are_shown_live(jobs: Workspace, browser: Browser, alice: str) -> None:
+    jobs.wait_reporting("bert")
+    browser.open(page_of(alice, jobs.name))
+    browser.wait("text=/^4 jobs$/")
+    browser.wait(f"{row(jobs.name, 'bert')} >> text=loss")
+    text_changes(browser, row(jobs.name, "bert", ".progress small"))
+    browser.wait(f"{row(jobs.name, 'killed')} >> text=Failed")
+
+
+def test_filters_are_in_the_address(jobs: Workspace, browser: Browser, alice: str) -> None:
+    jobs.wait_document("killed", lambda status: status["phase"] == "Failed", what="has failed")
+    browser.open(page_of(alice, jobs.name))
+    browser.click("button.chip:has-text('Failed')")
+    browser.wait("text=/^1 of 4 jobs$/")
+    assert browser.count(".body .row") == 1
+
+
+def test_a_job_is_shown_with_its_curve_its_events_and_its_document(
+    jobs: Workspace, browser: Browser, alice: str
+) -> None:
+    jobs.wait_reporting("bert", beyond_step=20)
+    browser.open(page_of(alice, jobs.name, "bert"))
+    browser.wait("h1:has-text('bert')")
+    browser.wait(".plot canvas")
+    browser.wait("role=img[name=/^loss\\. By step/]")
+    text_changes(browser, ".numbers")
+    browser.click("text=YAML and kubectl")
+    browser.wait(f"text=kubectl get tjp bert -n {jobs.name} -o yaml")
+    browser.wait("text=apiVersion: visibility.trainer.kubeflow.org/v1alpha1")
+
+
+def test_a_job_that_was_killed_says_how_it_ended(jobs: Workspace, browser: Browser, alice: str) -> None:
+    jobs.wait_document("killed", lambda status: status["phase"] == "Failed", what="has failed")
+    browser.open(page_of(alice, jobs.name, "killed"))
+    browser.wait("text=Why it failed")
+
+
+def test_a_job_that_does_not_report_says_how_to(jobs: Workspace, browser: Browser, alice: str) -> None:
+    jobs.wait_condition("silent", "Reporting", "False", reason="NoProgressFile")
+    browser.open(page_of(alice, jobs.name, "silent"))
+    browser.wait("text=from trainjob_progress import report")
+
+
+def test_what_a_hostile_job_says_is_text(jobs: Workspace, browser: Browser, alice: str) -> None:
+    jobs.wait_reporting("hostile")
+    browser.open(page_of(alice, jobs.name, "hostile"))
+    browser.wait("text=</p><script>[U+202E]")
+    assert browser.count("img") == 0
+    assert "owned" not in browser.title()
+
+
+def test_the_page_goes_on_after_a_restart_of_the_server(
+    jobs: Workspace, server: VisibilityServer, browser: Browser, alice: str
+) -> None:
+    jobs.wait_reporting("bert")
+    browser.open(page_of(alice, jobs.name))
+    browser.wait("text=/^4 jobs$/")
+    server.restart()
+    server.wait_available()
+    browser.wait("text=Connection lost.", state="hidden")
+    text_changes(browser, row(jobs.name, "bert", ".progress small"))
+    assert browser.faults() == []
+
+
+def test_who_may_open_the_page_and_not_list_is_told_what_is_missing(
+    jobs: Workspace, browser: Browser, alice: str
+) -> None:
+    admin, name = jobs.cluster.admin, f"page-only-{jobs.name}"
+    rules = [{"apiGroups": [GROUP], "resources": ["dashboard"], "verbs": ["get", "list"]}]
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": jobs.alice.name}
+    admin.create(f"{_RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules})
+    admin.create(
+        f"{_RBAC}/clusterrolebindings", {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
+    )
+    try:
+        wait_until(
+            lambda: jobs.alice.api.raw("GET", f"{PREFIX}/dashboard").status_code == 200,
+            what="alice may open it",
+        )
+        browser.open(f"{alice}{PREFIX}/dashboard")
+        browser.wait("text=You may not list the jobs of all namespaces")
+        browser.wait('text=/cannot list resource "trainjobs"/')
+    finally:
+        admin.delete(f"{_RBAC}/clusterrolebindings/{name}")
+        admin.delete(f"{_RBAC}/clusterroles/{name}")
