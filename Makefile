@@ -53,9 +53,11 @@ dashboard/node_modules/.package-lock.json: dashboard/package-lock.json
 dashboard: dashboard/node_modules/.package-lock.json  ## build the page again (visibility_api/dashboard), with Node and npm
 	@cd dashboard && npm run --silent types && npm run --silent check && npm run --silent build
 
-test-dashboard: dashboard/node_modules/.package-lock.json  ## the page in headless Chromium, axe and all (ARGS=fleet: one file)
+test-dashboard: $(STAMP) dashboard/node_modules/.package-lock.json  ## the page in headless Chromium, axe and all (ARGS=fleet: one file)
 	@cd dashboard && npm run --silent types && npm run --silent check && npm test --silent
 	@cd dashboard && npm run --silent test:browser -- $(ARGS)
+	@TEST_DASHBOARD=1 $(PYTEST) -n0 tests/e2e/test_dashboard_browser.py \
+	  $(if $(wildcard $(KUBEBUILDER_ASSETS)/kube-apiserver),--cluster=real)
 
 e2e: $(STAMP)  ## the same behaviours through a real kube-apiserver in $KUBEBUILDER_ASSETS
 	@$(PYTEST) tests/e2e --cluster=real $(ARGS)

@@ -1,4 +1,4 @@
-"""A page in headless Chromium, through dashboard/browser/driver.mjs; and why there is none where that is so."""
+"""A page in headless Chromium, through dashboard/browser/driver.mjs; where there is none, why."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.e2e.processes import PATIENCE_S
 
 _DASHBOARD = Path(__file__).parents[2] / "dashboard"
 _CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
-SWITCH = "TEST_DASHBOARD"  # set by `make test-dashboard` and `make e2e`: a browser costs `make test` too much
+SWITCH = "TEST_DASHBOARD"  # set by `make test-dashboard`: a browser costs `make test` too much
 
 
 def missing() -> str | None:

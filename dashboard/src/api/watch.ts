@@ -11,6 +11,7 @@ import { ApiError, ConnectionLost, getJson, request, statusError } from "./http"
 import { LineSplitter } from "./lines";
 import type { DocumentList, JobDocument, WatchEvent } from "./types";
 
+const FIRST_ITEMS = 150; // seen soon
 const PAGE_ITEMS = 500; // about a megabyte: parsed well within a frame or two
 const WATCH_S = 240;
 const SILENCE_MS = (WATCH_S + 30) * 1000;
@@ -80,7 +81,7 @@ export class Watch {
     let token: string | undefined;
     let version: string | undefined;
     do {
-      const query = { limit: PAGE_ITEMS, continue: token, fieldSelector: this.selector };
+      const query = { limit: token ? PAGE_ITEMS : FIRST_ITEMS, continue: token, fieldSelector: this.selector };
       const page = await getJson<DocumentList>(withQuery(this.path, query), signal);
       if (signal.aborted) return;
       token = page.metadata.continue || undefined;

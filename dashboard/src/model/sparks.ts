@@ -89,18 +89,19 @@ export class Sparks {
         this.keep(job, { metric, xs, ys, askedAt: Date.now() });
         this.changed.tell();
       } catch (error) {
-        if (error instanceof ApiError && [403, 404, 405].includes(error.code)) this.refuse(job, error);
+        this.refuse(job, error as Error);
       } finally {
         this.asking.delete(job.key);
       }
     }, isWanted);
   }
 
-  /** A job may be gone, and a namespace forbidden: only an answer about the path itself is one about all jobs. */
-  private refuse(job: Job, error: ApiError): void {
-    if (error.code !== 403 && error.reason !== "NotFound") this.isServed = false;
-    const found = this.of(job);
-    if (found) this.keep(job, { ...found, askedAt: Date.now() });
+  /** Asked again as late as after an answer. Only an answer about the path itself is one about all jobs: a job may be
+   * gone, a namespace forbidden, a server busy. */
+  private refuse(job: Job, error: Error): void {
+    if (error instanceof ApiError && [404, 405].includes(error.code) && error.reason !== "NotFound") this.isServed = false;
+    const found = this.of(job) ?? { metric: job.metric?.name ?? "", xs: [], ys: [] };
+    this.keep(job, { ...found, askedAt: Date.now() });
   }
 
   private keep(job: Job, data: SparkData): void {

@@ -14,18 +14,19 @@ import { JobView } from "./job-view";
 import { SettingsMenu } from "./settings-menu";
 import { Text } from "./parts";
 
-/** What every server has; more kinds come from discovery. */
+/** What every server has: followed at once, without waiting for discovery, which may bring more. */
 const KNOWN: ResourceKind[] = [{ plural: "trainjobs", kind: "TrainJob" }];
 
 export function App() {
   const address = useMemo(() => parseAddress(location.pathname), []);
-  const [kinds, setKinds] = useState<ResourceKind[]>();
+  const [kinds, setKinds] = useState(KNOWN);
   const [settings, choose] = useSettingsOfBrowser(address);
   const [route, go] = useRoute();
   useEffect(() => {
+    const more = (found: ResourceKind[]) => found.filter(({ plural }) => !KNOWN.some((known) => known.plural === plural));
     getKinds(address).then(
-      (found) => setKinds(found.length > 0 ? found : KNOWN),
-      () => setKinds(KNOWN),
+      (found) => more(found).length > 0 && setKinds([...KNOWN, ...more(found)]),
+      () => undefined, // whoever may not discover sees what every server has
     );
   }, [address]);
   return (
@@ -42,7 +43,7 @@ export function App() {
         <span class="fill" />
         <SettingsMenu settings={settings} choose={choose} />
       </header>
-      {kinds && <Views address={address} kinds={kinds} route={route} go={go} />}
+      <Views address={address} kinds={kinds} route={route} go={go} />
     </SettingsContext.Provider>
   );
 }

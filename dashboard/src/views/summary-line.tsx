@@ -29,7 +29,7 @@ export function SummaryLine({ jobs, version, now, filter, change }: Props) {
       <Figure value={count(sum.failedToday)} name="failed today" kind={sum.failedToday > 0 ? "warn" : ""} choose={only({ phases: ["Failed"] })} />
       <Figure
         value={count(sum.held)}
-        name="accelerators held"
+        name="accelerators"
         note={sum.idle > 0 ? `${count(sum.idle)} idle` : ""}
       />
       <Figure

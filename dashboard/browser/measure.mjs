@@ -1,0 +1,76 @@
+// How soon the page of a server is of use, and how smooth it stays: node browser/measure.mjs CHROMIUM PAGE TOKEN ROWS SECONDS.
+// Prints one line of JSON; times in milliseconds from the navigation. The cache is empty, as on a first visit.
+import { chromium } from "playwright-core";
+
+const [executablePath, url, token, rows, seconds] = process.argv.slice(2);
+const browser = await chromium.launch({ executablePath, chromiumSandbox: false });
+const context = await browser.newContext({
+  viewport: { width: 1360, height: 860 },
+  ignoreHTTPSErrors: true, // of a certificate made for the measurement
+  extraHTTPHeaders: { Authorization: `Bearer ${token}` },
+});
+const page = await context.newPage();
+await page.addInitScript(() => {
+  window.tasks = [];
+  new PerformanceObserver((list) => {
+    for (const { startTime, duration } of list.getEntries()) window.tasks.push([Math.round(startTime), Math.round(duration)]);
+  }).observe({ type: "longtask", buffered: true });
+  const seen = {};
+  window.seen = seen;
+  const look = () => {
+    if (seen.useful === undefined && document.querySelectorAll(".body .row").length > 5) {
+      // The frame in which rows were first there has been painted when the next one begins.
+      requestAnimationFrame(() => (seen.useful = Math.round(performance.now())));
+    }
+    if (seen.whole === undefined && document.querySelector(".list[aria-busy=false]")) seen.whole = Math.round(performance.now());
+    if (seen.spark === undefined && document.querySelector(".spark path")) seen.spark = Math.round(performance.now());
+    requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+});
+await page.goto(url);
+await page.waitForFunction(() => window.seen.whole !== undefined, undefined, { timeout: 60_000 });
+const settled = await page.evaluate(() => performance.now());
+const cdp = await context.newCDPSession(page);
+await cdp.send("Performance.enable");
+const metrics = async () => Object.fromEntries((await cdp.send("Performance.getMetrics")).metrics.map(({ name, value }) => [name, value]));
+const before = await metrics();
+const changes = () => page.evaluate(() => document.querySelectorAll(".body .row").length);
+await page.evaluate(async (ms) => {
+  window.frames_ = [];
+  let last = performance.now();
+  const end = last + ms;
+  await new Promise((resolve) => {
+    const frame = (now) => {
+      window.frames_.push(now - last);
+      last = now;
+      if (now < end) requestAnimationFrame(frame);
+      else resolve();
+    };
+    requestAnimationFrame(frame);
+  });
+}, Number(seconds) * 1000);
+const after = await metrics();
+const drawn = await changes();
+const { tasks, seen, frames } = await page.evaluate(() => ({ tasks: window.tasks, seen: window.seen, frames: window.frames_ }));
+const listed = await page.getByRole("table").getAttribute("aria-rowcount");
+frames.sort((one, other) => one - other);
+const during = tasks.filter(([at]) => at > settled);
+const firstPaint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime);
+console.log(
+  JSON.stringify({
+    isAll: Number(listed) === Number(rows) + 1,
+    firstPaintMs: Math.round(firstPaint ?? -1),
+    usefulMs: seen.useful,
+    curveMs: seen.spark ?? null,
+    wholeMs: seen.whole,
+    longestTaskLoadingMs: Math.max(0, ...tasks.filter(([at]) => at <= settled).map(([, ms]) => ms)),
+    longestTaskLiveMs: Math.max(0, ...during.map(([, ms]) => ms)),
+    tasksOver50msLive: during.length,
+    frameP99Ms: Math.round(frames[Math.floor(frames.length * 0.99)] ?? -1),
+    scriptShareLive: Number(((after.ScriptDuration - before.ScriptDuration) / Number(seconds)).toFixed(3)),
+    heapMiB: Math.round(after.JSHeapUsedSize / 2 ** 20),
+    rowsDrawn: drawn,
+  }),
+);
+await browser.close();
