@@ -1,10 +1,9 @@
 /** The curves beside the rows: asked only for rows in view, a few at a time, and kept for rows that come back.
  *
- * Between two requests the watch continues a curve. A server without history is asked once.
+ * Between two requests the watch continues a curve.
  */
 
 import type { Address } from "../api/address";
-import { ApiError } from "../api/http";
 import { BoundedQueue } from "../api/queue";
 import { getHistory } from "../api/requests";
 import { toNumber } from "./series";
@@ -29,7 +28,6 @@ export class Sparks {
   private readonly asking = new Set<string>();
   private readonly queue = new BoundedQueue(PARALLEL);
   private inView = new Set<string>();
-  private isServed = true;
 
   constructor(private readonly address: Address) {}
 
@@ -48,7 +46,7 @@ export class Sparks {
   }
 
   private isOld(job: Job): boolean {
-    if (!this.isServed || this.asking.has(job.key)) return false;
+    if (this.asking.has(job.key)) return false;
     const found = this.of(job);
     if (!found || found.askedAt === 0) return true;
     return Date.now() - found.askedAt > AGAIN_MS && job.updated / 1000 > (found.xs.at(-1) ?? 0);
@@ -73,7 +71,7 @@ export class Sparks {
     this.asking.add(job.key);
     let isStarted = false;
     const isWanted = () => {
-      const wanted = this.isServed && this.inView.has(job.key);
+      const wanted = this.inView.has(job.key);
       if (!wanted && !isStarted) this.asking.delete(job.key);
       return wanted;
     };
@@ -88,20 +86,14 @@ export class Sparks {
         const [xs, ys] = [points.map(([x]) => x), points.map(([, y]) => y)];
         this.keep(job, { metric, xs, ys, askedAt: Date.now() });
         this.changed.tell();
-      } catch (error) {
-        this.refuse(job, error as Error);
+      } catch {
+        // Gone, forbidden, busy: asked again as late as after an answer.
+        const found = this.of(job) ?? { metric, xs: [], ys: [] };
+        this.keep(job, { ...found, askedAt: Date.now() });
       } finally {
         this.asking.delete(job.key);
       }
     }, isWanted);
-  }
-
-  /** Asked again as late as after an answer. Only an answer about the path itself is one about all jobs: a job may be
-   * gone, a namespace forbidden, a server busy. */
-  private refuse(job: Job, error: Error): void {
-    if (error instanceof ApiError && [404, 405].includes(error.code) && error.reason !== "NotFound") this.isServed = false;
-    const found = this.of(job) ?? { metric: job.metric?.name ?? "", xs: [], ys: [] };
-    this.keep(job, { ...found, askedAt: Date.now() });
   }
 
   private keep(job: Job, data: SparkData): void {
