@@ -189,7 +189,8 @@ def hellos(*addresses: str, number: int, hello: bytes | None = None, hold_s: flo
                 writer.write(first)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(None if first else hold_s):
-                        target.answers["hellos answered"] += bool(await reader.read(1))
+                        answered = await reader.read(1)
+                        target.answers["hellos answered"] += bool(answered)
                 await asyncio.sleep(hold_s)
             finally:
                 writer.transport.abort()
