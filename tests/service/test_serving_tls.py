@@ -22,7 +22,12 @@ from tests.service.tls_server import (
     until,
 )
 from visibility_api.auth.errors import TrustUnusable
-from visibility_api.serving.connection import MAX_HEADERS, MAX_PIPELINED
+from visibility_api.serving.connection import (
+    MAX_HEADERS,
+    MAX_PATH_BYTES,
+    MAX_PIPELINED,
+    MAX_STRANGERS_HEADERS,
+)
 from visibility_api.serving.tls import ConnectionLimits, peer_of
 
 CLIENTS, PROXIES, STRANGERS = Authority("kubernetes"), Authority("front-proxy"), Authority("kubernetes")
@@ -253,6 +258,30 @@ async def test_head_of_too_many_headers_is_refused(server: RunningServer) -> Non
         client.writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\n" + b"a:\r\n" * MAX_HEADERS + b"\r\n")
         assert (await client.reader.read()).startswith(b"HTTP/1.1 400 ")
     assert server.seen == []
+
+
+async def test_a_client_that_is_not_known_may_send_fewer_headers_than_the_front_proxy(
+    server: RunningServer,
+) -> None:
+    many = ["A: b"] * (MAX_STRANGERS_HEADERS + 1)
+    async with server.connect() as client:
+        client.writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\n" + b"A: b\r\n" * len(many) + b"\r\n")
+        assert (await client.reader.read()).startswith(b"HTTP/1.1 400 ")
+    assert server.seen == []
+    assert (await ask(server, PROXY, "X-Remote-User: jane", *many))["user"] == "jane"
+
+
+async def test_a_path_without_measure_is_refused(server: RunningServer) -> None:
+    async with server.connect() as client:
+        client.writer.write(b"GET /" + b"%41" * MAX_PATH_BYTES + b" HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert (await client.reader.read()).startswith(b"HTTP/1.1 400 ")
+    assert server.seen == []
+
+
+async def test_cookies_are_not_kept(server: RunningServer) -> None:
+    async with server.connect() as client:
+        await client.ask("COOKIE: session=s", "A: b")
+    assert [name for name, _ in server.seen[0]["headers"]] == [b"host", b"a"]
 
 
 async def test_requests_sent_far_ahead_are_answered_up_to_a_bound(server: RunningServer) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.api_shell import BASE, JANE, ONE, Shell
+from visibility_api.app.chain import MAX_ANONYMOUS_TARGET_BYTES
 from visibility_api.app.resource_routes import ResourceRoutes
 from visibility_api.auth.errors import AccessDenied, ReviewFailed, Unauthenticated
 from visibility_api.auth.identity import ANONYMOUS, Attributes
@@ -184,6 +185,17 @@ async def test_long_request_lines_are_answered_like_short_ones() -> None:
     name = "x" * 2000  # beyond what is kept between requests
     assert (await shell.get(f"{BASE}/namespaces/a/trainjobs/{name}")).status == 200
     assert shell.requests[0].attributes.name == name
+
+
+async def test_a_long_request_line_of_nobody_is_not_parsed() -> None:
+    """The longest selectors take milliseconds, and nobody has paid for them."""
+    target = f"{BASE}/trainjobs?labelSelector=" + "a," * MAX_ANONYMOUS_TARGET_BYTES
+    for identity, message in ((ANONYMOUS, "without credentials"), (Unauthenticated("x"), "Unauthorized")):
+        shell = Shell(identity=identity)
+        answer = await shell.get(target)
+        assert message in json.loads(answer.body)["message"]
+        assert shell.asked == []
+    assert (await Shell().get(target)).status == 200
 
 
 async def test_a_request_line_without_measure_is_refused() -> None:

@@ -296,3 +296,59 @@ def test_something_else_in_its_place_is_named(name: str, tmp_path: Path) -> None
         directory.write_text("a file")
     with pytest.raises(Unavailable, match=r"^(Is a directory|File exists)$"):
         StateFile(directory, BOUNDS)
+
+
+VIEW = """CREATE VIEW jobs AS
+    WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r)
+    SELECT n AS id, n AS uid, n AS resource, n AS namespace, n AS name, 0 AS updated, 1 AS format,
+        x'00' AS state FROM r"""
+HOSTILE = {
+    "a view without end": ("DROP TABLE jobs", VIEW),
+    "a trigger": ("CREATE TRIGGER t AFTER INSERT ON jobs BEGIN DELETE FROM jobs; END",),
+    "a virtual table": ("DROP TABLE jobs", "CREATE VIRTUAL TABLE jobs USING fts5(uid)"),
+    "a name of a megabyte": ("UPDATE jobs SET name = hex(zeroblob(1000000))",),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_file_with_our_mark_that_holds_what_we_never_write_is_set_aside(kind: str, tmp_path: Path) -> None:
+    written(tmp_path, job("bert"))
+    execute(*HOSTILE[kind])(tmp_path / FILE)
+    assert loaded(tmp_path) == []
+    assert len(list(tmp_path.glob(f"{ASIDE}*"))) == 1
+
+
+def test_rows_that_are_too_large_are_passed_over_and_all_together_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, *(job(f"job-{number}", b"x" * 1000) for number in range(20)))
+    execute(
+        f"UPDATE jobs SET state = zeroblob({MAX_STATE_BYTES + 1}) WHERE name = 'job-0'",
+        "UPDATE jobs SET name = hex(zeroblob(1000)) WHERE name = 'job-1'",
+    )(tmp_path / FILE)
+    assert names(tmp_path) == {f"job-{number}" for number in range(2, 20)}
+    monkeypatch.setattr(state_file, "MAX_LOADED_BYTES", 5000)
+    assert len(loaded(tmp_path)) == 5
+
+
+def test_a_file_that_is_many_times_too_large_is_set_aside_unread(tmp_path: Path) -> None:
+    written(tmp_path, job("bert"))
+    os.truncate(tmp_path / FILE, 5 * BOUNDS.max_bytes)
+    assert loaded(tmp_path) == []
+    assert len(list(tmp_path.glob(f"{ASIDE}*"))) == 1
+
+
+@pytest.mark.parametrize("name", [FILE, "lock"])
+def test_a_link_in_its_place_is_not_followed(name: str, tmp_path: Path) -> None:
+    directory, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    directory.mkdir()
+    (directory / name).symlink_to(elsewhere)
+    with pytest.raises(Unavailable, match=r"^Too many levels of symbolic links$"):
+        StateFile(directory, BOUNDS)
+    assert not elsewhere.exists()
+
+
+def test_a_pipe_in_its_place_blocks_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / FILE)
+    with pytest.raises(Unavailable, match=r"^Invalid argument$"):
+        StateFile(tmp_path, BOUNDS)

@@ -184,3 +184,19 @@ async def test_a_write_that_does_not_end_is_a_fault(tmp_path: Path, monkeypatch:
         assert server.writer.fault == "a write does not end"
         may_end.set()
         await until(lambda: server.writer.fault is None)
+
+
+async def test_a_directory_that_does_not_answer_delays_the_start_for_so_long_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = threading.Event()
+    load = StateFile.load
+    monkeypatch.setattr(StateFile, "load", lambda file: may_end.wait() and load(file))
+    server = Server(directory=tmp_path, rhythm=Rhythm(write_s=0.001, load_s=0.01))
+    assert await server.writer.load() == []
+    assert server.writer.fault == "reading it does not end"
+    async with server.running():
+        server.report("a", b"1")
+        may_end.set()
+        await until(lambda: server.writer.fault is None)
+    assert kept(tmp_path) == {"a": b"1"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -16,6 +17,7 @@ from visibility_api.resources import compression
 from visibility_api.resources.compression import Part, accepts_gzip
 from visibility_api.resources.delivery import GZIP_ABOVE_BYTES, YIELD_BYTES
 from visibility_api.resources.message import ResourceRequest, ResourceResponse
+from visibility_api.resources.turns import Turns
 
 GZIP = ("Accept-Encoding", "gzip")
 LARGE = b"x" * (GZIP_ABOVE_BYTES + 1)
@@ -136,3 +138,47 @@ async def test_what_is_compressed_is_what_comes_out(parts: list[bytes]) -> None:
         assert reader.decompress(compressed) == b"".join(parts)
         assert reader.eof
         assert not reader.unused_data
+
+
+def test_codings_beyond_the_bound_are_not_read() -> None:
+    assert accepts_gzip([(b"accept-encoding", b"a," * 63 + b"gzip")])
+    assert not accepts_gzip([(b"accept-encoding", b"a," * 100 + b"gzip")])
+
+
+async def test_in_one_turn_of_the_loop_a_slice_of_one_response_is_sent() -> None:
+    """However many are sent at the same moment: whoever asks for one document waits for one slice."""
+    turn = 0
+    sent: list[tuple[int, bytes]] = []
+
+    async def note(message: dict[str, object]) -> None:
+        body = message.get("body")
+        if isinstance(body, bytes) and body:
+            sent.append((turn, body[:1]))
+
+    async def handler(request: ResourceRequest) -> ResourceResponse:
+        return ResourceResponse(body=[request.attributes.name.encode() * YIELD_BYTES] * 3)
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    shell = Shell(handler=handler)
+    counting = asyncio.create_task(count_turns())
+    await asyncio.gather(*[shell.get(ONE.replace("bert", name), before_send=note) for name in "abcdefgh"])
+    counting.cancel()
+    turns = Counter(turn for turn, _ in sent)
+    assert max(turns.values()) <= 2  # the end of a response leaves with its last slice
+    assert {name for _, name in sent[:16]} == {*[bytes([letter]) for letter in b"abcdefgh"]}
+
+
+async def test_a_response_that_is_given_up_leaves_its_turn_to_the_next() -> None:
+    turns = Turns()
+    with turns.sending(), turns.sending():
+        waiting = [asyncio.create_task(turns.wait()) for _ in range(3)]
+        await asyncio.sleep(0)
+        for gone in waiting[:2]:
+            gone.cancel()
+        await waiting[2]
+        await turns.wait()

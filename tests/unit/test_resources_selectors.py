@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from hypothesis import given, strategies as st
@@ -11,6 +11,7 @@ from tests.jobs import document
 from visibility_api.auth.identity import Requirement
 from visibility_api.errors import BadRequest
 from visibility_api.progress.job import Phase
+from visibility_api.resources.selectors.label_selectors import MAX_CHARACTERS, MAX_REQUIREMENTS
 from visibility_api.resources.selectors.parsing import parse_field_selector, parse_label_selector
 
 LABELS = {"app": "bert", "gpus": "8", "empty": "", "team.example.com/name": "a"}
@@ -224,3 +225,20 @@ def test_a_field_that_cannot_be_selected_is_named_with_those_that_can(field: str
     assert refused.value.message == (
         f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace", "status.phase"'
     )
+
+
+@pytest.mark.parametrize("parse", [parse_label_selector, parse_field_selector])
+def test_a_selector_has_a_bound(parse: Callable[[str], object]) -> None:
+    """Each requirement is compared with each object of a list."""
+    terms = ",".join(f"metadata.name!=a{number}" for number in range(MAX_REQUIREMENTS))
+    parse(terms)
+    with pytest.raises(BadRequest, match=f"^the selector has more than {MAX_REQUIREMENTS} requirements$"):
+        parse(terms + ",metadata.name!=b")
+    with pytest.raises(BadRequest, match=f"^the selector is longer than {MAX_CHARACTERS} characters$"):
+        parse("metadata.name=" + "a" * MAX_CHARACTERS)
+
+
+def test_a_few_hundred_names_are_no_long_selector() -> None:
+    names = ",".join(f"a-training-job-of-our-team-{number}" for number in range(400))
+    (requirement,) = parse_label_selector(f"name in ({names})").requirements()
+    assert len(requirement.values) == 400

@@ -21,7 +21,15 @@ from visibility_api.auth.authenticator import FORWARDED, WARNING
 from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.auth.identity import ANONYMOUS
 from visibility_api.deadline import within
-from visibility_api.errors import Forbidden, PageNotFound, Timeout, TooManyRequests, Unavailable, UnknownRoute
+from visibility_api.errors import (
+    BadRequest,
+    Forbidden,
+    PageNotFound,
+    Timeout,
+    TooManyRequests,
+    Unavailable,
+    UnknownRoute,
+)
 from visibility_api.faults import describe_fault
 from visibility_api.peers.giving import PATH as PEERS_PATH, StateGiver
 from visibility_api.pushing.endpoint import PushEndpoint
@@ -38,6 +46,7 @@ from visibility_api.resources.message import (
     Scope,
     Send,
 )
+from visibility_api.resources.turns import Turns
 from visibility_api.token_bucket import Bucket
 
 from .health import Health
@@ -53,6 +62,8 @@ CLIENT_CLOSED_REQUEST = 499  # as nginx counts it; nobody receives it
 MAX_PLANS = 4096
 # Longer request lines are parsed each time, not cached: a parsed parameter takes forty times its bytes.
 MAX_PLANNED_PATH_CHARACTERS, MAX_PLANNED_QUERY_BYTES = 512, 128
+# Of path and query of a caller without credentials: longer ones cost milliseconds, before anything is known.
+MAX_ANONYMOUS_TARGET_BYTES = 2048
 MAX_AUDIT_ID_BYTES = 128  # of one that comes with the request
 MAX_WARNING_BYTES = 4096  # of one response, as the API server's own limit
 # Open to everybody, so no credentials are read: a kubelet's probe must not depend on a review or on overload.
@@ -144,6 +155,7 @@ class RequestChain:
             series=metrics.series(("POST", "trainjobs", "status")),
         )
         self.plans = lru_cache(MAX_PLANS)(self._make_plan)
+        self._turns = Turns()
         self._requests = Shares(most=limits.in_flight, most_of_user=limits.in_flight_of_user)
         self._watches = Shares(most=limits.watches, most_of_user=limits.watches_of_user)
         metrics.watch_in_flight(lambda: (self._requests.taken, self._watches.taken))
@@ -167,6 +179,8 @@ class RequestChain:
         plan = self._unparsed
         try:
             try:
+                if len(scope["path"]) + len(scope["query_string"]) > MAX_ANONYMOUS_TARGET_BYTES:
+                    await self._check_is_somebody(scope)
                 plan = self._plan(scope["method"], scope["path"], scope["query_string"])
                 outcome = await within(plan.info.timeout_s, self._answer(plan, scope, receive))
             except ClientGone:
@@ -221,6 +235,14 @@ class RequestChain:
             is_health=path in _HEALTH_PATHS,
             is_of_a_peer=self._peers is not None and method == "GET" and path == PEERS_PATH,
         )
+
+    async def _check_is_somebody(self, scope: Scope) -> None:
+        """Authenticate before the request is parsed. Raises BadRequest when there are no credentials."""
+        limit_s = self._unparsed.info.timeout_s
+        if await within(limit_s, self._authenticator.authenticate(scope)) is ANONYMOUS:
+            raise BadRequest(
+                f"without credentials the request URI must not exceed {MAX_ANONYMOUS_TARGET_BYTES} bytes"
+            )
 
     async def _answer(
         self, plan: _Plan, scope: Scope, receive: Receive
@@ -357,7 +379,7 @@ class RequestChain:
         self, response: ResourceResponse, send: Send, own: OwnHeaders, headers: Headers
     ) -> None:
         """Send a whole response. When the reader is too slow, uvicorn closes the connection."""
-        sending = deliver(response, send=send, own_headers=own, headers=headers)
+        sending = deliver(response, send=send, own_headers=own, headers=headers, turns=self._turns)
         try:
             await within(self._limits.send_timeout_s, sending)
         except TimeoutError:

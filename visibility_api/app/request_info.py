@@ -18,6 +18,7 @@ from visibility_api.resources.selectors import parsing
 
 MAX_TARGET_BYTES = 64 * 1024  # path and query; a selector naming a few hundred objects fits
 MAX_PARAMETERS = 256  # real clients send at most a dozen
+_MAX_REPEATED_CHARACTERS = 256  # of a parameter, in the error about it
 DEFAULT_TIMEOUT_S = 60.0  # of a request that is not a watch, as the Go server's
 
 _VERBS = {
@@ -81,7 +82,7 @@ def read_request(method: str, path: str, query_string: bytes) -> RequestInfo:
 
 def timeout_fault(query: Query) -> BadRequest:
     """The error of a `?timeout` that is not a duration, in the words of Go's time.ParseDuration."""
-    text = _first(query, "timeout") or ""
+    text = (_first(query, "timeout") or "")[:_MAX_REPEATED_CHARACTERS]
     return BadRequest(f"invalid timeout specified in the request URL - time: {_describe_fault(text)}")
 
 

@@ -8,10 +8,12 @@ again.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
 import sqlite3
+import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -45,16 +47,22 @@ CREATE TABLE jobs (
     state BLOB NOT NULL
 )
 """
+# What this server never makes: views, triggers and virtual tables may compute without end.
+_MADE_UP = "SELECT 1 FROM sqlite_schema WHERE type IN ('view', 'trigger') OR type = 'table' AND rootpage = 0"
 # A row has some hundred bytes, and a report changes one row: what is written to the disk is whole pages.
 PAGE_BYTES = 1024
 CHECKPOINT_PAGES = 16 * 1024  # pages that changed again meanwhile are written to the main file once
 MAX_STATE_BYTES = 256 * 1024  # of one job; four times the largest document
+MAX_NAME_BYTES = 1024  # of what names a job: resource, namespace, name and uid together
+MAX_LOADED_BYTES = 256 * 1024 * 1024  # of all states: what may be held until the jobs are known
 LARGE_STATE_BYTES = 16 * 1024  # those go first when the file is full: one namespace must not displace others
 KEPT_ASIDE = 2  # files that were set aside last
 _EVICTED_SHARE = 10  # a tenth of the rows makes room
+_MOST_TIMES = 4  # a file so many times its limit is not read: its limit may have been lowered, not so far
 
 # https://www.sqlite.org/rescode.html; the low byte of an extended code.
-_DAMAGED = frozenset((1, 11, 20, 24, 26))  # ERROR (no such table), CORRUPT, MISMATCH, FORMAT, NOTADB
+# ERROR (no such table), CORRUPT, TOOBIG, MISMATCH, FORMAT, NOTADB
+_DAMAGED = frozenset((1, 11, 18, 20, 24, 26))
 _FULL = 13
 _REASONS = {
     8: "it is read-only",
@@ -104,20 +112,26 @@ class StateFile:
         return sum(_size(self._beside(suffix)) for suffix in ("", "-wal"))
 
     def load(self) -> list[SavedJob]:
-        """Every job in the file. Raises Unavailable."""
+        """Every job in the file, as far as its state may be held. Raises Unavailable."""
+        loaded: list[SavedJob] = []
+        left = MAX_LOADED_BYTES
         with self._translated():
             rows = self._connection.execute(
                 "SELECT resource, namespace, name, uid, format, state FROM jobs"
-            ).fetchall()
-        return [
-            SavedJob(
-                ref=JobRef(resource=resource, namespace=namespace, name=name, uid=uid),
-                format=format_,
-                state=state,
+                " WHERE typeof(format) = 'integer' AND typeof(state) = 'blob' AND length(state) <= ?"
+                " AND length(resource) + length(namespace) + length(name) + length(uid) <= ?",
+                (MAX_STATE_BYTES, MAX_NAME_BYTES),
             )
-            for resource, namespace, name, uid, format_, state in rows
-            if isinstance(format_, int) and isinstance(state, bytes)  # SQLite itself enforces no types
-        ]
+            for resource, namespace, name, uid, format_, state in rows:
+                left -= len(state)
+                if left < 0:
+                    log.warning(
+                        "data directory has more than can be used, the rest is left", jobs=len(loaded)
+                    )
+                    break
+                ref = JobRef(resource=resource, namespace=namespace, name=name, uid=uid)
+                loaded.append(SavedJob(ref=ref, format=format_, state=state))
+        return loaded
 
     def write(self, saved: Iterable[SavedJob], gone: Iterable[JobRef]) -> None:
         """Put these jobs in, and take those out, all or nothing. Raises Unavailable."""
@@ -197,8 +211,18 @@ class StateFile:
 
     def _connect(self) -> sqlite3.Connection:
         # SQLite would make it readable by others; its log gets the mode of the file.
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        # A link would lead to a file that is nobody's state.
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            found = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        if found.st_size > _MOST_TIMES * self._bounds.max_bytes:
+            raise _Foreign("it is much larger than its limit")
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2 * MAX_STATE_BYTES)
         try:
             _prepare(connection, max_pages=self._bounds.max_bytes // PAGE_BYTES)
         except BaseException:
@@ -255,6 +279,8 @@ def _prepare(connection: sqlite3.Connection, *, max_pages: int) -> None:
         raise _Foreign("it is another application's")
     elif version != SCHEMA_VERSION and version not in _MIGRATIONS:
         raise _Foreign(f"it has schema version {version}, this server reads version {SCHEMA_VERSION}")
+    elif connection.execute(_MADE_UP).fetchone():
+        raise _Foreign("it has views or triggers")
     elif pragma("quick_check(1)") != "ok":
         raise _Foreign("it is damaged")
     pragma("journal_mode = WAL")
@@ -279,7 +305,7 @@ def _prepare(connection: sqlite3.Connection, *, max_pages: int) -> None:
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[int]:
     """The file, locked for this process alone; unlocked on leaving with an error, or when it is closed."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield descriptor

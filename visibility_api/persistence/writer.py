@@ -40,6 +40,7 @@ class Rhythm:
     hanging_s: float = 30.0  # a write that takes longer is reported: the disk does not answer
     slice_s: float = 0.005  # of the event loop, while the states of one batch are collected
     close_s: float = 5.0  # for the last batch
+    load_s: float = 15.0  # jobs are served without what is there if reading it takes longer
 
 
 class StateWriter:
@@ -81,9 +82,13 @@ class StateWriter:
     async def load(self) -> list[SavedJob]:
         """What was kept before this process; nothing if the directory cannot be used."""
         try:
-            loaded = await self._call(self._load)
+            async with asyncio.timeout(self._rhythm.load_s):
+                loaded = await self._call(self._load)
         except Unavailable as error:
             self._fail(str(error))
+            return []
+        except TimeoutError:
+            self._fail("reading it does not end")
             return []
         self._written = {each.ref: hash(each.state) for each in loaded}
         return loaded

@@ -17,6 +17,7 @@ from isal import isal_zlib
 from .message import Headers
 
 LEVEL = 1  # as the API server: k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/writers.go
+_MAX_CODINGS = 64  # of one header; browsers name four
 _PIECE_BYTES = 128 * 1024  # compressed in a tenth of a millisecond; then other tasks run
 # RFC 1952: a member without name and time. Parts end at a whole byte and refer to nothing before them, so
 # they can be concatenated; only the checksum at the end covers them all.
@@ -39,7 +40,7 @@ def accepts_gzip(headers: Headers) -> bool:
     """Whether the client accepts gzip; a weight of 0 means that it does not."""
     for name, value in headers:
         if name == b"accept-encoding" and b"gzip" in value.lower():
-            for coding in value.lower().split(b","):
+            for coding in value.lower().split(b",", _MAX_CODINGS)[:_MAX_CODINGS]:
                 token, _, parameters = coding.strip().partition(b";")
                 if token.strip() == b"gzip":
                     weight = parameters.strip().removeprefix(b"q=").strip()

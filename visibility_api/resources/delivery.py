@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from .compression import accepts_gzip, gzip
 from .message import Headers, ResourceResponse, Send
+from .turns import Turns
 
 GZIP_ABOVE_BYTES = 128 * 1024  # as the API server: below it compression costs more than it saves
 WRITE_BYTES = 64 * 1024
@@ -27,7 +27,9 @@ _CONTENT_TYPES: dict[str, tuple[bytes, bytes]] = {}  # header pairs of our own c
 _VARY_ENCODING = (b"vary", b"Accept-Encoding")
 
 
-async def deliver(response: ResourceResponse, *, send: Send, own_headers: Headers, headers: Headers) -> None:
+async def deliver(
+    response: ResourceResponse, *, send: Send, own_headers: Headers, headers: Headers, turns: Turns
+) -> None:
     """Send the whole response. `headers` are the request's, `own_headers` those of every response.
 
     uvicorn drops the body of a response to HEAD.
@@ -35,7 +37,8 @@ async def deliver(response: ResourceResponse, *, send: Send, own_headers: Header
     body = response.body
     size = len(body) if isinstance(body, bytes) else sum(len(part) for part in body)
     if size > GZIP_ABOVE_BYTES and accepts_gzip(headers):
-        await _deliver_compressed(response, send=send, own_headers=own_headers)
+        with turns.sending():
+            await _deliver_compressed(response, send=send, own_headers=own_headers, turns=turns)
         return
     start = _start_headers(response, own_headers)
     if response.status not in _BODYLESS:
@@ -44,7 +47,13 @@ async def deliver(response: ResourceResponse, *, send: Send, own_headers: Header
     if isinstance(body, bytes):
         await send({"type": "http.response.body", "body": body})
         return
+    with turns.sending():
+        await _deliver_parts(body, send=send, turns=turns)
+
+
+async def _deliver_parts(body: Sequence[bytes], *, send: Send, turns: Turns) -> None:
     waiting, sent = b"", 0
+    await turns.wait(is_first=True)
     for part in body:
         if len(waiting) < SMALL_BYTES or len(part) < SMALL_BYTES:
             waiting += part
@@ -53,20 +62,26 @@ async def deliver(response: ResourceResponse, *, send: Send, own_headers: Header
         waiting, sent = part, sent + len(waiting)
         if sent >= YIELD_BYTES:
             sent = 0
-            await asyncio.sleep(0)  # a large list must not delay other requests
+            await turns.wait()  # a large list must not delay other requests
     await send({"type": "http.response.body", "body": waiting})
 
 
-async def _deliver_compressed(response: ResourceResponse, *, send: Send, own_headers: Headers) -> None:
+async def _deliver_compressed(
+    response: ResourceResponse, *, send: Send, own_headers: Headers, turns: Turns
+) -> None:
     start = _start_headers(response, own_headers)
     start.extend(((b"content-encoding", b"gzip"), _VARY_ENCODING))
     await send({"type": "http.response.start", "status": response.status, "headers": start})
-    waiting = b""  # one write for each piece would cost more than compressing it
+    waiting, sent = b"", 0  # one write for each piece would cost more than compressing it
+    await turns.wait(is_first=True)
     async for piece in gzip(response.body):
         waiting += piece
         if len(waiting) >= WRITE_BYTES:
             await send({"type": "http.response.body", "body": waiting, "more_body": True})
-            waiting = b""
+            waiting, sent = b"", sent + len(waiting)
+            if sent >= YIELD_BYTES:
+                sent = 0
+                await turns.wait()
     await send({"type": "http.response.body", "body": waiting})
 
 

@@ -22,6 +22,7 @@ JSON: MediaType = "application/json"
 YAML: MediaType = "application/yaml"
 
 MAX_CLAUSES = 64  # Go clients send at most four, browsers about eight
+MAX_PARAMETERS = 16  # of a clause; Go clients send three
 MAX_CACHED_BYTES = 1024  # longer headers are parsed each time instead of being cached
 
 _META_GROUP = "meta.k8s.io"
@@ -129,7 +130,7 @@ def parse_accept(header: str) -> tuple[Clause, ...]:
     """
     weighted: list[tuple[tuple[float, bool, bool], Clause]] = []
     for part in header.split(",", MAX_CLAUSES)[:MAX_CLAUSES] if header.strip() else ("*/*",):
-        media_range, *rest = part.split(";")
+        media_range, *rest = part.split(";", MAX_PARAMETERS + 1)[: MAX_PARAMETERS + 1]
         type_, _, subtype = media_range.strip().lower().partition("/")
         subtype = subtype or ("*" if type_ == "*" else "")
         if not type_ or not subtype or "/" in subtype:

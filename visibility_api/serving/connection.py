@@ -25,6 +25,9 @@ from .tls import CONNECTION_LIMITS, ConnectionLimits, ServingContext, peer_of
 MAX_HEAD_BYTES = 1024 * 1024  # request line and headers: Go's http.DefaultMaxHeaderBytes
 # Each of a user's groups is one header, and the shortest headers take thirty times their bytes in memory.
 MAX_HEADERS = 8192
+# Of a client without a certificate that is not known yet: each header costs a microsecond.
+MAX_STRANGERS_HEADERS = 128
+MAX_PATH_BYTES = 4096  # the longest that is served has 450, three times that when all of it is escaped
 # At shutdown uvloop waits 30 s for the client to answer the end of TLS, which pooled connections of blocked
 # or dead clients never do. The kubelet would kill the process before its shutdown is complete.
 CLOSE_TIMEOUT_S = 2.0
@@ -44,6 +47,7 @@ class TlsConnection(HttpToolsProtocol):
     _context: ServingContext | None = None
     _strangers: Strangers | None = None  # None: the client has a certificate
     _chunk_bytes = 0  # what is being parsed; not in _request_bytes yet
+    _max_headers = MAX_HEADERS
     peer: Peer
     site = ""
 
@@ -67,6 +71,7 @@ class TlsConnection(HttpToolsProtocol):
             if not self.peer.chain:
                 self.site = site_of(self.client[0] if self.client else "")
                 self._strangers = context.strangers
+                self._max_headers = MAX_STRANGERS_HEADERS
                 self._strangers.enter(self)
 
     @property
@@ -122,9 +127,13 @@ class TlsConnection(HttpToolsProtocol):
             # started. A client could send X-Remote-User as a trailer: the aggregator forwards trailers as
             # they are, and strips such names only from headers.
             return
-        if len(self.headers) >= MAX_HEADERS:
-            raise ValueError("too many headers")
+        if len(self.headers) >= self._max_headers:
+            if self._max_headers == MAX_HEADERS or not self.peer.is_known:
+                raise ValueError("too many headers")
+            self._max_headers = MAX_HEADERS
         name = name.lower()
+        if name == b"cookie":
+            return  # no part of this server reads one, and FastAPI would take each apart
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
         self.headers.append((name, value))
@@ -139,6 +148,8 @@ class TlsConnection(HttpToolsProtocol):
         scope, parser, url = self.scope, self.parser, httptools.parse_url(self.url)
         http_version = parser.get_http_version()
         path = url.path.decode("ascii")
+        if len(path) > MAX_PATH_BYTES:
+            raise ValueError("the path is too long")
         scope["http_version"] = http_version
         scope["method"] = parser.get_method().decode("ascii")
         scope["path"] = unquote(path) if "%" in path else path

@@ -28,6 +28,7 @@ ACCEPTED_AT_ONCE = 32  # then other tasks run
 # In each turn three handshakes: 600 a second at most, half of a core, for pods that push without kept-alive
 # connections. A loop that is busy takes fewer turns.
 TURN_S, STARTED_AT_ONCE = 0.005, 3
+NEWEST_EACH = 4  # handshakes: else one may be overtaken for longer than it would wait for its turn
 MAX_WAITING = 4096  # accepted, and their handshake not begun: a socket each
 MAX_WAIT_S = 15.0  # most clients give up after 10 s
 SWEEP_S = 5.0  # between two searches for those that have waited so long
@@ -62,9 +63,9 @@ class _Connection:
 class Listener:
     """One listening socket, from `start` to `close`.
 
-    Addresses take turns. Of one address the newest connection and the oldest are served alternately, so that
-    neither a crowd that came before nor one that keeps coming delays a client for long. When too many wait,
-    the oldest of the address that has most is closed.
+    Addresses take turns. Of one address the oldest connection is served, but each fourth time the newest, so
+    that neither a crowd that keeps coming nor one that came before delays a client for long. When too many
+    wait, the oldest of the address that has most is closed.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Listener:
         # Those of them that have sent something, the oldest first, by address; the next to be served first.
         self._ready: dict[str, dict[_Connection, None]] = {}
         self._started = 0  # handshakes, in this turn
-        self._is_oldests_turn = False
+        self._until_newest: dict[str, int] = {}  # handshakes, of each address of which some are ready
         self._handshakes = Strangers(most=max_handshakes)
         self._tasks: set[asyncio.Task[bool]] = set()  # a handshake each; whether it was completed
         self._accept_timer: asyncio.TimerHandle | None = None
@@ -167,17 +168,18 @@ class Listener:
         while self._ready and left and self._started < STARTED_AT_ONCE:
             site = next(iter(self._ready))
             ready = self._ready.pop(site)
-            connection = next(iter(ready) if self._is_oldests_turn else reversed(ready))
+            until_newest = self._until_newest.pop(site, 0)
+            connection = next(iter(ready) if until_newest else reversed(ready))
             del ready[connection]
             if ready:
                 self._ready[site] = ready
+                self._until_newest[site] = (until_newest or NEWEST_EACH) - 1
             if _is_closed_by_client(connection.socket):
                 self._close(connection)
                 left -= 1
                 continue
             self._begin(connection)
             self._started += 1
-            self._is_oldests_turn = not self._is_oldests_turn
         if self._turn_timer is None and (self._started or self._ready):
             self._turn_timer = self._loop.call_later(TURN_S, self._begin_turn)
 
@@ -226,6 +228,7 @@ class Listener:
             del ready[connection]
             if not ready:
                 del self._ready[connection.site]
+                self._until_newest.pop(connection.site, None)
         else:
             self._loop.remove_reader(connection.socket)
         self._forget(connection)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterator
 
 from visibility_api.errors import BadRequest
@@ -9,8 +11,10 @@ from visibility_api.errors import BadRequest
 from .label_syntax import invalid_value, key_fault, value_fault
 from .selection import LabelRequirement, LabelSelector, Operator, parse_int64
 
-_SYMBOLS = frozenset("=!(),><")
-_SPACES = frozenset(" \t\r\n")
+# A selector that names a few hundred objects fits. Each requirement is compared with each object.
+MAX_CHARACTERS = 16 * 1024
+MAX_REQUIREMENTS = 256
+_TOKEN = re.compile(r"[ \t\r\n]*(?:([!=]=|[=!(),><])|([^=!(),>< \t\r\n]+))")
 _OPERATORS: dict[str, Operator] = {
     "in": "In",
     "notin": "NotIn",
@@ -27,11 +31,22 @@ _END: _Token = ("end", "")
 
 def parse_label_selector(text: str) -> LabelSelector:
     """The selector in `text`. Raises BadRequest."""
-    return LabelSelector(tuple(sorted(_Parser(text).requirements(), key=lambda r: r.key)))
+    requirements = list(itertools.islice(_Parser(text).requirements(), MAX_REQUIREMENTS + 1))
+    check_size(text, len(requirements))
+    return LabelSelector(tuple(sorted(requirements, key=lambda r: r.key)))
+
+
+def check_size(text: str, requirements: int) -> None:
+    """Raises BadRequest for a selector that is too long, or has too many requirements."""
+    if len(text) > MAX_CHARACTERS:
+        raise BadRequest(f"the selector is longer than {MAX_CHARACTERS} characters")
+    if requirements > MAX_REQUIREMENTS:
+        raise BadRequest(f"the selector has more than {MAX_REQUIREMENTS} requirements")
 
 
 class _Parser:
     def __init__(self, text: str) -> None:
+        check_size(text, 0)
         self._tokens = list(_scan(text))
         self._at = 0
 
@@ -132,20 +147,9 @@ class _Parser:
 
 
 def _scan(text: str) -> Iterator[_Token]:
-    at = 0
-    while at < len(text):
-        if text[at] in _SPACES:
-            at += 1
-        elif text[at] in _SYMBOLS:
-            symbol = text[at : at + 2] if text[at : at + 2] in ("==", "!=") else text[at]
-            yield symbol, symbol
-            at += len(symbol)
-        else:
-            end = at
-            while end < len(text) and text[end] not in _SYMBOLS and text[end] not in _SPACES:
-                end += 1
-            yield "id", text[at:end]
-            at = end
+    for match in _TOKEN.finditer(text):
+        symbol, identifier = match.groups()
+        yield (symbol, symbol) if symbol else ("id", identifier)
 
 
 def _refused(why: str) -> BadRequest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from visibility_api.errors import BadRequest
 
-from .label_selectors import parse_label_selector
+from .label_selectors import check_size, parse_label_selector
 from .selection import FieldRequirement, FieldSelector
 
 __all__ = ["parse_field_selector", "parse_label_selector"]
@@ -12,7 +12,10 @@ __all__ = ["parse_field_selector", "parse_label_selector"]
 
 def parse_field_selector(text: str) -> FieldSelector:
     """The selector in `text`: terms `a=b`, `a==b`, `a!=b` joined by commas. Raises BadRequest."""
-    terms = (_field_term(term, text) for term in sorted(_split_terms(text)) if term)
+    check_size(text, 0)
+    found = [term for term in _split_terms(text) if term]
+    check_size(text, len(found))
+    terms = (_field_term(term, text) for term in sorted(found))
     return FieldSelector(tuple(term for term in terms if term.field or term.value))
 
 
