@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 MAX_BYTES = 64 * 1024
+MAX_RECENT_BYTES = 16 * 1024  # of earlier values
 MAX_METRICS = 256
 MAX_TEXT = 64  # characters of a metric's name or value; the limits of TrainJob.status.trainerStatus
 MAX_MESSAGE = 1024  # characters; enough for a sentence and an error's first line
@@ -77,11 +78,13 @@ class Snapshot:
     _MOVING = ("epoch", "message", "metrics", "percentage", "step", "total_epochs", "total_steps")
 
 
-def encode(snapshot: Snapshot, max_bytes: int = MAX_BYTES) -> bytes:
-    """The document in at most `max_bytes` of UTF-8.
+def encode(
+    snapshot: Snapshot, max_bytes: int = MAX_BYTES, recent: Optional[Mapping[str, Any]] = None
+) -> bytes:
+    """The document in at most `max_bytes` of UTF-8, with earlier values if `recent` has any.
 
-    Metrics give way first, the last names before the first; then the message loses its end. What remains
-    without both takes less than 500 bytes.
+    These give way first, then metrics, the last names before the first; then the message loses its end. What
+    remains without them takes less than 500 bytes.
     """
     metrics = list(snapshot.metrics.items())[:MAX_METRICS]
     message = snapshot.message[:MAX_MESSAGE] if snapshot.message else ""
@@ -93,7 +96,10 @@ def encode(snapshot: Snapshot, max_bytes: int = MAX_BYTES) -> bytes:
         spare = max_bytes - len(_dump(snapshot, metrics, "")) - len(b',"message":""')
         message = message[: max(spare, 0) // 6]  # a character takes 6 bytes at most: \u0001
         body = _dump(snapshot, metrics, message)
-    return body
+    if not recent:
+        return body
+    tail = _dump_recent(recent, min(max_bytes - len(body) - len(b',"recent":'), MAX_RECENT_BYTES))
+    return b'%s,"recent":%s}' % (body[:-1], tail) if tail else body
 
 
 _encode: Callable[[Any], str]
@@ -118,6 +124,23 @@ def format_time(unix_s: float) -> str:
     """RFC 3339 in UTC with microseconds; by hand, because importing datetime costs what all of this may."""
     seconds, micros = divmod(int(unix_s * 1_000_000), 1_000_000)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{micros:06d}Z"
+
+
+def _dump_recent(recent: Mapping[str, Any], max_bytes: int) -> bytes:
+    """Nothing if that does not fit without its last named metrics."""
+    columns = dict(recent)
+    metrics = columns.pop("metrics", {})
+    names = list(metrics)
+    while True:
+        if names:
+            columns["metrics"] = {name: metrics[name] for name in names}
+        body = _encode(columns).encode("utf-8", "replace")
+        if len(body) <= max_bytes:
+            return body
+        if not names:
+            return b""
+        names = names[: len(names) * 3 // 4]
+        columns.pop("metrics", None)
 
 
 def _dump(snapshot: Snapshot, metrics: list[tuple[str, Union[int, float, str]]], message: str) -> bytes:

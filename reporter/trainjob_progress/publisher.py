@@ -110,7 +110,7 @@ class Publisher:
             if what in ("write", "close") or is_due or (what == "stop" and is_quick):
                 self._publish()
             else:
-                self._latest()  # so that it is known when something moved
+                self._follow()
             if what == "close":
                 self._close()
             if done is not None:
@@ -131,6 +131,16 @@ class Publisher:
                 self._written_s = time.monotonic()
                 self.sink.write(snapshot)
                 self._written = snapshot
+        except Exception as error:
+            self._warn(error)
+
+    def _follow(self) -> None:
+        snapshot = self._latest()  # also so that it is known when something moved
+        follow = getattr(self.sink, "follow", None)
+        if follow is None or snapshot is None:
+            return
+        try:
+            follow(snapshot)
         except Exception as error:
             self._warn(error)
 

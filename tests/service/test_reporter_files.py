@@ -67,6 +67,7 @@ class Training:
     def document(self) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(self.path.read_bytes())
         assert self.path.stat().st_mode & 0o777 == 0o644
+        document.pop("recent", None)
         assert json.loads(self.termination_path.read_bytes()) == document
         assert list(self.path.parent.glob("*.tmp")) == []
         return document

@@ -179,7 +179,7 @@ import os, urllib.request
 from trainjob_progress import report
 from trainjob_progress.sinks.http import HTTPSink
 def ask():
-    return urllib.request.urlopen(f"http://127.0.0.1:{sink.port}/", timeout=20).read().count(b'"step"')
+    return urllib.request.urlopen(f"http://127.0.0.1:{sink.port}/", timeout=20).read().count(b'"totalSteps"')
 def fork():
     pid = os.fork()
     if pid == 0:

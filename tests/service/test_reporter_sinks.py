@@ -23,6 +23,7 @@ from trainjob_progress import report
 from trainjob_progress.document import Snapshot
 from trainjob_progress.settings import find_sinks
 from trainjob_progress.sinks.bar import BarSink, NotebookSink, draw, format_duration
+from trainjob_progress.sinks.file import TerminationSink
 from trainjob_progress.sinks.http import MAX_CONNECTIONS, HTTPSink
 from trainjob_progress.sinks.log import LogSink
 from trainjob_progress.sinks.push import MAX_INTERVAL_S, PushSink, encode_trainer_status
@@ -45,6 +46,49 @@ def test_a_log_line_is_one_line_and_one_document() -> None:
         lines = file.read().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [1, 2]
     assert max(len(line) for line in lines) < 4096
+
+
+def test_a_log_line_brings_what_came_since_the_line_before() -> None:
+    reader, writer = os.pipe()
+    sink = LogSink(descriptor=writer)
+    for at in range(3, 200):
+        said = snapshot(timestamp=1769164000.0 + at, step=at, metrics={"loss": 1 / at})
+        sink.write(said) if at in (10, 15, 199) else sink.follow(said)
+    os.close(writer)
+    with open(reader, "rb") as file:
+        lines = [json.loads(line) for line in file]
+    assert [line["recent"]["step"] for line in lines[:2]] == [[3, 4, 5, 6, 7, 8, 9], [10, 11, 12, 13, 14]]
+    assert lines[1]["recent"]["secondsBefore"] == [5, 4, 3, 2, 1]
+    assert len(lines[2]["recent"]["step"]) <= 16  # a log keeps everything
+    assert lines[2]["recent"]["step"][-8:] == list(range(191, 199))
+
+
+def test_a_sink_that_follows_is_told_of_what_it_is_not_given_to_write() -> None:
+    told = threading.Event()
+
+    class Following:
+        interval_s = 3600.0
+
+        def write(self, snapshot: Snapshot) -> None:
+            pass
+
+        def follow(self, snapshot: Snapshot) -> None:
+            if snapshot.step == 2:
+                told.set()
+
+        def close(self) -> None:
+            pass
+
+    with report(total_steps=3, sinks=[Following()]) as r:
+        r.step(2)
+        assert told.wait(60)
+
+
+def test_a_termination_message_has_no_earlier_values(tmp_path: Path) -> None:
+    sink = TerminationSink(str(tmp_path / "message"))
+    for at in (1, 2, 3):
+        sink.write(snapshot(timestamp=1769164000.0 + at, step=at))
+    assert "recent" not in json.loads((tmp_path / "message").read_text())
 
 
 def test_a_log_that_nobody_reads_any_more_is_one_line_on_stderr(capfd: pytest.CaptureFixture[str]) -> None:
@@ -380,9 +424,12 @@ def test_several_sinks_at_once_get_the_same_last_document(push_server: PushServe
     with report(total_steps=3, sinks=sinks) as r:
         r.step(3, loss=0.5)
     document = json.loads((tmp_path / "progress.json").read_bytes())
-    assert json.loads((tmp_path / "termination").read_bytes()) == document
     endpoint = next(sink for sink in sinks if isinstance(sink, HTTPSink))
-    assert json.loads(get(endpoint.port)[1]) == document
+    answered = json.loads(get(endpoint.port)[1])
+    for earlier in (document, answered):
+        earlier.pop("recent", None)
+    assert json.loads((tmp_path / "termination").read_bytes()) == document
+    assert answered == document
     assert json.loads(push_server.requests[-1][2])["trainerStatus"]["progressPercentage"] == 100
 
 

@@ -23,5 +23,6 @@ if TYPE_CHECKING:
             """Let go of what is held. Called once, after the last write, by the publisher's thread.
 
             A sink with an attribute `reopens` that is true is written to, and closed, again when a result
-            comes after the end of a run.
+            comes after the end of a run. One with a method `follow(snapshot)` is told between two documents
+            what it is not given to write, twice a second.
             """

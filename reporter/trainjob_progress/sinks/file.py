@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from trainjob_progress.document import Snapshot, encode
+from trainjob_progress.tail import Tail
 
 TERMINATION_MAX_BYTES = 1000  # the kubelet keeps 12 KiB for all containers of a pod, 4 KiB for each
 # What is said now is there for a reader within a second: half of it until a number is asked for, half until
@@ -22,11 +23,13 @@ class FileSink:
     def __init__(self, path: str, interval_s: float = INTERVAL_S) -> None:
         self.interval_s = interval_s
         self._path = path
+        self._tail = Tail()
         # On the same filesystem, or it could not be renamed; one for each sink, so that two never share it.
         self._temporary = f"{path}.{os.getpid()}.{id(self):x}.tmp"
 
     def write(self, snapshot: Snapshot) -> None:
-        body = encode(snapshot) + b"\n"
+        self._tail.follow(snapshot)
+        body = encode(snapshot, recent=self._tail.columns(snapshot)) + b"\n"
         try:
             # 0644: an exec probe may run as another user. No fsync: readers share the page cache, and a
             # node that loses power loses the container too.

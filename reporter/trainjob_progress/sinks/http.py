@@ -14,6 +14,7 @@ import time
 from trainjob_progress import forks
 from trainjob_progress.document import Snapshot, encode
 from trainjob_progress.publisher import wait_for_end
+from trainjob_progress.tail import Tail
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,13 +40,15 @@ class HTTPSink:
                 _servers[address, port] = server
         server.start()
         self._server: _Server = server
+        self._tail = Tail()
         self.port: int = server.port
 
     def __reduce__(self) -> Any:  # noqa: ANN401 — whatever copy and pickle take
         return HTTPSink.__new__, (HTTPSink,), {"port": 0}  # a copy has no port and answers nobody
 
     def write(self, snapshot: Snapshot) -> None:
-        self._server.document = encode(snapshot)
+        self._tail.follow(snapshot)
+        self._server.document = encode(snapshot, recent=self._tail.columns(snapshot))
 
     def resume(self) -> None:
         """Answer again after a fork. On the training thread."""
