@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import opcode
-import os
 import sys
 import threading
 
 from . import settings
+from .call_site import find_loop, find_place, is_break
 from .levels import Level, find_position
 from .live_run import LiveRun
 from .rank import find_rank, is_helper_process
@@ -16,7 +15,6 @@ from .values import to_amount, to_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import FrameType
     from typing import Any, Generic, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
 
     from .sinks import Sink
@@ -43,8 +41,6 @@ else:
 _runs: list[LiveRun] = []  # that are open, newest last
 _last: Optional[LiveRun] = None  # that was begun
 _newest: Optional[Reporter] = None  # for code that has no handle on one
-_STDLIB = os.path.dirname(os.__file__)
-_DROPPING = {opcode.opmap[name] for name in ("POP_TOP", "POP_ITER") if name in opcode.opmap}
 
 
 def report(
@@ -272,7 +268,7 @@ class Items(Over[T]):
     def __del__(self) -> None:
         try:
             if not self._is_over:
-                self._leave(is_break=_is_break(sys._getframe(1)))
+                self._leave(is_break=is_break(sys._getframe(1)))
         except Exception:  # noqa: S110 — at the interpreter's end much is gone
             pass
 
@@ -344,9 +340,9 @@ def begin(
         reporter._initial_step = reporter._step
         reporter._total_steps = to_count(total_steps)
         reporter._total_epochs = to_amount(total_epochs)
-        place, loop = _find_place(), None
+        place, loop = find_place(), None
         if is_alone:
-            loop = _find_loop()
+            loop = find_loop()
         run = _find_run(reporter, loop, is_quiet=is_quiet) if sinks is None else None
         if run is not None:
             _join(reporter, run, place)
@@ -495,55 +491,6 @@ def _retire(track: Reporter) -> None:
 
 def _prune() -> None:
     _runs[:] = [run for run in _runs if not run.is_over]
-
-
-def _find_place() -> object:
-    """Where in the program a reporter is made."""
-    frame = _find_caller()
-    return None if frame is None else (frame.f_code, frame.f_lineno)
-
-
-def _find_caller() -> Optional[FrameType]:
-    frame: Optional[FrameType] = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__package__") == __package__:
-        frame = frame.f_back
-    return frame
-
-
-def _find_loop() -> object:
-    """The outermost loop of the program that the caller runs in; None without one.
-
-    Looks at the caller's function, and at those that called it, as far as they are the program's own: whether
-    there is a jump back over the place where each of them is.
-    """
-    import dis
-
-    found: object = None
-    frame = _find_caller()
-    while frame is not None and not _is_library(frame.f_code.co_filename):
-        at = frame.f_lasti
-        for instruction in dis.get_instructions(frame.f_code):
-            if instruction.opcode not in dis.hasjrel and instruction.opcode not in dis.hasjabs:
-                continue
-            if isinstance(instruction.argval, int) and instruction.argval <= at <= instruction.offset:
-                found = (frame.f_code, instruction.argval)
-                break
-        if frame.f_code.co_name == "<module>":
-            break
-        frame = frame.f_back
-    return found
-
-
-def _is_library(path: str) -> bool:
-    return "site-packages" in path or "dist-packages" in path or path.startswith(("<frozen", _STDLIB))
-
-
-def _is_break(frame: FrameType) -> bool:
-    """Whether a loop whose iterator is dropped is left by `break` or `return`, not by an exception.
-
-    Those two take the iterator off the stack themselves; an exception does not come to that instruction.
-    """
-    return frame.f_code.co_code[frame.f_lasti] in _DROPPING
 
 
 def _make_inactive_track(iterable: Any, epochs: int) -> Any:
