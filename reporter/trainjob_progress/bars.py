@@ -1,4 +1,4 @@
-"""Bars as tqdm draws them, of which some stand for the training and most do not."""
+"""Bars, of which some stand for the training and most do not."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from copy import copy
 from typing import Any, Optional, Set, Tuple
 
+from .drawn import Drawing, find_drawing
 from .pairs import read_metrics
 
 Fields = dict[str, Any]
@@ -14,10 +15,6 @@ MAX_BARS = 64  # of a kind that is remembered
 MAX_LAGS = 20  # a bar that was drawn so often with fewer steps has begun again before its end
 
 _COUNT = r"\d{1,15}"
-_BAR = re.compile(
-    rf"(?<![^\s:])(\d{{1,3}})%\|[^|]{{0,1000}}\|\s{{0,16}}({_COUNT})/({_COUNT})\s{{0,16}}"
-    r"\[([^\],]{0,64})(?:,\s?([^\],]{0,64}))?(?:,\s?([^\]]*))?\]?"
-)
 _SIDE_BAR = re.compile(
     r"map|download|load|filter|token|generat|eval|valid|test|predict|sanity|fetch|shard|extract|sav|cach|dataset"
     r"|prepar|pars|\bread|index|\bscan|collect|encod|\bpack|compress|unzip|verify|checking|warm|\bbuild",
@@ -29,7 +26,6 @@ _EPOCHS_BAR = re.compile(r"\bepochs?\s?:?\s{0,4}$", re.IGNORECASE)
 _TORCHTUNE = re.compile(rf"(?:^|\s)({_COUNT})\|({_COUNT})\|Loss: ")
 _PART = re.compile(rf"(?<!\d){_COUNT}/\d")  # `Fold 2/5`, Ultralytics' `3/100  2.3G …`
 _WORDS = re.compile(r"[^\W\d]{0,64}(?: [^\W\d]{1,64}){0,8}")
-_CLOCK = re.compile(r"\d{1,9}(?::\d\d){1,2}")
 
 
 class _Bar:
@@ -81,25 +77,28 @@ class BarReader:
         other._run, other._inner = copy(self._run), copy(self._inner)
         return other
 
+    @property
+    def name_epochs(self) -> bool:
+        """Whether bars have said which epoch they are."""
+        return self._epoch_total is not None
+
     def read(self, line: str, *, is_nested: bool) -> Optional[Fields]:
         """The fields of a report, perhaps none; None when there is no bar. `is_nested`: below another one.
 
         A field that is None was known before and is not any more.
         """
-        match = _BAR.search(line)
-        if match is None:
+        drawing = find_drawing(line)
+        if drawing is None:
             return None
-        begin = 0
-        while (later := _BAR.search(line, match.end())) is not None:  # the newest counts
-            begin, match = match.end(), later
-        description = line[begin : match.start(1)]
+        return self._take(drawing, is_nested=is_nested, has_version="v_num=" in line)
+
+    def _take(self, drawing: Drawing, *, is_nested: bool, has_version: bool) -> Fields:
+        description, step, total = drawing.description, drawing.step, drawing.total
         has_name = bool(description) and not description.isspace()
-        pace = match.group(5)
-        if (has_name and _SIDE_BAR.search(description)) or (pace is not None and _SIDE_UNIT.search(pace)):
+        if (has_name and _SIDE_BAR.search(description)) or _SIDE_UNIT.search(drawing.pace):
             return {}
-        step, total = int(match.group(2)), int(match.group(3))
         fields: Fields = {}
-        if match.group(6) and (metrics := read_metrics(match.group(6))):
+        if drawing.postfix and (metrics := read_metrics(drawing.postfix)):
             fields["metrics"] = metrics
         name = ""
         if has_name and (
@@ -117,7 +116,7 @@ class BarReader:
             epoch = _EPOCH.search(description)
             if epoch:
                 self._epoch_total = total
-                fields.update(self._in_epoch(epoch, step, total, has_version="v_num=" in line))
+                fields.update(self._in_epoch(epoch, step, total, has_version=has_version))
                 return fields
             torchtune = _TORCHTUNE.search(description)  # epoch, counted from 1, and step of the whole run
             if torchtune:
@@ -131,13 +130,12 @@ class BarReader:
             return fields
         if total == self._epoch_total and not name:
             return fields  # drawn before it was given its name
-        fields.update(self._as_run(name, step, total, match.group(4)))
+        fields.update(self._as_run(name, step, total, drawing.elapsed_s, drawing.remaining_s))
         return fields
 
-    def _as_run(self, name: str, step: int, total: int, times: str) -> Fields:
+    def _as_run(self, name: str, step: int, total: int, elapsed_s: int, remaining_s: int) -> Fields:
         """Of several bars that follow each other, such as an evaluation's, the one that takes longest stands
         for the run; a bar of epochs does in any case."""
-        elapsed_s, remaining_s = _durations_s(times)
         bar = self._run
         if bar is not None and bar.total == total and bar.step == bar.before == 0 and not bar.name:
             bar.name = name  # drawn before it was given its name
@@ -234,17 +232,3 @@ class BarReader:
         self._counts_from_0 = self._counts_from_0 or epoch == 0 or has_version
         done = epoch if self._counts_from_0 else epoch - 1
         return {"step": done * total + step, "epoch": done + (1 if step == total else 0)}
-
-
-def _durations_s(times: str) -> Tuple[int, int]:
-    """`01:23<1:01:41`: elapsed and remaining, in seconds; what is not known counts 0."""
-    elapsed, _, remaining = times.partition("<")
-    return _duration_s(elapsed), _duration_s(remaining)
-
-
-def _duration_s(time: str) -> int:
-    time_s = 0
-    if _CLOCK.fullmatch(time.strip()):
-        for digits in time.split(":"):
-            time_s = time_s * 60 + int(digits)
-    return time_s

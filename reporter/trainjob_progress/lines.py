@@ -26,6 +26,8 @@ _A_NUMBER = re.compile(NUMBER, re.IGNORECASE)
 _MAY_MEAN = re.compile(
     r"\d|nan|inf|iteration is:", re.IGNORECASE
 )  # most lines have nothing of this, and cost little
+# Parts of bars: rich, alive-progress, progressbar2 and fastprogress, click.
+_MAY_BE_BAR = re.compile(r"[━╸╺]{5} |\d%\] in |\) \||% \[|[#=>.-]\]\s")
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[A-Za-z]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\))")
 _CURSOR_UP = "\x1b[A"  # how tqdm returns from a bar that it draws below another
 # `[1,0]<stdout>:` of mpirun (behind a time if asked for), `[prterun-host-7@1,0]<stdout>:` of Open MPI 5,
@@ -38,6 +40,7 @@ _EPOCH = re.compile(rf"\bepoch:?\s{{0,16}}\[?({_COUNT})(?:\s{{0,16}}/\s{{0,16}}(
 # Paddle's `step 10/100 - loss: 0.5 - 12ms/step` is of the same make.
 _KERAS = re.compile(rf"^\s*(?:step\s{{1,16}})?({_COUNT})/({_COUNT})\s+(?:[━=>.\[\]-]|\d{{1,9}}s\b)")
 _RICH = re.compile(rf"^Epoch ({_COUNT})/({_COUNT})\s[━╸╺\s]{{1,1000}}({_COUNT})/({_COUNT})\s(.*)$")
+_IS_OTHER_BAR = re.compile(rf"{_RICH.pattern}|{_KERAS.pattern}")  # read otherwise
 # PyTorch's MNIST example, which half of all examples descend from: `Train Epoch: 1 [640/60000 (1%)]\tLoss: …`
 _MNIST = re.compile(
     rf"^train epoch:\s{{0,9}}({_COUNT})\s{{0,9}}\[({_COUNT})/({_COUNT})\s{{0,9}}\(\d{{1,3}}%\)\](.*)$",
@@ -112,8 +115,8 @@ class LineReader:
         if not _MAY_MEAN.search(words):
             self._repeats = False
             return None
-        if "%|" in words:
-            fields = self._bars.read(words, is_nested=is_nested)
+        if "%|" in words or _MAY_BE_BAR.search(words):
+            fields = None if _IS_OTHER_BAR.match(words) else self._bars.read(words, is_nested=is_nested)
             if fields is not None:
                 return (fields if self._said_step is None else self._beside_lines(fields)) or None
         repeats, self._repeats = self._repeats, words.endswith(_BEST)
@@ -161,6 +164,8 @@ class LineReader:
     def _read_keras(self, line: str) -> Optional[Fields]:
         epoch = _EPOCH.match(line)
         if epoch and epoch.end() == len(line.rstrip(": ")) and epoch.group(2):
+            if self._bars.name_epochs:
+                return {}  # what is left of a bar: fastprogress takes all but its name away
             self._epoch, self._epochs = int(epoch.group(1)), int(epoch.group(2))
             self._batches, self._is_epoch_over = None, False
             return {"epoch": self._epoch - 1, "total_epochs": self._epochs}

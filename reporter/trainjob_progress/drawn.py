@@ -1,0 +1,166 @@
+"""One drawing of a bar, by tqdm, rich, click, progressbar2, alive-progress, fastprogress or Ignite.
+
+What a bar stands for is `bars`' to say. One that shows a percentage and no count is none: nothing tells what
+it is a share of. A line may be hostile (`lines`): repetitions that may meet are bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, Optional
+
+_COUNT = r"\d{1,15}"
+_TQDM = re.compile(
+    rf"(?<![^\s:])(\d{{1,3}})%\|[^|]{{0,1000}}\|\s{{0,16}}({_COUNT})/({_COUNT})\s{{0,16}}"
+    r"\[([^\],]{0,64})(?:,\s?([^\],]{0,64}))?(?:,\s?([^\]]*))?\]?"
+)
+_OF = rf"({_COUNT})/({_COUNT})"
+_TIME = r"\d{1,9}(?::\d\d){1,2}"
+# rich's columns stand in any order; tqdm.rich's are like these.
+_RICH = re.compile(r"^(.{0,500}?)(?<![━╸╺])[━╸╺]{5,1000}\s(.{0,1000})$")
+_RICH_COUNT = re.compile(rf"(?<!\S){_OF}(?!\S)")
+_RICH_TIME = re.compile(rf"(?<!\S)({_TIME}|-:--:--)(?!\S)")
+_CLICK = re.compile(
+    rf"^(.{{0,500}}?)\[[#=>.-]{{5,1000}}\]\s{{1,8}}{_OF}(?!\S)\s{{0,8}}({_TIME})?(.{{0,1000}})$"
+)
+_PROGRESSBAR = re.compile(
+    rf"^(.{{0,500}}?)\d{{1,3}}% \(({_COUNT}) of ({_COUNT})\) \|[^|]{{0,1000}}\|"
+    rf"(?: Elapsed Time: +({_TIME}))?(?: (?:ETA|Time): +({_TIME}))?(.{{0,1000}})$"
+)
+_ALIVE = re.compile(
+    rf"^(.{{0,500}}?)\|[^|]{{5,1000}}\|[^|/]{{0,32}}?\s{_OF} \[\d{{1,3}}%\] in (\S{{1,16}}) "
+    r"\(([^()]{0,64})\)(.{0,1000})$"
+)
+_FASTPROGRESS = re.compile(
+    rf"^(.{{0,500}}?)\|[^|]{{0,1000}}\|\s{{1,4}}\d{{1,3}}\.\d\d% "
+    rf"\[{_OF} ({_TIME})<({_TIME})(.{{0,1000}})\]\s*$"
+)
+
+
+_IGNITE = re.compile(  # tqdm's, in a form of its own
+    rf"^(.{{0,500}}?)\[{_OF}\]\s{{1,4}}\d{{1,3}}%\|([^|\[]{{0,1000}})\[({_TIME})<({_TIME}|\?)\]\s*$"
+)
+
+
+class Drawing(NamedTuple):
+    """What a bar shows."""
+
+    description: str  # before it
+    step: int
+    total: int
+    elapsed_s: int = 0  # 0: not shown
+    remaining_s: int = 0
+    postfix: str = ""  # what stands behind it
+    pace: str = ""
+
+
+def find_drawing(line: str) -> Optional[Drawing]:
+    """The newest bar of a line; None when there is none."""
+    if "%|" in line:
+        return _find_tqdm(line) or _find_ignite(line)
+    if "━" in line:
+        return _find_rich(line)
+    if "%]" in line:
+        return _find_alive(line)
+    if "%" in line and "|" in line:
+        return _find_progressbar(line) or _find_fastprogress(line)
+    return _find_click(line) if "]" in line else None
+
+
+def _find_tqdm(line: str) -> Optional[Drawing]:
+    match = _TQDM.search(line)
+    if match is None:
+        return None
+    begin = 0
+    while (later := _TQDM.search(line, match.end())) is not None:
+        begin, match = match.end(), later
+    elapsed, _, remaining = match.group(4).partition("<")
+    return Drawing(
+        line[begin : match.start(1)], int(match.group(2)), int(match.group(3)),
+        to_seconds(elapsed), to_seconds(remaining), match.group(6) or "", match.group(5) or "",
+    )  # fmt: skip
+
+
+def _find_ignite(line: str) -> Optional[Drawing]:
+    match = _IGNITE.match(line)
+    if match is None:
+        return None
+    description, step, total, postfix, elapsed, remaining = match.groups()
+    return Drawing(description, int(step), int(total), to_seconds(elapsed), to_seconds(remaining), postfix)
+
+
+def _find_rich(line: str) -> Optional[Drawing]:
+    match = _RICH.match(line)
+    if match is None:
+        return None
+    description, rest = match.groups()
+    times = _RICH_TIME.findall(rest)
+    # A single time is the remaining one, the default, until the bar has come to its end.
+    elapsed, remaining = (times[0], times[1]) if len(times) > 1 else ("", times[0] if times else "")
+    count = _RICH_COUNT.search(rest)
+    if count is None:
+        return None
+    behind = rest[count.end() :]
+    return Drawing(
+        description, int(count.group(1)), int(count.group(2)),
+        to_seconds(elapsed), to_seconds(remaining), behind, behind,
+    )  # fmt: skip
+
+
+def _find_click(line: str) -> Optional[Drawing]:
+    match = _CLICK.match(line)
+    if match is None:
+        return None
+    description, step, total, remaining, postfix = match.groups()
+    return Drawing(description, int(step), int(total), 0, to_seconds(remaining or ""), postfix)
+
+
+def _find_progressbar(line: str) -> Optional[Drawing]:
+    match = _PROGRESSBAR.match(line)
+    if match is None:
+        return None
+    description, step, total, elapsed, remaining, postfix = match.groups()
+    return Drawing(
+        description, int(step), int(total), to_seconds(elapsed or ""), to_seconds(remaining or ""), postfix
+    )
+
+
+def _find_alive(line: str) -> Optional[Drawing]:
+    match = _ALIVE.match(line)
+    if match is None:
+        return None
+    description, step, total, elapsed, pace, postfix = match.groups()
+    remaining, _, _ = pace.partition(",")
+    return Drawing(
+        description,
+        int(step),
+        int(total),
+        to_seconds(elapsed),
+        to_seconds(remaining.lstrip("~")),
+        postfix,
+        pace,
+    )
+
+
+def _find_fastprogress(line: str) -> Optional[Drawing]:
+    match = _FASTPROGRESS.match(line)
+    if match is None:
+        return None
+    description, step, total, elapsed, remaining, postfix = match.groups()
+    return Drawing(description, int(step), int(total), to_seconds(elapsed), to_seconds(remaining), postfix)
+
+
+_CLOCK = re.compile(r"\d{1,9}(?::\d\d){1,2}")
+_SECONDS = re.compile(r"(\d{1,9})(?:\.\d{1,9})?s")
+
+
+def to_seconds(time: str) -> int:
+    """`01:23`, `1:01:41` or `2.4s`; what is not known counts 0."""
+    time = time.strip()
+    if _CLOCK.fullmatch(time):
+        time_s = 0
+        for digits in time.split(":"):
+            time_s = time_s * 60 + int(digits)
+        return time_s
+    seconds = _SECONDS.fullmatch(time)
+    return int(seconds.group(1)) if seconds else 0
