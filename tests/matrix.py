@@ -164,7 +164,10 @@ class Module(pl.LightningModule):
 class Leave(pl.Callback):
     def on_train_batch_end(self, trainer, *_, **__):
         save(trainer.global_step)
-        leave(how, trainer.global_step)
+        if how == "sigterm" and trainer.global_step == 3:
+            os.kill(os.getpid(), signal.SIGTERM)  # Lightning's own handler notes it, and ends after this batch
+        else:
+            leave(how, trainer.global_step)
 
 if __name__ == "__main__":
     how, start = sys.argv[1:]

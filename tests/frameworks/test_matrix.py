@@ -28,6 +28,4 @@ def test_a_plain_training_ends_as_without_us(version: str, start: str, end: str,
 def test_a_framework_ends_as_without_us(framework: str, start: str, end: str, tmp_path: Path) -> None:
     if importlib.util.find_spec(framework) is None:
         pytest.skip(f"no {framework} here")
-    if framework == "lightning" and end.startswith("sigterm"):
-        pytest.skip("Lightning's own handling: test_harmless.py")
     check(sys.executable, framework, start, end, tmp_path, REPEATS)
