@@ -165,7 +165,7 @@ class Leave(pl.Callback):
     def on_train_batch_end(self, trainer, *_, **__):
         save(trainer.global_step)
         if how == "sigterm" and trainer.global_step == 3:
-            os.kill(os.getpid(), signal.SIGTERM)  # Lightning's own handler notes it, and ends after this batch
+            os.kill(os.getpid(), signal.SIGTERM)  # Lightning's own handler ends the training after this batch
         else:
             leave(how, trainer.global_step)
 

@@ -166,9 +166,14 @@ class Track(Reporter, Over[T]):
 
     def _start(self, *, is_entered: bool = False) -> None:
         if self._is_started:
-            if not self._is_iterating and self._step:
-                self._total_steps = None  # once more over the same: how often, nobody has said
-            return
+            if self._is_iterating or not self._step:
+                return
+            if self._is_entered or self in self._run.levels:
+                self._total_steps = self._total_epochs = None  # once more over the same: how often, who knows
+                return
+            wait_s = self._wait_s  # it has left its run: like another one over the same
+            super().__init__()
+            self._is_loop, self._wait_s = True, wait_s
         self._is_started = True
         try:
             items: Optional[int] = len(self._iterable)  # type: ignore[arg-type]  # asked, not known
@@ -190,7 +195,7 @@ class Track(Reporter, Over[T]):
         if self._run.levels[0] is not self:
             outer = self._run.levels[self._run.levels.index(self) - 1]
             self._leave()
-            if isinstance(outer, Around):
+            if isinstance(outer, Around) and self._counts:
                 outer._step += 1
 
     def _end_loop(self) -> None:
@@ -223,11 +228,12 @@ class Around(Reporter):
 class Items(Over[T]):
     """The iterator of a tracked loop. Keeps no item: a batch is the loop's own."""
 
-    __slots__ = ("_epoch", "_is_over", "_is_pending", "_items", "_micro", "_track")
+    __slots__ = ("_epoch", "_epochs_before", "_is_over", "_is_pending", "_items", "_micro", "_track")
 
     def __init__(self, track: Track[T]) -> None:
         self._track = track
         self._epoch = 0
+        self._epochs_before = int(track._epoch or 0) if track._step else 0
         self._micro = 0
         self._is_pending = False
         self._is_over = False
@@ -291,7 +297,7 @@ class Items(Over[T]):
             self._micro = track._accumulate
             self._count()
         self._epoch += 1
-        track.update(epoch=self._epoch)
+        track.update(epoch=self._epochs_before + self._epoch)
         if self._epoch < track._epochs:
             return True
         self._is_over = True

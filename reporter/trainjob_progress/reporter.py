@@ -33,6 +33,13 @@ else:
 FLUSH_TIMEOUT_S = 0.15
 ENDINGS = {"completed": "finished", "finished": "finished", "stopped": "stopped", "preempted": "preempted",
            "failed": "failed"}  # fmt: skip
+# Names that look like arguments and are none, where they are given by name.
+INSTEAD = {
+    "step": "update(step=…)", "steps": "update(step=…)", "total": "update(total_steps=…)",
+    "total_steps": "update(total_steps=…)", "epoch": "epoch(…)", "epochs": "update(total_epochs=…)",
+    "total_epochs": "update(total_epochs=…)", "percentage": "update(percentage=…)",
+    "percent": "update(percentage=…)", "progress": "update(percentage=…)", "message": "message(…)",
+}  # fmt: skip
 NOWHERE = LiveRun()  # the run of reporters that report to nobody
 
 
@@ -146,6 +153,8 @@ class Reporter(Level):
                 run.remaining_s = self._amount("remaining_s", remaining_s, run.remaining_s)
             if message is not None and not run.is_over:
                 run.message = str(message)[:MAX_MESSAGE]
+            if named:
+                self._check_names(named)
             for some in (given, metrics, named):
                 if some:
                     self._remember(some)
@@ -302,6 +311,7 @@ class Reporter(Level):
         if "n" in named:
             named = dict(named)
             n = named.pop("n")
+        self._check_names(named)
         count = to_count(n)
         if count is None:
             self._say("step", f"step({show(n)}) counts nothing: a whole number of steps is needed")
@@ -311,6 +321,13 @@ class Reporter(Level):
             else:
                 self._say("metrics", f"metrics must be a mapping or named, not {type(metrics).__name__}")
         return count or 0, named
+
+    def _check_names(self, named: Mapping[str, Any]) -> None:
+        """A metric by the name of something else is reported as it was asked for, and so is the doubt."""
+        for name in named:
+            if name in INSTEAD and name not in (self._run.values or ()):
+                meant = INSTEAD[name]
+                self._say(f"name {name}", f"{name}= is reported as a metric; {meant} was perhaps meant")
 
     def _take_in(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
         """What may be kept of `metrics`, with one warning for each name that gives nothing."""

@@ -74,6 +74,43 @@ def test_a_loop_tracked_in_one_that_is_not_is_no_run_by_itself(sink: MemorySink)
     assert numbers(sink) == ("completed", "finished", 12, 12, 100)
 
 
+@pytest.mark.parametrize("evaluates", [False, True])
+def test_one_tracked_loop_may_run_once_for_each_epoch(sink: MemorySink, evaluates: bool) -> None:
+    """Seen: only the first epoch counted, and that was called all of it. An evaluation was one epoch more."""
+    batches = track(range(4), sinks=[sink])
+    for epoch in range(1, 4):
+        for _ in batches:
+            batches._options = {}
+        if evaluates:
+            for _ in track(range(2)):
+                pass
+        current().flush(60)
+        assert numbers(sink) == ("running", None, 4 * epoch, None, None)
+        assert sink.last.epoch == epoch
+    current()._run.exit()
+    assert numbers(sink) == ("completed", "finished", 12, 12, 100)
+
+
+def test_one_tracked_loop_once_more_after_its_run_is_the_next_run(sink: MemorySink) -> None:
+    again = MemorySink()
+    batches = track(range(4), sinks=[sink])
+    assert list(batches) == [0, 1, 2, 3]
+    batches._options = {"sinks": [again]}
+    assert list(batches) == [0, 1, 2, 3]
+    assert numbers(sink) == numbers(again) == ("completed", "finished", 4, 4, 100)
+
+
+def test_a_handles_loop_once_more_has_no_percentage(sink: MemorySink) -> None:
+    """Seen: 100 % for the whole of the second epoch."""
+    with track(range(4), sinks=[sink]) as batches:
+        assert list(batches) == [0, 1, 2, 3]
+        for _ in batches:
+            pass
+        batches.flush(60)
+        assert numbers(sink) == ("running", None, 8, None, None)
+        assert sink.last.epoch == 2
+
+
 def test_a_helper_that_tracks_is_told_apart_from_a_loop_around_it(sink: MemorySink) -> None:
     def train_one_epoch() -> None:
         for _ in track(range(4), sinks=[sink] if not sink.written else None):
@@ -489,3 +526,31 @@ def test_a_phase_ends_by_itself_and_gives_back_what_was_said_before(sink: Memory
             raise KeyError
         r.flush(60)
         assert sink.last.message == "training"
+
+
+@pytest.mark.parametrize(
+    ("call", "meant"),
+    [
+        (lambda r: r.step(step=5, loss=0.5), "update(step=…)"),
+        (lambda r: r.step(epoch=2), "epoch(…)"),
+        (lambda r: r.update(total=100), "update(total_steps=…)"),
+        (lambda r: r.update(progress=0.5), "update(percentage=…)"),
+    ],
+)
+def test_a_metric_by_the_name_of_something_else_is_doubted_once(
+    sink: MemorySink, capfd: pytest.CaptureFixture[str], call: Callable[[Reporter], None], meant: str
+) -> None:
+    with report(total_steps=9, sinks=[sink]) as r:
+        call(r)
+        call(r)
+    (warning,) = capfd.readouterr().err.splitlines()
+    assert warning.endswith(f"{meant} was perhaps meant")
+    assert sink.last.metrics
+
+
+def test_metrics_in_a_mapping_may_have_any_name(sink: MemorySink, capfd: pytest.CaptureFixture[str]) -> None:
+    with report(total_steps=9, sinks=[sink]) as r:
+        r.step({"loss": 0.5, "epoch": 0.25, "step": 3})
+        r.update(metrics={"total": 7})
+    assert capfd.readouterr().err == ""
+    assert sink.last.metrics == {"loss": 0.5, "epoch": 0.25, "step": 3, "total": 7}
