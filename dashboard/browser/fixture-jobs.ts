@@ -1,6 +1,6 @@
 /** Made-up jobs, the same ones for the same number: what a fleet looks like on a usual day, and worse. */
 
-import type { Condition, JobDocument, KubernetesEvent, Phase, Series } from "../src/api/types";
+import type { Condition, History, JobDocument, KubernetesEvent, Phase, Series } from "../src/api/types";
 
 const NAMES = ["bert-base", "llama-sft", "whisper-small", "resnet50", "vit-large", "t5-summary", "clip-align", "mixtral-dpo", "gpt-pretrain", "wav2vec"];
 const NAMESPACES = ["team-vision", "team-speech", "team-language", "research", "platform"];
@@ -198,11 +198,15 @@ export class MadeJob {
         attempt,
         steps,
         times: steps.map((step) => now / 1000 - 2 - (this.step - step) / this.perSecond),
-        epochs: steps.map((step) => Number(((3 * step) / this.total).toFixed(3))),
         values: steps.map((step) => (step > bad && metric === "loss" ? "NaN" : (this.valueAt(metric, step) ?? "0"))),
       };
     };
     return split ? [part(0, 1, Math.floor(split * 1.15)), part(1, split, this.step)] : [part(0, 1, this.step)];
+  }
+
+  /** Epochs at the times of a curve. */
+  progress({ attempt, times, steps = [] }: Series): History["progress"][number] {
+    return { attempt, times, steps, epochs: steps.map((step) => Number(((3 * (step ?? 0)) / this.total).toFixed(3))) };
   }
 
   private valueAt(metric: string, step: number): string | undefined {

@@ -162,13 +162,14 @@ export class Fixture {
     const asked = query.getAll("metric");
     const names = asked.length ? asked : job.metrics(1).map(({ name }) => name);
     const series = names.flatMap((name) => job.series(name, most, now));
+    const progress = series.filter(({ metric }) => metric === names[0]).map((one) => job.progress(one));
     const numbers = [...new Set(series.map((one) => one.attempt))];
     const attempts = numbers.map((number) => {
       const times = series.filter((one) => one.attempt === number).flatMap((one) => one.times);
       const steps = series.filter((one) => one.attempt === number).flatMap((one) => one.steps ?? []) as number[];
       return { number, startTime: new Date(Math.min(...times) * 1000).toISOString(), firstStep: Math.min(...steps), lastStep: Math.max(...steps) };
     });
-    send(request, response, { kind: "TrainJobProgressHistory", metadata: job.document(now).metadata, attempts, series });
+    send(request, response, { kind: "TrainJobProgressHistory", metadata: job.document(now).metadata, attempts, progress, series });
   }
 
   private core(response: ServerResponse, namespace: string | undefined, query: URLSearchParams): void {

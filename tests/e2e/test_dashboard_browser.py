@@ -107,6 +107,7 @@ def test_the_jobs_of_a_namespace_are_shown_live(jobs: Workspace, browser: Browse
     browser.wait("text=/^4 jobs$/")
     browser.wait(f"{row(jobs.name, 'bert')} >> text=loss")
     text_changes(browser, row(jobs.name, "bert", ".progress small"))
+    browser.wait(row(jobs.name, "bert", ".spark path"), state="attached")
     browser.wait(f"{row(jobs.name, 'killed')} >> text=Failed")
 
 
@@ -125,7 +126,9 @@ def test_a_job_is_shown_with_its_curve_its_events_and_its_document(
     browser.open(page_of(alice, jobs.name, "bert"))
     browser.wait("h1:has-text('bert')")
     browser.wait(".plot canvas")
-    browser.wait("role=img[name=/^loss\\. By step/]")
+    browser.wait(
+        "role=img[name=/^loss\\. By step\\. loss: [0-9]+ points, from 2/]"
+    )  # what was before we looked
     text_changes(browser, ".numbers")
     browser.click("text=YAML and kubectl")
     browser.wait(f"text=kubectl get tjp bert -n {jobs.name} -o yaml")

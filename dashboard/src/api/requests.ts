@@ -2,7 +2,7 @@
 
 import { corePath, resourcePath, withQuery, type Address } from "./address";
 import { getJson, getText } from "./http";
-import type { History, JobDocument, KubernetesEvent } from "./types";
+import type { History, JobDocument, KubernetesEvent, LogTail } from "./types";
 
 /** A job's place in the API. `plural` is the resource, such as trainjobs. */
 export interface JobRef {
@@ -43,7 +43,7 @@ export const getYaml = (address: Address, ref: JobRef, signal?: AbortSignal) =>
   getText(subject(address, ref), "application/yaml", signal);
 
 export const getLogTail = (address: Address, ref: JobRef, signal?: AbortSignal) =>
-  getJson<Record<string, unknown>>(subject(address, ref, "log-tail"), signal);
+  getJson<LogTail>(subject(address, ref, "log-tail"), signal);
 
 /** The kinds of jobs that can be listed and watched; every server has those that this page knows. */
 export async function getKinds(address: Address): Promise<ResourceKind[]> {

@@ -1,41 +1,23 @@
-/** The wire. Generated from the published OpenAPI; fields that not every server has are optional everywhere. */
+/** The wire, generated from the published OpenAPI. What other servers serve has what is used of it. */
 
 import type { components } from "./schema";
 
 type Schemas = components["schemas"];
-export type ProgressStatus = Schemas["org.kubeflow.trainer.visibility.v1alpha1.ProgressStatus"] & LaterStatus;
+
+export type ProgressStatus = Schemas["org.kubeflow.trainer.visibility.v1alpha1.ProgressStatus"];
 export type Condition = NonNullable<ProgressStatus["conditions"]>[number];
-export type Replica = NonNullable<ProgressStatus["replicas"]>[number];
 export type Phase = ProgressStatus["phase"];
+export type History = Schemas["org.kubeflow.trainer.visibility.v1alpha1.TrainJobProgressHistory"];
+export type Series = History["series"][number];
+export type Attempt = History["attempts"][number];
 
-/** What servers of this version may leave out of their description, being older than this page. */
-interface LaterStatus {
-  estimatedCompletionRange?: { earliest?: string; latest?: string };
-  phaseReason?: string;
-  phaseMessage?: string;
-  attempts?: number;
-  failure?: Failure;
-  resources?: Resources;
-}
-
-export interface Failure {
-  time?: string;
-  replica?: string;
-  podName?: string;
-  nodeName?: string;
+/** The end of a log, of the container that failed first or of rank 0's. */
+export interface LogTail {
+  podName: string;
   containerName?: string;
-  exitCode?: number;
-  signal?: number;
-  reason?: string;
-  message?: string;
-  retryable?: boolean;
-}
-
-export interface Resources {
-  accelerators?: number;
-  byName?: { name: string; count: number }[];
-  acceleratorSeconds?: number;
-  wastedAcceleratorSeconds?: number;
+  previous: boolean;
+  truncated: boolean;
+  lines: string[];
 }
 
 export interface ObjectMeta {
@@ -69,34 +51,6 @@ export interface Status {
   reason: string;
   message: string;
   details?: { retryAfterSeconds?: number };
-}
-
-/** A point's place in the training; a column that would hold nothing but null is absent. */
-export interface Positions {
-  attempt: number;
-  times: number[];
-  steps?: (number | null)[];
-  epochs?: (number | null)[];
-}
-
-export interface Series extends Positions {
-  metric: string;
-  values: string[];
-}
-
-export interface Attempt {
-  number: number;
-  startTime?: string;
-  firstStep?: number;
-  lastStep?: number;
-  lastTime?: string;
-}
-
-export interface History {
-  metadata: ObjectMeta;
-  attempts?: Attempt[];
-  progress?: Positions[];
-  series?: Series[];
 }
 
 /** An Event of Kubernetes, as little of it as is shown. */

@@ -10,6 +10,11 @@ import { summarise } from "./summary";
 
 const NOW = Date.parse("2026-11-22T12:00:00Z");
 
+/** Accelerators that are held, and seconds of them that were wasted. */
+const holding = (accelerators: number, wastedAcceleratorSeconds = 0) => ({
+  resources: { accelerators, byName: [], acceleratorSeconds: 0, wastedAcceleratorSeconds },
+});
+
 function job(name: string, status: Partial<ProgressStatus> = {}, metadata: JobDocument["metadata"] = {}) {
   const document = { metadata: { name, namespace: "team-a", ...metadata }, status: { phase: "Running", ...status } };
   return toJob("trainjobs", "TrainJob", document as JobDocument);
@@ -44,7 +49,7 @@ test("stalled and wasting jobs come first, jobs that ended last", () => {
     job("failed", { phase: "Failed" }),
     job("slow", { conditions: [is("Straggling")] }),
     job("stalled", { conditions: [is("Stalled")] }),
-    job("wasting", { conditions: [is("Diverged")], resources: { accelerators: 8 } }),
+    job("wasting", { conditions: [is("Diverged")], ...holding(8) }),
   ];
   expect(names(sorted(jobs, "attention", false))).toBe("wasting stalled slow good failed done");
 });
@@ -105,8 +110,8 @@ test("a job's address says how its curves are drawn", () => {
 
 test("the figures count what runs, what is wrong, and accelerators that nobody uses", () => {
   const jobs = [
-    job("a", { resources: { accelerators: 8 } }),
-    job("b", { conditions: [is("Stalled")], resources: { accelerators: 16, wastedAcceleratorSeconds: 7200 } }),
+    job("a", { ...holding(8) }),
+    job("b", { conditions: [is("Stalled")], ...holding(16, 7200) }),
     job("c", { phase: "Failed", endTime: "2026-11-22T01:00:00Z" }),
     job("d", { phase: "Failed", endTime: "2026-11-21T23:00:00Z" }),
     job("e", { phase: "Suspended" }),

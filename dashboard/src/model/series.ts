@@ -29,15 +29,15 @@ export interface Curves {
 export const NOTHING: Curves = { curves: [], attempts: [] };
 
 export function fromHistory(history: History): Curves {
-  const curves = (history.series ?? []).map(({ metric, attempt, times, steps, epochs, values }) => ({
+  const curves = history.series.map(({ metric, attempt, times, steps, values }) => ({
     metric,
     attempt,
     times: [...times],
     steps: column(steps, times.length),
-    epochs: epochs ? column(epochs, times.length) : epochsAt(history, attempt, times),
+    epochs: epochsAt(history, attempt, times),
     values: values.map(toNumber),
   }));
-  return { curves, attempts: history.attempts ?? [] };
+  return { curves, attempts: history.attempts };
 }
 
 function column(values: (number | null)[] | undefined, length: number): (number | null)[] {
@@ -46,7 +46,7 @@ function column(values: (number | null)[] | undefined, length: number): (number 
 
 /** Epochs are kept with the progress, not with each metric: that of the last progress at or before each time. */
 function epochsAt(history: History, attempt: number, times: readonly number[]): (number | null)[] {
-  const progress = history.progress?.find((one) => one.attempt === attempt);
+  const progress = history.progress.find((one) => one.attempt === attempt);
   if (!progress?.epochs) return column(undefined, times.length);
   const { epochs } = progress;
   let at = -1;

@@ -79,7 +79,7 @@ export class Sparks {
       isStarted = true;
       try {
         const history = await getHistory(this.address, job, { metrics: [metric], maxPoints: POINTS });
-        const points = (history.series ?? [])
+        const points = history.series
           .filter((series) => series.metric === metric)
           .flatMap(({ times, values }) => times.map((x, at) => [x, toNumber(values[at] ?? "")] as const))
           .sort(([one], [other]) => one - other);

@@ -94,20 +94,16 @@ function LogLines({ address, jobRef }: { address: Address; jobRef: JobRef }) {
     }
     return <p class="muted">{visible(error.message)}</p>;
   }
-  const lines = logLines(tail.value);
-  return lines ? <Code>{visibleLines(lines)}</Code> : <p class="muted">The log is empty.</p>;
-}
-
-/** The text of a log tail: `lines` or `text`, at the top or in `status`. */
-function logLines(tail: Record<string, unknown>): string {
-  for (const holder of [tail, tail["status"], tail["log"]]) {
-    if (typeof holder === "string") return holder;
-    if (typeof holder !== "object" || holder === null) continue;
-    for (const name of ["lines", "text", "log", "tail"]) {
-      const value = (holder as Record<string, unknown>)[name];
-      if (typeof value === "string") return value;
-      if (Array.isArray(value)) return value.map(String).join("\n");
-    }
-  }
-  return "";
+  const { podName, containerName, previous, truncated, lines } = tail.value;
+  const of = [podName, containerName].filter(Boolean).map((part) => visible(part ?? "")).join(" / ");
+  return (
+    <>
+      <p class="muted">
+        Of <bdi>{of}</bdi>
+        {previous && ", before its last restart"}
+        {truncated && "; what came before is left out"}.
+      </p>
+      {lines.length > 0 ? <Code>{visibleLines(lines.join("\n"))}</Code> : <p class="muted">The log is empty.</p>}
+    </>
+  );
 }
