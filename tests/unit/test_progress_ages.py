@@ -276,3 +276,14 @@ def test_reports_missed_while_nobody_looked_make_no_long_pause(bench: Bench) -> 
     other.advance(400)
     review(other)
     assert other.condition("Stalled") == ("True", "NoAdvance")
+
+
+def test_without_a_report_since_the_job_was_made_whoever_looks_and_since_when(bench: Bench) -> None:
+    started = replace(JOB, rank0=replace(RANK0, started_at=T0 + timedelta(minutes=1)))
+    bench.job(replace(JOB, phase=Phase.PENDING, rank0=None))
+    bench.advance(120)
+    bench.job(started)
+    late = Bench()
+    late.now = bench.now
+    late.job(started)
+    assert [each.last.condition("Fresh").since for each in (bench, late)] == [T0, T0]

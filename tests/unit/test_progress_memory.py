@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.jobs import JOB, KILLED, RANK0, REF
-from visibility_api.progress.document import Point, Progress
+from visibility_api.progress.document import Point, Progress, Refused
 from visibility_api.progress.job import JobRef, Phase, TrainingJob
 from visibility_api.progress.memory import Memory
 from visibility_api.progress.summary import JobProgress
@@ -190,3 +190,14 @@ def test_a_node_whose_clock_is_behind_is_still_known_after_a_restart() -> None:
         each.job(replace(JOB, labels={"seen": "again"}))
     assert other.condition("Fresh") == ("True", "RecentReport")
     assert shown(other.last) == shown(bench.last)
+
+
+def test_why_the_last_probe_brought_nothing_is_said_before_the_next_one() -> None:
+    bench = trained()
+    bench.observe(Refused(reason="NoProgressFile", message="No progress file."))
+    other = heir(bench)
+    other.job(JOB)
+    assert other.last.observation is not None
+    assert (other.last.observation.reason, other.last.observation.source) == ("NoProgressFile", "exec")
+    other.report(200)
+    assert other.last.observation.reason == ""

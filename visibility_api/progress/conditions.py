@@ -254,8 +254,8 @@ def _reporting_began(record: Record, status: str, _reason: str, _now: datetime) 
 
 def _fresh_began(record: Record, status: str, reason: str, now: datetime) -> datetime | None:
     reported_at = record.reported_at
-    if reported_at is None:
-        return _unreported_since(record)
+    if reported_at is None:  # nor was there one of an earlier container
+        return record.job.created_at or _unreported_since(record)
     if status != "False":
         return reported_at
     old_at = reported_at + timedelta(seconds=record.fresh_limit_s)

@@ -288,7 +288,8 @@ def _ran_s(record: Record, started_at: datetime | None, ended_at: datetime | Non
 def _observation(record: Record) -> ObservationSummary | None:
     last = record.last_observation
     if last is None:
-        if record.report is None:
+        refused = record.refused  # another process has found it
+        if record.report is None and refused is None:
             return None
         return ObservationSummary(
             source=record.source,
@@ -296,8 +297,8 @@ def _observation(record: Record) -> ObservationSummary | None:
             next_probe_at=None,
             latency_s=None,
             consecutive_failures=0,
-            reason="",
-            message="",
+            reason=refused.reason if refused else "",
+            message=harmless(refused.message) if refused else "",
         )
     refused = last.outcome if isinstance(last.outcome, Refused) else None
     return ObservationSummary(
