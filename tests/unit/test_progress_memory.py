@@ -201,3 +201,19 @@ def test_why_the_last_probe_brought_nothing_is_said_before_the_next_one() -> Non
     assert (other.last.observation.reason, other.last.observation.source) == ("NoProgressFile", "exec")
     other.report(200)
     assert other.last.observation.reason == ""
+
+
+def test_a_log_that_was_rotated_away_shows_a_restarted_process_nothing_new_either() -> None:
+    bench = Bench()
+    bench.job(JOB)
+    report = Progress(timestamp=bench.now, step=5)
+    bench.observe(report, source="logs")
+    bench.advance(600)
+    bench.observe(report, source="logs")  # its reader remembers
+    other = heir(bench)
+    other.job(JOB)
+    other.observe(Refused(reason="NoProgressInLog", message="…"), source="logs")
+    assert [condition.reason for condition in other.last.conditions] == [
+        condition.reason for condition in bench.last.conditions
+    ]
+    assert other.condition("Fresh") == ("False", "NoNewReport")

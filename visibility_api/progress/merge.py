@@ -26,6 +26,7 @@ FILE, TERMINATION, STATUS, LOGS, PUSH = "exec", "termination", "status", "logs",
 PARTIAL = (LOGS, PUSH, STATUS)  # contain what is new, or what Kubeflow's form has room for; not everything
 OTHER_RANK = "another rank"  # a reporter, beside the sources
 EARLIER_ATTEMPT = "earlier"
+NO_PROGRESS_IN_LOG = "NoProgressInLog"  # of progress/log_tail.py
 CLOCK_TOLERANCE = timedelta(seconds=5)  # between a node's clock and that of the kubelet on another
 MAX_SKEW = timedelta(seconds=MAX_SKEW_S)
 RELAYED_LATE = timedelta(seconds=60)  # at most; what seems to be later shows a clock that was set back
@@ -69,6 +70,9 @@ def merge(record: Record, observation: Observation, now: datetime, points: Point
         return is_taken
     if observation.is_final_read:
         return isinstance(outcome, Progress) and take(record, outcome, attempt, source, now, points=points)
+    if isinstance(outcome, Refused) and _is_rotated_log(record, outcome, attempt):
+        observation = replace(observation, outcome=record.reports[LOGS])
+        outcome = record.reports[LOGS]
     record.last_observation = observation
     if isinstance(outcome, Refused):
         record.refused = outcome
@@ -222,6 +226,12 @@ def _follows(attempt: str, earlier: str) -> bool:
     """Whether it is a later run of the same container: of other pods it is not known which came first."""
     (pod, restarts, _), (earlier_pod, earlier_restarts, _) = attempt.split("/"), earlier.split("/")
     return pod == earlier_pod and int(restarts) > int(earlier_restarts)
+
+
+def _is_rotated_log(record: Record, refused: Refused, attempt: str) -> bool:
+    """Whether the log has shown the report before and its end shows it no more, as after a rotation: for a
+    process that has followed the log that is nothing new, so it is for one that was just started."""
+    return refused.reason == NO_PROGRESS_IN_LOG and LOGS in record.reports and record.attempt == attempt
 
 
 def _is_overtaken(record: Record, observation: Observation) -> bool:
