@@ -64,6 +64,11 @@ export class MadeJob {
     return this.phase === "Running" && this.trouble !== "Stalled" && this.trouble !== "Silent";
   }
 
+  /** Whether it has ever reported. */
+  get hasRun(): boolean {
+    return !["Pending", "Initializing", "Suspended"].includes(this.phase) && this.trouble !== "Silent";
+  }
+
   advance(): void {
     if (!this.isTraining) return;
     this.step = Math.min(this.total - 1, this.step + 1 + Math.floor(this.perSecond));
@@ -89,8 +94,7 @@ export class MadeJob {
   }
 
   document(now: number): JobDocument {
-    const { phase, step, total } = this;
-    const hasRun = phase !== "Pending" && phase !== "Initializing" && this.trouble !== "Silent" && phase !== "Suspended";
+    const { phase, step, total, hasRun } = this;
     const remaining = (total - step) / this.perSecond;
     const ended = now - this.endedAgo;
     const queue = this.isHostile ? HOSTILE.queue : pick(QUEUES, random(this.number, 9));
@@ -185,7 +189,7 @@ export class MadeJob {
 
   /** A curve of at most `most` points, in one attempt or two. */
   series(metric: string, most: number, now: number): Series[] {
-    if (!this.metrics(1).some(({ name }) => name === metric) || this.step === 0) return [];
+    if (!this.hasRun || !this.metrics(1).some(({ name }) => name === metric)) return [];
     const isSeldom = metric.startsWith("eval");
     const points = Math.min(most, isSeldom ? Math.floor(this.step / 500) : this.step);
     const split = this.number % 7 === 0 ? Math.floor(this.step * 0.4) : 0;

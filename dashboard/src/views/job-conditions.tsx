@@ -25,7 +25,16 @@ const ALARMS: Record<string, "bad" | "warn"> = {
   Plateaued: "warn",
 };
 
-export const inWords = ({ type, status }: Condition) => WORDS[type]?.[status] ?? `${visible(type)}: ${status}`;
+/** Reasons that say more than the status does. */
+const BY_REASON: Record<string, string> = {
+  "Stalled NotTraining": "The job does not train now",
+  "Fresh NoReport": "There are no numbers yet",
+  "Fresh FinalReport": "The numbers are final",
+};
+
+export function inWords({ type, status, reason }: Condition): string {
+  return BY_REASON[`${type} ${reason}`] ?? WORDS[type]?.[status] ?? `${visible(type)}: ${visible(status)}`;
+}
 
 export function ConditionList({ status, now }: { status: ProgressStatus; now: number }) {
   const conditions = status.conditions ?? [];

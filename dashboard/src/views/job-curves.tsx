@@ -15,7 +15,7 @@ import { Compare, ComparedJobs } from "./compare";
 import { CurvePanel } from "./curve-panel";
 import { CurveTools } from "./curve-tools";
 import { useNow } from "./hooks";
-import { Code, Empty, Notice } from "./parts";
+import { Code, Notice } from "./parts";
 
 interface Props {
   address: Address;
@@ -111,9 +111,10 @@ function NoCurves({ followed }: { followed: FollowedJob }) {
     );
   }
   return (
-    <Empty title="No metrics yet">
-      <p>This job has reported no metric so far. Three lines in the training loop are enough:</p>
+    <section class="panel teaching" aria-labelledby="no-metrics">
+      <h2 id="no-metrics">No metrics</h2>
+      <p>This job has reported no metric. Three lines in the training loop are enough:</p>
       <Code>{INSTRUMENT}</Code>
-    </Empty>
+    </section>
   );
 }

@@ -36,9 +36,11 @@ export function JobHead({ document: { kind, metadata, status }, now }: { documen
         <p class="phase-message">{visible(status.phaseMessage)}</p>
       )}
       <div class="job-progress">
-        <span class="big">{percent === undefined ? "–" : `${percent}%`}</span>
+        {percent !== undefined && <span class="big">{percent}%</span>}
         <div class="job-progress-bar">
-          <ProgressBar percent={percent} label={`Progress of ${visible(name)}`} kind={`thick ${barKind}`} />
+          {percent !== undefined && (
+            <ProgressBar percent={percent} label={`Progress of ${visible(name)}`} kind={`thick ${barKind}`} />
+          )}
           <Ending document={{ metadata, status }} now={now} />
         </div>
       </div>
@@ -128,7 +130,7 @@ function Ending({ document: { status }, now }: { document: JobDocument; now: num
   const remaining = status.estimatedRemainingSeconds;
   if (hasEnded(status.phase)) return null;
   if (remaining === undefined) {
-    return status.phase === "Running" ? <p class="muted">No estimate of the end: the run does not advance, or has no planned end.</p> : null;
+    return status.phase === "Running" ? <p class="muted">No estimate of the end: the run does not advance, does not report, or has no planned end.</p> : null;
   }
   const end = time(status.estimatedCompletionTime);
   const { earliest, latest } = status.estimatedCompletionRange ?? {};

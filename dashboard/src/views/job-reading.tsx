@@ -2,10 +2,10 @@
 
 import type { ProgressStatus } from "../api/types";
 import { count, duration } from "../model/format";
-import { helpFor, INSTRUMENT } from "../model/help";
+import { helpFor } from "../model/help";
 import { conditionOf, hasEnded, time } from "../model/job";
 import { visible } from "../model/text";
-import { Ago, Code, Text } from "./parts";
+import { Ago, Text } from "./parts";
 
 const SOURCES: Record<string, string> = {
   exec: "a file in the container (exec)",
@@ -22,7 +22,6 @@ export function Reading({ status, now }: { status: ProgressStatus; now: number }
   const reason = observation?.reason ?? (reporting?.status === "True" ? undefined : reporting?.reason);
   const message = observation?.message ?? (reporting?.status === "True" ? undefined : reporting?.message);
   const help = helpFor(reason);
-  const teaches = reason === "NoProgressFile" || reason === "NoProgressInLog";
   return (
     <section class="panel" aria-labelledby="reading">
       <h2 id="reading">How the numbers are read</h2>
@@ -64,7 +63,6 @@ export function Reading({ status, now }: { status: ProgressStatus; now: number }
               {help.text} <span class="muted">More in docs/{help.page}.</span>
             </p>
           )}
-          {teaches && <Code>{INSTRUMENT}</Code>}
         </div>
       )}
     </section>

@@ -91,12 +91,14 @@ function Progress({ job }: { job: Job }) {
         : "";
   return (
     <>
-      <span class="of-bar">
-        <ProgressBar percent={percent} label={`Progress of ${visible(job.name)}`} kind={kind} />
-        <span class="percent">{percent === undefined ? "" : `${percent}%`}</span>
-      </span>
+      {percent !== undefined && (
+        <span class="of-bar">
+          <ProgressBar percent={percent} label={`Progress of ${visible(job.name)}`} kind={kind} />
+          <span class="percent">{percent}%</span>
+        </span>
+      )}
       <small>
-        {position}
+        {percent === undefined && step !== undefined ? `step ${position}` : position}
         {job.rate !== undefined && job.phase === "Running" && ` · ${rate(job.rate)}`}
       </small>
     </>
