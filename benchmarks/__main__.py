@@ -15,6 +15,7 @@ from . import (
     bounds,
     estimates,
     growth,
+    history,
     memory,
     outgoing,
     probe,
@@ -49,6 +50,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "aggregated": aggregated.show,
     "push": push.measure,
     "probe": probe.run,
+    "history": history.show,
 }
 # With --growth: how cost grows, and what takes minutes.
 LONG_MEASUREMENTS: dict[str, Measurement] = {

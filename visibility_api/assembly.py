@@ -120,6 +120,7 @@ def assemble(
         now=_now,
         interval_s=settings.probe_interval.total_seconds(),
         recall=continuity.recall,
+        recall_history=continuity.recall_history,
     )
     prober = Prober(
         _sources(settings, clients.cluster),

@@ -18,9 +18,17 @@ from visibility_api.peers.taking import StateTaker
 from visibility_api.persistence.recollections import Recollections
 from visibility_api.persistence.state_file import Bounds
 from visibility_api.persistence.writer import StateWriter
+from visibility_api.progress.history import JobHistory
 from visibility_api.progress.job import JobRef
 from visibility_api.progress.memory import Memory
-from visibility_api.progress.saved import SavedJob, restore, save, supersedes
+from visibility_api.progress.saved import (
+    SavedJob,
+    restore,
+    restore_history,
+    save,
+    save_history,
+    supersedes,
+)
 from visibility_api.progress.tracker import Tracker
 from visibility_api.settings import Settings
 from visibility_api.telemetry import Metrics
@@ -52,6 +60,7 @@ class Continuity:
         self._metrics = metrics
         self._recollections = Recollections(count=metrics.count_recalled)
         self.recall: Callable[[JobRef], Memory | None] = self._recollections.take
+        self.recall_history: Callable[[JobRef], Iterator[JobHistory]] = self._recollections.take_histories
         self.giver: StateGiver | None = None  # None: there are no other replicas
         self._taker: StateTaker | None = None
         self._writer: StateWriter | None = None  # None: there is no data directory
@@ -75,13 +84,20 @@ class Continuity:
         """Give from this tracker and take into it. Of the others see StateTaker and StateGiver."""
         self._tracker = tracker
         if peers := self._settings.peers:
-            self.giver = StateGiver(proof=proof, jobs=lambda: tracker, snapshot=self._snapshot, met=met)
+            self.giver = StateGiver(
+                proof=proof,
+                jobs=lambda: tracker,
+                snapshot=self._snapshot,
+                history=self._history,
+                met=met,
+            )
             self._taker = StateTaker(
                 peers,
                 port=self._settings.secure_port,
                 certificate=certificate,
                 proof=proof,
                 take=self._take,
+                take_history=self._take_history,
             )
 
     def changed(self, ref: JobRef) -> None:
@@ -97,8 +113,11 @@ class Continuity:
     async def load(self) -> None:
         """Read what an earlier process has kept: the first thing to do."""
         if self._writer is not None:
-            for saved in await self._writer.load():
+            states, histories = await self._writer.load()
+            for saved in states:
                 self._recollections.add(saved, "disk")
+            for saved in histories:
+                self._recollections.add_history(saved)
 
     async def taken(self) -> None:
         """Until the other replicas have been asked: jobs are followed by what is known of them already."""
@@ -111,7 +130,10 @@ class Continuity:
             yield "state of other replicas", self._taker.run
         if self._writer is not None:
             write, count = self._writer.run, self._metrics.count_state_writes
-            yield "data directory", partial(write, self._snapshot, lambda: self._tracker, count=count)
+            yield (
+                "data directory",
+                partial(write, self._snapshot, lambda: self._tracker, history=self._history, count=count),
+            )
         yield "recollections", partial(self._forget_others, is_synced)
 
     def checks(self) -> Iterator[Check]:
@@ -127,6 +149,17 @@ class Continuity:
     def _snapshot(self, ref: JobRef) -> SavedJob | None:
         memory = self._tracker.remembered(ref)
         return None if memory is None else save(ref, memory)
+
+    def _history(self, ref: JobRef) -> SavedJob | None:
+        history = self._tracker.history(ref)
+        return None if history is None else save_history(ref, history)
+
+    def _take_history(self, saved: SavedJob) -> None:
+        """A peer has this of the past of a job."""
+        if saved.ref not in self._tracker:
+            self._recollections.add_history(saved)
+        elif (history := restore_history(saved)) is not None:
+            self._tracker.history_recalled(saved.ref, history)
 
     def _take(self, saved: SavedJob) -> None:
         """A peer knows this of a job, which this replica may know as well, or not yet."""

@@ -7,24 +7,28 @@ import pytest
 from tests.unit.api_shell import Shell
 from visibility_api.auth.errors import Unauthenticated
 from visibility_api.peers.frames import FrameReader
-from visibility_api.peers.giving import PATH, StateGiver
+from visibility_api.peers.giving import HISTORY_PATH, PATH, StateGiver
 from visibility_api.progress.job import JobRef
 from visibility_api.progress.saved import SavedJob
 
 REF = JobRef(resource="trainjobs", namespace="team-a", name="bert", uid="uid-1")
 SAVED = SavedJob(ref=REF, format=1, state=b"state")
+PAST = SavedJob(ref=REF, format=1, state=b"past")
 PROOF = "0123abcd" * 8
 
 
 def giver() -> StateGiver:
-    return StateGiver(proof=lambda: PROOF, jobs=lambda: [REF], snapshot=lambda _ref: SAVED)
+    return StateGiver(
+        proof=lambda: PROOF, jobs=lambda: [REF], snapshot=lambda _ref: SAVED, history=lambda _ref: PAST
+    )
 
 
 async def test_a_replica_is_given_every_job_without_being_a_user() -> None:
     shell = Shell(peers=giver(), identity=Unauthenticated("nobody may do anything"))
-    answer = await shell.get(PATH, ("X-Visibility-Peer", PROOF))
-    assert (answer.status, answer.header("content-type")) == (200, "application/octet-stream")
-    assert list(FrameReader().feed(answer.body)) == [SAVED]
+    for path, given in ((PATH, SAVED), (HISTORY_PATH, PAST)):
+        answer = await shell.get(path, ("X-Visibility-Peer", PROOF))
+        assert (answer.status, answer.header("content-type")) == (200, "application/octet-stream")
+        assert list(FrameReader().feed(answer.body)) == [given]
     assert shell.asked == []
 
 
@@ -32,6 +36,8 @@ async def test_a_replica_is_given_every_job_without_being_a_user() -> None:
     ("path", "proof", "status"),
     [
         (PATH, None, 401),
+        (HISTORY_PATH, None, 401),
+        (HISTORY_PATH, PROOF[:-1], 401),
         (PATH, "", 401),
         (PATH, "0" * 64, 401),
         (PATH, PROOF[:-1], 401),

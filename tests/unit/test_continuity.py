@@ -15,9 +15,10 @@ from tests.service.tls_server import until
 from visibility_api.continuity import Continuity
 from visibility_api.persistence.state_file import Bounds, StateFile
 from visibility_api.progress.document import Progress
+from visibility_api.progress.history_view import Selection, select
 from visibility_api.progress.job import JobRef
 from visibility_api.progress.memory import Memory
-from visibility_api.progress.saved import save
+from visibility_api.progress.saved import SavedJob, save
 from visibility_api.progress.tracker import Tracker
 from visibility_api.settings import read_settings
 from visibility_api.telemetry import Metrics
@@ -40,6 +41,7 @@ class Server:
             now=lambda: self.bench.now,
             interval_s=15.0,
             recall=self.continuity.recall,
+            recall_history=self.continuity.recall_history,
         )
         self.continuity.connect(
             self.tracker, certificate=lambda: b"", proof=lambda: "", met=lambda _address: None
@@ -167,3 +169,64 @@ async def test_alone_and_without_a_directory_there_is_nothing_to_wait_for() -> N
     assert list(server.continuity.checks()) == []
     server.bench.job(JOB)
     server.tracker.job_gone(REF)
+
+
+# --- histories
+
+
+def steps(server: Server) -> list[list[int | None]]:
+    """Those of each attempt."""
+    view = select(server.tracker.history(REF), Selection(), now_s=server.bench.now.timestamp() + 1e6)
+    return [list(each.steps or ()) for each in view.progress]
+
+
+async def test_the_past_of_a_job_is_known_at_the_start_and_goes_on(tmp_path: Path) -> None:
+    flag = f"--data-dir={tmp_path}"
+    first = Server(flag)
+    async with first.running():
+        first.bench.job(JOB)
+        for step in (10, 20, 30):
+            first.bench.report(step)
+            first.bench.advance(15)
+    second = Server(flag)
+    second.bench.now = first.bench.now
+    async with second.running():
+        second.bench.job(JOB)
+        assert steps(second) == [[10, 20, 30]]
+        second.bench.report(40)
+        assert steps(second) == [[10, 20, 30, 40]]
+        second.bench.job(replace(JOB, ref=OTHER))
+        assert second.tracker.history(OTHER) is None
+
+
+def test_the_past_that_a_peer_knows_joins_what_came_meanwhile_and_nothing_is_there_twice() -> None:
+    old, new = Server("--peers=one"), Server("--peers=one")
+    for server in (old, new):
+        server.bench.job(JOB)
+    for step in (10, 20, 30, 40):
+        old.bench.report(step)
+        if step > 20:  # it started only then
+            new.bench.now = old.bench.now
+            new.bench.report(step)
+        old.bench.advance(15)
+    new.bench.advance(30)
+    new.bench.report(50)
+    given = old.continuity._history(REF)
+    assert given is not None
+    for _ in range(2):
+        new.continuity._take_history(given)
+        assert steps(new) == [[10, 20, 30, 40, 50]]
+
+
+def test_the_past_waits_for_its_job_and_what_cannot_be_read_is_passed_over() -> None:
+    old, new = Server("--peers=one"), Server("--peers=one")
+    old.bench.job(JOB)
+    old.bench.report(10)
+    given = old.continuity._history(REF)
+    assert given is not None
+    new.continuity._take_history(SavedJob(ref=REF, format=99, state=given.state))
+    new.continuity._take_history(SavedJob(ref=REF, format=given.format, state=b"damaged"))
+    new.continuity._take_history(given)
+    new.bench.job(JOB)
+    assert steps(new) == [[10]]
+    assert new.bench.last.step is None, "the past is not a report"

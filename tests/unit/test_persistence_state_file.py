@@ -180,6 +180,53 @@ def test_a_file_of_an_older_version_is_brought_up(tmp_path: Path, monkeypatch: p
         assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION + 1,)
 
 
+OLD = """
+CREATE TABLE jobs (
+    id INTEGER PRIMARY KEY, uid TEXT NOT NULL UNIQUE, resource TEXT NOT NULL, namespace TEXT NOT NULL,
+    name TEXT NOT NULL, updated INTEGER NOT NULL, format INTEGER NOT NULL, state BLOB NOT NULL
+);
+PRAGMA application_id = {application};
+PRAGMA user_version = 1;
+"""
+
+
+def test_a_file_from_before_there_were_histories_keeps_its_jobs(tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as connection:
+        connection.executescript(OLD.format(application=APPLICATION_ID))
+        row = ("uid-of-a", "trainjobs", "team-a", "a", int(time.time()), 1, b"state")
+        connection.execute(
+            "INSERT INTO jobs (uid, resource, namespace, name, updated, format, state)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            row,
+        )
+    with opened(tmp_path) as file:
+        assert (file.load(), file.load_histories()) == ([job("a")], [])
+        file.write([], [], [job("a", b"past")])
+    with opened(tmp_path) as file:
+        assert (file.load(), file.load_histories()) == ([job("a")], [job("a", b"past")])
+    assert not list(tmp_path.glob(f"{ASIDE}*"))
+
+
+def test_a_history_goes_with_its_job_and_with_age(tmp_path: Path) -> None:
+    with opened(tmp_path) as file:
+        file.write([job("a"), job("b")], [], [job("a", b"past"), job("b", b"past")])
+        file.write([], [job("a").ref])
+        assert file.load_histories() == [job("b", b"past")]
+        file._connection.execute("UPDATE histories SET updated = 0")
+        assert file.prune() == 1
+        assert (file.load(), file.load_histories()) == ([job("b")], [])
+
+
+def test_histories_make_room_before_jobs_do(tmp_path: Path) -> None:
+    bounds = Bounds(max_bytes=512 * 1024, max_age_s=3600.0)
+    with opened(tmp_path, bounds) as file:
+        file.write([job(f"j{n}") for n in range(50)], [])
+        for n in range(50):
+            file.write([], [], [job(f"j{n}", bytes(12 * 1024))])
+        assert len(file.load()) == 50
+        assert 10 < len(file.load_histories()) < 50
+
+
 def test_the_last_few_that_were_set_aside_are_kept(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / FILE).write_bytes(b"not a database %d" % number)

@@ -7,7 +7,7 @@ import contextlib
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -54,6 +54,10 @@ class Server:
             raise RuntimeError("s3cr3t")
         return None if state is None else SavedJob(ref=job, format=1, state=state)
 
+    def history(self, job: JobRef) -> SavedJob | None:
+        state = self.states.get(job.name)
+        return None if state is None else SavedJob(ref=job, format=1, state=b"past of " + state)
+
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Server]:
         async with asyncio.TaskGroup() as group:
@@ -61,6 +65,7 @@ class Server:
                 self.writer.run(
                     self.snapshot,
                     lambda: map(ref, self.states),
+                    history=self.history,
                     count=lambda outcome, jobs: self.counted.update({outcome: jobs}),
                 )
             )
@@ -72,17 +77,18 @@ class Server:
         await until(lambda: is_so(self.counted))
 
 
-def kept(directory: Path) -> dict[str, bytes]:
+def kept(directory: Path, *, histories: bool = False) -> dict[str, bytes]:
     file = StateFile(directory, BOUNDS)
     try:
-        return {each.ref.name: each.state for each in file.load()}
+        loaded = file.load_histories() if histories else file.load()
+        return {each.ref.name: each.state for each in loaded}
     finally:
         file.close()
 
 
 async def test_what_changed_is_written_once(tmp_path: Path) -> None:
     server = Server(directory=tmp_path)
-    assert await server.writer.load() == []
+    assert await server.writer.load() == ([], [])
     async with server.running():
         server.report("a", b"1")
         server.report("b", b"1")
@@ -114,7 +120,7 @@ async def test_the_next_process_loads_it_and_deleted_jobs_stay_deleted(tmp_path:
         first.report("b", b"1")
         await first.counts(lambda counted: counted["Written"] == 2)
     second = Server(directory=tmp_path)
-    loaded = await second.writer.load()
+    loaded, _ = await second.writer.load()
     assert {each.ref.name: each.state for each in loaded} == {"a": b"1", "b": b"1"}
     async with second.running():
         for name in ("a", "b"):  # as each is published
@@ -141,7 +147,7 @@ async def test_a_directory_in_use_is_taken_over_when_it_is_free_with_every_job(t
     other = StateFile(tmp_path, BOUNDS)
     server = Server(directory=tmp_path)
     with structlog.testing.capture_logs() as logged:
-        assert await server.writer.load() == []
+        assert await server.writer.load() == ([], [])
         assert server.writer.fault == "another process uses it"
         async with server.running():
             server.report("a", b"1")
@@ -166,7 +172,7 @@ async def test_a_file_that_was_damaged_meanwhile_is_begun_anew(tmp_path: Path) -
         await server.counts(lambda counted: counted["Written"] == 200)
     (tmp_path / FILE).write_bytes(b"something else" * 1000)
     again = Server(directory=tmp_path, states=dict(server.states))
-    assert await again.writer.load() == []
+    assert await again.writer.load() == ([], [])
     async with again.running():
         again.report("job-0", b"new")
         await again.counts(lambda counted: counted["Written"] == 1)
@@ -193,10 +199,51 @@ async def test_a_directory_that_does_not_answer_delays_the_start_for_so_long_onl
     load = StateFile.load
     monkeypatch.setattr(StateFile, "load", lambda file: may_end.wait() and load(file))
     server = Server(directory=tmp_path, rhythm=Rhythm(write_s=0.001, load_s=0.01))
-    assert await server.writer.load() == []
+    assert await server.writer.load() == ([], [])
     assert server.writer.fault == "reading it does not end"
     async with server.running():
         server.report("a", b"1")
         may_end.set()
         await until(lambda: server.writer.fault is None)
     assert kept(tmp_path) == {"a": b"1"}
+
+
+# --- histories
+
+
+async def test_a_history_is_written_seldom_and_at_the_end(tmp_path: Path) -> None:
+    server = Server(directory=tmp_path)
+    await server.writer.load()
+    async with server.running():
+        for state in (b"1", b"2", b"3"):
+            server.report("a", state)
+            await server.counts(lambda counted: counted["Written"] == 1)
+            server.counted.clear()
+        assert server.writer._histories.keys() == {ref("a")}
+    assert kept(tmp_path, histories=True) == {"a": b"past of 3"}
+
+
+async def test_histories_that_are_due_are_written_in_their_turn(tmp_path: Path) -> None:
+    server = Server(directory=tmp_path, rhythm=replace(QUICK, history_s=0.0, histories=2))
+    await server.writer.load()
+    async with server.running():
+        for name in "abcde":
+            server.report(name, b"1")
+        await until(lambda: not server.writer._histories)
+        server.report("a", b"2")
+        await until(lambda: not server.writer._histories)
+        server.delete("b")
+    assert kept(tmp_path, histories=True) == dict.fromkeys("cde", b"past of 1") | {"a": b"past of 2"}
+
+
+async def test_a_history_that_could_not_be_written_is_written_later(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    directory.write_text("a file is in the way")
+    server = Server(directory=directory, rhythm=replace(QUICK, history_s=0.0))
+    await server.writer.load()
+    async with server.running():
+        server.report("a", b"1")
+        await server.counts(lambda counted: counted["Failed"] > 0)
+        directory.unlink()
+        await server.counts(lambda counted: counted["Written"] > 0)
+    assert kept(directory, histories=True) == {"a": b"past of 1"}

@@ -31,7 +31,7 @@ from visibility_api.errors import (
     UnknownRoute,
 )
 from visibility_api.faults import describe_fault
-from visibility_api.peers.giving import PATH as PEERS_PATH, StateGiver
+from visibility_api.peers.giving import HISTORY_PATH, PATH as PEERS_PATH, StateGiver
 from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.resources.delivery import DEFAULT_CACHE_CONTROL, ReaderTooSlow, deliver
 from visibility_api.resources.disconnect import ClientGone
@@ -68,6 +68,7 @@ MAX_AUDIT_ID_BYTES = 128  # of one that comes with the request
 MAX_WARNING_BYTES = 4096  # of one response, as the API server's own limit
 # Open to everybody, so no credentials are read: a kubelet's probe must not depend on a review or on overload.
 _HEALTH_PATHS = frozenset(("/healthz", "/livez", "/readyz"))
+_PEERS_PATHS = frozenset((PEERS_PATH, HISTORY_PATH))
 _HEALTHY = ResourceResponse(
     content_type="text/plain; charset=utf-8", body=b"ok", headers=((b"x-content-type-options", b"nosniff"),)
 )
@@ -233,7 +234,7 @@ class RequestChain:
             series=self._metrics.series(route.labels if route is not None else method_labels(method)),
             is_watch=info.is_watch,
             is_health=path in _HEALTH_PATHS,
-            is_of_a_peer=self._peers is not None and method == "GET" and path == PEERS_PATH,
+            is_of_a_peer=self._peers is not None and method == "GET" and path in _PEERS_PATHS,
         )
 
     async def _check_is_somebody(self, scope: Scope) -> None:

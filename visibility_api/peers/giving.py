@@ -19,17 +19,19 @@ from .recognition import is_proof
 
 log = structlog.get_logger("visibility.peers")
 
-PATH = "/peers/state"
+PATH, HISTORY_PATH = "/peers/state", "/peers/history"
 PROOF, PORT = b"x-visibility-peer", b"x-visibility-peer-port"
 MAX_STREAMS = 4  # at a time: each replica of a roll-out takes once or twice
 CHUNK_BYTES = 64 * 1024
 SLICE_S = 0.005  # of the event loop
 
+Snapshot = Callable[[JobRef], SavedJob | None]
 Headers = Sequence[tuple[bytes, bytes]]
 
 
 class StateGiver:
-    """Streams the state of `jobs`, each as `snapshot` returns it at its turn; None for one that is gone.
+    """Streams the state of `jobs`, or their histories, each as `snapshot` or `history` returns it at its
+    turn; None for one that is gone.
 
     `proof` returns what a replica has to present. `met` is called with the address of one that has: it is
     about to need what is pushed here from now on.
@@ -40,12 +42,14 @@ class StateGiver:
         *,
         proof: Callable[[], str],
         jobs: Callable[[], Iterable[JobRef]],
-        snapshot: Callable[[JobRef], SavedJob | None],
+        snapshot: Snapshot,
+        history: Snapshot = lambda _ref: None,
         met: Callable[[Address], None] = lambda _address: None,
     ) -> None:
         self._proof = proof
         self._jobs = jobs
         self._snapshot = snapshot
+        self._history = history
         self._met = met
         self._streams = 0
 
@@ -63,13 +67,20 @@ class StateGiver:
         if client and port.isdigit() and 0 < int(port[:6]) < 65536:
             self._met(Address(client, int(port)))
 
-    async def stream(self) -> AsyncGenerator[bytes, None]:
-        """The frames, in pieces of some size; other tasks have their turn between them."""
+    def stream(self) -> AsyncGenerator[bytes, None]:
+        """The states as frames, in pieces of some size; other tasks have their turn between them."""
+        return self._stream(self._snapshot)
+
+    def stream_histories(self) -> AsyncGenerator[bytes, None]:
+        """The same of the histories."""
+        return self._stream(self._history)
+
+    async def _stream(self, snapshot: Snapshot) -> AsyncGenerator[bytes, None]:
         self._streams += 1
         try:
             piece, began = bytearray(), time.monotonic()
             for ref in list(self._jobs()):
-                piece += self._frame(ref)
+                piece += _frame(ref, snapshot)
                 if len(piece) >= CHUNK_BYTES or time.monotonic() - began > SLICE_S:
                     yield bytes(piece)
                     piece.clear()
@@ -79,10 +90,11 @@ class StateGiver:
         finally:
             self._streams -= 1
 
-    def _frame(self, ref: JobRef) -> bytes:
-        try:
-            saved = self._snapshot(ref)
-        except Exception as error:  # of one job; the others are given (decision 0005)
-            log.error("job's state not given", job=str(ref), **describe_fault(error))
-            return b""
-        return frame(saved) if saved is not None else b""
+
+def _frame(ref: JobRef, snapshot: Snapshot) -> bytes:
+    try:
+        saved = snapshot(ref)
+    except Exception as error:  # of one job; the others are given (decision 0005)
+        log.error("job's state not given", job=str(ref), **describe_fault(error))
+        return b""
+    return frame(saved) if saved is not None else b""

@@ -15,7 +15,7 @@ from visibility_api.progress.saved import SavedJob
 
 from .addresses import Address, resolve, split_name
 from .frames import BadFrame, FrameReader
-from .giving import PATH, PORT, PROOF
+from .giving import HISTORY_PATH, PATH, PORT, PROOF
 from .recognition import certificate_fingerprint
 
 log = structlog.get_logger("visibility.peers")
@@ -37,7 +37,8 @@ class TakeLimits:
 
 
 class StateTaker:
-    """Passes what each replica knows of each job to `take`, while `run` is running.
+    """Passes what each replica knows of each job to `take`, and its history to `take_history`, while `run` is
+    running.
 
     `names` are HOST or HOST:PORT, `port` what this server listens on; `certificate` returns the serving
     certificate, DER, and `proof` what `recognition.derive_proof` makes of its key.
@@ -51,13 +52,14 @@ class StateTaker:
         certificate: Callable[[], bytes],
         proof: Callable[[], str],
         take: Callable[[SavedJob], object],
+        take_history: Callable[[SavedJob], object] = lambda _saved: None,
         limits: TakeLimits = TakeLimits(),
     ) -> None:
         self._names = [split_name(name, port) for name in names]
         self._port = port
         self._certificate = certificate
         self._proof = proof
-        self._take = take
+        self._takers = {PATH: take, HISTORY_PATH: take_history}
         self._limits = limits
         self.done = asyncio.Event()  # the first time is over; also when there was nobody there, or no time
 
@@ -65,14 +67,17 @@ class StateTaker:
         """Take, and a few times more; never raises for what a peer does."""
         limits = self._limits
         try:
-            await self._take_within(limits.total_s)
+            await self._take_within(limits.total_s, PATH)
         finally:
             self.done.set()
+        # Ten times as much, and needed to show the past only: no job waits for it.
+        await self._take_within(limits.again_total_s, HISTORY_PATH)
         for pause_s in limits.again_s:
             await asyncio.sleep(pause_s)
-            await self._take_within(limits.again_total_s)
+            await self._take_within(limits.again_total_s, PATH)
+        await self._take_within(limits.again_total_s, HISTORY_PATH)
 
-    async def _take_within(self, limit_s: float) -> None:
+    async def _take_within(self, limit_s: float, path: str) -> None:
         seen: set[Address] = set()
         try:
             async with (
@@ -89,12 +94,13 @@ class StateTaker:
                     for address in sorted(await self._find(host, port)):
                         if address not in seen and len(seen) < self._limits.peers:
                             seen.add(address)
-                            group.create_task(self._take_from(address, session), name=f"take {address.host}")
+                            taking = self._take_from(address, session, path)
+                            group.create_task(taking, name=f"take {address.host}")
 
                 for host, port in self._names:  # one that does not resolve delays no other
                     group.create_task(take_by(host, port), name=f"find {host}")
         except TimeoutError:
-            log.warning("state not taken from every peer in time", limit_s=limit_s)
+            log.warning("state not taken from every peer in time", limit_s=limit_s, path=path)
 
     async def _find(self, host: str, port: int) -> set[Address]:
         """The addresses of the other replicas of this name, which need not resolve yet."""
@@ -106,19 +112,19 @@ class StateTaker:
             except OSError:
                 await asyncio.sleep(self._limits.resolve_again_s)
 
-    async def _take_from(self, address: Address, session: aiohttp.ClientSession) -> None:
-        jobs = 0
+    async def _take_from(self, address: Address, session: aiohttp.ClientSession, path: str) -> None:
+        jobs, take_one = 0, self._takers[path]
 
         def take(saved: SavedJob) -> None:
             nonlocal jobs
             jobs += 1
             try:
-                self._take(saved)
+                take_one(saved)
             except Exception as error:  # of one job; the others are taken (decision 0005)
                 log.error("job's state not taken", job=str(saved.ref), **describe_fault(error))
 
         try:
-            await self._exchange(address, session, take)
+            await self._exchange(address, session, path, take)
         except aiohttp.ServerFingerprintMismatch:
             log.warning("state not taken", peer=address.host, reason="it presents another certificate")
         except BadFrame as error:
@@ -126,17 +132,21 @@ class StateTaker:
         except (aiohttp.ClientError, OSError, ValueError, TypeError) as error:  # the last two: of our key
             log.warning("state not taken", peer=address.host, jobs=jobs, **describe_fault(error))
         else:
-            log.info("state taken", peer=address.host, jobs=jobs)
+            log.info("state taken", peer=address.host, jobs=jobs, path=path)
 
     async def _exchange(
-        self, address: Address, session: aiohttp.ClientSession, take: Callable[[SavedJob], None]
+        self,
+        address: Address,
+        session: aiohttp.ClientSession,
+        path: str,
+        take: Callable[[SavedJob], None],
     ) -> None:
         headers = {
             "Host": "visibility-api",
             PROOF.decode(): self._proof(),
             PORT.decode(): str(self._port),
         }
-        url = URL.build(scheme="https", host=address.host, port=address.port, path=PATH)
+        url = URL.build(scheme="https", host=address.host, port=address.port, path=path)
         fingerprint = certificate_fingerprint(self._certificate())
         async with session.get(url, headers=headers, ssl=fingerprint, allow_redirects=False) as response:
             if response.status != 200:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from visibility_api.progress.history import JobHistory
 from visibility_api.progress.job import JobRef
 from visibility_api.progress.memory import Memory
-from visibility_api.progress.saved import SavedJob, restore, supersedes
+from visibility_api.progress.saved import SavedJob, restore, restore_history, supersedes
 
 MAX_JOBS = 100_000  # ten times what one server is made for
+MAX_HISTORIES = 9  # of one job: that on disk, and one of each replica that is asked
 MAX_BYTES = 256 * 1024 * 1024
 
 
@@ -28,6 +30,7 @@ class Recollections:
         self._count = count
         self._max_jobs, self._max_bytes = max_jobs, max_bytes
         self._held: dict[JobRef, tuple[SavedJob, str]] = {}
+        self._histories: dict[JobRef, list[SavedJob]] = {}
         self._bytes = 0
         self._is_closed = False
 
@@ -49,6 +52,26 @@ class Recollections:
             self._held[saved.ref] = saved, source
             self._bytes += len(saved.state)
 
+    def add_history(self, saved: SavedJob) -> None:
+        """Keep this history until its job is seen; those of several replicas are brought together then."""
+        size, held = len(saved.state), self._histories.get(saved.ref, [])
+        if (
+            not self._is_closed
+            and len(held) < MAX_HISTORIES
+            and len(self._histories) < self._max_jobs
+            and self._bytes + size <= self._max_bytes
+        ):
+            self._histories.setdefault(saved.ref, held).append(saved)
+            self._bytes += size
+
+    def take_histories(self, ref: JobRef) -> Iterator[JobHistory]:
+        """What is kept of the past of this job, which exists; it is not kept here any longer."""
+        for saved in self._histories.pop(ref, ()):
+            self._bytes -= len(saved.state)
+            history = restore_history(saved)
+            if history is not None:
+                yield history
+
     def take(self, ref: JobRef) -> Memory | None:
         """What is remembered of this job, which exists; it is not kept here any longer."""
         held = self._held.pop(ref, None)
@@ -63,7 +86,8 @@ class Recollections:
 
     def close(self) -> list[JobRef]:
         """Every job that exists has been seen: keep nothing more. Returns the jobs that were left."""
-        left = list(self._held)
+        left = list(dict.fromkeys((*self._held, *self._histories)))
         self._held.clear()
+        self._histories.clear()
         self._bytes, self._is_closed = 0, True
         return left

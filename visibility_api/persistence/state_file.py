@@ -15,7 +15,7 @@ import shutil
 import sqlite3
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,10 +33,9 @@ APPLICATION_ID = (
 )
 # Of the tables. A change here comes with its statements in `_MIGRATIONS`, under the version that they start
 # from; a file that is older than all of them is set aside.
-SCHEMA_VERSION = 1
-_MIGRATIONS: dict[int, Sequence[str]] = {}
-_SCHEMA = """
-CREATE TABLE jobs (
+SCHEMA_VERSION = 2
+_TABLE = """
+CREATE TABLE {} (
     id INTEGER PRIMARY KEY,
     uid TEXT NOT NULL UNIQUE,
     resource TEXT NOT NULL,
@@ -47,6 +46,9 @@ CREATE TABLE jobs (
     state BLOB NOT NULL
 )
 """
+_JOBS, _HISTORIES = "jobs", "histories"  # the history of a job, in the same form as its state
+_TABLES = (_JOBS, _HISTORIES)
+_MIGRATIONS: dict[int, Sequence[str]] = {1: (_TABLE.format(_HISTORIES),)}
 # What this server never makes: views, triggers and virtual tables may compute without end.
 _MADE_UP = "SELECT 1 FROM sqlite_schema WHERE type IN ('view', 'trigger') OR type = 'table' AND rootpage = 0"
 # A row has some hundred bytes, and a report changes one row: what is written to the disk is whole pages.
@@ -54,7 +56,9 @@ PAGE_BYTES = 1024
 CHECKPOINT_PAGES = 16 * 1024  # pages that changed again meanwhile are written to the main file once
 MAX_STATE_BYTES = 256 * 1024  # of one job; four times the largest document
 MAX_NAME_BYTES = 1024  # of what names a job: resource, namespace, name and uid together
-MAX_LOADED_BYTES = 256 * 1024 * 1024  # of all states: what may be held until the jobs are known
+MAX_LOADED_BYTES = (
+    256 * 1024 * 1024
+)  # of all states, and of all histories: what may be held until the jobs are known
 LARGE_STATE_BYTES = 16 * 1024  # those go first when the file is full: one namespace must not displace others
 KEPT_ASIDE = 2  # files that were set aside last
 _EVICTED_SHARE = 10  # a tenth of the rows makes room
@@ -70,6 +74,9 @@ _REASONS = {
     _FULL: "the disk is full",
     14: "it cannot be opened",
 }
+
+
+Row = tuple[str, str, str, str, int, int, bytes]
 
 
 class Unavailable(Exception):
@@ -113,11 +120,18 @@ class StateFile:
 
     def load(self) -> list[SavedJob]:
         """Every job in the file, as far as its state may be held. Raises Unavailable."""
+        return self._load(_JOBS)
+
+    def load_histories(self) -> list[SavedJob]:
+        """The same of the histories."""
+        return self._load(_HISTORIES)
+
+    def _load(self, table: str) -> list[SavedJob]:
         loaded: list[SavedJob] = []
         left = MAX_LOADED_BYTES
         with self._translated():
             rows = self._connection.execute(
-                "SELECT resource, namespace, name, uid, format, state FROM jobs"
+                f"SELECT resource, namespace, name, uid, format, state FROM {table}"  # noqa: S608 - ours
                 " WHERE typeof(format) = 'integer' AND typeof(state) = 'blob' AND length(state) <= ?"
                 " AND length(resource) + length(namespace) + length(name) + length(uid) <= ?",
                 (MAX_STATE_BYTES, MAX_NAME_BYTES),
@@ -133,14 +147,11 @@ class StateFile:
                 loaded.append(SavedJob(ref=ref, format=format_, state=state))
         return loaded
 
-    def write(self, saved: Iterable[SavedJob], gone: Iterable[JobRef]) -> None:
-        """Put these jobs in, and take those out, all or nothing. Raises Unavailable."""
-        now = int(time.time())
-        rows = [
-            (each.ref.uid, each.ref.resource, each.ref.namespace, each.ref.name, now, each.format, each.state)
-            for each in saved
-            if len(each.state) <= MAX_STATE_BYTES
-        ]
+    def write(
+        self, saved: Iterable[SavedJob], gone: Iterable[JobRef], histories: Iterable[SavedJob] = ()
+    ) -> None:
+        """Put these jobs and histories in, and take those out, all or nothing. Raises Unavailable."""
+        rows = {_JOBS: _rows(saved), _HISTORIES: _rows(histories)}
         uids = [(ref.uid,) for ref in gone]
         with self._translated():
             try:
@@ -155,32 +166,41 @@ class StateFile:
         """Remove rows that are too old; how many. Raises Unavailable."""
         oldest = int(time.time() - self._bounds.max_age_s)
         with self._translated(), self._transaction() as connection:
-            return connection.execute("DELETE FROM jobs WHERE updated < ?", (oldest,)).rowcount
-
-    def _write(self, rows: Sequence[tuple[object, ...]], uids: Sequence[tuple[str]]) -> None:
-        with self._transaction() as connection:
-            connection.executemany("DELETE FROM jobs WHERE uid = ?", uids)
-            connection.executemany(
-                "INSERT INTO jobs (uid, resource, namespace, name, updated, format, state)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)"
-                " ON CONFLICT (uid) DO UPDATE SET updated = excluded.updated, format = excluded.format,"
-                " state = excluded.state",
-                rows,
+            return sum(
+                connection.execute(f"DELETE FROM {table} WHERE updated < ?", (oldest,)).rowcount  # noqa: S608
+                for table in _TABLES
             )
+
+    def _write(self, rows: Mapping[str, Sequence[Row]], uids: Sequence[tuple[str]]) -> None:
+        with self._transaction() as connection:
+            for table in _TABLES:
+                connection.executemany(f"DELETE FROM {table} WHERE uid = ?", uids)  # noqa: S608
+                connection.executemany(
+                    f"INSERT INTO {table} (uid, resource, namespace, name, updated, format, state)"  # noqa: S608
+                    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+                    " ON CONFLICT (uid) DO UPDATE SET updated = excluded.updated, format = excluded.format,"
+                    " state = excluded.state",
+                    rows[table],
+                )
 
     def _is_at_its_bound(self) -> bool:
         (pages,) = self._connection.execute("PRAGMA page_count").fetchone()
         return int(pages) >= self._bounds.max_bytes // PAGE_BYTES * 9 // 10
 
     def _evict(self) -> None:
+        """Remove a tenth of the histories, or of the jobs if there are none: without them jobs are judged
+        anew, without their past they only show less."""
         with self._transaction() as connection:
-            (count,) = connection.execute("SELECT count(*) FROM jobs").fetchone()
-            removed = connection.execute(
-                "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs"
-                " ORDER BY length(state) > ? DESC, updated LIMIT ?)",
-                (LARGE_STATE_BYTES, count // _EVICTED_SHARE + 1),
-            ).rowcount
-        log.warning("data directory at its size limit, large and old jobs removed", jobs=removed)
+            for table in reversed(_TABLES):
+                (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608
+                removed = connection.execute(
+                    f"DELETE FROM {table} WHERE id IN (SELECT id FROM {table}"  # noqa: S608
+                    " ORDER BY length(state) > ? DESC, updated LIMIT ?)",
+                    (LARGE_STATE_BYTES, count // _EVICTED_SHARE + 1),
+                ).rowcount
+                if removed:
+                    break
+        log.warning("data directory at its size limit, large and old rows removed", table=table, rows=removed)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -290,16 +310,29 @@ def _prepare(connection: sqlite3.Connection, *, max_pages: int) -> None:
     pragma(f"max_page_count = {max_pages}")
     connection.execute("BEGIN IMMEDIATE")
     if is_new:
-        connection.execute(_SCHEMA)
+        for table in _TABLES:
+            connection.execute(_TABLE.format(table))
         pragma(f"application_id = {APPLICATION_ID}")
     else:
         for older in range(int(str(version)), SCHEMA_VERSION):
             for statement in _MIGRATIONS[older]:
                 connection.execute(statement)
-    connection.execute("SELECT uid, resource, namespace, name, updated, format, state FROM jobs LIMIT 1")
+    for table in _TABLES:
+        connection.execute(
+            f"SELECT uid, resource, namespace, name, updated, format, state FROM {table} LIMIT 1"  # noqa: S608
+        )
     if version != SCHEMA_VERSION:
         pragma(f"user_version = {SCHEMA_VERSION}")
     connection.execute("COMMIT")
+
+
+def _rows(saved: Iterable[SavedJob]) -> list[Row]:
+    now = int(time.time())
+    return [
+        (each.ref.uid, each.ref.resource, each.ref.namespace, each.ref.name, now, each.format, each.state)
+        for each in saved
+        if len(each.state) <= MAX_STATE_BYTES
+    ]
 
 
 @contextlib.contextmanager

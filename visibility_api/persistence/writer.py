@@ -6,8 +6,10 @@ While the directory cannot be used everything stays in memory, `fault` says why,
 from __future__ import annotations
 
 import asyncio
+import math
+import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +27,7 @@ from .state_file import Bounds, StateFile, Unavailable
 log = structlog.get_logger("visibility.state")
 
 T = TypeVar("T")
+Snapshot = Callable[[JobRef], SavedJob | None]
 
 # What became of the state of a job that changed, for a metric.
 WRITTEN, UNCHANGED, FAILED = "Written", "Unchanged", "Failed"
@@ -41,6 +44,10 @@ class Rhythm:
     slice_s: float = 0.005  # of the event loop, while the states of one batch are collected
     close_s: float = 5.0  # for the last batch
     load_s: float = 15.0  # jobs are served without what is there if reading it takes longer
+    # Between two writes of one job's history, which are as large as ten states: a kill loses its points of so
+    # long at most. Each waits between a half and all of it, or all would be written at once.
+    history_s: float = 600.0
+    histories: int = 64  # of one batch; a second has room for all jobs that one server is made for
 
 
 class StateWriter:
@@ -57,6 +64,7 @@ class StateWriter:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="state")
         self._changed: dict[JobRef, None] = {}  # since the last batch
         self._gone: dict[JobRef, None] = {}
+        self._histories: dict[JobRef, float] = {}  # that have changed, and when each is due (monotonic)
         self._written: dict[JobRef, int] = {}  # hash of the state that the file has: none is written twice
         self._fault: str | None = None
         self._began: float | None = None  # of a call of the thread that is under way
@@ -73,46 +81,53 @@ class StateWriter:
     def changed(self, ref: JobRef) -> None:
         """The state of this job may have changed."""
         self._changed[ref] = None
+        if ref not in self._histories:
+            wait_s = self._rhythm.history_s * random.uniform(0.5, 1)
+            self._histories[ref] = time.monotonic() + wait_s
 
     def gone(self, ref: JobRef) -> None:
         """This job does not exist any more."""
         self._changed.pop(ref, None)
+        self._histories.pop(ref, None)
         self._gone[ref] = None
 
-    async def load(self) -> list[SavedJob]:
-        """What was kept before this process; nothing if the directory cannot be used."""
+    async def load(self) -> tuple[list[SavedJob], list[SavedJob]]:
+        """States and histories of before this process; nothing if the directory cannot be used."""
         try:
             async with asyncio.timeout(self._rhythm.load_s):
-                loaded = await self._call(self._load)
+                loaded, histories = await self._call(self._load)
         except Unavailable as error:
             self._fail(str(error))
-            return []
+            return [], []
         except TimeoutError:
             self._fail("reading it does not end")
-            return []
+            return [], []
         self._written = {each.ref: hash(each.state) for each in loaded}
-        return loaded
+        return loaded, histories
 
     async def run(
         self,
-        snapshot: Callable[[JobRef], SavedJob | None],
+        snapshot: Snapshot,
         jobs: Callable[[], Iterable[JobRef]],
         *,
+        history: Snapshot = lambda _ref: None,
         count: Callable[[str, int], None] = lambda _outcome, _jobs: None,
     ) -> None:
         """Write what changes, for ever; what has changed by the end of this call is still written.
 
-        `snapshot` returns the present state of a job, None if there is none; `jobs` all jobs, for a file that
-        begins anew. `count` is called with an outcome and a number of jobs.
+        `snapshot` returns the present state of a job and `history` its history, None if there is none; `jobs`
+        all jobs, for a file that begins anew. `count` is called with an outcome and a number of jobs.
         """
         rhythm = self._rhythm
         try:
             while True:
                 await asyncio.sleep(rhythm.write_s if self._fault is None else rhythm.retry_s)
                 if self._file is None:
-                    self._changed.update(dict.fromkeys(jobs()))  # it may have lost them, and so had others
+                    every = dict.fromkeys(jobs())  # it may have lost them, and so had others
+                    self._changed.update(every)
+                    self._histories.update(dict.fromkeys(every, time.monotonic()))
                     self._written.clear()
-                batch = await self._collect(snapshot, count)
+                batch = await self._collect(snapshot, history, count)
                 try:
                     await self._call(partial(self._write, *batch))
                 except Unavailable as error:
@@ -123,12 +138,12 @@ class StateWriter:
                     count(WRITTEN, len(batch[0]))
                     self._recover()
         finally:
-            self._finish(snapshot)
+            self._finish(snapshot, history)
 
     async def _collect(
-        self, snapshot: Callable[[JobRef], SavedJob | None], count: Callable[[str, int], None]
-    ) -> tuple[list[SavedJob], list[JobRef]]:
-        """The states that the file does not have yet, and the jobs to take out of it."""
+        self, snapshot: Snapshot, history: Snapshot, count: Callable[[str, int], None]
+    ) -> tuple[list[SavedJob], list[JobRef], list[SavedJob]]:
+        """The states that the file does not have yet, the jobs to take out of it, and histories."""
         saved, began, unchanged = [], time.monotonic(), 0
         try:
             while self._changed:
@@ -147,14 +162,16 @@ class StateWriter:
         gone, self._gone = self._gone, {}
         for ref in gone:
             self._written.pop(ref, None)
-        return saved, list(gone)
+        return saved, list(gone), self._due_histories(history, time.monotonic(), self._rhythm.histories)
 
-    def _news_of(self, ref: JobRef, snapshot: Callable[[JobRef], SavedJob | None]) -> SavedJob | None:
-        try:
-            state = snapshot(ref)
-        except Exception as error:  # of one job; the others are written (decision 0005)
-            log.error("job's state not kept", job=str(ref), **describe_fault(error))
-            return None
+    def _due_histories(self, history: Snapshot, now: float, most: int) -> list[SavedJob]:
+        due = [ref for ref, at in self._histories.items() if at <= now][:most]
+        for ref in due:
+            del self._histories[ref]
+        return [kept for ref in due if (kept := _taken(history, ref)) is not None]
+
+    def _news_of(self, ref: JobRef, snapshot: Snapshot) -> SavedJob | None:
+        state = _taken(snapshot, ref)
         if state is None:
             return None
         fingerprint = hash(state.state)
@@ -163,7 +180,12 @@ class StateWriter:
         self._written[ref] = fingerprint
         return state
 
-    def _put_back(self, saved: list[SavedJob], gone: list[JobRef]) -> None:
+    def _put_back(
+        self, saved: list[SavedJob], gone: list[JobRef], histories: Sequence[SavedJob] = ()
+    ) -> None:
+        for each in histories:
+            if each.ref not in self._gone:
+                self._histories[each.ref] = time.monotonic()
         for each in saved:
             self._written.pop(each.ref, None)
             if each.ref not in self._gone:
@@ -171,10 +193,11 @@ class StateWriter:
         for ref in gone:
             self._gone.setdefault(ref)
 
-    def _finish(self, snapshot: Callable[[JobRef], SavedJob | None]) -> None:
+    def _finish(self, snapshot: Snapshot, history: Snapshot) -> None:
         """The last batch. Blocks: the loop has nothing else to do by now."""
         saved = [state for ref in self._changed if (state := self._news_of(ref, snapshot)) is not None]
-        last: Future[None] = self._thread.submit(self._close, saved, list(self._gone))
+        histories = self._due_histories(history, math.inf, len(self._histories))
+        last: Future[None] = self._thread.submit(self._close, saved, list(self._gone), histories)
         try:
             last.result(self._rhythm.close_s)
         except (Unavailable, TimeoutError) as error:
@@ -217,21 +240,21 @@ class StateWriter:
             self._file = StateFile(self._directory, self._bounds)
         return self._file
 
-    def _load(self) -> list[SavedJob]:
+    def _load(self) -> tuple[list[SavedJob], list[SavedJob]]:
         file = self._open()
         try:
             file.prune()
             self._pruned_at = time.monotonic()
-            return file.load()
+            return file.load(), file.load_histories()
         except Unavailable:
             self._drop()
             raise
 
-    def _write(self, saved: list[SavedJob], gone: list[JobRef]) -> None:
+    def _write(self, saved: list[SavedJob], gone: list[JobRef], histories: list[SavedJob]) -> None:
         file = self._open()
         try:
-            if saved or gone:
-                file.write(saved, gone)
+            if saved or gone or histories:
+                file.write(saved, gone, histories)
             if time.monotonic() - self._pruned_at > self._rhythm.prune_s:
                 self._pruned_at = time.monotonic()
                 file.prune()
@@ -240,12 +263,14 @@ class StateWriter:
             self._drop()
             raise
 
-    def _close(self, saved: list[SavedJob], gone: list[JobRef]) -> None:
+    def _close(self, saved: list[SavedJob], gone: list[JobRef], histories: list[SavedJob]) -> None:
         if self._file is None:
             return
         try:
             if saved or gone:
                 self._file.write(saved, gone)
+            if histories:  # later: they take longer, and are less needed, should there be no time
+                self._file.write([], [], histories)
         finally:
             self._drop()
 
@@ -254,3 +279,11 @@ class StateWriter:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _taken(snapshot: Snapshot, ref: JobRef) -> SavedJob | None:
+    try:
+        return snapshot(ref)
+    except Exception as error:  # of one job; the others are written (decision 0005)
+        log.error("job's state not kept", job=str(ref), **describe_fault(error))
+        return None

@@ -28,7 +28,7 @@ from .document import Point, Progress
 from .thinning import thin
 
 # Of one job: of all that is packed, and of what is pending.
-PACKED_BYTES, PENDING_BYTES = 6 * 1024, 4608
+PACKED_BYTES, PENDING_BYTES = 6 * 1024, 4 * 1024
 RECENT_BYTES, RECENT_BYTES_OF_SERIES = 1024, 48  # of `recent`, and for each metric more
 MAX_SHAPES = 4  # of pending rows; training and evaluation report different metrics in turn
 MAX_ATTEMPTS = 10
@@ -36,6 +36,7 @@ ATTEMPT_BYTES = 256  # what one costs beside its columns
 MAX_SERIES = 64  # metrics of one attempt
 MAX_NAME_CHARACTERS = 2048  # of all metrics of one report
 SAME_MS = 2.0  # times of one point differ by no more: they are rounded, and told as ages
+COVERED_MS = 60_000.0  # replicas probe at different times: one is always a little behind
 
 FORMAT = 1  # of what is stored; of one in a newer format nothing is read
 
@@ -172,7 +173,7 @@ class JobHistory:
         at_ms: float,
         step: float,
         epoch: float | None,
-        metrics: Sequence[tuple[str, str]],
+        metrics: Sequence[tuple[str, str | float]],
     ) -> None:
         names: list[str] = []
         values = [0.0, at_ms, step, math.nan if epoch is None else epoch]
@@ -244,20 +245,55 @@ class JobHistory:
         """All of it, for `restore`."""
         return _encode(_Saved(self._attempts, self._count))
 
+    def covers(self, other: JobHistory) -> bool:
+        """Whether the other has nothing earlier, and nothing later that will not be reported here as well."""
+        own = {each.key: each for each in self._attempts}
+        return all(
+            (mine := own.get(each.key)) is not None
+            and mine.first_ms <= each.first_ms
+            and mine.last_ms >= each.last_ms - COVERED_MS
+            for each in other._attempts
+        )
+
     def merge(self, other: JobHistory) -> None:
         """Take over what another process has kept of the same job: its attempts, and of one that both know
         the longer, continued by what the other has later."""
         own = {each.key: each for each in self._attempts}
-        merged = [_merged(each, own.pop(each.key, None)) for each in other._attempts]
+        merged: list[Attempt] = []
+        later: list[tuple[Attempt, Attempt]] = []
+        for each in other._attempts:
+            mine = own.pop(each.key, each)
+            longer, shorter = (mine, each) if mine.rows > each.rows else (each, mine)
+            if shorter.first_ms < longer.first_ms:
+                _join(longer, shorter)
+            elif shorter.last_ms > longer.last_ms:
+                later.append((longer, shorter))
+            merged.append(longer)
         merged += own.values()
         merged.sort(key=lambda each: (each.first_ms - each.ahead_ms, each.number))
         number = -1
         for each in merged:
             each.number = number = max(number + 1, each.number)
+        self._attempts, self._count = merged, max(self._count, other._count, number + 1)
+        for longer, shorter in later:
+            self._continue(longer, shorter)
         for each in merged[:-1]:
             _end(each)
-        self._attempts, self._count = merged, max(self._count, other._count, number + 1)
         self._bound()
+
+    def _continue(self, attempt: Attempt, other: Attempt) -> None:
+        """Add what another process has of the same attempt after its last row."""
+        columns = read(other)
+        epochs = dict(zip(columns.marks, columns.epochs, strict=True))
+        metrics: dict[int, list[tuple[str, float]]] = {}
+        for name, (rows, values) in columns.series.items():
+            for row, value in zip(rows, values, strict=True):
+                metrics.setdefault(row, []).append((name, value))
+        for row, (time, step) in enumerate(zip(columns.times, columns.steps, strict=True)):
+            if time > attempt.last_ms:
+                epoch = epochs.get(row, math.nan)
+                self._put(attempt, time, step, None if math.isnan(epoch) else epoch, metrics.get(row, ()))
+        attempt.shift_ms, attempt.ahead_ms = other.shift_ms, other.ahead_ms
 
 
 def restore(saved: bytes) -> JobHistory | None:
@@ -336,12 +372,8 @@ def _end(attempt: Attempt) -> None:
     attempt.recent = _pack(_taken(attempt, len(attempt.pending)))
 
 
-def _merged(one: Attempt, other: Attempt | None) -> Attempt:
-    if other is None:
-        return one
-    longer, shorter = (one, other) if one.rows >= other.rows else (other, one)
-    if longer.first_ms <= shorter.first_ms and shorter.last_ms <= longer.last_ms:
-        return longer
+def _join(longer: Attempt, shorter: Attempt) -> None:
+    """Add to the one what the other has of before and after it."""
     more, whole, columns = read(shorter), read(longer), Columns()
     _append(columns, more, before_ms=longer.first_ms)
     _append(columns, whole)
@@ -353,7 +385,6 @@ def _merged(one: Attempt, other: Attempt | None) -> Attempt:
     if shorter.last_ms > longer.last_ms:
         longer.last_ms, longer.last_step = shorter.last_ms, shorter.last_step
         longer.shift_ms, longer.ahead_ms = shorter.shift_ms, shorter.ahead_ms
-    return longer
 
 
 def _append(
@@ -497,7 +528,7 @@ def _bounded(names: Sequence[str]) -> list[str]:
 
 def _pack(columns: Columns) -> bytes:
     has_epochs = not all(map(math.isnan, columns.epochs))
-    return _encode(
+    packed = _encode(
         _Packed(
             times=pack(columns.times),
             steps=pack(columns.steps),
@@ -506,6 +537,7 @@ def _pack(columns: Columns) -> bytes:
             series=[(name, pack(rows), pack(values)) for name, (rows, values) in columns.series.items()],
         )
     )
+    return bytes(memoryview(packed))  # a copy: the encoder's has room for more
 
 
 def _unpacked(packed: bytes) -> Columns:

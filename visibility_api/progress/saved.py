@@ -8,6 +8,7 @@ import msgspec
 
 from .document import Progress
 from .estimate import Pace
+from .history import FORMAT as HISTORY_FORMAT, JobHistory, restore as restore_columns
 from .job import JobRef
 from .memory import Memory
 
@@ -19,7 +20,7 @@ _decode = msgspec.msgpack.Decoder(Memory).decode
 
 
 class SavedJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The state of one job as bytes, for those who need not know what is in it."""
+    """The state of one job as bytes, or its history, for those who need not know what is in it."""
 
     ref: JobRef
     format: int  # that `state` is written in
@@ -28,6 +29,15 @@ class SavedJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def save(ref: JobRef, memory: Memory) -> SavedJob:
     return SavedJob(ref=ref, format=FORMAT, state=_encode(memory))
+
+
+def save_history(ref: JobRef, history: JobHistory) -> SavedJob:
+    return SavedJob(ref=ref, format=HISTORY_FORMAT, state=history.save())
+
+
+def restore_history(saved: SavedJob) -> JobHistory | None:
+    """What `save_history` saved; None for what this version cannot read."""
+    return restore_columns(saved.state) if saved.format == HISTORY_FORMAT else None
 
 
 def restore(saved: SavedJob) -> Memory | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
@@ -32,7 +32,8 @@ _REFRESH_S = REFRESH.total_seconds()
 class Tracker:
     """One record a job, by its identity. `interval_s` is the default time between two probes.
 
-    `recall` is asked once for each job that is new to this process: what an earlier one remembered of it.
+    `recall` and `recall_history` are asked once for each job that is new to this process: what earlier ones
+    remembered of it, and kept of its past.
     """
 
     def __init__(
@@ -43,12 +44,14 @@ class Tracker:
         now: Callable[[], datetime],
         interval_s: float,
         recall: Callable[[JobRef], Memory | None] = lambda _ref: None,
+        recall_history: Callable[[JobRef], Iterable[JobHistory]] = lambda _ref: (),
     ) -> None:
         self._publish = publish
         self._retract = retract
         self._now = now
         self._interval_s = interval_s
         self._recall = recall
+        self._recall_history = recall_history
         self._records: dict[JobRef, Record] = {}
         self._reviews: Iterator[JobRef] = iter(())
         self._passing: list[tuple[datetime, JobRef]] = []  # a heap: when an estimated end passes
@@ -68,6 +71,8 @@ class Tracker:
             record = self._records[job.ref] = Record(job=job, interval_s=interval_s)
             if (memory := self._recall(job.ref)) is not None:
                 recall(record, memory, now)
+            for history in self._recall_history(job.ref):
+                self.history_recalled(job.ref, history)
         record.job, record.interval_s = job, interval_s
         if job.rank0 is not None:
             if record.rank0 is not None and record.rank0.attempt != job.rank0.attempt:
@@ -122,9 +127,11 @@ class Tracker:
         record = self._records.get(ref)
         if record is None:
             return
-        if record.history is not None:
+        if record.history is None:
+            record.history = history
+        elif not record.history.covers(history):
             history.merge(record.history)
-        record.history = history
+            record.history = history
 
     def lacks_final_report(self, ref: JobRef) -> bool:
         """Whether what a job has left behind may contain more than is known of its present attempt.

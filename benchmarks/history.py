@@ -1,0 +1,169 @@
+"""What keeping the history of jobs costs: memory, reporting beside none, downsampling, and the disk.
+
+    python -m benchmarks.history [--jobs N]
+
+Reporting: every job reports ten metrics once in 15 s, through the tracker, with its history and without, in
+turns. Memory: a job after a week of that, by what Python allocates for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import random
+import time
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from unittest.mock import patch
+
+from tests.jobs import rank0
+from visibility_api.progress.document import Progress
+from visibility_api.progress.history import JobHistory
+from visibility_api.progress.history_view import Selection, select
+from visibility_api.progress.job import JobRef, Phase, TrainingJob
+from visibility_api.progress.observation import Observation
+from visibility_api.progress.thinning import downsample
+from visibility_api.progress.tracker import Tracker
+
+JOBS, METRICS, INTERVAL_S = 300, 10, 15
+WEEK = 7 * 86400 // INTERVAL_S
+REPORTS = 120  # of each job in one turn; half an hour
+TURNS = 3
+POINTS, MOST = 5000, 500
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+REPORTS_A_SECOND = 10_000 / INTERVAL_S
+
+
+async def show(jobs: int = JOBS) -> None:
+    _show_memory()
+    _show_downsampling()
+    _show_reporting(jobs)
+
+
+def report(number: int, noise: random.Random) -> Progress:
+    """Values as trainings print them: some rounded to four digits, some of 32 and some of 64 bits."""
+    values = [
+        f"{noise.gauss(1, 0.1):.4f}" if each % 2 else repr(noise.gauss(1, 0.1)) for each in range(METRICS)
+    ]
+    return Progress(
+        timestamp=BEGIN + timedelta(seconds=INTERVAL_S * number + noise.random()),
+        step=10 * number,
+        total_steps=10 * WEEK,
+        epoch=number / 1000,
+        metrics=tuple([(f"train/metric_{each}", value) for each, value in enumerate(values)]),
+    )
+
+
+def _show_memory() -> None:
+    noise = random.Random(1)
+    _add(JobHistory(), 0, noise)  # what modules keep for themselves
+    tracemalloc.start()
+    before = _traced()
+    history, largest = JobHistory(), 0
+    for number in range(WEEK):
+        _add(history, number, noise)
+        if number > WEEK - 60:  # through all fillings of what is pending
+            largest = max(largest, _traced() - before)
+    tracemalloc.stop()
+    points = [len(each.values) for each in select(history, Selection(), now_s=1e12).series]
+    print(f"\nThe history of a job with {METRICS} metrics after a week, a report in {INTERVAL_S} s")
+    print(f"  memory                    {largest / 1024:8.1f} KiB at most")
+    print(f"  stored and given          {len(history.save()) / 1024:8.1f} KiB")
+    print(f"  points                    {min(points):5d} to {max(points)} of each metric")
+
+
+def _add(history: JobHistory, number: int, noise: random.Random) -> None:
+    given = report(number, noise)
+    assert given.timestamp is not None
+    history.add("pod/0/0", given, continues=True, reported_at=given.timestamp, ahead_s=0.0)
+
+
+def _traced() -> int:
+    """Bytes that a history has allocated; not what the codec keeps once for all of them."""
+    gc.collect()
+    snapshot = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/progress/history.py")])
+    return sum(each.size for each in snapshot.statistics("filename"))
+
+
+def _show_downsampling() -> None:
+    noise = random.Random(1)
+    values = [noise.gauss(1, 0.1) for _ in range(POINTS)]
+    took_s = []
+    for _ in range(20):
+        began = time.process_time()
+        kept = downsample(values, MOST)
+        took_s.append(time.process_time() - began)
+    least, most = min(took_s) * 1e3, max(took_s) * 1e3
+    print(f"\n{len(kept)} of {POINTS} points         {least:8.2f} ms, {most:.2f} at most of 20")
+
+
+def _show_reporting(jobs: int) -> None:
+    costs: dict[str, list[float]] = {"without": [], "with": []}
+    for turn in range(TURNS):
+        costs["with"].append(_reporting_s(jobs, turn))
+        with _no_history():
+            costs["without"].append(_reporting_s(jobs, turn))
+    least = {what: min(found) for what, found in costs.items()}
+    more = least["with"] - least["without"]
+    print(f"\nA report with {METRICS} metrics through the tracker, {jobs} jobs, least of {TURNS} turns")
+    print(f"  without history           {least['without'] * 1e6:8.1f} us")
+    print(f"  with                      {least['with'] * 1e6:8.1f} us")
+    print(f"  10,000 jobs, one in {INTERVAL_S} s  {more * REPORTS_A_SECOND:8.2%} of a core more")
+
+
+@contextmanager
+def _no_history() -> Iterator[None]:
+    with patch.object(JobHistory, "add", lambda *_args, **_more: None):
+        yield
+
+
+def _reporting_s(jobs: int, turn: int) -> float:
+    """CPU seconds of one report."""
+    now = BEGIN
+    tracker = Tracker(
+        publish=lambda _document: None,
+        retract=lambda _ref: None,
+        now=lambda: now,
+        interval_s=INTERVAL_S,
+    )
+    known = [
+        TrainingJob(
+            ref=JobRef(resource="trainjobs", namespace="team-a", name=f"job-{each}", uid=f"uid-{each}"),
+            created_at=BEGIN,
+            phase=Phase.RUNNING,
+            rank0=rank0(pod_uid=f"pod-{each}"),
+        )
+        for each in range(jobs)
+    ]
+    for job in known:
+        tracker.job_changed(job)
+    noise, spent_s = random.Random(turn), 0.0
+    for number in range(REPORTS):
+        given = report(number, noise)
+        assert given.timestamp is not None
+        now = given.timestamp + timedelta(seconds=1)
+        observations = []
+        for job in known:
+            assert job.rank0 is not None
+            observations.append(
+                Observation(ref=job.ref, attempt=job.rank0.attempt, source="exec", at=now, outcome=given)
+            )
+        began = time.process_time()
+        for observation in observations:
+            tracker.observed(observation)
+        spent_s += time.process_time() - began
+    return spent_s / jobs / REPORTS
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=JOBS)
+    given = parser.parse_args()
+    asyncio.run(show(given.jobs))
+
+
+if __name__ == "__main__":
+    main()
