@@ -12,21 +12,28 @@ import argparse
 import asyncio
 import gc
 import random
+import tempfile
 import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from unittest.mock import patch
 
 from tests.jobs import rank0
+from visibility_api.persistence.state_file import Bounds, StateFile
+from visibility_api.persistence.writer import Rhythm
 from visibility_api.progress.document import Progress
 from visibility_api.progress.history import JobHistory
 from visibility_api.progress.history_view import Selection, select
 from visibility_api.progress.job import JobRef, Phase, TrainingJob
 from visibility_api.progress.observation import Observation
+from visibility_api.progress.saved import save_history
 from visibility_api.progress.thinning import downsample
 from visibility_api.progress.tracker import Tracker
+
+from .state import written_bytes
 
 JOBS, METRICS, INTERVAL_S = 300, 10, 15
 WEEK = 7 * 86400 // INTERVAL_S
@@ -41,6 +48,7 @@ async def show(jobs: int = JOBS) -> None:
     _show_memory()
     _show_downsampling()
     _show_reporting(jobs)
+    _show_disk()
 
 
 def report(number: int, noise: random.Random) -> Progress:
@@ -112,6 +120,35 @@ def _show_reporting(jobs: int) -> None:
     print(f"  without history           {least['without'] * 1e6:8.1f} us")
     print(f"  with                      {least['with'] * 1e6:8.1f} us")
     print(f"  10,000 jobs, one in {INTERVAL_S} s  {more * REPORTS_A_SECOND:8.2%} of a core more")
+
+
+def _show_disk() -> None:
+    """Each history that is written seldom, as the data directory's writer does it."""
+    noise, history = random.Random(1), JobHistory()
+    for number in range(1000):
+        _add(history, number, noise)
+    refs = [
+        JobRef(resource="trainjobs", namespace="team-a", name=f"job-{each}", uid=f"uid-{each}")
+        for each in range(1000)
+    ]
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
+        file = StateFile(Path(name), Bounds(max_bytes=256 * 1024 * 1024, max_age_s=1e9))
+        for turn in range(2):  # the first creates the rows
+            if turn:
+                for number in range(1000, 1050):  # SQLite writes no page that is the same
+                    _add(history, number, noise)
+                before, began = written_bytes(), time.process_time()
+            for start in range(0, len(refs), 8):
+                file.write([], [], [save_history(ref, history) for ref in refs[start : start + 8]])
+        volume = (written_bytes() - before) / len(refs)
+        spent_s = (time.process_time() - began) / len(refs)
+        file.close()
+    a_second = 10_000 / (0.75 * Rhythm().history_s)
+    print("\nThe histories of 10,000 jobs in the data directory")
+    print(f"  written                   {volume / 1024:8.1f} KiB a history")
+    rate = volume * a_second / 1e6
+    print(f"                            {rate:8.2f} MB/s, {rate * 604.8:.0f} GB a week")
+    print(f"  CPU                       {spent_s * a_second:8.2%} of a core")
 
 
 @contextmanager

@@ -82,7 +82,7 @@ async def _show_writing(jobs: int) -> None:
             if interval == 1:
                 encoding_s = writing_s = 0.0
                 state_bytes = seconds = 0
-                written = _written_bytes()
+                written = written_bytes()
             for second in range(INTERVAL_S):
                 now += timedelta(seconds=1)
                 batch = known[second::INTERVAL_S]
@@ -103,7 +103,7 @@ async def _show_writing(jobs: int) -> None:
                 encoding_s += between - began
                 state_bytes += sum(len(each.state) for each in saved)
                 seconds += 1
-        volume = (_written_bytes() - written) / seconds
+        volume = (written_bytes() - written) / seconds
         size = file.size_bytes
         file.close()
         rows = jobs * (INTERVALS - 1)
@@ -119,7 +119,7 @@ async def _show_writing(jobs: int) -> None:
         )
 
 
-def _written_bytes() -> int:
+def written_bytes() -> int:
     """What this process has given to write(2) and the like; a page that is written twice counts twice."""
     for line in Path("/proc/self/io").read_text().splitlines():
         if line.startswith("wchar:"):

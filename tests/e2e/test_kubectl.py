@@ -46,6 +46,29 @@ def test_get_raw_prints_the_progress_document(team: Workspace, who: str) -> None
     assert status["rank0"]["podName"].startswith(f"{_JOB}-node-0-0-")
 
 
+@pytest.mark.parametrize("who", ["admin", "alice"])
+def test_get_raw_prints_the_history(team: Workspace, who: str) -> None:
+    path = f"{team.collection}/{_JOB}/history?metric=loss&maxPoints=50"
+
+    def shown() -> Object:
+        answer = getattr(team, who).kubectl("get", "--raw", path)
+        assert answer.returncode == 0, answer.stderr
+        found: Object = json.loads(answer.stdout)
+        assert len(found["progress"][0]["times"]) >= 3, found
+        return found
+
+    found = wait_until(shown, what="three points are printed")
+    assert (found["apiVersion"], found["kind"]) == (f"{GROUP}/v1alpha1", "TrainJobProgressHistory")
+    assert (found["metadata"]["namespace"], found["metadata"]["name"]) == (team.name, _JOB)
+    assert found["attempts"][0]["number"] == 0
+    (series,) = found["series"]
+    assert (series["metric"], set(series["values"])) == ("loss", {"0.5"})
+    assert series["times"] == sorted(series["times"])
+    refused = team.alice.kubectl("get", "--raw", f"{team.collection}/{_JOB}/history?maxPoints=many")
+    assert "maxPoints must be a whole number" in refused.stderr
+    assert team.bob.kubectl("get", "--raw", path).returncode != 0
+
+
 def test_get_lists_every_namespace_for_an_administrator(team: Workspace) -> None:
     answer = team.admin.kubectl("get", "tjp", "-A")
     assert answer.returncode == 0, answer.stderr

@@ -6,7 +6,7 @@ import math
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from visibility_api.progress.thinning import downsample, thin
 
@@ -31,6 +31,7 @@ def stretches_of(count: int, length: int) -> list[tuple[int, int]]:
     return [(start, min(start + length, count)) for start in range(0, count, length)]
 
 
+@settings(max_examples=40, deadline=None)
 @given(VALUES, st.integers(1, 50))
 def test_each_stretch_keeps_what_must_not_be_lost(values: list[float], length: int) -> None:
     kept = thin(values, stretches_of(len(values), length))
@@ -41,6 +42,7 @@ def test_each_stretch_keeps_what_must_not_be_lost(values: list[float], length: i
     assert len(kept) <= 5 * math.ceil(len(values) / length) + 2
 
 
+@settings(max_examples=40, deadline=None)
 @given(VALUES, st.integers(1, 8), st.integers(1, 5))
 def test_thinned_again_is_as_thinned_once(values: list[float], length: int, factor: int) -> None:
     once = thin(values, stretches_of(len(values), length * factor))
@@ -51,6 +53,7 @@ def test_thinned_again_is_as_thinned_once(values: list[float], length: int, fact
     assert [values[each] for each in again if each in once] == [values[each] for each in once]
 
 
+@settings(max_examples=40, deadline=None)
 @given(VALUES, st.integers(2, 40))
 def test_no_more_points_than_asked_for(values: list[float], most: int) -> None:
     kept = downsample(values, most)
