@@ -46,7 +46,7 @@ class Rhythm:
     load_s: float = 15.0  # jobs are served without what is there if reading it takes longer
     # Between two writes of one job's history, which are as large as ten states: a kill loses its points of so
     # long at most. Each waits between a half and all of it, or all would be written at once.
-    history_s: float = 600.0
+    history_s: float = 1200.0
     histories: int = 64  # of one batch; a second has room for all jobs that one server is made for
 
 
