@@ -68,7 +68,7 @@ fuzz: $(STAMP)  ## every parser of strangers' bytes, a minute each (ARGS="--seco
 audit: AUDIT := .venv-audit
 audit:  ## known vulnerabilities of the server's locked dependencies (needs the internet, so no part of lint)
 	@test -x $(AUDIT)/bin/pip-audit || { $(PYTHON) -m venv $(AUDIT) && $(AUDIT)/bin/pip install --quiet pip-audit; }
-	@$(AUDIT)/bin/pip-audit --disable-pip --require-hashes -r requirements/server.txt $(ARGS)
+	@$(AUDIT)/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/server.txt $(ARGS)
 
 lint: $(STAMP)  ## ruff (bandit's rules too), mypy --strict, import-linter
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from localcluster.demo.installation import component_flags, manifest_files
+from tests.canary import assert_untold, plant
 from tests.e2e.api import Object, write_kubeconfig
 from tests.e2e.cluster import Cluster
 from tests.e2e.exec_faults import Fault
@@ -79,8 +80,10 @@ class WritingServer:
         wait_until(lambda: self._http.get("/readyz").status_code == 200, what="the writing server is ready")
 
     def stop(self) -> None:
+        assert_untold(self._metrics(), where="metrics")
         self._http.close()
         assert self._daemon.stop(grace_s=END_WAIT_S) == 0, self.log_text()[-2000:]
+        assert_untold(self.log_text(), where="the server's log")
 
     def document(self, namespace: str, name: str) -> Object:
         answer = self._http.get(f"{PREFIX}/namespaces/{namespace}/trainjobs/{name}")
@@ -124,7 +127,7 @@ def service_account_kubeconfig(cluster: Cluster, directory: Path) -> Path:
         directory / "kubeconfig",
         url=cluster.url,
         ca_file=cluster.ca_file,
-        token=cluster.admin.create(f"{account}/token", request)["status"]["token"],
+        token=plant(cluster.admin.create(f"{account}/token", request)["status"]["token"]),
     )
 
 
