@@ -222,6 +222,38 @@ async def opening(target: Target) -> None:
     await _crowd(3000, one)
 
 
+async def watching(target: Target) -> None:
+    """100 watches at a time that begin with all jobs as Table rows, and end."""
+
+    async def one(place: int) -> None:
+        reader, writer = await target.connect(ELSEWHERE[place % len(ELSEWHERE)])
+        query = "?watch=1&timeoutSeconds=1"
+        request = f"GET {ALL}{query} HTTP/1.1\r\nHost: localhost\r\n{TABLE}{target.bearer(target.token)}\r\n"
+        try:
+            writer.write(request.encode())
+            await target.read(reader)
+        finally:
+            writer.transport.abort()
+
+    await _crowd(100, one)
+
+
+def _long(_target: Target, place: int) -> tuple[str, str]:
+    """What takes long to parse, from who has no credentials."""
+    return (
+        (f"{ALL}?labelSelector=" + "a," * 30_000, ""),
+        (ALL, "Accept: application/json;" + "a=b;" * 200_000 + "\r\n"),
+        (f"{ALL}?timeout=" + "%31h" * 15_000, ""),
+        (ALL, "X-A: b\r\n" * 8_000),
+    )[place % 4]
+
+
+def _histories(target: Target, place: int) -> tuple[str, str]:
+    return ONE.removesuffix("/progress") + "/history", (YAML, "", "Accept: text/csv\r\n")[
+        place % 3
+    ] + target.bearer(target.token)
+
+
 def _lists(target: Target, place: int) -> tuple[str, str]:
     return ALL, (YAML, TABLE, BROWSER, TABLE)[place % 4] + target.bearer(target.token)
 
@@ -244,12 +276,15 @@ ATTACKS: dict[str, Attack] = {
     "no rights, random names": repeating(
         100, lambda t, _: (f"{ALL}/{_number()}?watch=1", t.bearer(t.weak_token))
     ),
+    "anonymous, long lines and heads": repeating(200, _long),
     "documents of the API, gzip": repeating(
         50, lambda t, p: (("/openapi/v2", f"{API}", "/openapi/v3")[p % 3], t.bearer(t.weak_token))
     ),
     "20 YAML, Table, pretty lists": repeating(20, _lists),
     "100 YAML lists, clients leave": leaving,
     "20 lists, random selectors": repeating(20, _selections),
+    "100 histories, YAML, CSV": repeating(100, _histories),
+    "100 Table watches, reopened": watching,
     "random continue tokens": repeating(
         20, lambda t, _: (f"{ALL}?limit=500&continue={_number()}", t.bearer(t.token))
     ),

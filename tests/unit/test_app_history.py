@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import gzip
 import io
@@ -14,6 +15,7 @@ from tests.jobs import T0
 from tests.past import Past, add, progress
 from tests.unit.api_shell import ONE
 from visibility_api.auth.errors import AccessDenied
+from visibility_api.auth.identity import Identity
 
 T0_S = T0.timestamp()
 CSV, NDJSON = ("Accept", "text/csv"), ("Accept", "application/x-ndjson")
@@ -247,3 +249,25 @@ async def test_a_large_answer_is_compressed_for_whoever_takes_it() -> None:
     assert len(plain.body) > 128 * 1024
     assert (plain.header("content-encoding"), packed.header("content-encoding")) == (None, "gzip")
     assert gzip.decompress(packed.body) == plain.body
+
+
+async def test_one_history_is_made_in_each_turn_of_the_loop_and_users_take_turns() -> None:
+    """A hundred of them, or one as YAML, must not hold up whoever asks for one document."""
+    past, answered = Past(), []
+
+    async def ask(user: str) -> None:
+        past.shell.identity = Identity(user=user)
+        await past.get("", ("Accept", "application/yaml"))
+        answered.append(user)
+
+    crowd = [asyncio.create_task(ask("crowd")) for _ in range(20)]
+    await asyncio.sleep(0)
+    other = asyncio.create_task(ask("jane"))
+    turns = 0
+    while not all(each.done() for each in (*crowd, other)):
+        before = len(answered)
+        await asyncio.sleep(0)
+        turns += 1
+        assert len(answered) <= before + 1
+    assert turns > len(crowd)
+    assert answered.index("jane") <= 3

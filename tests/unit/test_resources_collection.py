@@ -337,6 +337,25 @@ async def test_a_document_the_client_holds_is_not_sent_again(server: ResourceSer
     assert (await server.get(BERT, JSON, ("If-None-Match", tag))).status == 200
 
 
+@pytest.mark.parametrize("accept", [YAML, JSON])
+async def test_a_document_is_written_once_in_each_form(
+    server: ResourceServer, accept: tuple[str, str]
+) -> None:
+    """As YAML it takes a thousand times as long as to send it."""
+    server.put(step=1)
+    first, second = await server.get(f"{BERT}?pretty=1", accept), await server.get(f"{BERT}?pretty=1", accept)
+    assert first.chunks[0] is second.chunks[0]
+    server.put(step=2)
+    assert (await server.get(f"{BERT}?pretty=1", accept)).body != first.body
+
+
+async def test_a_tag_after_a_thousand_others_is_not_looked_for(server: ResourceServer) -> None:
+    tag = f'"{server.put(step=1)}"'
+    for others, status in ((10, 304), (1000, 200)):
+        held = '"x",' * others + tag
+        assert (await server.get(BERT, JSON, ("If-None-Match", held))).status == status
+
+
 async def test_other_bytes_have_another_tag(server: ResourceServer) -> None:
     """A Table has none: it goes on with the clock (T6)."""
     server.put(step=1)

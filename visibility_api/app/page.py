@@ -16,6 +16,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from visibility_api.errors import UnknownRoute
+from visibility_api.resources.collection import MAX_TAGS
 from visibility_api.resources.compression import accepts_gzip
 
 from .documents import whole
@@ -48,7 +49,6 @@ _TYPES = {
 # whose response says gzip (apimachinery/pkg/util/proxy/transport.go). The page is small anyway.
 _IS_SENT_AS_IT_IS = frozenset((".html", ".png", ".woff2"))
 _IS_HASHED = re.compile(r"-[A-Za-z0-9_-]{8,}\.")  # a name that changes with the content, as Vite makes it
-_MAX_TAGS = 64  # of If-None-Match; a browser sends one
 _CHECK_EACH_TIME = "no-cache, private"
 # Private: whoever may not load it must not get it from a shared cache.
 _NEVER_CHANGES = "private, max-age=31536000, immutable"
@@ -130,5 +130,5 @@ def _respond(file: _File, request: Request) -> Response:
 def _names(if_none_match: str, etag: str) -> bool:
     """RFC 9110 13.1.2: any of the tags, weakly compared."""
     return if_none_match.strip() == "*" or etag in (
-        tag.strip().removeprefix("W/") for tag in if_none_match.split(",", _MAX_TAGS)[:_MAX_TAGS]
+        tag.strip().removeprefix("W/") for tag in if_none_match.split(",", MAX_TAGS)[:MAX_TAGS]
     )

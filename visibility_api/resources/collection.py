@@ -20,6 +20,7 @@ from .rendering import render
 from .v1alpha1 import Codec
 
 _VARY = (b"vary", b"Accept")
+MAX_TAGS = 64  # of If-None-Match; clients send one
 
 
 class Collection:
@@ -46,9 +47,12 @@ class Collection:
             # Nearly every GET: body and tag are encoded once for each revision.
             body, tag = entry.encoded("line", self._line), entry.encoded("tag", _plain_tag)
         else:
-            body = render(form.one(entry), representation)
             if not form.is_timeless:
+                body = render(form.one(entry), representation)
                 return ResourceResponse(content_type=representation.media_type, body=body)
+            body = entry.encoded(
+                f"{representation} {form.key}", lambda entry: render(form.one(entry), representation)
+            )
             tag = _tag(entry, form, representation)
         headers = ((b"etag", tag), _VARY)
         if _is_unmodified(request, tag):
@@ -88,6 +92,7 @@ def _is_unmodified(request: ResourceRequest, tag: bytes) -> bool:
         if name == b"if-none-match":
             if value.strip() == b"*":
                 return True
-            if any(each.strip().removeprefix(b"W/") == tag for each in value.split(b",")):
+            tags = value.split(b",", MAX_TAGS)[:MAX_TAGS]
+            if any(each.strip().removeprefix(b"W/") == tag for each in tags):
                 return True
     return False

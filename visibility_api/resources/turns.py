@@ -1,4 +1,4 @@
-"""Large responses take turns: in each turn of the event loop a slice of one of them is written.
+"""Large responses take turns: in each turn of the event loop a slice of one or a few of them is written.
 
 Otherwise a hundred that are sent at the same moment would write a slice each before anybody else is served.
 """
@@ -12,9 +12,11 @@ from contextlib import contextmanager
 
 
 class Turns:
-    """Of all large responses of one server."""
+    """Of all large responses of one kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, at_once: int = 1) -> None:
+        """`at_once`: slices in one turn of the event loop."""
+        self._at_once = at_once
         self._senders = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
@@ -41,11 +43,12 @@ class Turns:
         await turn
 
     def _begin(self) -> None:
-        """The turn of the one that has waited longest."""
-        turn = self._waiting.popleft()
-        while turn.done() and self._waiting:  # its client has gone
+        """The turn of those that have waited longest."""
+        left = self._at_once
+        while self._waiting and left:
             turn = self._waiting.popleft()
-        if not turn.done():
-            turn.set_result(None)
+            if not turn.done():  # else its client has gone
+                turn.set_result(None)
+                left -= 1
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._begin)

@@ -23,9 +23,12 @@ from .forms import Forms
 from .list_options import ListOptions, read_watch_options
 from .message import Receive, ResourceRequest, ResourceStream
 from .negotiation import Target, negotiate_request
+from .turns import Turns
 from .v1alpha1 import Codec
 
 SendChunk = Callable[[bytes], Awaitable[None]]
+
+_SLICES_AT_ONCE = 4  # of initial events, in one turn of the event loop; all watches together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,7 @@ class Watches:
         self._limits = limits
         self._feeds: set[Feed] = set()
         self._is_draining = False
+        self._turns = Turns(at_once=_SLICES_AT_ONCE)
 
     def __len__(self) -> int:
         """The number of open streams."""
@@ -90,7 +94,9 @@ class Watches:
                 return
             self._feeds.add(feed)
             try:
-                session = _Session(feed, events, options, self._counted(send_chunk), self._limits)
+                session = _Session(
+                    feed, events, options, self._counted(send_chunk), self._limits, self._turns
+                )
                 await session.run(listing, request.receive)
             finally:
                 feed.close()
@@ -119,8 +125,15 @@ class _Session:
     """One open stream."""
 
     def __init__(
-        self, feed: Feed, events: EventStream, options: ListOptions, send: SendChunk, limits: WatchLimits
+        self,
+        feed: Feed,
+        events: EventStream,
+        options: ListOptions,
+        send: SendChunk,
+        limits: WatchLimits,
+        turns: Turns,
     ) -> None:
+        self._turns = turns
         self._feed = feed
         self._events = events
         self._options = options
@@ -148,11 +161,12 @@ class _Session:
             raise too_slow
 
     async def _send_initial(self, listing: Listing) -> None:
-        for slice_ in self._events.initial(listing):
-            if self._feed.is_closed:
-                return
-            await self._send(slice_)
-            await asyncio.sleep(0)  # lets other tasks run
+        with self._turns.sending():
+            for slice_ in self._events.initial(listing):
+                if self._feed.is_closed:
+                    return
+                await self._send(slice_)
+                await self._turns.wait()  # lets other tasks run
         if self._options.allows_bookmarks:
             await self._send(self._events.bookmark(listing.revision, ends_initial_events=True))
 

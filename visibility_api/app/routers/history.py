@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
@@ -9,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from visibility_api.app.dependencies import Histories
+from visibility_api.app.dependencies import Caller, Histories
 from visibility_api.app.documents import whole
 from visibility_api.duration import parse_duration_s
 from visibility_api.errors import BadRequest, NotAcceptable, ObjectNotFound
@@ -17,13 +18,14 @@ from visibility_api.models.history import JobHistoryDocument, TrainJobProgressHi
 from visibility_api.models.served import GROUP_VERSION, TRAINJOBS
 from visibility_api.progress.document import parse_time
 from visibility_api.progress.history import MAX_SERIES
-from visibility_api.progress.history_view import Selection, select
+from visibility_api.progress.history_view import HistoryView, Selection, select
 from visibility_api.quoting import quote
 from visibility_api.resources.compression import accepts_gzip, gzip
 from visibility_api.resources.delivery import GZIP_ABOVE_BYTES
 from visibility_api.resources.history import encode_csv, encode_json, encode_ndjson
 from visibility_api.resources.negotiation import JSON, YAML, Target, negotiate, parse_accept
 from visibility_api.resources.rendering import render
+from visibility_api.store import Entry
 
 router = APIRouter(tags=["history"])
 
@@ -38,6 +40,7 @@ _MAX_CHARACTERS = 64  # of a parameter that is repeated in an error
 )
 async def history(
     request: Request,
+    caller: Caller,
     histories: Histories,
     namespace: str,
     name: str,
@@ -54,15 +57,23 @@ async def history(
     now = histories.now()
     selection = _selection(metric, since, until, max_points, attempt, now)
     media_type = _choose(request.headers.get("accept", ""))
-    found = histories.find(namespace, name)
-    if found is None:
-        raise ObjectNotFound(TRAINJOBS.plural, name)
-    entry, kept = found
-    view = select(kept, selection, now_s=now.timestamp())
+    async with histories.queues.slot(caller.user):
+        await asyncio.sleep(0)  # others first
+        found = histories.find(namespace, name)
+        if found is None:
+            raise ObjectNotFound(TRAINJOBS.plural, name)
+        entry, kept = found
+        view = select(kept, selection, now_s=now.timestamp())
+        body, content_type = _encode(request, media_type, entry, view)
+    return await _respond(request, body, content_type)
+
+
+def _encode(request: Request, media_type: str, entry: Entry, view: HistoryView) -> tuple[bytes, str]:
+    """The body and its Content-Type. Raises NotAcceptable."""
     if media_type == NDJSON:
-        return await _respond(request, encode_ndjson(view), NDJSON)
+        return encode_ndjson(view), NDJSON
     if media_type == CSV:
-        return await _respond(request, encode_csv(view), "text/csv; charset=utf-8; header=present")
+        return encode_csv(view), "text/csv; charset=utf-8; header=present"
     form = negotiate(
         request.headers.get("accept"),
         target=Target.PLAIN,
@@ -70,7 +81,7 @@ async def history(
         user_agent=request.headers.get("user-agent"),
     )
     body = encode_json(_kind(TrainJobProgressHistory), entry, view)
-    return await _respond(request, render(body, form), form.media_type)
+    return render(body, form), form.media_type
 
 
 def _kind(model: type[JobHistoryDocument]) -> str:
