@@ -219,6 +219,11 @@ async def measure_once(name: str, at: Scenery) -> bool:
     )
     statuses = ", ".join(f"{count} {status}" for status, count in sorted(answers.items()))
     print(f"    answered {statuses or 'nothing'}"[:80], flush=True)
+    latencies = ", ".join(
+        f"{name} {1000 * seen.p99_s:.0f} (quiet {1000 * quiet.seen[name].p99_s:.0f})"
+        for name, seen in attacked.seen.items()
+    )
+    print(f"    p99: {latencies}", flush=True)
     for error in attacked.errors[:2]:
         print(f"    {error}"[:80], flush=True)
     return held
