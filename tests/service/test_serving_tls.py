@@ -27,6 +27,7 @@ from visibility_api.serving.connection import (
     MAX_PATH_BYTES,
     MAX_PIPELINED,
     MAX_STRANGERS_HEADERS,
+    MAX_STRANGERS_PIPELINED,
 )
 from visibility_api.serving.tls import ConnectionLimits, peer_of
 
@@ -284,12 +285,15 @@ async def test_cookies_are_not_kept(server: RunningServer) -> None:
     assert [name for name, _ in server.seen[0]["headers"]] == [b"host", b"a"]
 
 
-async def test_requests_sent_far_ahead_are_answered_up_to_a_bound(server: RunningServer) -> None:
+@pytest.mark.parametrize(("certificate", "most"), [(None, MAX_STRANGERS_PIPELINED), (PROXY, MAX_PIPELINED)])
+async def test_requests_sent_far_ahead_are_answered_up_to_a_bound(
+    server: RunningServer, certificate: Certificate | None, most: int
+) -> None:
     """One read of the socket holds thousands, and all that is known of each is kept until its turn."""
-    async with server.connect() as client:
-        client.writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n" * (3 * MAX_PIPELINED))
-        answers = await client.answers(1 + MAX_PIPELINED)
-        assert [answer["closes"] for answer in answers] == [False] * MAX_PIPELINED + [True]
+    async with server.connect(server.context(certificate) if certificate else None) as client:
+        client.writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\nX-Remote-User: jane\r\n\r\n" * (3 * most))
+        answers = await client.answers(1 + most)
+        assert [answer["closes"] for answer in answers] == [False] * most + [True]
         assert await client.is_closed_by_server()
 
 

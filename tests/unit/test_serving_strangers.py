@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+from itertools import pairwise
+
 from hypothesis import given, strategies as st
 
 from visibility_api.auth.certificates import Peer
-from visibility_api.serving.strangers import CROWD, FREE_HEAD_BYTES, HEADER_BYTES, Strangers
+from visibility_api.serving.strangers import (
+    CROWD,
+    FREE_HEAD_BYTES,
+    HEADER_BYTES,
+    READ_AT_ONCE,
+    Strangers,
+)
 
 
 class Connection:
@@ -99,3 +109,18 @@ def test_nothing_stays_behind(happenings: list[tuple[str, int]]) -> None:
     for connection in connections.values():
         strangers.leave(connection)
     assert (len(strangers), strangers.head_bytes) == (0, 0)
+
+
+async def test_of_a_crowd_that_was_held_back_a_few_are_read_from_in_each_turn_of_the_loop() -> None:
+    strangers, read = Strangers(), []
+    for number in range(5 * READ_AT_ONCE):
+        strangers.read_in_turn(partial(read.append, number))
+    turns = [len(read)]
+    while len(read) < 5 * READ_AT_ONCE:
+        await asyncio.sleep(0)
+        turns.append(len(read))
+    assert max(after - before for before, after in pairwise(turns)) == READ_AT_ONCE
+    assert read == sorted(read)
+    strangers.read_in_turn(partial(read.append, -1))
+    await asyncio.sleep(0)
+    assert read[-1] == -1

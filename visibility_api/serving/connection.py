@@ -31,7 +31,9 @@ MAX_PATH_BYTES = 4096  # the longest that is served has 450, three times that wh
 # At shutdown uvloop waits 30 s for the client to answer the end of TLS, which pooled connections of blocked
 # or dead clients never do. The kubelet would kill the process before its shutdown is complete.
 CLOSE_TIMEOUT_S = 2.0
-MAX_PIPELINED = 128  # requests sent before an earlier one is answered; no Kubernetes client sends any
+# Requests sent before an earlier one is answered; no Kubernetes client sends any. Of a client without a
+# certificate: each is parsed before it is known who sent the first.
+MAX_PIPELINED, MAX_STRANGERS_PIPELINED = 128, 8
 MAX_REQUEST_BYTES = 3 * 1024 * 1024  # head, body and trailers; kube-apiserver limits bodies to this
 
 
@@ -48,6 +50,7 @@ class TlsConnection(HttpToolsProtocol):
     _strangers: Strangers | None = None  # None: the client has a certificate
     _chunk_bytes = 0  # what is being parsed; not in _request_bytes yet
     _max_headers = MAX_HEADERS
+    _max_pipelined = MAX_PIPELINED
     peer: Peer
     site = ""
 
@@ -72,6 +75,7 @@ class TlsConnection(HttpToolsProtocol):
                 self.site = site_of(self.client[0] if self.client else "")
                 self._strangers = context.strangers
                 self._max_headers = MAX_STRANGERS_HEADERS
+                self._max_pipelined = MAX_STRANGERS_PIPELINED
                 self._strangers.enter(self)
 
     @property
@@ -140,7 +144,7 @@ class TlsConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """As in uvicorn, without what is not used here: WebSockets, a root path, a concurrency limit."""
-        if len(self.pipeline) >= MAX_PIPELINED:
+        if len(self.pipeline) >= self._max_pipelined:
             raise ValueError("too many pipelined requests")
         if not self._may_hold_head():
             raise ValueError("too many large heads of clients that are not known")
@@ -183,11 +187,19 @@ class TlsConnection(HttpToolsProtocol):
             self._strangers.release(self)
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
+        if self._strangers is not None and self.peer.unknown is not None and not self.peer.is_known:
+            self.flow.pause_reading()
+            self._strangers.read_in_turn(self._read_again)
+        else:
+            self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
         elif not self._is_head_due:
             self._timeout.start(self.timeout_keep_alive)
+
+    def _read_again(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
 
     def send_400_response(self, msg: str) -> None:
         """As in uvicorn, but never instead of, or inside, the response to an earlier request.
