@@ -1,7 +1,8 @@
 """FastAPI dependencies: the caller, and the collaborators that `create_app` was called with.
 
 An operation declares one by its annotated type, as in `async def history(caller: Caller) -> …`. A new
-collaborator is a field of `Parts`, put into `app.state` by `Application`, with a function here.
+collaborator is a field of `Parts`, put into `app.state` by `Application`, with a function here: an
+asynchronous one, since FastAPI calls others on a thread.
 """
 
 from __future__ import annotations
@@ -20,37 +21,37 @@ from .histories import HistorySource
 from .page import Page
 
 
-def _caller(request: Request) -> Identity:
+async def _caller(request: Request) -> Identity:
     identity: Identity = request.scope["identity"]  # authenticated and authorised by the chain
     return identity
 
 
-def _registry(request: Request) -> CollectorRegistry:
+async def _registry(request: Request) -> CollectorRegistry:
     registry: CollectorRegistry = request.app.state.registry
     return registry
 
 
-def _health(request: Request) -> Health:
+async def _health(request: Request) -> Health:
     health: Health = request.app.state.health
     return health
 
 
-def _discovery(request: Request) -> Discovery:
+async def _discovery(request: Request) -> Discovery:
     discovery: Discovery = request.app.state.discovery
     return discovery
 
 
-def _openapi(request: Request) -> OpenApi:
+async def _openapi(request: Request) -> OpenApi:
     documents: OpenApi = request.app.state.openapi
     return documents
 
 
-def _page(request: Request) -> Page:
+async def _page(request: Request) -> Page:
     page: Page = request.app.state.page
     return page
 
 
-def _histories(request: Request) -> HistorySource:
+async def _histories(request: Request) -> HistorySource:
     histories: HistorySource = request.app.state.histories
     return histories
 

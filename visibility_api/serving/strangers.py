@@ -111,7 +111,7 @@ class Strangers:
             self._head_bytes -= self._heads.pop(connection, 0)
 
     def read_in_turn(self, resume: Callable[[], None]) -> None:
-        """Call `resume`, which lets one connection be read from again, in one of the next turns of the loop."""
+        """Call `resume`, which reads from one connection again, in one of the next turns of the loop."""
         self._to_read.append(resume)
         if len(self._to_read) == 1:
             asyncio.get_running_loop().call_soon(self._read_some)
