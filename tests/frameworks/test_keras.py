@@ -101,6 +101,20 @@ def test_early_stopping_is_a_stopped_run(progress: Progress) -> None:
     assert step == len(history.epoch) * 20 < 1000
 
 
+def test_an_epoch_that_was_cut_short_is_not_counted(progress: Progress) -> None:
+    """Seen: Keras calls its end all the same."""
+
+    class StopWithinAnEpoch(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.model.stop_training = batch == 3
+
+    x, y = digits()
+    callbacks = [ReportProgress(), StopWithinAnEpoch()]
+    network().fit(x, y, batch_size=64, epochs=3, verbose=0, callbacks=callbacks)
+    assert (progress.last["step"], progress.last["ending"]) == (4, "stopped")
+    assert "epoch" not in progress.last
+
+
 def test_several_steps_an_execution_are_all_counted(progress: Progress) -> None:
     x, y = digits()
     model = network()

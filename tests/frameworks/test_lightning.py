@@ -68,6 +68,18 @@ def test_steps_epochs_and_metrics_are_lightnings_own(progress: Progress, tmp_pat
     progress.check_order()
 
 
+class StopWithinAnEpoch(lightning.Callback):  # type: ignore[misc,name-defined]
+    def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
+        trainer.should_stop = trainer.global_step >= 25
+
+
+def test_an_epoch_that_was_cut_short_is_not_counted(progress: Progress, tmp_path: Path) -> None:
+    """Seen: Lightning calls its end all the same."""
+    make_trainer(tmp_path, [ReportProgress(), StopWithinAnEpoch()], max_epochs=3).fit(Digits(), loader())
+    assert (progress.last["step"], progress.last["ending"]) == (25, "stopped")
+    assert (progress.last["epoch"], progress.last["totalEpochs"]) == (1, 3)
+
+
 def test_a_step_is_an_optimizer_step_when_gradients_are_accumulated(
     progress: Progress, tmp_path: Path
 ) -> None:

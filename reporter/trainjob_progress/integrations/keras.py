@@ -46,7 +46,9 @@ class ReportProgress(Callback, keras.callbacks.Callback):
             total = (
                 epochs * steps if epochs and steps else None
             )  # a dataset's length is known after one epoch
-            self._reporter.update(epoch=epoch + 1, total_steps=total, metrics=logs)
+            # Called at the end of an epoch that was cut short as well.
+            is_cut = steps and self._step - self._first < steps
+            self._reporter.update(epoch=None if is_cut else epoch + 1, total_steps=total, metrics=logs)
 
     @quietly
     def on_test_batch_end(self, batch: int, logs: Optional[Mapping[str, Any]] = None) -> None:

@@ -44,7 +44,8 @@ class ReportProgress(ReportingCallback, Callback):
 
     @quietly
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        self._update(trainer, epoch=trainer.current_epoch + 1)
+        # Called at the end of an epoch that was cut short as well.
+        self._update(trainer, epoch=trainer.current_epoch + 1 if trainer.is_last_batch else None)
 
     @quietly
     def on_validation_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
