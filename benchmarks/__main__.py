@@ -24,6 +24,7 @@ from . import (
     reading,
     reporter,
     state,
+    verdicts,
     watching,
 )
 
@@ -42,9 +43,12 @@ async def _estimates() -> None:
     estimates.show()
 
 
+async def _verdicts() -> None:
+    verdicts.show()
+
+
 MEASUREMENTS: dict[str, Measurement] = {
     "bounds": bounds.show,
-    "estimates": _estimates,
     "reading": reading.show,
     "watching": watching.show,
     "aggregated": aggregated.show,
@@ -61,6 +65,8 @@ LONG_MEASUREMENTS: dict[str, Measurement] = {
     "state": state.show,
     "beside": beside.show,
     "outgoing": outgoing.show,
+    "estimates": _estimates,
+    "verdicts": _verdicts,
 }
 
 

@@ -176,6 +176,29 @@ def _restarted(rng: random.Random) -> Rhythm:
     return before + [(again_s + at_s, step) for at_s, step in after]
 
 
+def pausing(rng: random.Random) -> tuple[Rhythm, int | None, float]:
+    """A healthy run of ten minutes to six hours, the steps of its epochs if it reports any, and how many
+    seconds it takes after its last step. It loads and evaluates long, saves, waits for data now and then."""
+    duration_s = _log_uniform(rng, 600, 21_600)
+    steps = rng.randint(60, 1500)
+    step_s = duration_s / steps
+    epoch = max(2, int(steps / _log_uniform(rng, 2, 30)))
+    evaluation_s = min(1200.0, epoch * step_s * _log_uniform(rng, 0.01, 0.3))
+    pauses: list[Pause] = [(epoch, evaluation_s, 0.2)]
+    if rng.random() < 0.5:
+        every = max(2, int(epoch * _log_uniform(rng, 0.2, 5)))
+        pauses.append((every, min(300.0, every * step_s * _log_uniform(rng, 0.01, 0.1)), 0.5))
+    rhythm = simulate(rng, steps, step_s, variation=rng.choice([0.05, 0.3, 0.6]), pauses=pauses)
+    waits = sorted(rng.uniform(0, rhythm[-1][0]) for _ in range(rng.randint(0, int(duration_s / 3600) + 1)))
+    later_s, moved = _log_uniform(rng, 1, 1200), [rhythm[0]]
+    for at_s, step in rhythm[1:]:
+        while waits and at_s > waits[0]:
+            waits.pop(0)
+            later_s += _log_uniform(rng, 5, 60)
+        moved.append((at_s + later_s, step))
+    return moved, epoch if rng.random() < 0.6 else None, _log_uniform(rng, 1, 1200)
+
+
 KINDS: dict[str, Callable[[random.Random], Rhythm]] = {
     "steady": _steady,
     "noisy steps": _noisy,

@@ -244,6 +244,8 @@ def test_numbers_are_short(value: float, text: str) -> None:
         ({}, Phase.RUNNING, "Rank0Running", None),
         ({"Fresh": "False"}, Phase.RUNNING, "Rank0Running", "FreshFalse"),
         ({"Fresh": "False", "Stalled": "True"}, Phase.RUNNING, "", "StalledTrue"),
+        ({"Plateaued": "True"}, Phase.RUNNING, "", "PlateauedTrue"),
+        ({"Fresh": "False", "Plateaued": "True"}, Phase.RUNNING, "", "FreshFalse"),
         ({"Reporting": "False", "Fresh": "False"}, Phase.RUNNING, "", "ReportingFalse"),
         ({"Reporting": "False"}, Phase.PENDING, "Unscheduled", "Unscheduled"),
         ({"Failed": "True", "Fresh": "False"}, Phase.FAILED, "", "FailedTrue"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from visibility_api.progress.job import Thresholds
 from visibility_api.workloads.annotations import KEYS, PREFIX, SOURCES, parse_port, read_annotations
 from visibility_api.workloads.declarations import (
     LOG_VARIABLE,
@@ -207,6 +209,56 @@ def test_any_annotations_give_usable_settings_and_faults_that_quote_none_of_them
 def test_a_port_is_a_decimal_number_in_range_or_nothing(text: str) -> None:
     port = parse_port(text)
     assert port is None or (1 <= port <= 65535 and int(text) == port)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "threshold"),
+    [
+        ("stalled-after", "10m", Thresholds(stalled_after_s=600)),
+        ("stalled-after", "off", Thresholds(stalled_after_s=math.inf)),
+        ("diverged-above", "20", Thresholds(diverged_above=20)),
+        ("diverged-above", "-1.5e2", Thresholds(diverged_above=-150)),
+        ("diverged-above", "off", Thresholds(diverged_above=math.inf)),
+        ("plateau-metric", "val/f1", Thresholds(plateau_metric="val/f1")),
+        ("plateau-better", "max", Thresholds(plateau_better="max")),
+        ("plateau-after", "20", Thresholds(plateau_values=20)),
+        ("plateau-after", "2h", Thresholds(plateau_after_s=7200)),
+        ("plateau-after", "off", Thresholds(plateau_after_s=math.inf)),
+    ],
+)
+def test_a_threshold_can_be_named(key: str, text: str, threshold: Thresholds) -> None:
+    hints = read_annotations({PREFIX + key: text}).hints
+    assert (hints.thresholds, hints.faults) == (threshold, ())
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "accepted"),
+    [
+        ("stalled-after", "9s", 'it must be a duration such as "10m", from 10s to 168h, or "off"'),
+        ("stalled-after", "never", 'it must be a duration such as "10m", from 10s to 168h, or "off"'),
+        ("diverged-above", "nan", 'it must be a number such as "20", or "off"'),
+        ("diverged-above", "9" * 99, 'it must be a number such as "20", or "off"'),
+        ("plateau-metric", "", "it must be a metric's name, 64 characters at most"),
+        ("plateau-metric", "a\x1b[31m", "it must be a metric's name, 64 characters at most"),
+        ("plateau-better", "more", 'it must be "min" or "max"'),
+        (
+            "plateau-after",
+            "1",
+            'it must be 2 to 100000 values, a duration such as "30m" (1m to 720h), or "off"',
+        ),
+        (
+            "plateau-after",
+            "1s",
+            'it must be 2 to 100000 values, a duration such as "30m" (1m to 720h), or "off"',
+        ),
+    ],
+)
+def test_a_threshold_that_is_none_is_ignored_and_named_without_its_text(
+    key: str, text: str, accepted: str
+) -> None:
+    hints = read_annotations({PREFIX + key: text}).hints
+    assert hints.thresholds == Thresholds()
+    assert hints.faults == (f"Annotation {PREFIX}{key} is ignored: {accepted}.",)
 
 
 def test_every_annotation_source_and_variable_is_documented() -> None:

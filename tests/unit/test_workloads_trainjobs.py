@@ -376,7 +376,10 @@ def test_a_container_that_the_pod_does_not_have_is_named() -> None:
 def test_a_mistyped_annotation_is_named_with_those_that_are_known() -> None:
     job = described(trainjob(annotations={PREFIX + "intervall": "5s"}), None, ())
     (fault,) = job.hints.faults
-    known = "the known ones are source, interval, path, port, container"
+    known = (
+        "the known ones are source, interval, path, port, container, stalled-after, diverged-above,"
+        " plateau-metric, plateau-better, plateau-after"
+    )
     assert fault == f"Annotation {PREFIX}intervall is ignored: {known}."
 
 

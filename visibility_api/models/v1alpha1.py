@@ -268,8 +268,9 @@ class ProgressStatus(WireModel):
         default=None,
         description="Conditions of the job; kubectl wait --for=condition=Complete works with them. Reporting:"
         " progress can be read. Fresh: the numbers shown are current. Stalled: no advance for far longer than"
-        " is usual for the run. Diverged: a loss or gradient norm is not finite. Unknown: there is nothing to"
-        " judge yet. Suspended, Complete, Failed: as the job itself has them, and since when.",
+        " is usual for the run. Diverged: a loss or gradient norm is not finite, or far above what was usual."
+        " Unknown: there is nothing to judge yet. Plateaued, there once it was true: no improvement for long."
+        " Suspended, Complete, Failed: as the job itself has them, and since when.",
         json_schema_extra=map_keyed_by("type"),
     )
     rank0: Rank0 | None = Field(default=None, description="The pod that reports; absent before there is one.")

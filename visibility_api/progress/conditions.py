@@ -6,23 +6,29 @@ it has them, so not before they are true (docs/decisions/0007); the others alway
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 from visibility_api.text import harmless
 
+from .document import Progress
 from .job import Phase, TrainingJob
 from .record import FRESH_AT_LEAST_S, Record
+from .rhythm import longest_pause_s
 from .summary import NOT_RUNNING, STALLED, Condition
+from .watched import GRAD_NORM, LOSSES, WATCHED, Goal
 
 FAILING_INTERVALS = 2.0  # after this a report is old if the probes since then have failed
 CALL_OUT_S = 60.0  # a clock that is off by less is corrected for without a word
-STALLED_GAPS = 5.0  # evaluation and checkpoints pause the steps: allow the longest pause seen, several times
-STALLED_AT_LEAST_S = 300.0
-WATCHED_METRICS = ("loss", "train_loss", "grad_norm", "eval_loss")  # NaN filters hide losses, not grad_norm
+NEVER_STALLED_S = 10.0  # nor does any annotation ask for less: most jobs have reported since
+STALL_INTERVALS = 4.0  # probes at least, before a run that was not seen to advance counts as stalled
+NAMED_STALL_INTERVALS = 2.0  # the same where an annotation says after how long
+# Without an improvement: values at least, and share of the run so far. Evaluations are few and say much.
+PLATEAU_EVALUATIONS = (10, 0.3)
+PLATEAU_LOSSES = (200, 0.5)
+PLATEAU_VALUES = 3  # at least, where an annotation says after how long
 _NO_REPORT = "NoReport"
-_NO_METRIC = f"The reports contain none of {', '.join(WATCHED_METRICS)}."
+_NO_METRIC = f"The reports contain none of {', '.join(WATCHED)}."
 # message: the reason says it all, as metav1.Condition allows; such messages were a tenth of every list
 _PLAIN = ""
 
@@ -44,16 +50,21 @@ def evaluate(record: Record, now: datetime) -> tuple[Condition, ...]:
         # Controllers' own words, names and annotations are among them.
         reason, message = harmless(reason), harmless(message)
         made.append(Condition(type=type_, status=status, reason=reason, message=message, since=since))
-    for type_, repeat, time_of in _OF_JOB:
-        found = repeat(record.job)
+    occasional = held[len(_VERDICTS) :]
+    for type_, repeat, time_of in _OCCASIONAL:
+        found = repeat(record)
         if found is None:
             continue
         status, reason, message = found
-        since = time_of(record.job) or next(
-            (old.since for old in held[len(_VERDICTS) :] if (old.type, old.status) == (type_, status)), now
-        )
+        before = next((each for each in occasional if each.type == type_), None)
+        since = time_of(record, status)
+        if before is not None and before.status == status:
+            since = since or before.since
+            if (before.since, before.reason, before.message) == (since, reason, message):
+                made.append(before)
+                continue
         reason, message = harmless(reason), harmless(message)
-        made.append(Condition(type=type_, status=status, reason=reason, message=message, since=since))
+        made.append(Condition(type=type_, status=status, reason=reason, message=message, since=since or now))
     return tuple(made)
 
 
@@ -61,7 +72,7 @@ def restore(began: Iterable[tuple[str, str, datetime]]) -> tuple[Condition, ...]
     """Conditions of these types, status and beginnings: `evaluate` gives them reasons and messages."""
     by_type = {type_: (status, since) for type_, status, since in began}
     verdicts = [by_type.get(type_, ("", NEVER)) for type_, _, _ in _VERDICTS]
-    others = [(type_, *by_type[type_]) for type_, _, _ in _OF_JOB if type_ in by_type]
+    others = [(type_, *by_type[type_]) for type_, _, _ in _OCCASIONAL if type_ in by_type]
     return tuple(
         Condition(type=type_, status=status, reason="", message="", since=since)
         for type_, status, since in (
@@ -217,31 +228,97 @@ def _stalled(record: Record, now: datetime) -> _Found:
         return "Unknown", "NotJudged", "The reports contain no step, percentage or epoch."
     still = now - record.moved_at
     still_s = still.total_seconds()
-    if still_s > STALLED_AT_LEAST_S and still_s > STALLED_GAPS * record.pace.longest_gap_s:
-        return (
-            "True",
-            STALLED,
-            (
-                f"No advance for {describe_age(still)}; the longest pause before was "
-                f"{describe_age(timedelta(seconds=record.pace.longest_gap_s))}. Check the training process."
-            ),
-        )
-    return "False", "Advancing", _PLAIN
+    if still_s <= NEVER_STALLED_S or record.report is None:
+        return "False", "Advancing", _PLAIN
+    if still_s <= stalled_after_s(record, record.report):
+        return "False", "Advancing", _PLAIN
+    if record.failure is not None and not _is_held(record, "Stalled", "True"):
+        return "Unknown", "NotJudged", "Rank 0 cannot be probed, so it is not known whether it advances."
+    message = (
+        f"No advance for {describe_age(still)}; the longest pause before was "
+        f"{describe_age(timedelta(seconds=record.pace.longest_gap_s))}. Check the training process."
+    )
+    return "True", STALLED, message
+
+
+def stalled_after_s(record: Record, report: Progress) -> float:
+    """Seconds after its last advance at which a run that stands still counts as stalled."""
+    named_s = record.job.hints.thresholds.stalled_after_s
+    if named_s is not None:
+        return max(named_s, NAMED_STALL_INTERVALS * record.interval_s)
+    return max(longest_pause_s(record.pace, report), STALL_INTERVALS * record.interval_s)
+
+
+def _is_held(record: Record, type_: str, status: str | None = None) -> bool:
+    """Whether the job had this condition when it was last evaluated, with this status if one is given."""
+    return any(held.type == type_ and (status is None or held.status == status) for held in record.conditions)
 
 
 def _diverged(record: Record, _now: datetime) -> _Found:
-    is_judged = False
-    for name, value in record.report.metrics if record.report else ():
-        if name in WATCHED_METRICS:
-            try:
-                if not math.isfinite(float(value)):
-                    return "True", "NonFiniteMetric", f"{name} is not a finite number."
-            except ValueError:
-                continue  # text is no number, so no divergence either
-            is_judged = True
-    if is_judged:
-        return "False", "Finite", _PLAIN
-    return "Unknown", "NotJudged", _NO_METRIC
+    watched = record.watched
+    above = record.job.hints.thresholds.diverged_above
+    if above is not None and record.report is not None:
+        for name, text in record.report.metrics:
+            if name != GRAD_NORM and name in WATCHED and _is_above(text, above):
+                allowed = f"above the {above:g} of the job's annotation diverged-above"
+                return "True", "AboveThreshold", f"{name} is {text}, {allowed}."
+    alarm = watched.alarm
+    if alarm is not None:
+        if alarm.usual is None:
+            return "True", "NonFiniteMetric", f"{alarm.name} is not a finite number."
+        if above is None:
+            message = (
+                f"{alarm.name} is {alarm.text}, and was about {alarm.usual:.3g} before. Check the learning"
+                " rate and the data; resume from an earlier checkpoint."
+            )
+            return "True", "FarAboveUsual", message
+    return ("False", "Finite", _PLAIN) if watched.courses else ("Unknown", "NotJudged", _NO_METRIC)
+
+
+def _is_above(text: str, limit: float) -> bool:
+    try:
+        return float(text) > limit
+    except ValueError:
+        return False
+
+
+def _plateaued(record: Record) -> _Found | None:
+    """Not there before it is true for the first time in an attempt."""
+    goal, report = record.watched.goal, record.report
+    if goal is None or report is None:
+        return None
+    values = record.watched.since_best
+    if values >= PLATEAU_VALUES - 1 and _has_plateaued(record, goal, report, values):
+        where = f" at {record.pace.unit} {goal.position:g}" if goal.position is not None else ""
+        message = f"{goal.name} has not improved for long: its best was {goal.best:.4g}{where}."
+        return "True", "NoImprovement", f"{message} Stop the run, or change its learning rate."
+    if len(record.conditions) > len(_VERDICTS) and _is_held(record, "Plateaued"):
+        return "False", "Improving", _PLAIN
+    return None
+
+
+def _has_plateaued(record: Record, goal: Goal, report: Progress, values: int) -> bool:
+    thresholds = record.job.hints.thresholds
+    if thresholds.plateau_values is not None:
+        return values >= thresholds.plateau_values
+    if thresholds.plateau_after_s is not None:
+        if goal.at is None or report.timestamp is None or values < PLATEAU_VALUES:
+            return False
+        return (report.timestamp - goal.at).total_seconds() >= thresholds.plateau_after_s
+    least, share = PLATEAU_LOSSES if goal.name in LOSSES else PLATEAU_EVALUATIONS
+    if values < least:
+        return False
+    position, base = record.pace.position, record.pace.base
+    if position is None or goal.position is None:
+        return values >= share * (goal.values + values)
+    return position - goal.position >= share * (position - base)
+
+
+def _plateau_began(record: Record, status: str) -> datetime | None:
+    goal = record.watched.goal
+    if status != "True" or goal is None or goal.at is None or record.reported_at is None:
+        return None
+    return min(record.reported_at, goal.at - timedelta(seconds=record.clock.ahead_s))
 
 
 # When a condition began to have its status: by the job's own times, so it does not matter who looks when.
@@ -313,7 +390,8 @@ _NONE = tuple(
 )
 
 
-def _suspended(job: TrainingJob) -> _Found | None:
+def _suspended(record: Record) -> _Found | None:
+    job = record.job
     if job.is_queued:
         return "True", "Queued", job.message or "The job waits in its queue."
     if job.is_suspended:
@@ -321,24 +399,36 @@ def _suspended(job: TrainingJob) -> _Found | None:
     return ("False", "Resumed", _PLAIN) if job.is_suspended is False else None
 
 
-def _complete(job: TrainingJob) -> _Found | None:
+def _suspension_changed_at(record: Record, _status: str) -> datetime | None:
+    return record.job.suspension_changed_at
+
+
+def _complete(record: Record) -> _Found | None:
+    job = record.job
     if job.phase is Phase.SUCCEEDED:
         return "True", job.reason or "Complete", job.message or "The job has completed."
     return None
 
 
-def _failed(job: TrainingJob) -> _Found | None:
+def _failed(record: Record) -> _Found | None:
+    job = record.job
     if job.phase is Phase.FAILED:
         return "True", job.reason or "Failed", job.message or "The job has failed."
     return None
 
 
-# Those that the job has itself, with the time that its controller gives, if it does.
-_OF_JOB: tuple[
-    tuple[str, Callable[[TrainingJob], _Found | None], Callable[[TrainingJob], datetime | None]], ...
+def _ended_at(record: Record, _status: str) -> datetime | None:
+    return record.job.ended_at
+
+
+# Those that are there only once they are true, with the time that is known of them. The last ones are the
+# job's own, with the time that its controller gives, if it does.
+_OCCASIONAL: tuple[
+    tuple[str, Callable[[Record], _Found | None], Callable[[Record, str], datetime | None]], ...
 ]
-_OF_JOB = (
-    ("Suspended", _suspended, lambda job: job.suspension_changed_at),
-    ("Complete", _complete, lambda job: job.ended_at),
-    ("Failed", _failed, lambda job: job.ended_at),
+_OCCASIONAL = (
+    ("Plateaued", _plateaued, _plateau_began),
+    ("Suspended", _suspended, _suspension_changed_at),
+    ("Complete", _complete, _ended_at),
+    ("Failed", _failed, _ended_at),
 )

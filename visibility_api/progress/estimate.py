@@ -36,7 +36,9 @@ MOST_SPREAD = 0.9
 _Stretch = tuple[float, float, float]  # from one sample to the next: position at its end, units, seconds
 _Sample = tuple[float, float]  # seconds since the first, units since the first
 
-_pack, _unpack = struct.Struct("<2f").pack, struct.Struct("<2f").iter_unpack
+_FORM = struct.Struct("<2f")
+_SIZE = _FORM.size
+_pack, _unpack, _unpack_one = _FORM.pack, _FORM.iter_unpack, _FORM.unpack_from
 _ZERO = _pack(0.0, 0.0)
 
 
@@ -82,10 +84,10 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     longest_gap_s: float = 0.0  # between two reports that moved: evaluation and checkpoints count
     origin: datetime | None = None  # training clock, of the first sample
     base: float = 0.0  # position at the first sample
+    base_epoch: float | None = None  # epochs done when they were first reported
     samples: bytes = b""  # of the attempt: pairs of float32, seconds and units since the first one
     spacing_s: float = 0.0  # between two samples at least
-    next_s: float = 0.0  # when the next sample may be taken, in seconds since the first one
-    forecast: Forecast | None = None  # None until enough stretches were seen
+    forecast: Forecast | None = None  # what follows from the samples; None until there are enough
 
     def advance(self, report: Progress, *, waited_s: float = math.inf, is_next: bool = True) -> Pace:
         """The pace after one more report. `waited_s`: by our clock it took no longer since the one that moved
@@ -103,6 +105,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
                 longest_gap_s=self.longest_gap_s,
                 origin=at,
                 base=position,
+                base_epoch=report.epoch,
                 samples=_ZERO if self.position is not None or _is_start(report, position) else _ZERO * 2,
             )
         if position == self.position:
@@ -111,19 +114,19 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
         if elapsed_s == 0:  # no rate comes of it, but it moves
             return replace(self, position=position)
         if not 0 < elapsed_s <= waited_s or self.origin is None:
-            # The clock was set: measure on from there, at the rate that is known.
+            # The clock was set: measure anew from there.
             return replace(
-                self, position=position, at=at, origin=at, base=position, samples=_ZERO * 2, next_s=0.0
+                self, position=position, at=at, origin=at, base=position, samples=_ZERO * 2, forecast=None
             )
         rate = (position - self.position) / elapsed_s
         # Else the run may have moved all the time: that was no pause of its own unless it came far less far.
         is_gap = is_next or self.per_second is None or rate < self.per_second / 2
         longest_gap_s = max(self.longest_gap_s, elapsed_s) if is_gap else self.longest_gap_s
-        at_s = (at - self.origin).total_seconds()
-        if at_s < self.next_s:
+        at_s, spacing_s = (at - self.origin).total_seconds(), self.spacing_s
+        if at_s - _unpack_one(self.samples, len(self.samples) - _SIZE)[0] < spacing_s:
             return replace(self, position=position, at=at, longest_gap_s=longest_gap_s)
-        samples, spacing_s = [*_unpack(self.samples), (at_s, position - self.base)], self.spacing_s
-        packed = self.samples + _pack(*samples[-1])
+        packed = self.samples + _pack(at_s, position - self.base)
+        samples = list(_unpack(packed))
         if len(samples) > MAX_SAMPLES:
             samples = [*samples[:2], *samples[3::2]]  # the start and the first steps stay apart
             spacing_s = (at_s - samples[1][0]) / len(samples)
@@ -139,11 +142,18 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
             at=at,
             per_second=rate,
             longest_gap_s=longest_gap_s,
+            base_epoch=self.base_epoch if self.base_epoch is not None else report.epoch,
             samples=packed,
             spacing_s=spacing_s,
-            next_s=at_s + spacing_s,
-            forecast=forecast or self.forecast,
+            forecast=forecast,
         )
+
+    def without_forecast(self) -> Pace:
+        """As it is remembered: the forecast follows from the rest."""
+        return self if self.forecast is None else replace(self, forecast=None)
+
+    def with_forecast(self) -> Pace:
+        return replace(self, forecast=measure(list(_unpack(self.samples))))
 
     def steps_per_s(self) -> float | None:
         return self.per_second if self.unit == "steps" else None
@@ -158,8 +168,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
 
         Ours comes first: after a resume clients divide the time of this attempt by the steps of all attempts.
         """
-        forecast, unit, position = self.forecast, self.unit, self.position
-        end = report.total_steps if unit == "steps" else 100 if unit == "percent" else report.total_epochs
+        forecast, position, end = self.forecast, self.position, self.end(report)
         if forecast is not None and position is not None and end is not None:
             return forecast.left_s(max(0.0, end - position))
         if report.remaining_s is not None:
@@ -167,6 +176,11 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
         if position is None or end is None or not self.per_second or self.samples[8:16] != _ZERO:
             return None
         return max(0.0, end - position) / self.per_second, None, None
+
+    def end(self, report: Progress) -> float | None:
+        """The position at which the run is done, in the unit of this pace."""
+        unit = self.unit
+        return report.total_steps if unit == "steps" else 100 if unit == "percent" else report.total_epochs
 
 
 def measure(samples: Sequence[_Sample]) -> Forecast | None:
@@ -241,17 +255,25 @@ def _position(report: Progress) -> tuple[str, float | None]:
 
 def _per_unit(stretches: Sequence[tuple[float, float]]) -> float:
     """Seconds a unit, of (units, seconds)."""
-    return sum([seconds for _, seconds in stretches]) / sum([units for units, _ in stretches])
+    units = seconds = 0.0
+    for some_units, some_seconds in stretches:
+        units += some_units
+        seconds += some_seconds
+    return seconds / units
 
 
 def _differ(one: Sequence[tuple[float, float]], other: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """By how many seconds a unit `other` takes longer, and the standard error of that, by mean deviations."""
     error, means = 0.0, []
     for part in (one, other):
-        mean = _per_unit(part)
-        units = sum([units for units, _ in part])
-        deviation = sum([abs(seconds - mean * units) for units, seconds in part]) / units
-        error += (1.25 * deviation) ** 2 / len(part)
+        units = seconds = deviation = 0.0
+        for some_units, some_seconds in part:
+            units += some_units
+            seconds += some_seconds
+        mean = seconds / units
+        for some_units, some_seconds in part:
+            deviation += abs(some_seconds - mean * some_units)
+        error += (1.25 * deviation / units) ** 2 / len(part)
         means.append(mean)
     return means[1] - means[0], math.sqrt(error)
 
@@ -290,8 +312,11 @@ def _spread(stretches: Sequence[_Stretch], unit_s: float) -> float:
     parts = min(4, count)
     worst = 0.0
     for part in range(parts):
-        some = stretches[part * count // parts : (part + 1) * count // parts]
-        worst = max(worst, abs(_per_unit([stretch[1:] for stretch in some]) / unit_s - 1))
+        units = seconds = 0.0
+        for _, some_units, some_seconds in stretches[part * count // parts : (part + 1) * count // parts]:
+            units += some_units
+            seconds += some_seconds
+        worst = max(worst, abs(seconds / units / unit_s - 1))
     return LEAST_SPREAD + 0.5 * worst + 0.2 / count
 
 

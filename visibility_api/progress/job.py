@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Literal
 
 import msgspec
 
@@ -141,11 +142,24 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """What the job's annotations say about when its conditions hold; None: as is usual for the run itself."""
+
+    stalled_after_s: float | None = None  # infinity: never
+    diverged_above: float | None = None  # a loss; infinity: only what is not finite
+    plateau_metric: str | None = None
+    plateau_better: Literal["min", "max"] | None = None
+    plateau_after_s: float | None = None  # infinity: never
+    plateau_values: int | None = None  # without an improvement, before it counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeHints:
     """What the job's annotations `visibility.trainer.kubeflow.org/…` request; None = nothing."""
 
     source: str | None = None
     interval_s: float | None = None
+    thresholds: Thresholds = Thresholds()
     faults: tuple[str, ...] = ()  # annotations that were refused, in our own words
 
 

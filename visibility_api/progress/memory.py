@@ -21,6 +21,7 @@ from .holding import Holding
 from .job import Rank0, Termination
 from .merge import take
 from .record import Record, note_failure
+from .watched import NOTHING_WATCHED, Watched
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -50,6 +51,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=
     positioned_at: datetime | None = None  # when a source other than the log last reported the position
     clock: NodeClock = NodeClock()  # of the training process
     pace: Pace = Pace()
+    watched: Watched = NOTHING_WATCHED
     refused: Refused | None = None  # why the last probe of `rank0` brought no report; None: it brought one
     left_over: tuple[str, Progress] | None = None  # an attempt, and what it found in its file as it began
     rank0: Rank0 | None = None  # the last known, without its messages
@@ -77,7 +79,8 @@ def remember(record: Record) -> Memory:
         moved_at=record.moved_at,
         positioned_at=record.positioned_at,
         clock=record.clock,
-        pace=record.pace,
+        pace=record.pace.without_forecast(),
+        watched=record.watched,
         refused=record.refused,
         left_over=record.left_over,
         rank0=replace(rank0, termination_message="", waiting_message="")
@@ -142,7 +145,11 @@ def _adopt(record: Record, memory: Memory) -> None:
     }
     record.reported_at, record.earliest_at = memory.reported_at, memory.earliest_at
     record.moved_at, record.positioned_at = memory.moved_at, memory.positioned_at
-    record.clock, record.pace, record.left_over = memory.clock, memory.pace, memory.left_over
+    record.clock, record.left_over = memory.clock, memory.left_over
+    record.pace = memory.pace.with_forecast()
+    record.watched = memory.watched
+    if record.report is not None and not memory.watched.courses:  # what an earlier version remembers has none
+        record.watched = memory.watched.advance(record.report, None, record.pace.position)
     record.rank0 = record.rank0 or memory.rank0
     if record.last_observation is None and _attempt(record.rank0) == _attempt(memory.rank0):
         record.refused = memory.refused

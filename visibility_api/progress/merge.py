@@ -19,6 +19,7 @@ from .estimate import Pace
 from .history import JobHistory
 from .observation import Observation
 from .record import Record
+from .watched import NOTHING_WATCHED
 
 Points = Sequence[Point]
 
@@ -107,6 +108,7 @@ def take(
     held = record.report if _is_same_attempt(record, attempt) else None
     if held is None:
         record.reports, record.clock, record.pace, record.positioned_at = {}, UNKNOWN_CLOCK, Pace(), None
+        record.watched = NOTHING_WATCHED
     if source == LOGS and held is not None and _is_recent(record.positioned_at, now):
         report = without_contradiction(report, held)
     if record.reports.get(reporter) == report:
@@ -114,6 +116,7 @@ def take(
     takes_over = OTHER_RANK in record.reports and reporter not in (OTHER_RANK, STATUS)
     if takes_over:  # rank 0 itself: the clock of the process that reported in its place is another one
         record.reports, record.clock, record.pace = {}, UNKNOWN_CLOCK, Pace()
+        record.watched = NOTHING_WATCHED
     elif held is not None and reporter != record.reporter and not _is_news(report, held, source, record):
         return False
     record.reports[reporter] = report
@@ -131,6 +134,12 @@ def take(
     if held is not None and (len(record.reports) > 1 or source in PARTIAL):
         report = complete(report, held)
     pace = record.pace.advance(report, waited_s=_waited_s(record, now), is_next=is_next)
+    if report.metrics and (held is None or takes_over or report.metrics != held.metrics):
+        thresholds = record.job.hints.thresholds
+        before = None if takes_over else held
+        record.watched = record.watched.advance(
+            report, before, pace.position, thresholds.plateau_metric, thresholds.plateau_better
+        )
     if pace != record.pace or held is None:
         record.moved_at = record.reported_at
     record.pace = pace

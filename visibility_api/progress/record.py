@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -18,6 +19,7 @@ from .holding import NOTHING_HELD, Holding, Seen, advance, held_s, wasted_s
 from .job import Phase, Rank0, Termination, TrainingJob
 from .observation import Observation
 from .summary import Condition, JobProgress, ObservationSummary, Resources
+from .watched import NOTHING_WATCHED, Watched
 
 FRESH_INTERVALS = 3.0  # a report may be missed twice before its numbers count as old
 FRESH_AT_LEAST_S = 30.0
@@ -57,6 +59,7 @@ class Record:
     moved_at: datetime | None = None  # the `reported_at` of the last report that showed an advance
     pace: Pace = field(default_factory=Pace)
     history: JobHistory | None = None  # None: nothing was reported yet
+    watched: Watched = NOTHING_WATCHED  # what its metrics were like, this attempt
     last_observation: Observation | None = None  # of a probe or a push
     refused: Refused | None = None  # the outcome of the last probe of this attempt, if it brought no report
     failures: int = 0  # in a row
@@ -65,6 +68,9 @@ class Record:
     message_read: int = 0  # of the termination message read last: a hash, of attempt and text
     shown: JobProgress | None = None  # what was published last
     shown_at: datetime | None = None
+    # The estimated end, and between when; and what it was made of.
+    end: tuple[datetime, tuple[datetime, datetime] | None] | None = None
+    end_of: tuple[Progress, Pace, datetime | None] | None = None
     passes_at: datetime | None = None  # when the estimated end that was shown will have passed
 
     @property
@@ -256,19 +262,33 @@ def _is_moving(record: Record, report: Progress) -> bool:
 
 def _end(record: Record, report: Progress, now: datetime) -> _End:
     """Seconds left, when the attempt will end, and between when; nothing when that should be over."""
-    found = record.pace.left_s(report)
-    if found is None or found[0] > LONGEST_RUN_S or record.reported_at is None:
+    of = (report, record.pace, record.reported_at)
+    if record.end_of is None or not all(map(operator.is_, of, record.end_of)):
+        record.end_of = of
+        record.end = _estimate_end(record, report)
+    if record.end is None:
         return _NO_END
-    remaining_s, least_s, most_s = found
-    completion_at = record.reported_at + timedelta(seconds=remaining_s)
+    completion_at, within = record.end
     left_s = (completion_at - now).total_seconds()
     if left_s <= PASSES_IN_S:
         return _NO_END
+    if within is not None and within[0] < now:
+        within = now, within[1]
+    return round(left_s), completion_at, within
+
+
+def _estimate_end(
+    record: Record, report: Progress
+) -> tuple[datetime, tuple[datetime, datetime] | None] | None:
+    found = record.pace.left_s(report)
+    if found is None or found[0] > LONGEST_RUN_S or record.reported_at is None:
+        return None
+    remaining_s, least_s, most_s = found
+    completion_at = record.reported_at + timedelta(seconds=remaining_s)
     if least_s is None or most_s is None:
-        return round(left_s), completion_at, None
-    earliest = record.reported_at + timedelta(seconds=least_s)
+        return completion_at, None
     latest = record.reported_at + timedelta(seconds=min(most_s, 2 * LONGEST_RUN_S))
-    return round(left_s), completion_at, (max(now, earliest), latest)
+    return completion_at, (record.reported_at + timedelta(seconds=least_s), latest)
 
 
 def _ended_at(job: TrainingJob) -> datetime | None:

@@ -223,6 +223,7 @@ def _reason(document: JobProgress) -> Cell:
         ("Stalled", "True"),
         ("Reporting", "False"),
         ("Fresh", "False"),
+        ("Plateaued", "True"),
     ):
         condition = document.condition(type_)
         if condition is not None and condition.status == fault:

@@ -1,4 +1,4 @@
-"""The annotations of a job that say where and how often to probe it.
+"""The annotations of a job that say where and how often to probe it, and when its conditions hold.
 
 They are untrusted: whoever may edit a TrainJob writes them.
 """
@@ -14,10 +14,13 @@ from visibility_api.duration import parse_duration_s
 from visibility_api.progress.job import ProbeHints
 from visibility_api.text import harmless
 
+from . import thresholds
+
 PREFIX = "visibility.trainer.kubeflow.org/"
 MAX_PATH_BYTES = 1024
 MIN_INTERVAL_S, MAX_INTERVAL_S = 1.0, 3600.0
-KEYS = ("source", "interval", "path", "port", "container")
+PROBE_KEYS = ("source", "interval", "path", "port", "container")
+KEYS = (*PROBE_KEYS, *thresholds.KEYS)
 MAX_UNKNOWN = 3
 SOURCES = ("exec", "http", "logs", "push", "status", "none")
 
@@ -72,6 +75,7 @@ def read_annotations(annotations: Mapping[str, str] | None) -> JobAnnotations:
 
     interval_s = _read_interval_s(given, refuse)
     port, port_from = _read_port(given, refuse)
+    limits = thresholds.read_thresholds(given, PREFIX, refuse)
 
     # Otherwise a mistyped key would be ignored silently; a few are enough to point it out.
     unknown = sorted(k for k in given if k.startswith(PREFIX) and k.removeprefix(PREFIX) not in KEYS)
@@ -79,7 +83,7 @@ def read_annotations(annotations: Mapping[str, str] | None) -> JobAnnotations:
         refuse(key.removeprefix(PREFIX), f"the known ones are {', '.join(KEYS)}")
 
     return JobAnnotations(
-        hints=ProbeHints(source=source, interval_s=interval_s, faults=tuple(faults)),
+        hints=ProbeHints(source=source, interval_s=interval_s, thresholds=limits, faults=tuple(faults)),
         path=path,
         container=container,
         port=port,

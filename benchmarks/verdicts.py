@@ -1,0 +1,61 @@
+"""How right Stalled and Diverged are, on simulated runs.
+
+    python -m benchmarks.verdicts [--runs N] [--seed N]
+
+N healthy runs (tests/rhythms.py, tests/courses.py: long loading, long evaluations, checkpoints, waits for
+data; spikes, heavy-tailed noise, raised learning rates, harder data, overflowing gradients), N that hang and
+N that diverge, through the tracker, probed each 15 s or pushed each 5 s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+
+from tests import verdicts
+
+RUNS = 1000
+
+
+def show(runs: int = RUNS, seed: int = 0) -> None:
+    healthy = [verdicts.judge(random.Random(f"{seed} healthy {number}")) for number in range(runs)]
+    stalled = sum(each.was_stalled for each in healthy)
+    diverged = sum(each.diverged_at is not None for each in healthy)
+    print(f"{runs} healthy runs    {stalled} were said to stall, {diverged} to diverge")
+    hang = [verdicts.judge(random.Random(f"{seed} hang {number}"), hangs=True) for number in range(runs)]
+    after_s = sorted(each.stalled_after_s for each in hang if each.stalled_after_s is not None)
+    early = sum(each.was_stalled for each in hang)
+    deciles = statistics.quantiles(after_s, n=10)
+    print(
+        f"{runs} that hang       {len(after_s) / runs:.1%} found within an hour, {early} before; after "
+        f"{statistics.median(after_s) / 60:.0f} min (median; {deciles[0] / 60:.0f} to {deciles[-1] / 60:.0f})"
+    )
+    some = [
+        verdicts.judge(random.Random(f"{seed} diverge {number}"), diverges=True) for number in range(runs)
+    ]
+    after = [
+        each.diverged_at - each.breaks_at
+        for each in some
+        if each.diverged_at is not None and each.breaks_at is not None
+    ]
+    early = sum(number < 0 for number in after)
+    found = [number for number in after if number >= 0]
+    print(
+        f"{runs} that diverge    {len(found) / runs:.1%} found, {early} before; after "
+        f"{statistics.median(found):.0f} reports (median)"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=RUNS, help=f"of each sort ({RUNS})")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    show(given.runs, given.seed)
+
+
+if __name__ == "__main__":
+    main()
