@@ -130,7 +130,7 @@ def take(
         record.positioned_at = record.reported_at
     if report.timestamp is None:
         report = replace(report, timestamp=_training_time(now, record, None if takes_over else held))
-    _keep(record, report, points, attempt, now, continues=held is not None, before=clock)
+    _keep(record, report, points, attempt, now, held=held, before=clock)
     if held is not None and (len(record.reports) > 1 or source in PARTIAL):
         report = complete(report, held)
     pace = record.pace.advance(report, waited_s=_waited_s(record, now), is_next=is_next)
@@ -155,17 +155,22 @@ def _keep(
     attempt: str,
     now: datetime,
     *,
-    continues: bool,
+    held: Progress | None,
     before: NodeClock,
 ) -> None:
     """Add a report to the history, as it was read: what earlier ones complete it by is there already."""
+    if points and held is not None and not report.is_final:
+        # The latest of each metric, also of those that were measured long ago; measured later, it is among the
+        # points of the next report.
+        measured = [each for each in report.metrics if each not in held.metrics]
+        report = replace(report, metrics=tuple(measured))
     if record.history is None:
         record.history = JobHistory()
     record.history.add(
         attempt,
         report,
         points,
-        continues=continues,
+        continues=held is not None,
         reported_at=record.reported_at or now,
         ahead_s=record.clock.ahead_s,
         is_clock_set=record.clock.contradicts(before),
