@@ -160,7 +160,7 @@ def _keep(
 ) -> None:
     """Add a report to the history, as it was read: what earlier ones complete it by is there already."""
     if points and held is not None and not report.is_final:
-        # The latest of each metric, also of those that were measured long ago; measured later, it is among the
+        # The latest of each metric, also of those measured long ago. What is measured later is among the
         # points of the next report.
         measured = [each for each in report.metrics if each not in held.metrics]
         report = replace(report, metrics=tuple(measured))
