@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache as memoized, lru_cache
 from itertools import islice
 from typing import Any, Literal
 
@@ -159,12 +159,8 @@ class TrainJobInventory:
         """The TrainJobs to evaluate again: a pod's owner is a Job, whose owner has the TrainJob's name."""
         if cache is not self._pods:
             return affected
-        owners = ((key[0], self._batch_jobs.get(key)) for key in affected)
-        return [
-            (namespace, controller.name)
-            for namespace, job in owners
-            if job is not None and (controller := job.metadata.controller) is not None
-        ]
+        owners = ((key[0], self._batch_jobs.controller_of(key)) for key in affected)
+        return [(namespace, owner.name) for namespace, owner in owners if owner is not None]
 
     def _refresh(self, keys: Iterable[Key]) -> None:
         for key in keys:
@@ -187,7 +183,9 @@ class TrainJobInventory:
             before = None
         if source is None:
             return
-        after = describe_trainjob(source, self._jobsets.get(key), lambda name: self._find_job(key[0], name))
+        # Several questions about one job look at the same Jobs and pods, which are unpacked each time.
+        find_job = memoized(lambda name: self._find_job(key[0], name))
+        after = describe_trainjob(source, self._jobsets.get(key), find_job)
         report = reported_progress(source.status.trainer_status if source.status else None)
         if before is None or after != before or report != self._reports.get(key):
             self._known[key] = after

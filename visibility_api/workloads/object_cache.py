@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from .objects import BatchJob, JobSet, OwnerReference, Pod, TrainJob
+from .objects import BatchJob, JobSet, Ownable, OwnerReference, Pod, TrainJob
 from .rank0 import precedence
 
 Key = tuple[str, str]  # namespace and name, of an object or of its owner
@@ -21,6 +21,8 @@ MAX_PODS_OF_ONE = 32  # that claim index 0 of one Job; its controller keeps one 
 AnyObject = TrainJob | JobSet | BatchJob | Pod
 T = TypeVar("T", bound=AnyObject)
 Owned = TypeVar("Owned", bound=BatchJob | Pod)
+
+_decode_ownership = msgspec.msgpack.Decoder(Ownable).decode
 
 
 class ObjectCache(Generic[T]):
@@ -62,7 +64,7 @@ class OwnedCache(ObjectCache[Owned]):
         key = key_of(object_)
         if after is None:
             return self.drop(key)
-        before = self._controller_of(key)
+        before = self.controller_of(key)
         if not super().put(object_):
             return ()
         if before is None or before.uid != after.uid:
@@ -72,16 +74,17 @@ class OwnedCache(ObjectCache[Owned]):
         return ((key[0], after.name), (key[0], before.name))
 
     def drop(self, key: Key) -> Sequence[Key]:
-        before = self._controller_of(key)  # a deletion may bring only name and namespace
+        before = self.controller_of(key)  # a deletion may bring only name and namespace
         if before is None:
             return ()
         super().drop(key)
         self._move(key, before, None)
         return ((key[0], before.name),)
 
-    def _controller_of(self, key: Key) -> OwnerReference | None:
-        held = self.get(key)
-        return None if held is None else held.metadata.controller
+    def controller_of(self, key: Key) -> OwnerReference | None:
+        """Of the object that is stored; None when there is none."""
+        packed = self._packed.get(key)
+        return None if packed is None else _decode_ownership(packed).metadata.controller
 
     def _move(self, key: Key, before: OwnerReference | None, after: OwnerReference | None) -> None:
         """The object belongs to another owner than before."""

@@ -99,12 +99,8 @@ class Meta(_Object, frozen=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The reference to the controlling object, as controllers set it: it blocks the owner's deletion.
-
-        Whoever creates an object may write any reference. Where the admission plugin
-        OwnerReferencesPermissionEnforcement is on, one that blocks takes a right on the owner.
-        """
-        return next((o for o in self.owner_references or () if o.controller and o.block_owner_deletion), None)
+        """The reference to the controlling object."""
+        return controller_of(self.owner_references)
 
 
 class PartMeta(Meta, frozen=True):
@@ -116,6 +112,32 @@ class PartMeta(Meta, frozen=True):
             attempt = self.labels.get(RESTART_ATTEMPT)
             kept = {RESTART_ATTEMPT: attempt} if attempt not in (None, "", "0") else None
             msgspec.structs.force_setattr(self, "labels", kept)
+
+
+class Ownership(_Object, frozen=True):
+    """Of an object's metadata the owners alone: reading them takes a third of reading the object."""
+
+    owner_references: tuple[OwnerReference, ...] | None = None
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """As `Meta.controller`."""
+        return controller_of(self.owner_references)
+
+
+class Ownable(_Object, frozen=True):
+    """Any object, without all that does not say whose it is."""
+
+    metadata: Ownership
+
+
+def controller_of(references: tuple[OwnerReference, ...] | None) -> OwnerReference | None:
+    """The reference to the controlling object, as controllers set it: it blocks the owner's deletion.
+
+    Whoever creates an object may write any reference. Where the admission plugin
+    OwnerReferencesPermissionEnforcement is on, one that blocks takes a right on the owner.
+    """
+    return next((o for o in references or () if o.controller and o.block_owner_deletion), None)
 
 
 def _only(pairs: Labels, beginnings: tuple[str, ...]) -> Labels | None:
