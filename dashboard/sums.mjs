@@ -18,10 +18,17 @@ function files(root, name) {
 }
 
 function sums(root, names) {
-  const lines = names.map((name) => `${createHash("sha256").update(readFileSync(join(root, name))).digest("hex")}  ${name}`);
+  const lines = names.map(
+    (name) =>
+      `${createHash("sha256")
+        .update(readFileSync(join(root, name)))
+        .digest("hex")}  ${name}`,
+  );
   return `${lines.join("\n")}\n`;
 }
 
-const sources = SOURCES.flatMap((name) => (name === "src" ? files(".", name) : [name])).filter((name) => !isLeftOut(name));
+const sources = SOURCES.flatMap((name) => (name === "src" ? files(".", name) : [name])).filter(
+  (name) => !isLeftOut(name),
+);
 writeFileSync("sources.sha256", sums(".", sources.sort()));
 writeFileSync(join(BUILT, "SHA256SUMS"), sums(BUILT, ["index.html", ...files(BUILT, "assets")]));

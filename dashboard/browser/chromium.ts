@@ -36,7 +36,8 @@ export async function open(browser: Browser, url: string, options: BrowserContex
   page.on("pageerror", (error) => faults.push(String(error.stack ?? error)));
   page.on("console", (message) => {
     // What the network does is shown by the page itself.
-    if (message.type() === "error" && !message.text().startsWith("Failed to load resource")) faults.push(message.text());
+    if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
+      faults.push(message.text());
   });
   await page.goto(url);
   return { page, faults };

@@ -25,11 +25,17 @@ test("a lost connection is said, and what has changed meanwhile is there when it
   fixture.forget(); // as after a restart of the server
   fixture.isDown = false;
   await page.getByRole("button", { name: "Try now" }).click();
-  await until(() => page.locator(".matches").textContent(), (text) => text === `${JOBS - 1} jobs`);
+  await until(
+    () => page.locator(".matches").textContent(),
+    (text) => text === `${JOBS - 1} jobs`,
+  );
   await page.getByText("Connection lost.").waitFor({ state: "hidden" });
   expect(await page.getByText(gone.name).count()).toBe(0);
   fixture.add(500);
-  await until(() => page.locator(".matches").textContent(), (text) => text === `${JOBS} jobs`);
+  await until(
+    () => page.locator(".matches").textContent(),
+    (text) => text === `${JOBS} jobs`,
+  );
   expect(faults).toEqual([]);
   await page.context().close();
   await fixture.stop();
@@ -64,7 +70,9 @@ test("without the right to list the page says which it takes, and leads to a nam
   await page.getByRole("button", { name: "Open", exact: true }).click();
   const there = fixture.jobs.filter((job) => job.namespace === "research").length;
   await page.getByText(`${there} jobs`, { exact: true }).waitFor();
-  expect(page.url()).toContain("/some/proxy/apis/visibility.trainer.kubeflow.org/v1alpha1/namespaces/research/dashboard");
+  expect(page.url()).toContain(
+    "/some/proxy/apis/visibility.trainer.kubeflow.org/v1alpha1/namespaces/research/dashboard",
+  );
   await page.goto(fixture.page());
   await page.getByRole("list", { name: "Namespaces" }).getByRole("link", { name: "research" }).waitFor();
   expect(fixture.requests.every((path) => path.startsWith("/some/proxy/"))).toBe(true);

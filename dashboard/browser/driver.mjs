@@ -21,7 +21,8 @@ const DO = {
     page.setDefaultTimeout(PATIENCE_MS);
     page.on("pageerror", (error) => faults.push(String(error.stack ?? error)));
     page.on("console", (message) => {
-      if (message.type() === "error" && !message.text().startsWith("Failed to load resource")) faults.push(message.text());
+      if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
+        faults.push(message.text());
     });
     await page.goto(url);
   },

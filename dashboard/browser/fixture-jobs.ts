@@ -2,7 +2,18 @@
 
 import type { Condition, History, JobDocument, KubernetesEvent, Phase, Series } from "../src/api/types";
 
-const NAMES = ["bert-base", "llama-sft", "whisper-small", "resnet50", "vit-large", "t5-summary", "clip-align", "mixtral-dpo", "gpt-pretrain", "wav2vec"];
+const NAMES = [
+  "bert-base",
+  "llama-sft",
+  "whisper-small",
+  "resnet50",
+  "vit-large",
+  "t5-summary",
+  "clip-align",
+  "mixtral-dpo",
+  "gpt-pretrain",
+  "wav2vec",
+];
 const NAMESPACES = ["team-vision", "team-speech", "team-language", "research", "platform"];
 const QUEUES = ["gpu-a100", "gpu-h100", "spot", ""];
 
@@ -115,9 +126,15 @@ export class MadeJob {
       },
       status: {
         phase,
-        ...(phase === "Suspended" ? { phaseReason: "Queued", phaseMessage: "Waits in its queue for 16 accelerators." } : {}),
-        ...(phase === "Initializing" ? { phaseReason: "PullingImage", phaseMessage: "The image of the trainer is being pulled." } : {}),
-        ...(phase === "Pending" ? { phaseReason: "Unscheduled", phaseMessage: "0/12 nodes are available: insufficient nvidia.com/gpu." } : {}),
+        ...(phase === "Suspended"
+          ? { phaseReason: "Queued", phaseMessage: "Waits in its queue for 16 accelerators." }
+          : {}),
+        ...(phase === "Initializing"
+          ? { phaseReason: "PullingImage", phaseMessage: "The image of the trainer is being pulled." }
+          : {}),
+        ...(phase === "Pending"
+          ? { phaseReason: "Unscheduled", phaseMessage: "0/12 nodes are available: insufficient nvidia.com/gpu." }
+          : {}),
         ...(hasRun
           ? {
               progressPercentage: Math.floor((100 * step) / total),
@@ -139,11 +156,25 @@ export class MadeJob {
         ...(this.isHostile ? { message: HOSTILE.message } : {}),
         conditions: this.conditions(now),
         ...(hasRun
-          ? { rank0: { podName: `${this.name}-node-0-0-x7k2p`, nodeName: `gpu-${this.number % 40}`, containerName: "node", restartCount: this.number % 7 === 0 ? 1 : 0 } }
+          ? {
+              rank0: {
+                podName: `${this.name}-node-0-0-x7k2p`,
+                nodeName: `gpu-${this.number % 40}`,
+                containerName: "node",
+                restartCount: this.number % 7 === 0 ? 1 : 0,
+              },
+            }
           : {}),
         replicas: [
           { name: "dataset-initializer", desired: 1, ready: 0, active: 0, succeeded: 1, failed: 0 },
-          { name: "node", desired: 4, ready: held ? 4 : 0, active: held ? 4 : 0, succeeded: phase === "Succeeded" ? 4 : 0, failed: phase === "Failed" ? 1 : 0 },
+          {
+            name: "node",
+            desired: 4,
+            ready: held ? 4 : 0,
+            active: held ? 4 : 0,
+            succeeded: phase === "Succeeded" ? 4 : 0,
+            failed: phase === "Failed" ? 1 : 0,
+          },
         ],
         attempts: this.number % 7 === 0 ? 2 : 1,
         ...(accelerators > 0
@@ -152,21 +183,37 @@ export class MadeJob {
                 accelerators: hasEnded ? 0 : accelerators,
                 byName: [{ name: "nvidia.com/gpu", count: accelerators }],
                 acceleratorSeconds: Math.round((accelerators * (now - this.startedAt)) / 1000),
-                wastedAcceleratorSeconds: isIdle ? Math.round(accelerators * 1500 + 3600 * accelerators * random(this.number, 12)) : 0,
+                wastedAcceleratorSeconds: isIdle
+                  ? Math.round(accelerators * 1500 + 3600 * accelerators * random(this.number, 12))
+                  : 0,
               },
             }
           : {}),
         ...(phase === "Failed" ? { failure: failureOf(this, iso(ended)) } : {}),
         observation:
           this.trouble === "Silent"
-            ? { source: "exec", consecutiveFailures: 12, lastProbeTime: iso(now - 20_000), nextProbeTime: iso(now + 40_000), reason: "NoProgressFile", message: "No progress file at /tmp/trainjob-progress.json (the default path; the job declares no other)." }
+            ? {
+                source: "exec",
+                consecutiveFailures: 12,
+                lastProbeTime: iso(now - 20_000),
+                nextProbeTime: iso(now + 40_000),
+                reason: "NoProgressFile",
+                message:
+                  "No progress file at /tmp/trainjob-progress.json (the default path; the job declares no other).",
+              }
             : { source: "push", consecutiveFailures: 0, lastProbeTime: iso(now - 2_000) },
       },
     };
   }
 
   private conditions(now: number): Condition[] {
-    const make = (type: string, status: "True" | "False" | "Unknown", reason: string, message: string, agoMs = 600_000): Condition => ({
+    const make = (
+      type: string,
+      status: "True" | "False" | "Unknown",
+      reason: string,
+      message: string,
+      agoMs = 600_000,
+    ): Condition => ({
       type,
       status,
       reason,
@@ -176,13 +223,37 @@ export class MadeJob {
     const is = (trouble: string): "True" | "False" => (this.trouble === trouble ? "True" : "False");
     const isSilent = this.trouble === "Silent";
     return [
-      make("Reporting", isSilent ? "False" : "True", isSilent ? "NoProgressFile" : "DocumentRead", isSilent ? "No progress file." : ""),
+      make(
+        "Reporting",
+        isSilent ? "False" : "True",
+        isSilent ? "NoProgressFile" : "DocumentRead",
+        isSilent ? "No progress file." : "",
+      ),
       make("Fresh", is("Stalled") === "True" || isSilent ? "False" : "True", "RecentReport", ""),
-      make("Stalled", is("Stalled"), is("Stalled") === "True" ? "NoAdvance" : "Advancing", `Step ${this.step} has stood still for 25m; the longest pause before was 40s.`, 1_500_000),
+      make(
+        "Stalled",
+        is("Stalled"),
+        is("Stalled") === "True" ? "NoAdvance" : "Advancing",
+        `Step ${this.step} has stood still for 25m; the longest pause before was 40s.`,
+        1_500_000,
+      ),
       make("Diverged", is("Diverged"), is("Diverged") === "True" ? "NonFiniteMetric" : "Finite", "loss is NaN."),
-      make("Plateaued", is("Plateaued"), "NoImprovement", "loss has not improved over the last 3,000 steps.", 4_000_000),
-      make("Straggling", is("Straggling"), "SlowReplica", "Replica node-2 needs 1.8 times as long for a step as the others."),
-      ...(this.phase === "Failed" ? [make("Failed", "True", "JobSetFailed", "jobset failed due to one or more job failures")] : []),
+      make(
+        "Plateaued",
+        is("Plateaued"),
+        "NoImprovement",
+        "loss has not improved over the last 3,000 steps.",
+        4_000_000,
+      ),
+      make(
+        "Straggling",
+        is("Straggling"),
+        "SlowReplica",
+        "Replica node-2 needs 1.8 times as long for a step as the others.",
+      ),
+      ...(this.phase === "Failed"
+        ? [make("Failed", "True", "JobSetFailed", "jobset failed due to one or more job failures")]
+        : []),
       ...(this.phase === "Succeeded" ? [make("Complete", "True", "AllJobsCompleted", "")] : []),
     ];
   }
@@ -220,22 +291,50 @@ export class MadeJob {
 
   events(now: number): KubernetesEvent[] {
     return [
-      { metadata: { uid: `${this.uid}-1` }, type: "Normal", reason: "JobsCreationSucceeded", message: "All Jobs of the TrainJob have been created", count: 1, lastTimestamp: iso(now - 3_000_000), involvedObject: { kind: "TrainJob", name: this.name } },
-      { metadata: { uid: `${this.uid}-2` }, type: "Warning", reason: "Stalled", message: "Step has stood still for 25m", count: 3, lastTimestamp: iso(now - 400_000), involvedObject: { kind: "TrainJob", name: this.name } },
+      {
+        metadata: { uid: `${this.uid}-1` },
+        type: "Normal",
+        reason: "JobsCreationSucceeded",
+        message: "All Jobs of the TrainJob have been created",
+        count: 1,
+        lastTimestamp: iso(now - 3_000_000),
+        involvedObject: { kind: "TrainJob", name: this.name },
+      },
+      {
+        metadata: { uid: `${this.uid}-2` },
+        type: "Warning",
+        reason: "Stalled",
+        message: "Step has stood still for 25m",
+        count: 3,
+        lastTimestamp: iso(now - 400_000),
+        involvedObject: { kind: "TrainJob", name: this.name },
+      },
     ];
   }
 }
 
 function phaseOf(value: number, number: number): Phase {
   if (number < 4) return "Running";
-  const edges: [number, Phase][] = [[0.62, "Running"], [0.66, "Initializing"], [0.7, "Pending"], [0.76, "Suspended"], [0.83, "Failed"]];
+  const edges: [number, Phase][] = [
+    [0.62, "Running"],
+    [0.66, "Initializing"],
+    [0.7, "Pending"],
+    [0.76, "Suspended"],
+    [0.83, "Failed"],
+  ];
   return edges.find(([edge]) => value < edge)?.[1] ?? "Succeeded";
 }
 
 function troubleOf(value: number, number: number): MadeJob["trouble"] {
   if (number === 0 || number === 3) return "";
   if (number === 1) return "Stalled";
-  const edges: [number, MadeJob["trouble"]][] = [[0.03, "Stalled"], [0.05, "Diverged"], [0.07, "Plateaued"], [0.085, "Straggling"], [0.1, "Silent"]];
+  const edges: [number, MadeJob["trouble"]][] = [
+    [0.03, "Stalled"],
+    [0.05, "Diverged"],
+    [0.07, "Plateaued"],
+    [0.085, "Straggling"],
+    [0.1, "Silent"],
+  ];
   return edges.find(([edge]) => value < edge)?.[1] ?? "";
 }
 
@@ -250,7 +349,9 @@ function failureOf(job: MadeJob, time: string) {
     exitCode: isMemory ? 137 : 1,
     ...(isMemory ? { signal: 9 } : {}),
     reason: isMemory ? "OOMKilled" : "Error",
-    message: isMemory ? "The container used more memory than its limit of 64Gi." : "RuntimeError: CUDA error: device-side assert triggered",
+    message: isMemory
+      ? "The container used more memory than its limit of 64Gi."
+      : "RuntimeError: CUDA error: device-side assert triggered",
     retryable: !isMemory,
   };
 }

@@ -11,7 +11,12 @@ import { MadeJob } from "./fixture-jobs";
 
 const GROUP = "/apis/visibility.trainer.kubeflow.org/v1alpha1";
 const BUILT = fileURLToPath(new URL("../../visibility_api/dashboard", import.meta.url));
-const TYPES: Record<string, string> = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
+const TYPES: Record<string, string> = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript",
+  ".css": "text/css",
+  ".svg": "image/svg+xml",
+};
 /** As the server sends it. */
 const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
@@ -109,31 +114,46 @@ export class Fixture {
     const url = new URL(request.url ?? "/", this.origin);
     const prefix = this.options.prefix ?? "";
     this.requests.push(url.pathname + url.search);
-    if (this.isDown) return sendStatus(response, 503, "ServiceUnavailable", "the server is currently unable to handle the request");
+    if (this.isDown)
+      return sendStatus(response, 503, "ServiceUnavailable", "the server is currently unable to handle the request");
     if (!url.pathname.startsWith(prefix)) return sendStatus(response, 404, "", "not below the prefix");
     const path = url.pathname.slice(prefix.length);
     const core = /^\/api\/v1\/namespaces(?:\/([^/]+)\/events)?$/.exec(path);
     if (core) return this.core(response, core[1], url.searchParams);
-    if (!path.startsWith(GROUP)) return sendStatus(response, 404, "", "the server could not find the requested resource");
+    if (!path.startsWith(GROUP))
+      return sendStatus(response, 404, "", "the server could not find the requested resource");
     const rest = path.slice(GROUP.length).split("/").filter(Boolean).map(decodeURIComponent);
     if (rest.length === 0) return send(request, response, DISCOVERY);
     const namespace = rest[0] === "namespaces" ? rest[1] : undefined;
     const [resource, name, subresource] = namespace === undefined ? rest : rest.slice(2);
     if (resource === "dashboard") return sendFile(request, response, name);
-    if (resource !== "trainjobs") return sendStatus(response, 404, "", "the server could not find the requested resource");
+    if (resource !== "trainjobs")
+      return sendStatus(response, 404, "", "the server could not find the requested resource");
     if (this.options.allowed && !this.options.allowed.includes(namespace ?? "")) {
       const where = namespace === undefined ? "at the cluster scope" : `in the namespace "${namespace}"`;
-      return sendStatus(response, 403, "Forbidden", `trainjobs.visibility.trainer.kubeflow.org is forbidden: User "bob" cannot list resource "trainjobs" in API group "visibility.trainer.kubeflow.org" ${where}`);
+      return sendStatus(
+        response,
+        403,
+        "Forbidden",
+        `trainjobs.visibility.trainer.kubeflow.org is forbidden: User "bob" cannot list resource "trainjobs" in API group "visibility.trainer.kubeflow.org" ${where}`,
+      );
     }
     if (name === undefined) return this.collection(request, response, namespace, url.searchParams);
     const job = this.jobs.find((one) => one.namespace === namespace && one.name === name);
-    if (!job) return sendStatus(response, 404, "NotFound", `trainjobs.visibility.trainer.kubeflow.org "${name}" not found`);
+    if (!job)
+      return sendStatus(response, 404, "NotFound", `trainjobs.visibility.trainer.kubeflow.org "${name}" not found`);
     if (subresource === "history") return this.history(request, response, job, url.searchParams);
-    if (subresource !== undefined) return sendStatus(response, 404, "", "the server could not find the requested resource");
+    if (subresource !== undefined)
+      return sendStatus(response, 404, "", "the server could not find the requested resource");
     send(request, response, job.document(Date.now()));
   }
 
-  private collection(request: IncomingMessage, response: ServerResponse, namespace: string | undefined, query: URLSearchParams): void {
+  private collection(
+    request: IncomingMessage,
+    response: ServerResponse,
+    namespace: string | undefined,
+    query: URLSearchParams,
+  ): void {
     const name = /^metadata\.name=(.+)$/.exec(query.get("fieldSelector") ?? "")?.[1];
     if (query.has("watch")) {
       if (Number(query.get("resourceVersion")) < this.oldest) {
@@ -146,13 +166,19 @@ export class Fixture {
       response.on("close", () => this.watchers.delete(watcher));
       return;
     }
-    const found = this.jobs.filter((job) => (namespace ?? job.namespace) === job.namespace && (name ?? job.name) === job.name);
+    const found = this.jobs.filter(
+      (job) => (namespace ?? job.namespace) === job.namespace && (name ?? job.name) === job.name,
+    );
     const from = Number(query.get("continue") ?? 0);
     const limit = Number(query.get("limit") ?? 0) || found.length;
     const items = found.slice(from, from + limit).map((job) => job.document(Date.now()));
     const rest = Math.max(0, found.length - from - limit);
     const more = rest > 0 ? { continue: String(from + limit), remainingItemCount: rest } : {};
-    send(request, response, { kind: "TrainJobProgressList", metadata: { resourceVersion: String(this.revision), ...more }, items });
+    send(request, response, {
+      kind: "TrainJobProgressList",
+      metadata: { resourceVersion: String(this.revision), ...more },
+      items,
+    });
   }
 
   private history(request: IncomingMessage, response: ServerResponse, job: MadeJob, query: URLSearchParams): void {
@@ -167,15 +193,28 @@ export class Fixture {
     const attempts = numbers.map((number) => {
       const times = series.filter((one) => one.attempt === number).flatMap((one) => one.times);
       const steps = series.filter((one) => one.attempt === number).flatMap((one) => one.steps ?? []) as number[];
-      return { number, startTime: new Date(Math.min(...times) * 1000).toISOString(), firstStep: Math.min(...steps), lastStep: Math.max(...steps) };
+      return {
+        number,
+        startTime: new Date(Math.min(...times) * 1000).toISOString(),
+        firstStep: Math.min(...steps),
+        lastStep: Math.max(...steps),
+      };
     });
-    send(request, response, { kind: "TrainJobProgressHistory", metadata: job.document(now).metadata, attempts, progress, series });
+    send(request, response, {
+      kind: "TrainJobProgressHistory",
+      metadata: job.document(now).metadata,
+      attempts,
+      progress,
+      series,
+    });
   }
 
   private core(response: ServerResponse, namespace: string | undefined, query: URLSearchParams): void {
     if (namespace === undefined) {
       if (this.options.allowed) return sendStatus(response, 403, "Forbidden", "namespaces is forbidden");
-      return sendJson(response, { items: [...new Set(this.jobs.map((job) => job.namespace))].map((name) => ({ metadata: { name } })) });
+      return sendJson(response, {
+        items: [...new Set(this.jobs.map((job) => job.namespace))].map((name) => ({ metadata: { name } })),
+      });
     }
     const name = /involvedObject\.name=(.+)$/.exec(query.get("fieldSelector") ?? "")?.[1];
     const job = this.jobs.find((one) => one.namespace === namespace && one.name === name);

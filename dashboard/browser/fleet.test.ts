@@ -27,7 +27,8 @@ afterEach(async () => {
 });
 
 const rows = () => page.locator(".body .row");
-const firstNames = async (count: number) => (await page.locator(".body .row .name a").allTextContents()).slice(0, count);
+const firstNames = async (count: number) =>
+  (await page.locator(".body .row .name a").allTextContents()).slice(0, count);
 const matches = () => page.locator(".matches").textContent();
 const row = (job: MadeJob) => page.locator(`[data-key="trainjobs/${job.namespace}/${job.name}"]`);
 
@@ -39,7 +40,10 @@ test("stalled and wasting jobs come first, and only rows in view are drawn", asy
 
 test("curves are asked for rows in view only, with few points", async () => {
   const asked = () => fixture.requests.filter((path) => path.includes("/history"));
-  await until(async () => asked().length, (count) => count > 10);
+  await until(
+    async () => asked().length,
+    (count) => count > 10,
+  );
   await page.locator(".spark path").first().waitFor({ state: "attached" });
   const known = await rows().count();
   expect(new Set(asked().map((path) => path.split("?")[0])).size).toBeLessThanOrEqual(known);
@@ -49,7 +53,10 @@ test("curves are asked for rows in view only, with few points", async () => {
 test("rows are drawn as one scrolls", async () => {
   const before = await firstNames(1);
   await page.evaluate(() => window.scrollTo(0, document.body.scrollHeight));
-  await until(() => firstNames(1), (now) => now[0] !== before[0]);
+  await until(
+    () => firstNames(1),
+    (now) => now[0] !== before[0],
+  );
   expect(await page.locator(`[aria-rowindex="${JOBS + 1}"]`).count()).toBe(1);
 });
 
@@ -77,7 +84,10 @@ test("a namespace is chosen from those that are there", async () => {
 test("the search takes parts of names; nothing found is said and can be undone", async () => {
   await page.keyboard.press("/");
   await page.keyboard.type("whisper 0193");
-  await until(() => rows().count(), (count) => count === 1);
+  await until(
+    () => rows().count(),
+    (count) => count === 1,
+  );
   await page.getByRole("searchbox").fill("no such job");
   await page.getByText("No job matches").waitFor();
   await page.getByRole("button", { name: "Remove all filters" }).click();
@@ -87,13 +97,22 @@ test("the search takes parts of names; nothing found is said and can be undone",
 test("a column's head sorts by it, in turn the other way, and back", async () => {
   const head = page.getByRole("columnheader", { name: "Progress" });
   await head.getByRole("button").click();
-  await until(() => head.getAttribute("aria-sort"), (sort) => sort === "ascending");
+  await until(
+    () => head.getAttribute("aria-sort"),
+    (sort) => sort === "ascending",
+  );
   const percents = (await page.locator(".body .percent").allTextContents()).slice(0, 10).map(parseFloat);
   expect(percents).toEqual([...percents].sort((one, other) => other - one));
   await head.getByRole("button").click();
-  await until(() => head.getAttribute("aria-sort"), (sort) => sort === "descending");
+  await until(
+    () => head.getAttribute("aria-sort"),
+    (sort) => sort === "descending",
+  );
   await head.getByRole("button").click();
-  await until(() => head.getAttribute("aria-sort"), (sort) => sort === "none");
+  await until(
+    () => head.getAttribute("aria-sort"),
+    (sort) => sort === "none",
+  );
 });
 
 test("what changes is shown at once; new jobs come and deleted ones go", async () => {
@@ -114,7 +133,8 @@ test("what changes is shown at once; new jobs come and deleted ones go", async (
 test("the keyboard goes from row to row, also to rows that are not drawn yet", async () => {
   await page.locator(".body .row .name a").first().focus();
   await page.keyboard.press("ArrowDown");
-  const focused = () => page.evaluate(() => document.activeElement?.closest("[aria-rowindex]")?.getAttribute("aria-rowindex"));
+  const focused = () =>
+    page.evaluate(() => document.activeElement?.closest("[aria-rowindex]")?.getAttribute("aria-rowindex"));
   expect(await focused()).toBe("3");
   await page.keyboard.press("End");
   await until(focused, (index) => index === String(JOBS + 1));

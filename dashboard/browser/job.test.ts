@@ -50,10 +50,16 @@ test("axis, scale, smoothing and choice of metrics are in the address", async ()
   await page.getByLabel("Smoothing").fill("0.9");
   await page.getByRole("button", { name: "All metrics" }).click();
   await page.getByRole("checkbox", { name: "accuracy" }).uncheck();
-  await until(() => page.locator(".plot canvas").count(), (count) => count === 3);
+  await until(
+    () => page.locator(".plot canvas").count(),
+    (count) => count === 3,
+  );
   expect(page.url()).toMatch(/x=time&log=1&smooth=0.9&metric=loss/);
   await page.reload();
-  await until(() => page.locator(".plot canvas").count(), (count) => count === 3);
+  await until(
+    () => page.locator(".plot canvas").count(),
+    (count) => count === 3,
+  );
   expect(await page.getByRole("button", { name: "Time", exact: true }).getAttribute("aria-pressed")).toBe("true");
 });
 
@@ -82,9 +88,15 @@ test("another job is found and compared", async () => {
   await page.locator(".found button").first().click();
   await page.getByRole("list", { name: "Compared jobs" }).getByRole("link").waitFor();
   expect(page.url()).toContain("with=");
-  await until(() => page.locator(".legend li").count(), (count) => count === 2);
+  await until(
+    () => page.locator(".legend li").count(),
+    (count) => count === 2,
+  );
   await page.getByRole("button", { name: /^Do not compare/ }).click();
-  await until(() => page.url(), (url) => !url.includes("with="));
+  await until(
+    () => page.url(),
+    (url) => !url.includes("with="),
+  );
   expect(page.url()).toContain(job.name);
 });
 
@@ -113,8 +125,9 @@ test("a job that cannot be read says why and what to do", async () => {
 
 test("what is wrong is told in words, and values that are not finite are counted", async () => {
   await show((one) => one.trouble === "Diverged");
-  await page.getByText(/^A loss or gradient is not finite for /).waitFor();
+  await page.getByText(/^A loss or gradient is not finite \(for /).waitFor();
   await page.getByText(/values? (is|are) NaN or infinite/).waitFor();
+  await page.locator(".legend li", { hasText: /^loss\s*NaN$/ }).waitFor(); // no older value in place of the last one
 });
 
 test("events and the YAML are there", async () => {
@@ -140,7 +153,10 @@ test("a server without history still shows the values as they come", async () =>
   const job = await show(isGood);
   await page.getByRole("heading", { name: "Metrics" }).waitFor();
   fixture.change(job);
-  await until(() => page.locator(".plot canvas").count(), (count) => count > 0);
+  await until(
+    () => page.locator(".plot canvas").count(),
+    (count) => count > 0,
+  );
 });
 
 test("a job that does not exist, and one that is deleted, are told", async () => {

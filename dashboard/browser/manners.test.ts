@@ -27,7 +27,9 @@ afterAll(async () => {
 async function violations(page: Page): Promise<string[]> {
   await page.evaluate(AXE); // through the debugger: the page's policy allows no script of ours
   return page.evaluate(async () => {
-    const { violations } = await (window as unknown as { axe: { run: () => Promise<{ violations: Violation[] }> } }).axe.run();
+    const { violations } = await (
+      window as unknown as { axe: { run: () => Promise<{ violations: Violation[] }> } }
+    ).axe.run();
     interface Violation {
       id: string;
       nodes: { html: string; failureSummary: string }[];

@@ -13,7 +13,8 @@ const page = await context.newPage();
 await page.addInitScript(() => {
   window.tasks = [];
   new PerformanceObserver((list) => {
-    for (const { startTime, duration } of list.getEntries()) window.tasks.push([Math.round(startTime), Math.round(duration)]);
+    for (const { startTime, duration } of list.getEntries())
+      window.tasks.push([Math.round(startTime), Math.round(duration)]);
   }).observe({ type: "longtask", buffered: true });
   const seen = {};
   window.seen = seen;
@@ -22,7 +23,8 @@ await page.addInitScript(() => {
       // The frame in which rows were first there has been painted when the next one begins.
       requestAnimationFrame(() => (seen.useful = Math.round(performance.now())));
     }
-    if (seen.whole === undefined && document.querySelector(".list[aria-busy=false]")) seen.whole = Math.round(performance.now());
+    if (seen.whole === undefined && document.querySelector(".list[aria-busy=false]"))
+      seen.whole = Math.round(performance.now());
     if (seen.spark === undefined && document.querySelector(".spark path")) seen.spark = Math.round(performance.now());
     requestAnimationFrame(look);
   };
@@ -33,26 +35,34 @@ await page.waitForFunction(() => window.seen.whole !== undefined, undefined, { t
 const settled = await page.evaluate(() => performance.now());
 const cdp = await context.newCDPSession(page);
 await cdp.send("Performance.enable");
-const metrics = async () => Object.fromEntries((await cdp.send("Performance.getMetrics")).metrics.map(({ name, value }) => [name, value]));
+const metrics = async () =>
+  Object.fromEntries((await cdp.send("Performance.getMetrics")).metrics.map(({ name, value }) => [name, value]));
 const before = await metrics();
 const changes = () => page.evaluate(() => document.querySelectorAll(".body .row").length);
-await page.evaluate(async (ms) => {
-  window.frames_ = [];
-  let last = performance.now();
-  const end = last + ms;
-  await new Promise((resolve) => {
-    const frame = (now) => {
-      window.frames_.push(now - last);
-      last = now;
-      if (now < end) requestAnimationFrame(frame);
-      else resolve();
-    };
-    requestAnimationFrame(frame);
-  });
-}, Number(seconds) * 1000);
+await page.evaluate(
+  async (ms) => {
+    window.frames_ = [];
+    let last = performance.now();
+    const end = last + ms;
+    await new Promise((resolve) => {
+      const frame = (now) => {
+        window.frames_.push(now - last);
+        last = now;
+        if (now < end) requestAnimationFrame(frame);
+        else resolve();
+      };
+      requestAnimationFrame(frame);
+    });
+  },
+  Number(seconds) * 1000,
+);
 const after = await metrics();
 const drawn = await changes();
-const { tasks, seen, frames } = await page.evaluate(() => ({ tasks: window.tasks, seen: window.seen, frames: window.frames_ }));
+const { tasks, seen, frames } = await page.evaluate(() => ({
+  tasks: window.tasks,
+  seen: window.seen,
+  frames: window.frames_,
+}));
 const listed = await page.getByRole("table").getAttribute("aria-rowcount");
 frames.sort((one, other) => one - other);
 const during = tasks.filter(([at]) => at > settled);

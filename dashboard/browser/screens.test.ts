@@ -33,7 +33,9 @@ test.each(["light", "dark"] as const)("the page in %s colours", async (colorSche
   );
   expect(asked()).toBeGreaterThan(0);
   await page.screenshot({ path: `${FOLDER}fleet-${colorScheme}.png` });
-  const job = fixture.jobs.find((one) => one.isTraining && one.trouble === "" && one.step > 2000 && one.number % 7 === 0)!;
+  const job = fixture.jobs.find(
+    (one) => one.isTraining && one.trouble === "" && one.step > 2000 && one.number % 7 === 0,
+  )!;
   await page.goto(`${fixture.page()}#/trainjobs/${job.namespace}/${job.name}`);
   await page.getByRole("img", { name: /^loss\. .*\d{2} points/ }).waitFor();
   await page.screenshot({ path: `${FOLDER}job-${colorScheme}.png` });

@@ -22,11 +22,15 @@ test("another address is refused", () => {
 
 test("paths of requests stay below the prefix, and names are escaped", () => {
   const address = parseAddress(`/proxy${GROUP}/dashboard`);
-  expect(resourcePath(address, "trainjobs", "a/../b", "x?y")).toBe(`/proxy${GROUP}/namespaces/a%2F..%2Fb/trainjobs/x%3Fy`);
+  expect(resourcePath(address, "trainjobs", "a/../b", "x?y")).toBe(
+    `/proxy${GROUP}/namespaces/a%2F..%2Fb/trainjobs/x%3Fy`,
+  );
   expect(corePath(address, "namespaces", "n", "events")).toBe("/proxy/api/v1/namespaces/n/events");
   expect(pageOf(address, "team-a")).toBe(`/proxy${GROUP}/namespaces/team-a/dashboard`);
 });
 
 test("a list in a query is one parameter each, and nothing stands for what is undefined", () => {
-  expect(withQuery("/p", { metric: ["a b", "c"], since: undefined, maxPoints: 5 })).toBe("/p?metric=a+b&metric=c&maxPoints=5");
+  expect(withQuery("/p", { metric: ["a b", "c"], since: undefined, maxPoints: 5 })).toBe(
+    "/p?metric=a+b&metric=c&maxPoints=5",
+  );
 });

@@ -37,7 +37,10 @@ export function corePath(address: Address, ...rest: string[]): string {
 }
 
 /** `query` without what is undefined; a list becomes a parameter each. */
-export function withQuery(path: string, query: Record<string, string | number | readonly string[] | undefined>): string {
+export function withQuery(
+  path: string,
+  query: Record<string, string | number | readonly string[] | undefined>,
+): string {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     if (value === undefined) continue;

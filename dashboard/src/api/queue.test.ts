@@ -26,7 +26,10 @@ test("so many run at a time, the latest first, and what is not wanted any more i
 test("work that fails does not block what comes after", async () => {
   const queue = new BoundedQueue(1);
   let isDone = false;
-  queue.add(() => Promise.reject(new Error("no")), () => true);
+  queue.add(
+    () => Promise.reject(new Error("no")),
+    () => true,
+  );
   await new Promise<void>((resolve) => {
     const work = () => {
       isDone = true;

@@ -17,18 +17,30 @@ function serve(...answers: (() => Response)[]): string[] {
   return asked;
 }
 
-const json = (body: unknown, code = 200) => () => new Response(JSON.stringify(body), { status: code });
-const stream = (...events: unknown[]) => () => new Response(events.map((event) => `${JSON.stringify(event)}\n`).join(""));
-const open = (...events: unknown[]) => () =>
-  new Response(
-    new ReadableStream({
-      start(controller) {
-        for (const event of events) controller.enqueue(new TextEncoder().encode(`${JSON.stringify(event)}\n`));
-      },
-    }),
-  );
-const job = (name: string, resourceVersion: string) => ({ metadata: { name, namespace: "n", resourceVersion }, status: { phase: "Running" } });
-const list = (resourceVersion: string, items: unknown[], more = {}) => json({ metadata: { resourceVersion, ...more }, items });
+const json =
+  (body: unknown, code = 200) =>
+  () =>
+    new Response(JSON.stringify(body), { status: code });
+const stream =
+  (...events: unknown[]) =>
+  () =>
+    new Response(events.map((event) => `${JSON.stringify(event)}\n`).join(""));
+const open =
+  (...events: unknown[]) =>
+  () =>
+    new Response(
+      new ReadableStream({
+        start(controller) {
+          for (const event of events) controller.enqueue(new TextEncoder().encode(`${JSON.stringify(event)}\n`));
+        },
+      }),
+    );
+const job = (name: string, resourceVersion: string) => ({
+  metadata: { name, namespace: "n", resourceVersion },
+  status: { phase: "Running" },
+});
+const list = (resourceVersion: string, items: unknown[], more = {}) =>
+  json({ metadata: { resourceVersion, ...more }, items });
 
 function follow() {
   const seen = { names: [] as string[], events: [] as WatchEvent[], states: [] as Connection[], lists: 0 };

@@ -32,7 +32,10 @@ test("what is no number is a gap in the smoothed line and disturbs nothing after
 
 test("curves of several metrics share the axis; a place where one has no point is no gap", () => {
   const rare = curve([5, 6], { metric: "eval_loss", steps: [0, 15] });
-  const { columns, lines } = plan([curve([1, 2, 3]), rare].map((one) => ({ curve: one, job: 0, start: 0 })), step);
+  const { columns, lines } = plan(
+    [curve([1, 2, 3]), rare].map((one) => ({ curve: one, job: 0, start: 0 })),
+    step,
+  );
   expect(columns).toEqual([
     [0, 10, 15, 20],
     [1, 2, undefined, 3],
@@ -45,7 +48,11 @@ test("curves of several metrics share the axis; a place where one has no point i
 });
 
 test("with smoothing there is a raw line and a smoothed one, and none of evaluations", () => {
-  const owned = [curve([1, 2, 3]), curve([1, 2, 3], { metric: "eval_loss" })].map((one) => ({ curve: one, job: 0, start: 0 }));
+  const owned = [curve([1, 2, 3]), curve([1, 2, 3], { metric: "eval_loss" })].map((one) => ({
+    curve: one,
+    job: 0,
+    start: 0,
+  }));
   const { lines } = plan(owned, { ...step, weight: 0.6 });
   expect(lines.map(({ metric, isRaw }) => [metric, isRaw])).toEqual([
     ["loss", true],
@@ -56,7 +63,14 @@ test("with smoothing there is a raw line and a smoothed one, and none of evaluat
 
 test("values that are not finite are gaps and marked, values that a log axis cannot show are counted", () => {
   const owned = [{ curve: curve([1, NaN, Infinity, -1]), job: 0, start: 0 }];
-  expect(plan(owned, step)).toMatchObject({ broken: [10, 20], hidden: 0, columns: [[0, 10, 20, 30], [1, null, null, -1]] });
+  expect(plan(owned, step)).toMatchObject({
+    broken: [10, 20],
+    hidden: 0,
+    columns: [
+      [0, 10, 20, 30],
+      [1, null, null, -1],
+    ],
+  });
   expect(plan(owned, { ...step, isLog: true })).toMatchObject({ broken: [10, 20], hidden: 1 });
 });
 

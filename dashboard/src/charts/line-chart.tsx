@@ -107,7 +107,9 @@ function options(latest: { current: Props }, width: number): uPlot.Options {
         size: 26,
         gap: 4,
         space: 70,
-        ...(axis === "relative" ? { values: (_: uPlot, ticks: number[]) => ticks.map((tick) => duration(tick)), incrs: SPANS } : {}),
+        ...(axis === "relative"
+          ? { values: (_: uPlot, ticks: number[]) => ticks.map((tick) => duration(tick)), incrs: SPANS }
+          : {}),
         ...(axis === "step" ? { values: (_: uPlot, ticks: number[]) => ticks.map(shortCount), incrs: WHOLE } : {}),
       },
       {
@@ -122,7 +124,11 @@ function options(latest: { current: Props }, width: number): uPlot.Options {
       ...plan.lines.map((line): uPlot.Series => {
         const colour = colourOf(line);
         return {
-          stroke: line.isRaw ? faint(colour, line.isLastAttempt ? "38" : "22") : line.isLastAttempt ? colour : faint(colour, "80"),
+          stroke: line.isRaw
+            ? faint(colour, line.isLastAttempt ? "38" : "22")
+            : line.isLastAttempt
+              ? colour
+              : faint(colour, "80"),
           width: line.isRaw ? 1 : 1.8,
           spanGaps: false,
           points: { show: line.showsPoints && !line.isRaw, size: 5, fill: colour },
@@ -146,7 +152,9 @@ function options(latest: { current: Props }, width: number): uPlot.Options {
   };
 }
 
-const WHOLE = [1, 2, 5].flatMap((one) => Array.from({ length: 13 }, (_, power) => one * 10 ** power)).sort((a, b) => a - b);
+const WHOLE = [1, 2, 5]
+  .flatMap((one) => Array.from({ length: 13 }, (_, power) => one * 10 ** power))
+  .sort((a, b) => a - b);
 
 const SPANS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400].concat(
   [2, 5, 10, 20, 50, 100].map((days) => days * 86400),

@@ -8,7 +8,9 @@ export interface Spark {
 const INSET = 2; // room for the line's width and the last point
 
 export function spark(xs: readonly number[], ys: readonly number[], width: number, height: number): Spark {
-  const shown = xs.flatMap((x, at) => (Number.isFinite(ys[at]) && Number.isFinite(x) ? [[x, ys[at] as number] as const] : []));
+  const shown = xs.flatMap((x, at) =>
+    Number.isFinite(ys[at]) && Number.isFinite(x) ? [[x, ys[at] as number] as const] : [],
+  );
   if (shown.length === 0) return { path: "", end: undefined };
   const [left, right] = range(shown.map(([x]) => x));
   const [low, high] = range(shown.map(([, y]) => y));

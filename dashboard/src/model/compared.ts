@@ -20,7 +20,11 @@ export function refOf(text: string, plural: string): JobRef | undefined {
   return namespace && name && rest.length === 0 ? { plural, namespace, name } : undefined;
 }
 
-export async function readCompared(address: Address, refs: readonly JobRef[], signal: AbortSignal): Promise<ComparedJob[]> {
+export async function readCompared(
+  address: Address,
+  refs: readonly JobRef[],
+  signal: AbortSignal,
+): Promise<ComparedJob[]> {
   const read = async (ref: JobRef): Promise<ComparedJob> => {
     try {
       const history = await getHistory(address, ref, { maxPoints: POINTS }, signal);

@@ -24,13 +24,28 @@ const HELP: Record<string, Help> = {
     text: "The file is a directory, or its owner may not be read by the container's user.",
     page: REPORTING,
   },
-  OutdatedReport: { text: "The file is still that of the run before; the first report overwrites it.", page: REPORTING },
+  OutdatedReport: {
+    text: "The file is still that of the run before; the first report overwrites it.",
+    page: REPORTING,
+  },
   ExecFailed: { text: "The container runtime could not run cat: look at the events of the pod.", page: REPORTING },
-  EndedWithoutReport: { text: "The job ended before a report of it was read. Write a termination message.", page: "document.md" },
+  EndedWithoutReport: {
+    text: "The job ended before a report of it was read. Write a termination message.",
+    page: "document.md",
+  },
   NoCatInImage: { text: "The image has no cat. Use one with coreutils or busybox.", page: REPORTING },
-  ProbeTimeout: { text: "Reading did not end in time: a hung file system, a port without an answer, a slow node.", page: REPORTING },
-  NothingListens: { text: "The port is closed: training has not opened it yet, or it is another one.", page: REPORTING },
-  NoProgressYet: { text: "The process answers and has nothing to report yet. Wait for the first step.", page: REPORTING },
+  ProbeTimeout: {
+    text: "Reading did not end in time: a hung file system, a port without an answer, a slow node.",
+    page: REPORTING,
+  },
+  NothingListens: {
+    text: "The port is closed: training has not opened it yet, or it is another one.",
+    page: REPORTING,
+  },
+  NoProgressYet: {
+    text: "The process answers and has nothing to report yet. Wait for the first step.",
+    page: REPORTING,
+  },
   NoRouteToPod: { text: "The network leads to no such address: look at the NetworkPolicies.", page: REPORTING },
   SourceNotEnabled: { text: "The job names a source that this server has not switched on.", page: "install.md" },
   ExecForbidden: { text: "The server has no right to exec in this namespace.", page: "install.md" },
@@ -38,7 +53,10 @@ const HELP: Record<string, Help> = {
   PodUnreachable: { text: "kube-apiserver or the kubelet did not answer. It is probed again soon.", page: REPORTING },
   InternalError: { text: "The server failed on this job and on no other. Please report it.", page: REPORTING },
   SwitchedOff: { text: "The job's annotation says that nothing is to be read of it.", page: "annotations.md" },
-  NoNewReport: { text: "What rank 0 reports does not change: evaluation, a checkpoint, or it hangs.", page: "troubleshooting.md#the-numbers-are-old" },
+  NoNewReport: {
+    text: "What rank 0 reports does not change: evaluation, a checkpoint, or it hangs.",
+    page: "troubleshooting.md#the-numbers-are-old",
+  },
   NoAdvance: {
     text: "Look at the process: a collective that hangs, storage, a data loader that waits.",
     page: "troubleshooting.md#stalled-or-diverged-is-true",
@@ -55,7 +73,16 @@ const HELP: Record<string, Help> = {
   CrashLoopBackOff: { text: "The container ends again and again: read its last log.", page: RUNNING },
   OOMKilled: { text: "The container used more memory than it may. Give it more, or a smaller batch.", page: RUNNING },
 };
-const UNREADABLE = ["Empty", "NotJSON", "NotUTF8", "NotAnObject", "MissingField", "InvalidField", "TooDeep", "TooLarge"];
+const UNREADABLE = [
+  "Empty",
+  "NotJSON",
+  "NotUTF8",
+  "NotAnObject",
+  "MissingField",
+  "InvalidField",
+  "TooDeep",
+  "TooLarge",
+];
 
 export function helpFor(reason: string | undefined): Help | undefined {
   if (reason === undefined) return undefined;
@@ -65,7 +92,7 @@ export function helpFor(reason: string | undefined): Help | undefined {
   return Object.hasOwn(HELP, reason) ? HELP[reason] : undefined;
 }
 
-export const INSTRUMENT = `pip install trainjob-progress
+export const INSTRUMENT = `pip install ./reporter    # in a checkout of trainjob-visibility
 
 from trainjob_progress import report
 

@@ -33,14 +33,7 @@ export interface Job extends JobRef {
 }
 
 /** What is wrong with a job, the worst first. */
-export const FLAGS = [
-  "Stalled",
-  "Diverged",
-  "Straggling",
-  "Plateaued",
-  "Not reporting",
-  "Not fresh",
-] as const;
+export const FLAGS = ["Stalled", "Diverged", "Straggling", "Plateaued", "Not reporting", "Not fresh"] as const;
 export type Flag = (typeof FLAGS)[number];
 
 const RAISED: Record<Flag, readonly [type: string, status: string]> = {
@@ -136,7 +129,9 @@ function reportingReason(status: ProgressStatus): string {
 
 /** Accelerators that the job holds while it does not advance towards anything. */
 export function isWasting(job: Job): boolean {
-  return job.accelerators > 0 && (job.flags.includes("Stalled") || job.flags.includes("Diverged")) && !hasEnded(job.phase);
+  return (
+    job.accelerators > 0 && (job.flags.includes("Stalled") || job.flags.includes("Diverged")) && !hasEnded(job.phase)
+  );
 }
 
 export const holdsAccelerators = (job: Job) =>

@@ -7,7 +7,8 @@ interface Metric {
 
 // In this order, as the server judges divergence; then whatever has loss in its name; then what is reported first.
 const FIRST = ["loss", "train_loss", "train/loss", "training_loss", "eval_loss", "val_loss"];
-const SELDOM = /(^|[_/.\s-])(lr|learning_?rate|epoch|step|time|seconds|memory|mem|samples?_per_second|steps_per_second)$/i;
+const SELDOM =
+  /(^|[_/.\s-])(lr|learning_?rate|epoch|step|time|seconds|memory|mem|samples?_per_second|steps_per_second)$/i;
 
 export function mainMetric(metrics: readonly Metric[]): Metric | undefined {
   for (const name of FIRST) {

@@ -20,7 +20,8 @@ function job(name: string, status: Partial<ProgressStatus> = {}, metadata: JobDo
   return toJob("trainjobs", "TrainJob", document as JobDocument);
 }
 
-const is = (type: string, status = "True") => ({ type, status, reason: "R", message: "", lastTransitionTime: "" }) as never;
+const is = (type: string, status = "True") =>
+  ({ type, status, reason: "R", message: "", lastTransitionTime: "" }) as never;
 const names = (jobs: readonly { name: string }[]) => jobs.map(({ name }) => name).join(" ");
 
 test("the main metric is the loss, then what looks like one, never the learning rate before another", () => {
@@ -103,9 +104,18 @@ test("what is not understood in an address is left out", () => {
 
 test("a job's address says how its curves are drawn", () => {
   const ref = { plural: "trainjobs", namespace: "n", name: "a/b?c#d" };
-  const look = { ...USUAL_LOOK, axis: "time" as const, isLog: true, weight: 0.9, metrics: ["loss/a&b"], others: ["n/x"] };
+  const look = {
+    ...USUAL_LOOK,
+    axis: "time" as const,
+    isLog: true,
+    weight: 0.9,
+    metrics: ["loss/a&b"],
+    others: ["n/x"],
+  };
   expect(parseRoute(formatRoute({ view: "job", ref, look }))).toEqual({ view: "job", ref, look });
-  expect(parseRoute("#/trainjobs/n/j?smooth=7&x=constructor")).toMatchObject({ look: { weight: 0.6, axis: undefined } });
+  expect(parseRoute("#/trainjobs/n/j?smooth=7&x=constructor")).toMatchObject({
+    look: { weight: 0.6, axis: undefined },
+  });
 });
 
 test("the figures count what runs, what is wrong, and accelerators that nobody uses", () => {
@@ -117,7 +127,15 @@ test("the figures count what runs, what is wrong, and accelerators that nobody u
     job("e", { phase: "Suspended" }),
   ];
   expect(summarise(jobs, NOW, "UTC")).toEqual({
-    all: 5, running: 2, waiting: 1, stalled: 1, diverged: 0, failedToday: 1, held: 24, idle: 16, wastedS: 7200,
+    all: 5,
+    running: 2,
+    waiting: 1,
+    stalled: 1,
+    diverged: 0,
+    failedToday: 1,
+    held: 24,
+    idle: 16,
+    wastedS: 7200,
   });
   expect(summarise(jobs, NOW, "America/New_York").failedToday).toBe(0);
   expect(jobs.filter(isWasting).map(({ name }) => name)).toEqual(["b"]);

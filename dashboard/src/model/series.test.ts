@@ -15,7 +15,12 @@ const HISTORY: History = {
 
 function status(at: string, metrics: Record<string, string>, step?: number): ProgressStatus {
   const found = Object.entries(metrics).map(([name, value]) => ({ name, value }));
-  return { phase: "Running", lastUpdatedTime: at, metrics: found, ...(step === undefined ? {} : { steps: { current: step } }) };
+  return {
+    phase: "Running",
+    lastUpdatedTime: at,
+    metrics: found,
+    ...(step === undefined ? {} : { steps: { current: step } }),
+  };
 }
 
 test("history becomes numbers, and epochs come from the progress before each point", () => {
@@ -42,7 +47,10 @@ test("a metric that is measured seldom is not repeated at each step", () => {
   let known = withLatest(NOTHING, status("1970-01-01T00:00:01Z", { loss: "3", eval_loss: "9" }, 1));
   known = withLatest(known, status("1970-01-01T00:00:02Z", { loss: "3", eval_loss: "9" }, 2));
   const points = known.curves.map(({ metric, values }) => [metric, values.length]);
-  expect(points).toEqual([["loss", 2], ["eval_loss", 1]]);
+  expect(points).toEqual([
+    ["loss", 2],
+    ["eval_loss", 1],
+  ]);
 });
 
 test("training and evaluation of one thing belong into one chart", () => {

@@ -125,4 +125,5 @@ export function groupMetrics(names: readonly string[]): Map<string, string[]> {
 }
 
 /** Whether a metric is measured now and then, so that its points are worth showing as points. */
-export const isEvaluation = (name: string) => /^(eval|evaluation|val|valid|validation|test|dev)([_/.\- ]|$)/i.test(name);
+export const isEvaluation = (name: string) =>
+  /^(eval|evaluation|val|valid|validation|test|dev)([_/.\- ]|$)/i.test(name);

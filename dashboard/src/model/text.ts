@@ -14,5 +14,8 @@ export function visible(text: string): string {
 
 /** The same of a text of several lines, such as a log. */
 export function visibleLines(text: string): string {
-  return text.split(/\r?\n/).map((line) => line.split("\t").map(visible).join("\t")).join("\n");
+  return text
+    .split(/\r?\n/)
+    .map((line) => line.split("\t").map(visible).join("\t"))
+    .join("\n");
 }

@@ -24,7 +24,8 @@ export function App() {
   const [settings, choose] = useSettingsOfBrowser(address);
   const [route, go] = useRoute();
   useEffect(() => {
-    const more = (found: ResourceKind[]) => found.filter(({ plural }) => !KNOWN.some((known) => known.plural === plural));
+    const more = (found: ResourceKind[]) =>
+      found.filter(({ plural }) => !KNOWN.some((known) => known.plural === plural));
     getKinds(address).then(
       (found) => more(found).length > 0 && setKinds([...KNOWN, ...more(found)]),
       () => undefined, // whoever may not discover sees what every server has

@@ -62,7 +62,15 @@ export function ComparedJobs({ jobs, look, change }: Omit<Props, "fleet">) {
 
 const SHOWN = 12;
 
-function Search({ fleet, jobs, choose }: { fleet: Fleet; jobs: readonly ComparedJob[]; choose: (name: string) => void }) {
+function Search({
+  fleet,
+  jobs,
+  choose,
+}: {
+  fleet: Fleet;
+  jobs: readonly ComparedJob[];
+  choose: (name: string) => void;
+}) {
   const [text, setText] = useState("");
   useEffect(() => fleet.start(), [fleet]); // the list is read when it is first needed
   useChanges(fleet.changed, 500);
@@ -71,15 +79,28 @@ function Search({ fleet, jobs, choose }: { fleet: Fleet; jobs: readonly Compared
   const found = [...fleet.jobs.values()]
     .filter((job) => job.plural === shown?.ref.plural && !jobs.some(({ ref }) => nameOf(ref) === nameOf(job)))
     .filter((job) => words.every((word) => job.searched.includes(word)))
-    .sort((one, other) => Number(other.namespace === shown?.ref.namespace) - Number(one.namespace === shown?.ref.namespace) || other.created - one.created);
+    .sort(
+      (one, other) =>
+        Number(other.namespace === shown?.ref.namespace) - Number(one.namespace === shown?.ref.namespace) ||
+        other.created - one.created,
+    );
   return (
     <>
-      <input type="search" placeholder="Find a job" aria-label="Find a job" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+      <input
+        type="search"
+        placeholder="Find a job"
+        aria-label="Find a job"
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
+      />
       <ul class="found">
         {found.slice(0, SHOWN).map((job) => (
           <li key={job.key}>
             <button type="button" onClick={() => choose(nameOf(job))}>
-              <bdi>{visible(job.name)}</bdi> <small><bdi>{visible(job.namespace)}</bdi></small>
+              <bdi>{visible(job.name)}</bdi>{" "}
+              <small>
+                <bdi>{visible(job.namespace)}</bdi>
+              </small>
             </button>
           </li>
         ))}

@@ -4,7 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 
 import { LineChart, type Range } from "../charts/line-chart";
 import { palette } from "../charts/palette";
-import { describe, plan, type Line, type Owned } from "../charts/series-plan";
+import { describe, plan, type Line, type Owned, type Plan } from "../charts/series-plan";
 import { nameOf, type ComparedJob } from "../model/compared";
 import { count, duration, fullTime, metricValue } from "../model/format";
 import type { JobLook } from "../model/routes";
@@ -36,7 +36,8 @@ export function CurvePanel({ group, metrics, jobs, axis, look, range, zoom, isLa
   const drawn = useMemo(() => plan(owned, { axis, isLog, weight }), [owned, axis, isLog, weight]);
   const isCompared = jobs.length > 1;
   const colourOf = useMemo(() => {
-    const index = (line: Line) => (isCompared ? line.job + jobs.length * metrics.indexOf(line.metric) : metrics.indexOf(line.metric));
+    const index = (line: Line) =>
+      isCompared ? line.job + jobs.length * metrics.indexOf(line.metric) : metrics.indexOf(line.metric);
     const pick = (line: Line) => colours.lines[index(line) % colours.lines.length] ?? colours.text;
     Object.defineProperty(pick, "name", { value: [isDark, isCompared, jobs.length, metrics.join()].join() });
     return pick;
@@ -60,7 +61,7 @@ export function CurvePanel({ group, metrics, jobs, axis, look, range, zoom, isLa
         entries={entries(drawn.lines).map(({ line, column }) => ({
           line,
           label: label(line, metrics, jobs),
-          value: valueNear(drawn.columns[column + 1], at),
+          value: valueNear(drawn, column + 1, at),
           colour: colourOf(line),
         }))}
       />
@@ -168,11 +169,12 @@ function lastIndex([xs]: readonly [readonly number[], ...unknown[]]): number {
   return xs.length - 1;
 }
 
-/** At this index, or else the last before it. */
-function valueNear(column: readonly (number | null | undefined)[] | undefined, index: number): number | undefined {
-  for (let at = index; column && at >= 0; at--) {
-    const value = column[at];
+/** At this index, or else the last before it; NaN where that is not finite: no older value stands for it. */
+function valueNear({ columns, broken }: Plan, column: number, index: number): number | undefined {
+  for (let at = index; at >= 0; at--) {
+    const value = columns[column]?.[at];
     if (typeof value === "number") return value;
+    if (value === null) return broken.includes(columns[0][at] ?? NaN) ? NaN : undefined;
   }
   return undefined;
 }

@@ -54,7 +54,10 @@ export function CurveTools({ address, jobRef, axes, axis, names, look, change, i
         Log scale
       </label>
       {names.length > 1 && (
-        <Popover label={look.metrics.length === 0 ? "All metrics" : `${look.metrics.length} of ${names.length} metrics`} isChosen={look.metrics.length > 0}>
+        <Popover
+          label={look.metrics.length === 0 ? "All metrics" : `${look.metrics.length} of ${names.length} metrics`}
+          isChosen={look.metrics.length > 0}
+        >
           <div class="options" role="group" aria-label="Metrics">
             {names.map((name) => (
               <div key={name} class="option">
@@ -85,7 +88,13 @@ export function CurveTools({ address, jobRef, axes, axis, names, look, change, i
         </Popover>
       )}
       {children}
-      <button type="button" class="button" disabled={!isZoomed} onClick={reset} title="Drag in a chart to zoom; double click, or 0, shows all">
+      <button
+        type="button"
+        class="button"
+        disabled={!isZoomed}
+        onClick={reset}
+        title="Drag in a chart to zoom; double click, or 0, shows all"
+      >
         Show all
       </button>
       <button type="button" class="button" onClick={() => void download(address, jobRef)}>

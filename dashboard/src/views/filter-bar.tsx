@@ -34,20 +34,47 @@ export function FilterBar({ jobs, version, filter, change, search }: Props) {
       />
       <div class="chips" role="group" aria-label="Phase">
         {PHASES.filter((phase) => counts.phase.get(phase) || filter.phases.includes(phase)).map((phase) => (
-          <Chip key={phase} name={phase} number={counts.phase.get(phase) ?? 0} isOn={filter.phases.includes(phase)}
-            toggle={() => change({ ...filter, phases: toggled(filter.phases, phase) })} />
+          <Chip
+            key={phase}
+            name={phase}
+            number={counts.phase.get(phase) ?? 0}
+            isOn={filter.phases.includes(phase)}
+            toggle={() => change({ ...filter, phases: toggled(filter.phases, phase) })}
+          />
         ))}
       </div>
       <div class="chips" role="group" aria-label="Condition">
-        {TROUBLES.filter((trouble) => counts.trouble.get(trouble) || filter.troubles.includes(trouble)).map((trouble) => (
-          <Chip key={trouble} name={trouble} number={counts.trouble.get(trouble) ?? 0} isOn={filter.troubles.includes(trouble)}
-            toggle={() => change({ ...filter, troubles: toggled(filter.troubles, trouble) })} />
-        ))}
+        {TROUBLES.filter((trouble) => counts.trouble.get(trouble) || filter.troubles.includes(trouble)).map(
+          (trouble) => (
+            <Chip
+              key={trouble}
+              name={trouble}
+              number={counts.trouble.get(trouble) ?? 0}
+              isOn={filter.troubles.includes(trouble)}
+              toggle={() => change({ ...filter, troubles: toggled(filter.troubles, trouble) })}
+            />
+          ),
+        )}
       </div>
       <div class="choices">
-        <Choice name="Namespace" counts={counts.namespace} chosen={filter.namespaces} change={(namespaces) => change({ ...filter, namespaces })} />
-        <Choice name="Queue" counts={counts.queue} chosen={filter.queues} change={(queues) => change({ ...filter, queues })} />
-        <Choice name="Kind" counts={counts.kind} chosen={filter.kinds} change={(kinds) => change({ ...filter, kinds })} />
+        <Choice
+          name="Namespace"
+          counts={counts.namespace}
+          chosen={filter.namespaces}
+          change={(namespaces) => change({ ...filter, namespaces })}
+        />
+        <Choice
+          name="Queue"
+          counts={counts.queue}
+          chosen={filter.queues}
+          change={(queues) => change({ ...filter, queues })}
+        />
+        <Choice
+          name="Kind"
+          counts={counts.kind}
+          chosen={filter.kinds}
+          change={(kinds) => change({ ...filter, kinds })}
+        />
         <label class="sort-choice">
           <span class="unseen">Sort by</span>
           <select
@@ -62,7 +89,11 @@ export function FilterBar({ jobs, version, filter, change, search }: Props) {
           </select>
         </label>
         {isFiltering(filter) && (
-          <button type="button" class="button plain" onClick={() => change({ ...EVERYTHING, sort: filter.sort, descending: filter.descending })}>
+          <button
+            type="button"
+            class="button plain"
+            onClick={() => change({ ...EVERYTHING, sort: filter.sort, descending: filter.descending })}
+          >
             Remove filters
           </button>
         )}
@@ -103,12 +134,18 @@ function Choice({ name, counts, chosen, change }: ChoiceProps) {
   const values = [...new Set([...chosen, ...[...counts.keys()].sort()])];
   const found = values.filter((value) => value.toLowerCase().includes(text.toLowerCase()));
   const label = (value: string) => (value === NO_QUEUE && name === "Queue" ? "none" : visible(value));
-  const summary = chosen.length === 0 ? name : `${name}: ${chosen.length === 1 ? label(chosen[0] ?? "") : chosen.length}`;
+  const summary =
+    chosen.length === 0 ? name : `${name}: ${chosen.length === 1 ? label(chosen[0] ?? "") : chosen.length}`;
   return (
     <Popover label={summary} isChosen={chosen.length > 0}>
       {values.length > MANY && (
-        <input type="search" placeholder={`Find a ${name.toLowerCase()}`} aria-label={`Find a ${name.toLowerCase()}`} value={text}
-          onInput={(event) => setText(event.currentTarget.value)} />
+        <input
+          type="search"
+          placeholder={`Find a ${name.toLowerCase()}`}
+          aria-label={`Find a ${name.toLowerCase()}`}
+          value={text}
+          onInput={(event) => setText(event.currentTarget.value)}
+        />
       )}
       <div class="options" role="group" aria-label={name}>
         {found.slice(0, MOST_SHOWN).map((value) => (
@@ -118,7 +155,9 @@ function Choice({ name, counts, chosen, change }: ChoiceProps) {
             <span class="number">{count(counts.get(value) ?? 0)}</span>
           </label>
         ))}
-        {found.length > MOST_SHOWN && <p class="muted">{count(found.length - MOST_SHOWN)} more: type a part of the name.</p>}
+        {found.length > MOST_SHOWN && (
+          <p class="muted">{count(found.length - MOST_SHOWN)} more: type a part of the name.</p>
+        )}
       </div>
       {chosen.length > 0 && (
         <button type="button" class="button plain" onClick={() => change([])}>

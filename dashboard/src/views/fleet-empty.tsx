@@ -80,7 +80,12 @@ function NamespaceChoice({ address }: { address: Address }) {
     >
       <label>
         Open {address.namespace === undefined ? "a" : "another"} namespace
-        <input value={name} onInput={(event) => setName(event.currentTarget.value)} autocomplete="off" spellcheck={false} />
+        <input
+          value={name}
+          onInput={(event) => setName(event.currentTarget.value)}
+          autocomplete="off"
+          spellcheck={false}
+        />
       </label>
       <button type="submit" class="button primary" disabled={!name.trim()}>
         Open

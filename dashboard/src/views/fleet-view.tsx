@@ -60,7 +60,14 @@ export function FleetView({ address, fleet, sparks, filter, go }: Props) {
             {wording(shown.length, fleet, isFiltering(filter))}
           </p>
           {shown.length > 0 || !fleet.hasListed ? (
-            <JobList jobs={shown} sparks={sparks} filter={filter} change={change} now={now} isLoading={!fleet.hasListed} />
+            <JobList
+              jobs={shown}
+              sparks={sparks}
+              filter={filter}
+              change={change}
+              now={now}
+              isLoading={!fleet.hasListed}
+            />
           ) : (
             <Empty title="No job matches">
               <p>
@@ -90,7 +97,8 @@ function useSearchKey(search: { current: HTMLInputElement | null }) {
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
-      if (event.key !== "/" || event.ctrlKey || event.metaKey || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) return;
+      if (event.key !== "/" || event.ctrlKey || event.metaKey || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName))
+        return;
       event.preventDefault();
       search.current?.focus();
     };

@@ -8,12 +8,36 @@ import { visible } from "../model/text";
 import { Instant, Notice } from "./parts";
 
 const WORDS: Record<string, Record<string, string>> = {
-  Reporting: { True: "Progress can be read", False: "No progress can be read", Unknown: "Not yet known whether progress can be read" },
-  Fresh: { True: "The numbers are current", False: "The numbers are old", Unknown: "The age of the numbers is not known" },
-  Stalled: { True: "The run does not advance", False: "The run advances", Unknown: "Too early to tell whether the run advances" },
-  Diverged: { True: "A loss or gradient is not finite", False: "Losses and gradients are finite", Unknown: "No loss to judge by" },
-  Plateaued: { True: "The loss does not improve any more", False: "The loss improves", Unknown: "Too early to tell whether the loss improves" },
-  Straggling: { True: "Some replicas are slower than the others", False: "All replicas keep pace", Unknown: "Not known whether replicas keep pace" },
+  Reporting: {
+    True: "Progress can be read",
+    False: "No progress can be read",
+    Unknown: "Not yet known whether progress can be read",
+  },
+  Fresh: {
+    True: "The numbers are current",
+    False: "The numbers are old",
+    Unknown: "The age of the numbers is not known",
+  },
+  Stalled: {
+    True: "The run does not advance",
+    False: "The run advances",
+    Unknown: "Too early to tell whether the run advances",
+  },
+  Diverged: {
+    True: "A loss or gradient is not finite",
+    False: "Losses and gradients are finite",
+    Unknown: "No loss to judge by",
+  },
+  Plateaued: {
+    True: "The loss does not improve any more",
+    False: "The loss improves",
+    Unknown: "Too early to tell whether the loss improves",
+  },
+  Straggling: {
+    True: "Some replicas are slower than the others",
+    False: "All replicas keep pace",
+    Unknown: "Not known whether replicas keep pace",
+  },
   Suspended: { True: "Suspended", False: "Not suspended" },
   Complete: { True: "Complete", False: "Not complete" },
   Failed: { True: "Failed", False: "Has not failed" },
@@ -43,7 +67,11 @@ export function ConditionList({ status, now }: { status: ProgressStatus; now: nu
   return (
     <>
       {raised.map((condition) => (
-        <Notice key={condition.type} kind={ALARMS[condition.type] ?? "warn"} title={`${inWords(condition)}${since(condition, now)}.`}>
+        <Notice
+          key={condition.type}
+          kind={ALARMS[condition.type] ?? "warn"}
+          title={`${inWords(condition)}${since(condition, now)}.`}
+        >
           {visible(condition.message)} {helpFor(condition.reason)?.text}
         </Notice>
       ))}
@@ -51,7 +79,12 @@ export function ConditionList({ status, now }: { status: ProgressStatus; now: nu
         <details class="panel conditions">
           <summary>
             <h2>Conditions</h2>
-            <span class="muted">{conditions.filter(({ status: is }) => is === "True").map(({ type }) => visible(type)).join(", ")}</span>
+            <span class="muted">
+              {conditions
+                .filter(({ status: is }) => is === "True")
+                .map(({ type }) => visible(type))
+                .join(", ")}
+            </span>
           </summary>
           <div class="scrolled" tabIndex={0} role="group" aria-label="Conditions">
             <table>
@@ -89,5 +122,5 @@ export function ConditionList({ status, now }: { status: ProgressStatus; now: nu
 
 function since(condition: Condition, now: number): string {
   const at = time(condition.lastTransitionTime);
-  return Number.isNaN(at) ? "" : ` for ${duration((now - at) / 1000)}`;
+  return Number.isNaN(at) ? "" : ` (for ${duration((now - at) / 1000)})`;
 }

@@ -24,7 +24,9 @@ export function Failure({ address, jobRef, status, now }: Props) {
   const condition = conditionOf(status, "Failed");
   const isFailed = status.phase === "Failed";
   if (!failure && !isFailed) return null;
-  const where = [failure?.replica, failure?.podName, failure?.containerName].filter(Boolean).map((part) => visible(part ?? ""));
+  const where = [failure?.replica, failure?.podName, failure?.containerName]
+    .filter(Boolean)
+    .map((part) => visible(part ?? ""));
   const ended =
     failure?.signal !== undefined
       ? `ended by signal ${failure.signal}`
@@ -59,10 +61,14 @@ export function Failure({ address, jobRef, status, now }: Props) {
         )}
         .
       </p>
-      {(failure?.message ?? condition?.message) && <p class="server-says">{visible(failure?.message ?? condition?.message ?? "")}</p>}
+      {(failure?.message ?? condition?.message) && (
+        <p class="server-says">{visible(failure?.message ?? condition?.message ?? "")}</p>
+      )}
       {helpFor(reason) && <p>{helpFor(reason)?.text}</p>}
       {failure?.retryable !== undefined && (
-        <p class="muted">{failure.retryable ? "Another attempt may succeed." : "Another attempt would most likely fail as well."}</p>
+        <p class="muted">
+          {failure.retryable ? "Another attempt may succeed." : "Another attempt would most likely fail as well."}
+        </p>
       )}
       <LogTail address={address} jobRef={jobRef} />
     </section>
@@ -87,7 +93,10 @@ function LogLines({ address, jobRef }: { address: Address; jobRef: JobRef }) {
     if (error instanceof ApiError && (error.code === 404 || error.code === 403)) {
       return (
         <>
-          <p class="muted">{error.code === 403 ? visible(error.message) : "No log is kept of this job."} With kubectl, while its pods are there:</p>
+          <p class="muted">
+            {error.code === 403 ? visible(error.message) : "No log is kept of this job."} With kubectl, while its pods
+            are there:
+          </p>
           <Code>{`kubectl logs -n ${jobRef.namespace} -l jobset.sigs.k8s.io/jobset-name=${jobRef.name} --tail=50 --prefix`}</Code>
         </>
       );
@@ -95,7 +104,10 @@ function LogLines({ address, jobRef }: { address: Address; jobRef: JobRef }) {
     return <p class="muted">{visible(error.message)}</p>;
   }
   const { podName, containerName, previous, truncated, lines } = tail.value;
-  const of = [podName, containerName].filter(Boolean).map((part) => visible(part ?? "")).join(" / ");
+  const of = [podName, containerName]
+    .filter(Boolean)
+    .map((part) => visible(part ?? ""))
+    .join(" / ");
   return (
     <>
       <p class="muted">

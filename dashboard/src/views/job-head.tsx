@@ -46,7 +46,9 @@ export function JobHead({ document: { kind, metadata, status }, now }: { documen
       </div>
       <dl class="numbers">
         <Steps status={status} />
-        {status.steps?.perSecond !== undefined && <Fact name="Pace" value={rate(status.steps.perSecond)} note="steps" />}
+        {status.steps?.perSecond !== undefined && (
+          <Fact name="Pace" value={rate(status.steps.perSecond)} note="steps" />
+        )}
         <Seen status={status} now={now} />
         <Started status={status} now={now} />
         {(status.attempts ?? 1) > 1 && <Fact name="Attempts" value={count(status.attempts ?? 1)} />}
@@ -79,10 +81,18 @@ function Steps({ status: { steps, epochs: passes } }: { status: Status }) {
   return (
     <>
       {steps?.current !== undefined && (
-        <Fact name="Step" value={count(steps.current)} {...(steps.total === undefined ? {} : { note: `of ${count(steps.total)}` })} />
+        <Fact
+          name="Step"
+          value={count(steps.current)}
+          {...(steps.total === undefined ? {} : { note: `of ${count(steps.total)}` })}
+        />
       )}
       {passes?.current !== undefined && (
-        <Fact name="Epoch" value={epochs(passes.current)} {...(passes.total === undefined ? {} : { note: `of ${epochs(passes.total)}` })} />
+        <Fact
+          name="Epoch"
+          value={epochs(passes.current)}
+          {...(passes.total === undefined ? {} : { note: `of ${epochs(passes.total)}` })}
+        />
       )}
     </>
   );
@@ -130,11 +140,14 @@ function Ending({ document: { status }, now }: { document: JobDocument; now: num
   const remaining = status.estimatedRemainingSeconds;
   if (hasEnded(status.phase)) return null;
   if (remaining === undefined) {
-    return status.phase === "Running" ? <p class="muted">No estimate of the end: the run does not advance, does not report, or has no planned end.</p> : null;
+    return status.phase === "Running" ? (
+      <p class="muted">No estimate of the end: the run does not advance, does not report, or has no planned end.</p>
+    ) : null;
   }
   const end = time(status.estimatedCompletionTime);
   const { earliest, latest } = status.estimatedCompletionRange ?? {};
-  const range = earliest && latest ? ` (between ${clock(time(earliest), zone, now)} and ${clock(time(latest), zone, now)})` : "";
+  const range =
+    earliest && latest ? ` (between ${clock(time(earliest), zone, now)} and ${clock(time(latest), zone, now)})` : "";
   return (
     <p>
       About <b>{duration(remaining)}</b> left
@@ -147,4 +160,3 @@ function Ending({ document: { status }, now }: { document: JobDocument; now: num
     </p>
   );
 }
-

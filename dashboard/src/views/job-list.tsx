@@ -77,7 +77,12 @@ interface HeadProps {
 }
 
 function ColumnHead({ name, sort, kind, filter, change }: HeadProps) {
-  if (sort === undefined) return <div role="columnheader" class={`cell ${kind}`}>{name}</div>;
+  if (sort === undefined)
+    return (
+      <div role="columnheader" class={`cell ${kind}`}>
+        {name}
+      </div>
+    );
   const isSorted = filter.sort === sort;
   const direction = filter.descending ? "descending" : "ascending";
   const next = (): Filter => {
@@ -88,7 +93,9 @@ function ColumnHead({ name, sort, kind, filter, change }: HeadProps) {
     <div role="columnheader" class={`cell ${kind}`} aria-sort={isSorted ? direction : "none"}>
       <button type="button" onClick={() => change(next())}>
         {name}
-        <span class="arrow" aria-hidden="true">{isSorted ? (filter.descending ? "▾" : "▴") : ""}</span>
+        <span class="arrow" aria-hidden="true">
+          {isSorted ? (filter.descending ? "▾" : "▴") : ""}
+        </span>
       </button>
     </div>
   );
@@ -140,7 +147,12 @@ function useRowKeys(body: { current: HTMLDivElement | null }, jobs: readonly Job
     const at = jobs.findIndex((job) => job.key === key);
     const page = Math.max(1, Math.floor(window.innerHeight / height) - 4);
     const steps: Record<string, number> = {
-      ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: jobs.length - 1,
+      ArrowDown: at + 1,
+      ArrowUp: at - 1,
+      PageDown: at + page,
+      PageUp: at - page,
+      Home: 0,
+      End: jobs.length - 1,
     };
     const to = steps[event.key];
     if (at < 0 || to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;

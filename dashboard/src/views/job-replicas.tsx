@@ -70,7 +70,8 @@ export function Replicas({ status, now }: { status: ProgressStatus; now: number 
               <dt>Last ended</dt>
               <dd>
                 {visible(last.reason ?? "")} (exit code {last.exitCode}
-                {last.signal !== undefined && `, signal ${last.signal}`}) <Instant at={time(last.finishedAt)} now={now} />
+                {last.signal !== undefined && `, signal ${last.signal}`}){" "}
+                <Instant at={time(last.finishedAt)} now={now} />
               </dd>
             </>
           )}

@@ -72,7 +72,9 @@ export class JobRow extends Component<Props> {
         </div>
         <div role="cell" class="cell accelerators">
           {job.accelerators > 0 && <span>{count(job.accelerators)}</span>}
-          {job.wastedS >= 60 && <small class={isWasting(job) ? "bad-text" : ""}>{acceleratorTime(job.wastedS)} wasted</small>}
+          {job.wastedS >= 60 && (
+            <small class={isWasting(job) ? "bad-text" : ""}>{acceleratorTime(job.wastedS)} wasted</small>
+          )}
         </div>
       </div>
     );

@@ -81,7 +81,15 @@ export function Instant({ at, now }: { at: number; now: number }) {
   );
 }
 
-export function Notice({ kind, title, children }: { kind: "bad" | "warn" | "calm"; title: string; children?: ComponentChildren }) {
+export function Notice({
+  kind,
+  title,
+  children,
+}: {
+  kind: "bad" | "warn" | "calm";
+  title: string;
+  children?: ComponentChildren;
+}) {
   return (
     <div class={`notice ${kind}`}>
       <strong>{title}</strong>

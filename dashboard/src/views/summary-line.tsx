@@ -18,20 +18,34 @@ export function SummaryLine({ jobs, version, now, filter, change }: Props) {
   const { zone } = useSettings();
   const minute = Math.floor(now / 60_000);
   const sum = useMemo(() => summarise(jobs, now, zone), [version, minute, zone]);
-  const only = (what: Partial<Filter>) => () =>
-    change({ ...filter, phases: [], troubles: [], ...what });
+  const only = (what: Partial<Filter>) => () => change({ ...filter, phases: [], troubles: [], ...what });
   return (
     <ul class="summary" aria-label="Summary">
-      <Figure value={count(sum.running)} name="running" note={sum.waiting > 0 ? `${count(sum.waiting)} waiting` : ""}
-        choose={only({ phases: ["Running"] })} />
-      <Figure value={count(sum.stalled)} name="stalled" kind={sum.stalled > 0 ? "bad" : ""} choose={only({ troubles: ["Stalled"] })} />
-      <Figure value={count(sum.diverged)} name="diverged" kind={sum.diverged > 0 ? "bad" : ""} choose={only({ troubles: ["Diverged"] })} />
-      <Figure value={count(sum.failedToday)} name="failed today" kind={sum.failedToday > 0 ? "warn" : ""} choose={only({ phases: ["Failed"] })} />
       <Figure
-        value={count(sum.held)}
-        name="accelerators"
-        note={sum.idle > 0 ? `${count(sum.idle)} idle` : ""}
+        value={count(sum.running)}
+        name="running"
+        note={sum.waiting > 0 ? `${count(sum.waiting)} waiting` : ""}
+        choose={only({ phases: ["Running"] })}
       />
+      <Figure
+        value={count(sum.stalled)}
+        name="stalled"
+        kind={sum.stalled > 0 ? "bad" : ""}
+        choose={only({ troubles: ["Stalled"] })}
+      />
+      <Figure
+        value={count(sum.diverged)}
+        name="diverged"
+        kind={sum.diverged > 0 ? "bad" : ""}
+        choose={only({ troubles: ["Diverged"] })}
+      />
+      <Figure
+        value={count(sum.failedToday)}
+        name="failed today"
+        kind={sum.failedToday > 0 ? "warn" : ""}
+        choose={only({ phases: ["Failed"] })}
+      />
+      <Figure value={count(sum.held)} name="accelerators" note={sum.idle > 0 ? `${count(sum.idle)} idle` : ""} />
       <Figure
         value={sum.wastedS > 0 ? acceleratorTime(sum.wastedS) : "0"}
         name="wasted"
