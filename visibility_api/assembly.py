@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
+import socket
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from typing import Any
 import structlog
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
+from visibility_api.announcing.announcer import Announcer
 from visibility_api.app import Application, Parts, create_app
 from visibility_api.app.health import Check
 from visibility_api.app.histories import Found, HistorySource
@@ -32,6 +35,7 @@ from visibility_api.auth.token_review import PATH as TOKEN_REVIEWS, TokenReviewe
 from visibility_api.continuity import Continuity
 from visibility_api.faults import describe_fault
 from visibility_api.kube.client import KubeClient
+from visibility_api.kube.lease import Lease
 from visibility_api.kube.watch import Watch
 from visibility_api.models.served import RESOURCES
 from visibility_api.probing.exec_source import ExecSource
@@ -62,6 +66,7 @@ from visibility_api.writeback.writer import WriteBack
 log = structlog.get_logger("visibility.server")
 
 SOURCE_GRACE_S = 5.0  # beyond a source's own time-out; then the prober cancels it
+EVENTS_LEASE = "trainjob-visibility-events"
 EVALUATION_S = 1.0  # between two shares of the jobs, whose conditions are evaluated
 STUCK_S = 60.0  # a loop without an iteration for so long is stuck: liveness fails
 
@@ -107,12 +112,15 @@ def assemble(
     store = MemoryStore(base_revision=_first_revision())
     write_back = WriteBack(clients.cluster, count=metrics.count_write_back) if settings.write_back else None
     continuity = Continuity(settings, metrics)
+    announcer, lease = _announcing(settings, clients.cluster, metrics)
 
     def publish(document: JobProgress) -> None:
         store.put(document)
         continuity.changed(document.job.ref)
         if write_back is not None:
             write_back.changed(document)
+        if announcer is not None:
+            announcer.changed(document)
 
     tracker = Tracker(
         publish=publish,
@@ -151,6 +159,8 @@ def assemble(
         continuity.gone(ref)
         if write_back is not None:
             write_back.gone(ref)
+        if announcer is not None:
+            announcer.gone(ref)
 
     inventory = TrainJobInventory(on_job=on_job, on_gone=on_gone)
     inspector = Inspector(clients.cluster, replica_jobs=inventory.replica_jobs, found=tracker.failed)
@@ -248,6 +258,8 @@ def assemble(
         loops.append(("write-back", write_back.run))
     if relay is not None:
         loops.append(("relay", relay.run))
+    if announcer is not None and lease is not None:
+        loops += [("lease", lease.run), ("events", announcer.run)]
     return Assembly(app=app, loops=loops, drain=drain, load=continuity.load)
 
 
@@ -259,6 +271,21 @@ def _sources(settings: Settings, client: KubeClient) -> dict[str, Source]:
         "logs": lambda: LogsSource(client, timeout_s=timeout_s),
     }
     return {name: make() for name, make in known.items() if name in settings.sources}
+
+
+def _announcing(
+    settings: Settings, client: KubeClient, metrics: Metrics
+) -> tuple[Announcer, Lease] | tuple[None, None]:
+    """What writes Events, and the Lease of the one replica that does."""
+    if not settings.events:
+        return None, None
+    # The host's name is the pod's. A restarted container is another process, which must not hold its lease.
+    identity = f"{socket.gethostname()[:100]}_{secrets.token_hex(4)}"
+    lease = Lease(client, namespace=settings.lease_namespace, name=EVENTS_LEASE, identity=identity)
+    announcer = Announcer(
+        client, instance=identity, may_write=lambda: lease.is_held, count=metrics.count_event
+    )
+    return announcer, lease
 
 
 def _resource_handlers(

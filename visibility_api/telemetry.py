@@ -122,6 +122,12 @@ class Metrics:
             ["outcome"],
             registry=registry,
         )
+        self._events = Counter(
+            "visibility_events_total",
+            "Occurrences for Events on TrainJobs, by outcome.",
+            ["outcome"],
+            registry=registry,
+        )
         self._state_writes = Counter(
             "visibility_state_writes_total",
             "States of jobs for the data directory, by outcome.",
@@ -178,6 +184,10 @@ class Metrics:
     def count_write_back(self, outcome: str) -> None:
         """Count an attempt to write; `outcome` is that of WriteBack."""
         self._write_backs.labels(outcome).inc()
+
+    def count_event(self, outcome: str) -> None:
+        """Count an occurrence; `outcome` is the Announcer's."""
+        self._events.labels(outcome).inc()
 
     def count_state_writes(self, outcome: str, jobs: int) -> None:
         """Count states of jobs; `outcome` is the StateWriter's."""

@@ -51,7 +51,10 @@ time.sleep(3600)
 class WritingServer:
     """A server that serves and writes the jobs of one namespace, outside the aggregator."""
 
-    def __init__(self, cluster: Cluster, directory: Path, namespace: str) -> None:
+    def __init__(
+        self, cluster: Cluster, directory: Path, namespace: str, *, component: str = COMPONENT
+    ) -> None:
+        directory.mkdir(exist_ok=True)
         kubeconfig = service_account_kubeconfig(cluster, directory)
         port = free_port()
         authority = Authority(directory, "writing")
@@ -65,7 +68,7 @@ class WritingServer:
                 *("--tls-cert-file", str(serving.cert), "--tls-private-key-file", str(serving.key)),
                 *("--probe-interval", "1s", "--probe-timeout", "1s", "--shutdown-delay-duration", "0s"),
                 *("--sources=exec,status", "--namespaces", namespace),
-                *component_flags(ROOT, [COMPONENT]),
+                *component_flags(ROOT, [component]),
             ],
             log=directory / "writing.log",
             env={"PATH": os.environ.get("PATH", ""), "HOME": str(directory)},

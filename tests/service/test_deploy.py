@@ -16,6 +16,7 @@ import yaml
 
 from localcluster.demo import scenario as demo
 from tests.e2e import manifests as tested
+from visibility_api.assembly import EVENTS_LEASE
 from visibility_api.cli import main
 from visibility_api.persistence.state_file import CHECKPOINT_PAGES, KEPT_ASIDE, PAGE_BYTES
 from visibility_api.serving.http_server import DRAIN_S
@@ -158,6 +159,7 @@ COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] 
     ),
     "write-back": (["--write-back=true"], [("trainer.kubeflow.org", "trainjobs/status", ("patch",))]),
     "data-volume": ([], []),
+    "events": (["--events=true"], [("events.k8s.io", "events", ("create", "get", "patch"))]),
     "trusted-proxy": (
         [
             "--trusted-proxy-client-ca-file=/etc/visibility-api/trusted-proxy/ca.crt",
@@ -172,6 +174,10 @@ CLAIM = "visibility-api-data"
 MORE = {
     "data-volume": {("PersistentVolumeClaim", CLAIM), ("PodDisruptionBudget", "visibility-api")},
     "exec-by-namespace": {("ClusterRole", "trainjob-visibility:source-exec")},  # bound by nobody
+    "events": {
+        ("Role", "trainjob-visibility:events-lease"),
+        ("RoleBinding", "trainjob-visibility:events-lease"),
+    },
     "trusted-proxy": {("Service", "visibility-api-dashboard")},
 }
 
@@ -194,7 +200,7 @@ def test_a_component_brings_its_flag_and_its_rights_and_nothing_else(tmp_path: P
     base, chosen = (by_name(render(tmp_path / part, names)) for part, names in (("a", ()), ("b", (name,))))
     flags, rights = COMPONENTS[name]
     assert flags_of(chosen) == [*flags_of(base), *flags]
-    assert granted(chosen) == FINDING + rights
+    assert sorted(granted(chosen)) == sorted(FINDING + rights)
     role = f"trainjob-visibility:{name}"
     added = {("ClusterRole", role), ("ClusterRoleBinding", role)} if rights else set()
     more = MORE.get(name, set())
@@ -260,6 +266,16 @@ def test_the_ca_of_the_trusted_proxy_is_mounted_where_the_flag_says(
     assert ports[0]["targetPort"] == ports[1]["targetPort"]
 
 
+def test_the_lease_that_may_be_changed_is_the_one_that_the_server_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = by_name(render(tmp_path, ["events"]))
+    role = chosen["Role", "trainjob-visibility:events-lease"]
+    _, named = role["rules"]
+    assert named["resourceNames"] == [EVENTS_LEASE]
+    assert role["metadata"]["namespace"] == settings(chosen, monkeypatch).lease_namespace
+
+
 def test_all_components_together_are_what_the_server_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,6 +308,7 @@ def test_nobody_but_the_server_is_bound_to_anything(tmp_path: Path) -> None:
         "extension-apiserver-authentication-reader",
         "system:auth-delegator",
         "trainjob-visibility:server",
+        "trainjob-visibility:events-lease",
         *(f"trainjob-visibility:{name}" for name, (_, rights) in COMPONENTS.items() if rights),
     }
 

@@ -32,6 +32,7 @@ from .values import (
     is_namespace,
     is_peer,
     name_prefix,
+    namespace,
     seconds,
     whole_number,
 )
@@ -160,6 +161,15 @@ class Settings(BaseSettings):
     write_back: Switch = Field(
         default=False,  # each change is a write to etcd and needs a right to write
         description="write a summary to each TrainJob's status.trainerStatus, at most every 30s per job",
+    )
+
+    events: Switch = Field(
+        default=False,  # each is a write to etcd and needs rights to write
+        description="write an Event on a TrainJob when it stalls, recovers, diverges, plateaus, ends, or may"
+        " not be probed. One replica writes: the one that holds the Lease trainjob-visibility-events",
+    )
+    lease_namespace: Annotated[str, AfterValidator(namespace), Metavar("NAMESPACE")] = Field(
+        default="trainjob-visibility", description="namespace of that Lease"
     )
 
     @field_validator("tls_private_key_file")

@@ -103,6 +103,12 @@ def is_peer(peer: str) -> bool:
     return _PEER.fullmatch(peer) is not None and int(peer.partition(":")[2] or 0) <= 65535
 
 
+def namespace(value: str) -> str:
+    if not is_namespace(value):
+        raise ValueError("give the name of a namespace")
+    return value
+
+
 def header_name(value: str) -> str:
     if value and not _HEADER.fullmatch(value):
         raise ValueError("give the name of an HTTP header")
