@@ -25,7 +25,7 @@ $(STAMP): requirements/dev.txt pyproject.toml reporter/pyproject.toml
 	  --editable ./reporter --editable .
 	@touch $@
 
-demo: $(STAMP)  ## five training jobs on a local cluster, in about a minute (KEEP=1 leaves it running)
+demo: $(STAMP)  ## training jobs on a local cluster and the dashboard, in about a minute (KEEP=1 leaves it running)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m localcluster.demo $(if $(KEEP),--keep)
 
 test: $(STAMP)  ## everything that needs no other program

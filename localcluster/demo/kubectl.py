@@ -7,18 +7,20 @@ import json
 import os
 import shlex
 import shutil
+import textwrap
 from pathlib import Path
 
 import yaml
 
+from localcluster.demo.browser import API
 from localcluster.machinery.client import ApiClient
 from localcluster.machinery.metadata import Object
 from localcluster.machinery.pki import client_context
 from localcluster.machinery.status import ApiError
 
-API = "/apis/visibility.trainer.kubeflow.org/v1alpha1"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 TIMEOUT_S = 30
+WIDTH = 80
 
 
 class Kubectl:
@@ -33,19 +35,16 @@ class Kubectl:
         """`kubectl get tjp`, or why it was refused."""
         words = ["get", "tjp", "-n", self._namespace, *(["-o", "wide"] if wide else [])]
         _print_command(words)
-        print(await self._run(words) if self._program else await self._table(wide=wide), flush=True)
-
-    async def show_raw(self, path: str) -> None:
-        """`kubectl get --raw PATH`, indented for reading."""
-        _print_command(["get", "--raw", path, "|", "jq"])
-        print(json.dumps(await self.read(path), indent=2), flush=True)
+        answer = await self._run(words) if self._program else await self._table(wide=wide)
+        is_one_line = "\n" not in answer  # such as a refusal
+        print(textwrap.fill(answer, WIDTH, break_on_hyphens=False) if is_one_line else answer, flush=True)
 
     async def read(self, path: str) -> Object:
         """The JSON at `path`, as this user."""
         if self._program:
             answer: Object = json.loads(await self._run(["get", "--raw", path]))
             return answer
-        async with self._client() as client:
+        async with self.client() as client:
             return await client.request("GET", path)
 
     async def _run(self, words: list[str]) -> str:
@@ -63,7 +62,7 @@ class Kubectl:
     async def _table(self, *, wide: bool) -> str:
         path = f"{API}/namespaces/{self._namespace}/trainjobs"
         try:
-            async with self._client() as client:
+            async with self.client() as client:
                 table = await client.request("GET", path, accept=TABLE)
         except ApiError as error:
             return f"Error from server ({error.reason}): {error}"
@@ -75,7 +74,8 @@ class Kubectl:
             "   ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in cells
         )
 
-    def _client(self) -> ApiClient:
+    def client(self) -> ApiClient:
+        """Requests as this user."""
         config = yaml.safe_load(self._kubeconfig.read_text())
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         context = client_context(
@@ -87,4 +87,4 @@ class Kubectl:
 
 
 def _print_command(words: list[str]) -> None:
-    print("$ kubectl " + " ".join(w if w == "|" else shlex.quote(w) for w in words), flush=True)
+    print("$ kubectl " + shlex.join(words), flush=True)

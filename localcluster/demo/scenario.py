@@ -1,4 +1,4 @@
-"""What `make demo` shows: five training jobs, what alice reads about them, and that bob may read nothing."""
+"""What `make demo` shows: training jobs that go well and badly, what alice reads of them, and bob may not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+import textwrap
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import yaml
@@ -18,28 +19,37 @@ import yaml
 from localcluster.__main__ import SERVER_ACCOUNT, SERVER_NAMESPACE, TEAM, add_people
 from localcluster.cluster import LocalCluster
 from localcluster.controllers.runtimes import TORCH
+from localcluster.demo.browser import API, serving_browser
 from localcluster.demo.installation import APISERVICE, component_flags, install
-from localcluster.demo.kubectl import API, Kubectl
+from localcluster.demo.kubectl import Kubectl
 from localcluster.machinery.metadata import Object
 
 ROOT = Path(__file__).resolve().parents[2]
-DIGITS = ROOT / "examples" / "digits.py"
+EXAMPLES = ROOT / "examples"
 COMPONENTS = ("source-exec", "source-logs", "source-push")  # of deploy/components
 RUN_S = 36  # how long the good jobs train
-KILL_AFTER_S = 14
 SHOW_EVERY_S = 6
+GIVE_UP_S = 75  # of waiting for the one that hangs to be recognised
 DEADLINE_S = 240  # then the demo gives up: the machine is too slow
+WIDTH = 80  # of what is printed
 
+# Script and arguments of each.
 JOBS = {
-    "digits-linear": ["--model", "linear", "--seconds", str(RUN_S)],
-    "digits-mlp": ["--model", "mlp", "--seconds", str(RUN_S - 6)],
-    "digits-killed": ["--model", "mlp", "--seconds", str(RUN_S)],
-    "prints-only": ["--report", "nothing", "--seconds", str(RUN_S - 12)],
-    "garbage": ["--report", "garbage", "--seconds", str(RUN_S - 12)],
+    "linear": ("digits.py", "--model", "linear", "--seconds", str(RUN_S)),
+    "mlp": ("digits.py", "--model", "mlp", "--seconds", str(RUN_S - 6)),
+    "prints-only": ("digits.py", "--report", "nothing", "--seconds", str(RUN_S - 12)),
+    "garbage": ("digits.py", "--report", "garbage", "--seconds", str(RUN_S - 12)),
+    "hangs": ("digits_in_trouble.py", "hang", "--seconds", str(RUN_S - 6)),
+    "diverges": ("digits_in_trouble.py", "diverge", "--seconds", str(RUN_S - 6)),
+    "leaks": ("digits_in_trouble.py", "leak", "--seconds", str(RUN_S - 6)),
 }
-KILLED = "digits-killed"
-GOOD = "digits-mlp"
+GOOD, HANGING, LEAKING = "mlp", "hangs", "leaks"
+MEMORY_LIMIT = "256Mi"  # of the one that leaks; it starts with half of that
+# Without it a run is given minutes, since a first evaluation or checkpoint may take that long.
+STALLED_AFTER = {"visibility.trainer.kubeflow.org/stalled-after": "15s"}
 RUNTIME = "torch-without-retries"  # so that a kill is the end of the job instead of a restart in place
+# Conditions that say what goes wrong while a job runs.
+VERDICTS = ("Stalled", "Diverged", "Plateaued", "Straggling")
 
 
 async def run(*, keep: bool) -> int:
@@ -61,57 +71,97 @@ async def play(cluster: LocalCluster, stopped: asyncio.Event, *, keep: bool) -> 
     alice, bob = Kubectl(cluster.kubeconfig("alice"), TEAM), Kubectl(cluster.kubeconfig("bob"), TEAM)
     say(f"creating {len(JOBS)} TrainJobs in namespace {TEAM}; they train on scikit-learn's digits")
     await cluster.admin.create("trainingruntimes", runtime_without_retries())
-    for name, arguments in JOBS.items():
-        await cluster.admin.create("trainjobs", train_job(name, arguments))
-    loop = asyncio.get_running_loop()
-    began, is_killed = loop.time(), False
-    while not await all_ended(alice):
-        await alice.show_jobs()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SHOW_EVERY_S):
-                await stopped.wait()
-        if stopped.is_set():
+    for name, (script, *arguments) in JOBS.items():
+        job = train_job(name, script, arguments, memory_limit=MEMORY_LIMIT if name == LEAKING else None)
+        if name == HANGING:
+            job["metadata"]["annotations"] = STALLED_AFTER
+        await cluster.admin.create("trainjobs", job)
+    async with alice.client() as client, serving_browser(client, TEAM) as address:
+        say("the same live in a browser, for as long as this runs (KEEP=1: until Ctrl-C)")
+        print(f"  {address}", flush=True)
+        if await follow(alice, stopped):
             say("stopping the cluster and its processes")
             return 130
-        if not is_killed and loop.time() - began > KILL_AFTER_S:
-            is_killed = await kill(cluster, KILLED)
-            say(f"the training process of {KILLED} was killed, as the kernel does when memory runs out")
-            say(f"what is known of {GOOD} meanwhile")
-            await alice.show_raw(f"{API}/namespaces/{TEAM}/trainjobs/{GOOD}/progress")
-    say("all jobs have ended; their last documents stay until the TrainJobs are deleted")
-    await alice.show_jobs(wide=True)
-    say("bob has no rights in this namespace")
-    await bob.show_jobs()
-    print_commands(cluster, keep=keep)
-    if keep:
-        say("the cluster stays until Ctrl-C")
-        await stopped.wait()
-        say("stopping the cluster and its processes")
+        say("all have ended but the one that hangs; their documents stay with the TrainJobs")
+        await alice.show_jobs()
+        say("bob has no rights in this namespace")
+        await bob.show_jobs()
+        print_commands(cluster, address, keep=keep)
+        if keep:
+            say("the cluster stays until Ctrl-C")
+            await stopped.wait()
+            say("stopping the cluster and its processes")
     return 0
 
 
-def print_commands(cluster: LocalCluster, *, keep: bool) -> None:
+async def follow(alice: Kubectl, stopped: asyncio.Event) -> bool:
+    """Show the jobs, and what is found about them when it is found, until all is over; whether by Ctrl-C."""
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + GIVE_UP_S
+    said: set[tuple[str, str]] = set()
+    while True:
+        await alice.show_jobs()
+        next_look = loop.time() + SHOW_EVERY_S
+        while loop.time() < next_look:
+            items = (await alice.read(f"{API}/namespaces/{TEAM}/trainjobs"))["items"]
+            for job, type_, text in verdicts(items):
+                if (job, type_) not in said:
+                    said.add((job, type_))
+                    say(f"{job}: {text}")
+            have_ended = {
+                i["metadata"]["name"] for i in items if i["status"]["phase"] in ("Succeeded", "Failed")
+            }
+            has_been_found = (HANGING, "Stalled") in said or loop.time() > give_up
+            if have_ended | {HANGING} >= JOBS.keys() and has_been_found:
+                return False
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await stopped.wait()
+                return True
+
+
+def verdicts(items: list[Object]) -> list[tuple[str, str, str]]:
+    """Job, condition and sentence of each thing that is wrong."""
+    found = []
+    for item in items:
+        name, status = item["metadata"]["name"], item["status"]
+        conditions = {each["type"]: each for each in status.get("conditions", [])}
+        found += [
+            (name, type_, f"{type_}. {conditions[type_]['message']}")
+            for type_ in VERDICTS
+            if type_ in conditions and conditions[type_]["status"] == "True"
+        ]
+        failure = status.get("failure")
+        if failure is not None and status["phase"] == "Failed":
+            how = f"{failure.get('reason', 'unknown')}, exit code {failure.get('exitCode', 'unknown')}"
+            found.append((name, "Failed", f"Failed ({how}). {failure.get('message', '')}".rstrip()))
+    return found
+
+
+def print_commands(cluster: LocalCluster, address: str, *, keep: bool) -> None:
     say("to try" if keep else "to try, after `make demo KEEP=1`, which leaves the cluster running")
     commands = [
         f"kubectl get tjp -n {TEAM} -w",
+        f"kubectl get tjp -n {TEAM} -o wide",
         f"kubectl get tjp {GOOD} -n {TEAM} -o yaml",
-        f"kubectl describe tjp {KILLED} -n {TEAM}",
+        f"kubectl describe tjp {LEAKING} -n {TEAM}",
         f"kubectl wait tjp/{GOOD} -n {TEAM} --for=condition=Complete",
         "kubectl explain tjp.status",
-        f"kubectl get --raw {API}/namespaces/{TEAM}/trainjobs/{GOOD}/progress",
     ]
     if keep:
         # The environment's kubectl is on the path of `make` only, not of the shell these are typed in.
         own_bin = shlex.quote(str(Path(sys.executable).parent))
         users = ("alice", "bob", "admin")
         contexts = ":".join(str(cluster.kubeconfig(user)) for user in users)
-        commands.insert(0, f"export PATH={own_bin}:$PATH KUBECONFIG={contexts}")
+        commands[:0] = [f"export PATH={own_bin}:$PATH", f"export KUBECONFIG={contexts}"]
     print("\n".join(f"  {command}" for command in commands), flush=True)
     if keep:
-        say("alice may view the namespace, bob nothing, admin everything: --context says who asks")
+        say("alice may edit the namespace, bob nothing, admin everything: --context says who asks")
         print(f"  kubectl get tjp -n {TEAM} --context bob")
         say("to start another job, as admin: it trains for a minute")
-        print(f"  kubectl create -f {write_another_job(cluster.directory)} --context admin", flush=True)
+        print(f"  kubectl create -f {write_another_job(cluster.directory)} --context admin")
+        say("the dashboard")
+        print(f"  {address}", flush=True)
 
 
 def write_another_job(directory: Path) -> Path:
@@ -119,7 +169,7 @@ def write_another_job(directory: Path) -> Path:
     job = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
-        **train_job("", ["--seconds", "60"]),
+        **train_job("", "digits.py", ["--seconds", "60"]),
     }
     job["metadata"] = {"generateName": "another-", "namespace": TEAM}
     path = directory / "another-job.yaml"
@@ -127,13 +177,13 @@ def write_another_job(directory: Path) -> Path:
     return path
 
 
-def train_job(name: str, arguments: list[str]) -> Object:
+def train_job(name: str, script: str, arguments: Sequence[str], *, memory_limit: str | None = None) -> Object:
+    trainer: Object = {"command": [sys.executable, str(EXAMPLES / script)], "args": list(arguments)}
+    if memory_limit:
+        trainer["resourcesPerNode"] = {"limits": {"memory": memory_limit}}
     return {
         "metadata": {"name": name, "namespace": TEAM},
-        "spec": {
-            "runtimeRef": {"name": RUNTIME, "kind": "TrainingRuntime"},
-            "trainer": {"command": [sys.executable, str(DIGITS)], "args": arguments},
-        },
+        "spec": {"runtimeRef": {"name": RUNTIME, "kind": "TrainingRuntime"}, "trainer": trainer},
     }
 
 
@@ -144,21 +194,6 @@ def runtime_without_retries() -> Object:
     job["backoffLimit"] = 0
     job["template"]["spec"]["restartPolicy"] = "Never"
     return runtime
-
-
-async def kill(cluster: LocalCluster, job: str) -> bool:
-    """Whether there was a process to kill."""
-    for pod in await cluster.admin.list("pods", TEAM):
-        name = pod["metadata"]["name"]
-        if name.startswith(f"{job}-node-0-0-"):
-            cluster.kubelet.kill(TEAM, name, signal.SIGKILL)
-            return True
-    return False
-
-
-async def all_ended(kubectl: Kubectl) -> bool:
-    listed = (await kubectl.read(f"{API}/namespaces/{TEAM}/trainjobs"))["items"]
-    return sum(item["status"]["phase"] in ("Succeeded", "Failed") for item in listed) == len(JOBS)
 
 
 @contextlib.asynccontextmanager
@@ -207,4 +242,5 @@ async def until_available(cluster: LocalCluster, process: asyncio.subprocess.Pro
 
 
 def say(text: str) -> None:
-    print(f"\n# {text}", flush=True)
+    filled = textwrap.fill(text, WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
+    print(f"\n{filled}", flush=True)

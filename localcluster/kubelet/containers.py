@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from localcluster.kubelet.container_log import READ_BYTES, ContainerLog
+from localcluster.kubelet.memory import LOOK_EVERY_S, limit_bytes, used_bytes
 from localcluster.machinery.metadata import Object, annotations_of, labels_of
 from localcluster.machinery.node_agent import ExecError
 
@@ -92,6 +93,7 @@ class Container:
         self._log_directory = log_directory
         self._environment = environment(pod, spec, root, variables)
         self.failed_to_start = False
+        self.ran_out_of_memory = False  # in its latest run
         self._process: asyncio.subprocess.Process | None = None
         self._starts = 0
 
@@ -105,6 +107,7 @@ class Container:
         `started` is called once there is a process: from then on commands may be run beside it.
         """
         self._prepare(mounts)
+        self.ran_out_of_memory = False
         self.previous_log, self.log = self.log, ContainerLog(self._log_directory / f"{self._starts}.log")
         self._starts += 1
         argv = self._argv(list(mounts))
@@ -119,7 +122,9 @@ class Container:
             async with asyncio.TaskGroup() as pumps:
                 pumps.create_task(self.log.copy_from(_pipe(process.stdout)))
                 pumps.create_task(self.log.copy_from(_pipe(process.stderr)))
+                guard = pumps.create_task(self._keep_memory_limit(process.pid))
                 code = await process.wait()
+                guard.cancel()
                 self._kill_group()  # its remaining processes end with it, as in a pid namespace
         finally:
             self._kill_group()
@@ -137,6 +142,16 @@ class Container:
             self._kill_group()
         else:
             self._process.send_signal(number)
+
+    async def _keep_memory_limit(self, pid: int) -> None:
+        """Kill everything in the container when that has more in memory than it may, as the kernel does."""
+        limit = limit_bytes(self._spec)
+        if limit is None:
+            return
+        while used_bytes(pid) <= limit:  # noqa: ASYNC110 - nobody notifies of it
+            await asyncio.sleep(LOOK_EVERY_S)
+        self.ran_out_of_memory = True
+        self._kill_group()
 
     def _kill_group(self) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -161,6 +161,8 @@ class PodWorker:
         reason = "Completed" if code == 0 else "Error"
         if slot.container.failed_to_start:
             reason = "StartError"
+        elif slot.container.ran_out_of_memory:
+            reason = "OOMKilled"
         elif code == 128 + signal.SIGKILL:
             reason = self._kill_reason or annotations_of(self.pod).get(EXIT_REASON_ANNOTATION, reason)
         ended: Object = {

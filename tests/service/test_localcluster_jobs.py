@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from localcluster import LocalCluster
+from localcluster.kubelet.memory import limit_bytes
 from localcluster.machinery.metadata import condition_is, labels_of
 from localcluster.machinery.node_agent import ExecError
 from localcluster.machinery.status import ApiError
@@ -139,6 +140,39 @@ async def test_a_killed_container_restarts_in_place_and_tells_how_it_ended(clust
     assert after["metadata"]["uid"] == pod["metadata"]["uid"]
     # Opening with "x" would have failed, had the file outlived the restart: files outside volumes are gone.
     assert after["status"]["phase"] == "Running"
+
+
+async def test_a_container_that_takes_more_memory_than_it_may_is_killed(cluster: LocalCluster) -> None:
+    limit = {"resourcesPerNode": {"limits": {"memory": "64Mi"}}}
+    script = "kept = []\nwhile True: kept.append(b'x' * 2**20)"
+    await start_job(cluster, "leaks", script, trainer=limit)
+
+    def has_ended(pod: Any) -> bool:
+        return "terminated" in pod["status"].get("containerStatuses", [{}])[0].get("lastState", {})
+
+    async with asyncio.timeout(DEADLINE_S):
+        selector = "jobset.sigs.k8s.io/jobset-name=leaks"
+        async for _, pod in cluster.admin.watch("pods", NAMESPACE, labelSelector=selector):
+            if has_ended(pod):
+                break
+    ended = pod["status"]["containerStatuses"][0]["lastState"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("64Mi", 64 * 2**20),
+        ("1Gi", 2**30),
+        ("128M", 128 * 10**6),
+        ("1000", 1000),
+        ("0.5Gi", None),
+        (None, None),
+    ],
+)
+def test_a_memory_limit_is_read_as_kubernetes_writes_it(written: str | None, expected: int | None) -> None:
+    limits = {"memory": written} if written else {}
+    assert limit_bytes({"resources": {"limits": limits}}) == expected
 
 
 async def test_a_job_past_its_backoff_limit_fails_and_its_pod_is_deleted(cluster: LocalCluster) -> None:
