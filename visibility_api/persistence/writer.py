@@ -130,6 +130,9 @@ class StateWriter:
                 batch = await self._collect(snapshot, history, count)
                 try:
                     await self._call(partial(self._write, *batch))
+                except asyncio.CancelledError:  # its thread may not have begun: it is part of the last batch
+                    self._put_back(*batch)
+                    raise
                 except Unavailable as error:
                     self._put_back(*batch)
                     count(FAILED, len(batch[0]))
