@@ -156,10 +156,10 @@ def test_the_rule_is_that_of_the_training_side(vector: dict[str, Any]) -> None:
         assert pace.steps_per_s() == pytest.approx(vector["stepsPerSecond"], rel=1e-4)
 
 
-@pytest.mark.parametrize("interval_s", [15.0, 1.0], ids=["probed", "as reported"])
+@pytest.mark.parametrize("interval_s", [15.0, 5.0], ids=["probed", "as reported"])
 def test_ends_of_runs_of_every_kind_are_near_and_in_their_range(interval_s: float) -> None:
     """After 20 % of a run, within 10 % of what was left; in its range 9 times of 10; as near as tqdm's."""
-    scores = [score for kind in measure(3, 1, interval_s).values() for score in kind]
+    scores = [score for kind in measure(2, 1, interval_s).values() for score in kind]
     assert statistics.median(score.at_20 for score in scores) < 0.1
     assert statistics.median(score.after for score in scores) < 0.1
     assert statistics.fmean(score.held for score in scores) > 0.9
