@@ -45,8 +45,8 @@ test("curves are asked for rows in view only, with few points", async () => {
     (count) => count > 10,
   );
   await page.locator(".spark path").first().waitFor({ state: "attached" });
-  const known = await rows().count();
-  expect(new Set(asked().map((path) => path.split("?")[0])).size).toBeLessThanOrEqual(known);
+  // Those in view now, and those that were before the rest of the list came: not all.
+  expect(new Set(asked().map((path) => path.split("?")[0])).size).toBeLessThan(JOBS / 4);
   expect(asked().every((path) => path.includes("metric=loss") && path.includes("maxPoints=80"))).toBe(true);
 });
 
