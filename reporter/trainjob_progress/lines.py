@@ -26,8 +26,6 @@ _A_NUMBER = re.compile(NUMBER, re.IGNORECASE)
 _MAY_MEAN = re.compile(
     r"\d|nan|inf|iteration is:", re.IGNORECASE
 )  # most lines have nothing of this, and cost little
-# Parts of bars: rich, alive-progress, progressbar2 and fastprogress, click.
-_MAY_BE_BAR = re.compile(r"[━╸╺]{5} |\d%\] in |\) \||% \[|[#=>.-]\]\s")
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[A-Za-z]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\))")
 _CURSOR_UP = "\x1b[A"  # how tqdm returns from a bar that it draws below another
 # `[1,0]<stdout>:` of mpirun (behind a time if asked for), `[prterun-host-7@1,0]<stdout>:` of Open MPI 5,
@@ -115,8 +113,9 @@ class LineReader:
         if not _MAY_MEAN.search(words):
             self._repeats = False
             return None
-        if "%|" in words or _MAY_BE_BAR.search(words):
-            fields = None if _IS_OTHER_BAR.match(words) else self._bars.read(words, is_nested=is_nested)
+        if _may_be_bar(words):
+            is_other = "%|" not in words and _IS_OTHER_BAR.match(words)
+            fields = None if is_other else self._bars.read(words, is_nested=is_nested)
             if fields is not None:
                 return (fields if self._said_step is None else self._beside_lines(fields)) or None
         repeats, self._repeats = self._repeats, words.endswith(_BEST)
@@ -221,6 +220,14 @@ class LineReader:
         step, total = fields.pop("step"), fields.pop("total_steps")
         if epochs is not None and 0 <= step <= total and total > 0:
             fields["epoch"] = round(max(epoch - 1, 0) + step / total, 4)
+
+
+def _may_be_bar(line: str) -> bool:
+    """Whether it has a part of a bar: of tqdm, rich, alive-progress, progressbar2, fastprogress or click."""
+    return (
+        "%|" in line or "━" in line or "%] in " in line or ") |" in line or "% [" in line
+        or "#]" in line or "-]" in line
+    )  # fmt: skip
 
 
 def _read_object(line: str) -> Optional[Fields]:
