@@ -144,7 +144,8 @@ async def test_a_killed_container_restarts_in_place_and_tells_how_it_ended(clust
 
 async def test_a_container_that_takes_more_memory_than_it_may_is_killed(cluster: LocalCluster) -> None:
     limit = {"resourcesPerNode": {"limits": {"memory": "64Mi"}}}
-    script = "kept = []\nwhile True: kept.append(b'x' * 2**20)"
+    # Not as fast as it can: a kubelet that is held up for seconds must not cost the machine its memory.
+    script = "import time\nkept = []\nwhile True: kept.append(b'x' * 2**21); time.sleep(0.05)"
     await start_job(cluster, "leaks", script, trainer=limit)
 
     def has_ended(pod: Any) -> bool:
