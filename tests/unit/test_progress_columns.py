@@ -52,3 +52,13 @@ def test_a_number_takes_few_bytes(values: list[float], bytes_each: int) -> None:
 def test_other_bytes_are_refused_or_read(column: bytes) -> None:
     with contextlib.suppress(struct.error, IndexError, ValueError, OverflowError):
         unpack(column)
+
+
+def test_no_code_of_structs_but_ours_is_read() -> None:
+    """`100s` would be one value of bytes, `99x` none at all."""
+    column = bytearray(pack([1.0, 2.0, 3.0]))
+    assert unpack(column) == [1.0, 2.0, 3.0]
+    for code in b"scxPn?":
+        column[1] = code
+        with pytest.raises(struct.error):
+            unpack(bytes(column))

@@ -15,6 +15,7 @@ from visibility_api.progress.job import JobRef, Phase, TrainingJob
 from visibility_api.progress.memory import Memory
 from visibility_api.progress.summary import JobProgress
 from visibility_api.progress.tracker import Tracker
+from visibility_api.progress.watched import Course
 
 from .test_progress_tracker import Bench
 
@@ -217,3 +218,10 @@ def test_a_log_that_was_rotated_away_shows_a_restarted_process_nothing_new_eithe
         condition.reason for condition in bench.last.conditions
     ]
     assert other.condition("Fresh") == ("False", "NoNewReport")
+
+
+def test_a_state_with_less_than_no_values_is_not_read() -> None:
+    """Whoever may write the data directory may make up what is remembered, but ends no evaluation."""
+    assert msgspec.json.decode(b'["loss",0]', type=Course) == Course("loss")
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(b'["loss",-1]', type=Course)

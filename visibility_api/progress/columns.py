@@ -15,6 +15,7 @@ from itertools import accumulate, pairwise
 _SCALES = (1.0, 1e2, 1e4, 1e6, 1e8)
 _EXACT = 2**53
 _WIDTHS = ((1 << 8, "B"), (1 << 16, "H"), (1 << 32, "I"))
+_CODES = tuple(code for _, code in _WIDTHS)
 _OFFSETS, _DIFFERENCES, _SINGLE, _DOUBLE = range(4)  # the first byte of a column
 _OFFSET_HEAD, _DIFFERENCE_HEAD = struct.Struct("<BcBq"), struct.Struct("<BcBqq")
 
@@ -96,5 +97,7 @@ def _code(span: int) -> str | None:
 
 
 def _numbers(data: bytes, code: bytes) -> tuple[int, ...]:
-    letter = code.decode()
+    letter = code.decode("latin-1")
+    if letter not in _CODES:
+        raise struct.error(f"no code of ours: {code!r}")
     return struct.unpack(f"<{len(data) // struct.calcsize('<' + letter)}{letter}", data)

@@ -17,8 +17,8 @@ def thin(values: Sequence[float], stretches: Iterable[tuple[int, int]]) -> list[
     and the last of all. The stretches are in order and cover the values."""
     kept: list[int] = []
     for start, stop in stretches:
-        if stop - start == 1:
-            kept.append(start)
+        if stop - start <= 1:
+            kept.extend(range(start, stop))
             continue
         stretch = values[start:stop]
         if not math.isfinite(sum(stretch)):  # something in it is not, or the sum is too large

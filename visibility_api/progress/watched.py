@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -64,7 +64,7 @@ class Course(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Of one metric."""
 
     name: str
-    count: int = 0  # finite values that counted as usual
+    count: Annotated[int, msgspec.Meta(ge=0)] = 0  # finite values that counted as usual
     usual: float = 0.0  # smoothed
     noise: float = 0.0  # mean distance from it, smoothed
     first: float = 0.0  # the mean of the first few
