@@ -23,6 +23,7 @@ from visibility_api.announcing.announcer import Announcer
 from visibility_api.app import Application, Parts, create_app
 from visibility_api.app.health import Check
 from visibility_api.app.histories import Found, HistorySource
+from visibility_api.app.log_tails import LogTails
 from visibility_api.app.page import read_page
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.resource_routes import RouteKey
@@ -40,6 +41,7 @@ from visibility_api.kube.watch import Watch
 from visibility_api.models.served import RESOURCES
 from visibility_api.probing.exec_source import ExecSource
 from visibility_api.probing.http_source import HttpSource
+from visibility_api.probing.log_end import LogEnds
 from visibility_api.probing.logs_source import LogsSource
 from visibility_api.probing.probe import Source
 from visibility_api.probing.prober import Prober
@@ -221,14 +223,23 @@ def assemble(
         for each in open_watches:
             each.drain()
 
+    authorizer = AccessReviewer(
+        ReviewClient(clients.authorization, ACCESS_REVIEWS, count=metrics.count_review("authz"))
+    )
+    log_tails = LogTails(
+        find=partial(store.get, TRAINJOBS),
+        authorizer=authorizer,
+        logs=LogEnds(clients.cluster, timeout_s=settings.probe_timeout.total_seconds())
+        if "logs" in sources
+        else None,
+    )
     app = create_app(
         Parts(
             authenticator=RequestAuthenticator(
                 lambda: trust.trust, TokenReviewer(token_reviews, admission=review_admission)
             ),
-            authorizer=AccessReviewer(
-                ReviewClient(clients.authorization, ACCESS_REVIEWS, count=metrics.count_review("authz"))
-            ),
+            authorizer=authorizer,
+            log_tails=log_tails,
             handlers=handlers,
             registry=registry,
             metrics=request_metrics,

@@ -12,6 +12,7 @@ from visibility_api.app import Limits, Parts, create_app
 from visibility_api.app.chain import RequestChain
 from visibility_api.app.health import Check
 from visibility_api.app.histories import HistorySource
+from visibility_api.app.log_tails import LogTails
 from visibility_api.app.page import Page
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.resource_routes import RouteKey
@@ -39,6 +40,7 @@ class Shell:
         pushes: PushEndpoint | None = None,
         peers: StateGiver | None = None,
         page: Page | None = None,
+        log_tails: LogTails | None = None,
         identity: Identity | Exception = JANE,
         verdict: Exception | None = None,
         limits: Limits | None = None,
@@ -75,6 +77,7 @@ class Shell:
                 pushes=pushes,
                 peers=peers,
                 page=page,
+                log_tails=log_tails,
                 is_synced=lambda _namespace: self.is_synced,
                 is_draining=lambda: self.is_draining,
                 limits=limits or Limits(),

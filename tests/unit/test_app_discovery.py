@@ -55,6 +55,13 @@ async def test_the_resource_list_promises_what_is_served_and_no_more(path: str) 
                 "kind": "TrainJobProgressHistory",
                 "verbs": ["get"],
             },
+            {
+                "name": "trainjobs/log-tail",
+                "singularName": "",
+                "namespaced": True,
+                "kind": "TrainJobLogTail",
+                "verbs": ["get"],
+            },
         ],
     }
 
@@ -117,6 +124,11 @@ async def test_the_aggregated_document_has_a_kind_for_everything() -> None:
                                     {
                                         "subresource": "history",
                                         "responseKind": kind | {"kind": "TrainJobProgressHistory"},
+                                        "verbs": ["get"],
+                                    },
+                                    {
+                                        "subresource": "log-tail",
+                                        "responseKind": kind | {"kind": "TrainJobLogTail"},
                                         "verbs": ["get"],
                                     },
                                 ],
@@ -218,7 +230,8 @@ def test_a_new_resource_needs_one_entry_of_the_table() -> None:
         subresources=(Subresource(name="history", kind="JobSetProgressHistory", description=""),),
     )
     names = [entry.name for entry in resource_list((*RESOURCES, new)).resources]
-    assert names == ["trainjobs", "trainjobs/progress", "trainjobs/history", "jobsets", "jobsets/history"]
+    below = ["trainjobs/progress", "trainjobs/history", "trainjobs/log-tail"]
+    assert names == ["trainjobs", *below, "jobsets", "jobsets/history"]
     entry = aggregated((*RESOURCES, new)).items[0].versions[0].resources[1]
     assert entry.scope == "Cluster"
     assert entry.subresources is not None

@@ -218,8 +218,9 @@ def test_every_field_is_described() -> None:
 def test_every_parameter_is_described() -> None:
     parameters = [p for item in v3_document(RESOURCES)["paths"].values() for p in item.get("parameters", ())]
     assert {p["name"] for p in parameters} == {
-        "allowWatchBookmarks", "attempt", "continue", "fieldSelector", "labelSelector", "limit", "maxPoints",
-        "metric", "name", "namespace", "pretty", "resourceVersion", "resourceVersionMatch",
+        "allowWatchBookmarks", "attempt", "continue", "fieldSelector", "labelSelector", "limit", "lines",
+        "maxPoints", "metric", "name", "namespace", "pretty", "previous", "resourceVersion",
+        "resourceVersionMatch",
         "sendInitialEvents", "since", "timeout", "timeoutSeconds", "until", "watch",
     }  # fmt: skip
     assert all(p["description"] for p in parameters)

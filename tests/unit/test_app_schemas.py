@@ -13,6 +13,7 @@ import pytest
 from tests.jobs import rank0
 from tests.past import Past
 from tests.unit.api_shell import BASE, ONE, Shell
+from tests.unit.test_app_log_tail import FAILURE, TAIL, job as failed_job, shell as log_shell
 from visibility_api.app.description.openapi import v3_document
 from visibility_api.app.description.schemas import META, PREFIX, REFERENCE
 from visibility_api.errors import ObjectNotFound, encode_status
@@ -146,6 +147,9 @@ async def test_no_field_is_published_that_is_never_sent() -> None:
         for name in body["properties"]
     }
     sent = names_in(await served(FULL)) | names_in((await Past().get()).json())
+    tail = (await log_shell(failed_job(failure=FAILURE)).get(TAIL)).json()
+    validate(tail, f"{PREFIX}TrainJobLogTail")
+    sent |= names_in(tail)
     assert published - sent == set()
 
 

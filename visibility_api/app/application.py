@@ -21,10 +21,22 @@ from .description.openapi import OpenApi
 from .exception_handlers import add_exception_handlers
 from .health import Check, Health
 from .histories import HistorySource
+from .log_tails import LogTails
 from .page import Page
 from .request_metrics import RequestMetrics
 from .resource_routes import ResourceRoutes, RouteKey
-from .routers import dashboard, discovery, health, history, metrics, openapi, peers, push, version
+from .routers import (
+    dashboard,
+    discovery,
+    health,
+    history,
+    log_tail,
+    metrics,
+    openapi,
+    peers,
+    push,
+    version,
+)
 
 MAX_BODY_BYTES = 64 * 1024  # of a request that FastAPI answers; a push has the same limit
 
@@ -44,6 +56,7 @@ class Parts:
     peers: StateGiver | None = None  # None: there are no other replicas, the path for them is not served
     page: Page | None = None  # None: no dashboard was built into this package
     histories: HistorySource = field(default_factory=HistorySource)
+    log_tails: LogTails | None = None  # None: not served
     is_synced: Callable[[str], bool] = lambda _namespace: True  # of a namespace, "" = of all
     is_draining: Callable[[], bool] = lambda: False  # open watches are ending, new ones are refused
     limits: Limits = field(default_factory=Limits)
@@ -69,6 +82,7 @@ class Application(FastAPI):
         self.state.openapi = OpenApi(parts.resources)
         self.state.pushes = parts.pushes
         self.state.peers = parts.peers
+        self.state.log_tails = parts.log_tails
         self.state.page = parts.page
         self.state.histories = parts.histories
         add_exception_handlers(self)
@@ -78,7 +92,7 @@ class Application(FastAPI):
             self.include_router(peers.router)
         if parts.page is not None:
             self.include_router(dashboard.router)
-        for subject in (health, discovery, openapi, metrics, version, history):
+        for subject in (health, discovery, openapi, metrics, version, history, log_tail):
             self.include_router(subject.router)
         self._chain = self.middleware_stack = self.build_middleware_stack()
 

@@ -13,11 +13,13 @@ from fastapi import Depends, Request
 from prometheus_client import CollectorRegistry
 
 from visibility_api.auth.identity import Identity
+from visibility_api.errors import UnknownRoute
 
 from .description.discovery import Discovery
 from .description.openapi import OpenApi
 from .health import Health
 from .histories import HistorySource
+from .log_tails import LogTails
 from .page import Page
 
 
@@ -56,6 +58,13 @@ async def _histories(request: Request) -> HistorySource:
     return histories
 
 
+def _log_tails(request: Request) -> LogTails:
+    log_tails: LogTails | None = request.app.state.log_tails
+    if log_tails is None:
+        raise UnknownRoute
+    return log_tails
+
+
 Caller = Annotated[Identity, Depends(_caller)]
 Registry = Annotated[CollectorRegistry, Depends(_registry)]
 HealthChecks = Annotated[Health, Depends(_health)]
@@ -63,3 +72,4 @@ DiscoveryDocuments = Annotated[Discovery, Depends(_discovery)]
 OpenApiDocuments = Annotated[OpenApi, Depends(_openapi)]
 DashboardPage = Annotated[Page, Depends(_page)]
 Histories = Annotated[HistorySource, Depends(_histories)]
+LogTailParts = Annotated[LogTails, Depends(_log_tails)]

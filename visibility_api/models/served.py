@@ -63,6 +63,13 @@ TRAINJOBS = Resource(
             description="What the job has reported over time.",
             is_operation=True,
         ),
+        Subresource(
+            name="log-tail",
+            kind="TrainJobLogTail",
+            description="The last lines of the log of what failed first, or of rank 0; for whoever may get"
+            " pods/log as well.",
+            is_operation=True,
+        ),
     ),
 )
 

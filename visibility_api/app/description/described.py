@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from visibility_api.models.history import TrainJobProgressHistory
+from visibility_api.models.log_tail import TrainJobLogTail
 from visibility_api.models.wire import WireModel
 
 
@@ -54,5 +55,18 @@ _HISTORY = Described(
     },
 )
 
+_LOG_TAIL = Described(
+    model=TrainJobLogTail,
+    parameters=(
+        query_parameter("lines", "integer", "At most this many lines.", minimum=1, maximum=500, default=50),
+        query_parameter(
+            "previous",
+            "boolean",
+            "The log of the run before the present one. Without it: of the run that failed, if one has.",
+        ),
+    ),
+    media_types={"text/plain": {"schema": {"type": "string"}}},
+)
+
 # By kind.
-OPERATIONS: Mapping[str, Described] = {"TrainJobProgressHistory": _HISTORY}
+OPERATIONS: Mapping[str, Described] = {"TrainJobProgressHistory": _HISTORY, "TrainJobLogTail": _LOG_TAIL}

@@ -154,7 +154,7 @@ def _get(resource: Resource, subresource: Subresource | None) -> dict[str, Any]:
     what = f"{subresource.name} of the specified" if subresource else "the specified"
     operation = _operation(
         f"read{_GROUP_TITLE}{_VERSION_TITLE}{prefix}{resource.kind}"
-        + (subresource.name.title() if subresource else ""),
+        + (subresource.name.title().replace("-", "") if subresource else ""),
         f"read {what} {resource.kind}",
         PREFIX + kind,
     )

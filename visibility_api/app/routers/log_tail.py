@@ -1,0 +1,162 @@
+"""`trainjobs/NAME/log-tail`: the last lines of the log of what failed first, or of rank 0."""
+
+from __future__ import annotations
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from visibility_api.app.dependencies import Caller, LogTailParts
+from visibility_api.app.documents import text, whole
+from visibility_api.auth.identity import Attributes
+from visibility_api.errors import (
+    BadRequest,
+    Forbidden,
+    NotAcceptable,
+    NotFound,
+    ObjectNotFound,
+    RequestError,
+    Unavailable,
+)
+from visibility_api.kube.errors import ApiError, Unreachable
+from visibility_api.models.log_tail import TrainJobLogTail
+from visibility_api.models.served import GROUP_VERSION, TRAINJOBS
+from visibility_api.models.structs import struct_of
+from visibility_api.probing.log_end import MAX_LINES, LogEnd, Place, place_of
+from visibility_api.quoting import quote
+from visibility_api.resources.negotiation import JSON, YAML, Target, negotiate, parse_accept
+from visibility_api.resources.rendering import render
+from visibility_api.resources.v1alpha1 import metadata_of
+from visibility_api.store import Entry
+
+router = APIRouter(tags=["log-tail"])
+
+PATH = f"/apis/{GROUP_VERSION}/namespaces/{{namespace}}/{TRAINJOBS.plural}/{{name}}/log-tail"
+TEXT = "text/plain"
+DEFAULT_LINES = 50
+_MAX_CHARACTERS = 64  # of a parameter that is repeated in an error
+_TailOfLog = struct_of(TrainJobLogTail)
+
+
+@router.api_route(
+    PATH, methods=["GET", "HEAD"], response_model=TrainJobLogTail, response_model_exclude_none=True
+)
+async def log_tail(
+    request: Request,
+    caller: Caller,
+    parts: LogTailParts,
+    namespace: str,
+    name: str,
+    lines: str | None = None,
+    previous: str | None = None,
+) -> Response:
+    """The last lines, as JSON, YAML or text, for whoever may get pods/log of that pod as well.
+
+    Raises BadRequest, AccessDenied, Forbidden, NotFound, NotAcceptable, TooManyRequests, Unavailable.
+    """
+    number = _lines(lines)
+    is_previous = _flag("previous", previous)
+    media_type = _choose(request.headers.get("accept", ""))
+    entry = parts.find(namespace, name)
+    if entry is None:
+        raise ObjectNotFound(TRAINJOBS.plural, name)
+    if parts.logs is None:
+        raise Forbidden("This server reads no logs: switch on its source logs (docs/logs.md).")
+    document = entry.document
+    job = document.job
+    place = place_of(
+        namespace, document.failure, job.rank0, has_ended=job.phase.is_final, previous=is_previous
+    )
+    if place is None:
+        raise NotFound("The job has had no pod yet, so there is no log.")
+    # The chain has checked the right to this subresource; here is the right to the log itself.
+    await parts.authorizer.authorize(caller, _right(place))
+    async with parts.queues.slot(caller.user):
+        try:
+            found = await parts.logs.read(place, number)
+        except ApiError as error:
+            raise _refusal(error, place) from error
+        except Unreachable as error:
+            raise Unavailable("The log could not be read from its node; try again.") from error
+    if media_type == TEXT:
+        return text("".join(f"{line}\n" for line in found.lines))
+    form = negotiate(
+        request.headers.get("accept"),
+        target=Target.PLAIN,
+        pretty=request.query_params.get("pretty"),
+        user_agent=request.headers.get("user-agent"),
+    )
+    return whole(render(_body(entry, found), form), form.media_type, headers={"Vary": "Accept"})
+
+
+def _body(entry: Entry, found: LogEnd) -> bytes:
+    place = found.place
+    told = _TailOfLog(
+        kind="TrainJobLogTail",
+        api_version="visibility.trainer.kubeflow.org/v1alpha1",
+        metadata=metadata_of(entry),
+        pod_name=place.pod_name,
+        container_name=place.container_name or None,
+        replica=place.replica or None,
+        previous=place.is_previous,
+        truncated=found.is_cut,
+        lines=found.lines,
+    )
+    return msgspec.json.encode(told)
+
+
+def _right(place: Place) -> Attributes:
+    """That which kube-apiserver would ask for if the caller read the log itself."""
+    return Attributes(
+        verb="get",
+        path=f"/api/v1/namespaces/{place.namespace}/pods/{place.pod_name}/log",
+        is_resource=True,
+        version="v1",
+        resource="pods",
+        subresource="log",
+        namespace=place.namespace,
+        name=place.pod_name,
+    )
+
+
+def _refusal(error: ApiError, place: Place) -> RequestError:
+    """What the caller is told of kube-apiserver's answer, in words of ours: its own may quote others."""
+    if error.status == 403:
+        return Forbidden(
+            f"This server has no right to read logs in namespace {quote(place.namespace)}: it needs get on"
+            " pods/log there (docs/logs.md)."
+        )
+    if error.status == 404:
+        return NotFound(f"Pod {quote(place.pod_name)} is gone, and its log with it: logs are not kept here.")
+    if error.status == 400:
+        run = "no earlier run of the container" if place.is_previous else "no log yet"
+        return NotFound(f"Pod {quote(place.pod_name)} has {run}.")
+    return Unavailable("The log could not be read from its node; try again.")
+
+
+def _lines(given: str | None) -> int:
+    if given is None:
+        return DEFAULT_LINES
+    if not (given.isascii() and given.isdigit() and len(given) <= 4 and 1 <= int(given) <= MAX_LINES):
+        raise BadRequest(f"lines must be a whole number from 1 to {MAX_LINES}, not {_shown(given)}")
+    return int(given)
+
+
+def _flag(name: str, given: str | None) -> bool | None:
+    if given not in (None, "true", "false"):
+        raise BadRequest(f"{name} must be true or false, not {_shown(given)}")
+    return None if given is None else given == "true"
+
+
+def _shown(given: str) -> str:
+    return quote(given[:_MAX_CHARACTERS])
+
+
+def _choose(accept: str) -> str:
+    """The media type that the client prefers; JSON and YAML are negotiated further. Raises NotAcceptable."""
+    served = (JSON, YAML, TEXT)
+    for clause in parse_accept(accept):
+        for media_type in served:
+            if clause.matches(media_type):
+                return media_type
+    raise NotAcceptable(served)
