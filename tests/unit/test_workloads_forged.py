@@ -108,8 +108,10 @@ def test_a_pod_made_after_the_jobs_end_is_not_the_jobs(type_: str, after: timede
 
 def test_labels_and_annotations_of_a_pod_have_no_say() -> None:
     labels = {"jobset.sigs.k8s.io/restart-attempt": "9", "jobset.sigs.k8s.io/jobset-name": "other"}
-    real = pod()
-    labelled = msgspec.structs.replace(real, metadata=msgspec.structs.replace(real.metadata, labels=labels))
+    fields = msgspec.to_builtins(pod())
+    fields["metadata"]["labels"] = labels
+    labelled = msgspec.convert(fields, Pod)
+    assert labelled.metadata.label("jobset.sigs.k8s.io/restart-attempt") == "9"
     job = described(trainjob(), TORCH, [labelled])
     assert job.rank0 is not None
     assert (job.rank0.pod_uid, job.rank0.restart_attempt) == ("p1", 0)

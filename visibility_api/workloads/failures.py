@@ -15,7 +15,7 @@ from visibility_api.progress.failure import DEADLINE_EXCEEDED, NODE_LOST, Failur
 from visibility_api.progress.job import exit_signal, is_worth_retrying
 from visibility_api.text import harmless
 
-from .objects import BatchJob, ContainerStatus, ObjectCondition, Pod, StateTerminated
+from .objects import BatchJob, ContainerStatus, ObjectCondition, Pod, PodCondition, StateTerminated
 from .rank0 import controls, is_generated, pod_prefix
 
 MAX_QUOTED_CHARACTERS = 300
@@ -122,7 +122,7 @@ def _statuses(pod: Pod) -> Iterator[tuple[ContainerStatus, bool]]:
             yield status, False
 
 
-def _is_deleted(pod: Pod, ended: StateTerminated, disruption: ObjectCondition | None) -> bool:
+def _is_deleted(pod: Pod, ended: StateTerminated, disruption: PodCondition | None) -> bool:
     """Whether a container ended because its pod was deleted, and by nothing worth a name."""
     if pod.metadata.deletion_timestamp is None or disruption is not None or ended.reason == "OOMKilled":
         return False
@@ -133,7 +133,7 @@ def _is_deleted(pod: Pod, ended: StateTerminated, disruption: ObjectCondition | 
     return ended.finished_at + KUBELET_ENDS_WITHIN >= pod.metadata.deletion_timestamp - grace
 
 
-def _of_pod(pod: Pod, replica: Replica, disruption: ObjectCondition | None) -> Failure | None:
+def _of_pod(pod: Pod, replica: Replica, disruption: PodCondition | None) -> Failure | None:
     """The pod failed as a whole: its node, the scheduler or the kubelet ended it."""
     reason = pod.status.reason or ""
     if pod.status.phase != "Failed" or not reason:
@@ -147,8 +147,8 @@ def _of_pod(pod: Pod, replica: Replica, disruption: ObjectCondition | None) -> F
         if (last := status.state.terminated) is not None and last.exit_code != 0
     ]
     times = [last.finished_at for _, last in ended if last.finished_at is not None]
-    if disruption is not None and disruption.last_transition_time is not None:
-        times.append(disruption.last_transition_time)
+    if disruption is not None and disruption.since is not None:
+        times.append(disruption.since)
     # A pod that the kubelet has refused never ran.
     at = min(times, default=None) or pod.status.start_time or pod.metadata.creation_timestamp
     if at is None:

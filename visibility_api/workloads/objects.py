@@ -26,12 +26,9 @@ VARIABLES = ("TRAINJOB_PROGRESS_", "KUBEFLOW_TRAINER_STATUS_", "ARGO_PROGRESS_")
 
 # What a kubelet says of a container that waits while everything is as it should be.
 UNEVENTFUL = ("ContainerCreating", "PodInitializing")
-# Conditions of a pod, each in the status that is kept: in the other one it says nothing.
-POD_CONDITIONS = (
-    ("PodScheduled", "False"),
-    ("PodReadyToStartContainers", "True"),
-    ("DisruptionTarget", "True"),
-)
+# Conditions of a pod, each with the status in which it is kept: in the other one it says nothing.
+DISRUPTED = {"DisruptionTarget": "True"}
+POD_CONDITIONS = DISRUPTED | {"PodScheduled": "False", "PodReadyToStartContainers": "True"}
 
 # Resources that are accelerators, by the device plugins' own names. Others of the same vendors are parts of
 # one: nvidia.com/gpumem, gpu.intel.com/millicores.
@@ -103,15 +100,22 @@ class Meta(_Object, frozen=True):
         return controller_of(self.owner_references)
 
 
+class PartLabels(_Object, frozen=True):
+    restart_attempt: str = msgspec.field(default="", name=RESTART_ATTEMPT)
+
+
 class PartMeta(Meta, frozen=True):
     """Of JobSets, Jobs and pods: keeps one label, where it is not 0. A TrainJob's labels are all served."""
 
+    labels: PartLabels | None = None  # type: ignore[assignment]  # in the place of a dictionary of all
+
     def __post_init__(self) -> None:
         Meta.__post_init__(self)
-        if self.labels is not None:
-            attempt = self.labels.get(RESTART_ATTEMPT)
-            kept = {RESTART_ATTEMPT: attempt} if attempt not in (None, "", "0") else None
-            msgspec.structs.force_setattr(self, "labels", kept)
+        if self.labels is not None and self.labels.restart_attempt in ("", "0"):
+            msgspec.structs.force_setattr(self, "labels", None)
+
+    def label(self, key: str) -> str:
+        return self.labels.restart_attempt if self.labels is not None and key == RESTART_ATTEMPT else ""
 
 
 class Ownership(_Object, frozen=True):
@@ -415,9 +419,25 @@ class PodSpec(_Object, frozen=True):
     containers: tuple[Container, ...] = ()
 
 
+class PodCondition(_Object, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+    last_transition_time: str | None = None  # parsed when it is needed: that is of one in thousands
+
+    @property
+    def since(self) -> datetime | None:
+        """When it got its status; None where that cannot be read."""
+        try:
+            return msgspec.convert(self.last_transition_time, datetime)
+        except msgspec.ValidationError:
+            return None
+
+
 class PodStatus(_Object, frozen=True):
     phase: str = ""
-    conditions: tuple[ObjectCondition, ...] | None = None
+    conditions: tuple[PodCondition, ...] | None = None
     reason: str | None = None
     message: str | None = None
     pod_ip: str | None = msgspec.field(default=None, name="podIP")
@@ -428,15 +448,14 @@ class PodStatus(_Object, frozen=True):
     def __post_init__(self) -> None:
         if self.conditions is not None:
             # Of a pod that runs it is of no interest how it came to: that would be kept of each one.
-            read = tuple(
-                c
-                for c in self.conditions
-                if (c.type, c.status) in POD_CONDITIONS
-                and (self.phase == "Pending" or c.type == "DisruptionTarget")
-            )
-            msgspec.structs.force_setattr(self, "conditions", read or None)
+            wanted = POD_CONDITIONS if self.phase == "Pending" else DISRUPTED
+            read = None
+            for condition in self.conditions:
+                if wanted.get(condition.type) == condition.status:
+                    read = (*(read or ()), condition)
+            msgspec.structs.force_setattr(self, "conditions", read)
 
-    def condition(self, type_: str) -> ObjectCondition | None:
+    def condition(self, type_: str) -> PodCondition | None:
         """That of `POD_CONDITIONS`, if the pod has it."""
         return next((c for c in self.conditions or () if c.type == type_), None)
 
