@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
-from tests.e2e.api import ApiFailure, Object
-from tests.e2e.conformance.rights import allow_user
+from tests.e2e.api import Object
 from tests.e2e.processes import PATIENCE_S, wait_until
 from tests.e2e.workspace import User, Workspace
 from tests.jobs import job_ref, rank0
@@ -99,30 +96,3 @@ def test_what_cannot_be_read_says_why(bare: Workspace) -> None:
 def reason(outcome: Outcome) -> tuple[str, RetryClass]:
     assert isinstance(outcome, Refused)
     return outcome.reason, outcome.retry
-
-
-# As hostile as any program's output may be to the terminal that it is shown in.
-TALKING = r"import time; print('epoch one \x1b[2J', flush=True); time.sleep(600)"
-
-
-def test_the_end_of_a_log_is_for_whoever_may_read_the_log(workspace: Workspace) -> None:
-    """alice may view the namespace, pods/log included; bob may get the subresource and nothing else."""
-    workspace.start_job("bert", TALKING)
-    path = f"{workspace.collection}/bert/log-tail"
-    allow_user(workspace, workspace.bob.name, "get", resources=["trainjobs/log-tail"])
-
-    def told() -> Object | None:
-        found = workspace.alice.api.get(path)
-        assert found["lines"] == ["epoch one \ufffd[2J"]
-        return found
-
-    tail = wait_until(told, what="the log has a line")
-    assert tail is not None
-    assert (tail["kind"], tail["previous"], tail["truncated"]) == ("TrainJobLogTail", False, False)
-    assert tail["podName"].startswith("bert-node-0-0-")
-    printed = workspace.alice.kubectl("get", "--raw", path)
-    assert "epoch one \ufffd[2J" in printed.stdout
-    with pytest.raises(ApiFailure) as refused:
-        workspace.bob.api.get(path)
-    assert refused.value.code == 403
-    assert 'cannot get resource "pods/log"' in str(refused.value)

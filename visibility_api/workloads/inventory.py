@@ -235,7 +235,6 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, find_job: FindJob) -
     if jobset is not None and not controls(meta, jobset.metadata):
         jobset = None
     annotations = read_annotations(meta.annotations)
-    find_job = _once(find_job)
     pods: list[tuple[Pod, Replica]] = []
     candidates, rivals = _rank0s(job, jobset, annotations, find_job, pods) if jobset else ([], ())
     rank0 = candidates[0] if candidates else None
@@ -269,18 +268,6 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, find_job: FindJob) -
         failure=_failure(job, decision.phase, pods, rank0),
         runs_elsewhere=is_managed_elsewhere(job),
     )
-
-
-def _once(find_job: FindJob) -> FindJob:
-    """The same, which unpacks each Job with its pods once."""
-    found: dict[str, tuple[BatchJob, Sequence[Pod]] | None] = {}
-
-    def find(name: str) -> tuple[BatchJob, Sequence[Pod]] | None:
-        if name not in found:
-            found[name] = find_job(name)
-        return found[name]
-
-    return find
 
 
 def _failure(
