@@ -54,7 +54,6 @@ MEASUREMENTS: dict[str, Measurement] = {
     "aggregated": aggregated.show,
     "push": push.measure,
     "probe": probe.run,
-    "history": history.show,
 }
 # With --growth: how cost grows, and what takes minutes.
 LONG_MEASUREMENTS: dict[str, Measurement] = {
@@ -63,6 +62,7 @@ LONG_MEASUREMENTS: dict[str, Measurement] = {
     "memory": _memory,
     "probing": _probing,
     "state": state.show,
+    "history": history.show,
     "beside": beside.show,
     "outgoing": outgoing.show,
     "estimates": _estimates,
