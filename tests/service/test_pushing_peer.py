@@ -11,6 +11,7 @@ import pytest
 from tests.e2e.processes import free_port
 from tests.relaying import OK, OURS, PATIENT, TOKEN, Relaying, Replica, peer_limits, pushed_until
 from tests.service.tls_server import until
+from visibility_api.peers.addresses import Address
 from visibility_api.pushing.peer import PeerLimits
 
 IN_FLIGHT = PeerLimits().in_flight
@@ -130,6 +131,18 @@ async def test_a_replica_that_comes_back_gets_pushes_again(replica: Replica, tmp
         await until(lambda: relay.outcomes == {"Unreachable": 1})
         async with replica.serving(OURS, tmp_path):
             await pushed_until(relay, lambda: bool(replica.requests))
+
+
+async def test_a_replica_that_has_started_again_gets_pushes_at_once(replica: Replica, tmp_path: Path) -> None:
+    limits = peer_limits(first_pause_s=600.0, longest_pause_s=600.0)
+    replica.port = free_port()
+    async with Relaying(peers=[replica.name], limits=limits).running() as relay:
+        relay.push()
+        await until(lambda: relay.outcomes == {"Unreachable": 1})
+        async with replica.serving(OURS, tmp_path):
+            relay.relay.introduce(Address("127.0.0.1", replica.port))
+            relay.push()
+            await until(lambda: bool(replica.requests))
 
 
 async def test_a_connection_that_the_replica_has_closed_is_made_again(

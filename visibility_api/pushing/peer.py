@@ -95,6 +95,10 @@ class Peer:
             self._workers += 1
             self._group.create_task(self._work(), name=f"relay to {self._address.host}")
 
+    def resume(self) -> None:
+        """Send at once what comes: the replica has just shown that it is there."""
+        self._paused_until = 0.0
+
     def clear(self) -> None:
         """Drop what waits; requests in flight still end, by their timeout at the latest."""
         for _ in range(len(self._waiting)):

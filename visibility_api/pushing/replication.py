@@ -76,7 +76,10 @@ class Relay:
             peer.put(sender, body)
 
     def introduce(self, address: Address) -> None:
-        """A replica has just started there: relay to it before its name is resolved the next time."""
+        """A replica has just started there: relay to it before its name is resolved the next time, and though
+        the one before it did not answer."""
+        if (peer := self._peers.get(address)) is not None:
+            peer.resume()
         self._known()  # without those whose time is over
         if len(self._introduced) < self._limits.peers:
             self._introduced[address] = asyncio.get_running_loop().time() + self._limits.introduced_s
