@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import concurrent.futures
 import contextlib
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import yaml
 from tests.e2e.api import Api, write_kubeconfig
 from tests.e2e.kube import KubeApiserver
 from tests.e2e.manifests import NAMESPACE, SERVICE_ACCOUNT, apply_rights, register
+from tests.e2e.pki import server_context
 from tests.e2e.processes import wait_until
 
 from . import kubernetes
@@ -44,6 +46,7 @@ class ControlPlane:
         self.admin = (kube.admin.cert, kube.admin.key)  # of a member of system:masters
         self.front_proxy_ca = kube.pki.front_proxy.bundle
         self.jobs = 0  # that were created
+        self._pki = kube.pki
 
     def prepare(self) -> str:
         """CRDs, rights and namespaces; a token of `USER`."""
@@ -86,6 +89,11 @@ class ControlPlane:
             ca_file=self.ca_file,
             token=self._token(SERVICE_ACCOUNT),
         )
+
+    def kubelet_tls(self) -> ssl.SSLContext:
+        """Of a kubelet on 127.0.0.1 that this kube-apiserver trusts, and that trusts only this."""
+        certificate = self._pki.serving.issue_server("kubelet", "127.0.0.1")
+        return server_context(certificate, clients=self._pki.clients)
 
     def create_jobs(self, jobs: int) -> None:
         """Each with a status as the trainer controller and a push leave it."""
