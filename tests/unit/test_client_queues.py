@@ -16,119 +16,119 @@ from visibility_api.token_bucket import Bucket
 from .virtual_time import in_virtual_time
 
 
-class Room:
-    """Callers that stay until they are let go; `inside` and `done` name them."""
+class Requests:
+    """Requests that hold their slot until `finish`; `running` and `refused` have their names."""
 
     def __init__(self, **bounds: int) -> None:
         self.queues = unknown_queues(**bounds)
-        self.inside: list[str] = []
+        self.running: list[str] = []
         self.refused: list[str] = []
-        self.let_go: dict[str, asyncio.Event] = {}
+        self.may_end: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def come(self, name: str, client: Hashable) -> None:
-        self.let_go[name] = asyncio.Event()
+    async def start(self, name: str, client: Hashable) -> None:
+        self.may_end[name] = asyncio.Event()
         self.tasks[name] = asyncio.create_task(self._stay(name, client))
         await asyncio.sleep(0)
 
-    async def go(self, name: str) -> None:
-        self.let_go[name].set()
+    async def finish(self, name: str) -> None:
+        self.may_end[name].set()
         await asyncio.wait([self.tasks[name]])
         await asyncio.sleep(0)
 
     async def _stay(self, name: str, client: Hashable) -> None:
         try:
             async with self.queues.slot(client):
-                self.inside.append(name)
+                self.running.append(name)
                 try:
-                    await self.let_go[name].wait()
+                    await self.may_end[name].wait()
                 finally:
-                    self.inside.remove(name)
+                    self.running.remove(name)
         except TooManyRequests:
             self.refused.append(name)
 
-    async def empty(self) -> None:
+    async def cancel(self) -> None:
         for task in self.tasks.values():
             task.cancel()
         await asyncio.gather(*self.tasks.values(), return_exceptions=True)
 
 
-async def test_lanes_take_turns_whatever_their_length() -> None:
-    room = Room(max_running=1, max_running_per_client=1)
-    await room.come("first", "flood")
+async def test_queues_are_served_in_turns_whatever_their_length() -> None:
+    requests = Requests(max_running=1, max_running_per_client=1)
+    await requests.start("first", "flood")
     for number in range(20):
-        await room.come(f"flood-{number}", "flood")
-    await room.come("quiet", "other")
-    await room.go("first")
-    assert room.inside == ["flood-0"]
-    await room.go("flood-0")
-    assert room.inside == ["quiet"]
-    await room.empty()
+        await requests.start(f"flood-{number}", "flood")
+    await requests.start("quiet", "other")
+    await requests.finish("first")
+    assert requests.running == ["flood-0"]
+    await requests.finish("flood-0")
+    assert requests.running == ["quiet"]
+    await requests.cancel()
 
 
-async def test_one_lane_leaves_room_for_others_however_slow_its_work() -> None:
-    room = Room(max_running=4, max_running_per_client=3)
+async def test_one_client_leaves_slots_for_others_however_slow_its_requests() -> None:
+    requests = Requests(max_running=4, max_running_per_client=3)
     for number in range(10):
-        await room.come(f"flood-{number}", "flood")
-    assert len(room.inside) == 3
-    await room.come("quiet", "other")
-    assert "quiet" in room.inside
-    await room.empty()
+        await requests.start(f"flood-{number}", "flood")
+    assert len(requests.running) == 3
+    await requests.start("quiet", "other")
+    assert "quiet" in requests.running
+    await requests.cancel()
 
 
-async def test_a_lane_that_is_full_refuses_its_own() -> None:
-    room = Room(max_running=1, max_waiting_per_client=2)
+async def test_a_queue_that_is_full_refuses_its_own_client() -> None:
+    requests = Requests(max_running=1, max_waiting_per_client=2)
     for number in range(4):
-        await room.come(f"flood-{number}", "flood")
-    assert room.refused == ["flood-3"]
-    await room.come("quiet", "other")
-    assert room.refused == ["flood-3"]
-    await room.empty()
+        await requests.start(f"flood-{number}", "flood")
+    assert requests.refused == ["flood-3"]
+    await requests.start("quiet", "other")
+    assert requests.refused == ["flood-3"]
+    await requests.cancel()
 
 
-async def test_in_a_full_room_the_longest_queue_loses_its_last() -> None:
-    room = Room(max_running=1, max_waiting=3)
+async def test_when_all_is_full_the_longest_queue_loses_its_last() -> None:
+    requests = Requests(max_running=1, max_waiting=3)
     for number in range(4):
-        await room.come(f"flood-{number}", "flood")
-    await room.come("quiet", "other")
-    await until(lambda: room.refused == ["flood-3"])
-    await room.come("one more", "flood")
-    assert room.refused == ["flood-3", "one more"]
-    await room.go("flood-0")
-    await room.go("flood-1")
-    assert room.inside == ["quiet"]
-    await room.empty()
+        await requests.start(f"flood-{number}", "flood")
+    await requests.start("quiet", "other")
+    await until(lambda: requests.refused == ["flood-3"])
+    await requests.start("one more", "flood")
+    assert requests.refused == ["flood-3", "one more"]
+    await requests.finish("flood-0")
+    await requests.finish("flood-1")
+    assert requests.running == ["quiet"]
+    await requests.cancel()
 
 
 async def test_whoever_leaves_while_waiting_takes_no_turn() -> None:
-    room = Room(max_running=1)
+    requests = Requests(max_running=1)
     for name in ("first", "second", "third"):
-        await room.come(name, "client")
-    room.tasks["second"].cancel()
-    await room.go("first")
-    assert room.inside == ["third"]
-    await room.empty()
+        await requests.start(name, "client")
+    requests.tasks["second"].cancel()
+    await requests.finish("first")
+    assert requests.running == ["third"]
+    await requests.cancel()
 
 
 async def test_a_turn_given_to_somebody_who_leaves_in_that_moment_is_not_lost() -> None:
-    room = Room(max_running=1)
+    requests = Requests(max_running=1)
     for name in ("first", "second", "third"):
-        await room.come(name, "client")
-    room.let_go["first"].set()
+        await requests.start(name, "client")
+    requests.may_end["first"].set()
     await asyncio.sleep(0)  # "first" leaves and calls "second", which has not run yet
-    room.tasks["second"].cancel()
-    await until(lambda: room.inside == ["third"])
-    await room.empty()
+    requests.tasks["second"].cancel()
+    await until(lambda: requests.running == ["third"])
+    await requests.cancel()
 
 
-async def test_a_lane_whose_last_caller_leaves_in_the_moment_of_its_turn_is_gone() -> None:
-    room = Room(max_running=1)
-    await room.come("first", "client")
-    await room.come("second", "other")
-    room.let_go["first"].set()
+async def test_a_queue_whose_last_request_ends_in_the_moment_of_its_turn_is_gone() -> None:
+    requests = Requests(max_running=1)
+    await requests.start("first", "client")
+    await requests.start("second", "other")
+    requests.may_end["first"].set()
     await asyncio.sleep(0)  # "first" leaves and calls "second", which has not run yet
-    await room.empty()
-    assert len(room.queues) == 0
+    await requests.cancel()
+    assert len(requests.queues) == 0
 
 
 @in_virtual_time
@@ -170,24 +170,24 @@ async def test_whoever_comes_while_others_wait_for_their_turn_comes_after_them()
 @given(st.lists(st.tuples(st.sampled_from(["come", "go", "leave"]), st.integers(0, 3)), max_size=40))
 def test_no_turn_is_ever_lost_or_given_twice(moves: list[tuple[str, int]]) -> None:
     async def play() -> None:
-        room = Room(max_running=3, max_running_per_client=2, max_waiting=6, max_waiting_per_client=4)
+        requests = Requests(max_running=3, max_running_per_client=2, max_waiting=6, max_waiting_per_client=4)
         for number, (move, choice) in enumerate(moves):
             if move == "come":
-                await room.come(f"{choice}-{number}", choice)
-            elif move == "go" and room.inside:
-                await room.go(room.inside[choice % len(room.inside)])
-            elif room.tasks:
-                list(room.tasks.values())[choice % len(room.tasks)].cancel()
-            assert len(room.inside) <= 3
-            queues = [name[0] for name in room.inside]
+                await requests.start(f"{choice}-{number}", choice)
+            elif move == "go" and requests.running:
+                await requests.finish(requests.running[choice % len(requests.running)])
+            elif requests.tasks:
+                list(requests.tasks.values())[choice % len(requests.tasks)].cancel()
+            assert len(requests.running) <= 3
+            queues = [name[0] for name in requests.running]
             assert all(queues.count(client) <= 2 for client in queues)
-        while room.inside:
-            await room.go(room.inside[0])
+        while requests.running:
+            await requests.finish(requests.running[0])
             for _ in range(3):
                 await asyncio.sleep(0)
-        assert all(task.done() for task in room.tasks.values())
-        await room.empty()
-        assert len(room.queues) == 0
+        assert all(task.done() for task in requests.tasks.values())
+        await requests.cancel()
+        assert len(requests.queues) == 0
 
     asyncio.run(play())
 
