@@ -113,4 +113,6 @@ def test_O10_operations_name_their_action(front: Front) -> None:
         "/namespaces/{namespace}/trainjobs": "list",
         one: "get",
         f"{one}/progress": "get",
+        f"{one}/history": "get",
+        f"{one}/log-tail": "get",
     }
