@@ -138,7 +138,7 @@ async def test_files_that_hold_no_key_pair_are_named(plane: ControlPlane, tmp_pa
         files = (f"--tls-cert-file={tmp_path}/tls.crt", f"--tls-private-key-file={tmp_path}/tls.key")
         async with started("--kubeconfig", config, *files) as process:
             assert await process.ended() == 1
-    assert f"cannot serve with {tmp_path}/tls.crt" in process.text
+    assert f"{tmp_path}/tls.crt is not in PEM format" in process.text
     assert "s3cr3t" not in process.text
     assert "Traceback" not in process.text
 
