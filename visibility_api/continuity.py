@@ -127,7 +127,7 @@ class Continuity:
     def loops(self, is_synced: Callable[[], bool]) -> Iterator[tuple[str, Loop]]:
         """By name; each runs until it is cancelled. `is_synced`: every job that exists is known."""
         if self._taker is not None:
-            yield "state of other replicas", self._taker.run
+            yield "state of other replicas", partial(self._taker.run, is_synced)
         if self._writer is not None:
             write, count = self._writer.run, self._metrics.count_state_writes
             yield (

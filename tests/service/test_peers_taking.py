@@ -178,13 +178,29 @@ async def test_it_takes_again_a_little_later_and_histories_when_the_jobs_are_kno
             proof=lambda: PROOF,
             take=jobs.append,
             take_history=histories.append,
-            limits=replace(PATIENT, again_s=(0.0, 0.0)),
+            limits=replace(PATIENT, again_s=(0.0, 0.0), resolve_again_s=0.001),
         )
         async with asyncio.timeout(DEADLINE_S):
-            await taker.run()
-    assert (jobs, histories) == ([A, A, A], [A, A])
+            await taker.run(is_synced=iter((False, False, True)).__next__)
+    assert (jobs, histories) == ([A] * 4, [A, A])
     asked = [request.split()[1].decode().rpartition("/")[2] for request in peer.requests]
-    assert asked == ["state", "history", "state", "state", "history"]
+    assert asked == ["state", "state", "history", "state", "state", "history"]
+
+
+async def test_jobs_that_are_never_all_known_keep_it_from_nothing(tmp_path: Path) -> None:
+    peer, jobs = Peer(answer=OK + frame(A) + END), list[SavedJob]()
+    async with peer.serving(tmp_path) as name:
+        taker = StateTaker(
+            [name],
+            port=OWN_PORT,
+            certificate=lambda: der(OURS),
+            proof=lambda: PROOF,
+            take=jobs.append,
+            limits=replace(PATIENT, again_s=(), synced_s=0.001),
+        )
+        async with asyncio.timeout(DEADLINE_S):
+            await taker.run(is_synced=lambda: False)
+    assert jobs == [A, A]
 
 
 async def test_a_name_that_does_not_resolve_yet_is_waited_for(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import aiohttp
@@ -31,6 +32,7 @@ class TakeLimits:
     # then, and a replica whose name was not known yet.
     again_s: tuple[float, ...] = (5.0, 20.0)
     again_total_s: float = 30.0
+    synced_s: float = 60.0  # a watch may never be: of a kind that the cluster lacks
     peers: int = 8
     bytes: int = 256 * 1024 * 1024  # from one replica
     chunk_bytes: int = 64 * 1024
@@ -63,13 +65,21 @@ class StateTaker:
         self._limits = limits
         self.done = asyncio.Event()  # the first time is over; also when there was nobody there, or no time
 
-    async def run(self) -> None:
-        """Take, and a few times more; never raises for what a peer does."""
+    async def run(self, is_synced: Callable[[], bool] = lambda: True) -> None:
+        """Take, and a few times more; never raises for what a peer does.
+
+        `is_synced`: this replica knows every job, so what is pushed from then on can be forwarded to it.
+        """
         limits = self._limits
         try:
             await self._take_within(limits.total_s, PATH)
         finally:
             self.done.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limits.synced_s):
+                while not is_synced():  # noqa: ASYNC110 - the state of several watches
+                    await asyncio.sleep(limits.resolve_again_s)
+        await self._take_within(limits.again_total_s, PATH)
         # Ten times as much, and needed to show the past only: no job waits for it.
         await self._take_within(limits.again_total_s, HISTORY_PATH)
         for pause_s in limits.again_s:
