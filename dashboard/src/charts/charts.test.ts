@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 
 import type { Curve } from "../model/series";
+import { divisible } from "./range";
 import { describe, plan } from "./series-plan";
 import { smooth } from "./smoothing";
 import { spark } from "./sparkline";
@@ -99,4 +100,34 @@ test("a sparkline stays within its box and leaves out what is not finite", () =>
   expect(end).toEqual([90, 13]);
   expect(spark([1], [1], 92, 26).end).toEqual([90, 13]);
   expect(spark([], [], 92, 26).path).toBe("");
+});
+
+test.each([
+  [0, 0],
+  [1, 1 + Number.EPSILON],
+  [9.2e18, 9.2e18],
+  [-1e300, -1e300],
+  [1763819000, 1763819000.0000002],
+])("an axis from %s to %s can be divided into steps", (min, max) => {
+  const [low, high] = divisible(min, max);
+  expect(low + (high - low) / 1000).toBeGreaterThan(low);
+  expect(high - (high - low) / 1000).toBeLessThan(high);
+});
+
+test("an axis that is long enough stays as it is", () => {
+  expect(divisible(0, 1)).toEqual([0, 1]);
+  expect(divisible(-1e300, 1e300)).toEqual([-1e300, 1e300]);
+});
+
+test("values whose difference would be infinite are as good as infinite, and marked", () => {
+  const owned = [{ curve: curve([1.7e308, -1.7e308, 1]), job: 0, start: 0 }];
+  expect(plan(owned, step)).toMatchObject({
+    broken: [0, 10],
+    columns: [
+      [0, 10, 20],
+      [null, null, 1],
+    ],
+  });
+  const tiny = [{ curve: curve([5e-324, 1]), job: 0, start: 0 }];
+  expect(plan(tiny, { ...step, isLog: true }).hidden).toBe(1);
 });

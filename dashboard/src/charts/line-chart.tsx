@@ -7,6 +7,7 @@ import type { Axis } from "../model/series";
 import { duration, metricValue } from "../model/format";
 import { useSize } from "../views/hooks";
 import { faint, type Palette } from "./palette";
+import { divisible } from "./range";
 import type { Line, Plan } from "./series-plan";
 
 export interface Range {
@@ -78,7 +79,8 @@ function applyRange(chart: uPlot, range: Range | undefined): void {
   const last = xs[xs.length - 1];
   if (first === undefined || last === undefined) return chart.redraw();
   const room = first === last ? 1 : 0;
-  chart.setScale("x", range ?? { min: first - room, max: last + room });
+  const [min, max] = range ? divisible(range.min, range.max) : divisible(first - room, last + room);
+  chart.setScale("x", { min, max });
 }
 
 function options(latest: { current: Props }, width: number): uPlot.Options {
@@ -115,6 +117,7 @@ function options(latest: { current: Props }, width: number): uPlot.Options {
       {
         ...axisLook,
         size: 54,
+        incrs: TICKS,
         gap: 4,
         values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : metricValue(tick))),
       },
@@ -156,6 +159,11 @@ const WHOLE = [1, 2, 5]
   .flatMap((one) => Array.from({ length: 13 }, (_, power) => one * 10 ** power))
   .sort((a, b) => a - b);
 
+// Also of a loss that has run away: uPlot's own steps end at 1e16.
+const TICKS = Array.from({ length: 330 }, (_, power) =>
+  [1, 2, 2.5, 5].map((one) => Number(`${one}e${power - 24}`)),
+).flat();
+
 const SPANS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400].concat(
   [2, 5, 10, 20, 50, 100].map((days) => days * 86400),
 ); // seconds
@@ -181,7 +189,7 @@ function yRange(low: number | null, high: number | null, isLog: boolean): uPlot.
   if (low === null || high === null) return isLog ? [0.1, 1] : [0, 1];
   if (isLog) return [low / 1.15, high * 1.15];
   const room = low === high ? Math.abs(low) * 0.1 || 1 : (high - low) * 0.06;
-  return [low - room, high + room];
+  return divisible(low - room, high + room);
 }
 
 /** Where attempts began, and where values were not finite. */

@@ -1,6 +1,7 @@
 /** From curves to what uPlot draws: columns on one axis, a faint raw line and a smoothed one for each curve. */
 
 import { isEvaluation, positions, type Axis, type Curve } from "../model/series";
+import { LARGEST, SMALLEST_ON_LOG } from "./range";
 import { smooth } from "./smoothing";
 
 /** A curve and what it belongs to: which of the compared jobs, and when its job began (seconds). */
@@ -45,11 +46,11 @@ export function plan(owned: readonly Owned[], { axis, isLog, weight }: Look): Pl
   for (const { curve, job, start } of owned) {
     const { xs, values } = placed(curve, axis, start);
     const shown = values.map((value, at) => {
-      if (!Number.isFinite(value)) {
+      if (!(Math.abs(value) <= LARGEST)) {
         broken.push(xs[at] ?? 0);
         return null;
       }
-      if (isLog && value <= 0) {
+      if (isLog && value < SMALLEST_ON_LOG) {
         hidden++;
         return null;
       }
