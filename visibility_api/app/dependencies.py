@@ -58,7 +58,7 @@ async def _histories(request: Request) -> HistorySource:
     return histories
 
 
-def _log_tails(request: Request) -> LogTails:
+async def _log_tails(request: Request) -> LogTails:
     log_tails: LogTails | None = request.app.state.log_tails
     if log_tails is None:
         raise UnknownRoute
