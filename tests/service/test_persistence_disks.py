@@ -32,7 +32,8 @@ def made():
 writer = made()
 
 def snapshot(job):
-    return SavedJob(ref=job, format=1, state=b"%d" % states[job] + b" " * (2000 if states[job] == 1 else 20_000))
+    size = 2000 if states[job] == 1 else 20_000
+    return SavedJob(ref=job, format=1, state=(b"%d" % states[job]).ljust(size))
 
 def change(number):
     for job in JOBS:
