@@ -12,7 +12,8 @@ UNKNOWN_S = 1800.0
 # A pause of a kind that was not seen yet (a first evaluation) may take as long as half of the run so far.
 UNSEEN_SHARE, UNSEEN_LEAST_S, UNSEEN_MOST_S = 1 / 2, 300.0, 1800.0
 # Less once it has come through some epochs, or half of what there was to do: most kinds of pauses were seen.
-SETTLED_EPOCHS = 3.0
+# Half of three epochs may have shown a single evaluation, though.
+SETTLED_EPOCHS, SETTLED_EPOCHS_OF_HALF = 3.0, 2.0
 SETTLED_SHARE, SETTLED_LEAST_S, SETTLED_MOST_S = 1 / 6, 120.0, 600.0
 # Nothing is done in every tenth epoch only that takes many times as long as all other pauses.
 KNOWN_EPOCHS, KNOWN_LEAST_S = 10.0, 90.0
@@ -31,7 +32,8 @@ def longest_pause_s(pace: Pace, report: Progress) -> float:
     if epochs >= KNOWN_EPOCHS:
         return max(seen_s, KNOWN_LEAST_S)
     is_half_done = end is not None and position - pace.base >= end - position
-    if epochs >= SETTLED_EPOCHS or is_half_done:
+    is_known_by_half = epochs >= SETTLED_EPOCHS_OF_HALF or report.epoch is None
+    if epochs >= SETTLED_EPOCHS or (is_half_done and is_known_by_half):
         return max(seen_s, SETTLED_LEAST_S, min(SETTLED_MOST_S, SETTLED_SHARE * advanced_s))
     return max(seen_s, UNSEEN_LEAST_S, min(UNSEEN_MOST_S, UNSEEN_SHARE * advanced_s))
 
