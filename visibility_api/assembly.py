@@ -149,7 +149,7 @@ def assemble(
         is_new = job.ref not in tracker
         before = _find_job(store, job.ref.namespace, job.ref.name)
         tracker.job_changed(job, status if "status" in sources else None)
-        prober.job_changed(job)
+        prober.job_changed(job, source=tracker.source_of(job.ref) if is_new else "")
         inspector.job_changed(before, job)
         if is_new and tracker.lacks_final_report(job.ref):
             prober.job_found(job)

@@ -56,6 +56,19 @@ def probe(choice: Choice, outcome: Outcome, now: float = 0.0) -> str:
     return candidate.source
 
 
+def test_the_source_that_answered_another_process_stays() -> None:
+    choice = choice_of(job())
+    choice.recall("logs")
+    assert probe(choice, REPORT) == probe(choice, SILENT) == "logs"
+
+
+@pytest.mark.parametrize("source", ["", "push", "termination"])
+def test_of_one_that_is_not_probed_nothing_is_recalled(source: str) -> None:
+    choice = choice_of(job())
+    choice.recall(source)
+    assert probe(choice, REPORT) == "exec"
+
+
 @pytest.mark.parametrize(
     ("declared", "enabled", "source", "why"),
     [

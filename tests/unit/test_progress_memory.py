@@ -115,6 +115,17 @@ def test_a_restarted_process_shows_what_the_first_one_would() -> None:
     assert shown(other.last) == shown(bench.last)
 
 
+def test_a_restarted_process_knows_which_source_answered() -> None:
+    bench = trained()
+    bench.observe(Progress(timestamp=bench.now, step=190), source="logs")
+    other = heir(bench)
+    assert other.tracker.source_of(REF) == ""
+    other.job(JOB)
+    assert other.tracker.source_of(REF) == "logs"
+    other.job(replace(JOB, rank0=replace(RANK0, restart_count=1)))
+    assert other.tracker.source_of(REF) == ""
+
+
 def test_an_ended_job_whose_pod_is_gone_keeps_its_document() -> None:
     bench = trained()
     bench.job(replace(JOB, rank0=replace(RANK0, is_running=False, last_termination=KILLED)))

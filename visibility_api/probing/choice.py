@@ -143,6 +143,12 @@ class Choice:
     _closed: tuple[tuple[Candidate, str], ...] = ()  # failed for good, with the reason
     _closed_at: float = 0.0
 
+    def recall(self, source: str) -> None:
+        """This source has brought a report of rank 0, to another process: it stays, if it is one of ours."""
+        found = next((each for each in self._known() if each.source == source), None)
+        if found is not None:
+            self.answered, self.has_answered = found, True
+
     def next(self, now: float) -> Candidate | None:
         """The one to probe through; None when there is none."""
         if self._closed and now - self._closed_at > (RIGHT_REOPEN_S if self.lacks_right else REOPEN_S):

@@ -102,8 +102,9 @@ class Prober:
         """How far intervals are stretched by overload: 1 = not at all, 2 = twice as long as configured."""
         return self._schedule.stretch
 
-    def job_changed(self, job: TrainingJob) -> None:
-        """Start, hasten or stop probing this job, by what the cluster now shows."""
+    def job_changed(self, job: TrainingJob, *, source: str = "") -> None:
+        """Start, hasten or stop probing this job, by what the cluster now shows. `source`: what brought its
+        last report, of a job that another process has probed."""
         probed, rank0 = self._jobs.get(job.ref), job.rank0
         if probed is not None and self._final_reads.note(
             probed.job, probed.choice, job, pushes=self._pushes(job.ref)
@@ -114,7 +115,9 @@ class Prober:
             return
         options = options_for(job, self._enabled)
         if probed is None or probed.rank0.attempt != rank0.attempt:
-            probed = self._jobs[job.ref] = _Probed(job=job, rank0=rank0, choice=Choice(options=options))
+            choice = Choice(options=options)
+            choice.recall(source)
+            probed = self._jobs[job.ref] = _Probed(job=job, rank0=rank0, choice=choice)
             was_terminating = is_other = False
         else:
             was_terminating = probed.rank0.is_terminating

@@ -133,6 +133,14 @@ class Tracker:
             history.merge(record.history)
             record.history = history
 
+    def source_of(self, ref: JobRef) -> str:
+        """The source of the last report of rank 0's present attempt, perhaps read by another process; "" if
+        there is none."""
+        record = self._records.get(ref)
+        if record is None or record.job.rank0 is None or record.attempt != record.job.rank0.attempt:
+            return ""
+        return record.source
+
     def lacks_final_report(self, ref: JobRef) -> bool:
         """Whether what a job has left behind may contain more than is known of its present attempt.
 
