@@ -62,6 +62,13 @@ def test_the_source_that_answered_another_process_stays() -> None:
     assert probe(choice, REPORT) == probe(choice, SILENT) == "logs"
 
 
+def test_a_log_that_answered_another_process_and_was_rotated_stays() -> None:
+    choice = choice_of(job())
+    choice.recall("logs")
+    rotated = refused("NoProgressInLog", RetryClass.LATER)
+    assert {probe(choice, rotated) for _ in range(9)} == {"logs"}
+
+
 @pytest.mark.parametrize("source", ["", "push", "termination"])
 def test_of_one_that_is_not_probed_nothing_is_recalled(source: str) -> None:
     choice = choice_of(job())

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from visibility_api.progress.document import Outcome, Progress, Refused, RetryClass
 from visibility_api.progress.job import Rank0, TrainingJob
+from visibility_api.progress.merge import NO_PROGRESS_IN_LOG
 
 SOURCE_ANNOTATION = "annotation visibility.trainer.kubeflow.org/source"
 PASSIVE = frozenset({"push", "status"})  # bring their reports by themselves
@@ -174,7 +175,7 @@ class Choice:
         is_final = isinstance(outcome, Refused) and is_permanent(outcome)
         if not is_final:
             self._closed = tuple(c for c in self._closed if c[0] != candidate)
-        if isinstance(outcome, Progress):
+        if isinstance(outcome, Progress) or self._is_rotated_log(candidate, outcome):
             self.answered, self.has_answered, self._failures = candidate, True, 0
             self.refused = self.refused_by = None
             return False
@@ -189,6 +190,11 @@ class Choice:
             self._move_on(candidate)
         self._keep(candidate, outcome)
         return self.answered is None and (is_final or outcome.retry is RetryClass.LATER)
+
+    def _is_rotated_log(self, candidate: Candidate, outcome: Refused) -> bool:
+        """Whether the log has answered another process, and its end shows no more what it showed then: for
+        one that has followed the log that is nothing new."""
+        return candidate == self.answered and outcome.reason == NO_PROGRESS_IN_LOG
 
     def change(self, options: Options) -> bool:
         """Other options from now on. Returns whether the job is worth a probe at once."""
