@@ -111,12 +111,12 @@ def _has_moved(snapshot: Snapshot, before: Snapshot) -> bool:
     )
 
 
-def _number(value: Any) -> float:  # noqa: ANN401
+def _number(value: Any) -> float:  # noqa: ANN401 — whatever the training gave
     try:
         return float(value)
     except (ValueError, OverflowError):  # text that is no number
         return 0.0
 
 
-def _shorten(value: Any) -> Any:  # noqa: ANN401
+def _shorten(value: Any) -> Any:  # noqa: ANN401 — a number where it is one, else as it was
     return float(f"{value:.{DIGITS}g}") if type(value) is float else value
