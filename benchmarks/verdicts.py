@@ -1,10 +1,12 @@
-"""How right Stalled and Diverged are, on simulated runs.
+"""How right Stalled, Diverged and Straggling are, on simulated runs.
 
     python -m benchmarks.verdicts [--runs N] [--seed N]
 
 N healthy runs (tests/rhythms.py, tests/courses.py: long loading, long evaluations, checkpoints, waits for
 data; spikes, heavy-tailed noise, raised learning rates, harder data, overflowing gradients), N that hang and
-N that diverge, through the tracker, probed each 15 s or pushed each 5 s.
+N that diverge, through the tracker, probed each 15 s or pushed each 5 s. And N runs of 2 to 500 ranks, of
+which rank 0 reports (tests/paces.py: noise, unequal work, checkpoints, waits), and N in which one becomes 2.6
+to 8 times as slow.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import argparse
 import random
 import statistics
 
-from tests import verdicts
+from tests import paces, verdicts
 
 RUNS = 1000
 
@@ -44,6 +46,24 @@ def show(runs: int = RUNS, seed: int = 0) -> None:
     print(
         f"{runs} that diverge    {len(found) / runs:.1%} found, {early} before; after "
         f"{statistics.median(found):.0f} reports (median)"
+    )
+    _show_straggling(runs, seed)
+
+
+def _show_straggling(runs: int, seed: int) -> None:
+    even = [paces.judge(random.Random(f"{seed} even {number}")) for number in range(runs)]
+    lagging = sum(each.falsely is not None for each in even)
+    print(f"{runs} with even ranks {lagging} were said to straggle")
+    slow = [paces.judge(random.Random(f"{seed} lags {number}"), lags=True) for number in range(runs)]
+    wrong = sum(each.falsely is not None for each in slow)
+    after = [
+        each.rightly - each.begins + 1
+        for each in slow
+        if each.rightly is not None and each.begins is not None
+    ]
+    print(
+        f"{runs} with a slow rank {len(after) / runs:.1%} found, {wrong} of another rank; after "
+        f"{statistics.median(after):.0f} accounts (median)"
     )
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 MAX_BYTES = 64 * 1024
 MAX_RECENT_BYTES = 16 * 1024  # of earlier values
+MAX_RANKS = 64
 MAX_METRICS = 256
 MAX_TEXT = 64  # characters of a metric's name or value; the limits of TrainJob.status.trainerStatus
 MAX_MESSAGE = 1024  # characters; enough for a sentence and an error's first line
@@ -28,8 +29,8 @@ class Snapshot:
     """
 
     __slots__ = (
-        "attempt", "ending", "epoch", "message", "metrics", "percentage", "rank", "rate", "remaining_s",
-        "start_time", "state", "step", "timestamp", "total_epochs", "total_steps",
+        "attempt", "ending", "epoch", "message", "metrics", "percentage", "rank", "ranks", "rate",
+        "remaining_s", "start_time", "state", "step", "timestamp", "total_epochs", "total_steps",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +51,7 @@ class Snapshot:
         attempt: Optional[int] = None,
         ending: Optional[str] = None,
         rate: Optional[float] = None,
+        ranks: Optional[Mapping[str, Any]] = None,
     ) -> None:
         self.state = state  # running, completed, failed
         self.ending = ending  # finished, stopped, preempted, failed; None while the run goes on
@@ -65,6 +67,7 @@ class Snapshot:
         self.message = message
         self.rank = rank
         self.attempt = attempt
+        self.ranks = ranks  # columns, a row a rank
         self.rate = rate  # steps a second, for people; readers of the document work their own out
 
     def is_same_progress(self, other: Snapshot) -> bool:
@@ -83,12 +86,15 @@ def encode(
 ) -> bytes:
     """The document in at most `max_bytes` of UTF-8, with earlier values if `recent` has any.
 
-    These give way first, then metrics, the last names before the first; then the message loses its end. What
-    remains without them takes less than 500 bytes.
+    These give way first, then the other ranks and metrics, the last names before the first; then the message
+    loses its end. What remains without them takes less than 500 bytes.
     """
     metrics = list(snapshot.metrics.items())[:MAX_METRICS]
     message = snapshot.message[:MAX_MESSAGE] if snapshot.message else ""
     body = _dump(snapshot, metrics, message)
+    if len(body) > max_bytes and snapshot.ranks:
+        snapshot = snapshot.replace(ranks=None)
+        body = _dump(snapshot, metrics, message)
     while len(body) > max_bytes and metrics:
         metrics = metrics[: len(metrics) * 3 // 4]
         body = _dump(snapshot, metrics, message)
@@ -161,6 +167,7 @@ def _dump(snapshot: Snapshot, metrics: list[tuple[str, Union[int, float, str]]],
         "timestamp": format_time(snapshot.timestamp),
         "rank": snapshot.rank,
         "attempt": snapshot.attempt,
+        "ranks": snapshot.ranks,
     }
     known = {name: value for name, value in fields.items() if value is not None}
     text = _encode(known)

@@ -36,8 +36,8 @@ class LiveRun:
     __slots__ = (
         "__weakref__", "_attempt", "_due_since_s", "_final", "_is_late", "_is_parked", "_pace", "_pid",
         "_publishers", "_rank", "_start_time", "_warned", "due", "ending", "is_over", "is_terminated",
-        "is_through", "levels", "message", "phases", "remaining_s", "snapshot", "thread_id", "values",
-        "was_left",
+        "is_through", "levels", "message", "phases", "ranks", "remaining_s", "snapshot", "thread_id",
+        "values", "was_left",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -48,6 +48,7 @@ class LiveRun:
         self.message: Optional[str] = None
         self.phases = 0  # that are open
         self.remaining_s: Optional[float] = None  # as it was given
+        self.ranks: Optional[dict[str, Any]] = None  # how all ranks get on, as columns; not changed
         self.ending: Optional[str] = None
         self.is_over = False
         self.is_terminated = False  # SIGTERM has come
@@ -422,6 +423,7 @@ class LiveRun:
             rank=self._rank,
             attempt=self._attempt,
             rate=self._pace.steps_per_s(),
+            ranks=self.ranks,
         )
 
     def _say_message(self, uncounted: Sequence[Level]) -> Optional[str]:

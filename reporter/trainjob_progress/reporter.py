@@ -8,6 +8,8 @@ break a CUDA graph that is being captured.
 
 from __future__ import annotations
 
+import time
+
 from . import termination
 from .document import MAX_MESSAGE, MAX_METRICS
 from .levels import Level, find_position
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Literal, Mapping, Optional, Type, overload
 
+    from .ranks import PerRank
     from .values import Metric
 
     State = Literal["completed", "finished", "stopped", "preempted", "failed"]
@@ -194,6 +197,33 @@ class Reporter(Level):
         Loops that are tracked in it count no steps.
         """
         return Phase(self, text)
+
+    def ranks(
+        self,
+        *,
+        step_seconds: Optional[PerRank] = None,
+        steps: Optional[PerRank] = None,
+        names: Optional[PerRank] = None,
+    ) -> None:
+        """How all ranks get on, for rank 0 to say once it has gathered it: a value for each rank, in order.
+
+        `step_seconds`: each rank's own work for one step, without waiting for the others. `steps`: that each
+        has finished, where ranks do not wait for each other. `names`: of their pods or hosts.
+        """
+        run = self._run
+        try:
+            if run.values is None:
+                return
+            from .ranks import make_columns
+
+            try:
+                run.ranks = make_columns(time.time(), step_seconds, steps, names) or run.ranks
+            except (TypeError, ValueError) as error:
+                self._say("ranks", f"ranks are left out: {error}")
+            if run.due:
+                run.collect()
+        except Exception as error:
+            run.warn(error)
 
     def write(self, text: str) -> None:
         """Print a line, above the bar if there is one."""

@@ -18,6 +18,7 @@ NORMAL, WARNING = "Normal", "Warning"
 _OF_CONDITIONS = {
     "Stalled": (WARNING, "TrainingStalled"),
     "Diverged": (WARNING, "TrainingDiverged"),
+    "Straggling": (WARNING, "TrainingStraggling"),
     "Plateaued": (NORMAL, "TrainingPlateaued"),
     "Complete": (NORMAL, "TrainingFinished"),
     "Failed": (WARNING, "TrainingFailed"),

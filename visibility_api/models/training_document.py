@@ -46,6 +46,22 @@ class RecentValues(WireModel):
     )
 
 
+class RankColumns(WireModel):
+    """Columns of one length, a row a rank, as of one moment."""
+
+    timestamp: Instant | None = Field(default=None, description="When rank 0 gathered them.")
+    rank: list[Count] = Field(max_length=64, description="Global ranks, each once.")
+    name: list[Annotated[str, Field(max_length=64)] | None] | None = Field(
+        default=None, max_length=64, description="Of its pod or host."
+    )
+    step: list[Count | None] | None = Field(default=None, max_length=64, description="Steps it has finished.")
+    step_seconds: list[Annotated[float, Field(gt=0, lt=MAX_NUMBER)] | None] | None = Field(
+        default=None,
+        max_length=64,
+        description="Its own work for one step, without waiting for the other ranks.",
+    )
+
+
 class ProgressDocument(WireModel):
     """What a training process reports about itself; docs/document.md explains it. Writers should write what
     this schema allows; readers also accept what they can round, clamp or cut."""
@@ -99,6 +115,12 @@ class ProgressDocument(WireModel):
         default=None,
         description="Values that came shortly before, without the document's own, so that readers that come "
         "rarely miss none. At most 16 KiB of text. Readers ignore it where it breaks a rule.",
+    )
+
+    ranks: RankColumns | None = Field(
+        default=None,
+        description="How all ranks get on, as rank 0 has last gathered it: of more than 64 the slowest and a"
+        " selection. At most 16 KiB of text. Readers ignore it where it breaks a rule.",
     )
 
 

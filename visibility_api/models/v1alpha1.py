@@ -270,6 +270,7 @@ class ProgressStatus(WireModel):
         " progress can be read. Fresh: the numbers shown are current. Stalled: no advance for far longer than"
         " is usual for the run. Diverged: a loss or gradient norm is not finite, or far above what was usual."
         " Unknown: there is nothing to judge yet. Plateaued, there once it was true: no improvement for long."
+        " Straggling, there where rank 0 reports of the other ranks: one is far slower than they are."
         " Suspended, Complete, Failed: as the job itself has them, and since when.",
         json_schema_extra=map_keyed_by("type"),
     )

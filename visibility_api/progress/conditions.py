@@ -6,6 +6,7 @@ it has them, so not before they are true (docs/decisions/0007); the others alway
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
@@ -13,8 +14,10 @@ from visibility_api.text import harmless
 
 from .document import Progress
 from .job import Phase, TrainingJob
+from .ranks import Ranks
 from .record import FRESH_AT_LEAST_S, Record
 from .rhythm import longest_pause_s
+from .straggling import ACCOUNTS, FACTOR, Slow
 from .summary import NOT_RUNNING, STALLED, Condition
 from .watched import GRAD_NORM, LOSSES, WATCHED, Goal
 
@@ -321,6 +324,61 @@ def _plateau_began(record: Record, status: str) -> datetime | None:
     return min(record.reported_at, goal.at - timedelta(seconds=record.clock.ahead_s))
 
 
+def gather(record: Record, ranks: Ranks) -> None:
+    """Take over what the record's report, which has just come, says of the other ranks."""
+    report, named = record.report, record.job.hints.thresholds.straggling_above
+    if report is None or report.timestamp is None or named == math.inf:
+        return
+    record.gathered = record.gathered.advance(
+        ranks,
+        ranks.at or report.timestamp,
+        attempt=record.attempt,
+        factor=named or FACTOR,
+        pause_s=stalled_after_s(record, report),
+    )
+
+
+def _straggling(record: Record) -> _Found | None:
+    """Not there unless rank 0 reports of the others, in this attempt."""
+    gathered, report = record.gathered, record.report
+    if not gathered.accounts or gathered.attempt != record.attempt or report is None:
+        return None
+    if record.job.hints.thresholds.straggling_above == math.inf:
+        return None
+    if not record.is_current or record.job.phase is not Phase.RUNNING or report.is_final:
+        return "False", "NotTraining", _PLAIN
+    lagging = gathered.lagging
+    if lagging:
+        return "True", "SlowReplica", _describe_slow(lagging)
+    if gathered.accounts < ACCOUNTS:
+        return "Unknown", "NotJudged", f"Rank 0 has reported of the others fewer than {ACCOUNTS} times yet."
+    return "False", "NoSlowReplica", _PLAIN
+
+
+def _describe_slow(lagging: tuple[Slow, ...]) -> str:
+    worst, *others = lagging
+    name = f" ({worst.name})" if worst.name else ""
+    if worst.step_s < math.inf:
+        takes = f"takes {worst.step_s:.3g} s for a step, {worst.step_s / worst.usual_s:.2g} times as long as"
+    else:
+        takes = "does not advance, in contrast to"
+    median = f"the median of the {worst.others} others ({worst.usual_s:.3g} s)"
+    if worst.others == 1:
+        median = f"the other one ({worst.usual_s:.3g} s)"
+    also = ""
+    if others:
+        also = f" Also slow: rank {', '.join(str(each.rank) for each in others)}."
+    return f"Rank {worst.rank}{name} {takes} {median}.{also} Check its node, its accelerator and its data."
+
+
+def _straggling_began(record: Record, status: str) -> datetime | None:
+    lagging = record.gathered.lagging
+    if status != "True" or not lagging or record.reported_at is None:
+        return None
+    began = min(each.since for each in lagging)
+    return min(record.reported_at, began - timedelta(seconds=record.clock.ahead_s))
+
+
 # When a condition began to have its status: by the job's own times, so it does not matter who looks when.
 # None: all that is known is that it has it now.
 
@@ -427,6 +485,7 @@ _OCCASIONAL: tuple[
     tuple[str, Callable[[Record], _Found | None], Callable[[Record, str], datetime | None]], ...
 ]
 _OCCASIONAL = (
+    ("Straggling", _straggling, _straggling_began),
     ("Plateaued", _plateaued, _plateau_began),
     ("Suspended", _suspended, _suspension_changed_at),
     ("Complete", _complete, _ended_at),

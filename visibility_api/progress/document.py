@@ -30,6 +30,7 @@ from .limits import (
     Value,
 )
 from .points import Point as Point, read_recent
+from .ranks import NO_RANKS, Ranks, read_ranks
 
 State = Literal["running", "completed", "failed"]
 STATES: tuple[State, ...] = ("running", "completed", "failed")
@@ -58,6 +59,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_default
     # Earlier values, oldest first, without the report's own: for whoever keeps a history. They make no report
     # news, and are never held: `without_points`.
     points: tuple[Point, ...] = ()
+    # How all ranks get on. The same holds of it.
+    ranks: Ranks = NO_RANKS
 
     @property
     def is_final(self) -> bool:
@@ -115,10 +118,12 @@ class _Plain(msgspec.Struct, kw_only=True):
     rank: Count = None
     attempt: Count = None
     recent: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    ranks: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Tail(msgspec.Struct):
     recent: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    ranks: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 _decode_plain = msgspec.json.Decoder(_Plain).decode
@@ -183,6 +188,7 @@ def _plain(data: bytes) -> Progress | None:
         rank=found.rank,
         attempt=found.attempt,
         points=() if found.recent is msgspec.UNSET else read_recent(found.recent, timestamp),
+        ranks=NO_RANKS if found.ranks is msgspec.UNSET else read_ranks(found.ranks),
     )
 
 
@@ -219,7 +225,7 @@ def _own_form(fields: Mapping[str, Any], data: bytes) -> Progress:
     epoch, epochs = _number(fields, "epoch"), _number(fields, "totalEpochs")
     message = _text(fields, "message")
     timestamp = _required_time(fields, "timestamp")
-    recent = msgspec.json.decode(data, type=_Tail).recent
+    tail = msgspec.json.decode(data, type=_Tail)
     return Progress(
         timestamp=timestamp,
         state=state,
@@ -235,7 +241,8 @@ def _own_form(fields: Mapping[str, Any], data: bytes) -> Progress:
         started_at=_time(fields, "startTime"),
         rank=_integer(fields, "rank"),
         attempt=_integer(fields, "attempt"),
-        points=() if recent is msgspec.UNSET else read_recent(recent, timestamp),
+        points=() if tail.recent is msgspec.UNSET else read_recent(tail.recent, timestamp),
+        ranks=NO_RANKS if tail.ranks is msgspec.UNSET else read_ranks(tail.ranks),
     )
 
 

@@ -147,6 +147,7 @@ class Thresholds:
 
     stalled_after_s: float | None = None  # infinity: never
     diverged_above: float | None = None  # a loss; infinity: only what is not finite
+    straggling_above: float | None = None  # times the median of the others; infinity: never
     plateau_metric: str | None = None
     plateau_better: Literal["min", "max"] | None = None
     plateau_after_s: float | None = None  # infinity: never

@@ -14,6 +14,8 @@ MAX_MESSAGE_CHARACTERS = 1024
 MAX_INTEGER = 2**53  # JSON readers that hold numbers as doubles lose those above (RFC 8259 section 6)
 MAX_POINTS = 256  # earlier values in one report
 MAX_RECENT_BYTES = 16 * 1024  # of a document: its earlier values
+MAX_RANKS = 64  # of which one report says how they get on
+MAX_RANKS_BYTES = 16 * 1024
 MAX_POINT_AGE_S = 366 * 86400  # before the document's own time
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_INTEGER)] | None

@@ -21,6 +21,7 @@ from .holding import Holding
 from .job import Rank0, Termination
 from .merge import take
 from .record import Record, note_failure
+from .straggling import NOTHING_GATHERED, Gathered
 from .watched import NOTHING_WATCHED, Watched
 
 
@@ -52,6 +53,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=
     clock: NodeClock = NodeClock()  # of the training process
     pace: Pace = Pace()
     watched: Watched = NOTHING_WATCHED
+    gathered: Gathered = NOTHING_GATHERED
     refused: Refused | None = None  # why the last probe of `rank0` brought no report; None: it brought one
     left_over: tuple[str, Progress] | None = None  # an attempt, and what it found in its file as it began
     rank0: Rank0 | None = None  # the last known, without its messages
@@ -81,6 +83,7 @@ def remember(record: Record) -> Memory:
         clock=record.clock,
         pace=record.pace.without_forecast(),
         watched=record.watched,
+        gathered=record.gathered,
         refused=record.refused,
         left_over=record.left_over,
         rank0=replace(rank0, termination_message="", waiting_message="")
@@ -147,7 +150,7 @@ def _adopt(record: Record, memory: Memory) -> None:
     record.moved_at, record.positioned_at = memory.moved_at, memory.positioned_at
     record.clock, record.left_over = memory.clock, memory.left_over
     record.pace = memory.pace.with_forecast()
-    record.watched = memory.watched
+    record.watched, record.gathered = memory.watched, memory.gathered
     if record.report is not None and not memory.watched.courses:  # what an earlier version remembers has none
         record.watched = memory.watched.advance(record.report, None, record.pace.position)
     record.rank0 = record.rank0 or memory.rank0

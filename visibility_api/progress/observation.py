@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from .document import Outcome, Progress
 from .job import JobRef
+from .ranks import NO_RANKS
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -30,6 +31,6 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def without_points(observation: Observation) -> Observation:
     """What may be held of it: the report alone, which is compared, remembered and shown."""
     outcome = observation.outcome
-    if not isinstance(outcome, Progress) or not outcome.points:
+    if not isinstance(outcome, Progress) or not (outcome.points or outcome.ranks.rows):
         return observation
-    return replace(observation, outcome=replace(outcome, points=()))
+    return replace(observation, outcome=replace(outcome, points=(), ranks=NO_RANKS))

@@ -18,6 +18,7 @@ from .history import JobHistory
 from .holding import NOTHING_HELD, Holding, Seen, advance, held_s, wasted_s
 from .job import Phase, Rank0, Termination, TrainingJob
 from .observation import Observation
+from .straggling import NOTHING_GATHERED, Gathered
 from .summary import Condition, JobProgress, ObservationSummary, Resources
 from .watched import NOTHING_WATCHED, Watched
 
@@ -60,6 +61,7 @@ class Record:
     pace: Pace = field(default_factory=Pace)
     history: JobHistory | None = None  # None: nothing was reported yet
     watched: Watched = NOTHING_WATCHED  # what its metrics were like, this attempt
+    gathered: Gathered = NOTHING_GATHERED  # what rank 0 said of the others, an attempt
     last_observation: Observation | None = None  # of a probe or a push
     refused: Refused | None = None  # the outcome of the last probe of this attempt, if it brought no report
     failures: int = 0  # in a row

@@ -20,7 +20,7 @@ NOT_RUNNING, STALLED = "Rank0NotRunning", "NoAdvance"
 class Condition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A `metav1.Condition`; `since` moves only when `status` does."""
 
-    type: str  # Reporting, Fresh, Stalled, Diverged, Suspended, Complete, Failed
+    type: str  # Reporting, Fresh, Stalled, Diverged, …: docs/troubleshooting.md
     status: str  # "True", "False" or "Unknown"
     reason: str  # CamelCase, never empty (metav1.Condition requires it)
     message: str

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from .conditions import evaluate
+from .conditions import evaluate, gather
 from .document import Progress
 from .failure import Failure
 from .history import JobHistory
@@ -20,6 +20,7 @@ from .job import JobRef, Rank0, TrainingJob
 from .memory import Memory, recall, remember
 from .merge import LOGS, STATUS, TERMINATION, counts, merge, take
 from .observation import Observation, without_points
+from .ranks import NO_RANKS
 from .record import PASSES_IN_S, Record, hold, note_failure, note_reached, summarise
 from .report import parse_report
 from .summary import JobProgress
@@ -160,6 +161,8 @@ class Tracker:
         outcome = observation.outcome
         points = outcome.points if isinstance(outcome, Progress) else ()
         is_taken = merge(record, without_points(observation), now, points)
+        if is_taken and isinstance(outcome, Progress) and outcome.ranks.rows:
+            gather(record, outcome.ranks)
         self._show(record, now)
         return is_taken
 
@@ -229,8 +232,8 @@ def _read_termination_message(record: Record, rank0: Rank0, now: datetime) -> No
     record.message_read = key
     outcome = parse_report(rank0.termination_message.encode(errors="replace"))
     if isinstance(outcome, Progress):  # anything else is somebody's plain text
-        if outcome.points:  # in a hostile one: ours has no room for them
-            outcome = replace(outcome, points=())
+        if outcome.points or outcome.ranks.rows:  # in a hostile one: ours has no room for them
+            outcome = replace(outcome, points=(), ranks=NO_RANKS)
         if outcome.timestamp is None and rank0.last_termination is not None:
             outcome = replace(outcome, timestamp=rank0.last_termination.finished_at)
         take(record, outcome, rank0.attempt, TERMINATION, now)

@@ -223,6 +223,7 @@ def _reason(document: JobProgress) -> Cell:
         ("Stalled", "True"),
         ("Reporting", "False"),
         ("Fresh", "False"),
+        ("Straggling", "True"),
         ("Plateaued", "True"),
     ):
         condition = document.condition(type_)

@@ -165,8 +165,9 @@ class Settings(BaseSettings):
 
     events: Switch = Field(
         default=False,  # each is a write to etcd and needs rights to write
-        description="write an Event on a TrainJob when it stalls, recovers, diverges, plateaus, ends, or may"
-        " not be probed. One replica writes: the one that holds the Lease trainjob-visibility-events",
+        description="write an Event on a TrainJob when it stalls, recovers, diverges, straggles, plateaus,"
+        " ends, or may not be probed. One replica writes: the one that holds the Lease"
+        " trainjob-visibility-events",
     )
     lease_namespace: Annotated[str, AfterValidator(namespace), Metavar("NAMESPACE")] = Field(
         default="trainjob-visibility", description="namespace of that Lease"

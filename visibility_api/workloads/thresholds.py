@@ -12,9 +12,17 @@ from visibility_api.progress.job import Thresholds
 from visibility_api.progress.limits import MAX_METRIC_CHARACTERS
 from visibility_api.text import harmless
 
-KEYS = ("stalled-after", "diverged-above", "plateau-metric", "plateau-better", "plateau-after")
+KEYS = (
+    "stalled-after",
+    "diverged-above",
+    "straggling-above",
+    "plateau-metric",
+    "plateau-better",
+    "plateau-after",
+)
 OFF = "off"
 MIN_STALLED_S, MAX_STALLED_S = 10.0, 7 * 86400.0
+MIN_FACTOR, MAX_FACTOR = 1.1, 1000.0
 MIN_PLATEAU_S, MAX_PLATEAU_S = 60.0, 30 * 86400.0
 MIN_VALUES, MAX_VALUES = 2, 100_000
 
@@ -42,6 +50,7 @@ def read_thresholds(given: Mapping[str, str], prefix: str, refuse: Callable[[str
     return Thresholds(
         stalled_after_s=_read_stalled_s(found.get("stalled-after"), refuse),
         diverged_above=_read_diverged(found.get("diverged-above"), refuse),
+        straggling_above=_read_factor(found.get("straggling-above"), refuse),
         plateau_metric=metric,
         plateau_better=_read_better(found.get("plateau-better"), refuse),
         plateau_after_s=after_s,
@@ -66,6 +75,17 @@ def _read_diverged(text: str | None, refuse: Callable[[str, str], None]) -> floa
         refuse("diverged-above", 'it must be a number such as "20", or "off"')
         return None
     return float(text)
+
+
+def _read_factor(text: str | None, refuse: Callable[[str, str], None]) -> float | None:
+    if text is None or text == OFF:
+        return None if text is None else math.inf
+    if len(text) <= MAX_METRIC_CHARACTERS and _NUMBER.fullmatch(text):
+        factor = float(text)
+        if MIN_FACTOR <= factor <= MAX_FACTOR:
+            return factor
+    refuse("straggling-above", f'it must be a factor such as "2", {MIN_FACTOR:g} to {MAX_FACTOR:g}, or "off"')
+    return None
 
 
 def _read_better(text: str | None, refuse: Callable[[str, str], None]) -> Literal["min", "max"] | None:

@@ -1,0 +1,76 @@
+"""What rank 0 says of the pace of all ranks: the field `ranks` of a document (docs/document.md).
+
+Read as hostile bytes, like the document itself.
+"""
+
+from __future__ import annotations
+
+import zlib
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from .limits import MAX_INTEGER, MAX_METRIC_CHARACTERS, MAX_RANKS, MAX_RANKS_BYTES
+
+_Rows = msgspec.Meta(max_length=MAX_RANKS)
+_Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_INTEGER)]
+_Seconds = Annotated[float, msgspec.Meta(gt=0, lt=MAX_INTEGER)] | None
+_Text = Annotated[str, msgspec.Meta(max_length=MAX_METRIC_CHARACTERS)] | None
+
+
+class RankRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Of one rank, as of the moment at which rank 0 gathered it. Absent is None."""
+
+    rank: int
+    name: str  # of its pod or host; "" if it has none
+    step: int | None  # it has finished
+    step_s: float | None  # of its own work for one step, without waiting for the others
+
+
+class Ranks(msgspec.Struct, frozen=True, gc=False):
+    """One account of the ranks."""
+
+    mark: int  # of its bytes: until the next account a document repeats the one before
+    at: datetime | None  # when it was gathered, by the training process's clock; None: it does not say
+    rows: tuple[RankRow, ...]  # in order of rank, each once
+
+
+NO_RANKS = Ranks(0, None, ())
+
+
+class _Columns(msgspec.Struct):
+    """Columns of one length, a row a rank."""
+
+    rank: Annotated[list[_Number], _Rows]
+    timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    name: Annotated[list[_Text], _Rows] | None = None
+    step: Annotated[list[_Number | None], _Rows] | None = None
+    stepSeconds: Annotated[list[_Seconds], _Rows] | None = None
+
+
+_decode = msgspec.json.Decoder(_Columns).decode
+
+
+def read_ranks(data: msgspec.Raw) -> Ranks:
+    """The account in `data`. One that breaks a rule of docs/document.md is empty: it is no reason to refuse
+    the report it comes with."""
+    view = memoryview(data)
+    if view.nbytes > MAX_RANKS_BYTES:
+        return NO_RANKS
+    try:
+        found = _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return NO_RANKS
+    ranks, none = found.rank, [None] * len(found.rank)
+    columns = (found.name or none, found.step or none, found.stepSeconds or none)
+    if any(len(column) != len(ranks) for column in columns) or len(set(ranks)) != len(ranks):
+        return NO_RANKS
+    rows = [
+        RankRow(rank, name or "", step, step_s)
+        for rank, name, step, step_s in zip(ranks, *columns, strict=True)
+        if step is not None or step_s is not None
+    ]
+    if not rows:
+        return NO_RANKS
+    return Ranks(zlib.crc32(view), found.timestamp, tuple(sorted(rows, key=lambda row: row.rank)))
