@@ -42,7 +42,7 @@ class ClientQueues:
         self._max_waiting = max_waiting
         self._max_waiting_per_client = max_waiting_per_client
         self._running: Counter[Hashable] = Counter()
-        self._queues: dict[Hashable, deque[asyncio.Future[None]]] = {}  # the next to be served first
+        self._queues: dict[Hashable, deque[asyncio.Future[bool]]] = {}  # the next to be served first
         self._waiting = 0
         self._rate = (
             Bucket(per_s=starts_per_s, burst=start_burst, now=0.0) if starts_per_s < math.inf else None
@@ -78,17 +78,19 @@ class ClientQueues:
             raise TooManyRequests(self._crowded)
         if self._waiting >= self._max_waiting:
             self._drop_from_longest(client)
-        slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        slot: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._queues.setdefault(client, deque()).append(slot)
         self._waiting += 1
         try:
-            await slot
+            may_run = await slot
         except asyncio.CancelledError:
             if slot.cancelled():
                 self._forget(client, slot)
-            elif slot.exception() is None:  # given in the same moment: pass the slot on
+            elif slot.result():  # given in the same moment: pass the slot on
                 self._leave(client)
             raise
+        if not may_run:  # no exception in `slot`: that and this frame would hold each other
+            raise TooManyRequests(self._crowded)
 
     def _may_run(self, client: Hashable) -> bool:
         return self._free > 0 and self._running[client] < self._max_running_per_client
@@ -135,7 +137,7 @@ class ClientQueues:
                 self._waiting -= 1
                 if not slot.done():  # else its caller has just left
                     self._start(client)
-                    slot.set_result(None)
+                    slot.set_result(True)
                     break
             if queue:
                 self._queues[client] = queue
@@ -147,9 +149,9 @@ class ClientQueues:
         slot = self._queues[longest][-1]
         self._forget(longest, slot)
         if not slot.done():
-            slot.set_exception(TooManyRequests(self._crowded))
+            slot.set_result(False)
 
-    def _forget(self, client: Hashable, slot: asyncio.Future[None]) -> None:
+    def _forget(self, client: Hashable, slot: asyncio.Future[bool]) -> None:
         queue = self._queues.get(client)
         if queue is None or slot not in queue:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -300,3 +301,28 @@ async def test_a_token_that_is_refused_is_known_no_longer() -> None:
 )
 def test_one_client_cannot_look_like_many_by_its_choice_of_address(address: str, site: str) -> None:
     assert site_of(address) == site
+
+
+async def test_refusals_leave_nothing_to_the_garbage_collector() -> None:
+    """It would stop everybody for as long as the refused are many: 30 ms at a time under a flood."""
+    api = FakeApi(status={}, is_held=True)
+    tokens = admitted(api, max_waiting=20, max_waiting_per_client=10)
+
+    async def try_token(number: int) -> type[Exception] | None:
+        try:
+            await tokens.identify(f"made-up-{number // 2}", address=f"10.0.0.{number % 4}")
+        except (CredentialRejected, TooManyRequests) as refusal:
+            return type(refusal)
+        return None
+
+    gc.collect()
+    gc.disable()
+    try:
+        trying = asyncio.gather(*map(try_token, range(200)))
+        await until(lambda: bool(api.calls))
+        api.release()
+        refused = await trying
+        assert set(refused) == {CredentialRejected, TooManyRequests}
+        assert gc.collect() < len(refused)  # with references in a circle some thirty objects each
+    finally:
+        gc.enable()

@@ -43,7 +43,10 @@ class ReviewCache(Generic[K, V]):
                 return await self._run(key, review)
             await asyncio.wait((flight,))  # unlike `await flight`, does not cancel it with this caller
             if not flight.cancelled():
-                return flight.result()
+                try:
+                    return flight.result()
+                finally:
+                    del flight  # holds the error, whose traceback holds this frame
 
     async def _run(self, key: K, review: Callable[[], Awaitable[V]]) -> V:
         flight: asyncio.Future[V] = asyncio.get_running_loop().create_future()
@@ -60,3 +63,4 @@ class ReviewCache(Generic[K, V]):
         finally:
             del self._flights[key]
             flight.cancel()  # does nothing unless we were cancelled
+            del flight  # holds the error, whose traceback holds this frame
