@@ -25,7 +25,7 @@ from typing import Any, Self
 import trustme
 from tqdm import tqdm
 
-from trainjob_progress import Reporter, report, track
+from trainjob_progress import Reporter, report
 from trainjob_progress.document import Snapshot
 from trainjob_progress.settings import find_sinks
 
@@ -104,21 +104,47 @@ def loop_with_others(call: Callable[..., Any]) -> None:
         call(accuracy=0.5, lr=0.1)
 
 
-def measure_leaving() -> dict[str, float]:
-    """Milliseconds at most that leaving takes while every sink hangs."""
-    times: dict[str, list[float]] = {"with": [], "loop": [], "break": []}
-    for _ in range(5):
-        with report(total_steps=1, sinks=[HangingDisk(), HangingDisk()]) as reporter:
-            reporter.step()
-            start = time.perf_counter()
-        times["with"].append(time.perf_counter() - start)
-        for _ in track([0], sinks=[HangingDisk(), HangingDisk()]):
-            start = time.perf_counter()
-        times["loop"].append(time.perf_counter() - start)
-        for _ in track([0, 1], sinks=[HangingDisk(), HangingDisk()]):
-            start = time.perf_counter()
+# A process of its own, whose loop is in no other: its end is the run's.
+LEAVING = f"""
+import sys, threading, time
+sys.path.insert(0, {str(Path(__file__).parents[1] / "reporter")!r})
+from trainjob_progress import report, track
+
+class HangingDisk:
+    interval_s = 0.05
+    def write(self, _):
+        threading.Event().wait()
+    def close(self):
+        pass
+
+how, sinks = sys.argv[1], [HangingDisk(), HangingDisk()]
+if how == "with":
+    with report(total_steps=1, sinks=sinks) as r:
+        r.step()
+        start = time.perf_counter()
+else:
+    for _ in track([0, 1], sinks=sinks):
+        start = time.perf_counter()
+        if how == "break":
             break
-        times["break"].append(time.perf_counter() - start)
+print(time.perf_counter() - start, flush=True)
+"""
+
+
+def measure_leaving() -> dict[str, float]:
+    """Milliseconds at most that leaving takes while every sink hangs, alone and with the process's end."""
+    times: dict[str, list[float]] = {}
+    for how in ("with", "loop", "break"):
+        for _ in range(5):
+            command = [sys.executable, "-S", "-c", LEAVING, how]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+                assert process.stdout is not None
+                left_s = float(process.stdout.readline())
+                start = time.perf_counter()
+                process.wait()
+                end_s = time.perf_counter() - start
+            times.setdefault(how, []).append(left_s)
+            times.setdefault(f"{how}, and the process", []).append(left_s + end_s)
     return {name: round(1000 * max(values), 1) for name, values in times.items()}
 
 

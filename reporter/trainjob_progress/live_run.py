@@ -34,7 +34,7 @@ class LiveRun:
     """One run, from `report()` to the process's end: results that come after its end belong to it too."""
 
     __slots__ = (
-        "__weakref__", "_attempt", "_due_since_s", "_final", "_is_late", "_is_parked", "_pace", "_pid",
+        "__weakref__", "_attempt", "_due_since_s", "_end_by_s", "_final", "_is_parked", "_pace", "_pid",
         "_publishers", "_rank", "_start_time", "_warned", "due", "ending", "is_over", "is_terminated",
         "is_through", "levels", "message", "phases", "ranks", "remaining_s", "snapshot", "thread_id",
         "values", "was_left",
@@ -59,8 +59,8 @@ class LiveRun:
         self._final: Optional[Snapshot] = None  # what is written once it is over; None: nothing
         self._publishers: list[Publisher] = []
         self._due_since_s = 0.0
+        self._end_by_s: Optional[float] = None  # monotonic; when all waiting for the last document ends
         self._is_parked = False  # the publishers have ended for a fork
-        self._is_late = False  # results came after the end, and are not written yet
         self._warned: set[str] = set()
         self._pace = Pace()
         self._pid = os.getpid()
@@ -129,7 +129,7 @@ class LiveRun:
         if final is None or self._pid != os.getpid():
             return
         self._final = final.replace(metrics=to_metrics(self._read_values()), timestamp=time.time())
-        self._is_late = True
+        self._end_by_s = None  # what is written now is waited for by itself
         for publisher in self._publishers:
             if publisher.takes_more and not publisher.is_running:
                 publisher.start()
@@ -146,7 +146,10 @@ class LiveRun:
         self.due = False
         self.levels = []  # a loop holds what it loops over
         if self._publishers:
+            from .reporter import FLUSH_TIMEOUT_S
+
             self._resume()
+            self._end_by_s = time.monotonic() + max(wait_s, FLUSH_TIMEOUT_S)
             self._await([publisher.end() for publisher in self._publishers], wait_s)
             self._close()
 
@@ -202,9 +205,11 @@ class LiveRun:
                 return
             if not self.is_over:
                 self.end_unsaid()
-            from .reporter import FLUSH_TIMEOUT_S
+            deadline_s = self._end_by_s
+            if deadline_s is None:
+                from .reporter import FLUSH_TIMEOUT_S
 
-            deadline_s = time.monotonic() + FLUSH_TIMEOUT_S
+                deadline_s = time.monotonic() + FLUSH_TIMEOUT_S
             for publisher in self._publishers:
                 if publisher.is_running:
                     publisher.join(deadline_s - time.monotonic())

@@ -58,7 +58,7 @@ def report(
     `initial_step`: steps done before, when training resumes from a checkpoint; None where nobody knows yet.
     `rank`: which process this is (default: found); only rank 0 writes. `sinks`: where to (default: what the
     environment asks for; an empty list: nowhere, and what was not finished before is left as it stands).
-    `bar`: a bar on the terminal too. `wait_s`: how long the end may wait for slow sinks (default: 0.2 s).
+    `bar`: a bar on the terminal too. `wait_s`: how long the end may wait for slow sinks (default: 0.12 s).
     Inside a loop that is tracked, or another reporter's `with` block, it counts that one's steps.
     Never raises.
     """

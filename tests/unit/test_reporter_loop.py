@@ -230,6 +230,25 @@ def test_finish_gives_up_on_a_sink_that_hangs(capfd: pytest.CaptureFixture[str])
     assert "has not taken the document within 0.05 s" in capfd.readouterr().err
 
 
+def test_the_process_does_not_wait_once_more_for_a_sink_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainjob_progress.reporter.FLUSH_TIMEOUT_S", 0.01)
+    hanging = HangingSink()
+    r = report(sinks=[hanging])
+    r.finish()
+    run = r._run
+    (publisher,) = run._publishers
+    waits: list[float] = []
+    monkeypatch.setattr(publisher, "join", waits.append)
+    wait_until(lambda: time.monotonic() > (run._end_by_s or 0))
+    run.exit()
+    r.update(test_accuracy=0.5)  # what came since is waited for
+    monkeypatch.setattr("trainjob_progress.reporter.FLUSH_TIMEOUT_S", 60.0)
+    run.exit()
+    hanging.released.set()
+    assert len(waits) == 2
+    assert waits[0] <= 0 < waits[1]
+
+
 @pytest.mark.parametrize(
     "error", [OSError(28, "No space left on device"), BrokenPipeError(), RuntimeError("odd"), MemoryError()]
 )
