@@ -26,8 +26,10 @@ from visibility_api.serving.connection import (
     MAX_HEADERS,
     MAX_PATH_BYTES,
     MAX_PIPELINED,
+    MAX_STRANGERS_HEAD_BYTES,
     MAX_STRANGERS_HEADERS,
     MAX_STRANGERS_PIPELINED,
+    STRANGERS_PIECE_BYTES,
 )
 from visibility_api.serving.tls import ConnectionLimits, peer_of
 
@@ -253,6 +255,17 @@ async def test_oversized_head_is_refused_before_it_is_complete(server: RunningSe
     assert server.seen == []
 
 
+async def test_a_client_that_is_not_known_may_send_a_shorter_head_than_the_front_proxy(
+    server: RunningServer,
+) -> None:
+    long = "A: " + "b" * MAX_STRANGERS_HEAD_BYTES
+    async with server.connect() as client:
+        client.writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\n")
+        assert await ended_while_sending(client, [long.encode()] * 100)
+    assert server.seen == []
+    assert (await ask(server, PROXY, "X-Remote-User: jane", long))["user"] == "jane"
+
+
 async def test_head_of_too_many_headers_is_refused(server: RunningServer) -> None:
     """Each takes thirty times the memory of its bytes."""
     async with server.connect() as client:
@@ -295,6 +308,17 @@ async def test_requests_sent_far_ahead_are_answered_up_to_a_bound(
         answers = await client.answers(1 + most)
         assert [answer["closes"] for answer in answers] == [False] * most + [True]
         assert await client.is_closed_by_server()
+
+
+async def test_a_body_of_a_client_that_is_not_known_is_read_in_pieces(server: RunningServer) -> None:
+    body = b"a" * (5 * STRANGERS_PIECE_BYTES)
+    async with server.connect() as client:
+        for _ in range(2):
+            client.writer.write(
+                b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+            )
+        answers = await client.answers(2)
+        assert [answer["closes"] for answer in answers] == [False, False]
 
 
 async def test_what_is_no_request_does_not_take_the_answer_of_the_one_before(server: RunningServer) -> None:

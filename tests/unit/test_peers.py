@@ -93,7 +93,7 @@ def test_only_who_has_the_proof_is_admitted_and_met() -> None:
             asked.admit([*headers, (PORT, b"10250")], "10.0.0.7")
     assert met == []
     asked.admit([(PROOF, b"proof"), (PORT, b"10250")], "10.0.0.7")
-    for port in (b"", b"0", b"65536", b"-1", b"99999999999", b"x"):
+    for port in (b"", b"0", b"65536", b"-1", b"99999999999", b"x", b"010250", b"1" * 5000):
         asked.admit([(PROOF, b"proof"), (PORT, port)], "10.0.0.8")
     assert met == [Address("10.0.0.7", 10250)]
 

@@ -111,16 +111,42 @@ def test_nothing_stays_behind(happenings: list[tuple[str, int]]) -> None:
     assert (len(strangers), strangers.head_bytes) == (0, 0)
 
 
-async def test_of_a_crowd_that_was_held_back_a_few_are_read_from_in_each_turn_of_the_loop() -> None:
-    strangers, read = Strangers(), []
-    for number in range(5 * READ_AT_ONCE):
-        strangers.read_in_turn(partial(read.append, number))
+async def test_of_a_crowd_a_few_are_read_from_in_each_turn_of_the_loop() -> None:
+    strangers = Strangers()
+    read: list[int] = []
+    for number, each in enumerate(connect(strangers, "10.9.9.9", 5 * READ_AT_ONCE)):
+        strangers.read_in_turn(each, partial(read.append, number))
     turns = [len(read)]
     while len(read) < 5 * READ_AT_ONCE:
         await asyncio.sleep(0)
         turns.append(len(read))
     assert max(after - before for before, after in pairwise(turns)) == READ_AT_ONCE
-    assert read == sorted(read)
-    strangers.read_in_turn(partial(read.append, -1))
+    assert sorted(read) == list(range(5 * READ_AT_ONCE))
+    strangers.read_in_turn(connect(strangers, "10.9.9.9")[0], partial(read.append, -1))
     await asyncio.sleep(0)
     assert read[-1] == -1
+
+
+async def test_neither_another_address_nor_a_newcomer_waits_for_a_crowd_to_be_read() -> None:
+    strangers = Strangers()
+    read: list[int] = []
+    for number, each in enumerate(connect(strangers, "10.9.9.9", 100)):
+        strangers.read_in_turn(each, partial(read.append, number))
+    strangers.read_in_turn(connect(strangers, "10.9.9.9")[0], partial(read.append, -1))
+    strangers.read_in_turn(connect(strangers, "10.0.0.1")[0], partial(read.append, -2))
+    await asyncio.sleep(0)
+    assert -2 in read
+    await asyncio.sleep(0)
+    assert -1 in read
+    assert read[0] == 0
+
+
+async def test_a_connection_that_is_closed_is_not_read_from() -> None:
+    strangers = Strangers()
+    read: list[int] = []
+    gone, stays = connect(strangers, "10.9.9.9", 2)
+    strangers.read_in_turn(gone, partial(read.append, 0))
+    strangers.leave(gone)
+    strangers.read_in_turn(stays, partial(read.append, 1))
+    await asyncio.sleep(0)
+    assert read == [1]

@@ -64,7 +64,7 @@ class StateGiver:
         if self._streams >= MAX_STREAMS:
             raise TooManyRequests("other replicas are being given the state; try again later")
         port = next((value for name, value in headers if name == PORT), b"")
-        if client and port.isdigit() and 0 < int(port[:6]) < 65536:
+        if client and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536:
             self._met(Address(client, int(port)))
 
     def stream(self) -> AsyncGenerator[bytes, None]:

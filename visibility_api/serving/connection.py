@@ -11,6 +11,7 @@ import asyncio
 from urllib.parse import unquote
 
 import httptools
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from visibility_api.auth.certificates import PEER, Peer
@@ -23,6 +24,9 @@ from .strangers import FREE_HEAD_BYTES, HEADER_BYTES, Strangers
 from .tls import CONNECTION_LIMITS, ConnectionLimits, ServingContext, peer_of
 
 MAX_HEAD_BYTES = 1024 * 1024  # request line and headers: Go's http.DefaultMaxHeaderBytes
+# Of a client without a certificate that is not known yet: a long token and a long selector, escaped.
+MAX_STRANGERS_HEAD_BYTES = 128 * 1024
+STRANGERS_PIECE_BYTES = 32 * 1024  # parsed in one turn of the loop
 # Each of a user's groups is one header, and the shortest headers take thirty times their bytes in memory.
 MAX_HEADERS = 8192
 # Of a client without a certificate that is not known yet: each header costs a microsecond.
@@ -37,6 +41,16 @@ MAX_PIPELINED, MAX_STRANGERS_PIPELINED = 128, 8
 MAX_REQUEST_BYTES = 3 * 1024 * 1024  # head, body and trailers; kube-apiserver limits bodies to this
 
 
+class _Flow(FlowControl):
+    """As uvicorn's, but reading is not resumed while the connection waits for its turn."""
+
+    is_held = False
+
+    def resume_reading(self) -> None:
+        if not self.is_held:
+            super().resume_reading()
+
+
 class TlsConnection(HttpToolsProtocol):
     """uvicorn's HTTP protocol with the client's certificate in `scope["state"]`: `http=TlsConnection`."""
 
@@ -49,6 +63,8 @@ class TlsConnection(HttpToolsProtocol):
     _context: ServingContext | None = None
     _strangers: Strangers | None = None  # None: the client has a certificate
     _chunk_bytes = 0  # what is being parsed; not in _request_bytes yet
+    _unread = b""  # of a client that was not known when it came: waits for its turn
+    flow: _Flow
     _max_headers = MAX_HEADERS
     _max_pipelined = MAX_PIPELINED
     peer: Peer
@@ -56,6 +72,7 @@ class TlsConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
+        self.flow = _Flow(transport)
         self._timeout = IdleTimeout(self.loop, transport.close)
         self._writer = CoalescingWriter(self.loop, transport)
         context = transport.get_extra_info("sslcontext")
@@ -105,11 +122,39 @@ class TlsConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return  # refused or closed by this side: nothing more is read
+        strangers = self._strangers
+        if strangers is None or (self.peer.is_known and not self._unread):
+            self._parse(data)
+            return
+        self._unread += data
+        self._hold(strangers)
+
+    def _hold(self, strangers: Strangers) -> None:
+        """Read no more before it is this connection's turn."""
+        self.flow.is_held = True
+        self.flow.pause_reading()
+        strangers.read_in_turn(self, self._read_on)
+
+    def _read_on(self) -> None:
+        """Parse a piece of what was held back; after the last one more is read."""
+        if self.transport.is_closing():
+            return
+        size = STRANGERS_PIECE_BYTES
+        piece, self._unread = self._unread[:size], self._unread[size:]
+        if self._unread and self._strangers is not None:
+            self._strangers.read_in_turn(self, self._read_on)
+        else:
+            self.flow.is_held = False
+            self.flow.resume_reading()  # before the piece: if that is a request too early, it is paused again
+        if piece:
+            self._parse(piece)
+
+    def _parse(self, data: bytes) -> None:
         self._chunk_bytes = len(data)
         super().data_received(data)
         self._request_bytes += self._chunk_bytes
         self._chunk_bytes = 0
-        most = MAX_HEAD_BYTES if self._is_in_head else MAX_REQUEST_BYTES
+        most = self._max_head_bytes() if self._is_in_head else MAX_REQUEST_BYTES
         if self._request_bytes > most or (self._is_in_head and not self._may_hold_head()):
             self._refuse_size()
         elif self._is_in_head or not self._is_answering():
@@ -188,18 +233,13 @@ class TlsConnection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._strangers is not None and self.peer.unknown is not None and not self.peer.is_known:
-            self.flow.pause_reading()
-            self._strangers.read_in_turn(self._read_again)
+            self._hold(self._strangers)
         else:
             self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
         elif not self._is_head_due:
             self._timeout.start(self.timeout_keep_alive)
-
-    def _read_again(self) -> None:
-        if not self.transport.is_closing():
-            self.flow.resume_reading()
 
     def send_400_response(self, msg: str) -> None:
         """As in uvicorn, but never instead of, or inside, the response to an earlier request.
@@ -221,6 +261,10 @@ class TlsConnection(HttpToolsProtocol):
     def _is_answering(self) -> bool:
         # uvicorn's type does not say that there is no cycle before the first request.
         return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]
+
+    def _max_head_bytes(self) -> int:
+        is_known = self._strangers is None or self.peer.is_known
+        return MAX_HEAD_BYTES if is_known else MAX_STRANGERS_HEAD_BYTES
 
     def _may_hold_head(self) -> bool:
         """Whether there is memory for a head of this size of a client that may not be known."""

@@ -6,7 +6,6 @@ Whoever reaches the port can open connections and send headers; only these limit
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -21,9 +20,10 @@ MAX_HEAD_BYTES = 32 * 1024 * 1024
 FREE_HEAD_BYTES = 24 * 1024
 CROWD = 256  # so many connections take memory that is worth giving back when most of them have gone
 HEADER_BYTES = 200  # that one header takes beside its own bytes
-# Requests of those that were held back once, in one turn of the event loop; each costs up to half a
-# millisecond. A thousand connections may send theirs at the same moment.
+# Connections whose bytes are parsed in one turn of the event loop: a request costs up to half a millisecond,
+# and a thousand connections may send theirs at the same moment.
 READ_AT_ONCE = 4
+NEWEST_EACH = 4  # turns of one address, as in `listener`: a crowd keeps no newcomer waiting
 
 
 class Stranger(Protocol):
@@ -35,6 +35,23 @@ class Stranger(Protocol):
     def drop(self) -> None:
         """Close at once."""
         ...
+
+
+class _Crowd:
+    """Connections of one address that wait to be read from."""
+
+    __slots__ = ("_until_newest", "reads")
+
+    def __init__(self) -> None:
+        self.reads: dict[Stranger, Callable[[], None]] = {}  # the oldest first
+        self._until_newest = NEWEST_EACH
+
+    def take(self) -> Callable[[], None]:
+        """That of the oldest, and now and then of the newest."""
+        self._until_newest -= 1
+        connection = next(iter(self.reads) if self._until_newest else reversed(self.reads))
+        self._until_newest = self._until_newest or NEWEST_EACH
+        return self.reads.pop(connection)
 
 
 class Strangers:
@@ -56,7 +73,8 @@ class Strangers:
         self._count = 0
         self._heads: dict[Stranger, int] = {}  # bytes beyond the free ones
         self._head_bytes = 0
-        self._to_read: deque[Callable[[], None]] = deque()
+        self._to_read: dict[str, _Crowd] = {}  # by address; the next to be read from first
+        self._is_reading = False  # in the next turn of the loop
 
     def __len__(self) -> int:
         return self._count
@@ -82,6 +100,7 @@ class Strangers:
     def leave(self, connection: Stranger) -> None:
         """It was closed; may be called again."""
         self.release(connection)
+        self._forget_read(connection)
         of_site = self._of_site.get(connection.site)
         if of_site is None or connection not in of_site:
             return
@@ -110,17 +129,33 @@ class Strangers:
         if self._heads:
             self._head_bytes -= self._heads.pop(connection, 0)
 
-    def read_in_turn(self, resume: Callable[[], None]) -> None:
-        """Call `resume`, which reads from one connection again, in one of the next turns of the loop."""
-        self._to_read.append(resume)
-        if len(self._to_read) == 1:
+    def read_in_turn(self, connection: Stranger, read: Callable[[], None]) -> None:
+        """Call `read`, which reads from this connection, in one of the next turns of the loop, unless it is
+        closed before. Addresses take turns."""
+        crowd = self._to_read.setdefault(connection.site, _Crowd())
+        crowd.reads[connection] = read
+        if not self._is_reading:
+            self._is_reading = True
             asyncio.get_running_loop().call_soon(self._read_some)
 
     def _read_some(self) -> None:
-        for _ in range(min(READ_AT_ONCE, len(self._to_read))):
-            self._to_read.popleft()()
-        if self._to_read:
+        for _ in range(READ_AT_ONCE):
+            if not self._to_read:
+                break
+            site, crowd = next(iter(self._to_read.items()))
+            read = crowd.take()
+            del self._to_read[site]
+            if crowd.reads:
+                self._to_read[site] = crowd
+            read()
+        self._is_reading = bool(self._to_read)
+        if self._is_reading:
             asyncio.get_running_loop().call_soon(self._read_some)
+
+    def _forget_read(self, connection: Stranger) -> None:
+        crowd = self._to_read.get(connection.site)
+        if crowd is not None and crowd.reads.pop(connection, None) is not None and not crowd.reads:
+            del self._to_read[connection.site]
 
     def _forget_known(self) -> None:
         for each in [each for of_site in self._of_site.values() for each in of_site if each.peer.is_known]:
