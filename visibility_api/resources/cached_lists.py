@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from cachetools import LRUCache, TTLCache
 
@@ -21,14 +21,13 @@ from .list_options import ListOptions
 from .list_slices import State, Steps, build, follow, latest_of, page
 from .paging import Page, Token, check_revision, encode_token, find_page, read_token
 from .selectors.selection import Selection
+from .table import MAX_AGE
 
 MAX_CACHED_BYTES = 64 * 1024 * 1024  # of all namespaces and forms together, except the two largest lists
 # Of states whose further pages a client may still request; their slices are mostly those of the cache.
 MAX_CONTINUED_BYTES, CONTINUED_FOR_S = 32 * 1024 * 1024, 60.0
 MIN_SIZE_BYTES = 4 * 1024  # what a small list takes beside its bytes
 MAX_SELECTION_CHARACTERS = 1024  # lists of longer selections are not cached
-# How old the ages in a Table may be: as old as a list that was on its way for so long.
-MAX_AGE = timedelta(seconds=5)
 _TOO_SPARSE = 1.5  # slices are rebuilt when, by splits and deletions, the mean one has shrunk by this factor
 # Lists that are made at one time. Each runs for a millisecond or two, then all else has its turn.
 MAX_CHEAP, MAX_COSTLY = 2, 1

@@ -36,19 +36,31 @@ class EventStream:
         """The current state as ADDED events, in slices; `listing` is of the watch's own namespace.
 
         Events without selectors are encoded once for all watches: after a restart all clients connect
-        together, and a copy of all documents for each would take too much memory.
+        together, and a copy of all documents for each would take too much memory. So are Tables, whose ages
+        may be as old as in a list.
         """
         entries = candidates(listing.entries, self._namespace, self._selection)
-        is_shared = self._selection.is_everything and self._form.is_timeless
-        slices = listing.kept.setdefault(f"events {self._form.key}", []) if is_shared else []
+        is_shared = self._selection.is_everything
+        slices = self._shared(listing) if is_shared else []
         for number, start in enumerate(range(0, len(entries), _EVENTS_A_SLICE)):
             if number < len(slices):
+                self._is_first = False
                 yield slices[number]
                 continue
             slice_ = self._added(entries[start : start + _EVENTS_A_SLICE])
             if is_shared:
                 slices.append(slice_)
             yield slice_
+
+    def _shared(self, listing: Listing) -> list[bytes]:
+        """The slices that other watches have encoded, to be continued. Earlier ages are dropped."""
+        key = self._form.key, self._form.moment()
+        slices = listing.kept.get(key)
+        if slices is None:
+            for other in [each for each in listing.kept if isinstance(each, tuple) and each[0] == key[0]]:
+                del listing.kept[other]
+            slices = listing.kept[key] = []
+        return slices
 
     def changes(self, batch: Batch) -> bytes:
         """The events of a batch of changes for this watch; empty when there are none."""

@@ -45,6 +45,10 @@ class Form(Protocol):
         """`item` for many entries, with the ages of one time: that of this call."""
         ...
 
+    def moment(self) -> int:
+        """The present time in steps as long as ages may be old; always the same of a timeless form."""
+        ...
+
     def head(self, list_meta: bytes) -> bytes:
         """A list up to its first item; `list_meta` is its encoded `metadata`. The list ends with `]}`."""
         ...
@@ -71,6 +75,9 @@ class DocumentForm:
 
     def items(self) -> Callable[[Entry], bytes]:
         return self.item
+
+    def moment(self) -> int:
+        return 0
 
     def head(self, list_meta: bytes) -> bytes:
         return b'%s%s,"items":[' % (self._codec.list_head, list_meta)

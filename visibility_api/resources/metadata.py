@@ -29,6 +29,9 @@ class MetadataForm:
     def items(self) -> Callable[[Entry], bytes]:
         return self.one
 
+    def moment(self) -> int:
+        return 0
+
     def head(self, list_meta: bytes) -> bytes:
         return (
             b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%s","metadata":%s,"items":['

@@ -7,7 +7,7 @@ encoded once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -22,6 +22,9 @@ from .list_options import IncludeObject
 from .metadata import MetadataForm
 from .negotiation import TableVersion
 from .v1alpha1 import Codec
+
+# How old the ages in a Table may be: as old as a list that was on its way for so long.
+MAX_AGE = timedelta(seconds=5)
 
 _DEFINITIONS = msgspec.json.encode([column.definition() for column in COLUMNS])
 _encode = msgspec.json.encode
@@ -76,6 +79,9 @@ class TableForm:
         """`item`, with the ages of one time for all rows: that of this call."""
         now_us, item = _micros(self._now()), self._item
         return lambda entry: item(entry, now_us)
+
+    def moment(self) -> int:
+        return _micros(self._now()) // (_SECOND_US * int(MAX_AGE.total_seconds()))
 
     def _item(self, entry: Entry, now_us: int) -> bytes:
         start, end, completion_us, seen_us, created_us = entry.encoded(self._row_key, self._row)
