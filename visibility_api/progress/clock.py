@@ -15,7 +15,7 @@ import msgspec
 MAX_SKEW_S = 5.0
 
 
-class NodeClock(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class NodeClock(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """Bounds on how far the training process's clock is ahead of ours, in seconds; below 0 it is behind."""
 
     at_least_s: float | None = None  # None: no report with a time was read yet

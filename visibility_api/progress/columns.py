@@ -60,14 +60,16 @@ def unpack(column: bytes) -> list[float]:
 def _scale(values: Sequence[float]) -> tuple[int, list[int]] | None:
     """Which scale makes all of them whole numbers, and those; None when none does."""
     sample = values[:: max(1, len(values) // 4)]  # nearly all others are refused by these
-    for index, factor in enumerate(_SCALES):
-        try:
-            if all(round(value * factor) / factor == value for value in sample):
+    try:
+        if list(map(int, sample)) == sample and (whole := list(map(int, values))) == values:
+            return (0, whole) if _is_exact(whole) else None
+        for index, factor in enumerate(_SCALES[1:], 1):
+            if all([round(value * factor) / factor == value for value in sample]):
                 whole = [round(value * factor) for value in values]
-                if [each / factor for each in whole] == list(values) and _is_exact(whole):
+                if [each / factor for each in whole] == values and _is_exact(whole):
                     return index, whole
-        except (ValueError, OverflowError):  # NaN, infinity
-            return None
+    except (ValueError, OverflowError):  # NaN, infinity
+        return None
     return None
 
 

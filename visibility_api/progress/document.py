@@ -38,7 +38,7 @@ Ending = Literal["finished", "stopped", "preempted", "failed"]
 ENDINGS: Mapping[str | None, Ending] = {ending: ending for ending in get_args(Ending)}
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class Progress(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """The report: how far one training process has come, by its own account. Absent is None."""
 
     # The training process's clock, UTC; may disagree with ours. None: this form of report carries no time.

@@ -74,7 +74,7 @@ class Forecast(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return likely_s, max(0.0, min(low_s, likely_s)), max(high_s, likely_s)
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class Pace(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """The speed of one attempt, by its reports. Start with `Pace()`, then `advance`."""
 
     position: float | None = None  # steps, else percent, else epochs done, at `at`

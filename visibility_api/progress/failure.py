@@ -19,7 +19,7 @@ OF_THE_JOB_ALONE = (DEADLINE_EXCEEDED, "TrainingRuntimeNotSupported")
 SOON = timedelta(minutes=10)  # a job whose last pod is made again fails so soon after it, if by that
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class Failure(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """How one container or pod failed, or the job as a whole."""
 
     at: datetime

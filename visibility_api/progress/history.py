@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import struct
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -323,22 +324,31 @@ def _rows(attempt: Attempt, size: int) -> tuple[Columns, int]:
     try:
         numbers = struct.unpack(f"<{len(attempt.pending) // 8}d", attempt.pending)
         while position * 8 < size:
-            shape, time, step, epoch = numbers[position : position + 4]
-            position += 4
+            shape, first = numbers[position], position
             names = shapes[int(shape)]
-            row = len(columns.times)
-            columns.times.append(time)
-            columns.steps.append(step)
-            columns.marks.append(row)
-            columns.epochs.append(epoch)
-            for name, value in zip(names, numbers[position : position + len(names)], strict=True):
-                rows, values = columns.series.setdefault(name, ([], []))
-                rows.append(row)
-                values.append(value)
-            position += len(names)
+            width = 4 + len(names)
+            while position * 8 < size and numbers[position] == shape:  # rows that are alike, together
+                position += width
+            _append(columns, _cut(numbers[first:position], width, names))
     except (struct.error, ValueError, OverflowError, IndexError):  # not what `_put` has written
         return Columns(), len(attempt.pending)
     return columns, position * 8
+
+
+def _cut(numbers: Sequence[float], width: int, names: Sequence[str]) -> Columns:
+    """The columns of rows with the same metrics. Raises ValueError if the last row is not whole."""
+    count, rest = divmod(len(numbers), width)
+    if rest:
+        raise ValueError("a row ends early")
+    return Columns(
+        times=list(numbers[1::width]),
+        steps=list(numbers[2::width]),
+        marks=list(range(count)),
+        epochs=list(numbers[3::width]),
+        series={
+            name: (list(range(count)), list(numbers[place::width])) for place, name in enumerate(names, 4)
+        },
+    )
 
 
 def _last_metrics(attempt: Attempt) -> set[str]:
@@ -375,9 +385,9 @@ def _end(attempt: Attempt) -> None:
 def _join(longer: Attempt, shorter: Attempt) -> None:
     """Add to the one what the other has of before and after it."""
     more, whole, columns = read(shorter), read(longer), Columns()
-    _append(columns, more, before_ms=longer.first_ms)
+    _append(columns, _between(more, -math.inf, longer.first_ms))
     _append(columns, whole)
-    _append(columns, more, after_ms=longer.last_ms)
+    _append(columns, _between(more, longer.last_ms, math.inf))
     longer.rows += len(columns.times) - len(whole.times)
     longer.first_ms = min(longer.first_ms, shorter.first_ms)
     _thin(columns, longer)
@@ -387,26 +397,33 @@ def _join(longer: Attempt, shorter: Attempt) -> None:
         longer.shift_ms, longer.ahead_ms = shorter.shift_ms, shorter.ahead_ms
 
 
-def _append(
-    columns: Columns, more: Columns, *, after_ms: float = -math.inf, before_ms: float = math.inf
-) -> None:
-    """Put what is between these times at the end."""
-    numbers: dict[int, int] = {}
-    for row, (time, step) in enumerate(zip(more.times, more.steps, strict=True)):
-        if after_ms < time < before_ms:
-            numbers[row] = len(columns.times)
-            columns.times.append(time)
-            columns.steps.append(step)
-    for row, epoch in zip(more.marks, more.epochs, strict=True):
-        if row in numbers:
-            columns.marks.append(numbers[row])
-            columns.epochs.append(epoch)
+def _append(columns: Columns, more: Columns) -> None:
+    """Put these points at the end."""
+    base = len(columns.times)
+    columns.times += more.times
+    columns.steps += more.steps
+    columns.marks += [base + row for row in more.marks]
+    columns.epochs += more.epochs
     for name, (rows, values) in more.series.items():
         kept = columns.series.setdefault(name, ([], []))
-        for row, value in zip(rows, values, strict=True):
-            if row in numbers:
-                kept[0].append(numbers[row])
-                kept[1].append(value)
+        kept[0].extend([base + row for row in rows])
+        kept[1].extend(values)
+
+
+def _between(columns: Columns, after_ms: float, before_ms: float) -> Columns:
+    """The points between these times."""
+    start = bisect_right(columns.times, after_ms)
+    stop = max(start, bisect_left(columns.times, before_ms))
+    cut = Columns(times=columns.times[start:stop], steps=columns.steps[start:stop])
+    for row, epoch in zip(columns.marks, columns.epochs, strict=True):
+        if start <= row < stop:
+            cut.marks.append(row - start)
+            cut.epochs.append(epoch)
+    for name, (rows, values) in columns.series.items():
+        first, last = bisect_left(rows, start), bisect_left(rows, stop)
+        if first < last:
+            cut.series[name] = [row - start for row in rows[first:last]], values[first:last]
+    return cut
 
 
 # --- bounds

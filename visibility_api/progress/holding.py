@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from .job import Phase, TrainingJob
 
 
-class Holding(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class Holding(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """What is over is in seconds, what goes on has its beginning."""
 
     pod_uid: str = ""  # of rank 0, while `since` is known

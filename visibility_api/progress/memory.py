@@ -25,7 +25,7 @@ from .straggling import NOTHING_GATHERED, Gathered
 from .watched import NOTHING_WATCHED, Watched
 
 
-class Beginning(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Beginning(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """Since when a condition has its status. Its reason and message follow from the rest."""
 
     type: str
@@ -33,11 +33,12 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     since: datetime
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class Memory(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """Of one job, which its JobRef names. msgspec encodes and decodes it (JSON, MessagePack).
 
-    For what is stored: a field may be added with a default, and one that is unknown is ignored; none ever
-    changes its meaning. All times are aware, UTC, by our clock unless it says otherwise.
+    For what is stored, here and in each part of it: an array of the fields, which is half as long as with their
+    names. A field may be added at the end with a default, and what is beyond the known ones is ignored; none
+    ever changes its place or meaning. All times are aware, UTC, by our clock unless it says otherwise.
     """
 
     attempt: str = ""  # of `report`; Rank0.attempt

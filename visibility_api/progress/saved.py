@@ -12,7 +12,7 @@ from .history import FORMAT as HISTORY_FORMAT, JobHistory, restore as restore_co
 from .job import JobRef
 from .memory import Memory
 
-FORMAT = 1  # of a state; of one in a newer format nothing is read
+FORMAT = 2  # of a state; of one in another format nothing is read
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -181,7 +181,7 @@ class Alarm(msgspec.Struct, frozen=True, array_like=True, gc=False):
     usual: float | None  # what it was about before; None: the value is not finite
 
 
-class Watched(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class Watched(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """Of one attempt. Start with `Watched()`, then `advance`."""
 
     courses: tuple[Course, ...] = ()
