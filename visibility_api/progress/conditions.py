@@ -73,16 +73,12 @@ def evaluate(record: Record, now: datetime) -> tuple[Condition, ...]:
 
 def restore(began: Iterable[tuple[str, str, datetime]]) -> tuple[Condition, ...]:
     """Conditions of these types, status and beginnings: `evaluate` gives them reasons and messages."""
-    by_type = {type_: (status, since) for type_, status, since in began}
-    verdicts = [by_type.get(type_, ("", NEVER)) for type_, _, _ in _VERDICTS]
-    others = [(type_, *by_type[type_]) for type_, _, _ in _OCCASIONAL if type_ in by_type]
-    return tuple(
-        Condition(type=type_, status=status, reason="", message="", since=since)
-        for type_, status, since in (
-            *((type_, *found) for (type_, _, _), found in zip(_VERDICTS, verdicts, strict=True)),
-            *others,
-        )
-    )
+    by_type = {
+        type_: Condition(type=type_, status=status, reason="", message="", since=since)
+        for type_, status, since in began
+    }
+    verdicts = [by_type.get(none.type, none) for none in _NONE]
+    return (*verdicts, *[by_type[type_] for type_, _, _ in _OCCASIONAL if type_ in by_type])
 
 
 def describe_age(age: timedelta) -> str:
