@@ -20,7 +20,7 @@ _OFFSETS, _DIFFERENCES, _SINGLE, _DOUBLE = range(4)  # the first byte of a colum
 _OFFSET_HEAD, _DIFFERENCE_HEAD = struct.Struct("<BcBq"), struct.Struct("<BcBqq")
 
 
-def pack(values: Sequence[float]) -> bytes:
+def pack(values: list[float] | list[int]) -> bytes:
     """The column as bytes, which do not depend on the machine."""
     if not values:
         return b""
@@ -57,14 +57,14 @@ def unpack(column: bytes) -> list[float]:
     return [each / factor for each in whole]
 
 
-def _scale(values: Sequence[float]) -> tuple[int, list[int]] | None:
+def _scale(values: list[float] | list[int]) -> tuple[int, list[int]] | None:
     """Which scale makes all of them whole numbers, and those; None when none does."""
     sample = values[:: max(1, len(values) // 4)]  # nearly all others are refused by these
     try:
         if list(map(int, sample)) == sample and (whole := list(map(int, values))) == values:
             return (0, whole) if _is_exact(whole) else None
         for index, factor in enumerate(_SCALES[1:], 1):
-            if all([round(value * factor) / factor == value for value in sample]):
+            if all(round(value * factor) / factor == value for value in sample):
                 whole = [round(value * factor) for value in values]
                 if [each / factor for each in whole] == values and _is_exact(whole):
                     return index, whole
