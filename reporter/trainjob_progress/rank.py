@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 # The more specific launcher first. Not LOCAL_RANK alone: it is 0 once on every node.
 _GLOBAL_RANKS = ("RANK", "PET_NODE_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "JAX_PROCESS_ID")
-_LATER_RANKS = ("SLURM_PROCID", "DMLC_TASK_ID", "PADDLE_TRAINER_ID", "JOB_COMPLETION_INDEX")
+_LATER_RANKS = (
+    "SLURM_PROCID", "SUBMITIT_LOCAL_GLOBALID", "DMLC_TASK_ID", "PADDLE_TRAINER_ID", "JOB_COMPLETION_INDEX",
+)  # fmt: skip
 
 
 def find_rank(environ: Optional[Mapping[str, str]] = None) -> Optional[int]:

@@ -292,6 +292,8 @@ class Reporter(Level):
         is_fault = not (error is None or isinstance(error, GeneratorExit))
         if isinstance(error, SystemExit):
             is_fault = bool(error.code)
+            if termination.is_announced(error):
+                self._run.is_terminated = True
         if not is_fault:
             self.finish()
         elif self in self._run.levels[1:]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     Flush = Callable[[bool], object]
 
 _flushes: list[Flush] = []
+# By which schedulers announce an end, as Slurm (--signal) and submitit do. We only look who handles them.
+_ANNOUNCING = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGXCPU")
 
 
 def watch(flush: Flush) -> None:
@@ -84,6 +86,21 @@ class _Handler:
 
     def __hash__(self) -> int:
         return id(self)
+
+
+def is_announced(error: BaseException) -> bool:
+    """Whether an exception comes from the program's own handler of a signal that announces the end."""
+    codes = set()
+    for name in _ANNOUNCING:
+        handler = signal.getsignal(getattr(signal, name, signal.SIGTERM))
+        handler = getattr(handler, "func", handler)  # functools.partial
+        codes.add(getattr(getattr(handler, "__func__", handler), "__code__", None))
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            return True
+        trace = trace.tb_next
+    return False
 
 
 def is_exit(error: Optional[BaseException]) -> bool:

@@ -64,6 +64,29 @@ def test_a_handler_that_exits_is_a_preempted_run_with_its_own_exit_code(
     assert (document["state"], document["ending"], document["step"]) == ("running", "preempted", 4)
 
 
+@pytest.mark.parametrize("name", ["SIGUSR1", "SIGUSR2", "SIGXCPU"])
+@pytest.mark.parametrize("code", [0, 144])
+def test_a_handler_of_a_schedulers_signal_that_exits_is_a_preempted_run(
+    tmp_path: Path, name: str, code: int
+) -> None:
+    """Seen: submitit's, which calls `sys.exit(-1)` when the run is queued again, was failed."""
+    own = f"class Own:\n  def on(self, *_): sys.exit({code})\nsignal.signal(signal.{name}, Own().on)\n"
+    block = f"with report(total_steps=10) as r: r.step(4); os.kill(os.getpid(), signal.{name}); r.step(6)"
+    ended, output, document = run(tmp_path, own + block)
+    assert (ended, output) == (code, "")
+    assert (document["state"], document["ending"], document["step"]) == ("running", "preempted", 4)
+    assert "message" not in document
+
+
+def test_an_exit_that_follows_a_schedulers_signal_but_is_not_its_handlers_is_what_it_is(
+    tmp_path: Path,
+) -> None:
+    own = "signal.signal(signal.SIGUSR1, lambda *_: print('stacks', flush=True))\n"
+    block = "with report(total_steps=10) as r: r.step(4); os.kill(os.getpid(), signal.SIGUSR1); sys.exit(3)"
+    ended, output, document = run(tmp_path, own + block)
+    assert (ended, output, document["ending"]) == (3, "stacks\n", "failed")
+
+
 def test_a_loop_that_stops_at_a_flag_is_a_preempted_run(tmp_path: Path) -> None:
     script = f"""
 stop = False

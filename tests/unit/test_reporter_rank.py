@@ -29,6 +29,7 @@ from trainjob_progress.rank import find_rank, is_helper_process
         ({"PMI_RANK": "2"}, 2),
         ({"JAX_PROCESS_ID": "2"}, 2),
         ({"SLURM_PROCID": "2"}, 2),
+        ({"SUBMITIT_LOCAL_GLOBALID": "3"}, 3),
         ({"DMLC_TASK_ID": "2"}, 2),
         ({"PADDLE_TRAINER_ID": "2"}, 2),
         ({"JOB_COMPLETION_INDEX": "2"}, 2),

@@ -6,8 +6,6 @@ import math
 import sys
 from typing import Any, Mapping
 
-from trainjob_progress.reporter import describe
-
 from . import Callback as ReportingCallback, quietly
 
 # Both packages may be installed, and a Trainer takes callbacks of its own package: follow the one in use.
@@ -68,7 +66,7 @@ class ReportProgress(ReportingCallback, Callback):
             elif isinstance(exception, KeyboardInterrupt):
                 self._reporter.finish("stopped", "KeyboardInterrupt")  # Lightning's own word: interrupted
             else:
-                self._reporter.finish("failed", describe(exception))
+                self._reporter._end(exception)
 
     @quietly
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
