@@ -21,6 +21,7 @@ from visibility_api.persistence.writer import StateWriter
 from visibility_api.progress.history import JobHistory
 from visibility_api.progress.job import JobRef
 from visibility_api.progress.memory import Memory
+from visibility_api.progress.merge import PUSH
 from visibility_api.progress.saved import (
     SavedJob,
     restore,
@@ -98,6 +99,7 @@ class Continuity:
                 proof=proof,
                 take=self._take,
                 take_history=self._take_history,
+                catch_up=self._catch_up,
             )
 
     def changed(self, ref: JobRef) -> None:
@@ -168,6 +170,11 @@ class Continuity:
         elif (memory := restore(saved)) and supersedes(memory, self._tracker.remembered(saved.ref)):
             self._tracker.recalled(saved.ref, memory)
             self._metrics.count_recalled("peer")
+
+    def _catch_up(self, saved: SavedJob) -> None:
+        """A peer knows this, long after the start: its push may not have been relayed. Others are probed."""
+        if saved.ref in self._tracker and (memory := restore(saved)) and memory.source == PUSH:
+            self._take(saved)
 
     async def _forget_others(self, is_synced: Callable[[], bool]) -> None:
         """Once every job that exists is known, what is remembered of others is of deleted ones."""

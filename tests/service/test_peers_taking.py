@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import structlog
 
 from tests.certificates import Certificate
 from tests.relaying import IMPOSTOR, OURS, OWN_PORT, der
-from tests.service.tls_server import DEADLINE_S
+from tests.service.tls_server import DEADLINE_S, until
 from visibility_api.peers.addresses import Address
 from visibility_api.peers.frames import END, MAX_FRAME_BYTES, frame
 from visibility_api.peers.taking import StateTaker, TakeLimits
@@ -101,6 +101,14 @@ async def take(*names: str, limits: TakeLimits = PATIENT) -> Taken:
     return Taken(jobs=jobs, log=list(logged))
 
 
+@contextlib.asynccontextmanager
+async def running(taker: StateTaker, is_synced: Callable[[], bool] = lambda: True) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(taker.run(is_synced))
+        yield
+        task.cancel()
+
+
 async def test_every_job_of_every_peer_is_taken(tmp_path: Path) -> None:
     one, other = Peer(answer=OK + frame(A) + END), Peer(answer=OK + frame(B) + frame(A) + END)
     async with one.serving(tmp_path) as first, other.serving(tmp_path) as second:
@@ -180,11 +188,30 @@ async def test_it_takes_again_a_little_later_and_histories_when_the_jobs_are_kno
             take_history=histories.append,
             limits=replace(PATIENT, again_s=(0.0, 0.0), resolve_again_s=0.001),
         )
-        async with asyncio.timeout(DEADLINE_S):
-            await taker.run(is_synced=iter((False, False, True)).__next__)
+        async with running(taker, is_synced=iter((False, False, True)).__next__):
+            await until(lambda: len(histories) == 2)
     assert (jobs, histories) == ([A] * 4, [A, A])
     asked = [request.split()[1].decode().rpartition("/")[2] for request in peer.requests]
     assert asked == ["state", "state", "history", "state", "state", "history"]
+
+
+async def test_it_goes_on_to_catch_up_and_says_no_more_of_it(tmp_path: Path) -> None:
+    """The last push of a job may have been relayed in vain."""
+    peer, late = Peer(answer=OK + frame(A) + END), list[SavedJob]()
+    async with peer.serving(tmp_path) as name:
+        taker = StateTaker(
+            [name],
+            port=OWN_PORT,
+            certificate=lambda: der(OURS),
+            proof=lambda: PROOF,
+            take=lambda _saved: None,
+            catch_up=late.append,
+            limits=replace(PATIENT, again_s=(), every_s=0.001),
+        )
+        with structlog.testing.capture_logs() as logged:
+            async with running(taker):
+                await until(lambda: len(late) >= 3)
+    assert [each["event"] for each in logged if each["log_level"] != "debug"] == ["state taken"] * 4
 
 
 async def test_jobs_that_are_never_all_known_keep_it_from_nothing(tmp_path: Path) -> None:
@@ -198,9 +225,8 @@ async def test_jobs_that_are_never_all_known_keep_it_from_nothing(tmp_path: Path
             take=jobs.append,
             limits=replace(PATIENT, again_s=(), synced_s=0.001),
         )
-        async with asyncio.timeout(DEADLINE_S):
-            await taker.run(is_synced=lambda: False)
-    assert jobs == [A, A]
+        async with running(taker, is_synced=lambda: False):
+            await until(lambda: len(jobs) == 2)
 
 
 async def test_a_name_that_does_not_resolve_yet_is_waited_for(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+from msgspec.structs import replace as replace_struct
 from prometheus_client import CollectorRegistry
 
 from tests.service.tls_server import until
@@ -142,6 +143,19 @@ def test_what_a_peer_knows_waits_for_its_job_and_the_later_report_counts() -> No
     assert server.bench.last.step == 30
     assert server.recalled("peer") == 2
     assert server.continuity.giver is not None
+
+
+def test_long_after_the_start_only_what_was_pushed_is_taken_from_a_peer() -> None:
+    server = Server("--peers=one")
+    server.bench.job(JOB)
+    server.bench.report(10)
+    later = memory(30, minutes=3)
+    catch_up = server.continuity._catch_up
+    catch_up(save(OTHER, later))
+    catch_up(save(REF, replace_struct(later, source="exec")))
+    assert server.bench.last.step == 10
+    catch_up(save(REF, replace_struct(later, source="push", reporter="push")))
+    assert server.bench.last.step == 30
 
 
 def test_a_peer_that_knows_the_same_report_for_longer_brings_its_pace() -> None:

@@ -1,4 +1,4 @@
-"""Takes the state of the jobs from the replicas that run: at the start, and again a little later."""
+"""Takes the state of the jobs from the replicas that run: at the start, a little later, then rarely."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ class TakeLimits:
     # then, and a replica whose name was not known yet.
     again_s: tuple[float, ...] = (5.0, 20.0)
     again_total_s: float = 30.0
+    # From then on for ever: a push that could not be relayed may have been the last one of its job.
+    every_s: float = 120.0
     synced_s: float = 60.0  # a watch may never be: of a kind that the cluster lacks
     peers: int = 8
     bytes: int = 256 * 1024 * 1024  # from one replica
@@ -40,7 +42,7 @@ class TakeLimits:
 
 class StateTaker:
     """Passes what each replica knows of each job to `take`, and its history to `take_history`, while `run` is
-    running.
+    running; long after the start to `catch_up` instead.
 
     `names` are HOST or HOST:PORT, `port` what this server listens on; `certificate` returns the serving
     certificate, DER, and `proof` what `recognition.derive_proof` makes of its key.
@@ -55,6 +57,7 @@ class StateTaker:
         proof: Callable[[], str],
         take: Callable[[SavedJob], object],
         take_history: Callable[[SavedJob], object] = lambda _saved: None,
+        catch_up: Callable[[SavedJob], object] = lambda _saved: None,
         limits: TakeLimits = TakeLimits(),
     ) -> None:
         self._names = [split_name(name, port) for name in names]
@@ -62,11 +65,13 @@ class StateTaker:
         self._certificate = certificate
         self._proof = proof
         self._takers = {PATH: take, HISTORY_PATH: take_history}
+        self._catch_up = catch_up
+        self._note, self._warn = log.info, log.warning
         self._limits = limits
         self.done = asyncio.Event()  # the first time is over; also when there was nobody there, or no time
 
     async def run(self, is_synced: Callable[[], bool] = lambda: True) -> None:
-        """Take, and a few times more; never raises for what a peer does.
+        """Take, a few times more, and then rarely for ever; never raises for what a peer does.
 
         `is_synced`: this replica knows every job, so what is pushed from then on can be forwarded to it.
         """
@@ -86,6 +91,11 @@ class StateTaker:
             await asyncio.sleep(pause_s)
             await self._take_within(limits.again_total_s, PATH)
         await self._take_within(limits.again_total_s, HISTORY_PATH)
+        self._takers[PATH] = self._catch_up
+        self._note = self._warn = log.debug  # the relay says which peer cannot be reached
+        while True:
+            await asyncio.sleep(limits.every_s)
+            await self._take_within(limits.again_total_s, PATH)
 
     async def _take_within(self, limit_s: float, path: str) -> None:
         seen: set[Address] = set()
@@ -110,7 +120,7 @@ class StateTaker:
                 for host, port in self._names:  # one that does not resolve delays no other
                     group.create_task(take_by(host, port), name=f"find {host}")
         except TimeoutError:
-            log.warning("state not taken from every peer in time", limit_s=limit_s, path=path)
+            self._warn("state not taken from every peer in time", limit_s=limit_s, path=path)
 
     async def _find(self, host: str, port: int) -> set[Address]:
         """The addresses of the other replicas of this name, which need not resolve yet."""
@@ -136,13 +146,13 @@ class StateTaker:
         try:
             await self._exchange(address, session, path, take)
         except aiohttp.ServerFingerprintMismatch:
-            log.warning("state not taken", peer=address.host, reason="it presents another certificate")
+            self._warn("state not taken", peer=address.host, reason="it presents another certificate")
         except BadFrame as error:
-            log.warning("state not taken", peer=address.host, jobs=jobs, reason=str(error))
+            self._warn("state not taken", peer=address.host, jobs=jobs, reason=str(error))
         except (aiohttp.ClientError, OSError, ValueError, TypeError) as error:  # the last two: of our key
-            log.warning("state not taken", peer=address.host, jobs=jobs, **describe_fault(error))
+            self._warn("state not taken", peer=address.host, jobs=jobs, **describe_fault(error))
         else:
-            log.info("state taken", peer=address.host, jobs=jobs, path=path)
+            self._note("state taken", peer=address.host, jobs=jobs, path=path)
 
     async def _exchange(
         self,
