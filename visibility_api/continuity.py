@@ -167,9 +167,13 @@ class Continuity:
         """A peer knows this of a job, which this replica may know as well, or not yet."""
         if saved.ref not in self._tracker:
             self._recollections.add(saved, "peer")
-        elif (memory := restore(saved)) and supersedes(memory, self._tracker.remembered(saved.ref)):
+        elif (memory := restore(saved)) is None:
+            return
+        elif supersedes(memory, self._tracker.remembered(saved.ref)):
             self._tracker.recalled(saved.ref, memory)
             self._metrics.count_recalled("peer")
+        else:
+            self._tracker.past_recalled(saved.ref, memory)
 
     def _catch_up(self, saved: SavedJob) -> None:
         """A peer knows this, long after the start: its push may not have been relayed. Others are probed."""

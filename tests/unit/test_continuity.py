@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec.structs import replace as replace_struct
 from prometheus_client import CollectorRegistry
 
+from tests.jobs import KILLED, RANK0
 from tests.service.tls_server import until
 from visibility_api.continuity import Continuity
 from visibility_api.persistence.state_file import Bounds, StateFile
@@ -244,3 +245,23 @@ def test_the_past_waits_for_its_job_and_what_cannot_be_read_is_passed_over() -> 
     new.bench.job(JOB)
     assert steps(new) == [[10]]
     assert new.bench.last.step is None, "the past is not a report"
+
+
+def test_how_a_pod_ended_that_was_deleted_before_it_was_seen_here_is_known_from_a_peer() -> None:
+    """The peer has no newer report: the job has crashed after it."""
+    whole, late = Server("--peers=one"), Server("--peers=one")
+    for server in (whole, late):
+        server.bench.job(JOB)
+        server.bench.report(10)
+    whole.bench.job(replace(JOB, rank0=replace(RANK0, is_running=False, last_termination=KILLED)))
+    for server in (whole, late):
+        server.bench.job(replace(JOB, rank0=None))
+    known = whole.tracker.remembered(REF)
+    assert known is not None
+    late.continuity._take(save(REF, known))
+    published = len(late.bench.published)
+    late.continuity._take(save(REF, known))
+    rank0 = late.bench.last.job.rank0
+    assert rank0 is not None
+    assert rank0.last_termination == KILLED
+    assert len(late.bench.published) == published

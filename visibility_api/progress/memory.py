@@ -107,6 +107,20 @@ def recall(record: Record, memory: Memory, now: datetime) -> None:
     A report that the record has already is merged into those remembered, if it is of the same attempt; of
     another attempt it stays as it is, and what is remembered is of no use.
     """
+    recall_past(record, memory)
+    own, attempt, source, reporter = record.report, record.attempt, record.source, record.reporter
+    if own is not None and (memory.report is None or memory.attempt != attempt):
+        return
+    read = record.reports.get(reporter)
+    _adopt(record, memory)
+    if read is not None and _is_newer(own, memory.report):
+        take(record, read, attempt, source, now, reporter)
+
+
+def recall_past(record: Record, memory: Memory) -> bool:
+    """Take over what is over: pods that this process may never see, as they are deleted. Whose report counts
+    does not matter for it. Returns whether anything was new."""
+    known = record.begun, record.holding, record.failed, record.rank0, record.last_termination
     if memory.begun > record.begun:
         record.begun, record.begun_last = memory.begun, memory.begun_last
         if record.job.rank0 is not None:
@@ -115,13 +129,9 @@ def recall(record: Record, memory: Memory, now: datetime) -> None:
         record.holding = memory.holding
     if memory.failed is not None:
         note_failure(record, memory.failed)
-    own, attempt, source, reporter = record.report, record.attempt, record.source, record.reporter
-    if own is not None and (memory.report is None or memory.attempt != attempt):
-        return
-    read = record.reports.get(reporter)
-    _adopt(record, memory)
-    if read is not None and _is_newer(own, memory.report):
-        take(record, read, attempt, source, now, reporter)
+    record.rank0 = record.rank0 or memory.rank0
+    record.last_termination = record.last_termination or memory.last_termination
+    return known != (record.begun, record.holding, record.failed, record.rank0, record.last_termination)
 
 
 def _has_held_longer(remembered: Holding, own: Holding) -> bool:
@@ -154,10 +164,8 @@ def _adopt(record: Record, memory: Memory) -> None:
     record.watched, record.gathered = memory.watched, memory.gathered
     if record.report is not None and not memory.watched.courses:  # what an earlier version remembers has none
         record.watched = memory.watched.advance(record.report, None, record.pace.position)
-    record.rank0 = record.rank0 or memory.rank0
     if record.last_observation is None and _attempt(record.rank0) == _attempt(memory.rank0):
         record.refused = memory.refused
-    record.last_termination = record.last_termination or memory.last_termination
     if not record.attempts and record.rank0 is not None:
         record.attempts = (record.rank0.attempt,)
     record.conditions = restore((each.type, each.status, each.since) for each in memory.began)

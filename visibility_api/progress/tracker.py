@@ -17,7 +17,7 @@ from .document import Progress
 from .failure import Failure
 from .history import JobHistory
 from .job import JobRef, Rank0, TrainingJob
-from .memory import Memory, recall, remember
+from .memory import Memory, recall, recall_past, remember
 from .merge import LOGS, STATUS, TERMINATION, counts, merge, take
 from .observation import Observation, without_points
 from .ranks import NO_RANKS
@@ -117,6 +117,13 @@ class Tracker:
             now = self._now()
             recall(record, memory, now)
             self._show(record, now)
+
+    def past_recalled(self, ref: JobRef, memory: Memory) -> None:
+        """Another process remembers this of a job whose report is not newer: it may have seen pods that this
+        one has not."""
+        record = self._records.get(ref)
+        if record is not None and recall_past(record, memory):
+            self._show(record, self._now())
 
     def history(self, ref: JobRef) -> JobHistory | None:
         """What was reported over time; None for a job of which nothing is."""
