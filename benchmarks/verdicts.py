@@ -33,6 +33,7 @@ def show(runs: int = RUNS, seed: int = 0) -> None:
         f"{runs} that hang       {len(after_s) / runs:.1%} found within an hour, {early} before; after "
         f"{statistics.median(after_s) / 60:.0f} min (median; {deciles[0] / 60:.0f} to {deciles[-1] / 60:.0f})"
     )
+    _show_quick(runs, seed)
     some = [
         verdicts.judge(random.Random(f"{seed} diverge {number}"), diverges=True) for number in range(runs)
     ]
@@ -48,6 +49,24 @@ def show(runs: int = RUNS, seed: int = 0) -> None:
         f"{statistics.median(found):.0f} reports (median)"
     )
     _show_straggling(runs, seed)
+
+
+def _show_quick(runs: int, seed: int) -> None:
+    healthy = [
+        verdicts.judge(random.Random(f"{seed} quick {number}"), is_quick=True) for number in range(runs)
+    ]
+    stalled = sum(each.was_stalled for each in healthy)
+    print(f"{runs} quick, healthy   {stalled} were said to stall")
+    hang = [
+        verdicts.judge(random.Random(f"{seed} quick hang {number}"), is_quick=True, hangs=True)
+        for number in range(runs)
+    ]
+    after_s = sorted(each.stalled_after_s for each in hang if each.stalled_after_s is not None)
+    early, soon = sum(each.was_stalled for each in hang), sum(number < 300 for number in after_s)
+    print(
+        f"{runs} quick that hang  {len(after_s) / runs:.1%} found within an hour, {early} before; "
+        f"{soon / runs:.0%} within 5 min; after {statistics.median(after_s):.0f} s (median)"
+    )
 
 
 def _show_straggling(runs: int, seed: int) -> None:

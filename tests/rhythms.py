@@ -199,6 +199,23 @@ def pausing(rng: random.Random) -> tuple[Rhythm, int | None, float]:
     return moved, epoch if rng.random() < 0.6 else None, _log_uniform(rng, 1, 1200)
 
 
+def quick(rng: random.Random) -> tuple[Rhythm, int | None, float]:
+    """The same of a run of ten minutes to two hours with steps of 0.3 to 3 s, which begins within half a
+    minute and pauses for 20 s at most."""
+    step_s = _log_uniform(rng, 0.3, 3)
+    steps = int(_log_uniform(rng, 600, 7200) / step_s)
+    epoch = max(2, int(steps / _log_uniform(rng, 2, 30)))
+    pauses: list[Pause] = [(epoch, min(20.0, epoch * step_s * _log_uniform(rng, 0.01, 0.3)), 0.2)]
+    at_s, rhythm = rng.uniform(1, 30), [(0.0, 0)]
+    for step in range(1, steps + 1):
+        at_s += step_s * _varied(rng, 0.2)
+        rhythm.append((at_s, step))
+        for every, pause_s, variation in pauses:
+            if step % every == 0 and step < steps:
+                at_s += pause_s * _varied(rng, variation)
+    return rhythm, epoch if rng.random() < 0.6 else None, _log_uniform(rng, 1, 60)
+
+
 KINDS: dict[str, Callable[[random.Random], Rhythm]] = {
     "steady": _steady,
     "noisy steps": _noisy,

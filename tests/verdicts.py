@@ -51,14 +51,21 @@ class Server:
         return any(each.type == type_ and each.status == "True" for each in made)
 
 
-def judge(rng: random.Random, *, hangs: bool = False, diverges: bool = False, reports: int = 400) -> Verdict:
+def judge(
+    rng: random.Random,
+    *,
+    hangs: bool = False,
+    diverges: bool = False,
+    is_quick: bool = False,
+    reports: int = 400,
+) -> Verdict:
     """One run, until it ends or hangs. `reports`: so many at most, of a run of any length; one that diverges
-    has LEAST_REPORTS, and half of them after that."""
+    has LEAST_REPORTS, and half of them after that. `is_quick`: one of quick steps and short pauses."""
     every_s = rng.choice([15.0, 15.0, 5.0])
     source = "exec" if every_s == 15.0 else "push"
     seen: rhythms.Rhythm = []
     while len(seen) < (LEAST_REPORTS if diverges else 1):
-        rhythm, epoch, saving_s = rhythms.pausing(rng)
+        rhythm, epoch, saving_s = (rhythms.quick if is_quick else rhythms.pausing)(rng)
         seen = rhythms.probed(rhythm, max(every_s, rhythm[-1][0] / reports))
     breaks_at = None
     if diverges:

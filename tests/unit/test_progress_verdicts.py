@@ -40,6 +40,16 @@ class TestSimulatedRuns:
             assert not found.was_stalled, number
             assert found.diverged_at is None, number
 
+    def test_a_quick_run_that_hangs_is_found_sooner(self) -> None:
+        healthy = [verdicts.judge(random.Random(f"quick {number}"), is_quick=True) for number in range(RUNS)]
+        assert not any(each.was_stalled for each in healthy)
+        some = [
+            verdicts.judge(random.Random(f"quick hang {number}"), is_quick=True, hangs=True)
+            for number in range(RUNS)
+        ]
+        assert not any(each.was_stalled for each in some)
+        assert sum((each.stalled_after_s or 3600) < 300 for each in some) > RUNS / 3
+
     def test_a_run_that_hangs_is_found_within_an_hour(self) -> None:
         some = [verdicts.judge(random.Random(f"hang {number}"), hangs=True) for number in range(RUNS)]
         assert not any(each.was_stalled for each in some)
@@ -61,30 +71,60 @@ def trained(seconds: int, total: int = 10**6, epoch: float | None = None) -> tup
     return pace, report
 
 
+def started_after(seconds: int) -> tuple[Pace, Progress]:
+    """The same of a run that reported at its start, and did its first step so late."""
+    pace = Pace().advance(Progress(timestamp=T0, step=0, total_steps=10**6))
+    report = Progress()
+    for step in range(0, 301, 15):
+        at = T0 + timedelta(seconds=seconds + step)
+        report = Progress(timestamp=at, step=step + 1, total_steps=10**6)
+        pace = pace.advance(report)
+    return pace, report
+
+
 class TestHowLongARunMayStandStill:
     def test_half_an_hour_while_its_rhythm_is_not_known(self) -> None:
         report = Progress(timestamp=T0, step=0, total_steps=100)
         assert longest_pause_s(Pace().advance(report), report) == 1800
 
-    @pytest.mark.parametrize(("ran_s", "pause_s"), [(600, 300), (2415, 1200), (30_000, 1800)])
+    def test_three_minutes_at_least_where_the_rhythm_is_quick(self) -> None:
+        assert longest_pause_s(*trained(330)) == 180
+
+    def test_five_minutes_at_least_where_it_is_not(self) -> None:
+        pace, report = trained(270)
+        assert longest_pause_s(pace, report) == 300  # it has not kept it for long
+        report = msgspec.structs.replace(report, timestamp=T0 + timedelta(seconds=335), step=280)
+        assert longest_pause_s(pace.advance(report), report) == 325
+
+    def test_what_loads_long_may_evaluate_long(self) -> None:
+        pace, report = started_after(100)
+        assert longest_pause_s(pace, report) == 500
+
+    def test_start_up_does_not_count_once_half_of_it_is_done(self) -> None:
+        pace, report = started_after(100)
+        assert longest_pause_s(pace, msgspec.structs.replace(report, total_steps=500)) == 150
+
+    @pytest.mark.parametrize(("ran_s", "pause_s"), [(615, 300), (2415, 1200), (30_000, 1800)])
     def test_half_of_what_it_has_run_while_a_first_evaluation_may_come(
         self, ran_s: int, pause_s: float
     ) -> None:
         assert longest_pause_s(*trained(ran_s)) == pause_s
 
     def test_less_than_five_minutes_once_some_epochs_have_shown_its_pauses(self) -> None:
-        pace, report = trained(600, epoch=0.5)
-        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=3.4)) == 300
-        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=3.5)) == 120
+        pace, report = trained(915, epoch=0.5)
+        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=3.4)) == 450
+        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=3.5)) == 150
+        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=6.5)) == 120
 
     def test_a_minute_and_a_half_once_many_epochs_have(self) -> None:
         pace, report = trained(30_000, epoch=0.5)
-        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=10.4)) == 600
+        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=3.5)) == 1200
+        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=10.4)) == 240
         assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=10.5)) == 90
 
     def test_less_than_five_minutes_once_half_of_it_is_done(self) -> None:
-        assert longest_pause_s(*trained(600, total=1300)) == 300
-        assert longest_pause_s(*trained(600, total=1180)) == 120
+        assert longest_pause_s(*trained(615, total=1300)) == 300
+        assert longest_pause_s(*trained(615, total=1180)) == 150
 
     def test_several_times_the_longest_pause(self) -> None:
         pace, report = trained(600, total=1000)

@@ -81,7 +81,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     unit: str = ""  # which of the three `position` is
     at: datetime | None = None  # training clock, of the last report that moved
     per_second: float | None = None  # units a second, pauses included; None until two reports moved
-    longest_gap_s: float = 0.0  # between two reports that moved: evaluation and checkpoints count
+    longest_gap_s: float = 0.0  # between two reports that moved: evaluation and checkpoints, not start-up
     origin: datetime | None = None  # training clock, of the first sample
     base: float = 0.0  # position at the first sample
     base_epoch: float | None = None  # epochs done when they were first reported
@@ -121,6 +121,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
         rate = (position - self.position) / elapsed_s
         # Else the run may have moved all the time: that was no pause of its own unless it came far less far.
         is_gap = is_next or self.per_second is None or rate < self.per_second / 2
+        is_gap = is_gap and len(self.samples) > _SIZE  # start-up comes once: it is no pause
         longest_gap_s = max(self.longest_gap_s, elapsed_s) if is_gap else self.longest_gap_s
         at_s, spacing_s = (at - self.origin).total_seconds(), self.spacing_s
         if at_s - _unpack_one(self.samples, len(self.samples) - _SIZE)[0] < spacing_s:
@@ -147,6 +148,11 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
             spacing_s=spacing_s,
             forecast=forecast,
         )
+
+    @property
+    def start_up_s(self) -> float:
+        """Seconds until its first steps were seen; 0 if it was first seen later."""
+        return float(_unpack_one(self.samples, _SIZE)[0]) if len(self.samples) > _SIZE else 0.0
 
     def without_forecast(self) -> Pace:
         """As it is remembered: the forecast follows from the rest."""
