@@ -10,7 +10,7 @@ import atexit
 import os
 import threading
 import time
-from queue import Empty, SimpleQueue
+from queue import Empty
 
 from . import document, forks, settings, termination
 from .document import Snapshot
@@ -21,11 +21,13 @@ from .values import Held, read_held, to_metrics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Optional, Sequence
+    from queue import SimpleQueue
+    from typing import Any, Callable, Optional, Sequence
 
     from .sinks import Sink
 
 PATIENCE_S = 0.25  # how long a due report waits for the loop to come by
+BUSY_S = 1.0  # how long the end of a process waits for a thread of ours that gets no core
 PAUSE_S = 0.1  # how long a fork waits for a write to end
 STATES = {"finished": "completed", "stopped": "completed", "preempted": "running", "failed": "failed"}
 
@@ -34,7 +36,7 @@ class LiveRun:
     """One run, from `report()` to the process's end: results that come after its end belong to it too."""
 
     __slots__ = (
-        "__weakref__", "_attempt", "_due_since_s", "_end_by_s", "_final", "_is_parked", "_pace", "_pid",
+        "__weakref__", "_attempt", "_due_since_s", "_final", "_is_parked", "_pace", "_pid",
         "_publishers", "_rank", "_start_time", "_warned", "due", "ending", "is_over", "is_terminated",
         "is_through", "levels", "message", "phases", "ranks", "remaining_s", "snapshot", "thread_id",
         "values", "was_left",
@@ -59,7 +61,6 @@ class LiveRun:
         self._final: Optional[Snapshot] = None  # what is written once it is over; None: nothing
         self._publishers: list[Publisher] = []
         self._due_since_s = 0.0
-        self._end_by_s: Optional[float] = None  # monotonic; when all waiting for the last document ends
         self._is_parked = False  # the publishers have ended for a fork
         self._warned: set[str] = set()
         self._pace = Pace()
@@ -129,7 +130,6 @@ class LiveRun:
         if final is None or self._pid != os.getpid():
             return
         self._final = final.replace(metrics=to_metrics(self._read_values()), timestamp=time.time())
-        self._end_by_s = None  # what is written now is waited for by itself
         for publisher in self._publishers:
             if publisher.takes_more and not publisher.is_running:
                 publisher.start()
@@ -146,10 +146,7 @@ class LiveRun:
         self.due = False
         self.levels = []  # a loop holds what it loops over
         if self._publishers:
-            from .reporter import FLUSH_TIMEOUT_S
-
             self._resume()
-            self._end_by_s = time.monotonic() + max(wait_s, FLUSH_TIMEOUT_S)
             self._await([publisher.end() for publisher in self._publishers], wait_s)
             self._close()
 
@@ -205,14 +202,7 @@ class LiveRun:
                 return
             if not self.is_over:
                 self.end_unsaid()
-            deadline_s = self._end_by_s
-            if deadline_s is None:
-                from .reporter import FLUSH_TIMEOUT_S
-
-                deadline_s = time.monotonic() + FLUSH_TIMEOUT_S
-            for publisher in self._publishers:
-                if publisher.is_running:
-                    publisher.join(deadline_s - time.monotonic())
+            self._await_all(lambda: not any(publisher.is_running for publisher in self._publishers))
         except Exception as error:
             self.warn(error)
 
@@ -275,15 +265,9 @@ class LiveRun:
                     publisher.start()
                 outcomes = [publisher.flush() for publisher in self._publishers]
                 if is_end:
-                    from .reporter import FLUSH_TIMEOUT_S
-
-                    self._await(outcomes, FLUSH_TIMEOUT_S)
+                    self._await_all(lambda: not any(outcome.empty() for outcome in outcomes))
             elif is_end and self._final is not None:  # in the middle of `finish`: let it get through
-                from .reporter import FLUSH_TIMEOUT_S
-
-                deadline_s = time.monotonic() + FLUSH_TIMEOUT_S
-                for publisher in self._publishers:
-                    publisher.join(deadline_s - time.monotonic())
+                self._await_all(lambda: not any(publisher.is_running for publisher in self._publishers))
         except Exception as error:
             self.warn(error)
 
@@ -363,6 +347,20 @@ class LiveRun:
                 outcome.get(timeout=max(deadline_s - time.monotonic(), 0))
             except Empty:
                 self.say("slow", f"a sink has not taken the document within {timeout_s:g} s")
+
+    def _await_all(self, is_done: Callable[[], bool]) -> None:
+        """At the end of the process: until the last documents are written, or what is left hangs.
+
+        A thread that has had no core yet has hung in nothing: what it has to write is all that will be known.
+        """
+        from .reporter import FLUSH_TIMEOUT_S
+
+        deadline_s = time.monotonic() + max(BUSY_S, FLUSH_TIMEOUT_S)
+        while not is_done() and time.monotonic() < deadline_s:
+            running = [publisher for publisher in self._publishers if publisher.is_running]
+            if running and all(publisher.is_stuck(FLUSH_TIMEOUT_S) for publisher in running):
+                return
+            time.sleep(0.001)
 
     # On a publisher's thread
 

@@ -301,6 +301,8 @@ class Items(Over[T]):
         if self._epoch < track._epochs:
             return True
         self._is_over = True
+        if track._total_steps is not None:
+            track._total_steps = track._step  # a len is a guess of some data sets; now it is known
         track._end_loop()
         return False
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import queue
 import sys
 import threading
 import time
-from queue import Empty, SimpleQueue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from queue import SimpleQueue
     from typing import Callable, Optional
 
     from .document import Snapshot
@@ -31,6 +32,7 @@ class Publisher:
         self._wait = wait
         self._written: Optional[Snapshot] = None
         self._written_s = float("-inf")
+        self._writing_since_s: Optional[float] = None  # what is in the sink's hands now
         self._has_warned = False
         self._is_closed = False
         self._thread: Optional[threading.Thread] = None
@@ -38,8 +40,9 @@ class Publisher:
         # Of pausing and starting, never held while anything else is done. Re-entrant for signal handlers.
         self._turn = threading.RLock()
         # A SimpleQueue, because a signal handler may interrupt the very thread that is putting something in:
-        # its put is re-entrant, the locks of Event and Condition are not.
-        self._requests: SimpleQueue[tuple[SimpleQueue[bool], str]] = SimpleQueue()
+        # its put is re-entrant, the locks of Event and Condition are not. By its module's name: where gevent
+        # has made threads into greenlets since, its own queue lets the others run, Python's none.
+        self._requests: SimpleQueue[tuple[SimpleQueue[bool], str]] = queue.SimpleQueue()
 
     def start(self) -> None:
         """Have a thread again, unless there is one. On the training thread."""
@@ -60,6 +63,11 @@ class Publisher:
     @property
     def is_running(self) -> bool:
         return self._thread is not None
+
+    def is_stuck(self, timeout_s: float) -> bool:
+        """Whether the sink has been at one document for so long."""
+        since_s = self._writing_since_s
+        return since_s is not None and time.monotonic() - since_s >= timeout_s
 
     @property
     def takes_more(self) -> bool:
@@ -82,7 +90,7 @@ class Publisher:
             return self._thread
 
     def _ask(self, what: str) -> SimpleQueue[bool]:
-        done: SimpleQueue[bool] = SimpleQueue()
+        done: SimpleQueue[bool] = queue.SimpleQueue()
         self._requests.put((done, what))
         return done
 
@@ -102,7 +110,9 @@ class Publisher:
         done: Optional[SimpleQueue[bool]] = None
         what = ""
         if self._wait is not None:
+            self._writing_since_s = time.monotonic()  # what hangs there is the same place
             self._wait()
+            self._writing_since_s = None
             self._wait = None  # or each reporter would keep the one before it
         while True:
             is_due = time.monotonic() - self._written_s >= 0.99 * self.sink.interval_s
@@ -121,18 +131,20 @@ class Publisher:
                     return
             try:
                 done, what = self._requests.get(timeout=min(self.sink.interval_s, POLL_S))
-            except Empty:
+            except queue.Empty:
                 done, what = None, ""
 
     def _publish(self) -> None:
         try:
             snapshot = self._latest()
             if snapshot is not None and snapshot is not self._written:
-                self._written_s = time.monotonic()
+                self._written_s = self._writing_since_s = time.monotonic()
                 self.sink.write(snapshot)
                 self._written = snapshot
         except Exception as error:
             self._warn(error)
+        finally:
+            self._writing_since_s = None
 
     def _follow(self) -> None:
         snapshot = self._latest()  # also so that it is known when something moved
@@ -165,6 +177,8 @@ def wait_for_end(thread: threading.Thread, timeout_s: float) -> None:
         return
     deadline_s = time.monotonic() + timeout_s
     thread.join(max(timeout_s, 0))
+    if thread.native_id == threading.get_native_id():
+        return  # a greenlet
     path = f"/proc/self/task/{thread.native_id}"  # before Python 3.13, join returns a moment too early
     while os.path.exists(path) and time.monotonic() < deadline_s:
         time.sleep(0.0001)

@@ -365,7 +365,12 @@ class Reporter(Level):
         """What may be kept of `metrics`, with one warning for each name that gives nothing."""
         values = self._run.values or {}
         taken: dict[str, Any] = {}
+        room = MAX_METRICS - len(values)
         for name, value in metrics.items():
+            if name not in values and room <= 0:
+                # Neither read nor copied: of a dictionary of thousands only what is kept costs anything.
+                self._say("names", f"only the first {MAX_METRICS} names of metrics are reported")
+                continue
             if name == "metrics" and hasattr(value, "items"):
                 taken.update(self._take_in(value))
                 continue
@@ -383,6 +388,7 @@ class Reporter(Level):
                 before = values.get(name)
                 kept.before = before.before if type(before) is Held else before
             taken[name] = kept
+            room -= name not in values
         return taken
 
     def _remember(self, metrics: Mapping[str, Any]) -> None:

@@ -554,3 +554,32 @@ def test_metrics_in_a_mapping_may_have_any_name(sink: MemorySink, capfd: pytest.
         r.update(metrics={"total": 7})
     assert capfd.readouterr().err == ""
     assert sink.last.metrics == {"loss": 0.5, "epoch": 0.25, "step": 3, "total": 7}
+
+
+class Guess:
+    """A stream whose `len` is a guess, as that of an IterableDataset may be."""
+
+    def __init__(self, length: int, items: int) -> None:
+        self._length, self._items = length, items
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self._items))
+
+
+@pytest.mark.parametrize("items", [4, 10, 16])
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_a_loop_that_comes_to_its_end_is_finished_whatever_len_said(items: int, epochs: int) -> None:
+    """Seen: a stream with fewer items than its len was stopped, at 40 %."""
+    sink = MemorySink()
+
+    def train() -> None:  # no loop around it
+        for _ in track(Guess(10, items), epochs=epochs, sinks=[sink]):
+            pass
+
+    train()
+    last = sink.last
+    assert (last.state, last.ending, last.percentage) == ("completed", "finished", 100)
+    assert (last.step, last.total_steps) == (items * epochs, items * epochs)

@@ -22,7 +22,7 @@ class FileSink:
 
     def __init__(self, path: str, interval_s: float = INTERVAL_S) -> None:
         self.interval_s = interval_s
-        self._path = path
+        self._path = path = os.path.abspath(path)  # the program may change its directory
         self._tail = Tail()
         # On the same filesystem, or it could not be renamed; one for each sink, so that two never share it.
         self._temporary = f"{path}.{os.getpid()}.{id(self):x}.tmp"
@@ -64,7 +64,7 @@ class TerminationSink:
 
     def __init__(self, path: str, interval_s: float = INTERVAL_S) -> None:
         self.interval_s = interval_s
-        self._path = path
+        self._path = os.path.abspath(path)
 
     def write(self, snapshot: Snapshot) -> None:
         body = encode(snapshot, TERMINATION_MAX_BYTES)
