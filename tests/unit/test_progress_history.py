@@ -14,8 +14,9 @@ from hypothesis import Phase, example, given, settings, strategies as st
 from tests.jobs import T0
 from tests.past import add, progress
 from visibility_api.progress import history as subject
+from visibility_api.progress.attempt import Columns, read
 from visibility_api.progress.document import Point
-from visibility_api.progress.history import Columns, JobHistory, read, restore
+from visibility_api.progress.history import JobHistory, restore
 from visibility_api.progress.history_view import HistoryView, Selection, select
 
 QUICK = (Phase.explicit, Phase.reuse, Phase.generate)  # an example takes too long to be made smaller

@@ -17,65 +17,39 @@ from __future__ import annotations
 
 import math
 import struct
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from .columns import pack, unpack
+from .attempt import (
+    MAX_SERIES,
+    NO_STEP,
+    RECENT_BYTES,
+    SEPARATOR,
+    Attempt,
+    end,
+    fold,
+    join,
+    last_metrics,
+    read,
+    shrink,
+    size_bytes,
+)
 from .document import Point, Progress
-from .thinning import thin
 
 # Of one job: of all that is packed, and of what is pending.
 PACKED_BYTES, PENDING_BYTES = 6 * 1024, 4 * 1024
-RECENT_BYTES, RECENT_BYTES_OF_SERIES = 1024, 48  # of `recent`, and for each metric more
 MAX_SHAPES = 4  # of pending rows; training and evaluation report different metrics in turn
 MAX_ATTEMPTS = 10
-ATTEMPT_BYTES = 256  # what one costs beside its columns
-MAX_SERIES = 64  # metrics of one attempt
 MAX_NAME_CHARACTERS = 2048  # of all metrics of one report
 SAME_MS = 2.0  # times of one point differ by no more: they are rounded, and told as ages
 COVERED_MS = 60_000.0  # replicas probe at different times: one is always a little behind
 
 FORMAT = 1  # of what is stored; of one in a newer format nothing is read
 
-_SEPARATOR = "\x1f"  # between the names of a shape
-NO_STEP = -1.0  # where no step was reported
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-
-
-class _Packed(msgspec.Struct, array_like=True, gc=False):
-    """The columns of an attempt as bytes (`columns`)."""
-
-    times: bytes = b""
-    steps: bytes = b""
-    marks: bytes = b""  # rows that show the progress
-    epochs: bytes = b""  # of those; empty: none was reported
-    series: list[tuple[str, bytes, bytes]] = []  # a metric, its rows, its values
-
-
-class Attempt(msgspec.Struct, array_like=True, gc=False):
-    """One attempt as it is kept. The order of the fields is part of the stored form."""
-
-    key: str  # Rank0.attempt
-    number: int  # 0 is the job's first
-    ahead_ms: int = 0  # how far the training clock is ahead of ours
-    shift_ms: int = 0  # added to its times since it was set
-    rows: int = 0  # how many were reported
-    first_ms: float = math.inf
-    last_ms: float = -math.inf
-    last_step: float = NO_STEP
-    width_ms: float = 0.0  # of the stretches that are thinned; 0: all is there yet
-    wide_until_ms: float = 0.0  # before this they are twice as wide
-    packed: bytes = b""
-    recent: bytes = b""
-    pending: bytearray = msgspec.field(
-        default_factory=bytearray
-    )  # rows of doubles: shape, time, step, epoch, …
-    shapes: list[str] = []  # names of metrics that come together, in pending rows
 
 
 class _Saved(msgspec.Struct, array_like=True, gc=False):
@@ -84,19 +58,7 @@ class _Saved(msgspec.Struct, array_like=True, gc=False):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_packed = msgspec.msgpack.Decoder(_Packed).decode
 _decode = msgspec.msgpack.Decoder(_Saved).decode
-
-
-@dataclass(slots=True)
-class Columns:
-    """The points of one attempt: rows, and for each metric in which rows it has which values."""
-
-    times: list[float] = field(default_factory=list)  # milliseconds, training clock
-    steps: list[float] = field(default_factory=list)  # -1: none
-    marks: list[int] = field(default_factory=list)  # rows that show the progress
-    epochs: list[float] = field(default_factory=list)  # of `marks`; NaN: none
-    series: dict[str, tuple[list[int], list[float]]] = field(default_factory=dict)
 
 
 class JobHistory:
@@ -153,7 +115,7 @@ class JobHistory:
         step = NO_STEP if report.step is None else float(report.step)
         metrics = report.metrics
         if abs(at_ms - kept.last_ms) <= SAME_MS and step == kept.last_step:
-            known = _last_metrics(kept)
+            known = last_metrics(kept)
             metrics = tuple([each for each in metrics if each[0] not in known])
             if not metrics:
                 return
@@ -161,7 +123,7 @@ class JobHistory:
 
     def _begin(self, key: str) -> Attempt:
         if self._attempts:
-            _end(self._attempts[-1])
+            end(self._attempts[-1])
         begun = Attempt(key=key, number=self._count)
         self._count += 1
         self._attempts.append(begun)
@@ -188,15 +150,15 @@ class JobHistory:
                 values.append(value)
         if not names and step == NO_STEP and epoch is None:
             return
-        shape = _SEPARATOR.join(names)
+        shape = SEPARATOR.join(names)
         if (
             len(names) > MAX_SERIES
             or len(shape) > MAX_NAME_CHARACTERS
-            or shape.count(_SEPARATOR) >= len(names) > 0
+            or shape.count(SEPARATOR) >= len(names) > 0
         ):
             names = _bounded(names)
             del values[4 + len(names) :]
-            shape = _SEPARATOR.join(names)
+            shape = SEPARATOR.join(names)
         if shape not in attempt.shapes:
             if len(attempt.shapes) == MAX_SHAPES:
                 self._fold(attempt, len(attempt.pending))
@@ -210,21 +172,12 @@ class JobHistory:
             self._fold(attempt, len(attempt.pending) // 2)
 
     def _fold(self, attempt: Attempt, size: int) -> None:
-        """Thin about so many bytes of the pending rows, the oldest."""
-        columns = _unpacked(attempt.recent)
-        _append(columns, _taken(attempt, size))
-        _thin(columns, attempt)
-        attempt.recent = _pack(columns)
-        if len(attempt.recent) > RECENT_BYTES + RECENT_BYTES_OF_SERIES * len(columns.series):
-            columns = _unpacked(attempt.packed)
-            _append(columns, _unpacked(attempt.recent))
-            _thin(columns, attempt)
-            attempt.packed, attempt.recent = _pack(columns), b""
+        fold(attempt, size)
         self._bound()
 
     def _excess(self) -> int:
         """Bytes beyond what there is room for."""
-        return sum(map(_size, self._attempts)) - PACKED_BYTES
+        return sum(map(size_bytes, self._attempts)) - PACKED_BYTES
 
     def _bound(self) -> None:
         """Make room: thin the largest attempt, and when that is of no more use, drop the shortest."""
@@ -233,7 +186,7 @@ class JobHistory:
             self._drop()
         while (excess := self._excess()) > 0:
             excess += RECENT_BYTES  # or the next few rows would need as much work again
-            if not _shrink(max(attempts, key=_size), excess):
+            if not shrink(max(attempts, key=size_bytes), excess):
                 if len(attempts) == 1:
                     return
                 self._drop()
@@ -266,7 +219,7 @@ class JobHistory:
             mine = own.pop(each.key, each)
             longer, shorter = (mine, each) if mine.rows > each.rows else (each, mine)
             if shorter.first_ms < longer.first_ms:
-                _join(longer, shorter)
+                join(longer, shorter)
             elif shorter.last_ms > longer.last_ms:
                 later.append((longer, shorter))
             merged.append(longer)
@@ -279,7 +232,7 @@ class JobHistory:
         for longer, shorter in later:
             self._continue(longer, shorter)
         for each in merged[:-1]:
-            _end(each)
+            end(each)
         self._bound()
 
     def _continue(self, attempt: Attempt, other: Attempt) -> None:
@@ -308,226 +261,6 @@ def restore(saved: bytes) -> JobHistory | None:
     return history
 
 
-def read(attempt: Attempt) -> Columns:
-    """All points of an attempt. What cannot be read, as after a fault of the disk, is left out."""
-    columns = _unpacked(attempt.packed)
-    for more in (_unpacked(attempt.recent), _rows(attempt, len(attempt.pending))[0]):
-        _append(columns, more)
-    return columns
-
-
-def _rows(attempt: Attempt, size: int) -> tuple[Columns, int]:
-    """The oldest pending rows, of so many bytes or a row more, and how many bytes they have."""
-    columns = Columns()
-    shapes = [shape.split(_SEPARATOR) if shape else [] for shape in attempt.shapes]
-    position = 0
-    try:
-        numbers = struct.unpack(f"<{len(attempt.pending) // 8}d", attempt.pending)
-        while position * 8 < size:
-            shape, first = numbers[position], position
-            names = shapes[int(shape)]
-            width = 4 + len(names)
-            while position * 8 < size and numbers[position] == shape:  # rows that are alike, together
-                position += width
-            _append(columns, _cut(numbers[first:position], width, names))
-    except (struct.error, ValueError, OverflowError, IndexError):  # not what `_put` has written
-        return Columns(), len(attempt.pending)
-    return columns, position * 8
-
-
-def _cut(numbers: Sequence[float], width: int, names: Sequence[str]) -> Columns:
-    """The columns of rows with the same metrics. Raises ValueError if the last row is not whole."""
-    count, rest = divmod(len(numbers), width)
-    if rest:
-        raise ValueError("a row ends early")
-    return Columns(
-        times=list(numbers[1::width]),
-        steps=list(numbers[2::width]),
-        marks=list(range(count)),
-        epochs=list(numbers[3::width]),
-        series={
-            name: (list(range(count)), list(numbers[place::width])) for place, name in enumerate(names, 4)
-        },
-    )
-
-
-def _last_metrics(attempt: Attempt) -> set[str]:
-    """The metrics of the latest rows, those of one time and step."""
-    columns = read(attempt)
-    known = set()
-    for name, (rows, _) in columns.series.items():
-        if columns.times[rows[-1]] == attempt.last_ms and columns.steps[rows[-1]] == attempt.last_step:
-            known.add(name)
-    return known
-
-
-def _taken(attempt: Attempt, size: int) -> Columns:
-    """The same, which are pending no longer."""
-    columns, used = _rows(attempt, size)
-    attempt.pending = attempt.pending[used:]
-    if not attempt.pending:
-        attempt.shapes = []
-    return columns
-
-
-def _end(attempt: Attempt) -> None:
-    """Pack what is pending: the latest rows whole, as `recent`, which is thinned when nothing else can be."""
-    if not attempt.pending:
-        return
-    columns = _unpacked(attempt.packed)
-    _append(columns, _unpacked(attempt.recent))
-    _append(columns, _taken(attempt, len(attempt.pending) // 2))
-    _thin(columns, attempt)
-    attempt.packed = _pack(columns)
-    attempt.recent = _pack(_taken(attempt, len(attempt.pending)))
-
-
-def _join(longer: Attempt, shorter: Attempt) -> None:
-    """Add to the one what the other has of before and after it."""
-    more, whole, columns = read(shorter), read(longer), Columns()
-    _append(columns, _between(more, -math.inf, longer.first_ms))
-    _append(columns, whole)
-    _append(columns, _between(more, longer.last_ms, math.inf))
-    longer.rows += len(columns.times) - len(whole.times)
-    longer.first_ms = min(longer.first_ms, shorter.first_ms)
-    _thin(columns, longer)
-    longer.packed, longer.recent, longer.pending, longer.shapes = _pack(columns), b"", bytearray(), []
-    if shorter.last_ms > longer.last_ms:
-        longer.last_ms, longer.last_step = shorter.last_ms, shorter.last_step
-        longer.shift_ms, longer.ahead_ms = shorter.shift_ms, shorter.ahead_ms
-
-
-def _append(columns: Columns, more: Columns) -> None:
-    """Put these points at the end."""
-    base = len(columns.times)
-    columns.times += more.times
-    columns.steps += more.steps
-    columns.marks += [base + row for row in more.marks]
-    columns.epochs += more.epochs
-    for name, (rows, values) in more.series.items():
-        kept = columns.series.setdefault(name, ([], []))
-        kept[0].extend([base + row for row in rows])
-        kept[1].extend(values)
-
-
-def _between(columns: Columns, after_ms: float, before_ms: float) -> Columns:
-    """The points between these times."""
-    start = bisect_right(columns.times, after_ms)
-    stop = max(start, bisect_left(columns.times, before_ms))
-    cut = Columns(times=columns.times[start:stop], steps=columns.steps[start:stop])
-    for row, epoch in zip(columns.marks, columns.epochs, strict=True):
-        if start <= row < stop:
-            cut.marks.append(row - start)
-            cut.epochs.append(epoch)
-    for name, (rows, values) in columns.series.items():
-        first, last = bisect_left(rows, start), bisect_left(rows, stop)
-        if first < last:
-            cut.series[name] = [row - start for row in rows[first:last]], values[first:last]
-    return cut
-
-
-# --- bounds
-
-
-def _size(attempt: Attempt) -> int:
-    return ATTEMPT_BYTES + len(attempt.packed) + len(attempt.recent)
-
-
-def _shrink(attempt: Attempt, excess: int) -> bool:
-    """Thin an attempt so that it has so many bytes less; False when that cannot be."""
-    columns, most = _unpacked(attempt.packed), len(attempt.packed) - excess
-    while True:
-        _thin(columns, attempt)
-        attempt.packed = _pack(columns)
-        if len(attempt.packed) <= most:
-            return True
-        if _widen(columns, attempt):
-            continue
-        if attempt.recent:
-            most += len(attempt.recent)
-            _append(columns, _unpacked(attempt.recent))
-            attempt.recent = b""
-        elif len(columns.series) > 1:
-            _drop_series(columns, len(columns.series) * 3 // 4)
-        else:
-            return False
-
-
-def _widen(columns: Columns, attempt: Attempt) -> bool:
-    """Make the stretches of some more of the past twice as wide; False when there is one stretch only."""
-    began, rows = attempt.first_ms, len(columns.times)
-    span = columns.times[-1] - began if rows else 0.0
-    if rows < 4 or attempt.width_ms > span + 1:
-        return False
-    if not attempt.width_ms:
-        attempt.width_ms, attempt.wide_until_ms = max(1.0, 2.0 * span / rows), began
-    wide = 2 * attempt.width_ms
-    attempt.wide_until_ms += wide * max(1, math.ceil(span / 4 / wide))
-    if attempt.wide_until_ms > columns.times[-1]:
-        attempt.width_ms, attempt.wide_until_ms = wide, began
-    return True
-
-
-def _drop_series(columns: Columns, most: int) -> None:
-    """Keep so many metrics: those with the most points, of equals those whose last point is the latest."""
-    by_weight = sorted(columns.series.items(), key=lambda each: (len(each[1][0]), each[1][0][-1]))
-    for name, _ in by_weight[: len(by_weight) - most]:
-        del columns.series[name]
-
-
-def _thin(columns: Columns, attempt: Attempt) -> None:
-    """Thin it by the attempt's widths."""
-    if len(columns.series) > MAX_SERIES:
-        _drop_series(columns, MAX_SERIES)
-    if not attempt.width_ms or not columns.times:
-        return
-    began, width, until = attempt.first_ms, attempt.width_ms, attempt.wide_until_ms
-    stretch_of = [
-        (time - began) // (2 * width) if time < until else -1.0 - (time - began) // width
-        for time in columns.times
-    ]
-    for name, (rows, values) in columns.series.items():
-        kept = thin(values, _stretches(rows, stretch_of))
-        if len(kept) < len(rows):
-            columns.series[name] = [rows[each] for each in kept], [values[each] for each in kept]
-    position = [columns.steps[row] for row in columns.marks]
-    if position and max(position) == NO_STEP:
-        position = columns.epochs
-    kept = thin(position, _stretches(columns.marks, stretch_of))
-    columns.marks = [columns.marks[each] for each in kept]
-    columns.epochs = [columns.epochs[each] for each in kept]
-    _drop_rows(columns)
-
-
-def _stretches(rows: Sequence[int], stretch_of: Sequence[float]) -> list[tuple[int, int]]:
-    """From which to before which of the points of these rows each stretch is."""
-    found: list[tuple[int, int]] = []
-    start, current = 0, stretch_of[rows[0]] if rows else 0.0
-    for index, row in enumerate(rows):
-        if stretch_of[row] != current:
-            found.append((start, index))
-            start, current = index, stretch_of[row]
-    found.append((start, len(rows)))
-    return found
-
-
-def _drop_rows(columns: Columns) -> None:
-    """Drop the rows that no series needs any more."""
-    needed = set(columns.marks)
-    for rows, _ in columns.series.values():
-        needed.update(rows)
-    if len(needed) == len(columns.times):
-        return
-    left = sorted(needed)
-    number = {row: index for index, row in enumerate(left)}
-    columns.times = [columns.times[row] for row in left]
-    columns.steps = [columns.steps[row] for row in left]
-    columns.marks = [number[row] for row in columns.marks]
-    columns.series = {
-        name: ([number[row] for row in rows], values) for name, (rows, values) in columns.series.items()
-    }
-
-
 def _bounded(names: Sequence[str]) -> list[str]:
     """As many of the names as fit into one shape."""
     kept: list[str] = []
@@ -536,55 +269,8 @@ def _bounded(names: Sequence[str]) -> list[str]:
         characters += len(name) + 1
         if characters > MAX_NAME_CHARACTERS:
             break
-        kept.append(name.replace(_SEPARATOR, " "))
+        kept.append(name.replace(SEPARATOR, " "))
     return kept
-
-
-# --- the packed form
-
-
-def _pack(columns: Columns) -> bytes:
-    has_epochs = not all(map(math.isnan, columns.epochs))
-    packed = _encode(
-        _Packed(
-            times=pack(columns.times),
-            steps=pack(columns.steps),
-            marks=pack(columns.marks),
-            epochs=pack(columns.epochs) if has_epochs else b"",
-            series=[(name, pack(rows), pack(values)) for name, (rows, values) in columns.series.items()],
-        )
-    )
-    return bytes(memoryview(packed))  # a copy: the encoder's has room for more
-
-
-def _unpacked(packed: bytes) -> Columns:
-    """The columns; none at all if they cannot be read."""
-    if not packed:
-        return Columns()
-    try:
-        found = _decode_packed(packed)
-        marks = list(map(int, unpack(found.marks)))
-        columns = Columns(
-            times=unpack(found.times),
-            steps=unpack(found.steps),
-            marks=marks,
-            epochs=unpack(found.epochs) or [math.nan] * len(marks),
-            series={
-                name: (list(map(int, unpack(rows))), unpack(values)) for name, rows, values in found.series
-            },
-        )
-    except (msgspec.MsgspecError, struct.error, ValueError, OverflowError, IndexError):
-        return Columns()
-    return columns if _is_whole(columns) else Columns()
-
-
-def _is_whole(columns: Columns) -> bool:
-    """Whether every number of a row is that of a row."""
-    rows = len(columns.times)
-    return len(columns.steps) == rows and all(
-        len(numbers) == len(values) and (not numbers or 0 <= min(numbers) <= max(numbers) < rows)
-        for numbers, values in ((columns.marks, columns.epochs), *columns.series.values())
-    )
 
 
 def _milliseconds(moment: datetime) -> int:

@@ -7,7 +7,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .history import NO_STEP, Attempt, JobHistory, read
+from .attempt import NO_STEP, Attempt, read
+from .history import JobHistory
 from .thinning import downsample
 
 

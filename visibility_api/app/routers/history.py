@@ -16,8 +16,8 @@ from visibility_api.duration import parse_duration_s
 from visibility_api.errors import BadRequest, NotAcceptable, ObjectNotFound
 from visibility_api.models.history import JobHistoryDocument, TrainJobProgressHistory
 from visibility_api.models.served import GROUP_VERSION, TRAINJOBS
+from visibility_api.progress.attempt import MAX_SERIES
 from visibility_api.progress.document import parse_time
-from visibility_api.progress.history import MAX_SERIES
 from visibility_api.progress.history_view import HistoryView, Selection, select
 from visibility_api.quoting import quote
 from visibility_api.resources.compression import accepts_gzip, gzip
