@@ -10,8 +10,16 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.workload_objects import TORCH, described, pod, trainjob
 from visibility_api.progress.job import Thresholds
-from visibility_api.workloads.annotations import KEYS, PREFIX, SOURCES, parse_port, read_annotations
+from visibility_api.workloads.annotations import (
+    KEYS,
+    PREFIX,
+    SOURCES,
+    parse_port,
+    path_fault,
+    read_annotations,
+)
 from visibility_api.workloads.declarations import (
     LOG_VARIABLE,
     PATH_VARIABLES,
@@ -219,6 +227,8 @@ def test_a_port_is_a_decimal_number_in_range_or_nothing(text: str) -> None:
         ("diverged-above", "20", Thresholds(diverged_above=20)),
         ("diverged-above", "-1.5e2", Thresholds(diverged_above=-150)),
         ("diverged-above", "off", Thresholds(diverged_above=math.inf)),
+        ("straggling-above", "1.5", Thresholds(straggling_above=1.5)),
+        ("straggling-above", "off", Thresholds(straggling_above=math.inf)),
         ("plateau-metric", "val/f1", Thresholds(plateau_metric="val/f1")),
         ("plateau-better", "max", Thresholds(plateau_better="max")),
         ("plateau-after", "20", Thresholds(plateau_values=20)),
@@ -238,6 +248,8 @@ def test_a_threshold_can_be_named(key: str, text: str, threshold: Thresholds) ->
         ("stalled-after", "never", 'it must be a duration such as "10m", from 10s to 168h, or "off"'),
         ("diverged-above", "nan", 'it must be a number such as "20", or "off"'),
         ("diverged-above", "9" * 99, 'it must be a number such as "20", or "off"'),
+        ("straggling-above", "1", 'it must be a factor such as "2", 1.1 to 1000, or "off"'),
+        ("straggling-above", "x", 'it must be a factor such as "2", 1.1 to 1000, or "off"'),
         ("plateau-metric", "", "it must be a metric's name, 64 characters at most"),
         ("plateau-metric", "a\x1b[31m", "it must be a metric's name, 64 characters at most"),
         ("plateau-better", "more", 'it must be "min" or "max"'),
@@ -265,3 +277,14 @@ def test_every_annotation_source_and_variable_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs/annotations.md").read_text()
     words = (*KEYS, *SOURCES, *PATH_VARIABLES, PORT_VARIABLE, LOG_VARIABLE)
     assert [word for word in words if f"`{word}`" not in page] == []
+
+
+PROBING = st.sampled_from([PREFIX + key for key in ("source", "interval", "path", "port", "container")])
+
+
+@given(st.dictionaries(PROBING, st.text(max_size=40), max_size=4))
+def test_whatever_the_annotations_there_is_a_job_and_a_path_that_may_be_read(said: dict[str, str]) -> None:
+    job = described(trainjob(annotations=said), TORCH, [pod()])
+    assert job.rank0 is not None
+    assert path_fault(job.rank0.progress_path) == ""
+    assert job.hints.interval_s is None or 1.0 <= job.hints.interval_s <= 3600.0

@@ -9,13 +9,24 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.workload_objects import (
+    MPI,
+    TORCH,
+    batch_job,
+    condition,
+    container_status,
+    counts,
+    described,
+    pod,
+    reference,
+    trainjob,
+)
 from visibility_api.progress.failure import Failure
 from visibility_api.progress.job import Phase
 from visibility_api.workloads.failures import Replica, ReplicaJob, pod_failure
 from visibility_api.workloads.objects import JobSet, Pod, TrainJob
 
 from .test_workloads_phases import WITH_DATA
-from .test_workloads_trainjobs import MPI, TORCH, batch_job, condition, described, pod, trainjob
 
 NODE_3 = Replica(name="node-3")
 AT = "2026-01-23T10:30:00Z"
@@ -33,23 +44,11 @@ def disrupted(reason: str, message: str) -> dict[str, Any]:
     return {**condition("DisruptionTarget", reason=reason), "message": message, "lastTransitionTime": AT}
 
 
-def changed(
-    made: Pod, *, status: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None
-) -> Pod:
-    """The pod with other fields."""
-    fields = msgspec.to_builtins(made)
-    fields["status"] |= status or {}
-    fields["metadata"] |= metadata or {}
-    return msgspec.convert(fields, Pod)
-
-
-EVICTED = changed(
-    pod(
-        phase="Failed",
-        reason="Evicted",
-        state=ended(137, "ContainerStatusUnknown", at=None, startedAt=None),
-        conditions=[disrupted("TerminationByKubelet", "The node was low on resource: memory.")],
-    ),
+EVICTED = pod(
+    phase="Failed",
+    reason="Evicted",
+    state=ended(137, "ContainerStatusUnknown", at=None, startedAt=None),
+    conditions=[disrupted("TerminationByKubelet", "The node was low on resource: memory.")],
     status={"message": "The node was low on resource: memory. Threshold quantity: 100Mi, available: 90Mi. "},
 )
 PREEMPTED = pod(
@@ -64,23 +63,25 @@ LOST = pod(
     deleting=True,
     conditions=[disrupted("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")],
 )
-SHUT_DOWN = changed(
-    pod(
-        phase="Failed",
-        reason="Terminated",
-        state=ended(143),
-        conditions=[
-            disrupted("TerminationByKubelet", "Pod was terminated in response to imminent node shutdown.")
-        ],
-    ),
+SHUT_DOWN = pod(
+    phase="Failed",
+    reason="Terminated",
+    state=ended(143),
+    conditions=[
+        disrupted("TerminationByKubelet", "Pod was terminated in response to imminent node shutdown.")
+    ],
     status={"message": "Pod was terminated in response to imminent node shutdown."},
 )
-OVERDUE = changed(
-    pod(phase="Failed", reason="DeadlineExceeded", state=ended(137)),
+OVERDUE = pod(
+    phase="Failed",
+    reason="DeadlineExceeded",
+    state=ended(137),
     status={"message": "Pod was active on the node longer than the specified deadline"},
 )
-REFUSED = changed(
-    pod(phase="Failed", reason="OutOfnvidia.com/gpu", state={}),
+REFUSED = pod(
+    phase="Failed",
+    reason="OutOfnvidia.com/gpu",
+    state={},
     status={
         "message": "Node didn't have enough resource: nvidia.com/gpu, requested: 8, used: 8, capacity: 8",
         "containerStatuses": None,
@@ -153,8 +154,9 @@ def test_a_pod_shows_why_it_failed(
         pod(deleting=True, state=ended(143, at="2026-01-23T11:00:02Z")),
         pod(deleting=True, state=ended(1, at="2026-01-23T11:00:00Z")),
         pod(deleting=True, state=ended(137, at=None)),
-        changed(
-            pod(deleting=True, state=ended(143, at="2026-01-23T10:59:31Z")),
+        pod(
+            deleting=True,
+            state=ended(143, at="2026-01-23T10:59:31Z"),
             metadata={"deletionGracePeriodSeconds": 30},
         ),
         # Nothing that could be compared with others.
@@ -178,12 +180,12 @@ def test_a_container_that_failed_before_its_pod_was_deleted_has_failed() -> None
 
 
 def test_of_two_containers_the_first_to_fail_counts() -> None:
-    seen = changed(
-        pod(phase="Failed"),
+    seen = pod(
+        phase="Failed",
         status={
             "containerStatuses": [
-                {"name": "sidecar", "state": ended(1, at="2026-01-23T10:30:30Z")},
-                {"name": "node", "state": ended(139)},
+                container_status("sidecar", state=ended(1, at="2026-01-23T10:30:30Z")),
+                container_status("node", state=ended(139)),
             ]
         },
     )
@@ -198,9 +200,7 @@ def test_what_a_container_wrote_is_not_repeated() -> None:
 
 
 def test_what_a_kubelet_says_is_cut_and_harms_no_terminal() -> None:
-    seen = changed(
-        pod(phase="Failed", reason="Evi\x1bcted"), status={"message": "x\x1b[2J" * 500, "startTime": AT}
-    )
+    seen = pod(phase="Failed", reason="Evi\x1bcted", status={"message": "x\x1b[2J" * 500, "startTime": AT})
     found = pod_failure(seen, NODE_3)
     assert found is not None
     assert len(found.message) < 500
@@ -272,7 +272,7 @@ def test_the_end_of_pods_that_nobody_needs_is_no_failure(job: TrainJob, phase: P
 def test_a_pod_is_a_replica_if_its_owner_and_its_name_say_so(
     name: str, owner: str, index: str, expected: str | None
 ) -> None:
-    seen = pod(name=name, owner={"kind": "Job", "uid": owner, "controller": True, "blockOwnerDeletion": True})
+    seen = pod(name=name, owner=reference("Job", "bert-node-0", owner))
     job = ReplicaJob(group="node", job=batch_job(), is_initializer=False)
     found = job.replica(seen, index)
     assert (found.name if found else None) == expected
@@ -289,7 +289,7 @@ def test_pods_are_counted_by_their_job() -> None:
     fields = msgspec.json.decode(groups)
     fields["spec"]["replicatedJobs"][0]["template"]["spec"] = {"parallelism": 64, "completions": 64}
     js = msgspec.convert(fields, JobSet)
-    status = {"jobsStatus": [{"name": "node", "ready": 0, "active": 1, "succeeded": 0, "failed": 0}]}
+    status = counts(active=1)
 
     def counted(job_status: dict[str, Any] | None, trainjob_status: dict[str, Any]) -> Sequence[int | None]:
         job = msgspec.to_builtins(batch_job()) | ({"status": job_status} if job_status is not None else {})
@@ -304,11 +304,5 @@ def test_pods_are_counted_by_their_job() -> None:
     assert counted({"ready": 0, "failed": 1}, status) == (64, 0, 0, 0, 1)
     # Its controller has not seen the Job: what the TrainJob says, of Jobs, shows this much.
     assert counted({}, status) == (64, None, None, None, None)
-    assert counted({}, {"jobsStatus": [{"name": "node", "ready": 1, "active": 1}]}) == (
-        64,
-        64,
-        None,
-        None,
-        None,
-    )
-    assert counted({}, {"jobsStatus": [{"name": "node", "succeeded": 1}]}) == (64, 0, 0, 64, None)
+    assert counted({}, counts(active=1, ready=1)) == (64, 64, None, None, None)
+    assert counted({}, counts(succeeded=1)) == (64, 0, 0, 64, None)

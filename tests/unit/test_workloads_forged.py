@@ -9,11 +9,10 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.workload_objects import TORCH, batch_job, condition, described, jobset, pod, reference, trainjob
 from visibility_api.progress.job import TrainingJob
 from visibility_api.workloads.objects import BatchJob, JobSet, Pod
 from visibility_api.workloads.rank0 import CLOCK_TOLERANCE, is_generated, pod_prefix
-
-from .test_workloads_trainjobs import TORCH, batch_job, condition, described, jobset, pod, reference, trainjob
 
 JOB = "bert-node-0"
 UID = f"uid of {JOB}"

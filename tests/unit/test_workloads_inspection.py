@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from tests.jobs import JOB
+from tests.workload_objects import batch_job, pod, reference
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError
 from visibility_api.progress.failure import Failure
@@ -21,7 +22,6 @@ from visibility_api.workloads.inspection import Inspector, Limits, shows_failure
 
 from .test_progress_failure import failure
 from .test_workloads_failures import ended
-from .test_workloads_trainjobs import batch_job, pod, reference
 
 SOON = Limits(pace_s=0, second_look_s=0)
 FAILED = replace(JOB, phase=Phase.FAILED)

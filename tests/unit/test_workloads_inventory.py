@@ -10,6 +10,16 @@ from typing import Any, Self
 import msgspec
 import pytest
 
+from tests.workload_objects import (
+    TORCH,
+    batch_job,
+    condition,
+    described,
+    jobset,
+    pod,
+    reference,
+    trainjob,
+)
 from visibility_api.kube.errors import Unreachable
 from visibility_api.kube.slices import in_slices
 from visibility_api.progress.job import JobRef, Phase, TrainingJob
@@ -27,17 +37,6 @@ from visibility_api.workloads.objects import (
     PartMeta,
     Pod,
     TrainJob,
-)
-
-from .test_workloads_trainjobs import (
-    TORCH,
-    batch_job,
-    condition,
-    described,
-    jobset,
-    pod,
-    reference,
-    trainjob,
 )
 
 

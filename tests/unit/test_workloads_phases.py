@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.workload_objects import TORCH, condition, counts, described, jobset, pod, trainjob
 from visibility_api.workloads.objects import JobSet, Pod, TrainJob
-
-from .test_workloads_trainjobs import TORCH, condition, counts, described, jobset, pod, trainjob
 
 WITH_DATA = jobset(("dataset-initializer", "dataset-initializer"), ("node", "trainer"))
 
@@ -88,7 +87,7 @@ def phase_of(job: TrainJob, js: JobSet | None = TORCH, *pods: Pod) -> tuple[str,
             ("Unknown", "ManagedElsewhere"), id="managed elsewhere",
         ),
         pytest.param(
-            trainjob(status={"jobsStatus": [{"name": "dataset-initializer", "active": 1}]}),
+            trainjob(status=counts("dataset-initializer", active=1)),
             jobset(("dataset-initializer", "dataset-initializer"), ("node", "trainer")), [],
             ("Initializing", "InitializerRunning"), id="initializer",
         ),

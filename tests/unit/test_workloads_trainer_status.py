@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.workload_objects import described
 from visibility_api.kube.slices import in_slices
 from visibility_api.progress.document import Progress, Refused
 from visibility_api.progress.job import Phase, TrainingJob
@@ -17,8 +18,6 @@ from visibility_api.progress.observation import Observation
 from visibility_api.workloads.inventory import TrainJobInventory, reported_progress
 from visibility_api.workloads.objects import TrainerMetric, TrainerStatus, TrainJob
 from visibility_api.writeback.trainer_status import MAX_INT32, fingerprint, summarize
-
-from .test_workloads_trainjobs import described
 
 AT = datetime(2026, 1, 23, 10, 30, 45, 123456, tzinfo=UTC)
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
