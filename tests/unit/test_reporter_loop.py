@@ -226,6 +226,7 @@ def test_a_sink_that_hangs_slows_down_neither_the_loop_nor_the_other_sinks(sink:
 def test_finish_gives_up_on_a_sink_that_hangs(capfd: pytest.CaptureFixture[str]) -> None:
     hanging = HangingSink()
     r = report(sinks=[hanging], wait_s=0.05)
+    assert hanging.is_entered.wait(60)
     r.finish()
     hanging.released.set()
     assert "has not taken the document within 0.05 s" in capfd.readouterr().err
@@ -260,7 +261,7 @@ def test_the_process_does_not_wait_once_more_for_a_sink_that_hangs(monkeypatch: 
 
 
 def test_the_process_waits_for_a_thread_that_has_not_got_a_core_yet(
-    monkeypatch: pytest.MonkeyPatch, sink: MemorySink
+    monkeypatch: pytest.MonkeyPatch, sink: MemorySink, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Seen: on a busy machine the last document of a run that had finished was its first."""
     monkeypatch.setattr("trainjob_progress.reporter.FLUSH_TIMEOUT_S", 0.01)
@@ -277,6 +278,7 @@ def test_the_process_waits_for_a_thread_that_has_not_got_a_core_yet(
     monkeypatch.setattr("trainjob_progress.live_run.time", Clock(has_a_core.set))
     r._run.exit()
     assert (sink.last.state, sink.last.step) == ("completed", 3)
+    assert capfd.readouterr().err == ""
 
 
 def test_what_gevent_has_put_in_place_of_pythons_queue_is_what_threads_wait_at(
