@@ -176,7 +176,8 @@ class LiveRun:
         if self.is_active:
             self._read()
             self._resume()
-            self._await([publisher.flush() for publisher in self._publishers], timeout_s)
+            if not self._await([publisher.flush() for publisher in self._publishers], timeout_s):
+                self.say("slow", f"a sink has not taken the document within {timeout_s:g} s")
 
     def write_line(self, text: str) -> None:
         """Print a line where a bar is drawn, above the bar."""
@@ -340,15 +341,15 @@ class LiveRun:
         if os.environ.get(settings.OWNER_VARIABLE) == str(self._pid):
             del os.environ[settings.OWNER_VARIABLE]
 
-    def _await(self, outcomes: Sequence[SimpleQueue[bool]], timeout_s: float) -> None:
+    def _await(self, outcomes: Sequence[SimpleQueue[bool]], timeout_s: float) -> bool:
+        """Whether all have come in time."""
         deadline_s = time.monotonic() + timeout_s
         for outcome in outcomes:
             try:
                 outcome.get(timeout=max(deadline_s - time.monotonic(), 0))
             except Empty:
-                # A thread of ours that has got no core in all that time says nothing of its sink.
-                if any(publisher.is_stuck(0.9 * timeout_s) for publisher in self._publishers):
-                    self.say("slow", f"a sink has not taken the document within {timeout_s:g} s")
+                return False
+        return True
 
     def _await_all(self, is_done: Callable[[], bool]) -> None:
         """At the end of the process: until the last documents are written, or what is left hangs.
@@ -361,6 +362,7 @@ class LiveRun:
         while not is_done() and time.monotonic() < deadline_s:
             running = [publisher for publisher in self._publishers if publisher.is_running]
             if running and all(publisher.is_stuck(FLUSH_TIMEOUT_S) for publisher in running):
+                self.say("slow", "a sink has not taken the last document in time")
                 return
             time.sleep(0.001)
 

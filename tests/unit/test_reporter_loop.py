@@ -227,9 +227,11 @@ def test_finish_gives_up_on_a_sink_that_hangs(capfd: pytest.CaptureFixture[str])
     hanging = HangingSink()
     r = report(sinks=[hanging], wait_s=0.05)
     assert hanging.is_entered.wait(60)
-    r.finish()
-    hanging.released.set()
+    r.flush()
     assert "has not taken the document within 0.05 s" in capfd.readouterr().err
+    r.finish()
+    assert not r.is_active
+    hanging.released.set()
 
 
 class Clock:
@@ -246,7 +248,9 @@ class Clock:
         time.sleep(0.001)
 
 
-def test_the_process_does_not_wait_once_more_for_a_sink_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_process_does_not_wait_once_more_for_a_sink_that_hangs(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("trainjob_progress.reporter.FLUSH_TIMEOUT_S", 0.01)
     clock = Clock()
     hanging = HangingSink()
@@ -257,6 +261,7 @@ def test_the_process_does_not_wait_once_more_for_a_sink_that_hangs(monkeypatch: 
     monkeypatch.setattr("trainjob_progress.live_run.time", clock)
     r._run.exit()
     assert clock.slept == 0
+    assert "a sink has not taken the last document in time" in capfd.readouterr().err
     hanging.released.set()
 
 
