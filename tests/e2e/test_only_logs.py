@@ -12,6 +12,7 @@ from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
 from tests.e2e.manifests import without
 from tests.e2e.processes import wait_until
+from tests.e2e.rbac import bind_in_namespace, wait_allowed
 from tests.e2e.scripts import PRINTING
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.volumes import VolumeJobs
@@ -96,3 +97,32 @@ def pause_s(status: Object) -> float:
     look = status["observation"]
     last, following = (datetime.fromisoformat(look[key]) for key in ("lastProbeTime", "nextProbeTime"))
     return (following - last).total_seconds()
+
+
+def test_the_last_lines_are_for_who_may_read_the_log_itself(cluster: Cluster, jobs: VolumeJobs) -> None:
+    team = jobs.team  # alice has the built-in role `view`, with pods/log; bob nothing but ours
+    bind_in_namespace(cluster.admin, team.name, "trainjob-visibility:viewer", team.bob.name)
+    wait_allowed(cluster.admin, team.name, "get", user=team.bob.name, subresource="log-tail")
+    jobs.start("tailed", PRINTING, annotations=OFTEN)
+    path = f"{team.collection}/tailed/log-tail"
+
+    def look() -> Object:
+        answer = team.alice.kubectl("get", "--raw", f"{path}?lines=1")
+        assert answer.returncode == 0, answer.stderr
+        found: Object = json.loads(answer.stdout)
+        assert "'loss': '0.75'" in "".join(found["lines"]), found
+        return found
+
+    found = wait_until(look, what="kubectl shows the last line")
+    assert found["kind"] == "TrainJobLogTail"
+    assert len(found["lines"]) == 1
+
+    refused = team.bob.kubectl("get", "--raw", path)
+    assert refused.returncode != 0
+    assert 'cannot get resource "pods/log"' in refused.stderr
+    assert "0.75" not in refused.stdout + refused.stderr
+    unknown = team.alice.kubectl("get", "--raw", f"{path}?lines=0")
+    assert unknown.returncode != 0
+    assert "BadRequest" in unknown.stderr
+    missing = team.alice.kubectl("get", "--raw", f"{team.collection}/nobody/log-tail")
+    assert "NotFound" in missing.stderr
