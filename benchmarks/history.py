@@ -24,7 +24,7 @@ from unittest.mock import patch
 from tests.jobs import rank0
 from visibility_api.persistence.state_file import Bounds, StateFile
 from visibility_api.persistence.writer import Rhythm
-from visibility_api.progress.document import Progress
+from visibility_api.progress.document import Point, Progress
 from visibility_api.progress.history import JobHistory
 from visibility_api.progress.history_view import Selection, select
 from visibility_api.progress.job import JobRef, Phase, TrainingJob
@@ -39,6 +39,7 @@ JOBS, METRICS, INTERVAL_S = 300, 10, 15
 WEEK = 7 * 86400 // INTERVAL_S
 REPORTS = 120  # of each job in one turn; half an hour
 TURNS = 3
+LINES, PRINTED = 10, ("loss", "grad_norm", "learning_rate")
 POINTS, MOST = 5000, 500
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 REPORTS_A_SECOND = 10_000 / INTERVAL_S
@@ -46,6 +47,7 @@ REPORTS_A_SECOND = 10_000 / INTERVAL_S
 
 async def show(jobs: int = JOBS) -> None:
     _show_memory()
+    _show_log()
     _show_downsampling()
     _show_reporting(jobs)
     _show_disk()
@@ -81,6 +83,32 @@ def _show_memory() -> None:
     print(f"  memory                    {largest / 1024:8.1f} KiB at most")
     print(f"  stored and given          {len(history.save()) / 1024:8.1f} KiB")
     print(f"  points                    {min(points):5d} to {max(points)} of each metric")
+
+
+def _show_log() -> None:
+    """Ten lines between two probes, with three metrics, as Hugging Face's Trainer prints."""
+    noise, history, at_s = random.Random(1), JobHistory(), 0.0
+    for number in range(WEEK):
+        points = []
+        for line in range(LINES):
+            at_s = INTERVAL_S * (number + line / LINES)
+            points.append(
+                Point(
+                    timestamp=BEGIN + timedelta(seconds=at_s),
+                    step=LINES * number + line,
+                    metrics=tuple([(name, f"{noise.gauss(1, 0.1):.4f}") for name in PRINTED]),
+                )
+            )
+        last = points[-1]
+        given = Progress(timestamp=last.timestamp, step=last.step, metrics=last.metrics)
+        history.add("pod/0/0", given, points[:-1], continues=True, reported_at=last.timestamp, ahead_s=0.0)
+    series = select(history, Selection(), now_s=1e12).series
+    points_of = [len(each.values) for each in series]
+    print(f"\nThe history of a job that printed {WEEK * LINES:,} lines in a week, {LINES} between two probes")
+    print(f"  stored and given          {len(history.save()) / 1024:8.1f} KiB")
+    print(
+        f"  points                    {min(points_of)} to {max(points_of)} of each of {len(series)} metrics"
+    )
 
 
 def _add(history: JobHistory, number: int, noise: random.Random) -> None:

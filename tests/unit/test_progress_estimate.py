@@ -196,3 +196,16 @@ def test_no_sequence_of_reports_gives_a_negative_rate_or_end(said: list[tuple[fl
     if reports:
         remaining = pace.remaining_s(reports[-1])
         assert remaining is None or remaining >= 0
+
+
+def test_the_range_has_room_for_a_single_pause_to_come_again_and_again() -> None:
+    pace, seen = Pace(), report(0, 0, 500)
+    for step in range(121):
+        seen = report(step + (300 if step > 100 else 0), step, 500)
+        pace = pace.advance(seen)
+    found = pace.left_s(seen)
+    assert found is not None
+    likely_s, least_s, most_s = found
+    assert least_s is not None
+    assert most_s is not None
+    assert least_s < 380 < likely_s < 380 + 3 * 300 < most_s

@@ -59,7 +59,7 @@ class Forecast(msgspec.Struct, frozen=True, array_like=True, gc=False):
         unit_s = low_s = high_s = self.steady_s + self.pause_s
         if self.single_s:
             single_s = min(self.single_s, unit_s * SINGLE_AT_MOST)
-            unit_s, high_s = unit_s + SINGLE_SHARE * single_s, high_s + single_s
+            unit_s, high_s = unit_s + SINGLE_SHARE * single_s, high_s + self.single_s
         if self.trend_s:
             trend_s = TREND_SHARE * self.trend_s * min(left / 2, self.reach)
             trend_s = max(TREND_LOW * self.steady_s, min(TREND_HIGH * self.steady_s, trend_s))
