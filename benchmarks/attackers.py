@@ -108,6 +108,25 @@ def repeating(
     return attack
 
 
+def keeping(number: int, message: bytes = b"") -> Attack:
+    """Each of so many connections is known by one request with a token that counts, then sends this and
+    nothing more."""
+
+    async def attack(target: Target) -> None:
+        async def one(place: int) -> None:
+            reader, writer = await target.connect(ELSEWHERE[place % len(ELSEWHERE)])
+            try:
+                await target.ask(reader, writer, ONE, target.bearer(target.token))
+                writer.write(message)
+                await reader.read()
+            finally:
+                writer.transport.abort()
+
+        await _crowd(number, one)
+
+    return attack
+
+
 def holding(number: int, message: Callable[[Target], bytes], *, drip: bytes = b"") -> Attack:
     """Each of so many connections sends a message, reads nothing, and then sends `drip` once a second."""
 
@@ -309,6 +328,8 @@ ATTACKS: dict[str, Attack] = {
         200, lambda t: f"GET {ALL} HTTP/1.1\r\nHost: localhost\r\n{t.bearer(t.token)}\r\n".encode()
     ),
     "200 heads of 900 KiB, unfinished": holding(200, lambda _: BIG_HEAD),
+    "500 known, heads of 900 KiB": keeping(500, BIG_HEAD),
+    "3,000 known, silent": keeping(3000),
     "500 heads, a byte a second": holding(500, lambda _: b"GET / HTTP/1.1\r\nX-Y: ", drip=b"x"),
     "3,000 silent connections": opening,
     "3,000 connections without TLS": hellos(*ELSEWHERE, number=3000, hello=b"", hold_s=PATIENCE_S),

@@ -31,6 +31,7 @@ from visibility_api.serving.connection import (
     MAX_STRANGERS_PIPELINED,
     STRANGERS_PIECE_BYTES,
 )
+from visibility_api.serving.strangers import Strangers
 from visibility_api.serving.tls import ConnectionLimits, peer_of
 
 CLIENTS, PROXIES, STRANGERS = Authority("kubernetes"), Authority("front-proxy"), Authority("kubernetes")
@@ -264,6 +265,21 @@ async def test_a_client_that_is_not_known_may_send_a_shorter_head_than_the_front
         assert await ended_while_sending(client, [long.encode()] * 100)
     assert server.seen == []
     assert (await ask(server, PROXY, "X-Remote-User: jane", long))["user"] == "jane"
+
+
+async def test_a_user_s_unfinished_heads_take_no_memory_without_bound(server: RunningServer) -> None:
+    server.tls.context.strangers = Strangers(most_head_bytes=100_000)
+    jane = server.context(CLIENTS.issue("jane"))
+    async with server.connect(jane) as one, server.connect(jane) as two:
+        for each in (one, two):
+            each.writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\nX-Big: " + b"a" * 110_000)
+        reads = [asyncio.ensure_future(each.reader.read(12)) for each in (one, two)]
+        done, pending = await asyncio.wait(reads, timeout=DEADLINE_S, return_when=asyncio.FIRST_COMPLETED)
+        assert [each.result() for each in done] == [b"HTTP/1.1 400"]
+        for read in pending:
+            read.cancel()
+        assert server.tls.context.strangers.head_bytes <= 100_000
+    assert server.seen == []
 
 
 async def test_head_of_too_many_headers_is_refused(server: RunningServer) -> None:

@@ -113,6 +113,18 @@ async def test_it_is_the_log_of_what_failed_first() -> None:
     assert query == {"tailLines": "50", "limitBytes": str(MAX_BYTES), "container": "node", "previous": "true"}
 
 
+@pytest.mark.parametrize("name", ["../../team-b/pods/victim", "..", "a/log?x=", "a%2f..", "A", ""])
+async def test_a_made_up_pod_leads_to_no_other_path(name: str) -> None:
+    """Whoever may write the data directory may make up failures."""
+    kubelet, rights = Kubelet(), Rights()
+    made_up = msgspec.structs.replace(FAILURE, pod_name=name)
+    answer = await shell(job(failure=made_up), kubelet, rights).get(TAIL)
+    assert answer.json()["podName"] == rank0().pod_name
+    assert {each.name for each in rights.asked} == {rank0().pod_name}
+    assert {path for path, _ in kubelet.asked} == {f"/api/v1/namespaces/team-a/pods/{rank0().pod_name}/log"}
+    assert (await shell(job(failure=made_up, has_pod=False)).get(TAIL)).status == 404
+
+
 @pytest.mark.parametrize(
     ("shown", "query", "kubelet", "lines", "previous"),
     [

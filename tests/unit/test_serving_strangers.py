@@ -56,7 +56,7 @@ def test_those_who_are_known_meanwhile_are_neither_counted_nor_dropped() -> None
     assert len(strangers) == 10
 
 
-def test_heads_of_strangers_share_so_many_bytes() -> None:
+def test_heads_share_so_many_bytes() -> None:
     strangers = Strangers(most_head_bytes=100_000)
     first, second = connect(strangers, "10.9.9.9", 2)
     assert strangers.charge(first, FREE_HEAD_BYTES + 60_000, 0)
@@ -66,6 +66,11 @@ def test_heads_of_strangers_share_so_many_bytes() -> None:
     assert not strangers.charge(second, FREE_HEAD_BYTES, 40_000 // HEADER_BYTES)  # many short headers
     second.peer.is_known = True
     assert strangers.charge(second, FREE_HEAD_BYTES + 40_000, 0)
+    third = connect(strangers, "10.9.9.9")[0]
+    third.peer.is_known = True
+    assert not strangers.charge(third, FREE_HEAD_BYTES + 70_000, 0)  # those who are known share as many
+    third.peer.is_front_proxy = True
+    assert strangers.charge(third, FREE_HEAD_BYTES + 900_000, 0)
     strangers.release(first)
     assert strangers.charge(connect(strangers, "10.9.9.9")[0], FREE_HEAD_BYTES + 90_000, 0)
 
@@ -105,7 +110,7 @@ def test_nothing_stays_behind(happenings: list[tuple[str, int]]) -> None:
                 case "know":
                     connection.peer.is_known = True
         assert len(strangers) <= 4
-        assert 0 <= strangers.head_bytes <= 50_000
+        assert 0 <= strangers.head_bytes <= 2 * 50_000
     for connection in connections.values():
         strangers.leave(connection)
     assert (len(strangers), strangers.head_bytes) == (0, 0)

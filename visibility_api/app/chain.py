@@ -193,8 +193,8 @@ class RequestChain:
                 await self._hold_back(scope)
             elif isinstance(outcome, ResourceResponse) and outcome.status == TooManyRequests.code:
                 await self._hold_back(scope)  # as long as Retry-After asks for, if it is ignored
-            if "place" in scope and (peer := scope["state"].get(PEER)) is not None:
-                peer.is_known = True
+            if "place" in scope and (peer := scope["state"].get(PEER)) is not None and not peer.is_known:
+                peer.is_known, peer.is_front_proxy = True, FORWARDED in scope["state"]
             if (state := scope.get("state")) and WARNING in state:  # about the caller's credentials
                 own.append(warning_header(state[WARNING]))
             if outcome is None:

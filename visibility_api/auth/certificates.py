@@ -44,6 +44,7 @@ class Peer:
     chain: tuple[bytes, ...] = ()  # DER, the peer's own first; () = no certificate was sent
     verifications: dict[str, Verification] = field(default_factory=dict)  # the last one, by pool name
     is_known: bool = False  # a request of it was authenticated
+    is_front_proxy: bool = False  # and came from there
     unknown: Bucket | None = None  # of the responses to requests whose sender is not known
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from visibility_api.progress.attempt import UNREADABLE
 from visibility_api.progress.saved import SavedJob
 
 MAX_FRAME_BYTES = 512 * 1024  # of one job; the largest states that are kept on disk have half of it
@@ -50,7 +51,7 @@ class FrameReader:
                 break
             try:
                 saved = _decode(memoryview(data)[begin:end])
-            except msgspec.MsgspecError as error:
+            except UNREADABLE as error:
                 raise BadFrame("a frame cannot be read") from error
             yield saved
         self._rest = data[start:]

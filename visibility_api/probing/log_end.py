@@ -5,6 +5,7 @@ Read when it is asked for and never kept. The caller has checked that whoever as
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ from visibility_api.text import harmless
 MAX_LINES = 500
 MAX_BYTES = 64 * 1024  # of one answer of kube-apiserver
 MAX_LINE_CHARACTERS = 2000
+# What Kubernetes allows. A failure may come from the data directory, and its name becomes part of a path.
+_POD_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +51,7 @@ def place_of(
     `has_ended`: the job, for good: then the run that failed is the last. Else the container that failed has
     mostly been started again. `previous`: as the client wishes; None: as it is likely.
     """
-    if failure is not None and failure.pod_name:
+    if failure is not None and _POD_NAME.fullmatch(failure.pod_name):
         return Place(
             namespace=namespace,
             pod_name=failure.pod_name,

@@ -14,11 +14,15 @@ from dataclasses import dataclass, field
 import msgspec
 
 from .columns import pack, unpack
+from .limits import MAX_INTEGER
 from .thinning import thin
 
 RECENT_BYTES, RECENT_BYTES_OF_SERIES = 1024, 48  # of `recent`, and for each metric more
 ATTEMPT_BYTES = 256  # what one costs beside its columns
 MAX_SERIES = 64  # metrics of one attempt
+
+# What msgspec raises for bytes that are not as expected, text that is no UTF-8 and too deep nesting included.
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 SEPARATOR = "\x1f"  # between the names of a shape
 NO_STEP = -1.0  # where no step was reported
@@ -94,7 +98,7 @@ def _rows(attempt: Attempt, size: int) -> tuple[Columns, int]:
             _append(columns, _cut(numbers[first:position], width, names))
     except (struct.error, ValueError, OverflowError, IndexError):  # not what `_put` has written
         return Columns(), len(attempt.pending)
-    return columns, position * 8
+    return (columns, position * 8) if _is_whole(columns) else (Columns(), len(attempt.pending))
 
 
 def _taken(attempt: Attempt, size: int) -> Columns:
@@ -336,15 +340,31 @@ def _unpacked(packed: bytes) -> Columns:
                 name: (list(map(int, unpack(rows))), unpack(values)) for name, rows, values in found.series
             },
         )
-    except (msgspec.MsgspecError, struct.error, ValueError, OverflowError, IndexError):
+    except (*UNREADABLE, struct.error, ValueError, OverflowError, IndexError):
         return Columns()
     return columns if _is_whole(columns) else Columns()
 
 
 def _is_whole(columns: Columns) -> bool:
-    """Whether every number of a row is that of a row."""
+    """Whether every number of a row is that of a row, and times and steps are such as can be."""
     rows = len(columns.times)
-    return len(columns.steps) == rows and all(
-        len(numbers) == len(values) and (not numbers or 0 <= min(numbers) <= max(numbers) < rows)
-        for numbers, values in ((columns.marks, columns.epochs), *columns.series.values())
+    return (
+        len(columns.steps) == rows
+        and all(map(math.isfinite, columns.times))
+        and all(NO_STEP <= step <= MAX_INTEGER for step in columns.steps)
+        and all(
+            len(numbers) == len(values) and (not numbers or 0 <= min(numbers) <= max(numbers) < rows)
+            for numbers, values in ((columns.marks, columns.epochs), *columns.series.values())
+        )
+    )
+
+
+def is_possible(attempt: Attempt) -> bool:
+    """Whether its numbers are such as we write; of its columns `read` finds out."""
+    whole = (attempt.number, attempt.ahead_ms, attempt.shift_ms, attempt.rows)
+    times = (attempt.last_step, attempt.width_ms, attempt.wide_until_ms)
+    return (
+        all(abs(each) <= MAX_INTEGER for each in whole)
+        and all(map(math.isfinite, times))
+        and not math.isnan(attempt.first_ms + attempt.last_ms if attempt.rows else 0.0)
     )

@@ -27,9 +27,11 @@ from .attempt import (
     NO_STEP,
     RECENT_BYTES,
     SEPARATOR,
+    UNREADABLE,
     Attempt,
     end,
     fold,
+    is_possible,
     join,
     last_metrics,
     read,
@@ -37,6 +39,7 @@ from .attempt import (
     size_bytes,
 )
 from .document import Point, Progress
+from .limits import MAX_INTEGER
 
 # Of one job: of all that is packed, and of what is pending.
 PACKED_BYTES, PENDING_BYTES = 6 * 1024, 4 * 1024
@@ -254,7 +257,9 @@ def restore(saved: bytes) -> JobHistory | None:
     """What `save` returned; None for anything else."""
     try:
         found = _decode(saved)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
+        return None
+    if found.count > MAX_INTEGER or not all(map(is_possible, found.attempts)):
         return None
     history = JobHistory()
     history._attempts, history._count = found.attempts, found.count

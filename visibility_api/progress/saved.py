@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from .attempt import UNREADABLE
 from .document import Progress
 from .estimate import Pace
 from .history import FORMAT as HISTORY_FORMAT, JobHistory, restore as restore_columns
@@ -46,7 +47,7 @@ def restore(saved: SavedJob) -> Memory | None:
         return None
     try:
         return _decode(saved.state)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return None
 
 

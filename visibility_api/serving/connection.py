@@ -55,6 +55,7 @@ class TlsConnection(HttpToolsProtocol):
     """uvicorn's HTTP protocol with the client's certificate in `scope["state"]`: `http=TlsConnection`."""
 
     _is_in_head = False
+    _is_head_charged = False  # by `Strangers`
     _is_head_due = False  # head_timeout_s is running; further bytes of the head do not restart it
     _request_bytes = 0
     _timeout: IdleTimeout  # of the head, or between two requests
@@ -104,6 +105,7 @@ class TlsConnection(HttpToolsProtocol):
             self._context.without_certificate.discard(self)
         if self._strangers is not None:
             self._strangers.leave(self)
+        self._release_head()
         self._timeout.close()
         if self._close_timer is not None:
             self._close_timer.cancel()
@@ -228,8 +230,7 @@ class TlsConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """As in uvicorn, with one timer for all timeouts of a connection."""
         self.server_state.total_requests += 1
-        if self._strangers is not None:
-            self._strangers.release(self)
+        self._release_head()
         if self.transport.is_closing():
             return
         if self._strangers is not None and self.peer.unknown is not None and not self.peer.is_known:
@@ -269,9 +270,15 @@ class TlsConnection(HttpToolsProtocol):
     def _may_hold_head(self) -> bool:
         """Whether there is memory for a head of this size of a client that may not be known."""
         size, number = self._request_bytes + self._chunk_bytes, len(self.headers)
-        if self._strangers is None or size + HEADER_BYTES * number <= FREE_HEAD_BYTES:
+        if self._context is None or size + HEADER_BYTES * number <= FREE_HEAD_BYTES:
             return True
-        return self._strangers.charge(self, size, number)
+        self._is_head_charged = True
+        return self._context.strangers.charge(self, size, number)
+
+    def _release_head(self) -> None:
+        if self._is_head_charged and self._context is not None:
+            self._is_head_charged = False
+            self._context.strangers.release(self)
 
     def _refuse_size(self) -> None:
         if self._is_in_head and not self._is_answering():

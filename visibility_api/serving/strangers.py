@@ -14,8 +14,8 @@ from visibility_api.auth.certificates import Peer
 # At about 130 kB each. A kubelet's probe lasts milliseconds; pods that push and users with a token are known
 # after their first request.
 MAX_STRANGERS = 1024
-# Heads of all strangers, beyond what each may have anyway. Users with hundreds of groups come through the
-# front proxy, which has a certificate.
+# Heads of all strangers, beyond what each may have anyway; as much of all callers that are known. Users with
+# hundreds of groups come through the front proxy, whose connections have no such limit once it is known.
 MAX_HEAD_BYTES = 32 * 1024 * 1024
 FREE_HEAD_BYTES = 24 * 1024
 CROWD = 256  # so many connections take memory that is worth giving back when most of them have gone
@@ -54,6 +54,26 @@ class _Crowd:
         return self.reads.pop(connection)
 
 
+class _Heads:
+    """What heads hold beyond the free bytes, and the most that they may."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._sizes: dict[Stranger, int] = {}
+        self.bytes = 0
+
+    def charge(self, connection: Stranger, size: int) -> bool:
+        total = self.bytes - self._sizes.get(connection, 0) + size
+        if total > self._most:
+            return False
+        self.bytes = total
+        self._sizes[connection] = size
+        return True
+
+    def release(self, connection: Stranger) -> None:
+        self.bytes -= self._sizes.pop(connection, 0)
+
+
 class Strangers:
     """Those of one server."""
 
@@ -68,11 +88,9 @@ class Strangers:
         self._on_calm = on_calm
         self._peak = 0  # the most connections since it was called last
         self._most = most
-        self._most_head_bytes = most_head_bytes
         self._of_site: dict[str, dict[Stranger, None]] = {}  # the oldest first
         self._count = 0
-        self._heads: dict[Stranger, int] = {}  # bytes beyond the free ones
-        self._head_bytes = 0
+        self._heads, self._heads_of_known = _Heads(most_head_bytes), _Heads(most_head_bytes)
         self._to_read: dict[str, _Crowd] = {}  # by address; the next to be read from first
         self._is_reading = False  # in the next turn of the loop
 
@@ -82,7 +100,7 @@ class Strangers:
     @property
     def head_bytes(self) -> int:
         """What heads hold beyond the free bytes."""
-        return self._head_bytes
+        return self._heads.bytes + self._heads_of_known.bytes
 
     def enter(self, connection: Stranger) -> None:
         """A new connection. When there are too many, the oldest of the address that has most is dropped."""
@@ -113,21 +131,16 @@ class Strangers:
             self._on_calm()
 
     def charge(self, connection: Stranger, head_bytes: int, headers: int) -> bool:
-        """Whether a head of this size may be held, until `release`."""
-        if connection.peer.is_known:
+        """Whether a head of this size may be held, until `release`. Also of clients that are known."""
+        if connection.peer.is_front_proxy:
             return True
-        size = max(0, head_bytes + HEADER_BYTES * headers - FREE_HEAD_BYTES)
-        total = self._head_bytes - self._heads.get(connection, 0) + size
-        if total > self._most_head_bytes:
-            return False
-        self._head_bytes = total
-        self._heads[connection] = size
-        return True
+        heads = self._heads_of_known if connection.peer.is_known else self._heads
+        return heads.charge(connection, max(0, head_bytes + HEADER_BYTES * headers - FREE_HEAD_BYTES))
 
     def release(self, connection: Stranger) -> None:
         """The request was answered; may be called again."""
-        if self._heads:
-            self._head_bytes -= self._heads.pop(connection, 0)
+        self._heads.release(connection)
+        self._heads_of_known.release(connection)
 
     def read_in_turn(self, connection: Stranger, read: Callable[[], None]) -> None:
         """Call `read`, which reads from this connection, in one of the next turns of the loop, unless it is

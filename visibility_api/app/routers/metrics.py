@@ -29,13 +29,14 @@ _CONTENT_TYPES = frozenset(
 )
 
 
+_MAX_ACCEPT_CHARACTERS = 4096  # the library would take all of 1 MiB apart
 _ODD = re.compile(rb"[^\n\x20-\x7e]")  # no metric of ours has such a label; a library's might
 
 
 @router.api_route("/metrics", methods=["GET", "HEAD"])
 async def metrics(request: Request, registry: Registry) -> Response:
     """All metrics of this process."""
-    encode, content_type = choose_encoder(request.headers.get("accept", ""))
+    encode, content_type = choose_encoder(request.headers.get("accept", "")[:_MAX_ACCEPT_CHARACTERS])
     if content_type not in _CONTENT_TYPES:
         encode, content_type = choose_encoder("")
     body: bytes = encode(registry)

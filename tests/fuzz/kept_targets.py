@@ -1,0 +1,136 @@
+"""What reads the past of a job: queries for it, stored and passed-on states, columns, and earlier values.
+
+As in `targets`, each is a function of bytes that fails when a parser does what it must not.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from datetime import timedelta
+
+import msgspec
+from starlette.datastructures import QueryParams
+
+from tests.jobs import JOB, REF, T0, document
+from tests.past import Past
+from visibility_api.app.request_info import parse_query
+from visibility_api.app.routers.history import _selection
+from visibility_api.errors import RequestError, encode_status
+from visibility_api.models.served import TRAINJOBS
+from visibility_api.peers.frames import BadFrame, FrameReader
+from visibility_api.progress.attempt import read
+from visibility_api.progress.columns import pack, unpack
+from visibility_api.progress.history import FORMAT as HISTORY_FORMAT, JobHistory
+from visibility_api.progress.history_view import Selection, select
+from visibility_api.progress.limits import EARLIEST, LATEST, MAX_METRICS, MAX_POINTS
+from visibility_api.progress.memory import Memory
+from visibility_api.progress.points import read_recent
+from visibility_api.progress.saved import FORMAT, SavedJob, restore, restore_history, save, save_history
+from visibility_api.progress.summary import JobProgress
+from visibility_api.progress.tracker import Tracker
+from visibility_api.resources.history import encode_csv, encode_json, encode_ndjson
+from visibility_api.resources.v1alpha1 import Codec
+from visibility_api.store import Entry
+
+_PAST = Past()
+_ALL = Selection(metrics=None, since_s=None, until_s=None, max_points=None, attempt=None)
+_CODEC = Codec(TRAINJOBS)
+_NOW = T0 + timedelta(hours=2)
+_ENTRY = Entry(document=document(), revision=1)
+
+
+def history_query(data: bytes) -> None:
+    """The parameters of a history, and what is chosen by them."""
+    try:
+        parse_query(data)
+        given = QueryParams(data.decode("latin-1"))
+        selection = _selection(
+            given.getlist("metric") if "metric" in given else None,
+            given.get("since"),
+            given.get("until"),
+            given.get("maxPoints"),
+            given.get("attempt"),
+            _PAST.now,
+        )
+    except RequestError as error:
+        encode_status(error)
+        return
+    _show(_PAST.history, selection)
+
+
+def saved_state(data: bytes) -> None:
+    """A row of the data directory, or what another replica gives: what it holds is evaluated and shown."""
+    reader = FrameReader()
+    try:
+        for _ in reader.feed(data):
+            pass
+    except BadFrame:
+        pass
+    memory = restore(SavedJob(ref=REF, format=FORMAT, state=data))
+    if memory is None:
+        return
+    known: dict[object, Memory] = {REF: memory}
+    published: list[JobProgress] = []
+    tracker = Tracker(
+        publish=published.append,
+        retract=lambda _ref: None,
+        now=lambda: _NOW,
+        interval_s=15.0,
+        recall=known.get,
+    )
+    tracker.job_changed(JOB)
+    tracker.recalled(REF, memory)
+    tracker.review(1.0)
+    for each in published:
+        msgspec.json.decode(_CODEC.document(Entry(document=each, revision=1)))
+    again = tracker.remembered(REF)
+    assert again is not None
+    assert restore(save(REF, again)) is not None
+
+
+def saved_history(data: bytes) -> None:
+    """The same of a history, which is brought together with another one."""
+    history = restore_history(SavedJob(ref=REF, format=HISTORY_FORMAT, state=data))
+    if history is None:
+        return
+    _show(history, _ALL)
+    own = restore_history(save_history(REF, _PAST.history))
+    assert own is not None
+    if not own.covers(history):
+        own.merge(history)
+    _show(own, _ALL)
+    assert restore_history(save_history(REF, own)) is not None
+
+
+def columns(data: bytes) -> None:
+    """Stored columns of numbers."""
+    try:
+        numbers = unpack(data)
+    except (struct.error, IndexError):
+        return
+    assert len(numbers) <= len(data)
+    again = unpack(pack(numbers))
+    assert len(again) == len(numbers)
+    assert all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in zip(numbers, again, strict=True))
+
+
+def recent(data: bytes) -> None:
+    """Earlier values that come with a report."""
+    points = read_recent(msgspec.Raw(data), T0)
+    assert len(points) <= MAX_POINTS
+    for point in points:
+        assert EARLIEST <= point.timestamp <= LATEST
+        assert len(point.metrics) <= MAX_METRICS
+    assert [point.timestamp for point in points] == sorted(point.timestamp for point in points)
+
+
+def _show(history: JobHistory, selection: Selection) -> None:
+    """It can be shown in every form."""
+    for attempt in history.attempts:
+        read(attempt)
+    view = select(history, selection, now_s=_NOW.timestamp())
+    msgspec.json.decode(encode_json("TrainJobProgressHistory", _ENTRY, view))
+    for line in encode_ndjson(view).splitlines():
+        msgspec.json.decode(line)
+    encode_csv(view)
