@@ -21,6 +21,7 @@ from tests.service.tls_server import (
     running_server,
     until,
 )
+from visibility_api.auth.authenticator import OWN_CERTIFICATE
 from visibility_api.auth.errors import TrustUnusable
 from visibility_api.serving.connection import (
     MAX_HEADERS,
@@ -112,6 +113,8 @@ async def test_client_certificate_names_a_user_and_groups(server: RunningServer)
     """The common name and the organisations."""
     answer = await ask(server, CLIENTS.issue("jane", "dev", "ops"))
     assert (answer["user"], answer["groups"]) == ("jane", ["dev", "ops", "system:authenticated"])
+    await ask(server, PROXY, "X-Remote-User: jane")
+    assert [OWN_CERTIFICATE in scope["state"] for scope in server.seen] == [True, False]
 
 
 async def test_intermediates_of_the_handshake_are_used(server: RunningServer) -> None:

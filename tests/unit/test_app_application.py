@@ -14,6 +14,7 @@ from tests.unit.api_shell import BASE, JANE, ONE, Shell
 from tests.unit.virtual_time import in_virtual_time
 from visibility_api.app import Limits
 from visibility_api.app.chain import warning_header
+from visibility_api.auth.authenticator import OWN_CERTIFICATE
 from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.auth.errors import AccessDenied, Unauthenticated
 from visibility_api.auth.identity import ANONYMOUS, Attributes, Identity
@@ -400,16 +401,21 @@ async def test_request_lines_that_take_much_memory_when_read_are_not_kept(query:
 
 
 @in_virtual_time
-async def test_who_goes_on_over_a_limit_is_answered_ever_more_slowly() -> None:
+@pytest.mark.parametrize("chain", [(), (b"certificate",)], ids=["token", "certificate"])
+async def test_who_goes_on_over_a_limit_is_answered_ever_more_slowly(chain: tuple[bytes, ...]) -> None:
     """As slowly as Retry-After asks for; and only on that connection."""
     loop, limits = asyncio.get_running_loop(), Limits()
     shell = Shell(verdict=TooManyRequests("too many reviews"))
-    peer, tries = Peer(), int(limits.unknown_burst) + 2
+    peer, tries = Peer(chain=chain), int(limits.unknown_burst) + 2
+
+    async def status() -> int:
+        return (await shell.get(ONE, state={PEER: peer, **({OWN_CERTIFICATE: True} if chain else {})})).status
+
     began = loop.time()
     for _ in range(tries):
-        assert (await shell.get(ONE, state={PEER: peer})).status == 429
+        assert await status() == 429
     assert loop.time() - began == pytest.approx(2 / limits.unknown_per_s)
     shell.verdict = None
     began = loop.time()
-    assert (await shell.get(ONE, state={PEER: peer})).status == 200
+    assert await status() == 200
     assert loop.time() == began

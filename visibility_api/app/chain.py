@@ -17,7 +17,7 @@ from time import perf_counter
 import structlog
 from starlette.types import ASGIApp, Message
 
-from visibility_api.auth.authenticator import FORWARDED, WARNING
+from visibility_api.auth.authenticator import FORWARDED, OWN_CERTIFICATE, WARNING
 from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.auth.identity import ANONYMOUS
 from visibility_api.deadline import within
@@ -294,11 +294,13 @@ class RequestChain:
     async def _hold_back(self, scope: Scope, *, unless_known: bool = False) -> None:
         """Delay the response to a request of someone unknown or over a limit, when its connection had many.
 
-        Connections with a certificate of the cluster are not delayed: the front proxy's are shared by users.
+        One with a certificate is delayed only if that is the caller's own: a proxy's are shared by users.
         `unless_known`: neither is one that was authenticated before, such as a pod that pushes too often.
         """
         peer: Peer | None = scope["state"].get(PEER)
-        if peer is None or peer.chain or (unless_known and peer.is_known):
+        if peer is None or (unless_known and peer.is_known):
+            return
+        if peer.chain and OWN_CERTIFICATE not in scope["state"]:
             return
         limits, loop = self._limits, asyncio.get_running_loop()
         bucket = peer.unknown

@@ -26,6 +26,7 @@ log = structlog.get_logger("visibility.auth")
 
 MAX_LOGGED, LOG_AGAIN_S = 64, 60.0  # how often the same fault of a client is logged
 WARNING = "warning"  # key in scope["state"] of a text for the Warning header
+OWN_CERTIFICATE = "own_certificate"  # key in scope["state"]: the connection's certificate is the caller's own
 FORWARDED = "forwarded"  # key in scope["state"]: a verified front proxy has sent the request
 _IMPERSONATION_REFUSED = "Impersonate-* headers are not accepted here: send the request to kube-apiserver"
 
@@ -87,7 +88,9 @@ class RequestAuthenticator:
                 raise
         if trust.client_certificates is not None:
             try:
-                return trust.client_certificates.identify(peer)
+                identity = trust.client_certificates.identify(peer)
+                scope["state"][OWN_CERTIFICATE] = True
+                return identity
             except CredentialRejected as error:
                 faults.append(str(error))
         return None
