@@ -1,0 +1,125 @@
+"""The rules of phase, rank 0, failure and accelerators over objects as a real kube-apiserver stores them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.e2e.api import Object
+from tests.e2e.scripts import SILENT
+from tests.e2e.workspace import TRAINER, Workspace
+from visibility_api.progress.job import Phase, TrainingJob
+from visibility_api.workloads.failures import Replica, pod_failure
+from visibility_api.workloads.inventory import describe_trainjob
+from visibility_api.workloads.objects import BatchJob, JobSet, Pod, TrainJob
+
+AT = "2026-01-23T10:30:00Z"
+BEGAN = {"startedAt": "2026-01-23T10:02:00Z", "finishedAt": AT, "containerID": "containerd://1"}
+
+
+@pytest.fixture(scope="module")
+def job(bare: Workspace, request: pytest.FixtureRequest) -> str:
+    if request.config.getoption("--cluster") != "real":
+        pytest.skip("objects of a real kube-apiserver")
+    bare.start_job("recorded", SILENT, annotations={"interval": "5s"})
+    bare.wait_running("recorded")
+    return "recorded"
+
+
+def container(state: dict[str, Any], **more: Any) -> dict[str, Any]:
+    known = {"name": "node", "image": "python:3", "imageID": "", "ready": False, "restartCount": 0}
+    return {"containerStatuses": [{**known, "state": state, **more}]}
+
+
+def ended(code: int, reason: str = "Error") -> dict[str, Any]:
+    return {"terminated": {"exitCode": code, "reason": reason, **BEGAN}}
+
+
+def with_status(bare: Workspace, job: str, status: dict[str, Any]) -> Object:
+    """The job's pod as kube-apiserver would store it with this status, after its checks and defaults."""
+    (pod,) = bare.pods(job)
+    path = f"/api/v1/namespaces/{bare.name}/pods/{pod['metadata']['name']}/status"
+    return bare.cluster.admin.patch(f"{path}?dryRun=All&fieldValidation=Strict", {"status": status})
+
+
+def described(bare: Workspace, job: str, pod: Object) -> TrainingJob:
+    admin = bare.cluster.admin
+    trainjob = admin.get(f"{TRAINER}/namespaces/{bare.name}/trainjobs/{job}")
+    jobset = admin.get(f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{bare.name}/jobsets/{job}")
+    jobs = {
+        each["metadata"]["name"]: msgspec.convert(each, BatchJob)
+        for each in admin.items(f"/apis/batch/v1/namespaces/{bare.name}/jobs")
+    }
+    pods = [msgspec.convert(pod, Pod)]
+    return describe_trainjob(
+        msgspec.convert(trainjob, TrainJob),
+        msgspec.convert(jobset, JobSet),
+        lambda name: (jobs[name], pods) if name in jobs else None,
+    )
+
+
+def test_a_job_that_runs(bare: Workspace, job: str) -> None:
+    (pod,) = bare.pods(job)
+    assert pod["spec"]["schedulerName"] == "default-scheduler"  # which nobody gave: a default
+    found = described(bare, job, pod)
+    assert found.phase is Phase.RUNNING
+    assert found.rank0 is not None
+    assert found.rank0.pod_name == pod["metadata"]["name"]
+    assert found.rank0.container_name == "node"
+    assert found.hints.interval_s == 5
+    assert [group.name for group in found.replicas] == ["node"]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "exit_code", "retryable"),
+    [
+        (container(ended(1)), "Error", 1, False),
+        (container(ended(137, "OOMKilled")), "OOMKilled", 137, False),
+        (container(ended(143)), "Error", 143, True),
+        (
+            container({"waiting": {"reason": "CrashLoopBackOff"}}, lastState=ended(139), restartCount=4),
+            "Error", 139, False,
+        ),
+        ({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory.",
+          **container(ended(137))}, "Evicted", 137, True),
+        ({"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+                          "message": "preempted", "lastTransitionTime": AT}]}, "Preempted", None, True),
+    ],
+    ids=["program error", "out of memory", "terminated", "crash loop", "evicted", "preempted"],
+)  # fmt: skip
+def test_a_pod_shows_why_it_failed(
+    bare: Workspace, job: str, status: dict[str, Any], reason: str, exit_code: int | None, retryable: bool
+) -> None:
+    pod = with_status(bare, job, status)
+    if reason == "Preempted":
+        pod["metadata"]["deletionTimestamp"] = AT  # no patch can set it
+    found = pod_failure(msgspec.convert(pod, Pod), Replica(name="node-0"))
+    assert found is not None
+    assert (found.reason, found.exit_code, found.is_retryable) == (reason, exit_code, retryable)
+
+
+def test_a_pod_whose_image_cannot_be_pulled(bare: Workspace, job: str) -> None:
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "python:3"'}}
+    pod = with_status(bare, job, {"phase": "Pending", **container(waiting)})
+    found = described(bare, job, pod)
+    assert found.rank0 is not None
+    assert not found.rank0.is_running
+    assert found.rank0.waiting_reason == "ImagePullBackOff"
+
+
+def test_the_accelerators_of_a_jobset(bare: Workspace, job: str) -> None:
+    admin, path = bare.cluster.admin, f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{bare.name}/jobsets"
+    known = admin.get(f"{path}/{job}")
+    spec = known["spec"]["replicatedJobs"][0]["template"]["spec"]
+    spec |= {"parallelism": 3, "completions": 3}
+    spec["template"]["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 4}}
+    owned = {"name": "asked", "ownerReferences": known["metadata"]["ownerReferences"]}
+    asked = {key: known[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": owned}
+    stored = admin.create(f"{path}?dryRun=All&fieldValidation=Strict", asked)
+    trainjob = admin.get(f"{TRAINER}/namespaces/{bare.name}/trainjobs/{job}")
+    found = describe_trainjob(
+        msgspec.convert(trainjob, TrainJob), msgspec.convert(stored, JobSet), lambda _name: None
+    )
+    assert dict(found.accelerators) == {"nvidia.com/gpu": 12}
