@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import signal
 import sys
 import threading
 import time
@@ -109,6 +110,7 @@ class Publisher:
     def _run(self) -> None:
         done: Optional[SimpleQueue[bool]] = None
         what = ""
+        hold_back_sigpipe()
         if self._wait is not None:
             self._writing_since_s = time.monotonic()  # what hangs there is the same place
             self._wait()
@@ -171,6 +173,16 @@ class Publisher:
         warn(f"{type(self.sink).__name__} failed, training goes on: {type(error).__name__}: {error}")
 
 
+def hold_back_sigpipe() -> None:
+    """On a thread of ours: a reader who goes away is an error of the write there, and no signal.
+
+    Python ignores the signal; who has set it to SIG_DFL, as tools of the command line do, would be killed.
+    """
+    is_thread = threading.get_native_id() != os.getpid()  # and not a greenlet on the program's own
+    if is_thread and hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+
+
 def wait_for_end(thread: threading.Thread, timeout_s: float) -> None:
     """Until a thread has ended, in the kernel's eyes too, or the time is over."""
     if thread is threading.current_thread():
@@ -197,6 +209,21 @@ def warn(text: str) -> None:
             if select is not None and not select.select([], [descriptor], [], 0)[1]:
                 return  # nobody reads it, and a full pipe would hold the training
             # Past the buffer: what stays in it makes the interpreter end with exit code 120.
-            os.write(descriptor, line.encode("utf-8", "replace"))
+            _write(descriptor, line.encode("utf-8", "replace"))
     except Exception:  # noqa: S110 — stderr is closed or broken: there is nobody to tell
         pass
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """On the program's thread, with SIGPIPE held back and, if it comes, taken. Raises OSError."""
+    if not hasattr(signal, "sigtimedwait"):
+        os.write(descriptor, data)
+        return
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+    try:
+        os.write(descriptor, data)
+    except BrokenPipeError:
+        signal.sigtimedwait({signal.SIGPIPE}, 0)
+        raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)

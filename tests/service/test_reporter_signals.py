@@ -192,3 +192,29 @@ before = time.monotonic()
 """
     code, output, document = run(tmp_path, script)
     assert (code, output.splitlines()[0], document["ending"]) == (0, "True", "preempted")
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_program_that_sigpipe_would_end_is_not_ended_by_what_we_print(tmp_path: Path, stream: str) -> None:
+    """Seen: with SIGPIPE set to SIG_DFL, the log line for a reader that had gone ended the training."""
+    script = """
+import signal, sys
+from trainjob_progress import report
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+sys.stdin.readline()
+with report(total_steps=2, wait_s=60) as r:
+    r.step(2, loss=[1.0, 2.0])
+    r.flush(60)
+"""
+    path = tmp_path / "progress.json"
+    environ = {
+        "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "reporter"), "TRAINJOB_PROGRESS_FILE": str(path),
+        "TRAINJOB_PROGRESS_LOG": "1",
+    }  # fmt: skip
+    outputs = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: subprocess.PIPE}
+    training = subprocess.Popen([sys.executable, "-c", script], env=environ, stdin=subprocess.PIPE, **outputs)
+    reader = getattr(training, stream)
+    reader.close()
+    training.communicate(b"go\n", timeout=60)
+    assert training.returncode == 0
+    assert json.loads(path.read_bytes())["state"] == "completed"

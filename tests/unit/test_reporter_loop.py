@@ -545,3 +545,16 @@ def test_a_file_stays_where_it_was_when_the_program_changes_its_directory(
     for name in ("progress.json", "message"):
         assert json.loads((tmp_path / name).read_bytes())["step"] == 1
     assert list((tmp_path / "outputs").iterdir()) == []
+
+
+def test_nothing_but_a_file_is_replaced(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Seen: with /dev/null or /dev/stdout as the path, root's training put a file in its place."""
+    (tmp_path / "stdout").symlink_to("/proc/self/fd/1")
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("stdout", "fifo"):
+        with report(total_steps=1, sinks=[FileSink(str(tmp_path / name))]) as r:
+            r.step()
+        assert f"{name} is not a file" in capfd.readouterr().err
+    assert (tmp_path / "stdout").is_symlink()
+    assert (tmp_path / "fifo").is_fifo()
+    assert len(list(tmp_path.iterdir())) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 from trainjob_progress.document import Snapshot, encode
 from trainjob_progress.tail import Tail
@@ -30,6 +31,7 @@ class FileSink:
     def write(self, snapshot: Snapshot) -> None:
         self._tail.follow(snapshot)
         body = encode(snapshot, recent=self._tail.columns(snapshot)) + b"\n"
+        _check_place(self._path)
         try:
             # 0644: an exec probe may run as another user. No fsync: readers share the page cache, and a
             # node that loses power loses the container too.
@@ -84,6 +86,20 @@ class TerminationSink:
 
     def close(self) -> None:
         pass
+
+
+def _check_place(path: str) -> None:
+    """Raises OSError where no file may be put: root can replace /dev/null and /dev/stdout by one."""
+    try:
+        mode = os.lstat(path).st_mode
+        if stat.S_ISLNK(mode):
+            if os.readlink(path).startswith("/proc/"):
+                raise OSError(f"{path} is not a file")
+            mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode):
+        raise OSError(f"{path} is not a file")
 
 
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)

@@ -13,7 +13,7 @@ import time
 
 from trainjob_progress import forks
 from trainjob_progress.document import Snapshot, encode
-from trainjob_progress.publisher import wait_for_end
+from trainjob_progress.publisher import hold_back_sigpipe, wait_for_end
 from trainjob_progress.tail import Tail
 
 TYPE_CHECKING = False
@@ -123,6 +123,7 @@ class _Server:
         _servers.clear()
 
     def _serve(self) -> None:
+        hold_back_sigpipe()
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake_read, selectors.EVENT_READ)
             selector.register(self._listener, selectors.EVENT_READ)
