@@ -5,7 +5,7 @@ aggregator, and as a member of system:masters through it; and a kubelet probes /
 connection. Behind a real kube-apiserver where $KUBEBUILDER_ASSETS has one, else before the stand-in of these
 benchmarks. What is measured is the server, not who gets a core: it has one for itself, in quiet rounds and
 under attack, and the others share the rest, attackers at the lowest priority. A round in which it waited for
-its core, because of other work on this machine, does not count; `nice -n -15` keeps that work away.
+its core, because of other work on this machine, does not count.
 """
 
 from __future__ import annotations
