@@ -66,9 +66,11 @@ class Publisher:
         return self._thread is not None
 
     def is_stuck(self, timeout_s: float) -> bool:
-        """Whether the sink has been at one document for so long."""
-        since_s = self._writing_since_s
-        return since_s is not None and time.monotonic() - since_s >= timeout_s
+        """Whether the sink has been at one document for so long, and not for want of a core."""
+        since_s, thread = self._writing_since_s, self._thread
+        if since_s is None or time.monotonic() - since_s < timeout_s:
+            return False
+        return thread is None or not is_runnable(thread)
 
     @property
     def takes_more(self) -> bool:
@@ -181,6 +183,15 @@ def hold_back_sigpipe() -> None:
     is_thread = threading.get_native_id() != os.getpid()  # and not a greenlet on the program's own
     if is_thread and hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+
+
+def is_runnable(thread: threading.Thread) -> bool:
+    """Whether a thread would run, if there were a core for it; False where the kernel does not say."""
+    try:
+        with open(f"/proc/self/task/{thread.native_id}/stat", "rb") as file:
+            return file.read().rpartition(b") ")[2][:1] == b"R"
+    except OSError:
+        return False
 
 
 def wait_for_end(thread: threading.Thread, timeout_s: float) -> None:
