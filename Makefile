@@ -51,7 +51,7 @@ dashboard/node_modules/.package-lock.json: dashboard/package-lock.json
 	@cd dashboard && npm ci --no-fund --no-audit --loglevel=error && touch node_modules/.package-lock.json
 
 dashboard: dashboard/node_modules/.package-lock.json  ## build the page again (visibility_api/dashboard), with Node and npm
-	@cd dashboard && npm run --silent types && npm run --silent check && npm run --silent build
+	@cd dashboard && npm run --silent types && npm run --silent docs && npm run --silent check && npm run --silent build
 
 test-dashboard: $(STAMP) dashboard/node_modules/.package-lock.json  ## the page in headless Chromium, axe and all (ARGS=fleet: one file)
 	@cd dashboard && npm run --silent types && npm run --silent check && npm test --silent

@@ -1,7 +1,8 @@
 """`python -m benchmarks.dashboard`: how soon the page is of use in a browser, and how smooth it stays.
 
-A headless Chromium on the same machine as the server, with an empty cache; jobs change all the time. What is
-measured is the browser's: the first contentful paint, the frame after the first rows, the longest task.
+A headless Chromium on the same machine as the server, with an empty cache; each job has a history, and jobs
+change all the time. What is measured is the browser's: the first contentful paint, the frame after the first
+rows, the first curve beside a row, the longest task.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ _DASHBOARD = Path(__file__).parents[1] / "dashboard"
 _CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 
 
-async def main(jobs: int, changes_per_s: float, seconds: int, rounds: int) -> int:
+async def main(jobs: int, changes_per_s: float, earlier: int, seconds: int, rounds: int) -> int:
     if not (_DASHBOARD / "node_modules" / "playwright-core").is_dir() or not Path(_CHROMIUM).exists():
         print(f"no Chromium at {_CHROMIUM}, or no playwright-core: npm ci in {_DASHBOARD}", file=sys.stderr)
         return 1
-    async with scene(jobs, changes_per_s=changes_per_s) as at:
+    async with scene(jobs, changes_per_s=changes_per_s, earlier=earlier) as at:
         url = f"https://127.0.0.1:{at.ours.port}{API}/dashboard"
         for _ in range(rounds):
             used_s = cpu_s(at.ours.pid)
@@ -50,7 +51,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.dashboard", description=__doc__)
     parser.add_argument("--jobs", type=int, default=5000)
     parser.add_argument("--changes-per-s", type=float, default=200)
+    parser.add_argument(
+        "--earlier", type=int, default=100, help="values of each metric that a job's history has"
+    )
     parser.add_argument("--seconds", type=int, default=15)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    sys.exit(asyncio.run(main(given.jobs, given.changes_per_s, given.seconds, given.rounds)))
+    sys.exit(asyncio.run(main(given.jobs, given.changes_per_s, given.earlier, given.seconds, given.rounds)))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import json
+import math
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -43,8 +45,9 @@ def namespace(number: int) -> str:
     return f"team-{number % NAMESPACES:02d}"
 
 
-def document() -> bytes:
-    """A progress document as a training loop writes it."""
+def document(earlier: int = 0) -> bytes:
+    """A progress document as a training loop writes it, with so many earlier values of each metric."""
+    recent = {"recent": _recent(earlier)} if earlier else {}
     return json.dumps(
         {
             "schemaVersion": 1,
@@ -57,8 +60,16 @@ def document() -> bytes:
             "metrics": {"loss": 0.2347, "accuracy": 0.91, "lr": 3e-4, "grad_norm": 1.2},
             "startTime": "2026-01-23T10:00:00Z",
             "timestamp": datetime.now(UTC).isoformat(),
+            **recent,
         }
     ).encode()
+
+
+def _recent(rows: int) -> dict[str, Any]:
+    """A curve, ten seconds from point to point: docs/document.md, "Earlier values"."""
+    curve = [round(0.2 + 2 * math.exp(-row / 20) + 0.1 * math.sin(row * row), 4) for row in range(rows)]
+    metrics = dict.fromkeys(("loss", "accuracy", "lr", "grad_norm"), curve)
+    return {"secondsBefore": [10.0 * (rows - row) for row in range(rows)], "metrics": metrics}
 
 
 def train_job(number: int) -> dict[str, Any]:
@@ -378,11 +389,15 @@ def main() -> None:
     parser.add_argument("--changes-in-one-namespace", action="store_true")
     parser.add_argument("--silent", action="store_true", help="no job has a progress file")
     parser.add_argument("--still", action="store_true", help="every probe brings the same document")
+    parser.add_argument(
+        "--earlier", type=int, default=0, help="values of each metric before the present ones"
+    )
     parser.add_argument("--trust", type=Path, help="data of extension-apiserver-authentication, JSON")
     given = parser.parse_args()
     trust = json.loads(given.trust.read_text()) if given.trust else None
-    same = document()
-    say = None if given.silent else (lambda: same) if given.still else document
+    new = functools.partial(document, given.earlier)
+    same = new()
+    say = None if given.silent else (lambda: same) if given.still else new
     changes = Changes(given.changes_per_s, given.changes_in_one_namespace)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(given.cert, given.key)

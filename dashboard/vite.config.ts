@@ -8,7 +8,7 @@ export default defineConfig({
     emptyOutDir: true,
     target: "es2022",
     assetsInlineLimit: 0, // one icon; inline it would be in the script too
-    modulePreload: { polyfill: false },
+    modulePreload: false, // what is loaded later is one file each
     reportCompressedSize: false,
   },
   test: { include: ["src/**/*.test.ts"], testTimeout: 120_000 },

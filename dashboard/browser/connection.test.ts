@@ -81,6 +81,104 @@ test("without the right to list the page says which it takes, and leads to a nam
   await fixture.stop();
 });
 
+test("a watch that ends again and again, as they do, is no lost connection", async () => {
+  const fixture = await Fixture.start({ jobs: JOBS });
+  const { page, faults } = await open(browser, fixture.page());
+  await page.getByText(`${JOBS} jobs`, { exact: true }).waitFor();
+  const watches = () => fixture.requests.filter((path) => path.includes("watch=1")).length;
+  for (let turn = 1; turn <= 3; turn++) {
+    await until(() => fixture.watching, Boolean);
+    await page.waitForTimeout(1100); // one that ends sooner is a fault of the server's
+    fixture.endWatches();
+    await until(watches, (count) => count > turn);
+    fixture.add(1000 + turn);
+    await page.getByText(`${JOBS + turn} jobs`, { exact: true }).waitFor();
+    expect(await page.getByText("Connection lost.").count()).toBe(0);
+  }
+  expect(fixture.requests.filter((path) => path.includes("limit=")).length).toBe(1); // one list, of one page
+  expect(faults).toEqual([]);
+  await page.context().close();
+  await fixture.stop();
+});
+
+test("a right that is taken away while somebody looks is said, and asked for again when told", async () => {
+  const fixture = await Fixture.start({ jobs: JOBS });
+  const job = fixture.jobs.find((one) => one.isTraining)!;
+  for (const route of ["", `#/trainjobs/${job.namespace}/${job.name}`]) {
+    fixture.options.allowed = undefined;
+    const { page, faults } = await open(browser, fixture.page() + route);
+    await page.getByText(job.name, { exact: true }).first().waitFor();
+    await until(() => fixture.watching, Boolean);
+    fixture.options.allowed = [];
+    fixture.cut();
+    await page.getByText("You may not see this any more.").waitFor();
+    await page.getByText('User "bob" cannot list resource "trainjobs"').waitFor();
+    expect(await page.getByText(job.name, { exact: true }).count()).toBeGreaterThan(0);
+    fixture.options.allowed = undefined;
+    await page.getByRole("button", { name: "Try again" }).click();
+    await page.getByText("You may not see this any more.").waitFor({ state: "hidden" });
+    expect(faults).toEqual([]);
+    await page.context().close();
+    await until(
+      () => fixture.watching,
+      (count) => count === 0,
+    );
+  }
+  await fixture.stop();
+});
+
+test("a tab that nobody looks at gives its connection back, and is current when it is seen again", async () => {
+  const fixture = await Fixture.start({ jobs: JOBS });
+  const { page, faults } = await open(browser, "about:blank");
+  await page.clock.install();
+  await page.goto(fixture.page());
+  await page.clock.runFor(1000);
+  await page.getByText(`${JOBS} jobs`, { exact: true }).waitFor();
+  await until(() => fixture.watching, Boolean);
+  const see = (isSeen: boolean) =>
+    page.evaluate((hidden) => {
+      Object.defineProperty(document, "hidden", { configurable: true, value: hidden });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, !isSeen);
+  await see(false);
+  await page.clock.fastForward("01:00:00");
+  await until(
+    () => fixture.watching,
+    (count) => count === 0,
+  );
+  fixture.change(fixture.jobs[0]!, "DELETED");
+  fixture.forget();
+  await see(true);
+  await until(
+    async () => {
+      await page.clock.runFor(300);
+      return page.locator(".matches").textContent();
+    },
+    (text) => text === `${JOBS - 1} jobs`,
+  );
+  expect(await page.getByText("Connection lost.").count()).toBe(0);
+  expect(faults).toEqual([]);
+  await page.context().close();
+  await fixture.stop();
+});
+
+test("a part of the page that cannot be loaded is said, and asked for again", async () => {
+  const fixture = await Fixture.start({ jobs: JOBS });
+  const { page, faults } = await open(browser, "about:blank");
+  let isThere = false;
+  await page.route(/job-view-.*\.js$/, (route) => (isThere ? route.continue() : route.fulfill({ status: 404 })));
+  const job = fixture.jobs.find((one) => one.isTraining)!;
+  await page.goto(`${fixture.page()}#/trainjobs/${job.namespace}/${job.name}`);
+  await page.getByRole("heading", { name: "A part of the page cannot be loaded" }).waitFor();
+  await page.getByRole("button", { name: "Load the page again" }).waitFor();
+  isThere = true;
+  await page.getByRole("button", { name: "Try again" }).click();
+  await page.getByRole("heading", { name: job.name }).waitFor();
+  expect(faults).toEqual([]);
+  await page.context().close();
+  await fixture.stop();
+});
+
 test("without any job the page teaches how to report", async () => {
   const fixture = await Fixture.start({ jobs: 0 });
   const { page } = await open(browser, fixture.page());

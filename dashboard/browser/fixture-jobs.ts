@@ -38,7 +38,7 @@ const iso = (ms: number) => new Date(ms).toISOString().replace(/\.\d+Z$/, "Z");
 export class MadeJob {
   readonly name: string;
   readonly namespace: string;
-  readonly uid: string;
+  uid: string;
   readonly phase: Phase;
   readonly trouble: "" | "Stalled" | "Diverged" | "Plateaued" | "Straggling" | "Silent";
   readonly total: number;
@@ -46,6 +46,9 @@ export class MadeJob {
   readonly isHostile: boolean;
   step: number;
   version = 1;
+  /** What a test says of it instead. */
+  says: Partial<JobDocument["status"]> = {};
+  hasHistory: Pick<History, "attempts" | "progress" | "series"> | undefined;
 
   constructor(
     readonly number: number,
@@ -202,6 +205,7 @@ export class MadeJob {
                   "No progress file at /tmp/trainjob-progress.json (the default path; the job declares no other).",
               }
             : { source: "push", consecutiveFailures: 0, lastProbeTime: iso(now - 2_000) },
+        ...this.says,
       },
     };
   }

@@ -28,12 +28,19 @@ interface Watcher {
   name: string | undefined;
 }
 
+interface Change {
+  version: number;
+  namespace: string;
+  name: string;
+  line: string;
+}
+
 export interface Options {
   jobs: number;
   /** What comes before /apis, as behind a proxy. */
   prefix?: string;
-  /** Namespaces that may be listed; absent: all, and the whole cluster. */
-  allowed?: string[];
+  /** Namespaces that may be listed; absent: all, and the whole cluster. A test may change it. */
+  allowed?: string[] | undefined;
   port?: number;
 }
 
@@ -45,12 +52,15 @@ export class Fixture {
   oldest = 0;
   isDown = false;
   hasHistory = true;
+  /** Whether the viewer may read logs and list events. */
+  mayReadMore = true;
   private readonly watchers = new Set<Watcher>();
+  private readonly changes: Change[] = [];
   private readonly sockets = new Set<Socket>();
 
   private constructor(
     private readonly server: Server,
-    private readonly options: Options,
+    readonly options: Options,
   ) {
     const now = Date.now();
     this.jobs = Array.from({ length: options.jobs }, (_, number) => new MadeJob(number, now));
@@ -87,6 +97,15 @@ export class Fixture {
     for (const socket of this.sockets) socket.destroy();
   }
 
+  /** Every watch ends in order, as each does after a while. */
+  endWatches(): void {
+    for (const { response } of this.watchers) response.end();
+  }
+
+  get watching(): number {
+    return this.watchers.size;
+  }
+
   /** All revisions so far are of an earlier process. */
   forget(): void {
     this.revision += 1_000_000;
@@ -98,9 +117,9 @@ export class Fixture {
     if (type === "DELETED") this.jobs = this.jobs.filter((one) => one !== job);
     job.version = ++this.revision;
     const line = `${JSON.stringify({ type, object: job.document(Date.now()) })}\n`;
-    for (const { response, namespace, name } of this.watchers) {
-      if ((namespace ?? job.namespace) === job.namespace && (name ?? job.name) === job.name) response.write(line);
-    }
+    const change = { version: job.version, namespace: job.namespace, name: job.name, line };
+    this.changes.push(change);
+    for (const watcher of this.watchers) tell(watcher, change);
   }
 
   add(number: number): MadeJob {
@@ -142,6 +161,7 @@ export class Fixture {
     const job = this.jobs.find((one) => one.namespace === namespace && one.name === name);
     if (!job)
       return sendStatus(response, 404, "NotFound", `trainjobs.visibility.trainer.kubeflow.org "${name}" not found`);
+    if (subresource === "log-tail") return this.logTail(response, job);
     if (subresource === "history") return this.history(request, response, job, url.searchParams);
     if (subresource !== undefined)
       return sendStatus(response, 404, "", "the server could not find the requested resource");
@@ -163,6 +183,9 @@ export class Fixture {
       response.flushHeaders();
       const watcher = { response, namespace, name };
       this.watchers.add(watcher);
+      for (const change of this.changes) {
+        if (change.version > Number(query.get("resourceVersion"))) tell(watcher, change);
+      }
       response.on("close", () => this.watchers.delete(watcher));
       return;
     }
@@ -184,6 +207,8 @@ export class Fixture {
   private history(request: IncomingMessage, response: ServerResponse, job: MadeJob, query: URLSearchParams): void {
     if (!this.hasHistory) return sendStatus(response, 404, "", "the server could not find the requested resource");
     const now = Date.now();
+    const { metadata } = job.document(now);
+    if (job.hasHistory) return send(request, response, { kind: HISTORY, metadata, ...job.hasHistory });
     const most = Number(query.get("maxPoints") ?? 500);
     const asked = query.getAll("metric");
     const names = asked.length ? asked : job.metrics(1).map(({ name }) => name);
@@ -201,11 +226,26 @@ export class Fixture {
       };
     });
     send(request, response, {
-      kind: "TrainJobProgressHistory",
-      metadata: job.document(now).metadata,
+      kind: HISTORY,
+      metadata,
       attempts,
       progress,
       series,
+    });
+  }
+
+  private logTail(response: ServerResponse, job: MadeJob): void {
+    if (!this.mayReadMore) {
+      const message = `pods "${job.name}-node-0-2-q8fzt" is forbidden: User "bob" cannot get resource "pods/log"`;
+      return sendStatus(response, 403, "Forbidden", message);
+    }
+    sendJson(response, {
+      kind: "TrainJobLogTail",
+      podName: `${job.name}-node-0-2-q8fzt`,
+      containerName: "node",
+      previous: true,
+      truncated: true,
+      lines: ["Traceback (most recent call last):", "\u001b[31mRuntimeError\u001b[0m: \u202e<b>device-side assert</b>"],
     });
   }
 
@@ -216,16 +256,27 @@ export class Fixture {
         items: [...new Set(this.jobs.map((job) => job.namespace))].map((name) => ({ metadata: { name } })),
       });
     }
+    if (!this.mayReadMore) {
+      const message = `events is forbidden: User "bob" cannot list resource "events" in API group "" in the namespace "${namespace}"`;
+      return sendStatus(response, 403, "Forbidden", message);
+    }
     const name = /involvedObject\.name=(.+)$/.exec(query.get("fieldSelector") ?? "")?.[1];
     const job = this.jobs.find((one) => one.namespace === namespace && one.name === name);
     sendJson(response, { items: job ? job.events(Date.now()) : [] });
   }
 }
 
+function tell({ response, namespace, name }: Watcher, change: Change): void {
+  if ((namespace ?? change.namespace) === change.namespace && (name ?? change.name) === change.name)
+    response.write(change.line);
+}
+
+const HISTORY = "TrainJobProgressHistory";
 const DISCOVERY = {
   kind: "APIResourceList",
   resources: [
     { name: "trainjobs", kind: "TrainJobProgress", namespaced: true, verbs: ["get", "list", "watch"] },
+    { name: "trainjobs/log-tail", kind: "TrainJobLogTail", namespaced: true, verbs: ["get"] },
     { name: "trainjobs/history", kind: "TrainJobProgressHistory", namespaced: true, verbs: ["get"] },
   ],
 };

@@ -30,6 +30,7 @@ const rows = () => page.locator(".body .row");
 const firstNames = async (count: number) =>
   (await page.locator(".body .row .name a").allTextContents()).slice(0, count);
 const matches = () => page.locator(".matches").textContent();
+const labels = (job: MadeJob) => job.document(Date.now()).metadata.labels ?? {};
 const row = (job: MadeJob) => page.locator(`[data-key="trainjobs/${job.namespace}/${job.name}"]`);
 
 test("stalled and wasting jobs come first, and only rows in view are drawn", async () => {
@@ -79,6 +80,32 @@ test("a namespace is chosen from those that are there", async () => {
   await page.keyboard.press("Escape");
   await page.getByRole("button", { name: "Namespace: research" }).waitFor();
   expect(page.url()).toContain("namespace=research");
+});
+
+test("a queue and a kind are chosen from those that are there, and are in the address", async () => {
+  await page.getByRole("button", { name: "Queue" }).click();
+  await page.getByLabel("spot").check();
+  const there = fixture.jobs.filter((job) => labels(job)["kueue.x-k8s.io/queue-name"] === "spot").length;
+  expect(there).toBeGreaterThan(0);
+  await until(matches, (text) => text === `${there} of ${JOBS} jobs`);
+  expect(page.url()).toContain("queue=spot");
+  // One kind is no choice; a link that names another says so and can be undone.
+  await page.goto(`${fixture.page()}#/?kind=RayJob`);
+  await page.getByText("No job matches").waitFor();
+  await page.getByRole("button", { name: "Kind: RayJob" }).click();
+  await page.getByRole("group", { name: "Kind" }).getByLabel("TrainJob").check();
+  await until(matches, (text) => text === `${JOBS} of ${JOBS} jobs`);
+});
+
+test("the figures on top are those of the jobs that are there", async () => {
+  const count = (is: (job: MadeJob) => boolean) => String(fixture.jobs.filter(is).length);
+  const figures = (await page.getByRole("list", { name: "Summary" }).getByRole("listitem").allTextContents()).join("|");
+  expect(figures).toContain(`${count((job) => job.phase === "Running")} running`);
+  expect(figures).toContain(`${count((job) => job.trouble === "Stalled")} stalled`);
+  expect(figures).toContain(`${count((job) => job.trouble === "Diverged")} diverged`);
+  expect(figures).toMatch(/\d+ failed today/);
+  expect(figures).toMatch(/[\d,]+ accelerators · \d+ idle/);
+  expect(figures).toMatch(/[\d,.]+ h wasted/);
 });
 
 test("the search takes parts of names; nothing found is said and can be undone", async () => {

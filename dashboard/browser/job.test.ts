@@ -43,6 +43,19 @@ test("progress, the end with its range, and every metric are shown", async () =>
   expect(loss).toMatch(/eval_loss: \d+ points, from/);
 });
 
+test("curves are drawn over steps, time, elapsed time and epochs", async () => {
+  await show(isGood, "?metric=loss");
+  for (const [button, told] of [
+    ["Time", "By time"],
+    ["Elapsed", "By elapsed"],
+    ["Epoch", "By epoch"],
+    ["Step", "By step"],
+  ] as const) {
+    await page.getByRole("button", { name: button, exact: true }).click();
+    await page.getByRole("img", { name: new RegExp(`^loss\\. ${told}\\. loss: \\d{2,} points`) }).waitFor();
+  }
+});
+
 test("axis, scale, smoothing and choice of metrics are in the address", async () => {
   await show(isGood);
   await page.getByRole("button", { name: "Time", exact: true }).click();
@@ -108,19 +121,63 @@ test("new values are drawn as they come", async () => {
   await until(value, (text) => text !== before);
 });
 
-test("why a job died is told with its place, and where its log is", async () => {
+test("why a job died is told with its place, what to do, and the last lines of its log", async () => {
   const job = await show((one) => one.phase === "Failed");
   await page.getByRole("heading", { name: "Why it failed" }).waitFor();
-  await page.getByText(`${job.name}-node-0-2-q8fzt`).waitFor();
-  await page.getByText("Last lines of the log").click();
+  await page.locator("#failure ~ p", { hasText: `${job.name}-node-0-2-q8fzt` }).waitFor();
+  await page.getByText("What to do:").first().waitFor();
+  await page.getByText("[U+001B][31mRuntimeError[U+001B][0m: [U+202E]<b>device-side assert</b>").waitFor();
+  await page.getByText("before its last restart; what came before is left out").waitFor();
+});
+
+test("who may not read logs or list events is told which right it takes", async () => {
+  fixture.mayReadMore = false;
+  const job = await show((one) => one.phase === "Failed");
+  await page.getByText('cannot get resource "pods/log"').waitFor();
   await page.getByText(`kubectl logs -n ${job.namespace}`).waitFor();
+  await page.getByText(`It takes the right to list events in the namespace ${job.namespace}.`).waitFor();
+  await page.getByText('cannot list resource "events"').waitFor();
+});
+
+test("the pods of each group are counted, and the one that reports is named", async () => {
+  const job = await show(isGood);
+  const row = page.getByRole("group", { name: "Pods of each group" }).getByRole("row", { name: /^node/ });
+  await row.waitFor();
+  expect(await row.getByRole("cell").allTextContents()).toEqual(["node", "4", "4", "4", "0", "0"]);
+  await page.getByText(`${job.name}-node-0-0-x7k2p`).first().waitFor();
+});
+
+test("attempts are counted and marked, curves of earlier ones are there", async () => {
+  const job = await show((one) => isGood(one) && one.number % 7 === 0, "?metric=loss");
+  await page.getByText("Attempts", { exact: true }).waitFor();
+  const told = await page.getByRole("img", { name: /^loss\. .*loss: .*loss: / }).getAttribute("aria-label");
+  expect(told).toContain("attempt 2 began at"); // a dashed line, on the canvas
+  expect(job.name).toBeTruthy();
 });
 
 test("a job that cannot be read says why and what to do", async () => {
   await show((one) => one.trouble === "Silent");
   await page.getByText("No progress file at /tmp/trainjob-progress.json").waitFor();
-  await page.getByText("More in docs/instrument.md.").waitFor();
+  await page.getByText("What to do:").waitFor();
   await page.getByText("from trainjob_progress import report").waitFor();
+  const asked = fixture.requests.length;
+  await page.getByRole("link", { name: "More about NoProgressFile" }).click();
+  await page.getByRole("heading", { name: "A job shows no progress" }).waitFor();
+  await page.locator("tr.sought", { hasText: "NoProgressFile" }).waitFor();
+  await page.getByRole("link", { name: "instrument the loop" }).click();
+  await page.getByRole("heading", { name: "Instrument", exact: false }).first().waitFor();
+  expect(fixture.requests.slice(asked).every((path) => path.startsWith("/apis/"))).toBe(true); // and no other host
+  await page.goBack();
+  await page.goBack();
+  await page.getByText("No progress file at /tmp/trainjob-progress.json").waitFor();
+});
+
+test("the documentation of another version is said to be missing", async () => {
+  await show(isGood);
+  for (const name of ["__proto__", "no-such-page"]) {
+    await page.goto(`${fixture.page()}#/docs/${name}`);
+    await page.getByRole("heading", { name: `There is no page "${name}"` }).waitFor();
+  }
 });
 
 test("what is wrong is told in words, and values that are not finite are counted", async () => {

@@ -1,7 +1,9 @@
 /** What every view owes its viewers: colours, small screens, screen readers, time zones. */
 
 import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { createRequire } from "node:module";
+import type { AddressInfo } from "node:net";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
@@ -48,6 +50,7 @@ function viewsOf(): [string, () => string, string][] {
     ["a job", () => of((job) => job.isTraining), ".plot canvas"],
     ["a failed job", () => of((job) => job.phase === "Failed"), ".failure"],
     ["a job that is not read", () => of((job) => job.trouble === "Silent"), ".reason"],
+    ["the documentation", () => `${fixture.page()}#/docs/troubleshooting?reason=OOMKilled`, ".sought"],
     ["a forbidden fleet", () => forbidding.page(), ".namespace-choice"],
   ];
 }
@@ -93,6 +96,38 @@ test("colours and time zone are chosen, and kept", async () => {
   await until(background, (colour) => colour !== light);
   await until(times, (title) => title?.includes("GMT+9") ?? false);
   await page.context().close();
+});
+
+test("no other website shows the page in a frame", async () => {
+  const platform = createServer((_, response) => {
+    response.writeHead(200, { "Content-Type": "text/html" });
+    response.end(`<iframe src="${fixture.page()}"></iframe>`);
+  });
+  await new Promise<void>((resolve) => platform.listen(0, "127.0.0.1", resolve)); // another port is another origin
+  const { page, faults } = await open(browser, `http://127.0.0.1:${(platform.address() as AddressInfo).port}/`);
+  await until(
+    () => faults.join(),
+    (said) => said.includes(`Framing '${fixture.origin}/' violates`) && said.includes("frame-ancestors 'none'"),
+  );
+  expect(await page.frameLocator("iframe").locator("#page").count()).toBe(0);
+  await page.context().close();
+  await new Promise((resolve) => platform.close(resolve));
+});
+
+test("who wants less motion gets none", async () => {
+  for (const reducedMotion of ["reduce", "no-preference"] as const) {
+    const { page } = await open(browser, fixture.page(), { reducedMotion });
+    await page.locator(".bar .done").first().waitFor({ state: "attached" });
+    const moving = await page.evaluate(() =>
+      [...document.querySelectorAll("*")].some((one) => {
+        const { transitionDuration, animationDuration, animationName } = getComputedStyle(one);
+        const lasts = (durations: string) => durations.split(", ").some((each) => parseFloat(each) > 0.001);
+        return lasts(transitionDuration) || (animationName !== "none" && lasts(animationDuration));
+      }),
+    );
+    expect(moving, reducedMotion).toBe(reducedMotion === "no-preference");
+    await page.context().close();
+  }
 });
 
 test("the focus begins with a way past the frame, and is seen", async () => {

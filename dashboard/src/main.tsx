@@ -7,4 +7,5 @@ import "uplot/dist/uPlot.min.css";
 import { App } from "./views/app";
 
 const page = document.getElementById("page");
-if (page) render(<App />, page);
+// In a task of its own, beside that which reads this script: neither keeps the browser from answering for long.
+if (page) setTimeout(() => render(<App />, page));

@@ -21,7 +21,7 @@ export type Connection =
   | { state: "connecting" }
   | { state: "live" }
   | { state: "lost"; since: number; error: Error; retryAt: number }
-  | { state: "refused"; error: ApiError };
+  | { state: "refused"; error: ApiError; hasBeenLive: boolean };
 
 export interface Follower {
   /** A list begins: what is not in it when it ends is gone. */
@@ -149,7 +149,7 @@ export class Watch {
   private survives(error: Error): boolean {
     if (!(error instanceof ApiError)) return true;
     if (error.code === 401 || error.code === 403 || ([404, 405].includes(error.code) && !this.hasBeenLive)) {
-      this.follower.connection({ state: "refused", error });
+      this.follower.connection({ state: "refused", error, hasBeenLive: this.hasBeenLive });
       return false;
     }
     // 410: too old. 400: of another server, which cannot have given this version. Both are healed by a new list.

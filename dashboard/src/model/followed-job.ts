@@ -32,6 +32,12 @@ export class FollowedJob {
   ) {}
 
   start(): this {
+    this.follow();
+    this.askHistory();
+    return this;
+  }
+
+  private follow(): void {
     const path = resourcePath(this.address, this.ref.plural, this.ref.namespace);
     this.watch = new Watch(
       path,
@@ -52,8 +58,6 @@ export class FollowedJob {
       },
       `metadata.name=${this.ref.name}`,
     ).start();
-    this.askHistory();
-    return this;
   }
 
   stop(): void {
@@ -63,7 +67,11 @@ export class FollowedJob {
   }
 
   retryNow(): void {
-    this.watch?.retryNow();
+    if (this.connection.state === "refused") {
+      this.watch?.stop();
+      clearTimeout(this.timer);
+      this.follow();
+    } else this.watch?.retryNow();
   }
 
   private take(document: JobDocument): void {
@@ -96,7 +104,8 @@ export class FollowedJob {
     } catch (error) {
       if (signal.aborted) return;
       if (error instanceof ApiError && error.code === 404) this.gone();
-      else if (error instanceof ApiError && error.code < 500) return this.say({ state: "refused", error });
+      else if (error instanceof ApiError && error.code < 500)
+        return this.say({ state: "refused", error, hasBeenLive: this.document !== undefined });
       else this.say({ state: "lost", since: Date.now(), error: error as Error, retryAt: Date.now() + POLL_MS });
     }
     this.timer = setTimeout(() => void this.poll(), POLL_MS);

@@ -79,6 +79,8 @@ test("filters add up, and several values of one are alternatives", () => {
   expect(shown({ phases: ["Failed", "Pending"], namespaces: ["team-b"] })).toBe("c");
   expect(shown({ queues: ["gpu"] })).toBe("a");
   expect(shown({ queues: ["-"] })).toBe("b c");
+  expect(shown({ kinds: ["TrainJob"] })).toBe("a b c");
+  expect(shown({ kinds: ["RayJob"] })).toBe("");
   expect(shown({ text: "TEAM-A gpu" })).toBe("a");
 });
 

@@ -1,6 +1,7 @@
 /** What the page shows, as the part of its address after #: the server never sees it. */
 
 import type { JobRef } from "../api/requests";
+import type { DocsLink } from "../docs/text";
 import { EVERYTHING, fromQuery, toQuery, type Filter } from "./filter";
 import { AXES, type Axis } from "./series";
 
@@ -14,10 +15,17 @@ export interface JobLook {
   readonly others: readonly string[];
 }
 
-export type Route = { view: "fleet"; filter: Filter } | { view: "job"; ref: JobRef; look: JobLook };
+export type Route =
+  { view: "fleet"; filter: Filter } | { view: "job"; ref: JobRef; look: JobLook } | ({ view: "docs" } & SoughtText);
+
+/** A place in the documentation; `reason` is the one that somebody wants explained. */
+export interface SoughtText extends DocsLink {
+  readonly reason?: string | undefined;
+}
 
 export const USUAL_LOOK: JobLook = { axis: undefined, isLog: false, weight: 0.6, metrics: [], others: [] };
 const MOST_OTHERS = 7;
+const DOCS = "docs"; // a job's path has three parts, so it is none
 
 export function parseRoute(hash: string): Route {
   const [path = "", search = ""] = hash.replace(/^#/, "").split("?", 2);
@@ -27,16 +35,28 @@ export function parseRoute(hash: string): Route {
   if (parts.length === 3 && plural && namespace && name) {
     return { view: "job", ref: { plural, namespace, name }, look: lookOf(query) };
   }
+  if (parts.length === 2 && plural === DOCS && namespace) {
+    return { view: "docs", page: namespace, at: query.get("at") ?? "", reason: query.get("reason") ?? undefined };
+  }
   return { view: "fleet", filter: fromQuery(query) };
 }
 
 export function formatRoute(route: Route): string {
-  const [path, query] =
-    route.view === "fleet" ? ["/", toQuery(route.filter)] : [jobPath(route.ref), queryOf(route.look)];
+  const [path, query] = partsOf(route);
   const search = query.toString();
   return `#${path}${search ? `?${search}` : ""}`;
 }
 
+function partsOf(route: Route): [path: string, query: URLSearchParams] {
+  if (route.view === "fleet") return ["/", toQuery(route.filter)];
+  if (route.view === "job") return [jobPath(route.ref), queryOf(route.look)];
+  const query = new URLSearchParams();
+  if (route.at) query.set("at", route.at);
+  if (route.reason) query.set("reason", route.reason);
+  return [`/${DOCS}/${encodeURIComponent(route.page)}`, query];
+}
+
+export const docsLink = ({ page, at, reason }: SoughtText) => formatRoute({ view: "docs", page, at, reason });
 export const fleetLink = (filter: Filter = EVERYTHING) => formatRoute({ view: "fleet", filter });
 export const jobLink = (ref: JobRef, look: JobLook = USUAL_LOOK) => formatRoute({ view: "job", ref, look });
 

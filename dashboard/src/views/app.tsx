@@ -7,12 +7,13 @@ import { getKinds, mayOpen, type ResourceKind } from "../api/requests";
 import { Fleet } from "../model/fleet";
 import { fleetLink, formatRoute, parseRoute, type Route } from "../model/routes";
 import { Sparks } from "../model/sparks";
+import { visible } from "../model/text";
 import { loadSettings, remember, saveSettings, SettingsContext, type Settings } from "../settings";
 import { ConnectionLine } from "./connection-line";
 import { FleetView } from "./fleet-view";
-import { JobView } from "./job-view";
 import { SettingsMenu } from "./settings-menu";
 import { useLoaded } from "./hooks";
+import { Later, loadDocsView, loadJobView } from "./later";
 import { Text } from "./parts";
 
 /** What every server has: followed at once, without waiting for discovery, which may bring more. */
@@ -64,10 +65,22 @@ function Views({ address, kinds, route, go }: ViewsProps) {
   useEffect(() => {
     if (route.view === "fleet") fleet.start();
   }, [fleet, route.view]);
+  useEffect(prepareJobView, []);
   if (route.view === "job") {
     const { plural, namespace, name } = route.ref;
     const key = `${plural}/${namespace}/${name}`;
-    return <JobView key={key} address={address} fleet={fleet} route={route} go={go} />;
+    return (
+      <Later key="job" load={loadJobView} what="job">
+        {({ JobView }) => <JobView key={key} address={address} fleet={fleet} route={route} go={go} />}
+      </Later>
+    );
+  }
+  if (route.view === "docs") {
+    return (
+      <Later key="docs" load={loadDocsView} what="documentation">
+        {({ DocsView }) => <DocsView route={route} />}
+      </Later>
+    );
   }
   return (
     <>
@@ -75,6 +88,14 @@ function Views({ address, kinds, route, go }: ViewsProps) {
       <FleetView address={address} fleet={fleet} sparks={sparks} filter={route.filter} go={go} />
     </>
   );
+}
+
+const IDLE_MS = 5000;
+
+/** The list comes first. What a job is drawn with is there when somebody opens one. */
+function prepareJobView(): () => void {
+  const timer = setTimeout(() => void loadJobView().catch(() => undefined), IDLE_MS);
+  return () => clearTimeout(timer);
 }
 
 const UNSEEN_MS = 5 * 60_000;
@@ -126,7 +147,8 @@ function useRoute(): [Route, (route: Route, replace?: boolean) => void] {
   }, []);
   const route = useMemo(() => parseRoute(hash), [hash]);
   useEffect(() => {
-    document.title = route.view === "job" ? `${route.ref.name} · training job` : "Training jobs";
+    const name = route.view === "job" ? route.ref.name : route.view === "docs" ? route.page : undefined;
+    document.title = name === undefined ? "Training jobs" : `${visible(name)} · training jobs`;
   }, [route]);
   return [route, go];
 }

@@ -14,16 +14,28 @@ export function ConnectionLine({ fleet }: { fleet: Fleet }) {
 export function LostConnection({ connection, retry }: { connection: Connection; retry: () => void }) {
   const now = useNow();
   const lost = connection.state === "lost" ? connection : undefined;
+  const refused = connection.state === "refused" && connection.hasBeenLive ? connection : undefined;
   return (
     <div class="connection">
-      <p class={lost ? "lost" : "quiet"}>
+      <p class={lost || refused ? "lost" : "quiet"}>
         <span role="status">
+          {refused && (
+            <>
+              <strong>{refused.error.code === 401 ? "You are logged out." : "You may not see this any more."}</strong>{" "}
+              What is shown is old. {visible(refused.error.message)}
+            </>
+          )}
           {lost && (
             <>
               <strong>Connection lost.</strong> What is shown may be old. {visible(lost.error.message)}
             </>
           )}
         </span>
+        {refused && (
+          <button type="button" class="button" onClick={retry}>
+            Try again
+          </button>
+        )}
         {lost && (
           <>
             <span class="muted">

@@ -78,7 +78,11 @@ export function CurvePanel({ group, metrics, jobs, axis, look, range, zoom, isLa
         point={point}
         height={isWide || isLarge ? 340 : 210}
         syncKey={`curves ${axis}`}
-        description={`${visible(group)}. ${visible(describe(drawn, AXES[axis], metricValue))}`}
+        description={[
+          `${visible(group)}.`,
+          visible(describe(drawn, AXES[axis], metricValue)),
+          ...marks.map(({ at: began, label: what }) => `${what} began at ${whereText(began, axis, zone)}.`),
+        ].join(" ")}
       />
       <Notes broken={drawn.broken.length} hidden={drawn.hidden} />
     </figure>

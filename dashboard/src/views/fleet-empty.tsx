@@ -5,7 +5,8 @@ import { useState } from "preact/hooks";
 import { pageOf, type Address } from "../api/address";
 import { getNamespaces } from "../api/requests";
 import type { ApiError } from "../api/http";
-import { INSTRUMENT } from "../model/help";
+import { INSTRUMENT } from "../model/instrument";
+import { docsLink } from "../model/routes";
 import { visible } from "../model/text";
 import { useSettings } from "../settings";
 import { useLoaded } from "./hooks";
@@ -21,7 +22,8 @@ export function NoJobs() {
       <Code>{INSTRUMENT}</Code>
       <p class="muted">
         A program that only prints its progress needs no change: run it as{" "}
-        <code>python -m trainjob_progress.run -- python train.py</code>. More in docs/instrument.md and docs/frameworks.
+        <code>python -m trainjob_progress.run -- python train.py</code>. More:{" "}
+        <a href={docsLink({ page: "instrument", at: "" })}>how to instrument a training</a>.
       </p>
     </Empty>
   );

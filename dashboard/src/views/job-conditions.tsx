@@ -2,10 +2,10 @@
 
 import type { Condition, ProgressStatus } from "../api/types";
 import { duration } from "../model/format";
-import { helpFor } from "../model/help";
 import { flagsOf, time } from "../model/job";
 import { visible } from "../model/text";
 import { Instant, Notice } from "./parts";
+import { ReasonHelp } from "./reason-help";
 
 const WORDS: Record<string, Record<string, string>> = {
   Reporting: {
@@ -72,7 +72,7 @@ export function ConditionList({ status, now }: { status: ProgressStatus; now: nu
           kind={ALARMS[condition.type] ?? "warn"}
           title={`${inWords(condition)}${since(condition, now)}.`}
         >
-          {visible(condition.message)} {helpFor(condition.reason)?.text}
+          {visible(condition.message)} <ReasonHelp reason={condition.reason} />
         </Notice>
       ))}
       {conditions.length > 0 && (

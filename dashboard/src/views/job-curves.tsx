@@ -7,8 +7,8 @@ import type { Range } from "../charts/line-chart";
 import { nameOf, readCompared, refOf, type ComparedJob } from "../model/compared";
 import type { Fleet } from "../model/fleet";
 import type { FollowedJob } from "../model/followed-job";
-import type { JobLook } from "../model/routes";
-import { INSTRUMENT } from "../model/help";
+import { docsLink, type JobLook } from "../model/routes";
+import { INSTRUMENT } from "../model/instrument";
 import { groupMetrics, metricNames, usableAxes, type Axis } from "../model/series";
 import { visible } from "../model/text";
 import { Compare, ComparedJobs } from "./compare";
@@ -115,6 +115,9 @@ function NoCurves({ followed }: { followed: FollowedJob }) {
       <h2 id="no-metrics">No metrics</h2>
       <p>This job has reported no metric. Three lines in the training loop are enough:</p>
       <Code>{INSTRUMENT}</Code>
+      <p>
+        <a href={docsLink({ page: "instrument", at: "" })}>How to instrument a training</a>
+      </p>
     </section>
   );
 }

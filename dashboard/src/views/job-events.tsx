@@ -28,7 +28,7 @@ export function Events({ address, jobRef, pod, now }: Props) {
         <h2>Events</h2>
       </summary>
       {events.state === "loading" && <p class="muted">Reading the events</p>}
-      {events.state === "failed" && <p class="muted">{refusal(events.error)}</p>}
+      {events.state === "failed" && <p class="muted">{refusal(events.error, jobRef.namespace)}</p>}
       {events.state === "here" && <EventTable events={events.value} now={now} />}
     </details>
   );
@@ -77,8 +77,13 @@ function lastTime(event: KubernetesEvent): number {
 
 const times = (event: KubernetesEvent) => event.series?.count ?? event.count ?? 1;
 
-function refusal(error: Error): string {
-  if (error instanceof ApiError && error.code === 403) return "You may not list events in this namespace.";
-  if (error instanceof ApiError && error.code === 404) return "Events are not available at this address.";
+function refusal(error: Error, namespace: string): string {
+  // An answer without a reason is not kube-apiserver's but of an ingress, which does not lead there.
+  if (error instanceof ApiError && error.code < 500 && (error.code === 404 || error.reason === "")) {
+    return "Events are not available at this address.";
+  }
+  if (error instanceof ApiError && error.code === 403) {
+    return `It takes the right to list events in the namespace ${visible(namespace)}. ${visible(error.message)}`;
+  }
   return visible(error.message);
 }

@@ -6,10 +6,10 @@ import type { Address } from "../api/address";
 import { ApiError } from "../api/http";
 import { getLogTail, type JobRef } from "../api/requests";
 import type { ProgressStatus } from "../api/types";
-import { helpFor } from "../model/help";
 import { conditionOf, time } from "../model/job";
 import { visible, visibleLines } from "../model/text";
 import { Code, Instant } from "./parts";
+import { ReasonHelp } from "./reason-help";
 import { useLoaded } from "./hooks";
 
 interface Props {
@@ -64,21 +64,22 @@ export function Failure({ address, jobRef, status, now }: Props) {
       {(failure?.message ?? condition?.message) && (
         <p class="server-says">{visible(failure?.message ?? condition?.message ?? "")}</p>
       )}
-      {helpFor(reason) && <p>{helpFor(reason)?.text}</p>}
+      <ReasonHelp reason={reason} />
       {failure?.retryable !== undefined && (
         <p class="muted">
           {failure.retryable ? "Another attempt may succeed." : "Another attempt would most likely fail as well."}
         </p>
       )}
-      <LogTail address={address} jobRef={jobRef} />
+      <LogTail address={address} jobRef={jobRef} isWanted={isFailed} />
     </section>
   );
 }
 
-function LogTail({ address, jobRef }: { address: Address; jobRef: JobRef }) {
-  const [isAsked, ask] = useState(false);
+/** Open at once of a job that has failed: it is what one looks for. */
+function LogTail({ address, jobRef, isWanted }: { address: Address; jobRef: JobRef; isWanted: boolean }) {
+  const [isAsked, ask] = useState(isWanted);
   return (
-    <details onToggle={(event) => event.currentTarget.open && ask(true)}>
+    <details open={isWanted} onToggle={(event) => event.currentTarget.open && ask(true)}>
       <summary>Last lines of the log</summary>
       {isAsked && <LogLines address={address} jobRef={jobRef} />}
     </details>
@@ -93,10 +94,7 @@ function LogLines({ address, jobRef }: { address: Address; jobRef: JobRef }) {
     if (error instanceof ApiError && (error.code === 404 || error.code === 403)) {
       return (
         <>
-          <p class="muted">
-            {error.code === 403 ? visible(error.message) : "No log is kept of this job."} With kubectl, while its pods
-            are there:
-          </p>
+          <p class="muted">{visible(error.message)} With kubectl, while its pods are there:</p>
           <Code>{`kubectl logs -n ${jobRef.namespace} -l jobset.sigs.k8s.io/jobset-name=${jobRef.name} --tail=50 --prefix`}</Code>
         </>
       );

@@ -6,6 +6,7 @@ import { flagsOf, hasEnded, QUEUE_LABEL, time } from "../model/job";
 import { visible } from "../model/text";
 import { useSettings } from "../settings";
 import { FlagBadge, PhaseBadge, ProgressBar, Text } from "./parts";
+import { ReasonHelp } from "./reason-help";
 
 export function JobHead({ document: { kind, metadata, status }, now }: { document: JobDocument; now: number }) {
   const name = metadata.name ?? "";
@@ -35,6 +36,7 @@ export function JobHead({ document: { kind, metadata, status }, now }: { documen
       {status.phaseMessage && !hasEnded(status.phase) && status.phase !== "Running" && (
         <p class="phase-message">{visible(status.phaseMessage)}</p>
       )}
+      {!hasEnded(status.phase) && status.phase !== "Running" && <ReasonHelp reason={status.phaseReason} />}
       <div class="job-progress">
         {percent !== undefined && <span class="big">{percent}%</span>}
         <div class="job-progress-bar">

@@ -21,6 +21,8 @@ interface Props {
 export const NARROW = "(max-width: 760px)";
 const ROW = 46; // pixels; as in fleet.css
 const NARROW_ROW = 104;
+const SETTLED_MS = 3 * 60_000; // since the end of a job; then its row tells minutes, and is drawn again that often
+const FIRST_ROWS = 8;
 const BEYOND = 6; // rows drawn above and below what is seen
 
 const COLUMNS: readonly [name: string, sort: SortKey | undefined, kind: string][] = [
@@ -39,7 +41,7 @@ export function JobList({ jobs, sparks, filter, change, now, isLoading }: Props)
   const body = useRef<HTMLDivElement>(null);
   const [first, last] = useRowsInView(body, height, jobs.length);
   const sparked = useChanges(sparks.changed);
-  const seen = jobs.slice(first, last);
+  const seen = jobs.slice(first, Math.min(last, first + useGrowing(last - first)));
   useEffect(() => sparks.show(seen));
   const move = useRowKeys(body, jobs, height);
   return (
@@ -58,7 +60,7 @@ export function JobList({ jobs, sparks, filter, change, now, isLoading }: Props)
             job={job}
             index={first + at}
             top={(first + at) * height}
-            now={job.ended > 0 ? Math.floor(now / 60_000) * 60_000 : now}
+            now={now - job.ended > SETTLED_MS ? Math.floor(now / 60_000) * 60_000 : now}
             spark={sparks.of(job)}
             version={sparked}
           />
@@ -101,16 +103,27 @@ function ColumnHead({ name, sort, kind, filter, change }: HeadProps) {
   );
 }
 
+/** How many rows may be drawn: a few in each frame at first, so that no frame takes long, and soon all. */
+function useGrowing(wanted: number): number {
+  const [most, grow] = useState(FIRST_ROWS);
+  useEffect(() => {
+    if (most === Infinity || wanted === 0) return;
+    const frame = requestAnimationFrame(() => grow(most < wanted ? most + FIRST_ROWS : Infinity));
+    return () => cancelAnimationFrame(frame);
+  }, [most, wanted]);
+  return most;
+}
+
 /** Which rows lie in the window, and some beyond it. */
 function useRowsInView(body: { current: HTMLDivElement | null }, height: number, all: number): [number, number] {
-  const [view, setView] = useState<[number, number]>([0, 40]);
+  const [view, setView] = useState<[number, number]>([0, FIRST_ROWS]); // to ask the window's height is to lay it out
   const measure = () => {
     const top = body.current?.getBoundingClientRect().top ?? 0;
     const first = Math.max(0, Math.floor(-top / height) - BEYOND);
     const last = Math.ceil((window.innerHeight - top) / height) + BEYOND;
     setView((old) => (old[0] === first && old[1] === last ? old : [first, last]));
   };
-  useLayoutEffect(measure, [height, all]);
+  useEffect(measure, [height, all]); // after the frame is laid out, so that it is not laid out for this alone
   useEffect(() => {
     let isDue = false;
     const listen = () => {

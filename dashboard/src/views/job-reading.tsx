@@ -2,10 +2,10 @@
 
 import type { ProgressStatus } from "../api/types";
 import { count, duration } from "../model/format";
-import { helpFor } from "../model/help";
 import { conditionOf, hasEnded, time } from "../model/job";
 import { visible } from "../model/text";
 import { Ago, Text } from "./parts";
+import { ReasonHelp } from "./reason-help";
 
 const SOURCES: Record<string, string> = {
   exec: "a file in the container (exec)",
@@ -21,7 +21,6 @@ export function Reading({ status, now }: { status: ProgressStatus; now: number }
   const reporting = conditionOf(status, "Reporting");
   const reason = observation?.reason ?? (reporting?.status === "True" ? undefined : reporting?.reason);
   const message = observation?.message ?? (reporting?.status === "True" ? undefined : reporting?.message);
-  const help = helpFor(reason);
   return (
     <section class="panel" aria-labelledby="reading">
       <h2 id="reading">How the numbers are read</h2>
@@ -58,11 +57,7 @@ export function Reading({ status, now }: { status: ProgressStatus; now: number }
           <p>
             <strong>{visible(reason)}</strong> {message && visible(message)}
           </p>
-          {help && (
-            <p>
-              {help.text} <span class="muted">More in docs/{help.page}.</span>
-            </p>
-          )}
+          <ReasonHelp reason={reason} />
         </div>
       )}
     </section>

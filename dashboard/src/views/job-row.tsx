@@ -27,6 +27,8 @@ export class JobRow extends Component<Props> {
 
   override render({ job, index, top, now, spark: data }: Props) {
     const kind = isWasting(job) || job.flags.includes("Stalled") || job.flags.includes("Diverged") ? "bad" : "";
+    // Beside the phase there is no room for what else is wrong.
+    const why = [job.why, ...(job.phase === "Running" ? [] : job.flags)].filter(Boolean).map(visible).join(" · ");
     return (
       <div
         role="row"
@@ -51,12 +53,13 @@ export class JobRow extends Component<Props> {
         </div>
         <div role="cell" class="cell state">
           <span class="badges">
-            {job.flags.length === 0 || job.phase !== "Running" ? <PhaseBadge phase={job.phase} /> : null}
-            {job.flags.slice(0, 2).map((flag) => (
-              <FlagBadge key={flag} flag={flag} />
-            ))}
+            {job.flags.length === 0 || job.phase !== "Running" ? (
+              <PhaseBadge phase={job.phase} />
+            ) : (
+              job.flags.slice(0, 2).map((flag) => <FlagBadge key={flag} flag={flag} />)
+            )}
           </span>
-          {job.why && <small title={visible(job.why)}>{visible(job.why)}</small>}
+          {why && <small title={why}>{why}</small>}
         </div>
         <div role="cell" class="cell progress">
           <Progress job={job} />

@@ -8,11 +8,20 @@ interface Props {
   choose: (settings: Settings) => void;
 }
 
-export function SettingsMenu({ settings, choose }: Props) {
+export function SettingsMenu(props: Props) {
+  return (
+    <Popover label="Settings" class="settings" side="right">
+      <Choices {...props} />
+    </Popover>
+  );
+}
+
+/** Drawn when the menu is open: naming 400 time zones takes the browser a while. */
+function Choices({ settings, choose }: Props) {
   const zones = useMemo(() => Intl.supportedValuesOf("timeZone"), []);
   const own = useMemo(() => new Intl.DateTimeFormat().resolvedOptions().timeZone, []);
   return (
-    <Popover label="Settings" class="settings" side="right">
+    <>
       <label class="field">
         Colours
         <select
@@ -41,6 +50,6 @@ export function SettingsMenu({ settings, choose }: Props) {
             ))}
         </select>
       </label>
-    </Popover>
+    </>
   );
 }

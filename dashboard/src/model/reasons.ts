@@ -1,0 +1,36 @@
+/** What a reason means and what to do about it, as the documentation says it; and where it says more. */
+
+import reasons from "../docs/reasons.json";
+import type { Block, DocsLink, Inline } from "../docs/text";
+
+export interface Help extends DocsLink {
+  readonly meaning: readonly Inline[];
+  readonly advice: readonly Inline[];
+}
+
+const HELP = reasons as unknown as Record<string, Help>;
+
+/** What the documentation tells outside of its tables. */
+const MORE: Record<string, Help> = {
+  NoAdvance: {
+    page: "troubleshooting",
+    at: "stalled-or-diverged-is-true",
+    meaning: ["steps stand still for far longer than this run's rhythm explains"],
+    advice: ["look at the process: a collective that hangs, storage, a data loader that waits"],
+  },
+  NoImprovement: {
+    page: "troubleshooting",
+    at: "plateaued-is-true",
+    meaning: ["the metric has had no better value for a long part of the run"],
+    advice: [],
+  },
+};
+
+export function helpFor(reason: string | undefined): Help | undefined {
+  if (reason === undefined) return undefined;
+  for (const known of [MORE, HELP]) if (Object.hasOwn(known, reason)) return known[reason];
+  return undefined;
+}
+
+export const hasAnchor = (blocks: readonly Block[], at: string) =>
+  blocks.some((block) => "heading" in block && block.id === at);
