@@ -9,7 +9,7 @@ const faults = [];
 let page;
 
 const DO = {
-  async open({ url, dark, width = 1360, height = 860 }) {
+  async open({ url, dark, cookies = [], width = 1360, height = 860 }) {
     await page?.context().close();
     const context = await browser.newContext({
       viewport: { width, height },
@@ -17,6 +17,7 @@ const DO = {
       reducedMotion: "reduce",
       timezoneId: "Europe/Berlin",
     });
+    await context.addCookies(cookies);
     page = await context.newPage();
     page.setDefaultTimeout(PATIENCE_MS);
     page.on("pageerror", (error) => faults.push(String(error.stack ?? error)));

@@ -36,7 +36,7 @@ class Browser:
         self._process = process
 
     def open(self, url: str, **how: Any) -> None:
-        """`dark`, `width`, `height`."""
+        """`dark`, `width`, `height`, `cookies` (a dictionary with `name`, `value` and `url` each)."""
         self._do("open", url=url, **how)
 
     def wait(self, on: str, state: str = "visible") -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import re
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.browser import Browser, browsing, missing
+from tests.e2e.ingress import NGINX, ingress
 from tests.e2e.processes import Daemon, wait_until
 from tests.e2e.scripts import KILLED, SILENT
 from tests.e2e.visibility_server import GROUP, PREFIX, VisibilityServer
@@ -55,10 +58,10 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         assert found.faults() == []
 
 
-def proxied(user: User, directory: Path) -> Iterator[str]:
-    """The address of `kubectl proxy` of that user."""
+def proxied(user: User, directory: Path, prefix: str = "") -> Iterator[str]:
+    """The address of `kubectl proxy` of that user, which serves the API below `prefix`."""
     log = directory / f"proxy-{user.name}.log"
-    argv = user.kubectl_argv("proxy", "--port=0", "--address=127.0.0.1")
+    argv = user.kubectl_argv("proxy", "--port=0", "--address=127.0.0.1", f"--api-prefix={prefix}/")
     proxy = Daemon("kubectl proxy", argv, log=log, env=user.kubectl_env())
     proxy.start()
 
@@ -66,7 +69,7 @@ def proxied(user: User, directory: Path) -> Iterator[str]:
         proxy.check_alive()
         found = re.search(r"Starting to serve on (\S+)", log.read_text())
         assert found is not None
-        return f"http://{found[1]}"
+        return f"http://{found[1]}{prefix}"
 
     try:
         yield wait_until(address, what="kubectl proxy serves")
@@ -77,6 +80,12 @@ def proxied(user: User, directory: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def alice(shared: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield from proxied(shared.alice, tmp_path_factory.mktemp("proxy"))
+
+
+@pytest.fixture(scope="module")
+def alice_below(shared: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The same below another path, as `kubectl proxy --api-prefix` has it."""
+    yield from proxied(shared.alice, tmp_path_factory.mktemp("proxy"), "/some/where")
 
 
 def page_of(proxy: str, namespace: str, job: str = "") -> str:
@@ -139,6 +148,64 @@ def test_a_job_that_was_killed_says_how_it_ended(jobs: Workspace, browser: Brows
     jobs.wait_document("killed", lambda status: status["phase"] == "Failed", what="has failed")
     browser.open(page_of(alice, jobs.name, "killed"))
     browser.wait("text=Why it failed")
+
+
+def test_events_of_the_job_are_shown_to_whoever_may_list_them(
+    jobs: Workspace, browser: Browser, alice: str
+) -> None:
+    regarding = jobs.document("bert")["metadata"]
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    event = {
+        "metadata": {"name": f"bert.{secrets.token_hex(4)}", "namespace": jobs.name},
+        "regarding": {"kind": "TrainJob", "name": "bert", "namespace": jobs.name, "uid": regarding["uid"]},
+        "reason": "TrainingStalled",
+        "note": "No advance for 5m <script>",
+        "type": "Warning",
+        "action": "Evaluate",
+        "eventTime": now,
+        "reportingController": "visibility.trainer.kubeflow.org/server",
+        "reportingInstance": "e2e",
+    }
+    events = f"/apis/events.k8s.io/v1/namespaces/{jobs.name}/events"
+    jobs.cluster.admin.create(events, event)
+    browser.open(page_of(alice, jobs.name, "bert"))
+    browser.wait("text=No advance for 5m <script>")
+
+
+def test_the_documentation_of_a_reason_is_there_without_another_host(
+    jobs: Workspace, browser: Browser, alice: str
+) -> None:
+    jobs.wait_condition("silent", "Reporting", "False", reason="NoProgressFile")
+    browser.open(page_of(alice, jobs.name, "silent"))
+    browser.click("text=More about NoProgressFile")
+    browser.wait("tr.sought:has-text('NoProgressFile')")
+
+
+def test_the_page_works_below_any_path(jobs: Workspace, browser: Browser, alice_below: str) -> None:
+    jobs.wait_reporting("bert")
+    browser.open(page_of(alice_below, jobs.name))
+    browser.wait("text=/^4 jobs$/")
+    text_changes(browser, row(jobs.name, "bert", ".progress small"))
+    browser.click(row(jobs.name, "bert", ".name a"))
+    browser.wait(".plot canvas")
+
+
+@pytest.mark.skipif(NGINX is None, reason="there is no nginx here")
+def test_behind_an_ingress_the_page_is_live_and_each_sees_what_they_may(
+    jobs: Workspace, server: VisibilityServer, browser: Browser, tmp_path: Path
+) -> None:
+    jobs.wait_reporting("bert")
+    with ingress(server, tmp_path, certificate=server.issue_ingress()) as address:
+        login = [{"name": "login", "value": jobs.alice.name, "url": address}]
+        browser.open(page_of(address, jobs.name), cookies=login)
+        browser.wait("text=/^4 jobs$/")
+        text_changes(browser, row(jobs.name, "bert", ".progress small"))
+        browser.click(row(jobs.name, "bert", ".name a"))
+        browser.wait(".plot canvas")
+        browser.wait("text=Events are not available at this address.")  # they are kube-apiserver's
+        login[0]["value"] = jobs.bob.name
+        browser.open(page_of(address, jobs.name), cookies=login)
+        browser.wait("text=/cannot list resource/")
 
 
 def test_a_job_that_does_not_report_says_how_to(jobs: Workspace, browser: Browser, alice: str) -> None:
