@@ -16,6 +16,7 @@ import pytest
 from tests.reporting import BrokenSink, HangingSink, MemorySink, wait_until
 from trainjob_progress import Reporter, report, report_metrics, track
 from trainjob_progress.loops import abandon_all
+from trainjob_progress.publisher import is_runnable
 from trainjob_progress.sinks.file import FileSink, TerminationSink
 from trainjob_progress.values import Held
 
@@ -284,6 +285,29 @@ def test_the_process_waits_for_a_thread_that_has_not_got_a_core_yet(
     r._run.exit()
     assert (sink.last.state, sink.last.step) == ("completed", 3)
     assert capfd.readouterr().err == ""
+
+
+def test_a_write_that_gets_no_core_is_not_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: the last document was written, and the log said that it was not."""
+    hanging = HangingSink()
+    r = report(sinks=[hanging])
+    assert hanging.is_entered.wait(60)
+    (publisher,) = r._run._publishers
+    wait_until(lambda: publisher.is_stuck(0.01))
+    monkeypatch.setattr("trainjob_progress.publisher.is_runnable", lambda _: True)
+    assert not publisher.is_stuck(0.01)
+    hanging.released.set()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="the kernel does not say")
+def test_a_thread_that_runs_is_told_from_one_that_waits() -> None:
+    assert is_runnable(threading.current_thread())
+    released = threading.Event()
+    waiting = threading.Thread(target=released.wait)
+    waiting.start()
+    wait_until(lambda: not is_runnable(waiting))
+    released.set()
+    waiting.join()
 
 
 def test_what_gevent_has_put_in_place_of_pythons_queue_is_what_threads_wait_at(
