@@ -140,6 +140,24 @@ def test_lightnings_own_sigterm_handling_stays_on(tmp_path: Path, outer: str) ->
     assert document["step"] < 16
 
 
+@pytest.mark.parametrize(("name", "ending"), [("SIGUSR2", "preempted"), ("SIGINT", "failed")])
+def test_an_exit_in_a_lightning_training_is_judged_by_whose_it_is(
+    tmp_path: Path, name: str, ending: str
+) -> None:
+    """A scheduler's signal preempts, as submitit's does; any other exit with a code is a failure."""
+    script = MODULE + (
+        f"signal.signal(signal.{name}, lambda *_: sys.exit(5))\n"
+        "class Ended(Module):\n"
+        "    def before(self, i):\n"
+        f"        if i == 5: os.kill(os.getpid(), signal.{name})\n"
+        "trainer().fit(Ended(), loader)\n"
+    )
+    code, output, document = train(tmp_path, script)
+    assert code == 5, output
+    assert document["ending"] == ending
+    assert document["progressPercentage"] == 100 * document["step"] // 16 < 100
+
+
 def test_a_just_in_time_checkpoint_is_a_preempted_run(tmp_path: Path) -> None:
     """Seen: Transformers' own checkpoint on SIGTERM ended a run that was then completed, 100 %."""
     pytest.importorskip("transformers.trainer_jit_checkpoint")
