@@ -366,10 +366,10 @@ class Reporter(Level):
         values = self._run.values or {}
         taken: dict[str, Any] = {}
         room = MAX_METRICS - len(values)
+        is_full = False
         for name, value in metrics.items():
             if name not in values and room <= 0:
-                # Neither read nor copied: of a dictionary of thousands only what is kept costs anything.
-                self._say("names", f"only the first {MAX_METRICS} names of metrics are reported")
+                is_full = True  # neither read nor copied: of thousands only what is kept costs anything
                 continue
             if name == "metrics" and hasattr(value, "items"):
                 taken.update(self._take_in(value))
@@ -389,6 +389,8 @@ class Reporter(Level):
                 kept.before = before.before if type(before) is Held else before
             taken[name] = kept
             room -= name not in values
+        if is_full:
+            self._say("names", f"only the first {MAX_METRICS} names of metrics are reported")
         return taken
 
     def _remember(self, metrics: Mapping[str, Any]) -> None:
