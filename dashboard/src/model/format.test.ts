@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { acceleratorTime, age, clock, duration, isSameDay, metricValue, rate } from "./format";
+import { acceleratorTime, age, clock, count, duration, isSameDay, metricValue, rate } from "./format";
 import { visible, visibleLines } from "./text";
 
 test.each([
@@ -28,6 +28,14 @@ test.each([
   [90000, "1 d 1 h"],
   [-5, "0 s"],
 ])("%s seconds are %s", (seconds, shown) => expect(duration(seconds)).toBe(shown));
+
+test("counts are as the browser's own formatter writes them", () => {
+  const own = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
+  for (const value of [0, 7, 999, 1000, 12_345, 1_234_567, -1, -999, -1000, -12_345, 0.4, 999.6, 2 ** 53, 1e21]) {
+    expect(count(value)).toBe(own.format(value));
+  }
+  expect(count(NaN)).toBe("NaN");
+});
 
 test("ages have the largest unit only", () => {
   expect([3, 119, 120, 7199, 7200, 172800].map(age)).toEqual(["3s", "119s", "2m", "119m", "2h", "2d"]);
