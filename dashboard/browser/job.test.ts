@@ -27,6 +27,7 @@ async function show(is: (job: MadeJob) => boolean, look = ""): Promise<MadeJob> 
   const job = fixture.jobs.find(is)!;
   ({ page, faults } = await open(browser, `${fixture.page()}#/trainjobs/${job.namespace}/${job.name}${look}`));
   await page.getByRole("heading", { name: job.name }).waitFor();
+  await page.getByText("Reading the job").waitFor({ state: "hidden" }); // the heading is there before the job is
   return job;
 }
 
