@@ -154,6 +154,8 @@ def test_events_of_the_job_are_shown_to_whoever_may_list_them(
     jobs: Workspace, browser: Browser, alice: str
 ) -> None:
     regarding = jobs.document("bert")["metadata"]
+    if jobs.cluster.kind == "local":
+        pytest.skip("the stand-in has no events.k8s.io")
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     event = {
         "metadata": {"name": f"bert.{secrets.token_hex(4)}", "namespace": jobs.name},
