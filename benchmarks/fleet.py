@@ -256,10 +256,10 @@ class Fleet:
 
     async def exec(
         self,
-        namespace: str,  # noqa: ARG002 - of a NodeAgent
+        namespace: str,  # noqa: ARG002 - a NodeAgent takes it
         pod: str,
         container: str,
-        argv: Sequence[str],  # noqa: ARG002 - of a NodeAgent
+        argv: Sequence[str],  # noqa: ARG002 - a NodeAgent takes it
     ) -> Output:
         job = self._by_pod[pod]
         if job.manner == "gone" and job.has_changed:
@@ -270,12 +270,12 @@ class Fleet:
 
     async def stream_logs(
         self,
-        namespace: str,  # noqa: ARG002 - of a NodeAgent
+        namespace: str,  # noqa: ARG002 - a NodeAgent takes it
         pod: str,
-        container: str,  # noqa: ARG002 - of a NodeAgent
+        container: str,  # noqa: ARG002 - a NodeAgent takes it
         *,
         previous: bool = False,
-        **options: Any,  # noqa: ARG002 - of a NodeAgent
+        **options: Any,  # noqa: ARG002 - a NodeAgent takes it
     ) -> AsyncIterator[bytes]:
         job = self._by_pod[pod]
         has_log = not job.has_changed or job.manner not in ("lost", "crashed", "gone")

@@ -167,18 +167,23 @@ class Continuity:
         """A peer knows this of a job, which this replica may know as well, or not yet."""
         if saved.ref not in self._tracker:
             self._recollections.add(saved, "peer")
-        elif (memory := restore(saved)) is None:
-            return
-        elif supersedes(memory, self._tracker.remembered(saved.ref)):
-            self._tracker.recalled(saved.ref, memory)
-            self._metrics.count_recalled("peer")
-        else:
-            self._tracker.past_recalled(saved.ref, memory)
+        elif (memory := restore(saved)) is not None:
+            self._merge(saved.ref, memory)
 
     def _catch_up(self, saved: SavedJob) -> None:
-        """A peer knows this, long after the start: its push may not have been relayed. Others are probed."""
+        """A peer knows this long after the start: a push to it may not have been relayed to this replica.
+
+        Jobs with other sources are probed by each replica itself.
+        """
         if saved.ref in self._tracker and (memory := restore(saved)) and memory.source == PUSH:
-            self._take(saved)
+            self._merge(saved.ref, memory)
+
+    def _merge(self, ref: JobRef, memory: Memory) -> None:
+        if supersedes(memory, self._tracker.remembered(ref)):
+            self._tracker.recalled(ref, memory)
+            self._metrics.count_recalled("peer")
+        else:
+            self._tracker.past_recalled(ref, memory)
 
     async def _forget_others(self, is_synced: Callable[[], bool]) -> None:
         """Once every job that exists is known, what is remembered of others is of deleted ones."""

@@ -58,7 +58,7 @@ def _by_rank(given: Optional[PerRank]) -> Mapping[int, Any]:
     if given is None:
         return {}
     if hasattr(given, "items"):
-        return given  # type: ignore[return-value]
+        return given  # type: ignore[return-value]  # a mapping by its form
     if hasattr(given, "tolist"):
         given = given.tolist()  # an array, or a tensor in the host's memory
     if isinstance(given, (str, bytes)):

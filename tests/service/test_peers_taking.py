@@ -9,6 +9,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -81,17 +82,14 @@ class Taken:
         return str(event.get("reason") or event["error"])
 
 
+def taker_of(*names: str, **options: Any) -> StateTaker:
+    return StateTaker(names, port=OWN_PORT, certificate=lambda: der(OURS), proof=lambda: PROOF, **options)
+
+
 async def take(*names: str, limits: TakeLimits = PATIENT) -> Taken:
     """What comes of the first time, when it is over."""
     jobs: list[SavedJob] = []
-    taker = StateTaker(
-        names,
-        port=OWN_PORT,
-        certificate=lambda: der(OURS),
-        proof=lambda: PROOF,
-        take=jobs.append,
-        limits=limits,
-    )
+    taker = taker_of(*names, take=jobs.append, limits=limits)
     with structlog.testing.capture_logs() as logged:
         async with asyncio.TaskGroup() as group:
             task = group.create_task(taker.run())
@@ -179,11 +177,8 @@ async def test_nobody_there_is_no_reason_to_wait() -> None:
 async def test_it_takes_again_a_little_later_and_histories_when_the_jobs_are_known(tmp_path: Path) -> None:
     peer, jobs, histories = Peer(answer=OK + frame(A) + END), list[SavedJob](), list[SavedJob]()
     async with peer.serving(tmp_path) as name:
-        taker = StateTaker(
-            [name],
-            port=OWN_PORT,
-            certificate=lambda: der(OURS),
-            proof=lambda: PROOF,
+        taker = taker_of(
+            name,
             take=jobs.append,
             take_history=histories.append,
             limits=replace(PATIENT, again_s=(0.0, 0.0), resolve_again_s=0.001),
@@ -199,11 +194,8 @@ async def test_it_goes_on_to_catch_up_and_says_no_more_of_it(tmp_path: Path) -> 
     """The last push of a job may have been relayed in vain."""
     peer, late = Peer(answer=OK + frame(A) + END), list[SavedJob]()
     async with peer.serving(tmp_path) as name:
-        taker = StateTaker(
-            [name],
-            port=OWN_PORT,
-            certificate=lambda: der(OURS),
-            proof=lambda: PROOF,
+        taker = taker_of(
+            name,
             take=lambda _saved: None,
             catch_up=late.append,
             limits=replace(PATIENT, again_s=(), every_s=0.001),
@@ -217,11 +209,8 @@ async def test_it_goes_on_to_catch_up_and_says_no_more_of_it(tmp_path: Path) -> 
 async def test_jobs_that_are_never_all_known_keep_it_from_nothing(tmp_path: Path) -> None:
     peer, jobs = Peer(answer=OK + frame(A) + END), list[SavedJob]()
     async with peer.serving(tmp_path) as name:
-        taker = StateTaker(
-            [name],
-            port=OWN_PORT,
-            certificate=lambda: der(OURS),
-            proof=lambda: PROOF,
+        taker = taker_of(
+            name,
             take=jobs.append,
             limits=replace(PATIENT, again_s=(), synced_s=0.001),
         )

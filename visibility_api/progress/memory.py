@@ -36,8 +36,8 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=F
 class Memory(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """Of one job, which its JobRef names. msgspec encodes and decodes it (JSON, MessagePack).
 
-    For what is stored, here and in each part of it: an array of the fields, since names would be a third
-    of it. A field may be added at the end with a default, and what is beyond the known ones is ignored; none
+    It is stored as an array of the fields, as are most of its parts: names would be a third of it. In an
+    array a field may be added at the end with a default, and what is beyond the known ones is ignored; none
     ever changes its place or meaning. All times are aware, UTC, by our clock unless it says otherwise.
     """
 
