@@ -39,8 +39,13 @@ def find_loop() -> object:
     found: object = None
     frame = _find_caller()
     while frame is not None and not _is_library(frame.f_code.co_filename):
-        at = frame.f_lasti
+        at, before = frame.f_lasti, ""
         for instruction in dis.get_instructions(frame.f_code):
+            # Of `await` and `yield from`: back to the waiting, and from a throw() to what comes after it.
+            is_await = instruction.opname == "JUMP_BACKWARD_NO_INTERRUPT" or before == "CLEANUP_THROW"
+            before = instruction.opname
+            if is_await:
+                continue
             if instruction.opcode not in dis.hasjrel and instruction.opcode not in dis.hasjabs:
                 continue
             if isinstance(instruction.argval, int) and instruction.argval <= at <= instruction.offset:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import atexit
 import os
-import threading
 import time
 from queue import Empty
 
 from . import document, forks, settings, termination
-from .document import Snapshot
+from .document import MAX_METRICS, Snapshot
 from .estimate import Pace, find_percentage
 from .levels import Level, find_position
 from .publisher import Publisher, wait_for_end, warn
@@ -24,11 +23,13 @@ if TYPE_CHECKING:
     from queue import SimpleQueue
     from typing import Any, Callable, Optional, Sequence
 
+    from .reporter import Phase
     from .sinks import Sink
 
 PATIENCE_S = 0.25  # how long a due report waits for the loop to come by
 BUSY_S = 1.0  # how long the end of a process waits for a thread of ours that gets no core
 PAUSE_S = 0.1  # how long a fork waits for a write to end
+MAX_SHOWN = 3  # runs beside another one, in its message
 STATES = {"finished": "completed", "stopped": "completed", "preempted": "running", "failed": "failed"}
 
 
@@ -37,9 +38,9 @@ class LiveRun:
 
     __slots__ = (
         "__weakref__", "_attempt", "_due_since_s", "_final", "_is_parked", "_pace", "_pid",
-        "_publishers", "_rank", "_start_time", "_warned", "due", "ending", "is_over", "is_terminated",
-        "is_through", "levels", "message", "phases", "ranks", "remaining_s", "snapshot", "thread_id",
-        "values", "was_left",
+        "_publishers", "_rank", "_results", "_start_time", "_warned", "beside", "due", "ending", "is_over",
+        "is_terminated", "is_through", "later", "levels", "main", "message", "message_before", "phases",
+        "ranks", "remaining_s", "snapshot", "values", "was_left",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -48,7 +49,14 @@ class LiveRun:
         self.values: Optional[dict[str, Any]] = None
         self.levels: list[Level] = []  # that are open, outermost first
         self.message: Optional[str] = None
-        self.phases = 0  # that are open
+        self.message_before: Optional[str] = None  # all open phases
+        self.phases: list[Phase] = []  # that are open; replaced, never changed
+        # What other threads and tasks do at the same time is a run without sinks of its own, beside this one:
+        # it has a part of this one's message, and the names of metrics that this one has not.
+        self.beside: list[LiveRun] = []  # several threads append to it and remove from it
+        self.main: Optional[LiveRun] = None  # that this one is beside
+        self._results: dict[str, Any] = {}  # the metrics of those beside it that have ended
+        self.later: Optional[str] = None  # how it has ended itself, while one beside it has not
         self.remaining_s: Optional[float] = None  # as it was given
         self.ranks: Optional[dict[str, Any]] = None  # how all ranks get on, as columns; not changed
         self.ending: Optional[str] = None
@@ -57,7 +65,6 @@ class LiveRun:
         self.is_through = False  # every loop that was begun has come to its end
         self.was_left = False  # a loop was left early, without an exception
         self.snapshot: Optional[Snapshot] = None
-        self.thread_id = threading.get_ident()
         self._final: Optional[Snapshot] = None  # what is written once it is over; None: nothing
         self._publishers: list[Publisher] = []
         self._due_since_s = 0.0
@@ -90,9 +97,27 @@ class LiveRun:
         for publisher in self._publishers:
             publisher.start()
 
+    def start_beside(self, main: LiveRun) -> None:
+        """Begin as a part of what `main` shows."""
+        self.main = main
+        self.values = {}
+        main.beside.append(self)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether another thread or task is still at work in it."""
+        for one in tuple(self.beside):
+            level: Any = one.levels[-1] if one.levels else None
+            is_between = hasattr(level, "_loop") and level._flow.is_here  # an Around, after its tracked loop
+            if level is not None and not level._flow.is_over and not is_between:
+                return True
+        return False
+
     @property
     def is_active(self) -> bool:
         """Whether this process writes documents of this run."""
+        if self.main is not None:
+            return self.main.is_active and not self.is_over
         return bool(self._publishers) and not self.is_over and self._pid == os.getpid()
 
     @property
@@ -103,6 +128,8 @@ class LiveRun:
     @property
     def takes_results(self) -> bool:
         """Whether the run is over, and its last document may still be changed."""
+        if self.main is not None and self.is_over:
+            return self.main.takes_results or self.main.is_active
         return self.is_over and self._final is not None and self._pid == os.getpid()
 
     def has_any_of(self, sinks: Sequence[Sink]) -> bool:
@@ -121,15 +148,21 @@ class LiveRun:
             return
         termination.watch_again()
         self._read(is_sign_of_life=True)
-        if self._is_parked:
-            self._resume()
+        main = self.main or self
+        if main._is_parked:
+            main._resume()
 
     def note_results(self) -> None:
         """The run is over, and has got a result since: write its last document once more."""
+        if self.main is not None:
+            self.main._results.update(self._read_values())
+            self.main.note_results()
+            return
         final = self._final
         if final is None or self._pid != os.getpid():
             return
-        self._final = final.replace(metrics=to_metrics(self._read_values()), timestamp=time.time())
+        self._read_values()
+        self._final = final.replace(metrics=self._find_metrics(), timestamp=time.time())
         for publisher in self._publishers:
             if publisher.takes_more and not publisher.is_running:
                 publisher.start()
@@ -145,6 +178,10 @@ class LiveRun:
         self.is_over = True
         self.due = False
         self.levels = []  # a loop holds what it loops over
+        if self.main is not None:
+            self.main._absorb(self)
+        for one in tuple(self.beside):
+            one.finish(None, 0)
         if self._publishers:
             self._resume()
             self._await([publisher.end() for publisher in self._publishers], wait_s)
@@ -156,6 +193,10 @@ class LiveRun:
             return
         self.is_over = True
         self.due = False
+        if self.main is not None:
+            self.main._absorb(self)
+        for one in tuple(self.beside):
+            one.abandon()
         if self._publishers:
             self._close()
             atexit.unregister(self.exit)
@@ -167,6 +208,9 @@ class LiveRun:
         """Write what is known now, without waiting for it."""
         if self.is_active:
             self._read()
+            if self.main is not None:
+                self.main._hasten_for_another()
+                return
             self._resume()
             for publisher in self._publishers:
                 publisher.flush()
@@ -175,13 +219,17 @@ class LiveRun:
         """Write what is known now and wait until every sink has tried, `timeout_s` at most."""
         if self.is_active:
             self._read()
+            if self.main is not None:
+                self.main._move(self.main._take())
+                self.main._await([one.flush() for one in self.main._publishers], timeout_s)
+                return
             self._resume()
             if not self._await([publisher.flush() for publisher in self._publishers], timeout_s):
                 self.say("slow", f"a sink has not taken the document within {timeout_s:g} s")
 
     def write_line(self, text: str) -> None:
         """Print a line where a bar is drawn, above the bar."""
-        for publisher in self._publishers:
+        for publisher in (self.main or self)._publishers:
             write = getattr(publisher.sink, "write_line", None)
             if write is not None:
                 write(text)
@@ -214,7 +262,7 @@ class LiveRun:
         if self.is_active and not self._is_parked:
             self._is_parked = True
             self._move(self._take())
-            self.due = True  # with the next call they start again
+            self._ask()  # with the next call they start again
         threads = [publisher.pause() for publisher in self._publishers]
         deadline_s = time.monotonic() + PAUSE_S
         for thread in threads:
@@ -234,6 +282,9 @@ class LiveRun:
         self._final = None
         self.values = None
         self.levels = []
+        beside, self.beside = self.beside, []
+        for one in beside:
+            one.forget()
         for publisher in publishers:
             close = getattr(publisher.sink, "close_in_child", None)
             if close is not None:
@@ -245,6 +296,9 @@ class LiveRun:
 
     def say(self, about: str, text: str) -> None:
         """One warning on stderr about each thing; a reporter that writes nothing is silent."""
+        if self.main is not None:
+            self.main.say(about, text)
+            return
         if about not in self._warned and (self._publishers or about == "trouble"):
             self._warned.add(about)
             warn(text)
@@ -283,6 +337,8 @@ class LiveRun:
             ending = "preempted"
         elif error is not None:
             ending = "failed"
+        elif self.later is not None:
+            ending = self.later
         elif self.is_through or position.is_at_end:
             ending = "finished"
         elif self.was_left:
@@ -290,6 +346,29 @@ class LiveRun:
         if error is not None:
             self.message = describe(error)
         self.finish(ending, FLUSH_TIMEOUT_S)
+
+    def _absorb(self, beside: LiveRun) -> None:
+        """One that was beside this run is over. The last of them ends what was only waiting for it."""
+        if beside in self.beside:
+            self.beside.remove(beside)
+        results = {**self._results, **beside._read_values()}
+        self._results = {name: results[name] for name in tuple(results)[:MAX_METRICS]}
+        if self.later is not None and not self.is_busy and self.is_active:
+            from .reporter import FLUSH_TIMEOUT_S
+
+            self.finish(self.later, FLUSH_TIMEOUT_S)
+
+    def _hasten_for_another(self) -> None:
+        """Write what is known now, on another thread than this run's: no device is asked."""
+        self._move(self._take())
+        for publisher in self._publishers:
+            publisher.flush()
+
+    def _ask(self) -> None:
+        """Have the next call of a reporter bring the newest."""
+        self.due = True
+        for one in tuple(self.beside):
+            one.due = True
 
     def _resume(self) -> None:
         if forks.is_forking():
@@ -379,7 +458,7 @@ class LiveRun:
         seen, now_s = self.snapshot, time.monotonic()
         if not self.due:
             self._due_since_s = now_s
-            self.due = True
+            self._ask()
         elif now_s - self._due_since_s > PATIENCE_S:
             taken = self._take()
             # The time of a report is when something moved: a hung run must look hung. And if the training
@@ -425,7 +504,7 @@ class LiveRun:
             total_epochs=position.total_epochs,
             percentage=percentage,
             remaining_s=None if remaining_s is None else round(remaining_s),
-            metrics=to_metrics((self.values or {}).copy()),
+            metrics=self._find_metrics(),
             message=self._say_message(levels[len(counted) :]),
             rank=self._rank,
             attempt=self._attempt,
@@ -433,9 +512,25 @@ class LiveRun:
             ranks=self.ranks,
         )
 
+    def _find_metrics(self) -> dict[str, Any]:
+        values = (self.values or {}).copy()
+        for one in (self._results, *(beside.values or {} for beside in tuple(self.beside))):
+            for name, value in one.copy().items():
+                values.setdefault(name, value)
+        return to_metrics(values)
+
     def _say_message(self, uncounted: Sequence[Level]) -> Optional[str]:
-        if not uncounted:
-            return self.message
-        inside = find_position(uncounted)
-        count = f"{inside.step}/{inside.total_steps}" if inside.total_steps else f"{inside.step}"
-        return f"{self.message or 'another loop'} {count}"
+        said = self.message
+        if uncounted:
+            said = f"{said or 'another loop'} {_show_count(uncounted)}"
+        for one in self.beside[:MAX_SHOWN]:
+            levels = tuple(one.levels)
+            if levels:
+                said = f"{said}; " if said else ""
+                said += f"{one.message or 'another loop'} {_show_count(levels)}"
+        return said
+
+
+def _show_count(levels: Sequence[Level]) -> str:
+    position = find_position(levels)
+    return f"{position.step}/{position.total_steps}" if position.total_steps else f"{position.step}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 
-from . import settings
+from . import flows, settings
 from .call_site import find_loop, find_place, is_break
+from .flows import Flow
 from .levels import Level, find_position
 from .live_run import LiveRun
 from .rank import find_rank, is_helper_process
@@ -40,6 +41,10 @@ else:
 
 _runs: list[LiveRun] = []  # that are open, newest last
 _last: Optional[LiveRun] = None  # that was begun
+# Of beginning: threads that begin at once must see each other. Waited for TURN_S at most, for a fork in
+# C may hand it on locked; re-entrant for signal handlers.
+_turn = threading.RLock()
+TURN_S = 0.5
 _newest: Optional[Reporter] = None  # for code that has no handle on one
 
 
@@ -59,8 +64,8 @@ def report(
     `rank`: which process this is (default: found); only rank 0 writes. `sinks`: where to (default: what the
     environment asks for; an empty list: nowhere, and what was not finished before is left as it stands).
     `bar`: a bar on the terminal too. `wait_s`: how long the end may wait for slow sinks (default: 0.12 s).
-    Inside a loop that is tracked, or another reporter's `with` block, it counts that one's steps.
-    Never raises.
+    Inside a loop that is tracked, or another reporter's `with` block, it counts that one's steps. Beside one,
+    in another thread or task, its steps are shown in the message only, and one warning says so. Never raises.
     """
     reporter = Reporter()
     reporter._wait_s = wait_s
@@ -74,8 +79,14 @@ def report(
 def current() -> Reporter:
     """The reporter in use, for functions that were not given one; without one, one that reports nowhere."""
     _prune()
-    if _runs and _runs[-1].levels:
-        level = _runs[-1].levels[-1]
+    run = _find_around()
+    if run is None:
+        last = flows.find_last()
+        if last is not None and last.takes_results:
+            return _make_handle(last)
+        run = _runs[-1] if _runs else None
+    if run is not None and run.levels:
+        level = run.levels[-1]
         if isinstance(level, Reporter):
             return level
     return _newest if _newest is not None else Reporter()
@@ -107,8 +118,10 @@ def track(
     """Iterates over `iterable`, `epochs` times, and counts a step whenever the loop's body has run.
 
     The total is `len(iterable) * epochs`, or unknown where there is no len. `accumulate`: items for each
-    optimizer step. Tracked loops may be nested: outer iterations are epochs, inner ones steps. For metrics
-    call `report_metrics` in the loop, or take the handle: `with track(loader) as t`, and `t.update(loss=…)`.
+    optimizer step. Tracked loops may be nested: outer iterations are epochs, inner ones steps. Of loops that
+    run at once and not inside of each other (threads, tasks, `zip`), the first counts steps; the others are
+    shown in the message, and one warning says so. For metrics call `report_metrics` in the loop, or take the
+    handle: `with track(loader) as t`, and `t.update(loss=…)`.
     """
     made: Track[T] = Track(iterable, epochs, initial_step, accumulate)
     made._wait_s = wait_s
@@ -119,7 +132,9 @@ def track(
 class Track(Reporter, Over[T]):
     """A loop that counts its own steps, and a reporter for what happens in it."""
 
-    __slots__ = ("_accumulate", "_epochs", "_first", "_is_started", "_items", "_iterable", "_options")
+    __slots__ = (
+        "_accumulate", "_epochs", "_first", "_is_in_body", "_is_started", "_items", "_iterable", "_options",
+    )  # fmt: skip
 
     def __init__(
         self, iterable: Iterable[T], epochs: int = 1, initial_step: int = 0, accumulate: int = 1
@@ -130,6 +145,7 @@ class Track(Reporter, Over[T]):
         self._accumulate = max(accumulate, 1)
         self._first = initial_step
         self._is_started = False
+        self._is_in_body = False  # it has given an item, and was not asked for the next one yet
         self._is_loop = True
         self._items: Optional[Items[T]] = None
         self._options: dict[str, Any] = {}
@@ -173,7 +189,7 @@ class Track(Reporter, Over[T]):
                 return
             wait_s = self._wait_s  # it has left its run: like another one over the same
             super().__init__()
-            self._is_loop, self._wait_s = True, wait_s
+            self._is_loop, self._is_in_body, self._wait_s = True, False, wait_s
         self._is_started = True
         try:
             items: Optional[int] = len(self._iterable)  # type: ignore[arg-type]  # asked, not known
@@ -187,7 +203,7 @@ class Track(Reporter, Over[T]):
 
     def _close(self) -> None:
         """The loop has come to its end, or was left."""
-        self._is_iterating = False
+        self._is_iterating = self._is_in_body = False
         self._items = None
         _retire(self)
         if self._is_entered or self not in self._run.levels:
@@ -197,11 +213,13 @@ class Track(Reporter, Over[T]):
             self._leave()
             if isinstance(outer, Around) and self._counts:
                 outer._step += 1
+        elif self._run.main is not None:
+            self._run.finish(None, 0)
 
     def _end_loop(self) -> None:
         self._close()
         if not self._is_entered and self in self._run.levels:
-            self.finish()
+            self._conclude()
         elif self._run.levels and isinstance(self._run.levels[0], Around):
             self._run.was_left = False
             self._run.is_through = True
@@ -228,7 +246,10 @@ class Around(Reporter):
 class Items(Over[T]):
     """The iterator of a tracked loop. Keeps no item: a batch is the loop's own."""
 
-    __slots__ = ("_epoch", "_epochs_before", "_is_over", "_is_pending", "_items", "_micro", "_track")
+    __slots__ = (
+        "_epoch", "_epochs_before", "_is_over", "_is_pending", "_items", "_micro", "_outer", "_round",
+        "_track",
+    )  # fmt: skip
 
     def __init__(self, track: Track[T]) -> None:
         self._track = track
@@ -239,6 +260,8 @@ class Items(Over[T]):
         self._is_over = False
         self._items: Optional[Iterator[T]] = None
         track._is_iterating = True
+        self._outer = _find_outer(track)
+        self._round = None if self._outer is None else self._outer._step  # in which all of this loop runs
 
     def __iter__(self) -> Items[T]:
         return self
@@ -248,7 +271,7 @@ class Items(Over[T]):
             raise StopIteration
         track = self._track
         if self._is_pending:
-            self._is_pending = False
+            self._is_pending = track._is_in_body = False
             self._count()
         while True:
             try:
@@ -264,7 +287,7 @@ class Items(Over[T]):
                 self._items = None
                 track._fail(error)
                 raise
-            self._is_pending = True
+            self._is_pending = track._is_in_body = True
             return item
 
     def close(self) -> None:
@@ -280,6 +303,9 @@ class Items(Over[T]):
 
     def _count(self) -> None:
         track = self._track
+        if self._outer is not None and self._outer._step != self._round:
+            self._outer = None
+            _part(track)
         self._micro += 1
         if self._micro < track._accumulate:
             return
@@ -310,7 +336,7 @@ class Items(Over[T]):
         if self._is_over:
             return
         self._is_over = True
-        self._items = None
+        self._items = self._outer = None
         track = self._track
         try:
             if is_break:
@@ -348,16 +374,26 @@ def begin(
         reporter._initial_step = reporter._step
         reporter._total_steps = to_count(total_steps)
         reporter._total_epochs = to_amount(total_epochs)
+        reporter._flow = Flow()
         place, loop = find_place(), None
         if is_alone:
             loop = find_loop()
-        run = _find_run(reporter, loop, is_quiet=is_quiet) if sinks is None else None
-        if run is not None:
-            _join(reporter, run, place)
-        else:
-            _begin_run(reporter, rank, sinks, bar=bar, without_push=without_push)
-            if loop is not None:
-                _put_around(reporter, place, loop)
+        is_alone_here = _turn.acquire(timeout=TURN_S)
+        try:
+            run = _find_run(reporter, loop, is_quiet=is_quiet) if sinks is None else None
+            if run is not None and run.levels:
+                _join(reporter, run, place)
+            else:
+                if run is not None:
+                    reporter._run, run.levels = run, [reporter]
+                else:
+                    _begin_run(reporter, rank, sinks, bar=bar, without_push=without_push)
+                if loop is not None:
+                    _put_around(reporter, place, loop)
+            _enter(reporter._run)
+        finally:
+            if is_alone_here:
+                _turn.release()
         _newest = reporter
         for name, given in counts.items():
             understood = to_amount(given) if name == "total_epochs" else to_count(given)
@@ -399,7 +435,7 @@ def _begin_run(
         else:
             after = None  # it has places of its own
     if sinks is not None and not sinks:
-        _abandon([other for other in _runs if not other.is_entered])
+        _abandon([other for other in _runs if not other.is_entered and _is_around(other)])
     is_helper = False
     if rank is None:
         rank = find_rank()
@@ -415,15 +451,17 @@ def _begin_run(
 def _find_run(reporter: Reporter, loop: object, *, is_quiet: bool) -> Optional[LiveRun]:
     """The run that a new reporter becomes a level of. A run that it cannot belong to is ended."""
     _prune()
-    if not _runs:
-        return None
-    run = _runs[-1]
+    run = _find_around()
+    if run is None or run.later is not None:
+        return _begin_beside(run or _find_main())
     root = run.levels[0]
     if isinstance(root, Around) and len(run.levels) == 1 and root._loop != loop:
         run.end_unsaid()  # that loop is behind us
         return None
     while run.levels:
         level = run.levels[-1]
+        if isinstance(level, Track) and level._is_iterating and not level._is_in_body:
+            return _begin_beside(run)  # begun, and waiting for an item: not inside of it
         if not isinstance(level, Reporter) or _holds(level):
             return run
         if len(run.levels) == 1:
@@ -444,8 +482,98 @@ def _find_run(reporter: Reporter, loop: object, *, is_quiet: bool) -> Optional[L
     return None
 
 
+def _find_around() -> Optional[LiveRun]:
+    """The open run, or the one beside it, whose innermost level the caller runs in; None without one."""
+    runs = [one for run in reversed(_runs) for one in (run, *reversed(tuple(run.beside))) if one.levels]
+    for how in ("is_inherited", "is_here", "is_over"):
+        for run in runs:
+            if getattr(_find_flow(run), how):
+                return run
+    return None
+
+
+def _find_flow(run: LiveRun) -> Flow:
+    return run.levels[-1]._flow  # type: ignore[attr-defined, no-any-return]  # every level is a Reporter
+
+
+def _is_around(run: LiveRun) -> bool:
+    return bool(run.levels) and _find_flow(run).is_around
+
+
+def _find_main() -> Optional[LiveRun]:
+    """The newest open run, which other threads or tasks have begun; None where its plan is done."""
+    if not _runs:
+        return None
+    run = _runs[-1]
+    is_held = any(_holds(level) for level in run.levels if isinstance(level, Reporter))
+    if run.later is None and not is_held and (run.was_left or find_position(run.levels).is_at_end):
+        run.end_unsaid()
+        _prune()
+        return None
+    return run
+
+
+def _begin_beside(run: Optional[LiveRun]) -> Optional[LiveRun]:
+    """A run that is shown in another one's message alone."""
+    if run is None:
+        return None
+    main = run.main or run
+    for other in tuple(main.beside):
+        level: Any = next(reversed(other.levels), None)  # None: another thread is just beginning it
+        if level is not None and (level._flow.is_over or (level._flow.is_here and isinstance(level, Around))):
+            other.finish(None, 0)
+    made = LiveRun()
+    made.start_beside(main)
+    main.say(
+        "beside",
+        "two loops or reporters run at once (threads, tasks, zip): the one that began first counts steps, "
+        "the other is shown in the message only",
+    )
+    return made
+
+
+def _part(track: Reporter) -> None:
+    """A loop goes on while one around it does as well: neither is inside of the other."""
+    run = track._run
+    if track not in run.levels[1:]:
+        return
+    made = _begin_beside(run)
+    if made is None:
+        return
+    place = run.levels.index(track)
+    moved = run.levels[place:]
+    for level in moved:
+        level._run = made  # type: ignore[attr-defined]  # every level is a Reporter
+        level._counts = True
+    made.levels = moved
+    outer: Any = run.levels[place - 1]
+    outer._inner_key = None
+    del run.levels[place:]
+
+
+def _find_outer(track: Reporter) -> Optional[Track[Any]]:
+    levels = track._run.levels
+    place = levels.index(track) if track in levels else 0
+    outer = levels[place - 1] if place else None
+    return outer if isinstance(outer, Track) else None
+
+
+def _enter(run: LiveRun) -> None:
+    """The caller runs inside of `run` from now on."""
+    levels: list[Any] = [*run.levels]
+    if run.main is not None and _is_around(run.main):
+        levels += run.main.levels
+    around = flows.find_numbers()
+    phases = [phase for one in (run, run.main) if one is not None for phase in one.phases]
+    numbers = [level._flow.number for level in levels]
+    numbers += [phase.flow.number for phase in phases if phase.flow.number in around]
+    flows.enter(tuple(numbers), run)
+
+
 def _holds(level: Reporter) -> bool:
     """Whether a new reporter is one inside of this one, not one after it."""
+    if level._is_iterating and not (level._flow.is_inherited or level._flow.is_here):
+        return not level._flow.is_over
     if level._is_entered or (level._is_loop and level._is_iterating):
         return True
     return not level._is_loop and level._total_steps is None and level._step == level._initial_step
@@ -461,9 +589,9 @@ def _join(reporter: Reporter, run: LiveRun, place: object) -> None:
 
 def _does_count(reporter: Reporter, run: LiveRun, outer: Level, place: object) -> bool:
     """Whether the steps of a new, inner reporter are the run's steps."""
-    if not isinstance(outer, Reporter) or not outer._counts or run.phases:
+    if not isinstance(outer, Reporter) or not outer._counts:
         return False
-    if run.thread_id != threading.get_ident():
+    if any(phase.flow.is_around for phase in run.phases):
         return False
     if outer._is_loop:
         if outer._inner_key is None:
@@ -483,7 +611,7 @@ def _does_count(reporter: Reporter, run: LiveRun, outer: Level, place: object) -
 def _put_around(track: Reporter, place: object, loop: object) -> None:
     """`track` runs in a loop that nobody tracks: its end is not the run's, and the run's end is not known."""
     around = Around()
-    around._run = track._run
+    around._run, around._flow = track._run, Flow()
     around._inner_key = place
     around._loop = loop
     track._run.levels = [around, track]
@@ -493,8 +621,14 @@ def _retire(track: Reporter) -> None:
     """`track` has ended: keep its run for results that come later, not what it loops over."""
     global _newest
     if _newest is track:
-        _newest = Reporter()
-        _newest._run = track._run
+        _newest = _make_handle(track._run)
+
+
+def _make_handle(run: LiveRun) -> Reporter:
+    """For results that come after the end of `run`."""
+    made = Reporter()
+    made._run = run
+    return made
 
 
 def _prune() -> None:

@@ -12,6 +12,7 @@ import time
 
 from . import termination
 from .document import MAX_MESSAGE, MAX_METRICS
+from .flows import Flow, enter, find_numbers
 from .levels import Level, find_position
 from .live_run import LiveRun
 from .values import Held, take, to_amount, to_count
@@ -52,11 +53,12 @@ class Reporter(Level):
     Copies and pickles as one that reports nowhere: a model may hold one.
     """
 
-    __slots__ = ("__weakref__", "_inner_key", "_is_entered", "_is_iterating", "_run", "_wait_s")
+    __slots__ = ("__weakref__", "_flow", "_inner_key", "_is_entered", "_is_iterating", "_run", "_wait_s")
 
     def __init__(self) -> None:
         super().__init__()
         self._run = NOWHERE
+        self._flow: Any = None  # the Flow in which it began
         self._wait_s: Optional[float] = None  # None: FLUSH_TIMEOUT_S
         self._is_entered = False  # in a `with` block
         self._is_iterating = False  # a loop, between its first item and its end
@@ -295,13 +297,22 @@ class Reporter(Level):
             if termination.is_announced(error):
                 self._run.is_terminated = True
         if not is_fault:
-            self.finish()
+            self._conclude()
         elif self in self._run.levels[1:]:
             self._leave()  # whoever is around it will see the exception, or not
         elif self._run.is_terminated:
             self.finish("preempted", None if termination.is_exit(error) else describe(error))
         else:
             self.finish("failed", describe(error))
+
+    def _conclude(self) -> None:
+        """The loop or the block is over; so is the run, unless another thread or task still works in it."""
+        run = self._run
+        if self in run.levels[:1] and run.is_busy:
+            run.later = self._find_ending()
+            run.hasten()
+        else:
+            self.finish()
 
     def _find_ending(self) -> str:
         position = find_position([level for level in self._run.levels if level._counts] or [self])
@@ -431,16 +442,24 @@ class Reporter(Level):
 class Phase:
     """Something that is done between steps, for as long as its block runs."""
 
+    __slots__ = ("_reporter", "_text", "flow")
+
     def __init__(self, reporter: Reporter, text: str) -> None:
         self._reporter = reporter
         self._text = text
-        self._before: Optional[str] = None
+        self.flow = Flow()
+
+    def __reduce__(self) -> Any:
+        return Phase, (self._reporter, self._text)
 
     def __enter__(self) -> Reporter:
         run = self._reporter._run
-        self._before = run.message
+        self.flow = Flow()
         if run.values is not None and not run.is_over:
-            run.phases += 1
+            if not run.phases:
+                run.message_before = run.message
+            run.phases = [*run.phases, self]
+            enter((*find_numbers(), self.flow.number))
         self._reporter.message(self._text)
         return self._reporter
 
@@ -451,8 +470,10 @@ class Phase:
         trace: Optional[TracebackType],
     ) -> None:
         run = self._reporter._run
-        run.phases = max(run.phases - 1, 0)
-        self._reporter.message(self._before or "")
+        enter(tuple(number for number in find_numbers() if number != self.flow.number))
+        if self in run.phases:
+            run.phases = [phase for phase in run.phases if phase is not self]
+            self._reporter.message(run.phases[-1]._text if run.phases else run.message_before or "")
 
 
 def show(value: object) -> str:

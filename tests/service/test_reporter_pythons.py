@@ -26,6 +26,28 @@ with report(total_steps=3) as r:
 """
 
 
+AT_ONCE = """
+import asyncio, threading
+from trainjob_progress import track
+
+async def train(items):
+    for _ in track(range(items)):
+        await asyncio.sleep(0)
+
+async def both():
+    await train(2)
+    await asyncio.gather(train(5), train(3))
+    thread = threading.Thread(target=lambda: list(track(range(7))))
+    for _ in track(range(4)):
+        if thread.ident is None:
+            thread.start()
+            thread.join()
+    list(zip(track(range(6)), track(range(9))))
+
+asyncio.run(both())
+"""
+
+
 @pytest.fixture(scope="module")
 def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     directory = tmp_path_factory.mktemp("pythons")
@@ -44,6 +66,16 @@ def test_a_loop_reports_on_this_python(version: str, environ: dict[str, str]) ->
     assert (result.returncode, result.stderr) == (0, "")
     document = json.loads(Path(environ["TRAINJOB_PROGRESS_FILE"]).read_bytes())
     assert (document["state"], document["step"], document["epoch"]) == ("completed", 3, 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_of_loops_at_once_the_first_counts_on_this_python(version: str, environ: dict[str, str]) -> None:
+    result = subprocess.run(
+        [find_python(version), "-c", AT_ONCE], env=environ, capture_output=True, text=True, check=True
+    )
+    assert result.stderr.count("run at once") == len(result.stderr.splitlines()) == 3
+    document = json.loads(Path(environ["TRAINJOB_PROGRESS_FILE"]).read_bytes())
+    assert (document["state"], document["step"], document["totalSteps"]) == ("completed", 6, 6)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

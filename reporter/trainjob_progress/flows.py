@@ -1,0 +1,101 @@
+"""What runs at once, and what runs inside of what: threads, and tasks of an event loop.
+
+A context variable says it: a task takes it over from whoever made the task. It has numbers, not what they
+stand for: a context may live as long as the process. Where code runs in a context that knows nothing of what
+was begun before (the next cell of a notebook, after a task that has ended), the thread and the task decide.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from _weakref import ref  # the part of weakref that takes no time to import
+from contextvars import ContextVar
+from itertools import count
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional
+
+    from .live_run import LiveRun
+
+_numbers = count(1)
+_inside: ContextVar[tuple[int, ...]] = ContextVar("trainjob_progress", default=())
+_last: ContextVar[Optional[ref[LiveRun]]] = ContextVar("trainjob_progress.last", default=None)
+
+
+class Flow:
+    """The thread, and the task of asyncio or trio if there is one, that something was begun in."""
+
+    __slots__ = ("_task", "_thread_id", "number")
+
+    def __init__(self) -> None:
+        self.number = next(_numbers)  # of what was begun
+        self._thread_id = threading.get_ident()
+        task = _find_task()
+        self._task: Optional[ref[Any]] = None if task is None else ref(task)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller runs in it."""
+        if self._thread_id != threading.get_ident():
+            return False
+        return _find_task() is (self._task() if self._task is not None else None)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing runs in it any more."""
+        if self._thread_id not in sys._current_frames():
+            return True
+        if self._task is None:
+            return False
+        task = self._task()
+        if task is None:
+            return True
+        is_done = getattr(task, "done", None)
+        if is_done is not None:
+            return bool(is_done())
+        return getattr(getattr(task, "coro", None), "cr_frame", self) is None  # trio's
+
+    @property
+    def is_around(self) -> bool:
+        """Whether the caller runs inside of what was begun, as far as that is still open."""
+        return self.is_inherited or self.is_here or self.is_over
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether the caller's context says that it runs inside of what was begun."""
+        return self.number in _inside.get()
+
+
+def enter(numbers: tuple[int, ...], run: Optional[LiveRun] = None) -> None:
+    """From now on the caller, and tasks that it makes, run inside of what these stand for, and nothing else.
+
+    `run`: what they report to.
+    """
+    _inside.set(numbers)
+    if run is not None:
+        _last.set(ref(run))
+
+
+def find_last() -> Optional[LiveRun]:
+    """The run that was begun last in the caller's context, or in one that it was made in."""
+    last = _last.get()
+    return None if last is None else last()
+
+
+def find_numbers() -> tuple[int, ...]:
+    """Of what the caller's context says that it runs inside of."""
+    return _inside.get()
+
+
+def _find_task() -> Any:  # noqa: ANN401 — of asyncio or trio, neither of which is imported for this
+    for name, find in (("asyncio", "current_task"), ("trio.lowlevel", "current_task")):
+        module = sys.modules.get(name)
+        try:
+            task = None if module is None else getattr(module, find)()
+        except (AttributeError, RuntimeError):  # half imported; no loop runs on this thread
+            continue
+        if task is not None:
+            return task
+    return None
