@@ -5,7 +5,7 @@ With every field that the published types require: tests/frameworks/test_workloa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -135,13 +135,20 @@ def batch_job(
 
 
 def described(
-    job: TrainJob, js: JobSet | None, pods: Iterable[Pod], jobs: Iterable[BatchJob] | None = None
+    job: TrainJob,
+    js: JobSet | None,
+    pods: Iterable[Pod],
+    jobs: Iterable[BatchJob] | None = None,
+    *,
+    said: Mapping[str, str] | None = None,
 ) -> TrainingJob:
-    """`jobs`: by default the first Job of every group."""
+    """`jobs`: by default the first Job of every group. `said`: by initializers, by their runs."""
     groups = [g.name for g in js.spec.replicated_jobs or ()] if js is not None else []
     by_name = {j.metadata.name: j for j in (map(batch_job, groups) if jobs is None else jobs)}
     held = list(pods)
-    return describe_trainjob(job, js, lambda name: (by_name[name], held) if name in by_name else None)
+    return describe_trainjob(
+        job, js, lambda name: (by_name[name], held) if name in by_name else None, said or {}
+    )
 
 
 TORCH = jobset(("node", "trainer"))

@@ -41,6 +41,7 @@ from visibility_api.kube.watch import Watch
 from visibility_api.models.served import RESOURCES
 from visibility_api.probing.exec_source import ExecSource
 from visibility_api.probing.http_source import HttpSource
+from visibility_api.probing.initializers import InitializerReads
 from visibility_api.probing.log_end import LogEnds
 from visibility_api.probing.logs_source import LogsSource
 from visibility_api.probing.probe import Source
@@ -132,8 +133,9 @@ def assemble(
         recall=continuity.recall,
         recall_history=continuity.recall_history,
     )
+    sources_to_probe = _sources(settings, clients.cluster)
     prober = Prober(
-        _sources(settings, clients.cluster),
+        sources_to_probe,
         record=tracker.observed,
         now=_now,
         interval_s=settings.probe_interval.total_seconds(),
@@ -150,12 +152,14 @@ def assemble(
         before = _find_job(store, job.ref.namespace, job.ref.name)
         tracker.job_changed(job, status if "status" in sources else None)
         prober.job_changed(job, source=tracker.source_of(job.ref) if is_new else "")
+        initializers.job_changed(job)
         inspector.job_changed(before, job)
         if is_new and tracker.lacks_final_report(job.ref):
             prober.job_found(job)
 
     def on_gone(ref: JobRef) -> None:
         prober.job_gone(ref)
+        initializers.job_gone(ref)
         inspector.job_gone(ref)
         tracker.job_gone(ref)
         continuity.gone(ref)
@@ -166,6 +170,13 @@ def assemble(
 
     inventory = TrainJobInventory(on_job=on_job, on_gone=on_gone)
     inspector = Inspector(clients.cluster, replica_jobs=inventory.replica_jobs, found=tracker.failed)
+    logs = sources_to_probe.get("logs")
+    initializers = InitializerReads(
+        logs if isinstance(logs, LogsSource) else None,
+        said=inventory.initializers_said,
+        interval_s=settings.probe_interval.total_seconds(),
+        on_probe=metrics.count_probe,
+    )
     watches = trainjob_watches(clients.cluster, inventory, settings.namespaces)
     metrics.jobs.set_function(lambda: len(inventory))
     metrics.probed_jobs.set_function(lambda: len(prober))
@@ -262,6 +273,7 @@ def assemble(
         ("watch of the client CAs", trust.watch(clients.authentication).run),
         ("prober", prober.run),
         ("inspection", inspector.run),
+        ("initializers", initializers.run),
         ("evaluation", partial(_evaluate, tracker)),
         *continuity.loops(partial(is_synced, "")),
     ]

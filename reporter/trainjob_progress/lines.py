@@ -16,6 +16,7 @@ from copy import copy
 from typing import Any, Callable, Mapping, Optional
 
 from .bars import BarReader
+from .drawn import Drawing, find_drawing
 from .pairs import COUNTS, NUMBER, Metrics, Pair, find_pairs, read_entries, read_metrics, to_number
 
 Fields = dict[str, Any]  # arguments of Reporter.update
@@ -76,6 +77,13 @@ def own_words(line: str) -> Optional[str]:
     if prefix is None:
         return line
     return line[prefix.end() :] if int(prefix.group(1) or prefix.group(2)) == 0 else None
+
+
+def find_bar(line: str) -> Optional[Drawing]:
+    """The bar that a line shows, whatever it stands for; None when it shows none."""
+    if len(line) > MAX_LINE:
+        return None
+    return find_drawing(_ESCAPES.sub("", line) if "\x1b" in line else line)
 
 
 class LineReader:

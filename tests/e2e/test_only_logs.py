@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +15,10 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.manifests import without
 from tests.e2e.processes import wait_until
 from tests.e2e.rbac import bind_in_namespace, wait_allowed
-from tests.e2e.scripts import PRINTING
+from tests.e2e.scripts import PRINTING, SILENT
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.volumes import VolumeJobs
-from tests.e2e.workspace import Workspace, condition
+from tests.e2e.workspace import TRAINER, Workspace, condition
 
 OFTEN = {"interval": "1s"}
 
@@ -90,6 +92,62 @@ def test_an_interval_is_that_of_the_annotation_or_the_default(jobs: VolumeJobs) 
     jobs.team.wait_document("often", lambda status: pause_s(status) <= 1, what="is looked at often")
     # Up to a tenth less, in whole seconds.
     jobs.team.wait_document("seldom", lambda status: 13 <= pause_s(status) <= 15, what="is looked at seldom")
+
+
+# Kubeflow Trainer's initializer with huggingface_hub: ends when there is a file of that name.
+DOWNLOADING = r"""
+import os, sys, time
+print("2026-11-22T20:09:55Z INFO     [huggingface.py:32] Downloading dataset: a/b", file=sys.stderr)
+sys.stderr.write("\rFetching 12 files:  41%|####      | 5/12 [00:07<00:09,  1.30s/it]\n")
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def prepared(cluster: Cluster, tmp_path: Path) -> Iterator[str]:
+    """A runtime that prepares data as Kubeflow's for torchtune does, until `tmp_path / "done"` exists."""
+    runtimes, name = f"{TRAINER}/clustertrainingruntimes", f"prepared-{secrets.token_hex(3)}"
+    found = cluster.admin.get(f"{runtimes}/torch-distributed")
+    jobs = found["spec"]["template"]["spec"]["replicatedJobs"]
+    jobs[0]["dependsOn"] = [{"name": "dataset-initializer", "status": "Complete"}]
+    container = {
+        "name": "dataset-initializer",
+        "image": "ghcr.io/kubeflow/trainer/dataset-initializer",
+        "command": ["python", "-c", DOWNLOADING, str(tmp_path / "done")],
+    }
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "dataset-initializer"}
+    spec = {"template": {"spec": {"containers": [container]}}}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    jobs.insert(0, {"name": "dataset-initializer", "replicas": 1, "template": template})
+    cluster.admin.create(runtimes, found | {"metadata": {"name": name}})
+    yield name
+    cluster.admin.delete(f"{runtimes}/{name}")
+
+
+def test_a_job_shows_how_far_its_data_is_until_its_training_begins(
+    jobs: VolumeJobs, prepared: str, tmp_path: Path
+) -> None:
+    team = jobs.team
+    team.start_job("prepared", SILENT, runtime=prepared, annotations=OFTEN)
+    says = "dataset-initializer: Fetching 12 files 41 % (5/12)."
+
+    def is_fetching(status: Object) -> bool:
+        return bool(status["phase"] == "Initializing" and status["phaseMessage"] == says)
+
+    status = team.wait_document("prepared", is_fetching, what="shows its initializer's bar")["status"]
+    assert status["phaseReason"] == "InitializerRunning"
+    # It is no progress of the training.
+    assert not {"progressPercentage", "steps", "metrics", "estimatedRemainingSeconds"} & status.keys()
+    described = team.alice.kubectl("describe", "tjp", "prepared", "-n", team.name)
+    assert says in described.stdout, described.stderr
+
+    (tmp_path / "done").touch()
+
+    def trains(status: Object) -> bool:
+        return bool(status["phase"] == "Running" and "phaseMessage" not in status)
+
+    team.wait_document("prepared", trains, what="trains, and shows nothing of its initializer")
 
 
 def pause_s(status: Object) -> float:

@@ -149,3 +149,45 @@ def test_a_generated_name_is_recognised_also_where_it_was_cut(job: str, prefix: 
     assert pod_prefix(job, 0) == prefix
     assert is_generated(prefix + "x7kq2", prefix)
     assert not is_generated(prefix + "x7-q2", prefix)
+
+
+DATA = "bert-dataset-initializer-0"
+WITH_DATA = jobset(("dataset-initializer", "dataset-initializer"), ("node", "trainer"))
+
+
+def initializer(**changes: Any) -> Pod:
+    given = {"container": "dataset-initializer", "uid": FORGED, "created": LATER} | changes
+    return pod("dataset-initializer", **given)
+
+
+@pytest.mark.parametrize(
+    ("forged", "jobs"),
+    [
+        pytest.param(initializer(owner=reference("Job", DATA, "0" * 36)), None, id="a uid of zeros"),
+        pytest.param(initializer(owner=reference("Job", DATA, UID)), None, id="another Job of the job"),
+        pytest.param(initializer(owner=reference("Job", DATA, "t1")), None, id="the TrainJob's uid"),
+        pytest.param(initializer(name="somebodys"), None, id="a name of its own"),
+        pytest.param(
+            initializer(owner=reference("Job", DATA, f"uid of {DATA}", blocks=False)),
+            None,
+            id="blocks nothing",
+        ),
+        pytest.param(
+            initializer(),
+            [batch_job("dataset-initializer", jobset_uid="another")],
+            id="a Job of another JobSet",
+        ),
+    ],
+)
+def test_the_log_of_a_pod_whose_chain_does_not_end_at_the_job_is_not_read(
+    forged: Pod, jobs: list[BatchJob] | None
+) -> None:
+    said = {f"{FORGED}/0": "Fetching 12 files 41 % (5/12)"}
+    seen = described(trainjob(), WITH_DATA, [forged], jobs, said=said)
+    assert seen.initializers == ()
+    assert "Fetching" not in seen.message
+    if jobs is None:
+        real = initializer(uid="d1", created="2026-01-23T10:01:00Z")
+        beside = described(trainjob(), WITH_DATA, [forged, real], said=said)
+        assert [each.pod_uid for each in beside.initializers] == ["d1"]
+        assert "Fetching" not in beside.message

@@ -309,3 +309,29 @@ def test_what_fills_an_object_to_its_limit_is_cut() -> None:
     job = described(trainjob(status={"conditions": [failed]}), jobset(*groups), ())
     assert len(job.replicas) == 64
     assert (len(job.reason), len(job.message)) == (256, 1024)
+
+
+WITH_DATA = jobset(("dataset-initializer", "dataset-initializer"), ("node", "trainer"))
+DATA_JOB = batch_job("dataset-initializer")
+
+
+async def test_what_initializers_print_is_passed_on_as_a_change_and_forgotten_with_their_end() -> None:
+    def initializer(**changes: Any) -> Pod:
+        return pod("dataset-initializer", container="dataset-initializer", uid="d1", **changes)
+
+    heard = await Heard.of([trainjob()], [WITH_DATA], [initializer()], [DATA_JOB, batch_job()])
+    (job,) = heard.jobs
+    heard.inventory.initializers_said(job.ref, {"d1/0": "Fetching 12 files 41 % (5/12)"})
+    assert heard.jobs[-1].message == "dataset-initializer: Fetching 12 files 41 % (5/12)."
+    heard.inventory.initializers_said(job.ref, {"d1/0": "Fetching 12 files 41 % (5/12)"})
+    assert len(heard.jobs) == 2  # nothing new
+    heard.inventory.initializers_said(
+        JobRef(resource="trainjobs", namespace="team-a", name="bert", uid="older"), {"d1/0": "another's"}
+    )
+    assert len(heard.jobs) == 2
+    heard.inventory.change_pod("MODIFIED", pod())
+    assert (heard.jobs[-1].phase, heard.jobs[-1].message) == (Phase.RUNNING, "")
+    # The training has begun; what is said too late is not kept for another time.
+    heard.inventory.initializers_said(job.ref, {"d1/0": "Fetching 12 files 100 % (12/12)"})
+    heard.inventory.change_pod("DELETED", pod())
+    assert heard.jobs[-1].message == "dataset-initializer is running."

@@ -200,3 +200,64 @@ def test_of_a_pod_s_conditions_only_what_explains_is_kept() -> None:
 )
 def test_a_job_that_was_suspended_differs_from_one_that_never_was(job: TrainJob, expected: object) -> None:
     assert described(job, None, ()).is_suspended is expected
+
+
+# What initializers do
+
+PREPARED = jobset(
+    ("dataset-initializer", "dataset-initializer"),
+    ("model-initializer", "model-initializer"),
+    ("node", "trainer"),
+)
+DATASET = pod("dataset-initializer", container="dataset-initializer", uid="d1")
+MODEL = pod("model-initializer", container="model-initializer", uid="m1")
+FILES = "Fetching 12 files 41 % (5/12)"
+
+
+def test_what_an_initializer_has_printed_is_part_of_why_the_job_does_not_run() -> None:
+    seen = described(trainjob(), PREPARED, [DATASET, MODEL], said={"d1/0": FILES})
+    assert (seen.phase, seen.reason) == ("Initializing", "InitializerRunning")
+    assert seen.message == f"dataset-initializer: {FILES}. model-initializer is running."
+    assert [(each.name, each.attempt) for each in seen.initializers] == [
+        ("dataset-initializer", "d1/0"),
+        ("model-initializer", "m1/0"),
+    ]
+
+
+def test_one_that_cannot_start_is_not_read() -> None:
+    waits = pod("model-initializer", container="model-initializer", uid="m1", phase="Pending",
+                state={"waiting": {"reason": "ErrImagePull"}})  # fmt: skip
+    seen = described(trainjob(), PREPARED, [DATASET, waits], said={"d1/0": FILES, "m1/0": FILES})
+    assert seen.reason == "ErrImagePull"
+    assert seen.message == (
+        f"dataset-initializer: {FILES}. "
+        "model-initializer: Container model-initializer of pod bert-model-initializer-0-0-m1 waits."
+    )
+    assert [each.name for each in seen.initializers] == ["dataset-initializer"]
+
+
+def test_what_an_earlier_run_of_an_initializer_has_printed_is_not_shown() -> None:
+    again = pod("dataset-initializer", container="dataset-initializer", uid="d1", restarts=1)
+    seen = described(trainjob(), PREPARED, [again], said={"d1/0": FILES})
+    assert seen.message == "dataset-initializer is running."
+
+
+@pytest.mark.parametrize(
+    ("job", "pods", "phase"),
+    [
+        (trainjob(), [DATASET, pod()], "Running"),
+        (trainjob(suspend=True), [DATASET], "Suspended"),
+        (trainjob(status={"conditions": [condition("Failed")]}), [DATASET], "Failed"),
+        (trainjob(), [pod("dataset-initializer", container="dataset-initializer", uid="d1", phase="Succeeded",
+                          state={"terminated": {"exitCode": 0}})], "Pending"),
+        (trainjob(), [pod("dataset-initializer", container="dataset-initializer", uid="d1", deleting=True)],
+         "Initializing"),
+    ],
+    ids=["training runs", "suspended", "failed", "initializer ended", "initializer is being deleted"],
+)  # fmt: skip
+def test_no_initializer_is_read_but_while_it_runs_and_the_training_waits(
+    job: TrainJob, pods: list[Pod], phase: str
+) -> None:
+    seen = described(job, PREPARED, pods, said={"d1/0": FILES})
+    assert (seen.phase, seen.initializers) == (phase, ())
+    assert FILES not in seen.message

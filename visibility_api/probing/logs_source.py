@@ -78,10 +78,27 @@ class LogsSource:
         """
         return await self._read(ref, rank0, _Memory(), previous=rank0.is_running)
 
+    async def tail(self, ref: JobRef, pod_name: str, container_name: str) -> bytes | Refused:
+        """The end of the log of another container of this job, with the kubelet's times; never raises."""
+        return await self._tail(ref, pod_name, container_name, _Memory(), previous=False)
+
     async def _read(self, ref: JobRef, rank0: Rank0, memory: _Memory, *, previous: bool) -> Outcome:
+        data = await self._tail(ref, rank0.pod_name, rank0.container_name, memory, previous=previous)
+        if isinstance(data, Refused):
+            return data
+        # A part of a line has no end, so fewer line ends than were requested leave room for parts only.
+        is_whole = data.count(b"\n") < memory.lines and len(data) < MIN_PART_BYTES
+        outcome = memory.reader.read(data, is_whole=is_whole)
+        if memory.lines < MANY_LINES and len(data) < SHORT_ANSWER_BYTES:
+            memory.lines = MANY_LINES
+        return outcome
+
+    async def _tail(
+        self, ref: JobRef, pod_name: str, container_name: str, memory: _Memory, *, previous: bool
+    ) -> bytes | Refused:
         try:
             async with asyncio.timeout(self._timeout_s):
-                data = await self._fetch(ref, rank0, memory, previous=previous)
+                data = await self._fetch(ref, pod_name, container_name, memory, previous=previous)
         except TimeoutError:
             return _refused(
                 "ProbeTimeout", f"Reading the log took longer than {self._timeout_s:g}s.", RetryClass.SOON
@@ -102,19 +119,16 @@ class LogsSource:
                 f"A line of the log is larger than {MAX_ANSWER_BYTES} bytes. Print shorter lines.",
                 RetryClass.RARELY,
             )
-        # A part of a line has no end, so fewer line ends than were requested leave room for parts only.
-        is_whole = data.count(b"\n") < memory.lines and len(data) < MIN_PART_BYTES
-        outcome = memory.reader.read(data, is_whole=is_whole)
-        if memory.lines < MANY_LINES and len(data) < SHORT_ANSWER_BYTES:
-            memory.lines = MANY_LINES
-        return outcome
+        return data
 
-    async def _fetch(self, ref: JobRef, rank0: Rank0, memory: _Memory, *, previous: bool) -> bytes | None:
+    async def _fetch(
+        self, ref: JobRef, pod_name: str, container_name: str, memory: _Memory, *, previous: bool
+    ) -> bytes | None:
         """The end of the log, up to its newest byte; None when that does not fit."""
-        path = f"/api/v1/namespaces/{ref.namespace}/pods/{rank0.pod_name}/log"
+        path = f"/api/v1/namespaces/{ref.namespace}/pods/{pod_name}/log"
         while True:
             query = [
-                ("container", rank0.container_name),
+                ("container", container_name),
                 ("tailLines", str(memory.lines)),
                 ("limitBytes", str(MAX_ANSWER_BYTES)),
                 ("timestamps", "true"),

@@ -31,7 +31,7 @@ _UNFORESEEN = Refused(
 )
 _OVERDUE = Refused(reason="ProbeTimeout", message="The probe did not end in time.", retry=RetryClass.RARELY)
 # From the shortest pause to the longest.
-_PAUSES = (RetryClass.SOON, RetryClass.LATER, RetryClass.FORBIDDEN, RetryClass.RARELY)
+PAUSES = (RetryClass.SOON, RetryClass.LATER, RetryClass.FORBIDDEN, RetryClass.RARELY)
 
 
 class Source(Protocol):
@@ -85,7 +85,7 @@ async def probe(
             )
         on_probe(candidate.source, outcome.reason, took_s, lateness_s)
         if not is_permanent(outcome):
-            retry = outcome.retry if retry is None else max(retry, outcome.retry, key=_PAUSES.index)
+            retry = outcome.retry if retry is None else max(retry, outcome.retry, key=PAUSES.index)
         if not (goes_on and is_cheap and took_s < QUICK_S and len(tried) < MAX_SOURCES):
             break
     return _without_report(job, choice, retry, now())

@@ -130,6 +130,23 @@ class Rank0:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Initializer:
+    """A container that runs and prepares data or model, before the training begins."""
+
+    name: str  # of its replicated job
+    pod_name: str
+    pod_uid: str
+    node_name: str | None
+    container_name: str
+    restart_count: int
+
+    @property
+    def attempt(self) -> str:
+        """Names one run of it."""
+        return f"{self.pod_uid}/{self.restart_count}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
     """Counts of one replica group; None where the controller gives none."""
 
@@ -180,6 +197,7 @@ class TrainingJob:
     is_queued: bool = False  # suspended because Kueue has not admitted it yet
     rank0: Rank0 | None = None
     alternates: tuple[Rank0, ...] = ()  # others that may hold rank 0 (MPI), probed when rank0 has no report
+    initializers: tuple[Initializer, ...] = ()  # those that run now, and keep the training waiting
     replicas: tuple[Replica, ...] = ()
     hints: ProbeHints = ProbeHints()
     accelerators: tuple[tuple[str, int], ...] = ()  # names, and how many all pods request together

@@ -7,11 +7,12 @@ because the four collections are never listed at the same moment.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache as memoized, lru_cache
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -39,6 +40,7 @@ from .objects import MAX_NAMES, BatchJob, JobSet, JobStatus, Pod, ReplicatedJob,
 from .phase import QUEUE_NAME, ended_at, failed_condition, is_managed_elsewhere, trainjob_phase
 from .rank0 import (
     controls,
+    describe_initializer,
     describe_rank0,
     first_job_name,
     is_initializer,
@@ -53,6 +55,8 @@ STATUS = "status"  # the source of what a job's own status reports
 # Whoever may write a JobSet or a status may make it 1.5 MiB long, and every document would contain that.
 MAX_REPLICA_GROUPS = 64
 MAX_REASON_CHARACTERS, MAX_MESSAGE_CHARACTERS = 256, 1024
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 _COLLECTIONS = 4
@@ -86,6 +90,7 @@ class TrainJobInventory:
         self._complete: set[str | None] = set()  # scopes of which all four are listed
         self._known: dict[Key, TrainingJob] = {}
         self._reports: dict[Key, Progress] = {}  # of those jobs whose status has one
+        self._said: dict[Key, Mapping[str, str]] = {}  # by their runs, of jobs whose initializers run
 
     def __len__(self) -> int:
         return len(self._known)
@@ -116,6 +121,13 @@ class TrainJobInventory:
 
     def change_pod(self, change: ChangeType, object_: Pod) -> None:
         self._apply(self._pods, change, object_)
+
+    def initializers_said(self, ref: JobRef, said: Mapping[str, str]) -> None:
+        """What the initializers of this job have printed of their progress, by their runs."""
+        key = ref.namespace, ref.name
+        if (known := self._known.get(key)) is not None and known.ref == ref and known.initializers:
+            self._said[key] = said
+            self._refresh((key,))
 
     async def _list(self, cache: ObjectCache[Any], objects: AsyncIterable[Any], scope: str | None) -> None:
         """Apply a list. Events of the same watch wait meanwhile; those of others may arrive in between.
@@ -179,13 +191,16 @@ class TrainJobInventory:
         if before is not None and (source is None or source.metadata.uid != before.ref.uid):
             del self._known[key]
             self._reports.pop(key, None)
+            self._said.pop(key, None)
             self._on_gone(before.ref)
             before = None
         if source is None:
             return
         # Several questions about one job look at the same Jobs and pods, which are unpacked each time.
         find_job = memoized(lambda name: self._find_job(key[0], name))
-        after = describe_trainjob(source, self._jobsets.get(key), find_job)
+        after = describe_trainjob(source, self._jobsets.get(key), find_job, self._said.get(key, _NOTHING))
+        if not after.initializers:
+            self._said.pop(key, None)
         report = reported_progress(source.status.trainer_status if source.status else None)
         if before is None or after != before or report != self._reports.get(key):
             self._known[key] = after
@@ -229,8 +244,11 @@ def reported_progress(status: TrainerStatus | None) -> Progress | None:
     return outcome if isinstance(outcome, Progress) else None
 
 
-def describe_trainjob(job: TrainJob, jobset: JobSet | None, find_job: FindJob) -> TrainingJob:
-    """The domain's view of one TrainJob. What another object controls is not the job's."""
+def describe_trainjob(
+    job: TrainJob, jobset: JobSet | None, find_job: FindJob, said: Mapping[str, str] = _NOTHING
+) -> TrainingJob:
+    """The domain's view of one TrainJob. What another object controls is not the job's. `said`: what its
+    initializers have printed of their progress, by their runs."""
     meta = job.metadata
     if jobset is not None and not controls(meta, jobset.metadata):
         jobset = None
@@ -241,7 +259,10 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, find_job: FindJob) -
     # They end before rank 0 begins.
     is_running = rank0 is not None and rank0.is_running
     initializers = {} if jobset is None or is_running else _initializers(jobset, find_job)
-    decision = trainjob_phase(job, jobset, rank0, initializers)
+    at_work = [found for name, pod in initializers.items() if (found := describe_initializer(pod, name))]
+    decision = trainjob_phase(
+        job, jobset, rank0, initializers, {i.name: said[i.attempt] for i in at_work if i.attempt in said}
+    )
     pods += [(pod, Replica(name=name, is_initializer=True)) for name, pod in initializers.items()]
     is_suspended = decision.phase is Phase.SUSPENDED
     suspension = next(
@@ -262,6 +283,7 @@ def describe_trainjob(job: TrainJob, jobset: JobSet | None, find_job: FindJob) -
         is_queued=is_suspended and bool(meta.label(QUEUE_NAME)),
         rank0=rank0,
         alternates=tuple(candidates[1:]),
+        initializers=tuple(at_work) if decision.phase is Phase.INITIALIZING else (),
         replicas=_replicas(job, jobset, find_job),
         hints=_with_faults(annotations, rank0, rivals),
         accelerators=_accelerators(jobset) if jobset is not None else (),

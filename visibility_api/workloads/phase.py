@@ -29,11 +29,16 @@ class PhaseDecision:
 
 
 def trainjob_phase(
-    job: TrainJob, jobset: JobSet | None, rank0: Rank0 | None, initializers: Mapping[str, Pod]
+    job: TrainJob,
+    jobset: JobSet | None,
+    rank0: Rank0 | None,
+    initializers: Mapping[str, Pod],
+    said: Mapping[str, str],
 ) -> PhaseDecision:
     """The phase, and why: by the condition that decides it, if one does, else by what its pods wait for.
 
-    `initializers`: the pod of each replicated job that prepares data or model, where there is one.
+    `initializers`: the pod of each replicated job that prepares data or model, where there is one. `said`:
+    what those that run have printed of their progress.
     """
     conditions = (job.status.conditions if job.status else None) or ()
     for type_, phase in (("Failed", Phase.FAILED), ("Complete", Phase.SUCCEEDED)):
@@ -50,7 +55,7 @@ def trainjob_phase(
             reason="NoJobSet",
             message="Kubeflow Trainer has not made the JobSet. If that lasts, the TrainJob's events say why.",
         )
-    return _of_parts(job, jobset, rank0, initializers)
+    return _of_parts(job, jobset, rank0, initializers, said)
 
 
 def ended_at(job: TrainJob) -> datetime | None:
@@ -113,7 +118,11 @@ def _of_status(job: TrainJob) -> PhaseDecision:
 
 
 def _of_parts(
-    job: TrainJob, jobset: JobSet, rank0: Rank0 | None, initializers: Mapping[str, Pod]
+    job: TrainJob,
+    jobset: JobSet,
+    rank0: Rank0 | None,
+    initializers: Mapping[str, Pod],
+    said: Mapping[str, str],
 ) -> PhaseDecision:
     if rank0 is not None and rank0.is_running:
         return PhaseDecision(phase=Phase.RUNNING, reason="Rank0Running", message="")
@@ -126,7 +135,7 @@ def _of_parts(
         and (((c := counts.get(g.name)) and (c.active or c.ready)) or _has_work(initializers.get(g.name)))
     ]
     if busy:
-        return _of_initializers(busy, initializers)
+        return _of_initializers(busy, initializers, said)
     starting = _true((jobset.status.conditions if jobset.status else None) or (), "StartupPolicyInProgress")
     if starting:
         return _by_condition(Phase.INITIALIZING, starting, "StartupPolicyInProgress")
@@ -168,14 +177,19 @@ def _of_parts(
     )
 
 
-def _of_initializers(busy: Sequence[str], initializers: Mapping[str, Pod]) -> PhaseDecision:
+def _of_initializers(
+    busy: Sequence[str], initializers: Mapping[str, Pod], said: Mapping[str, str]
+) -> PhaseDecision:
     """What those that are at work do, or wait for; one that cannot start explains most."""
     messages, reason = [], ""
     for name in busy:
         pod = initializers.get(name)
         waiting = waiting_of(pod, main_container(pod, name)) if pod is not None else None
         reason = reason or (waiting.reason if waiting is not None else "")
-        messages.append(f"{name}: {waiting.message}" if waiting and waiting.reason else f"{name} is running.")
+        if waiting is not None and waiting.reason:
+            messages.append(f"{name}: {waiting.message}")
+        else:
+            messages.append(f"{name}: {said[name]}." if name in said else f"{name} is running.")
     return PhaseDecision(
         phase=Phase.INITIALIZING, reason=reason or "InitializerRunning", message=" ".join(messages)
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from visibility_api.progress.job import Rank0, Termination, exit_signal
+from visibility_api.progress.job import Initializer, Rank0, Termination, exit_signal
 
 from .annotations import JobAnnotations
 from .declarations import read_declarations
@@ -181,6 +181,24 @@ def describe_rank0(pod: Pod, job: BatchJob, annotations: JobAnnotations) -> Rank
         last_termination=_termination(pod, terminated) if terminated else None,
         # Not of an earlier container run: that would be taken for a message of this attempt.
         termination_message=(state.terminated.message or "") if state.terminated else "",
+    )
+
+
+def describe_initializer(pod: Pod, group: str) -> Initializer | None:
+    """The domain's view of the pod of this replicated job; None unless its container runs."""
+    container = _container(pod, group)
+    if container is None or pod.metadata.deletion_timestamp is not None:
+        return None
+    status = _status_of(container.name, pod.status.container_statuses or ())
+    if status.state.running is None:
+        return None
+    return Initializer(
+        name=group,
+        pod_name=pod.metadata.name,
+        pod_uid=pod.metadata.uid,
+        node_name=pod.spec.node_name,
+        container_name=container.name,
+        restart_count=status.restart_count,
     )
 
 
