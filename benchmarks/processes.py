@@ -63,10 +63,14 @@ class Server:
 
 @contextlib.asynccontextmanager
 async def process(module: str, *arguments: str, port: int, log: Path) -> AsyncIterator[Server]:
-    """`python -m module …` until the block ends; enters once the port accepts connections."""
+    """`python -m module …` until the block ends; enters once the port accepts connections.
+
+    Its modules are compiled once, as they are where they are installed.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with log.open("wb") as output:
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", module, *arguments, stdout=output, stderr=output
+            sys.executable, "-m", module, *arguments, stdout=output, stderr=output, env=environment
         )
     try:
         async with asyncio.timeout(60):

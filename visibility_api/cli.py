@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import re
 import sys
 from collections.abc import Sequence
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _serve(arguments: Sequence[str]) -> int:
+    gc.disable()  # until all is imported, which makes no garbage: `run` switches it on
     from visibility_api.settings import SettingsError, read_settings  # not needed by the other commands
 
     try:

@@ -50,9 +50,14 @@ class JobAnnotations:
     port_from: str  # the annotation's name; "" without a port
 
 
+_NONE = JobAnnotations(hints=ProbeHints(), path=None, container=None, port=None, port_from="")
+
+
 def read_annotations(annotations: Mapping[str, str] | None) -> JobAnnotations:
     """Parse the annotations; an invalid value is ignored and described in `hints.faults`."""
-    given = annotations or {}
+    if not annotations:
+        return _NONE
+    given = annotations
     faults: list[str] = []
 
     def refuse(key: str, accepted: str, prefix: str = PREFIX) -> None:

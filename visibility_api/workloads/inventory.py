@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache as memoized, lru_cache
+from functools import lru_cache
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Literal
@@ -196,8 +196,7 @@ class TrainJobInventory:
             before = None
         if source is None:
             return
-        # Several questions about one job look at the same Jobs and pods, which are unpacked each time.
-        find_job = memoized(lambda name: self._find_job(key[0], name))
+        find_job = self._finder(key[0])
         after = describe_trainjob(source, self._jobsets.get(key), find_job, self._said.get(key, _NOTHING))
         if not after.initializers:
             self._said.pop(key, None)
@@ -225,9 +224,17 @@ class TrainJobInventory:
                 found.append(ReplicaJob(group=group.name, job=job, is_initializer=is_initializer(group)))
         return found
 
-    def _find_job(self, namespace: str, name: str) -> tuple[BatchJob, Sequence[Pod]] | None:
-        job = self._batch_jobs.get((namespace, name))
-        return None if job is None else (job, self._pods.of(job))
+    def _finder(self, namespace: str) -> FindJob:
+        """Several questions about one job look at the same Jobs and pods, which are unpacked each time."""
+        found: dict[str, tuple[BatchJob, Sequence[Pod]] | None] = {}
+
+        def find_job(name: str) -> tuple[BatchJob, Sequence[Pod]] | None:
+            if name not in found:
+                job = self._batch_jobs.get((namespace, name))
+                found[name] = None if job is None else (job, self._pods.of(job))
+            return found[name]
+
+        return find_job
 
     def _observation(self, ref: JobRef, report: Progress | None) -> Observation | None:
         if report is None:

@@ -141,7 +141,10 @@ def controller_of(references: tuple[OwnerReference, ...] | None) -> OwnerReferen
     Whoever creates an object may write any reference. Where the admission plugin
     OwnerReferencesPermissionEnforcement is on, one that blocks takes a right on the owner.
     """
-    return next((o for o in references or () if o.controller and o.block_owner_deletion), None)
+    for reference in references or ():
+        if reference.controller and reference.block_owner_deletion:
+            return reference
+    return None
 
 
 def _only(pairs: Labels, beginnings: tuple[str, ...]) -> Labels | None:

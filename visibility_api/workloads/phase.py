@@ -200,7 +200,10 @@ def _has_work(pod: Pod | None) -> bool:
 
 
 def _true(conditions: Iterable[ObjectCondition], type_: str) -> ObjectCondition | None:
-    return next((c for c in conditions if c.type == type_ and c.status == "True"), None)
+    for condition in conditions:
+        if condition.type == type_ and condition.status == "True":
+            return condition
+    return None
 
 
 def _by_condition(phase: Phase, condition: ObjectCondition | None, reason: str) -> PhaseDecision:
