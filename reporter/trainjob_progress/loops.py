@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 
@@ -41,9 +42,9 @@ else:
 
 _runs: list[LiveRun] = []  # that are open, newest last
 _last: Optional[LiveRun] = None  # that was begun
-# Of beginning: threads that begin at once must see each other. Waited for TURN_S at most, for a fork in
-# C may hand it on locked; re-entrant for signal handlers.
-_turn = threading.RLock()
+# Of beginning, by process: threads that begin at once must see each other, and a fork in the meantime, also
+# one in C, hands on what another thread holds. Re-entrant for signal handlers; waited for TURN_S at most.
+_turns = {os.getpid(): threading.RLock()}
 TURN_S = 0.5
 _newest: Optional[Reporter] = None  # for code that has no handle on one
 
@@ -378,7 +379,8 @@ def begin(
         place, loop = find_place(), None
         if is_alone:
             loop = find_loop()
-        is_alone_here = _turn.acquire(timeout=TURN_S)
+        turn = _turns.setdefault(os.getpid(), threading.RLock())
+        is_alone_here = turn.acquire(timeout=TURN_S)
         try:
             run = _find_run(reporter, loop, is_quiet=is_quiet) if sinks is None else None
             if run is not None and run.levels:
@@ -393,7 +395,7 @@ def begin(
             _enter(reporter._run)
         finally:
             if is_alone_here:
-                _turn.release()
+                turn.release()
         _newest = reporter
         for name, given in counts.items():
             understood = to_amount(given) if name == "total_epochs" else to_count(given)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.reporting import MemorySink, wait_until
-from trainjob_progress import current, report, report_metrics, track
+from trainjob_progress import current, loops, report, report_metrics, track
 from trainjob_progress.loops import abandon_all
 
 WARNING = "two loops or reporters run at once"
@@ -365,3 +367,46 @@ def test_what_ran_beside_keeps_nothing(sink: MemorySink) -> None:
 
     asyncio.run(train())
     assert numbers(sink)[2:] == (300, 300, 1)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_that_is_forked_while_another_thread_begins_a_run_does_not_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seen: it waited for as long as a wait may take, here for ever, each time that it began one."""
+    monkeypatch.setattr(loops, "TURN_S", -1)
+    is_held, let_go = threading.Event(), threading.Event()
+
+    def is_free() -> bool:
+        return all(turn.acquire(blocking=False) for pid, turn in loops._turns.items() if pid == os.getpid())
+
+    def hold() -> None:
+        with loops._turns[os.getpid()]:
+            is_held.set()
+            let_go.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    try:
+        assert is_held.wait(60)
+        child = os.fork()
+        if child == 0:
+            report(total_steps=1, sinks=[])
+            os._exit(0 if is_free() else 1)
+        ended = (0, 0)
+
+        def has_ended() -> bool:
+            nonlocal ended
+            ended = os.waitpid(child, os.WNOHANG)
+            return ended[0] == child
+
+        try:
+            wait_until(has_ended)
+        finally:
+            if ended[0] != child:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+        assert ended == (child, 0)
+    finally:
+        let_go.set()
+        holder.join()
