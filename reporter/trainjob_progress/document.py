@@ -29,7 +29,7 @@ class Snapshot:
     """
 
     __slots__ = (
-        "attempt", "ending", "epoch", "message", "metrics", "percentage", "rank", "ranks", "rate",
+        "attempt", "between", "ending", "epoch", "message", "metrics", "percentage", "rank", "ranks", "rate",
         "remaining_s", "start_time", "state", "step", "timestamp", "total_epochs", "total_steps",
     )  # fmt: skip
 
@@ -52,6 +52,7 @@ class Snapshot:
         ending: Optional[str] = None,
         rate: Optional[float] = None,
         ranks: Optional[Mapping[str, Any]] = None,
+        between: tuple[Any, ...] = (),
     ) -> None:
         self.state = state  # running, completed, failed
         self.ending = ending  # finished, stopped, preempted, failed; None while the run goes on
@@ -68,6 +69,7 @@ class Snapshot:
         self.rank = rank
         self.attempt = attempt
         self.ranks = ranks  # columns, a row a rank
+        self.between = between  # of each metric the extremes since each of the last samples: extremes.py
         self.rate = rate  # steps a second, for people; readers of the document work their own out
 
     def is_same_progress(self, other: Snapshot) -> bool:

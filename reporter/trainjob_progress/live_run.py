@@ -11,7 +11,7 @@ import os
 import time
 from queue import Empty
 
-from . import document, forks, settings, termination
+from . import document, extremes, forks, settings, termination
 from .document import MAX_METRICS, Snapshot
 from .estimate import Pace, find_percentage
 from .levels import Level, find_position
@@ -21,10 +21,12 @@ from .values import Held, read_held, to_metrics
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from queue import SimpleQueue
-    from typing import Any, Callable, Optional, Sequence
+    from typing import Any, Callable, Mapping, Optional, Sequence
 
+    from .extremes import Spans
     from .reporter import Phase
     from .sinks import Sink
+    from .values import Number
 
 PATIENCE_S = 0.25  # how long a due report waits for the loop to come by
 BUSY_S = 1.0  # how long the end of a process waits for a thread of ours that gets no core
@@ -37,16 +39,18 @@ class LiveRun:
     """One run, from `report()` to the process's end: results that come after its end belong to it too."""
 
     __slots__ = (
-        "__weakref__", "_attempt", "_due_since_s", "_final", "_is_parked", "_pace", "_pid",
+        "__weakref__", "_attempt", "_between", "_due_since_s", "_final", "_is_parked", "_pace", "_pid",
         "_publishers", "_rank", "_results", "_start_time", "_warned", "beside", "due", "ending", "is_over",
         "is_terminated", "is_through", "later", "levels", "main", "message", "message_before", "phases",
-        "ranks", "remaining_s", "snapshot", "values", "was_left",
+        "ranks", "remaining_s", "seen", "snapshot", "values", "was_left",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.due = False  # set by a publisher's thread, cleared by the training thread
         # Name to value, in the order in which they were first named. None: nobody asks, nothing is kept.
         self.values: Optional[dict[str, Any]] = None
+        self.seen: Spans = {}  # what the metrics were since the last sample; replaced with each
+        self._between: list[Spans] = []  # of the last samples, oldest first
         self.levels: list[Level] = []  # that are open, outermost first
         self.message: Optional[str] = None
         self.message_before: Optional[str] = None  # all open phases
@@ -137,6 +141,20 @@ class LiveRun:
         return any(publisher.sink is sink for publisher in self._publishers for sink in sinks)
 
     # On the training thread
+
+    def note(self, name: str, value: Number, level: Level, n: int = 0) -> None:
+        """A metric lies outside of what it was since the last sample. `n`: steps of `level` to be counted."""
+        span = self.seen.get(name)
+        if span is None:
+            span = self.seen[name] = extremes.Span()
+        levels = self.levels
+        if self.main is not None or not levels:
+            span.note(value, None)  # the steps that are shown are another one's
+        elif levels[0] is level and len(levels) == 1 and level._inner is None:
+            span.note(value, level._step + n)
+        else:
+            step = find_position(self._find_counted()).step
+            span.note(value, step + n if step is not None and level is levels[-1] and level._counts else step)
 
     def collect(self) -> None:
         """Turn what was handed over into the newest snapshot, on the training thread."""
@@ -281,6 +299,7 @@ class LiveRun:
         self.is_over = True
         self._final = None
         self.values = None
+        self.seen, self._between = {}, []
         self.levels = []
         beside, self.beside = self.beside, []
         for one in beside:
@@ -468,13 +487,11 @@ class LiveRun:
         return self.snapshot
 
     def _take(self) -> Snapshot:
-        """What is known now, without asking a device. Changes nothing."""
+        """What is known now, without asking a device, and what it was since the last time."""
+        now_s, metrics = time.time(), self._find_metrics()  # first: what comes meanwhile is later
+        self._drain(metrics)
         levels = self.levels
-        counted = []
-        for level in tuple(levels):
-            if not level._counts:
-                break
-            counted.append(level)
+        counted = self._find_counted()
         position = find_position(counted)
         step, total = position.step, position.total_steps
         if not total or (step or 0) > total:
@@ -496,7 +513,7 @@ class LiveRun:
         return Snapshot(
             state=STATES[self.ending] if self.ending else "running",
             ending=self.ending,
-            timestamp=time.time(),
+            timestamp=now_s,
             start_time=self._start_time,
             step=step,
             total_steps=total,
@@ -504,13 +521,33 @@ class LiveRun:
             total_epochs=position.total_epochs,
             percentage=percentage,
             remaining_s=None if remaining_s is None else round(remaining_s),
-            metrics=self._find_metrics(),
+            metrics=metrics,
             message=self._say_message(levels[len(counted) :]),
             rank=self._rank,
             attempt=self._attempt,
             rate=self._pace.steps_per_s(),
             ranks=self.ranks,
+            between=tuple(self._between),
         )
+
+    def _find_counted(self) -> list[Level]:
+        """The open levels whose steps and epochs are shown."""
+        counted = []
+        for level in tuple(self.levels):
+            if not level._counts:
+                break
+            counted.append(level)
+        return counted
+
+    def _drain(self, metrics: Mapping[str, Any]) -> None:
+        """Begin to note anew: those beside this run too, of the metrics that this one has not."""
+        own = self.values or {}
+        noted: Spans = {}
+        for one in (self, *tuple(self.beside)):
+            seen, one.seen = one.seen, {}
+            noted.update({name: seen[name] for name in seen if one is self or name not in own})
+        if noted:
+            extremes.keep(self._between, extremes.take(noted, metrics))
 
     def _find_metrics(self) -> dict[str, Any]:
         values = (self.values or {}).copy()

@@ -93,17 +93,24 @@ class Reporter(Level):
             if type(n) is not int or n < 0 or metrics is not None:
                 return self._step_as_meant(n, metrics, loss, named)
             if type(loss) is float:
-                if run.values is not None:
-                    run.values["loss"] = loss
+                values = run.values
+                if values is not None:
+                    values["loss"] = loss
+                    span = run.seen.get("loss")
+                    if span is None or not span.low <= loss <= span.high:  # NaN too
+                        run.note("loss", loss, self, n)
             elif loss is not None:
                 return self._step_as_meant(n, metrics, loss, named)
             if named:
-                values = run.values
+                values, seen = run.values, run.seen
                 for name in named:
                     value = named[name]
                     if type(value) is not float or values is None or name not in values:
                         return self._step_as_meant(n, metrics, loss, named)
                     values[name] = value
+                    span = seen.get(name)
+                    if span is None or not span.low <= value <= span.high:
+                        run.note(name, value, self, n)
             self._step += n
             if run.due:
                 run.collect()
@@ -411,9 +418,16 @@ class Reporter(Level):
         if not hasattr(metrics, "items"):
             self._say("metrics", f"metrics must be a mapping or named, not {type(metrics).__name__}")
             return
-        values.update(self._take_in(metrics))
+        taken = self._take_in(metrics)
+        values.update(taken)
         if len(values) > MAX_METRICS:
             self._drop_newest(values)
+        run = self._run
+        for name, value in taken.items():
+            if type(value) is float or type(value) is int:  # what is on a device is not asked for each step
+                span = run.seen.get(name)
+                if (span is None or not span.low <= value <= span.high) and name in values:
+                    run.note(name, value, self)
 
     def _drop_newest(self, values: dict[str, Any]) -> None:
         """Names that change at every step must not push out those that were there first."""

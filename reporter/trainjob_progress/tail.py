@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import math
 
+from .extremes import MAX_NAMES as MAX_METRICS, find_rows
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Optional
 
     from .document import Snapshot
-
-    # When (microseconds since 1970), step, epoch, and the metrics that were new then.
-    Row = tuple[int, Optional[int], Optional[float], dict[str, Any]]
+    from .extremes import Row
 
 # Two thirds of them, twice a second, reach over 18 s, more than the usual 15 s between two probes. The rest
-# is thinned: it reaches back over hours, the coarser the farther. Not more: each probe reads them all.
+# is thinned: it reaches back over hours, the coarser the farther. Extremes between samples take rows as well,
+# four for each sample at most: then fewer seconds are whole. Not more rows: each probe reads them all.
 MAX_ROWS = 54
-MAX_METRICS = 24  # the first named; more would hardly fit
 DIGITS = 7  # what a curve shows, and all that a float of 32 bits has
 
 
@@ -32,13 +32,20 @@ class Tail:
         self._rows: list[Row] = []
         self._row: Optional[Row] = None  # of `_latest`
         self._latest: Optional[Snapshot] = None
+        self._seen_us = 0  # until when extremes between samples are known
 
     def follow(self, snapshot: Snapshot) -> None:
-        """`snapshot` is the newest; the one before becomes a row, if its numbers were others."""
+        """`snapshot` is the newest; the one before becomes a row, if its numbers were others.
+
+        What lay outside of both between them becomes rows as well.
+        """
         before = self._latest
-        if before is not None and not _has_moved(snapshot, before):
-            return
         at_us = int(snapshot.timestamp * 1_000_000)  # as document.format_time has it
+        since_us = self._seen_us if self._row is None or at_us >= self._row[0] else at_us
+        between, seen_us = find_rows(before, snapshot, since_us, at_us)
+        if before is not None and not between and not _has_moved(snapshot, before):
+            return
+        self._seen_us = max(seen_us, at_us)
         known = before.metrics if before is not None else {}
         new = {}
         for name in tuple(snapshot.metrics)[:MAX_METRICS]:
@@ -49,6 +56,7 @@ class Tail:
             self._rows.append(self._row)
             if at_us < self._row[0]:  # the clock was set back: what was before has no place beside this
                 self._rows = []
+        self._rows += between
         if len(self._rows) > self._max_rows:
             whole = self._max_rows * 2 // 3
             self._rows[:-whole] = thin(self._rows[:-whole])
@@ -79,30 +87,55 @@ class Tail:
 
 
 def thin(rows: list[Row]) -> list[Row]:
-    """Half of them: of each four the two that matter most.
+    """Half of them, for as many metrics as that has room for, those named first before the others.
 
-    What is the only one of its metric, or not finite, comes first; then the least and the greatest of the
-    metric that was named first, then of the next.
+    The first value that is not finite, or the only one of its metric, comes first; then the least and the
+    greatest of each metric; then, of each four, the rows whose values stand out most among those beside them.
     """
-    weights: dict[str, float] = {}
-    for row in rows:
-        for name in row[3]:
-            weights.setdefault(name, 2.0 ** -len(weights))
-    kept = []
-    for at in range(0, len(rows), 4):
-        group = rows[at : at + 4]
-        merit = [0.0] * len(group)
-        for name, weight in weights.items():
-            cells = [(_number(row[3][name]), place) for place, row in enumerate(group) if name in row[3]]
-            for value, place in cells:
-                if len(cells) == 1 or not math.isfinite(value):
-                    merit[place] += 4
-            if cells:
-                merit[min(cells)[1]] += weight
-                merit[max(cells)[1]] += weight
-        best = sorted(range(len(group)), key=lambda place: -merit[place])[:2]
-        kept += [group[place] for place in sorted(best)]
-    return kept
+    room = (len(rows) + 1) // 2
+    cells: dict[str, list[tuple[float, int]]] = {}
+    for place, row in enumerate(rows):
+        for name, value in row[3].items():
+            cells.setdefault(name, []).append((_number(value), place))
+    finite = {name: [one for one in cells[name] if math.isfinite(one[0])] for name in cells}
+    kept: dict[int, None] = {}  # in the order in which they matter
+    for each in cells.values():
+        odd = next((place for value, place in each if not math.isfinite(value)), None)
+        if odd is not None or len(each) == 1:
+            kept[each[0][1] if odd is None else odd] = None
+    for each in finite.values():
+        if each:
+            kept[min(each)[1]] = kept[max(each)[1]] = None
+    merit = _weigh(len(rows), cells, finite)
+    for rank in range(4):
+        for at in range(0, len(rows), 4):
+            group = sorted(range(at, min(at + 4, len(rows))), key=lambda place: -merit[place])
+            if rank < len(group):
+                kept.setdefault(group[rank])
+    return [rows[place] for place in sorted(tuple(kept)[:room])]
+
+
+def _weigh(
+    length: int, cells: dict[str, list[tuple[float, int]]], finite: dict[str, list[tuple[float, int]]]
+) -> list[float]:
+    """How far each row stands out among its four: how far its extremes are from the others."""
+    merit = [0.0] * length
+    for order, name in enumerate(cells):
+        for value, place in cells[name]:
+            if not math.isfinite(value):
+                merit[place] += 4
+        values = [value for value, _ in finite[name]]
+        reach = max(values) / 2 - min(values) / 2 if values else 0.0  # halves: a whole could be infinite
+        groups: dict[int, list[tuple[float, int]]] = {}
+        for one in finite[name]:
+            groups.setdefault(one[1] // 4, []).append(one)
+        for group in groups.values():
+            group.sort()
+            for at, beside in ((0, 1), (-1, -2)):
+                value, place = group[at]
+                apart = abs(value / 2 - group[beside][0] / 2) if len(group) > 1 else reach
+                merit[place] += (apart / reach if reach else 0.0) + 2.0 ** -(order + 5)
+    return merit
 
 
 def _has_moved(snapshot: Snapshot, before: Snapshot) -> bool:
