@@ -77,12 +77,23 @@ def simulate(
     return rhythm
 
 
-def simulated(per_kind: int, seed: int = 0) -> dict[str, list[Rhythm]]:
-    """Runs of ten minutes to ten hours, so many of each kind."""
+def simulated(
+    per_kind: int, seed: int = 0, source: type[random.Random] = random.Random
+) -> dict[str, list[Rhythm]]:
+    """Runs of ten minutes to ten hours, so many of each kind. `source`: `OnAverage` for the same runs without
+    their noise."""
     return {
-        name: [kind(random.Random(f"{seed} {name} {number}")) for number in range(per_kind)]
+        name: [kind(source(f"{seed} {name} {number}")) for number in range(per_kind)]
         for name, kind in KINDS.items()
     }
+
+
+class OnAverage(random.Random):
+    """Draws as `random.Random` does, but what `_varied` makes of it is what it is on average."""
+
+    def lognormvariate(self, mu: float = 0.0, sigma: float = 1.0) -> float:
+        super().lognormvariate(mu, sigma)  # so that later draws are the same
+        return math.exp(mu + sigma * sigma / 2)
 
 
 def _varied(rng: random.Random, variation: float) -> float:

@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
 MAX_SAMPLES = 64
 PAUSE_FACTOR = 3.0  # a stretch that takes this many times as long a step as others holds a pause
+CLEARLY = 8.0  # times as far above the median as the upper quartile is: so does one that stands alone…
+CLEARLY_AT_LEAST = 0.05  # …and is above the median by this share
 RECENT = 8  # stretches at least that the rate is taken from; else the later half
-SINGLE_SHARE = 0.25  # of a pause that came once: it comes again, or never
+SINGLE_SHARE = 0.125  # of a pause that came once: it comes again, or never
 SINGLE_FORGOTTEN = 1.5  # after as many times the way to a single pause, it comes no more
 TREND_SHARE = 0.5  # of a rate's steady change, as far ahead as it was seen: trends wear off
+TREND_GOES_ON = 0.25  # of what it makes out in the later half, which that must show at least
 TREND_LOW, TREND_HIGH = -0.3, 0.4  # of the time of a step: what a trend may add at most
 
 
@@ -76,20 +79,28 @@ def _measure(samples: Sequence[tuple[float, int]]) -> Optional[tuple[float, floa
     ]
     if len(stretches) < 2:  # one alone may be a second compilation, or hold an evaluation
         return None
-    limit_s = PAUSE_FACTOR * _weighted_median(stretches[-max(RECENT, len(stretches) // 2) :])
+    usual_s, upper_s = _middle(stretches[-max(RECENT, len(stretches) // 2) :])
+    limit_s = PAUSE_FACTOR * usual_s
     while stretches and stretches[0][2] > limit_s * stretches[0][1]:
         del stretches[0]  # before the first steady one it is still the start: a second compilation
-    steady = [(steps, seconds) for _, steps, seconds in stretches if seconds <= limit_s * steps]
+    clear_s = min(limit_s, usual_s + max(CLEARLY * (upper_s - usual_s), CLEARLY_AT_LEAST * usual_s))
+    paused = _paused(stretches, limit_s, clear_s)
+    steady = [(steps, seconds) for end, steps, seconds in stretches if end not in paused]
     if not steady:
         return None
-    recent = steady[-max(RECENT, len(steady) // 2) :]
-    step_s = _per_step(_last_alike(recent))
+    level = _last_alike(steady[-max(RECENT, len(steady) // 2) :])
+    step_s = _per_step(level)
+    trend_s, reach = _trend(steady)
+    if trend_s:  # what is measured is the middle of these, and the run is at their end
+        step_s += trend_s * sum(steps for steps, _ in level) / 2
     if step_s <= 0:
         return None
     pause_s = single_s = 0.0
     first, last = samples[0][1], samples[-1][1]
     pauses = [
-        (seconds - steps * step_s, end) for end, steps, seconds in stretches if seconds > limit_s * steps
+        (seconds - steps * step_s, end)
+        for end, steps, seconds in stretches
+        if end in paused and seconds > steps * step_s
     ]
     for alike in _group(pauses):
         ends = sorted(end for _, end in alike)
@@ -101,7 +112,7 @@ def _measure(samples: Sequence[tuple[float, int]]) -> Optional[tuple[float, floa
         usual = (ends[-1] - ends[0]) / (len(ends) - 1)
         span = ends[-1] - ends[0] + (since if since > 2 * usual else 0)  # they may have ceased
         pause_s += sum(seconds for seconds, end in alike if end != ends[0]) / span
-    return (step_s, pause_s, single_s, *_trend(recent))
+    return step_s, pause_s, single_s, trend_s, reach
 
 
 def _per_step(stretches: Sequence[tuple[int, float]]) -> float:
@@ -134,7 +145,8 @@ def _last_alike(stretches: Sequence[tuple[int, float]]) -> Sequence[tuple[int, f
 
 def _trend(stretches: Sequence[tuple[int, float]]) -> tuple[float, float]:
     """By how much the seconds a step grow with each step, and over how many that was seen; (0, 0) unless each
-    quarter is beyond the one before and the halves clearly differ: noise and single changes are no trend."""
+    quarter is beyond the one before, the halves clearly differ and the later half goes on: noise and single
+    changes are no trend."""
     half, quarter = len(stretches) // 2, len(stretches) // 4
     if quarter < 2:
         return 0.0, 0.0
@@ -146,6 +158,9 @@ def _trend(stretches: Sequence[tuple[int, float]]) -> tuple[float, float]:
         return 0.0, 0.0
     by_s, error_s = _differ(stretches[:half], stretches[half:])
     if abs(by_s) <= 3 * error_s:
+        return 0.0, 0.0
+    later_s, _ = _differ(stretches[half : half + quarter], stretches[half + quarter :])
+    if later_s / by_s < TREND_GOES_ON / 2:  # half as many steps, so half the difference
         return 0.0, 0.0
     reach = float(sum(steps for steps, _ in stretches))
     return 2 * by_s / reach, reach
@@ -162,16 +177,32 @@ def _group(pauses: Sequence[tuple[float, int]]) -> list[list[tuple[float, int]]]
     return groups
 
 
-def _weighted_median(stretches: Sequence[Stretch]) -> float:
-    """Of the seconds per step, each stretch counting with its steps."""
+def _paused(stretches: Sequence[Stretch], limit_s: float, clear_s: float) -> set[int]:
+    """The ends of those that hold a pause: of more seconds a step than `limit_s`; or than `clear_s`, between
+    two that are not. The longer stretches are, the less of a pause is in a step of one."""
+    found = {end for end, steps, seconds in stretches if seconds > clear_s * steps}
+    alone = set()
+    if len(stretches) > RECENT:
+        for (before, _, _), (end, _, _), (after, _, _) in zip(  # noqa: B905 — 3.9
+            stretches, stretches[1:], stretches[2:]
+        ):
+            if end in found and before not in found and after not in found:
+                alone.add(end)
+    return alone | {end for end, steps, seconds in stretches if seconds > limit_s * steps}
+
+
+def _middle(stretches: Sequence[Stretch]) -> tuple[float, float]:
+    """The median and the upper quartile of the seconds a step, each stretch counting with its steps."""
     ordered = sorted((seconds / steps, steps) for _, steps, seconds in stretches)
-    half = sum(steps for _, steps in ordered) / 2
-    seen = 0
+    quarter = sum(steps for _, steps in ordered) / 4
+    seen, median_s = 0, 0.0
     for step_s, steps in ordered:
         seen += steps
-        if seen >= half:
-            return step_s
-    return ordered[-1][0]
+        if not median_s and seen >= 2 * quarter:
+            median_s = step_s
+        if seen >= 3 * quarter:
+            return median_s, step_s
+    return median_s or ordered[-1][0], ordered[-1][0]
 
 
 def find_percentage(

@@ -166,6 +166,16 @@ def test_ends_of_runs_of_every_kind_are_near_and_in_their_range(interval_s: floa
     assert statistics.median(s.after for s in scores) < statistics.median(s.tqdm_after for s in scores)
 
 
+@pytest.mark.parametrize("interval_s", [15.0, 5.0], ids=["probed", "as reported"])
+def test_no_kind_of_run_is_further_from_its_end_than_by_tqdms_estimate(interval_s: float) -> None:
+    """docs/decisions/0024: the median over moments of a run and over runs, for each kind."""
+    for name, scores in measure(4, 0, interval_s).items():
+        if name.startswith("recorded"):
+            continue
+        ours, theirs = (statistics.median(getattr(s, of) for s in scores) for of in ("after", "tqdm_after"))
+        assert ours <= theirs + 0.01, name
+
+
 def test_a_run_without_a_planned_end_has_a_rate_and_no_end() -> None:
     pace = pace_of(report(0, step=1, total=None), report(1, step=2, total=None))
     assert pace.steps_per_s() == pytest.approx(1.0)

@@ -22,11 +22,14 @@ from .document import Progress
 STARTED_S = 2.0  # a first report that follows the start of its run so soon was written before any step
 MAX_SAMPLES = 24  # evenly spread over the attempt; remembered, eight bytes each
 PAUSE_FACTOR = 3.0  # a stretch that takes this many times as long a unit as others contains a pause
+CLEARLY = 8.0  # times as far above the median as the upper quartile is: so does one that stands alone…
+CLEARLY_AT_LEAST = 0.05  # …and is above the median by this share
 RECENT = 8  # stretches at least that the rate is taken from; else the later half
-SINGLE_SHARE = 0.25  # of a pause that came once: it comes again, or never
+SINGLE_SHARE = 0.125  # of a pause that came once: it comes again, or never
 SINGLE_AT_MOST = 1.0  # times a unit: what a pause that came once counts for
 SINGLE_FORGOTTEN = 1.5  # after as many times the way to a single pause, it comes no more
 TREND_SHARE = 0.5  # of a rate's steady change, as far ahead as it was seen: trends wear off
+TREND_GOES_ON = 0.25  # of what it makes out in the later half, which that must show at least
 TREND_LOW, TREND_HIGH = -0.3, 0.4  # of the time of a unit: what a trend may add at most
 LEAST_SPREAD = 0.04  # of what is left: no run is steadier than that
 FUTURE_SPREAD = 0.16  # of the share of the run that is still to come: what it may do that was not seen yet
@@ -200,18 +203,29 @@ def measure(samples: Sequence[_Sample]) -> Forecast | None:
             before_s, before = at_s, position
     if len(stretches) < 2:  # one alone may be a second compilation, or hold an evaluation
         return None
-    limit_s = PAUSE_FACTOR * _weighted_median(stretches[-max(RECENT, len(stretches) // 2) :])
+    usual_s, upper_s = _middle(stretches[-max(RECENT, len(stretches) // 2) :])
+    limit_s = PAUSE_FACTOR * usual_s
     while stretches and stretches[0][2] > limit_s * stretches[0][1]:
         del stretches[0]  # before the first steady one it is still the start: a second compilation
-    steady = [(units, seconds) for _, units, seconds in stretches if seconds <= limit_s * units]
+    clear_s = min(limit_s, usual_s + max(CLEARLY * (upper_s - usual_s), CLEARLY_AT_LEAST * usual_s))
+    steady = [(units, seconds) for _, units, seconds in stretches if seconds <= clear_s * units]
+    paused: set[float] = set()
+    if len(steady) < len(stretches):
+        paused = _paused(stretches, limit_s, clear_s)
+        steady = [(units, seconds) for end, units, seconds in stretches if end not in paused]
     if not steady:
         return None
-    recent = steady[-max(RECENT, len(steady) // 2) :]
-    steady_s = _per_unit(_last_alike(recent))
+    level = _last_alike(steady[-max(RECENT, len(steady) // 2) :])
+    steady_s = _per_unit(level)
+    trend_s, reach = _trend(steady)
+    if trend_s:  # what is measured is the middle of these, and the run is at their end
+        steady_s += trend_s * sum([units for units, _ in level]) / 2
     first, last = samples[0][1], samples[-1][1]
     pause_s = single_s = slack_s = 0.0
     pauses = [
-        (seconds - units * steady_s, end) for end, units, seconds in stretches if seconds > limit_s * units
+        (seconds - units * steady_s, end)
+        for end, units, seconds in (stretches if paused else ())
+        if end in paused and seconds > units * steady_s
     ]
     for alike in _group(pauses):
         ends = sorted(end for _, end in alike)
@@ -225,7 +239,6 @@ def measure(samples: Sequence[_Sample]) -> Forecast | None:
         span = ends[-1] - ends[0] + (since if since > 2 * usual else 0)  # they may have ceased
         pause_s += sum([seconds for seconds, end in alike if end != ends[0]]) / span
         slack_s = max(slack_s, alike[0][0])
-    trend_s, reach = _trend(recent)
     spread = _spread(stretches, steady_s + pause_s)
     return Forecast(steady_s, pause_s, single_s, trend_s, reach, last - first, spread, slack_s)
 
@@ -297,7 +310,8 @@ def _last_alike(stretches: Sequence[tuple[float, float]]) -> Sequence[tuple[floa
 
 def _trend(stretches: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """By how much the seconds a unit grow with each unit, and over how many that was seen; (0, 0) unless each
-    quarter is beyond the one before and the halves clearly differ: noise and single changes are no trend."""
+    quarter is beyond the one before, the halves clearly differ and the later half goes on: noise and single
+    changes are no trend."""
     half, quarter = len(stretches) // 2, len(stretches) // 4
     if quarter < 2:
         return 0.0, 0.0
@@ -307,6 +321,9 @@ def _trend(stretches: Sequence[tuple[float, float]]) -> tuple[float, float]:
         return 0.0, 0.0
     by_s, error_s = _differ(stretches[:half], stretches[half:])
     if abs(by_s) <= 3 * error_s:
+        return 0.0, 0.0
+    later_s, _ = _differ(stretches[half : half + quarter], stretches[half + quarter :])
+    if later_s / by_s < TREND_GOES_ON / 2:  # half as many units, so half the difference
         return 0.0, 0.0
     reach = sum([units for units, _ in stretches])
     return 2 * by_s / reach, reach
@@ -337,13 +354,29 @@ def _group(pauses: Sequence[tuple[float, float]]) -> list[list[tuple[float, floa
     return groups
 
 
-def _weighted_median(stretches: Sequence[_Stretch]) -> float:
-    """Of the seconds a unit, each stretch counting with its units."""
+def _paused(stretches: Sequence[_Stretch], limit_s: float, clear_s: float) -> set[float]:
+    """The ends of those that contain a pause: of more seconds a unit than `limit_s`; or than `clear_s`,
+    between two that are not. The longer stretches are, the less of a pause is in a unit of one."""
+    found = {end for end, units, seconds in stretches if seconds > clear_s * units}
+    alone = set()
+    if len(stretches) > RECENT:
+        for (before, _, _), (end, _, _), (after, _, _) in zip(
+            stretches, stretches[1:], stretches[2:], strict=False
+        ):
+            if end in found and before not in found and after not in found:
+                alone.add(end)
+    return alone | {end for end, units, seconds in stretches if seconds > limit_s * units}
+
+
+def _middle(stretches: Sequence[_Stretch]) -> tuple[float, float]:
+    """The median and the upper quartile of the seconds a unit, each stretch counting with its units."""
     ordered = sorted([(seconds / units, units) for _, units, seconds in stretches])
-    half = sum([units for _, units in ordered]) / 2
-    seen = 0.0
+    quarter = sum([units for _, units in ordered]) / 4
+    seen, median_s = 0.0, 0.0
     for unit_s, units in ordered:
         seen += units
-        if seen >= half:
-            return unit_s
-    return ordered[-1][0]
+        if not median_s and seen >= 2 * quarter:
+            median_s = unit_s
+        if seen >= 3 * quarter:
+            return median_s, unit_s
+    return median_s or ordered[-1][0], ordered[-1][0]
