@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from tests.jobs import NOW, document
+from tests.jobs import JOB, NOW, document
+from tests.unit.test_progress_straggling import EVEN, SLOW, Gathering
 from visibility_api.announcing import announcer as subject
 from visibility_api.announcing.announcer import Announcer
 from visibility_api.announcing.occurrences import occurrences
 from visibility_api.kube.errors import ApiError, Unreachable
 from visibility_api.progress.job import Phase
+from visibility_api.progress.straggling import ACCOUNTS
 from visibility_api.progress.summary import Condition, JobProgress
 
 FOLDER = "/apis/events.k8s.io/v1/namespaces/team-a/events"
@@ -142,6 +144,11 @@ def reasons(cluster: FakeCluster) -> list[str]:
             shown(condition("Diverged")),
             ("Warning", "TrainingDiverged"),
         ),
+        (
+            shown(condition("Straggling", "False")),
+            shown(condition("Straggling")),
+            ("Warning", "TrainingStraggling"),
+        ),
         (shown(), shown(condition("Plateaued")), ("Normal", "TrainingPlateaued")),
         (shown(), shown(condition("Complete"), phase=Phase.SUCCEEDED), ("Normal", "TrainingFinished")),
         (shown(), shown(condition("Failed"), phase=Phase.FAILED), ("Warning", "TrainingFailed")),
@@ -167,6 +174,7 @@ def test_what_happens_to_a_run_is_an_event(
         (shown(condition("Stalled", "Unknown", reason="NotJudged")), shown(ADVANCES)),
         (shown(STALLED), shown(condition("Stalled", "False", reason="NotTraining"), phase=Phase.SUCCEEDED)),
         (shown(), shown(condition("Suspended"))),
+        (shown(condition("Straggling")), shown(condition("Straggling", "False"))),
         (shown(), shown(condition("Reporting", "False", reason="ProbeTimeout"))),
         (shown(STALLED), shown(condition("Stalled", reason="NoAdvance", message="No advance for 9m."))),
     ],
@@ -192,6 +200,23 @@ async def test_an_event_is_on_the_trainjob_and_says_what_happened(
         "uid": "uid-of-team-a-bert",
     }
     assert event["eventTime"] == "2026-01-02T03:04:05.000000Z"
+    assert process.counted == ["Created"]
+
+
+async def test_a_rank_that_lags_is_an_event_which_names_it(cluster: FakeCluster, process: Process) -> None:
+    bench = Gathering()
+    bench.job(JOB)
+    names = [f"bert-node-0-{rank}" for rank in range(4)]
+    for step_s in [EVEN] * ACCOUNTS + [SLOW] * 3 * ACCOUNTS:
+        bench.say(step_seconds=step_s, names=names)
+        process.now = bench.now
+        process.announcer.changed(bench.last)
+        await process.settle()
+    assert bench.condition("Straggling") == ("True", "SlowReplica")
+    (event,) = cluster.events.values()
+    assert (event["type"], event["reason"]) == ("Warning", "TrainingStraggling")
+    assert event["note"].startswith("Rank 3 (bert-node-0-3) takes 0.9 s for a step, 2.2 times as long as")
+    assert event["regarding"]["name"] == JOB.ref.name
     assert process.counted == ["Created"]
 
 
