@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from benchmarks import history
 from trainjob_progress.lines import MAX_LINE, LineReader
 from trainjob_progress.screen import Screen
 from visibility_api.progress.log_tail import MAX_READ_BYTES, TailReader
@@ -23,6 +24,8 @@ from visibility_api.progress.report import parse_report
 READINGS = 50
 MAX_RATIO = 8.0
 MAX_KIB_A_JOB = 9.0  # of Python objects, its first document and the change that brought it included
+MAX_DOWNSAMPLING_MS = 10.0
+MAX_HISTORY_PERCENT, HISTORY_JOBS = 10.0, 20
 MAX_KIB_UNREAD = 0.5  # of a megabyte that nobody reads, spread over a job's objects
 
 _TRAPS = (
@@ -177,6 +180,22 @@ def job_memory() -> list[Bound]:
     ]
 
 
+def histories() -> list[Bound]:
+    """What the past of jobs costs whoever reads it, and the server with each report."""
+    least_ms, _ = history.downsampling_ms()
+    without_s, with_s = history.reporting_s(HISTORY_JOBS)
+    of_a_core = (with_s - without_s) * history.REPORTS_A_SECOND
+    return [
+        Bound(name="500 of 5,000 points", measured=least_ms, limit=MAX_DOWNSAMPLING_MS, unit="ms"),
+        Bound(
+            name="histories of 10,000 jobs",
+            measured=100 * of_a_core,
+            limit=MAX_HISTORY_PERCENT,
+            unit="% of a core, ten metrics each 15 s",
+        ),
+    ]
+
+
 def _kib_a_job(*how: str) -> float:
     command = [sys.executable, "-m", "benchmarks.memory_per_job", *how]
     return float(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout)
@@ -198,7 +217,7 @@ def _worst(name: str, found: list[tuple[float, str]]) -> Bound:
 async def show() -> None:
     """A line a figure; SystemExit when one is over its bound."""
     found = await asyncio.to_thread(
-        lambda: [lines(), screens(), tails(), beyond_the_tail(), reports(), *job_memory()]
+        lambda: [lines(), screens(), tails(), beyond_the_tail(), reports(), *histories(), *job_memory()]
     )
     for each in found:
         figure = f"{each.name:<26} {each.measured:6.2f} {each.unit} (bound {each.limit:g})"

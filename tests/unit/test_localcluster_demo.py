@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import Any, cast
 
 import pytest
 
-from localcluster.demo.scenario import EXAMPLES, JOBS, WIDTH, say, train_job, verdicts
+from localcluster.demo import scenario
+from localcluster.demo.kubectl import Kubectl
+from localcluster.demo.scenario import (
+    EXAMPLES,
+    JOBS,
+    TO_BE_FOUND,
+    WIDTH,
+    follow,
+    say,
+    train_job,
+    verdicts,
+)
 
 
 def item(name: str, phase: str, *conditions: tuple[str, str], **status: Any) -> dict[str, Any]:
@@ -34,6 +46,35 @@ def test_what_is_said_fits_the_terminal(capsys: pytest.CaptureFixture[str]) -> N
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 3
     assert all(len(line) <= WIDTH for line in lines)
+
+
+async def test_it_goes_on_until_what_is_wrong_is_found_or_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also of a job whose end is seen before why it failed is known."""
+    monkeypatch.setattr(scenario, "SHOW_EVERY_S", 0.01)
+    trouble = [
+        item("hangs", "Running", ("Stalled", "True")),
+        item("diverges", "Failed", ("Diverged", "True")),
+    ]
+    failure = {"reason": "OOMKilled", "exitCode": 137, "message": "It ran out of memory."}
+    leaks = [item("leaks", "Failed"), item("leaks", "Failed", failure=failure)]
+
+    class Alice:
+        async def show_jobs(self) -> None: ...
+
+        async def read(self, _path: str) -> dict[str, Any]:
+            ended = [item(name, "Succeeded") for name in sorted(JOBS.keys() - {"hangs", "leaks"})]
+            return {"items": [*ended, *trouble, leaks[0] if len(leaks) == 1 else leaks.pop(0)]}
+
+    found = await follow(cast("Kubectl", Alice()), asyncio.Event())
+    assert found == TO_BE_FOUND
+    assert "leaks, after" in capsys.readouterr().out
+    monkeypatch.setattr(scenario, "GIVE_UP_S", -1)
+    trouble.clear()
+    found = await follow(cast("Kubectl", Alice()), asyncio.Event())
+    assert found is not None
+    assert TO_BE_FOUND - found == {("diverges", "Diverged"), ("hangs", "Stalled")}
 
 
 def test_every_job_is_a_program_that_exists() -> None:
