@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,10 @@ from visibility_api.serving.connection import (
     MAX_STRANGERS_HEADERS,
     MAX_STRANGERS_PIPELINED,
     STRANGERS_PIECE_BYTES,
+    TlsConnection,
 )
-from visibility_api.serving.strangers import Strangers
+from visibility_api.serving.connection_memory import CONNECTION_BYTES, ConnectionMemory
+from visibility_api.serving.strangers import Stranger, Strangers
 from visibility_api.serving.tls import ConnectionLimits, peer_of
 
 CLIENTS, PROXIES, STRANGERS = Authority("kubernetes"), Authority("front-proxy"), Authority("kubernetes")
@@ -447,3 +450,85 @@ async def test_connections_beyond_the_bound_are_ended_and_the_others_go_on(
             with contextlib.suppress(ConnectionError):
                 assert await surplus.is_closed_by_server()
         assert (await first.ask())["user"] == ANONYMOUS
+
+
+async def test_idle_connections_are_closed_when_all_take_too_much_memory(server: RunningServer) -> None:
+    server.tls.context.memory = ConnectionMemory(most=3 * CONNECTION_BYTES)
+    jane = server.context(CLIENTS.issue("jane"))
+    async with server.connect(jane) as first, server.connect(jane) as second, server.connect(jane) as third:
+        for each in (second, first, third):
+            await each.ask()
+        async with server.connect(jane) as newcomer:
+            assert await second.is_closed_by_server()
+            assert await first.is_closed_by_server()
+            assert (await newcomer.ask())["user"] == "jane"
+            assert (await third.ask())["user"] == "jane"
+
+
+async def test_a_large_head_is_kept_no_longer_than_its_request(server: RunningServer) -> None:
+    async with server.connect(server.context(PROXY)) as client:
+        answer = await client.ask("X-Remote-User: jane", *[f"X-{n}: {'x' * 9000}" for n in range(10)])
+        assert answer["user"] == "jane"
+        await until(lambda: not server.seen[-1]["headers"])
+        assert (await client.ask("X-Remote-User: jane"))["user"] == "jane"
+        assert server.seen[-1]["headers"]
+
+
+def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(tmp_path: Path) -> None:
+    """Full collections are rare, and each would keep what it read until then."""
+
+    async def scenario() -> None:
+        async with running_server(tmp_path) as server:
+            await ask(server, None)
+            gc.collect()
+            gc.disable()
+            try:
+                for _ in range(10):
+                    async with server.connect() as client:
+                        await client.ask("X-Long: " + "x" * 9000)
+                        client.writer.write(b"GET /x HTTP/1.1\r\nX-Unfinished: 1\r\n")
+                await until(lambda: not server.tls.context.memory.bytes)
+                await asyncio.sleep(0)
+                kept = [each for each in gc.get_objects() if isinstance(each, TlsConnection)]
+                assert len(kept) <= 1
+            finally:
+                gc.enable()
+
+    uvloop.run(scenario())
+
+
+async def test_a_large_head_of_a_user_is_read_in_turn(server: RunningServer) -> None:
+    """Or a few hundred users who send such heads at one moment would have all others wait."""
+    turns: list[object] = []
+
+    class Counted(Strangers):
+        def read_in_turn(self, connection: Stranger, read: Callable[[], None]) -> None:
+            turns.append(connection)
+            super().read_in_turn(connection, read)
+
+    server.tls.context.strangers = Counted()
+    long = f"X-Long: {'x' * 200_000}"
+    async with server.connect(server.context(CLIENTS.issue("jane"))) as jane:
+        assert (await jane.ask())["user"] == "jane"
+        assert turns == []
+        assert (await jane.ask(long))["user"] == "jane"
+    assert turns
+    async with server.connect(server.context(PROXY)) as proxy:
+        await proxy.ask("X-Remote-User: joe")
+        (peer,) = {id(each["state"]["peer"]): each["state"]["peer"] for each in server.seen[-1:]}.values()
+        peer.is_front_proxy = True
+        turns.clear()
+        assert (await proxy.ask("X-Remote-User: joe", long))["user"] == "joe"
+    assert turns == []
+
+
+async def test_what_follows_a_refused_head_is_neither_read_nor_kept(server: RunningServer) -> None:
+    server.tls.context.strangers = Strangers(most_head_bytes=100_000)
+    async with server.connect(server.context(CLIENTS.issue("jane"))) as client:
+        client.writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\nX-Big: " + b"a" * 900_000)
+        assert (await client.reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 400 ")
+        await until(lambda: not server.tls.context.strangers.head_bytes)
+        with contextlib.suppress(ConnectionError):
+            await client.reader.read()
+    await until(lambda: not server.tls.context.memory.bytes)
+    assert server.seen == []

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
-from uvicorn.protocols.http.flow_control import FlowControl
 
 from visibility_api.serving.coalescing_writer import CoalescingWriter
-from visibility_api.serving.exchange import PIECE_BYTES, Exchange
+from visibility_api.serving.exchange import Exchange
+from visibility_api.serving.flow import PIECE_BYTES, Flow
 
 OK = b"HTTP/1.1 200 OK\r\n"
 LOG = logging.getLogger("tests")
@@ -37,13 +37,17 @@ class Wire(asyncio.Transport):
         return self.is_closed
 
 
+def flow_of(wire: Wire) -> Flow:
+    return Flow(wire, lambda: None)
+
+
 async def answer(
     app: Callable[[Any, Any, Any], Awaitable[None]],
     *,
     method: str = "GET",
     keep_alive: bool = True,
     default_headers: list[tuple[bytes, bytes]] | None = None,
-    flow: FlowControl | None = None,
+    flow: Flow | None = None,
 ) -> Wire:
     wire = Wire()
     await exchange(app, wire, method, keep_alive, default_headers, flow)
@@ -57,12 +61,12 @@ def exchange(
     method: str = "GET",
     keep_alive: bool = True,
     default_headers: list[tuple[bytes, bytes]] | None = None,
-    flow: FlowControl | None = None,
+    flow: Flow | None = None,
 ) -> Coroutine[Any, Any, None]:
     one = Exchange(
         scope={"type": "http", "method": method},  # type: ignore[typeddict-item]
         transport=wire,
-        flow=flow or FlowControl(wire),
+        flow=flow or flow_of(wire),
         logger=LOG,
         access_logger=LOG,
         access_log=False,
@@ -159,7 +163,7 @@ async def test_the_head_of_a_stream_is_written_before_its_first_event() -> None:
         await send(body(b"abc", more=True))
         await send(body())
 
-    flow = FlowControl(wire)
+    flow = flow_of(wire)
     exchange = Exchange(
         scope={"type": "http", "method": "GET"},  # type: ignore[typeddict-item]
         transport=wire, flow=flow, logger=LOG, access_logger=LOG, access_log=False, default_headers=[],
@@ -223,7 +227,7 @@ async def test_an_application_that_fails_is_answered_500(caplog: pytest.LogCaptu
 
 async def test_nothing_is_written_while_the_client_does_not_read() -> None:
     wire = Wire()
-    flow = FlowControl(wire)
+    flow = flow_of(wire)
     flow.pause_writing()
     answering = asyncio.ensure_future(answer(sending(start(content_length="0"), body()), flow=flow))
     await asyncio.sleep(0)

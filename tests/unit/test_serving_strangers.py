@@ -10,7 +10,6 @@ from hypothesis import given, strategies as st
 
 from visibility_api.auth.certificates import Peer
 from visibility_api.serving.strangers import (
-    CROWD,
     FREE_HEAD_BYTES,
     HEADER_BYTES,
     READ_AT_ONCE,
@@ -73,17 +72,6 @@ def test_heads_share_so_many_bytes() -> None:
     assert strangers.charge(third, FREE_HEAD_BYTES + 900_000, 0)
     strangers.release(first)
     assert strangers.charge(connect(strangers, "10.9.9.9")[0], FREE_HEAD_BYTES + 90_000, 0)
-
-
-def test_when_a_crowd_has_gone_its_memory_is_given_back_once() -> None:
-    calls: list[int] = []
-    strangers = Strangers(on_calm=lambda: calls.append(len(strangers)))
-    for each in connect(strangers, "10.0.0.1", CROWD - 1):
-        strangers.leave(each)
-    assert calls == []
-    for each in connect(strangers, "10.9.9.9", CROWD):
-        strangers.leave(each)
-    assert calls == [CROWD // 8]
 
 
 @given(

@@ -11,7 +11,6 @@ import asyncio
 from urllib.parse import unquote
 
 import httptools
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from visibility_api.auth.certificates import PEER, Peer
@@ -19,6 +18,7 @@ from visibility_api.auth.review_admission import site_of
 
 from .coalescing_writer import CoalescingWriter
 from .exchange import Exchange
+from .flow import Flow
 from .idle_timeout import IdleTimeout
 from .strangers import FREE_HEAD_BYTES, HEADER_BYTES, Strangers
 from .tls import CONNECTION_LIMITS, ConnectionLimits, ServingContext, peer_of
@@ -35,20 +35,14 @@ MAX_PATH_BYTES = 4096  # the longest that is served has 450, three times that wh
 # At shutdown uvloop waits 30 s for the client to answer the end of TLS, which pooled connections of blocked
 # or dead clients never do. The kubelet would kill the process before its shutdown is complete.
 CLOSE_TIMEOUT_S = 2.0
+LINGER_S = 0.5  # between the refusal of bytes and the end, for clients that are still sending
 # Requests sent before an earlier one is answered; no Kubernetes client sends any. Of a client without a
 # certificate: each is parsed before it is known who sent the first.
 MAX_PIPELINED, MAX_STRANGERS_PIPELINED = 128, 8
+# What waits to be parsed or sent before reading or writing pauses. A connection keeps for ever as much memory
+# as was ever waiting in either direction.
+MAX_UNPARSED_BYTES, MAX_UNSENT_BYTES = 32 * 1024, 64 * 1024
 MAX_REQUEST_BYTES = 3 * 1024 * 1024  # head, body and trailers; kube-apiserver limits bodies to this
-
-
-class _Flow(FlowControl):
-    """As uvicorn's, but reading is not resumed while the connection waits for its turn."""
-
-    is_held = False
-
-    def resume_reading(self) -> None:
-        if not self.is_held:
-            super().resume_reading()
 
 
 class TlsConnection(HttpToolsProtocol):
@@ -61,11 +55,12 @@ class TlsConnection(HttpToolsProtocol):
     _timeout: IdleTimeout  # of the head, or between two requests
     _writer: CoalescingWriter
     _close_timer: asyncio.TimerHandle | None = None
+    _is_refused = False  # and will be closed
     _context: ServingContext | None = None
     _strangers: Strangers | None = None  # None: the client has a certificate
     _chunk_bytes = 0  # what is being parsed; not in _request_bytes yet
-    _unread = b""  # of a client that was not known when it came: waits for its turn
-    flow: _Flow
+    _unread = b""  # waits for its turn: of a client that was not known when it came, or within a large head
+    flow: Flow
     _max_headers = MAX_HEADERS
     _max_pipelined = MAX_PIPELINED
     peer: Peer
@@ -73,24 +68,28 @@ class TlsConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
-        self.flow = _Flow(transport)
+        transport.set_write_buffer_limits(MAX_UNSENT_BYTES)
+        if (set_read_buffer_limits := getattr(transport, "set_read_buffer_limits", None)) is not None:
+            set_read_buffer_limits(MAX_UNPARSED_BYTES)  # of TLS, in asyncio and uvloop
+        self.flow = Flow(transport, self._count_memory)
         self._timeout = IdleTimeout(self.loop, transport.close)
         self._writer = CoalescingWriter(self.loop, transport)
         context = transport.get_extra_info("sslcontext")
         if isinstance(context, ServingContext):
             self._context = context
+        tls = transport.get_extra_info("ssl_object")
+        self.peer = peer_of(tls)
+        self.site = site_of(self.client[0] if self.client else "")
+        self._count_memory()
         if len(self.connections) > self._limits.connections:
             transport.abort()  # cheaper than a response, and clients retry
             return
-        tls = transport.get_extra_info("ssl_object")
-        self.peer = peer_of(tls)
         self.app_state = {**self.app_state, PEER: self.peer}
         self._await_head()
         if tls is not None and self._context is not None:
             context = self._context
             context.track(self, tls)
             if not self.peer.chain:
-                self.site = site_of(self.client[0] if self.client else "")
                 self._strangers = context.strangers
                 self._max_headers = MAX_STRANGERS_HEADERS
                 self._max_pipelined = MAX_STRANGERS_PIPELINED
@@ -103,17 +102,34 @@ class TlsConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._context is not None:
             self._context.without_certificate.discard(self)
-        if self._strangers is not None:
-            self._strangers.leave(self)
+            self._context.memory.leave(self)
+            self._context.strangers.leave(self)
         self._release_head()
         self._timeout.close()
         if self._close_timer is not None:
             self._close_timer.cancel()
         super().connection_lost(exc)
+        self.flow.end()  # or both would be kept, with all that a head took, until a full collection
 
     def drop(self) -> None:
-        """Close at once, for `Strangers`."""
+        """Close at once, for `Strangers` and `ConnectionMemory`."""
         self.transport.abort()
+
+    @property
+    def kept_bytes(self) -> int:
+        """For `ConnectionMemory`."""
+        return self.flow.kept_bytes
+
+    @property
+    def closes_at(self) -> float | None:
+        """For `ConnectionMemory`: None while a request is read or answered."""
+        if self._is_answering() or self._is_in_head or self._unread:
+            return None
+        return self._timeout.deadline
+
+    def _count_memory(self) -> None:
+        if self._context is not None:
+            self._context.memory.count(self)
 
     def shutdown(self) -> None:
         """As in uvicorn, closes now or after the response in progress; waits for the client briefly."""
@@ -122,14 +138,17 @@ class TlsConnection(HttpToolsProtocol):
         self._end_closing(was_closing=False)
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
-            return  # refused or closed by this side: nothing more is read
-        strangers = self._strangers
-        if strangers is None or (self.peer.is_known and not self._unread):
+        if self._is_refused or self.transport.is_closing():
+            return  # nothing more is read
+        is_known = self._strangers is None or self.peer.is_known
+        is_in_large_head = self._is_in_head and self._request_bytes > FREE_HEAD_BYTES
+        if self._context is None or (
+            is_known and not self._unread and (not is_in_large_head or self.peer.is_front_proxy)
+        ):
             self._parse(data)
             return
         self._unread += data
-        self._hold(strangers)
+        self._hold(self._context.strangers)
 
     def _hold(self, strangers: Strangers) -> None:
         """Read no more before it is this connection's turn."""
@@ -139,12 +158,12 @@ class TlsConnection(HttpToolsProtocol):
 
     def _read_on(self) -> None:
         """Parse a piece of what was held back; after the last one more is read."""
-        if self.transport.is_closing():
+        if self._is_refused or self.transport.is_closing():
             return
         size = STRANGERS_PIECE_BYTES
         piece, self._unread = self._unread[:size], self._unread[size:]
-        if self._unread and self._strangers is not None:
-            self._strangers.read_in_turn(self, self._read_on)
+        if self._unread and self._context is not None:
+            self._context.strangers.read_in_turn(self, self._read_on)
         else:
             self.flow.is_held = False
             self.flow.resume_reading()  # before the piece: if that is a request too early, it is paused again
@@ -154,6 +173,8 @@ class TlsConnection(HttpToolsProtocol):
     def _parse(self, data: bytes) -> None:
         self._chunk_bytes = len(data)
         super().data_received(data)
+        if self._is_refused:
+            return
         self._request_bytes += self._chunk_bytes
         self._chunk_bytes = 0
         most = self._max_head_bytes() if self._is_in_head else MAX_REQUEST_BYTES
@@ -230,6 +251,8 @@ class TlsConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """As in uvicorn, with one timer for all timeouts of a connection."""
         self.server_state.total_requests += 1
+        if self._is_head_charged and not (self.pipeline or self._is_answering() or self._is_in_head):
+            self.headers.clear()  # else the connection keeps them until its next request
         self._release_head()
         if self.transport.is_closing():
             return
@@ -252,7 +275,22 @@ class TlsConnection(HttpToolsProtocol):
             cycle.keep_alive = False
             return
         self._writer.flush()
-        super().send_400_response(msg)
+        self.transport.write(
+            b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n"
+            b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(msg), msg.encode("ascii"))
+        )
+        self._linger()
+
+    def _linger(self) -> None:
+        """Close soon, without reading: to end TLS in order, all would be read that the client still sends."""
+        self._is_refused = self.flow.is_held = True
+        self.flow.pause_reading()
+        if self._is_answering():  # the body of this request cannot be read
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self._release_head()
+        self.headers, self._unread = [], b""
+        self._close_timer = self.loop.call_later(LINGER_S, self.transport.abort)
 
     def _unsupported_upgrade_warning(self) -> None:
         # uvicorn only logs here. The parser accepts nothing after such a request, so a kept-alive connection

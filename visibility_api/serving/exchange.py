@@ -10,10 +10,8 @@ from uvicorn._types import ASGISendEvent, HTTPResponseBodyEvent, HTTPResponseSta
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from .coalescing_writer import CoalescingWriter
+from .flow import PIECE_BYTES, Flow
 
-# Of one write. Fewer writes are cheaper, but from 128 KiB on (with what TLS adds) the C library maps fresh
-# memory for each copy that TLS makes.
-PIECE_BYTES = 126 * 1024
 _BODYLESS = frozenset((204, 304))
 
 
@@ -21,6 +19,7 @@ class Exchange(RequestResponseCycle):
     """`send` is ASGI's. Header names are lower case; a `connection` header can only mean `close`."""
 
     writer: CoalescingWriter  # of the connection
+    flow: Flow
     _head = b""  # of a response with Content-Length: written together with the body, which follows at once
 
     async def send(self, message: ASGISendEvent) -> None:
@@ -87,6 +86,7 @@ class Exchange(RequestResponseCycle):
         if self._head:
             body, self._head = self._head + body, b""
             if self.keep_alive and not self.expected_content_length and len(body) <= PIECE_BYTES:
+                self.flow.note_piece(len(body))
                 self.writer.write(body)  # a complete response, and the connection stays open
                 return
         self._write_pieces(body)
@@ -99,6 +99,7 @@ class Exchange(RequestResponseCycle):
             self.transport.write(end)
 
     def _write_pieces(self, data: bytes) -> None:
+        self.flow.note_piece(len(data))
         if len(data) <= PIECE_BYTES:
             if data:
                 self.transport.write(data)

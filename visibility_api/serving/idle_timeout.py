@@ -22,6 +22,11 @@ class IdleTimeout:
         self._deadline = math.inf  # loop time; inf: not running
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def deadline(self) -> float:
+        """Loop time; inf when it is not running."""
+        return self._deadline
+
     def start(self, seconds: float) -> None:
         """Expire `seconds` from now, whatever an earlier `start` said."""
         self._deadline = self._loop.time() + seconds

@@ -18,7 +18,6 @@ MAX_STRANGERS = 1024
 # hundreds of groups come through the front proxy, whose connections have no such limit once it is known.
 MAX_HEAD_BYTES = 32 * 1024 * 1024
 FREE_HEAD_BYTES = 24 * 1024
-CROWD = 256  # so many connections take memory that is worth giving back when most of them have gone
 HEADER_BYTES = 200  # that one header takes beside its own bytes
 # Connections whose bytes are parsed in one turn of the event loop: a request costs up to half a millisecond,
 # and a thousand connections may send theirs at the same moment.
@@ -82,11 +81,7 @@ class Strangers:
         *,
         most: int = MAX_STRANGERS,
         most_head_bytes: int = MAX_HEAD_BYTES,
-        on_calm: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_calm` is called when most connections of a crowd have gone."""
-        self._on_calm = on_calm
-        self._peak = 0  # the most connections since it was called last
         self._most = most
         self._of_site: dict[str, dict[Stranger, None]] = {}  # the oldest first
         self._count = 0
@@ -106,7 +101,6 @@ class Strangers:
         """A new connection. When there are too many, the oldest of the address that has most is dropped."""
         self._of_site.setdefault(connection.site, {})[connection] = None
         self._count += 1
-        self._peak = max(self._peak, self._count)
         if self._count > self._most:
             self._forget_known()
         if self._count > self._most:
@@ -126,9 +120,6 @@ class Strangers:
         self._count -= 1
         if not of_site:
             del self._of_site[connection.site]
-        if self._peak >= CROWD and self._count <= self._peak // 8:
-            self._peak = self._count
-            self._on_calm()
 
     def charge(self, connection: Stranger, head_bytes: int, headers: int) -> bool:
         """Whether a head of this size may be held, until `release`. Also of clients that are known."""

@@ -23,6 +23,7 @@ from visibility_api.auth.certificates import MAX_CHAIN, Peer
 from visibility_api.auth.errors import TrustUnusable
 from visibility_api.pem import NO_PASSPHRASE, describe_pair_fault
 
+from .connection_memory import ConnectionMemory
 from .memory import trim_memory
 from .strangers import Strangers
 
@@ -45,7 +46,8 @@ class Connection(Protocol):
 class ConnectionLimits:
     """Limits on the server's connections."""
 
-    connections: int = 16_384  # open at one time; at up to 100 kB each, more would not fit the pod's memory
+    # Open at one time, when none is idle and could be closed (`connection_memory`).
+    connections: int = 6_144
     # From the connection, or the first byte of a request, to the end of its headers, as in kube-apiserver:
     # github.com/kubernetes/kubernetes/blob/master/staging/src/k8s.io/apiserver/pkg/server/secure_serving.go
     head_timeout_s: float = 32.0
@@ -60,6 +62,7 @@ class ServingContext(ssl.SSLContext):
     current: ssl.SSLContext
     without_certificate: set[Connection]  # open connections of which no certificate was requested
     strangers: Strangers
+    memory: ConnectionMemory
     limits: ConnectionLimits
 
     def wrap_bio(
@@ -96,7 +99,8 @@ class ServingTls:
         self._leaf: bytes | None = None  # of `_loaded`, once somebody asked for it
         self.context = ServingContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.without_certificate = set()
-        self.context.strangers = Strangers(on_calm=trim_memory)
+        self.context.strangers = Strangers()
+        self.context.memory = ConnectionMemory(on_calm=trim_memory)
         self.context.limits = limits
         self.context.current = self._make_context()
 
