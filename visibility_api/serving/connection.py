@@ -121,11 +121,12 @@ class TlsConnection(HttpToolsProtocol):
         return self.flow.kept_bytes
 
     @property
-    def closes_at(self) -> float | None:
+    def idle_since(self) -> float | None:
         """For `ConnectionMemory`: None while a request is read or answered."""
         if self._is_answering() or self._is_in_head or self._unread:
             return None
-        return self._timeout.deadline
+        waits = self._limits.head_timeout_s if self._is_head_due else self.timeout_keep_alive
+        return self._timeout.deadline - waits
 
     def _count_memory(self) -> None:
         if self._context is not None:

@@ -31,8 +31,8 @@ class Holder(Protocol):
         ...
 
     @property
-    def closes_at(self) -> float | None:
-        """When it is closed if nothing comes, loop time; None while a request is read or answered."""
+    def idle_since(self) -> float | None:
+        """Loop time; None while a request is read or answered."""
         ...
 
     def drop(self) -> None:
@@ -46,26 +46,32 @@ class ConnectionMemory:
     def __init__(self, *, most: int = MAX_BYTES, on_calm: Callable[[], None] = lambda: None) -> None:
         """`on_calm` is called when most connections of a crowd have gone."""
         self._most = most
+        self._next: float = most  # when idle ones are closed
         self._on_calm = on_calm
         self._held: dict[Holder, int] = {}
         self._peak = 0  # since `on_calm` was called
         self.bytes = 0
 
     def count(self, connection: Holder) -> None:
-        """Of a new connection, or one that sent a larger piece than before. When all together take too much,
-        idle ones are closed: those of the address that has most first, and of these the one that would be
-        closed soonest anyway. Never the front proxy's: its users share them.
+        """Of a new connection, or one that sent a larger piece than before.
+
+        When all together take too much, idle ones are closed: those of the address that has most first, and
+        of these the one that has been idle for longest. Never the front proxy's: its users share them.
         """
         size = CONNECTION_BYTES + connection.kept_bytes
         self.bytes += size - self._held.get(connection, 0)
         self._held[connection] = size
         self._peak = max(self._peak, self.bytes)
-        if self.bytes > self._most:
+        if self.bytes > self._next:
             self._close_idle(besides=connection)
+            # When those that are not idle take more, all are looked through again only after so many others.
+            self._next = max(self._most, self.bytes + (1 - KEPT_SHARE) * self._most)
 
     def leave(self, connection: Holder) -> None:
         """It was closed; may be called again."""
         self.bytes -= self._held.pop(connection, 0)
+        if self.bytes <= self._most:
+            self._next = self._most
         if self._peak >= CROWD_BYTES and self.bytes <= self._peak // 8:
             self._peak = self.bytes
             self._on_calm()
@@ -77,8 +83,8 @@ class ConnectionMemory:
             if each.peer.is_front_proxy:
                 continue
             sizes[each.site] += size
-            if each is not besides and (closes_at := each.closes_at) is not None:
-                idle[each.site].append((closes_at, number, each))
+            if each is not besides and (idle_since := each.idle_since) is not None:
+                idle[each.site].append((idle_since, number, each))
         for of_site in idle.values():
             of_site.sort(reverse=True)
         while idle and self.bytes > KEPT_SHARE * self._most:
