@@ -31,7 +31,7 @@ from tests.e2e.manifests import SERVICE_NAME
 from . import push
 from .attackers import ATTACKS
 from .control_plane import control_plane
-from .processes import Server, cpu_s, free_port, resident_mib, waited_s
+from .processes import Server, cpu_s, free_port, open_files, resident_mib, waited_s
 from .scene import ALL, ONE, certificates, fetch, scene, serving, until_all_probed
 
 JOBS = 3000
@@ -41,11 +41,14 @@ MOST_WAITED, BUSY_ATTEMPTS = 0.05, 4  # of the time, and rounds in which it was 
 CONNECTIONS, PER_S = 2, 25.0  # of each kind of user; each connection so many requests a second
 PROBES_PER_S = 10.0
 REQUEST_TIMEOUT_S = 20.0
+UNDER_WAY_S = 60.0  # at most, until an attack is
+CALM_S = 60.0  # at most, until the server is quiet before a row
 # What must hold. p99 of users: so many times that of the quiet round, and never more than the next.
 MOST_TIMES, MOST_S = 5.0, 0.1
 MOST_LIVEZ_S = 0.25
 MOST_MIB = 512.0
 GONE_S, LEFT_SHARE = 2.0, 0.1  # so long after the attackers have gone, no more of a core than this is used
+MOST_LEFT = 32  # connections that are open then, beyond those before the attack; users make some
 LIVEZ = "livez"
 
 
@@ -72,6 +75,7 @@ class Scenery:
     users: Sequence[User]
     token: str
     weak_token: str
+    connections: int = 0  # files that the server has open when nobody attacks
 
 
 @dataclass(slots=True)
@@ -104,6 +108,16 @@ class Round:
     @property
     def errors(self) -> list[str]:
         return [f"{name}: {error}" for name, seen in self.seen.items() for error in seen.errors]
+
+
+async def calm(server: Server, connections: int) -> None:
+    """Wait until the server has let go of the attack before: its connections are closed, its core is free."""
+    async with asyncio.timeout(CALM_S):
+        while True:
+            cpu = cpu_s(server.pid)
+            await asyncio.sleep(1.0)
+            if open_files(server.pid) <= connections + MOST_LEFT and cpu_s(server.pid) - cpu <= LEFT_SHARE:
+                return
 
 
 async def observe(users: Sequence[User], server: Server, seconds: float) -> Round:
@@ -171,7 +185,7 @@ def _closed(connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None
 
 @contextlib.asynccontextmanager
 async def attacking(name: str, at: Scenery) -> AsyncIterator[dict[str, int]]:
-    """While the block runs; what the attackers were answered is known after it."""
+    """While the block runs, from when they are under way; what they were answered is known after it."""
     child = await asyncio.create_subprocess_exec(
         "nice", "-n", "19", sys.executable, "-m", "benchmarks.attackers", name, "--port", str(at.ours.port),
         "--token", at.token, "--weak-token", at.weak_token, "--seconds", str(ATTACK_S + 1.0),
@@ -179,6 +193,10 @@ async def attacking(name: str, at: Scenery) -> AsyncIterator[dict[str, int]]:
     )  # fmt: skip
     answers: dict[str, int] = {}
     try:
+        assert child.stdout is not None
+        async with asyncio.timeout(UNDER_WAY_S):
+            if not await child.stdout.readline():
+                raise RuntimeError(f"the attackers of {name!r} ended before they began")
         yield answers
         output, _ = await child.communicate()
         answers |= json.loads(output or b"{}")
@@ -205,11 +223,12 @@ async def measure_counted(name: str, at: Scenery) -> bool:
 async def measure_once(name: str, at: Scenery) -> bool | None:
     """One attack, after a quiet round. Prints its line; whether all held that must, None if it does not
     count."""
+    await calm(at.ours, at.connections)
     quiet = await observe(at.users, at.ours, QUIET_S)
     async with attacking(name, at) as answers:
-        await asyncio.sleep(1.0)  # until it is under way
         attacked = await observe(at.users, at.ours, ATTACK_S)
     await asyncio.sleep(GONE_S)
+    left_open = open_files(at.ours.pid) - at.connections
     cpu = cpu_s(at.ours.pid)
     await asyncio.sleep(1.0)
     left = cpu_s(at.ours.pid) - cpu
@@ -220,6 +239,7 @@ async def measure_once(name: str, at: Scenery) -> bool | None:
         and livez_s <= MOST_LIVEZ_S
         and attacked.peak_mib <= MOST_MIB
         and left <= LEFT_SHARE
+        and left_open <= MOST_LEFT
     )
     # A quiet round that was none makes it easier, and one under attack harder.
     was_busy = quiet.waited_share > MOST_WAITED or (not held and attacked.waited_share > MOST_WAITED)
@@ -231,7 +251,7 @@ async def measure_once(name: str, at: Scenery) -> bool | None:
         flush=True,
     )
     statuses = ", ".join(f"{count} {status}" for status, count in sorted(answers.items()))
-    print(f"    answered {statuses or 'nothing'}"[:80], flush=True)
+    print(f"    answered {statuses or 'nothing'}; left open {max(0, left_open)}"[:80], flush=True)
     latencies = ", ".join(
         f"{name} {1000 * seen.p99_s:.0f} (quiet {1000 * quiet.seen[name].p99_s:.0f})"
         for name, seen in attacked.seen.items()
@@ -325,6 +345,7 @@ async def show(names: Sequence[str] = (), jobs: int = JOBS, tries: int = 0) -> b
         give_core(at.ours.pid)
         await fetch(at.ours, at.users[0].ca_file, ALL, token=at.token)
         await observe(at.users, at.ours, QUIET_S)  # caches, connections and tokens are warm
+        at = replace(at, connections=open_files(at.ours.pid))
         print(
             f"{jobs} jobs, {resident_mib(at.ours.pid):.0f} MiB; p99 in ms: users quiet, attacked; /livez; "
             f"of a core: used, waited for\n"

@@ -25,6 +25,11 @@ def waited_s(pid: int) -> float:
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
 
 
+def open_files(pid: int) -> int:
+    """Files and sockets that the process has open."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
 def machine_cpu_s() -> float:
     """Seconds of CPU time that all processes of this machine have used, on all its cores."""
     fields = Path("/proc/stat").read_text().partition("\n")[0].split()[1:]
