@@ -1,6 +1,7 @@
 """`python -m benchmarks.push`: pushes of many jobs over kept-alive TLS, and what one costs the server.
 
-Every push is another report of its job, so it goes all the way: token, limits, parsing, tracker, store.
+Every push is another report of its job, so it goes all the way: token, limits, parsing, tracker, store; and
+`kept` to a data directory as well.
 """
 
 from __future__ import annotations
@@ -105,41 +106,47 @@ def _expect_200(connection: ssl.SSLSocket) -> None:
 
 
 async def measure(jobs: int = JOBS, rounds: int = ROUNDS) -> None:
-    """Prints a first push of each job, then the best of the rounds after it, and a bare application's."""
+    """Prints a first push of each job, then the best of the rounds after it, in turns: of a server without
+    and one with a data directory, and of a bare application."""
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
         directory = Path(name)
         cert, key, ca = certificates(directory)
         tls = ("--cert", str(cert), "--key", str(key))
-        kube_port, our_port, bare_port = free_port(), free_port(), free_port()
+        kube_port, bare_port = free_port(), free_port()
         (directory / "echo.json").write_bytes(message(0, 0, datetime.now(UTC)).partition(b"\r\n\r\n")[2])
+        kubeconfig = kubeconfig_for(directory, kube_port, ca)
+        kept = ("--data-dir", str(directory / "data"))
         async with (
             process(
                 "benchmarks.kubernetes", "--port", str(kube_port), "--jobs", str(jobs), *tls,
                 port=kube_port, log=directory / "kubernetes.log",
             ),
-            serving(
-                directory, tls, kubeconfig_for(directory, kube_port, ca), our_port, "--sources=push"
-            ) as ours,
+            serving(directory, tls, kubeconfig, free_port(), "--sources=push") as ours,
+            serving(directory, tls, kubeconfig, free_port(), "--sources=push", *kept) as keeping,
             process(
                 "benchmarks.bare", "--port", str(bare_port), *tls,
                 "--body", f"{BARE}={directory / 'echo.json'}",
                 port=bare_port, log=directory / "bare.log",
             ) as ceiling,
         ):  # fmt: skip
-            await _until(ours, ca, lambda body: body == b"ok")
+            for server in (ours, keeping):
+                await _until(server, ca, lambda body: body == b"ok")
             await asyncio.sleep(2)  # the lists of the watches
-            first = push_all(ours, 0, ca=ca, jobs=jobs, pushes=1)
-            _tell("first push", first)
+            _tell("first push", push_all(ours, 0, ca=ca, jobs=jobs, pushes=1))
+            push_all(keeping, 0, ca=ca, jobs=jobs, pushes=1)
             await asyncio.sleep(2)  # buckets fill up
             best: dict[str, float] = {}
             for turn in range(1, rounds + 1):
-                for name, server, path in (("push", ours, PATH), ("bare", ceiling, BARE)):
+                for name, server, path in (
+                    ("push", ours, PATH), ("kept", keeping, PATH), ("bare", ceiling, BARE)
+                ):  # fmt: skip
                     cost_us = push_all(server, turn, ca=ca, jobs=jobs, pushes=PUSHES, path=path)
                     best[name] = min(cost_us, best.get(name, cost_us))
                 await asyncio.sleep(1)
             for name, cost_us in best.items():
                 _tell(name, cost_us)
             print(f"{'push':<12} {best['bare'] / best['push']:.2f} of the ceiling", flush=True)
+            print(f"{'kept':<12} {best['kept'] / best['push']:.2f} x a push that is not kept", flush=True)
 
 
 def _tell(title: str, cost_us: float) -> None:

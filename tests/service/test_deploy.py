@@ -18,13 +18,13 @@ from localcluster.demo import scenario as demo
 from tests.e2e import manifests as tested
 from visibility_api.assembly import EVENTS_LEASE
 from visibility_api.cli import main
-from visibility_api.persistence.state_file import CHECKPOINT_PAGES, KEPT_ASIDE, PAGE_BYTES
+from visibility_api.persistence.state_file import CHECKPOINT_BYTES, KEPT_ASIDE
 from visibility_api.serving.http_server import DRAIN_S
 from visibility_api.settings import SOURCES, Settings, read_settings
 from visibility_api.workloads.annotations import OPEN_DATA_HUB_PORT
 
 ROOT = Path(__file__).parents[2]
-LOG_MIB = 2 * CHECKPOINT_PAGES * PAGE_BYTES // 2**20  # it grows a little beyond that before it is emptied
+LOG_MIB = 2 * CHECKPOINT_BYTES // 2**20  # it grows a little beyond that before it is emptied
 PEERS = "visibility-api-peers"
 Objects = dict[tuple[str, str], dict[str, Any]]
 

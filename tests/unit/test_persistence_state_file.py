@@ -14,7 +14,7 @@ import pytest
 import structlog
 from hypothesis import given, settings, strategies as st
 
-from visibility_api.persistence import state_file
+from visibility_api.persistence import batches, state_file
 from visibility_api.persistence.state_file import (
     APPLICATION_ID,
     ASIDE,
@@ -55,6 +55,12 @@ def written(directory: Path, *jobs: SavedJob) -> Path:
 def loaded(directory: Path) -> list[SavedJob]:
     with opened(directory) as file:
         return file.load()
+
+
+@pytest.fixture
+def without_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each state gets its own row at once."""
+    monkeypatch.setattr(batches, "MAX_ROWS", 0)
 
 
 def names(directory: Path) -> set[str]:
@@ -235,6 +241,7 @@ def test_the_last_few_that_were_set_aside_are_kept(tmp_path: Path) -> None:
     assert [(each / FILE).read_bytes() for each in kept] == [b"not a database 3", b"not a database 4"]
 
 
+@pytest.mark.usefixtures("without_batches")
 def test_rows_of_other_types_are_passed_over(tmp_path: Path) -> None:
     written(tmp_path, job("a"), job("b"))
     execute("UPDATE jobs SET state = 'text' WHERE name = 'a'")(tmp_path / FILE)
@@ -253,6 +260,7 @@ def test_an_empty_file_is_a_new_one(tmp_path: Path) -> None:
 # --- bounds
 
 
+@pytest.mark.usefixtures("without_batches")
 def test_rows_that_are_too_old_are_removed(tmp_path: Path) -> None:
     written(tmp_path, job("old"), job("new"))
     old = int(time.time() - BOUNDS.max_age_s - 10)
@@ -357,6 +365,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.usefixtures("without_batches")
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_file_with_our_mark_that_holds_what_we_never_write_is_set_aside(kind: str, tmp_path: Path) -> None:
     written(tmp_path, job("bert"))
@@ -365,6 +374,7 @@ def test_a_file_with_our_mark_that_holds_what_we_never_write_is_set_aside(kind: 
     assert len(list(tmp_path.glob(f"{ASIDE}*"))) == 1
 
 
+@pytest.mark.usefixtures("without_batches")
 def test_rows_that_are_too_large_are_passed_over_and_all_together_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

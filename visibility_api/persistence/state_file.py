@@ -15,15 +15,20 @@ import shutil
 import sqlite3
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import structlog
+from msgspec.structs import astuple
 
 from visibility_api.progress.job import JobRef
 from visibility_api.progress.saved import SavedJob
+
+from . import batches
+from .batches import Batches, Row, TooMany
 
 log = structlog.get_logger("visibility.state")
 
@@ -33,7 +38,7 @@ APPLICATION_ID = (
 )
 # Of the tables. A change here comes with its statements in `_MIGRATIONS`, under the version that they start
 # from; a file that is older than all of them is set aside.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _TABLE = """
 CREATE TABLE {} (
     id INTEGER PRIMARY KEY,
@@ -48,12 +53,10 @@ CREATE TABLE {} (
 """
 _JOBS, _HISTORIES = "jobs", "histories"  # the history of a job, in the same form as its state
 _TABLES = (_JOBS, _HISTORIES)
-_MIGRATIONS: dict[int, Sequence[str]] = {1: (_TABLE.format(_HISTORIES),)}
+_MIGRATIONS: dict[int, Sequence[str]] = {1: (_TABLE.format(_HISTORIES),), 2: (batches.CREATE,)}
 # What this server never makes: views, triggers and virtual tables may compute without end.
 _MADE_UP = "SELECT 1 FROM sqlite_schema WHERE type IN ('view', 'trigger') OR type = 'table' AND rootpage = 0"
-# A row has some hundred bytes, and a report changes one row: what is written to the disk is whole pages.
-PAGE_BYTES = 1024
-CHECKPOINT_PAGES = 16 * 1024  # pages that changed again meanwhile are written to the main file once
+CHECKPOINT_BYTES = 32 * 1024 * 1024  # pages that changed again meanwhile are written to the main file once
 MAX_STATE_BYTES = 256 * 1024  # of one job; four times the largest document
 MAX_NAME_BYTES = 1024  # of what names a job: resource, namespace, name and uid together
 MAX_LOADED_BYTES = (
@@ -62,6 +65,7 @@ MAX_LOADED_BYTES = (
 LARGE_STATE_BYTES = 16 * 1024  # those go first when the file is full: one namespace must not displace others
 KEPT_ASIDE = 2  # files that were set aside last
 _EVICTED_SHARE = 10  # a tenth of the rows makes room
+_BATCHES_SHARE = 16  # of the file
 _MOST_TIMES = 4  # a file so many times its limit is not read: its limit may have been lowered, not so far
 
 # https://www.sqlite.org/rescode.html; the low byte of an extended code.
@@ -74,9 +78,6 @@ _REASONS = {
     _FULL: "the disk is full",
     14: "it cannot be opened",
 }
-
-
-Row = tuple[str, str, str, str, int, int, bytes]
 
 
 class Unavailable(Exception):
@@ -105,7 +106,7 @@ class StateFile:
         with self._translated():
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _locked(directory / LOCK) as self._lock:
-                self._connection = self._open()
+                self._connection, self._batches = self._open()
 
     def close(self) -> None:
         """Ends the use of the file; what was written stays."""
@@ -120,15 +121,18 @@ class StateFile:
 
     def load(self) -> list[SavedJob]:
         """Every job in the file, as far as its state may be held. Raises Unavailable."""
-        return self._load(_JOBS)
+        with self._translated():
+            late = self._batches.load()
+        loaded = [_saved(row) for row in late if _is_bounded(row)]
+        left = MAX_LOADED_BYTES - sum(len(each.state) for each in loaded)
+        return loaded + [each for each in self._load(_JOBS, left) if each.ref.uid not in self._batches]
 
     def load_histories(self) -> list[SavedJob]:
         """The same of the histories."""
-        return self._load(_HISTORIES)
+        return self._load(_HISTORIES, MAX_LOADED_BYTES)
 
-    def _load(self, table: str) -> list[SavedJob]:
+    def _load(self, table: str, left: int) -> list[SavedJob]:
         loaded: list[SavedJob] = []
-        left = MAX_LOADED_BYTES
         with self._translated():
             rows = self._connection.execute(
                 f"SELECT resource, namespace, name, uid, format, state FROM {table}"  # noqa: S608 - ours
@@ -151,41 +155,48 @@ class StateFile:
         self, saved: Iterable[SavedJob], gone: Iterable[JobRef], histories: Iterable[SavedJob] = ()
     ) -> None:
         """Put these jobs and histories in, and take those out, all or nothing. Raises Unavailable."""
-        rows = {_JOBS: _rows(saved), _HISTORIES: _rows(histories)}
-        uids = [(ref.uid,) for ref in gone]
+        rows, past, gone = _rows(saved), _rows(histories), list(gone)
         with self._translated():
             try:
-                self._write(rows, uids)
+                self._write(rows, past, gone)
             except sqlite3.Error as error:
                 if _code(error) != _FULL or not self._is_at_its_bound():
                     raise
                 self._evict()
-                self._write(rows, uids)
+                self._write(rows, past, gone)
 
     def prune(self) -> int:
         """Remove rows that are too old; how many. Raises Unavailable."""
         oldest = int(time.time() - self._bounds.max_age_s)
         with self._translated(), self._transaction() as connection:
+            while self._batches.oldest < oldest:
+                self._put(_JOBS, self._batches.take_oldest())
             return sum(
                 connection.execute(f"DELETE FROM {table} WHERE updated < ?", (oldest,)).rowcount  # noqa: S608
                 for table in _TABLES
             )
 
-    def _write(self, rows: Mapping[str, Sequence[Row]], uids: Sequence[tuple[str]]) -> None:
+    def _write(self, rows: Sequence[Row], histories: Sequence[Row], gone: Sequence[JobRef]) -> None:
+        uids = [(ref.uid,) for ref in gone]
         with self._transaction() as connection:
             for table in _TABLES:
                 connection.executemany(f"DELETE FROM {table} WHERE uid = ?", uids)  # noqa: S608
-                connection.executemany(
-                    f"INSERT INTO {table} (uid, resource, namespace, name, updated, format, state)"  # noqa: S608
-                    " VALUES (?, ?, ?, ?, ?, ?, ?)"
-                    " ON CONFLICT (uid) DO UPDATE SET updated = excluded.updated, format = excluded.format,"
-                    " state = excluded.state",
-                    rows[table],
-                )
+            self._put(_JOBS, self._batches.append(rows, gone, int(time.time())))
+            self._put(_HISTORIES, histories)
+
+    def _put(self, table: str, rows: Iterable[Row]) -> None:
+        self._connection.executemany(
+            f"INSERT INTO {table} (uid, resource, namespace, name, updated, format, state)"  # noqa: S608 - ours
+            " VALUES (?, ?, ?, ?, ?, ?, ?)"
+            " ON CONFLICT (uid) DO UPDATE SET updated = excluded.updated, format = excluded.format,"
+            " state = excluded.state",
+            map(astuple, rows),
+        )
 
     def _is_at_its_bound(self) -> bool:
         (pages,) = self._connection.execute("PRAGMA page_count").fetchone()
-        return int(pages) >= self._bounds.max_bytes // PAGE_BYTES * 9 // 10
+        (most,) = self._connection.execute("PRAGMA max_page_count").fetchone()
+        return int(pages) >= int(most) * 9 // 10
 
     def _evict(self) -> None:
         """Remove a tenth of the histories, or of the jobs if there are none: without them jobs are judged
@@ -200,6 +211,8 @@ class StateFile:
                 ).rowcount
                 if removed:
                     break
+            else:
+                table, removed = batches.TABLE, len(self._batches.take_oldest())
         log.warning("data directory at its size limit, large and old rows removed", table=table, rows=removed)
 
     @contextlib.contextmanager
@@ -212,11 +225,12 @@ class StateFile:
         except BaseException:
             if connection.in_transaction:  # a full disk may have ended it already
                 connection.execute("ROLLBACK")
+            self._batches.load()  # as they were before
             raise
 
     # --- opening
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self) -> tuple[sqlite3.Connection, Batches]:
         """The file if it is ours, else a new one in its place."""
         try:
             return self._connect()
@@ -229,7 +243,7 @@ class StateFile:
         self._set_aside(reason)
         return self._connect()
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self) -> tuple[sqlite3.Connection, Batches]:
         # SQLite would make it readable by others; its log gets the mode of the file.
         # A link would lead to a file that is nobody's state.
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -244,11 +258,15 @@ class StateFile:
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2 * MAX_STATE_BYTES)
         try:
-            _prepare(connection, max_pages=self._bounds.max_bytes // PAGE_BYTES)
-        except BaseException:
+            _prepare(connection, max_bytes=self._bounds.max_bytes)
+            late = Batches(connection, max_bytes=self._bounds.max_bytes // _BATCHES_SHARE)
+            late.load()
+        except BaseException as error:
             connection.close()
+            if isinstance(error, TooMany):
+                raise _Foreign("it has more states than this server writes") from error
             raise
-        return connection
+        return connection, late
 
     def _set_aside(self, reason: str) -> None:
         """Move the file and its log into a directory of their own, and keep only the last few of those."""
@@ -279,39 +297,32 @@ class StateFile:
             raise Unavailable(_describe(error)) from error
 
 
-def _prepare(connection: sqlite3.Connection, *, max_pages: int) -> None:
+def _prepare(connection: sqlite3.Connection, *, max_bytes: int) -> None:
     """Settings, and the tables of this version. Raises _Foreign for a file that is not ours to read."""
 
-    def pragma(text: str) -> object:
-        row = connection.execute(f"PRAGMA {text}").fetchone()
-        return row[0] if row else None
-
+    pragma = partial(_pragma, connection)
     # Without shared memory beside the file: on a full disk that may end the process with SIGBUS.
     pragma("locking_mode = EXCLUSIVE")
     pragma("trusted_schema = OFF")
     pragma("cell_size_check = ON")
+    # Debian's SQLite would write zeros over whatever is replaced, with each write.
+    pragma("secure_delete = OFF")
     pragma("temp_store = MEMORY")  # the image has no other directory that can be written
     application, version = pragma("application_id"), pragma("user_version")
     is_new = application == version == 0 and not connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
-    if is_new:
-        pragma(f"page_size = {PAGE_BYTES}")
-    elif application != APPLICATION_ID:
-        raise _Foreign("it is another application's")
-    elif version != SCHEMA_VERSION and version not in _MIGRATIONS:
-        raise _Foreign(f"it has schema version {version}, this server reads version {SCHEMA_VERSION}")
-    elif connection.execute(_MADE_UP).fetchone():
-        raise _Foreign("it has views or triggers")
-    elif pragma("quick_check(1)") != "ok":
-        raise _Foreign("it is damaged")
+    if not is_new:
+        _check(connection, application, version)
     pragma("journal_mode = WAL")
     pragma("synchronous = NORMAL")  # the disk is waited for at checkpoints only; a kill loses nothing
-    pragma(f"wal_autocheckpoint = {CHECKPOINT_PAGES}")
-    pragma(f"journal_size_limit = {CHECKPOINT_PAGES * PAGE_BYTES}")
-    pragma(f"max_page_count = {max_pages}")
+    page_bytes = int(str(pragma("page_size")))
+    pragma(f"wal_autocheckpoint = {CHECKPOINT_BYTES // page_bytes}")
+    pragma(f"journal_size_limit = {CHECKPOINT_BYTES}")
+    pragma(f"max_page_count = {max_bytes // page_bytes}")
     connection.execute("BEGIN IMMEDIATE")
     if is_new:
         for table in _TABLES:
             connection.execute(_TABLE.format(table))
+        connection.execute(batches.CREATE)
         pragma(f"application_id = {APPLICATION_ID}")
     else:
         for older in range(int(str(version)), SCHEMA_VERSION):
@@ -321,18 +332,46 @@ def _prepare(connection: sqlite3.Connection, *, max_pages: int) -> None:
         connection.execute(
             f"SELECT uid, resource, namespace, name, updated, format, state FROM {table} LIMIT 1"  # noqa: S608
         )
+    connection.execute("SELECT id, updated, states FROM batches LIMIT 1")
     if version != SCHEMA_VERSION:
         pragma(f"user_version = {SCHEMA_VERSION}")
     connection.execute("COMMIT")
 
 
+def _check(connection: sqlite3.Connection, application: object, version: object) -> None:
+    """Raises _Foreign."""
+    if application != APPLICATION_ID:
+        raise _Foreign("it is another application's")
+    if version != SCHEMA_VERSION and version not in _MIGRATIONS:
+        raise _Foreign(f"it has schema version {version}, this server reads version {SCHEMA_VERSION}")
+    if connection.execute(_MADE_UP).fetchone():
+        raise _Foreign("it has views or triggers")
+    if _pragma(connection, "quick_check(1)") != "ok":
+        raise _Foreign("it is damaged")
+
+
+def _pragma(connection: sqlite3.Connection, text: str) -> object:
+    row = connection.execute(f"PRAGMA {text}").fetchone()
+    return row[0] if row else None
+
+
 def _rows(saved: Iterable[SavedJob]) -> list[Row]:
     now = int(time.time())
     return [
-        (each.ref.uid, each.ref.resource, each.ref.namespace, each.ref.name, now, each.format, each.state)
+        Row(each.ref.uid, each.ref.resource, each.ref.namespace, each.ref.name, now, each.format, each.state)
         for each in saved
         if len(each.state) <= MAX_STATE_BYTES
     ]
+
+
+def _saved(row: Row) -> SavedJob:
+    ref = JobRef(resource=row.resource, namespace=row.namespace, name=row.name, uid=row.uid)
+    return SavedJob(ref=ref, format=row.format, state=row.state or b"")
+
+
+def _is_bounded(row: Row) -> bool:
+    names = len(row.resource) + len(row.namespace) + len(row.name) + len(row.uid)
+    return len(row.state or b"") <= MAX_STATE_BYTES and names <= MAX_NAME_BYTES
 
 
 @contextlib.contextmanager
