@@ -151,7 +151,8 @@ class LiveRun:
         if self.main is not None or not levels:
             span.note(value, None)  # the steps that are shown are another one's
         elif levels[0] is level and len(levels) == 1 and level._inner is None:
-            span.note(value, level._step + n)
+            step = level._step
+            span.note(value, None if step is None else step + n)
         else:
             step = find_position(self._find_counted()).step
             span.note(value, step + n if step is not None and level is levels[-1] and level._counts else step)

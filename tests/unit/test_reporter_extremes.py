@@ -188,6 +188,17 @@ def test_of_a_run_beside_another_one_the_values_have_no_step() -> None:
         assert [(row[1], row[3]) for row in training.rows()[1:]] == [(None, {"score": "7.0"})]
 
 
+def test_values_count_while_no_step_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+    with Training() as training:
+        training.reporter._step = training.reporter._initial_step = None  # as the wrapper begins
+        for lr in (0.5, 3.0, 0.001, 0.5):
+            training.now_s += 0.1
+            training.reporter.update({"lr": lr})
+        rows = [(step, metrics) for _, step, _, metrics in training.rows()]
+        assert rows == [(None, {"lr": "3.0"}), (None, {"lr": "0.001"})]
+    assert "lost" not in capsys.readouterr().err
+
+
 def test_a_sink_that_was_not_there_for_many_samples_still_gets_what_was_outside() -> None:
     with Training() as training:
         training.step(0.5, loss=1.0)
