@@ -254,6 +254,24 @@ class TestBeforeThereIsAnythingToJudge:
         bench.job(replace(JOB, phase=Phase.SUCCEEDED, ended_at=at(9)))
         assert bench.condition("Stalled") == ("False", "NotTraining")
 
+    def test_it_does_not_since_it_ended_whoever_saw_it_run(self, bench: Bench) -> None:
+        ended = replace(JOB, phase=Phase.SUCCEEDED, ended_at=at(9))
+        late = Bench()
+        trained(bench)
+        for each in (bench, late):
+            each.advance(20)
+            each.job(ended)
+            assert each.condition("Stalled") == ("False", "NotTraining")
+            assert since(each, "Stalled") == at(9)
+
+    def test_it_does_not_since_it_was_suspended_then_since_it_ended(self, bench: Bench) -> None:
+        trained(bench)
+        bench.advance(20)
+        bench.job(replace(JOB, phase=Phase.SUSPENDED, is_suspended=True, suspension_changed_at=at(5)))
+        assert since(bench, "Stalled") == at(5)
+        bench.job(replace(JOB, phase=Phase.FAILED, ended_at=at(9)))
+        assert since(bench, "Stalled") == at(9)
+
 
 def test_a_termination_message_without_a_time_was_left_when_the_container_ended(bench: Bench) -> None:
     bench.advance(600)

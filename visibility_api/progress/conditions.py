@@ -30,7 +30,7 @@ NAMED_STALL_INTERVALS = 2.0  # the same where an annotation says after how long
 PLATEAU_EVALUATIONS = (10, 0.3)
 PLATEAU_LOSSES = (200, 0.5)
 PLATEAU_VALUES = 3  # at least, where an annotation says after how long
-_NO_REPORT = "NoReport"
+_NO_REPORT, _NOT_TRAINING = "NoReport", "NotTraining"
 _NO_METRIC = f"The reports contain none of {', '.join(WATCHED)}."
 # message: the reason says it all, as metav1.Condition allows; such messages were a tenth of every list
 _PLAIN = ""
@@ -42,9 +42,10 @@ def evaluate(record: Record, now: datetime) -> tuple[Condition, ...]:
     made = []
     for (type_, rule, beginning), old in zip(_VERDICTS, held, strict=False):
         status, reason, message = rule(record, now)
-        if old.status != status or (old.reason == _NO_REPORT and reason != _NO_REPORT):
+        if old.status != status or _begins_anew(old.reason, reason):
             since = beginning(record, status, reason, now)
-            since = now if since is None or since > now else since
+            if since is None or since > now:
+                since = old.since if old.status == status else now
         elif old.reason != reason or old.message != message:
             since = old.since
         else:
@@ -69,6 +70,12 @@ def evaluate(record: Record, now: datetime) -> tuple[Condition, ...]:
         reason, message = harmless(reason), harmless(message)
         made.append(Condition(type=type_, status=status, reason=reason, message=message, since=since or now))
     return tuple(made)
+
+
+def _begins_anew(before: str, reason: str) -> bool:
+    """Whether the time is to be asked for although the status may be the same: who has not seen what was
+    before, the first report or the run of a job that does not train any more, would name another one."""
+    return reason == _NOT_TRAINING or (before == _NO_REPORT and reason != _NO_REPORT)
 
 
 def restore(began: Iterable[tuple[str, str, datetime]]) -> tuple[Condition, ...]:
@@ -218,7 +225,7 @@ def _instant(moment: datetime) -> str:
 def _stalled(record: Record, now: datetime) -> _Found:
     phase = record.job.phase
     if phase is not Phase.RUNNING and (phase.is_final or phase is Phase.SUSPENDED):
-        return "False", "NotTraining", _PLAIN
+        return "False", _NOT_TRAINING, _PLAIN
     if phase is not Phase.RUNNING or record.moved_at is None or not record.is_current:
         return "Unknown", "NotJudged", "Only a running job with reports is evaluated."
     if record.report is not None and record.report.is_final:
@@ -342,7 +349,7 @@ def _straggling(record: Record) -> _Found | None:
     if record.job.hints.thresholds.straggling_above == math.inf:
         return None
     if not record.is_current or record.job.phase is not Phase.RUNNING or report.is_final:
-        return "False", "NotTraining", _PLAIN
+        return "False", _NOT_TRAINING, _PLAIN
     lagging = gathered.lagging
     if lagging:
         return "True", "SlowReplica", _describe_slow(lagging)
@@ -407,7 +414,7 @@ def _fresh_began(record: Record, status: str, reason: str, now: datetime) -> dat
 
 
 def _stalled_began(record: Record, status: str, reason: str, _now: datetime) -> datetime | None:
-    if reason == "NotTraining":
+    if reason == _NOT_TRAINING:
         return record.job.ended_at if record.job.phase.is_final else record.job.suspension_changed_at
     if status == "Unknown":
         return record.reported_at if record.is_current else _unreported_since(record)
