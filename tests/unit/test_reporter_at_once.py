@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -59,7 +60,7 @@ def test_of_two_tasks_the_first_counts_steps_and_epochs(
     assert numbers(sink) == ("completed", "finished", 10, 10, 1)
     assert {each.total_steps for each in seen} == {10}
     assert {each.epoch for each in seen} <= {None, 0, 1}
-    assert any(each.message == "another loop 2/6" for each in seen)
+    assert any(re.fullmatch("another loop [1-6]/6", each.message or "") for each in seen)
     assert capfd.readouterr().err.count(WARNING) == 1
 
 
