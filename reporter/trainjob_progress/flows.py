@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _numbers = count(1)
 _inside: ContextVar[tuple[int, ...]] = ContextVar("trainjob_progress", default=())
-_last: ContextVar[Optional[ref[LiveRun]]] = ContextVar("trainjob_progress.last", default=None)
+_last: ContextVar[Optional[tuple[ref[LiveRun], Flow]]] = ContextVar("trainjob_progress.last", default=None)
 
 
 class Flow:
@@ -75,13 +75,19 @@ def enter(numbers: tuple[int, ...], run: Optional[LiveRun] = None) -> None:
     """
     _inside.set(numbers)
     if run is not None:
-        _last.set(ref(run))
+        _last.set((ref(run), Flow()))
 
 
-def find_last() -> Optional[LiveRun]:
-    """The run that was begun last in the caller's context, or in one that it was made in."""
+def find_last() -> tuple[Optional[LiveRun], bool]:
+    """The run that was begun last in the caller's context, or in one that it was made in; and whether the
+    caller runs where it was begun."""
     last = _last.get()
-    return None if last is None else last()
+    return (None, False) if last is None else (last[0](), last[1].is_here)
+
+
+def count_moment() -> int:
+    """Later than the number of all that was begun before, and earlier than that of what comes after."""
+    return next(_numbers)
 
 
 def find_numbers() -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import os
 import time
 from queue import Empty
 
-from . import document, extremes, forks, settings, termination
+from . import document, extremes, flows, forks, settings, termination
 from .document import MAX_METRICS, Snapshot
 from .estimate import Pace, find_percentage
 from .levels import Level, find_position
@@ -40,9 +40,9 @@ class LiveRun:
 
     __slots__ = (
         "__weakref__", "_attempt", "_between", "_due_since_s", "_final", "_is_parked", "_pace", "_pid",
-        "_publishers", "_rank", "_results", "_start_time", "_warned", "beside", "due", "ending", "is_over",
-        "is_terminated", "is_through", "later", "levels", "main", "message", "message_before", "phases",
-        "ranks", "remaining_s", "seen", "snapshot", "values", "was_left",
+        "_publishers", "_rank", "_results", "_start_time", "_warned", "beside", "due", "ended", "ending",
+        "is_over", "is_terminated", "is_through", "later", "levels", "main", "message", "message_before",
+        "phases", "ranks", "remaining_s", "seen", "snapshot", "values", "was_left",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -64,6 +64,7 @@ class LiveRun:
         self.remaining_s: Optional[float] = None  # as it was given
         self.ranks: Optional[dict[str, Any]] = None  # how all ranks get on, as columns; not changed
         self.ending: Optional[str] = None
+        self.ended: Optional[int] = None  # the moment (flows.count_moment)
         self.is_over = False
         self.is_terminated = False  # SIGTERM has come
         self.is_through = False  # every loop that was begun has come to its end
@@ -194,6 +195,7 @@ class LiveRun:
         self.ending = ending
         self._read(is_sign_of_life=True)
         self._final = self.snapshot
+        self.ended = flows.count_moment()
         self.is_over = True
         self.due = False
         self.levels = []  # a loop holds what it loops over

@@ -82,8 +82,8 @@ def current() -> Reporter:
     _prune()
     run = _find_around()
     if run is None:
-        last = flows.find_last()
-        if last is not None and last.takes_results:
+        last, is_own = flows.find_last()
+        if last is not None and last.takes_results and (is_own or not _is_any_begun_after(last)):
             return _make_handle(last)
         run = _runs[-1] if _runs else None
     if run is not None and run.levels:
@@ -485,17 +485,25 @@ def _find_run(reporter: Reporter, loop: object, *, is_quiet: bool) -> Optional[L
 
 
 def _find_around() -> Optional[LiveRun]:
-    """The open run, or the one beside it, whose innermost level the caller runs in; None without one."""
+    """The open run, or the one beside it, whose innermost level the caller runs in; None without one.
+
+    What a thread or task that has ended left open goes on in the caller, unless another has begun anew since.
+    """
     runs = [one for run in reversed(_runs) for one in (run, *reversed(tuple(run.beside))) if one.levels]
-    for how in ("is_inherited", "is_here", "is_over"):
+    for how in ("is_inherited", "is_here"):
         for run in runs:
             if getattr(_find_flow(run), how):
                 return run
-    return None
+    return runs[0] if runs and _find_flow(runs[0]).is_over else None
 
 
-def _find_flow(run: LiveRun) -> Flow:
-    return run.levels[-1]._flow  # type: ignore[attr-defined, no-any-return]  # every level is a Reporter
+def _find_flow(run: LiveRun, level: int = -1) -> Flow:
+    return run.levels[level]._flow  # type: ignore[attr-defined, no-any-return]  # every level is a Reporter
+
+
+def _is_any_begun_after(ended: LiveRun) -> bool:
+    """Whether some run that is open was begun when `ended` was over."""
+    return any(run.levels and _find_flow(run, 0).number > (ended.ended or 0) for run in _runs)
 
 
 def _is_around(run: LiveRun) -> bool:

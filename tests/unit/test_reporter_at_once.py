@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,20 +14,8 @@ import pytest
 
 from tests.reporting import MemorySink, wait_until
 from trainjob_progress import current, loops, report, report_metrics, track
-from trainjob_progress.loops import abandon_all
 
 WARNING = "two loops or reporters run at once"
-
-
-@pytest.fixture
-def sink() -> MemorySink:
-    return MemorySink()
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left_behind() -> Iterator[None]:
-    yield
-    abandon_all()
 
 
 def numbers(sink: MemorySink) -> tuple[Any, ...]:
@@ -60,8 +47,74 @@ def test_of_two_tasks_the_first_counts_steps_and_epochs(
     assert numbers(sink) == ("completed", "finished", 10, 10, 1)
     assert {each.total_steps for each in seen} == {10}
     assert {each.epoch for each in seen} <= {None, 0, 1}
-    assert any(re.fullmatch("another loop [1-6]/6", each.message or "") for each in seen)
+    assert [each.message for each in seen[:5]] == [f"another loop {n}/6" for n in range(1, 6)]
     assert capfd.readouterr().err.count(WARNING) == 1
+
+
+def finished_before() -> None:
+    with report(1, sinks=[MemorySink()]) as r:
+        r.step()
+
+
+def left_open_by_a_thread() -> None:
+    thread = threading.Thread(target=lambda: report(10, sinks=[MemorySink()]).step())
+    thread.start()
+    thread.join()
+
+
+def left_open_by_a_task() -> None:
+    async def begin() -> None:
+        report(10, sinks=[MemorySink()]).step()
+
+    asyncio.run(begin())
+
+
+@pytest.mark.parametrize("before", [finished_before, left_open_by_a_thread, left_open_by_a_task])
+def test_what_was_begun_before_two_tasks_takes_nothing_of_theirs(
+    sink: MemorySink, before: Callable[[], None]
+) -> None:
+    """Seen: what a task reported that runs beside the loops, or a second loop, went to the run before."""
+    before()
+    seen = []
+
+    async def watch() -> None:
+        for number in range(4):
+            await asyncio.sleep(0)
+            report_metrics(seen=number)
+            current().flush(60)
+            seen.append((sink.last.step, sink.last.message, sink.last.metrics))
+
+    async def train() -> None:
+        await asyncio.gather(loop(10, sinks=[sink]), loop(3, epochs=2), watch())
+
+    asyncio.run(train())
+    assert seen == [(n + 1, f"another loop {n + 1}/6", {"seen": n}) for n in range(4)]
+
+
+def test_results_from_a_task_of_the_run_that_has_ended_are_its_while_others_go_on() -> None:
+    class Reopening(MemorySink):
+        reopens = True
+
+        def write(self, snapshot: Any) -> None:
+            self.written.append(snapshot)
+
+    own, other = Reopening(), Reopening()
+
+    async def evaluate() -> None:
+        report_metrics(score=1)
+
+    async def train() -> None:
+        with report(total_steps=1, sinks=[own]) as r:
+            await asyncio.sleep(0)
+            r.step()
+        await asyncio.create_task(evaluate())
+
+    async def both() -> None:
+        await asyncio.gather(train(), loop(20, sinks=[other]))
+
+    asyncio.run(both())
+    wait_until(lambda: own.last.metrics)
+    assert (own.last.metrics, other.last.metrics) == ({"score": 1}, {})
 
 
 @pytest.mark.parametrize(("first", "second"), [(10, 3), (3, 10)])

@@ -17,19 +17,11 @@ from trainjob_progress import Reporter, current, report, track
 from trainjob_progress.integrations.catboost import ReportProgress as CatBoostCallback
 from trainjob_progress.integrations.lightgbm import ReportProgress as LightGBMCallback
 from trainjob_progress.integrations.torchtune import ReportProgress as TorchtuneLogger
-from trainjob_progress.loops import abandon_all
 from trainjob_progress.sinks.bar import BarSink
 from trainjob_progress.sinks.file import FileSink
 from trainjob_progress.sinks.http import HTTPSink
 from trainjob_progress.sinks.log import LogSink
 from trainjob_progress.values import Held
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left_behind() -> Iterator[None]:
-    yield
-    abandon_all()
-
 
 COPIES: dict[str, Callable[[Any], Any]] = {
     "copy": copy.copy,

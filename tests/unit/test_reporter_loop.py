@@ -15,23 +15,15 @@ import pytest
 
 from tests.reporting import BrokenSink, HangingSink, MemorySink, wait_until
 from trainjob_progress import Reporter, report, report_metrics, track
-from trainjob_progress.loops import abandon_all
 from trainjob_progress.publisher import is_runnable
 from trainjob_progress.sinks.file import FileSink, TerminationSink
 from trainjob_progress.values import Held
 
 
-@pytest.fixture
-def sink() -> MemorySink:
-    return MemorySink()
-
-
 @pytest.fixture(autouse=True)
-def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "TRAINJOB_PROGRESS_FILE", "TRAINJOB_ATTEMPT", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
-    yield
-    abandon_all()  # so that none of a test's reporters is left behind
 
 
 def test_a_started_run_says_so_before_its_first_step(sink: MemorySink) -> None:

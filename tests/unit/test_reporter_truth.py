@@ -17,17 +17,6 @@ from trainjob_progress import Reporter, current, report, report_metrics, track
 from trainjob_progress.loops import abandon_all
 
 
-@pytest.fixture
-def sink() -> MemorySink:
-    return MemorySink()
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left_behind() -> Iterator[None]:
-    yield
-    abandon_all()
-
-
 def numbers(sink: MemorySink) -> tuple[Any, ...]:
     last = sink.last
     return last.state, last.ending, last.step, last.total_steps, last.percentage
