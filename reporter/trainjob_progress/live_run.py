@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Mapping, Optional, Sequence
 
     from .extremes import Spans
-    from .reporter import Phase
+    from .reporter import Phase, Reporter
     from .sinks import Sink
     from .values import Number
 
@@ -51,7 +51,7 @@ class LiveRun:
         self.values: Optional[dict[str, Any]] = None
         self.seen: Spans = {}  # what the metrics were since the last sample; replaced with each
         self._between: list[Spans] = []  # of the last samples, oldest first
-        self.levels: list[Level] = []  # that are open, outermost first
+        self.levels: list[Reporter] = []  # that are open, outermost first
         self.message: Optional[str] = None
         self.message_before: Optional[str] = None  # all open phases
         self.phases: list[Phase] = []  # that are open; replaced, never changed
@@ -112,9 +112,10 @@ class LiveRun:
     def is_busy(self) -> bool:
         """Whether another thread or task is still at work in it."""
         for one in tuple(self.beside):
-            level: Any = one.levels[-1] if one.levels else None
-            is_between = hasattr(level, "_loop") and level._flow.is_here  # an Around, after its tracked loop
-            if level is not None and not level._flow.is_over and not is_between:
+            level = one.levels[-1] if one.levels else None
+            if level is None or level._flow.is_over:
+                continue
+            if not (level.stands_for_loop and level._flow.is_here):  # that one is between two tracked loops
                 return True
         return False
 
@@ -533,7 +534,7 @@ class LiveRun:
             between=tuple(self._between),
         )
 
-    def _find_counted(self) -> list[Level]:
+    def _find_counted(self) -> Sequence[Reporter]:
         """The open levels whose steps and epochs are shown."""
         counted = []
         for level in tuple(self.levels):

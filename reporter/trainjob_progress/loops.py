@@ -6,10 +6,10 @@ import os
 import sys
 import threading
 
-from . import flows, settings
+from . import flows, open_runs, settings
 from .call_site import find_loop, find_place, is_break
 from .flows import Flow
-from .levels import Level, find_position
+from .levels import find_position
 from .live_run import LiveRun
 from .rank import find_rank, is_helper_process
 from .reporter import Reporter, show
@@ -40,7 +40,6 @@ else:
 
     T = None
 
-_runs: list[LiveRun] = []  # that are open, newest last
 _last: Optional[LiveRun] = None  # that was begun
 # Of beginning, by process: threads that begin at once must see each other, and a fork in the meantime, also
 # one in C, hands on what another thread holds. Re-entrant for signal handlers; waited for TURN_S at most.
@@ -79,17 +78,15 @@ def report(
 
 def current() -> Reporter:
     """The reporter in use, for functions that were not given one; without one, one that reports nowhere."""
-    _prune()
-    run = _find_around()
+    open_runs.prune()
+    run = open_runs.find_around()
     if run is None:
         last, is_own = flows.find_last()
-        if last is not None and last.takes_results and (is_own or not _is_any_begun_after(last)):
+        if last is not None and last.takes_results and (is_own or not open_runs.is_any_begun_after(last)):
             return _make_handle(last)
-        run = _runs[-1] if _runs else None
+        run = open_runs.runs[-1] if open_runs.runs else None
     if run is not None and run.levels:
-        level = run.levels[-1]
-        if isinstance(level, Reporter):
-            return level
+        return run.levels[-1]
     return _newest if _newest is not None else Reporter()
 
 
@@ -236,6 +233,7 @@ class Around(Reporter):
     """Stands for a loop that is not tracked, around one that is: nobody knows how often it will go round."""
 
     __slots__ = ("_loop",)
+    stands_for_loop = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -306,7 +304,7 @@ class Items(Over[T]):
         track = self._track
         if self._outer is not None and self._outer._step != self._round:
             self._outer = None
-            _part(track)
+            open_runs.part(track)
         self._micro += 1
         if self._micro < track._accumulate:
             return
@@ -392,7 +390,7 @@ def begin(
                     _begin_run(reporter, rank, sinks, bar=bar, without_push=without_push)
                 if loop is not None:
                     _put_around(reporter, place, loop)
-            _enter(reporter._run)
+            open_runs.enter(reporter._run)
         finally:
             if is_alone_here:
                 turn.release()
@@ -408,14 +406,8 @@ def begin(
 def abandon_all() -> None:
     """Leave every run as it stands: for tests, which share a process."""
     global _newest
-    _abandon(_runs)
+    open_runs.abandon(open_runs.runs)
     _newest = None
-
-
-def _abandon(runs: Sequence[LiveRun]) -> None:
-    for run in runs:
-        run.abandon()
-    _prune()
 
 
 def _begin_run(
@@ -437,7 +429,9 @@ def _begin_run(
         else:
             after = None  # it has places of its own
     if sinks is not None and not sinks:
-        _abandon([other for other in _runs if not other.is_entered and _is_around(other)])
+        open_runs.abandon(
+            [other for other in open_runs.runs if not other.is_entered and open_runs.is_around(other)]
+        )
     is_helper = False
     if rank is None:
         rank = find_rank()
@@ -447,15 +441,15 @@ def _begin_run(
     places = settings.find_sinks(bar=bar, without_push=without_push) if sinks is None else sinks
     if places:
         run.start(places, rank, after)
-        _runs.append(run)
+        open_runs.runs.append(run)
 
 
 def _find_run(reporter: Reporter, loop: object, *, is_quiet: bool) -> Optional[LiveRun]:
     """The run that a new reporter becomes a level of. A run that it cannot belong to is ended."""
-    _prune()
-    run = _find_around()
+    open_runs.prune()
+    run = open_runs.find_around()
     if run is None or run.later is not None:
-        return _begin_beside(run or _find_main())
+        return open_runs.begin_beside(run or open_runs.find_main())
     root = run.levels[0]
     if isinstance(root, Around) and len(run.levels) == 1 and root._loop != loop:
         run.end_unsaid()  # that loop is behind us
@@ -463,8 +457,8 @@ def _find_run(reporter: Reporter, loop: object, *, is_quiet: bool) -> Optional[L
     while run.levels:
         level = run.levels[-1]
         if isinstance(level, Track) and level._is_iterating and not level._is_in_body:
-            return _begin_beside(run)  # begun, and waiting for an item: not inside of it
-        if not isinstance(level, Reporter) or _holds(level):
+            return open_runs.begin_beside(run)  # begun, and waiting for an item: not inside of it
+        if open_runs.holds(level):
             return run
         if len(run.levels) == 1:
             break
@@ -480,85 +474,8 @@ def _find_run(reporter: Reporter, loop: object, *, is_quiet: bool) -> Optional[L
                 "a second report() replaces one that was not finished: call its finish(), or use `with`",
             )
         run.abandon()
-    _prune()
+    open_runs.prune()
     return None
-
-
-def _find_around() -> Optional[LiveRun]:
-    """The open run, or the one beside it, whose innermost level the caller runs in; None without one.
-
-    What a thread or task that has ended left open goes on in the caller, unless another has begun anew since.
-    """
-    runs = [one for run in reversed(_runs) for one in (run, *reversed(tuple(run.beside))) if one.levels]
-    for how in ("is_inherited", "is_here"):
-        for run in runs:
-            if getattr(_find_flow(run), how):
-                return run
-    return runs[0] if runs and _find_flow(runs[0]).is_over else None
-
-
-def _find_flow(run: LiveRun, level: int = -1) -> Flow:
-    return run.levels[level]._flow  # type: ignore[attr-defined, no-any-return]  # every level is a Reporter
-
-
-def _is_any_begun_after(ended: LiveRun) -> bool:
-    """Whether some run that is open was begun when `ended` was over."""
-    return any(run.levels and _find_flow(run, 0).number > (ended.ended or 0) for run in _runs)
-
-
-def _is_around(run: LiveRun) -> bool:
-    return bool(run.levels) and _find_flow(run).is_around
-
-
-def _find_main() -> Optional[LiveRun]:
-    """The newest open run, which other threads or tasks have begun; None where its plan is done."""
-    if not _runs:
-        return None
-    run = _runs[-1]
-    is_held = any(_holds(level) for level in run.levels if isinstance(level, Reporter))
-    if run.later is None and not is_held and (run.was_left or find_position(run.levels).is_at_end):
-        run.end_unsaid()
-        _prune()
-        return None
-    return run
-
-
-def _begin_beside(run: Optional[LiveRun]) -> Optional[LiveRun]:
-    """A run that is shown in another one's message alone."""
-    if run is None:
-        return None
-    main = run.main or run
-    for other in tuple(main.beside):
-        level: Any = next(reversed(other.levels), None)  # None: another thread is just beginning it
-        if level is not None and (level._flow.is_over or (level._flow.is_here and isinstance(level, Around))):
-            other.finish(None, 0)
-    made = LiveRun()
-    made.start_beside(main)
-    main.say(
-        "beside",
-        "two loops or reporters run at once (threads, tasks, zip): the one that began first counts steps, "
-        "the other is shown in the message only",
-    )
-    return made
-
-
-def _part(track: Reporter) -> None:
-    """A loop goes on while one around it does as well: neither is inside of the other."""
-    run = track._run
-    if track not in run.levels[1:]:
-        return
-    made = _begin_beside(run)
-    if made is None:
-        return
-    place = run.levels.index(track)
-    moved = run.levels[place:]
-    for level in moved:
-        level._run = made  # type: ignore[attr-defined]  # every level is a Reporter
-        level._counts = True
-    made.levels = moved
-    outer: Any = run.levels[place - 1]
-    outer._inner_key = None
-    del run.levels[place:]
 
 
 def _find_outer(track: Reporter) -> Optional[Track[Any]]:
@@ -566,27 +483,6 @@ def _find_outer(track: Reporter) -> Optional[Track[Any]]:
     place = levels.index(track) if track in levels else 0
     outer = levels[place - 1] if place else None
     return outer if isinstance(outer, Track) else None
-
-
-def _enter(run: LiveRun) -> None:
-    """The caller runs inside of `run` from now on."""
-    levels: list[Any] = [*run.levels]
-    if run.main is not None and _is_around(run.main):
-        levels += run.main.levels
-    around = flows.find_numbers()
-    phases = [phase for one in (run, run.main) if one is not None for phase in one.phases]
-    numbers = [level._flow.number for level in levels]
-    numbers += [phase.flow.number for phase in phases if phase.flow.number in around]
-    flows.enter(tuple(numbers), run)
-
-
-def _holds(level: Reporter) -> bool:
-    """Whether a new reporter is one inside of this one, not one after it."""
-    if level._is_iterating and not (level._flow.is_inherited or level._flow.is_here):
-        return not level._flow.is_over
-    if level._is_entered or (level._is_loop and level._is_iterating):
-        return True
-    return not level._is_loop and level._total_steps is None and level._step == level._initial_step
 
 
 def _join(reporter: Reporter, run: LiveRun, place: object) -> None:
@@ -597,9 +493,9 @@ def _join(reporter: Reporter, run: LiveRun, place: object) -> None:
     run.levels.append(reporter)
 
 
-def _does_count(reporter: Reporter, run: LiveRun, outer: Level, place: object) -> bool:
+def _does_count(reporter: Reporter, run: LiveRun, outer: Reporter, place: object) -> bool:
     """Whether the steps of a new, inner reporter are the run's steps."""
-    if not isinstance(outer, Reporter) or not outer._counts:
+    if not outer._counts:
         return False
     if any(phase.flow.is_around for phase in run.phases):
         return False
@@ -639,10 +535,6 @@ def _make_handle(run: LiveRun) -> Reporter:
     made = Reporter()
     made._run = run
     return made
-
-
-def _prune() -> None:
-    _runs[:] = [run for run in _runs if not run.is_over]
 
 
 def _make_inactive_track(iterable: Any, epochs: int) -> Any:

@@ -54,6 +54,7 @@ class Reporter(Level):
     """
 
     __slots__ = ("__weakref__", "_flow", "_inner_key", "_is_entered", "_is_iterating", "_run", "_wait_s")
+    stands_for_loop = False  # one that nobody tracks, around one that is tracked
 
     def __init__(self) -> None:
         super().__init__()

@@ -74,6 +74,12 @@ class Bench:
         times = [at for at, *_ in self.asked]
         return [later - at for at, later in itertools.pairwise(times)]
 
+    async def begin(self, *, files: int) -> None:
+        """The dataset's initializer says so many, and its first read is due."""
+        self.answers[DATASET.pod_name] = bar(files)
+        self.reads.job_changed(PREPARING)
+        await asyncio.sleep(10)
+
 
 @asynccontextmanager
 async def reading(*, is_enabled: bool = True) -> AsyncIterator[Bench]:
@@ -89,9 +95,7 @@ async def reading(*, is_enabled: bool = True) -> AsyncIterator[Bench]:
 @in_virtual_time
 async def test_an_initializer_is_read_at_each_interval_until_it_has_ended() -> None:
     async with reading() as bench:
-        bench.answers[DATASET.pod_name] = bar(3)
-        bench.reads.job_changed(PREPARING)
-        await asyncio.sleep(10)
+        await bench.begin(files=3)
         assert bench.said == [(JOB.ref, {"d1/0": says(3)})]
         assert bench.asked[0][1:] == (DATASET.pod_name, DATASET.container_name)
         bench.answers[DATASET.pod_name] = bar(7)
@@ -151,9 +155,7 @@ async def test_an_interval_of_the_job_counts() -> None:
 @in_virtual_time
 async def test_a_missing_right_is_tried_again_every_five_minutes_and_nothing_old_is_said() -> None:
     async with reading() as bench:
-        bench.answers[DATASET.pod_name] = bar(3)
-        bench.reads.job_changed(PREPARING)
-        await asyncio.sleep(10)
+        await bench.begin(files=3)
         bench.answers[DATASET.pod_name] = FORBIDDEN
         await asyncio.sleep(3 * 3600)
         assert bench.said[-1] == (JOB.ref, {})
@@ -204,9 +206,7 @@ async def test_a_fault_of_one_job_leaves_the_others_alone(caplog: pytest.LogCapt
 async def test_of_a_job_that_goes_while_it_is_read_nothing_is_said() -> None:
     async with reading() as bench:
         bench.hangs = asyncio.Event()
-        bench.answers[DATASET.pod_name] = bar(3)
-        bench.reads.job_changed(PREPARING)
-        await asyncio.sleep(10)
+        await bench.begin(files=3)
         bench.reads.job_gone(JOB.ref)
         bench.hangs.set()
         await asyncio.sleep(60)
