@@ -26,7 +26,7 @@ from visibility_api.progress.saved import (
     SavedJob,
     restore,
     restore_history,
-    save,
+    save_encoded,
     save_history,
     supersedes,
 )
@@ -149,8 +149,8 @@ class Continuity:
             yield Check(name="data-dir", run=lambda: None, note=note, is_readiness_only=True)
 
     def _snapshot(self, ref: JobRef) -> SavedJob | None:
-        memory = self._tracker.remembered(ref)
-        return None if memory is None else save(ref, memory)
+        memory = self._tracker.remembered_encoded(ref)
+        return None if memory is None else save_encoded(ref, memory)
 
     def _history(self, ref: JobRef) -> SavedJob | None:
         history = self._tracker.history(ref)

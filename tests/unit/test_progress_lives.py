@@ -153,9 +153,9 @@ class Server:
             )
 
     def stored(self) -> Memory:
-        memory = self.tracker.remembered(REF)
-        assert memory is not None
-        return msgspec.json.decode(msgspec.json.encode(memory), type=Memory)
+        memory, encoded = self.tracker.remembered(REF), self.tracker.remembered_encoded(REF)
+        assert encoded == msgspec.msgpack.encode(memory)  # what it keeps encoded is never of before
+        return msgspec.msgpack.decode(encoded, type=Memory)
 
     @property
     def shown(self) -> JobProgress:
@@ -209,6 +209,7 @@ def test_whoever_sees_a_life_shows_the_same(life: Life, joins: int, restarts: in
     restarted.look()
     for moment, _ in enumerate(world.moments()):
         whole.look()
+        whole.stored()  # at each moment, as in a data directory
         restarted.look()
         if moment in (restarts, restarts + again):
             restarted = Server(world, restarted.stored())

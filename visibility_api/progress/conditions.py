@@ -7,6 +7,7 @@ it has them, so not before they are true (docs/decisions/0007); the others alway
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
@@ -37,7 +38,8 @@ _PLAIN = ""
 
 
 def evaluate(record: Record, now: datetime) -> tuple[Condition, ...]:
-    """All that apply. One whose status did not change keeps the `since` that the record has of it."""
+    """All that apply; those of the record, the same tuple, where none has changed. One whose status did not
+    change keeps the `since` that the record has of it."""
     held = record.conditions or _NONE  # as they were made here
     made = []
     for (type_, rule, beginning), old in zip(_VERDICTS, held, strict=False):
@@ -69,7 +71,8 @@ def evaluate(record: Record, now: datetime) -> tuple[Condition, ...]:
                 continue
         reason, message = harmless(reason), harmless(message)
         made.append(Condition(type=type_, status=status, reason=reason, message=message, since=since or now))
-    return tuple(made)
+    is_same = len(made) == len(held) and all(map(operator.is_, made, held))
+    return held if is_same else tuple(made)
 
 
 def _begins_anew(before: str, reason: str) -> bool:

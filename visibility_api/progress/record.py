@@ -31,6 +31,15 @@ _LOSSES = ("loss", "train_loss", "eval_loss")
 PASSES_IN_S = 2.0  # an estimated end so close is shown no more: it would pass before the next evaluation
 
 
+class Encoded(msgspec.Struct, frozen=True, gc=False):
+    """Parts of the state of a job that most reports leave as they are, as they were encoded last."""
+
+    rank0: Rank0 | None  # of which…
+    conditions: tuple[Condition, ...]  # …and of which
+    rank0_state: msgspec.Raw
+    began_state: msgspec.Raw
+
+
 @dataclass(slots=True, kw_only=True)
 class Record:
     """All that is kept of one job."""
@@ -74,6 +83,7 @@ class Record:
     end: tuple[datetime, tuple[datetime, datetime] | None] | None = None
     end_of: tuple[Progress, Pace, datetime | None] | None = None
     passes_at: datetime | None = None  # when the estimated end that was shown will have passed
+    encoded: Encoded | None = None  # None: its state was never stored or passed on
 
     @property
     def failure(self) -> Refused | None:

@@ -29,7 +29,11 @@ class SavedJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def save(ref: JobRef, memory: Memory) -> SavedJob:
-    return SavedJob(ref=ref, format=FORMAT, state=_encode(memory))
+    return save_encoded(ref, _encode(memory))
+
+
+def save_encoded(ref: JobRef, memory: bytes) -> SavedJob:
+    return SavedJob(ref=ref, format=FORMAT, state=memory)
 
 
 def save_history(ref: JobRef, history: JobHistory) -> SavedJob:

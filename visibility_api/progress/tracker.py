@@ -17,7 +17,7 @@ from .document import Progress
 from .failure import Failure
 from .history import JobHistory
 from .job import JobRef, Rank0, TrainingJob
-from .memory import Memory, recall, recall_past, remember
+from .memory import Memory, recall, recall_past, remember, remember_encoded
 from .merge import LOGS, STATUS, TERMINATION, counts, merge, take
 from .observation import Observation, without_points
 from .ranks import NO_RANKS
@@ -109,6 +109,11 @@ class Tracker:
         """What another process must know of the job to judge it alike; None for a job that is not known."""
         record = self._records.get(ref)
         return None if record is None else remember(record)
+
+    def remembered_encoded(self, ref: JobRef) -> bytes | None:
+        """The same as MessagePack, for where it is stored and passed on."""
+        record = self._records.get(ref)
+        return None if record is None else remember_encoded(record)
 
     def recalled(self, ref: JobRef, memory: Memory) -> None:
         """Another process remembers this of a job, which may be known here already."""
