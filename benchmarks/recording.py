@@ -1,6 +1,7 @@
-"""Records when each step of the trainings in examples/ ends, for `benchmarks.estimates`.
+"""Records when each step of real trainings ends, for `benchmarks.estimates`: examples/, and trainings/ beside
+this file, which compile, evaluate and write checkpoints.
 
-    python -m benchmarks.recording [--seconds S] [EXAMPLE …]
+    python -m benchmarks.recording [--seconds S] [TRAINING …]
 
 With the frameworks installed (make test-frameworks). Each training gets so many more epochs, or rounds and
 data, that it takes S seconds of CPU time, on one thread; what counts is the CPU time of its process, so that
@@ -21,7 +22,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+HERE = Path(__file__).parent
+ROOT = HERE.parent
 VECTORS = ROOT / "tests" / "vectors" / "rhythms.json"
 SECONDS, SAMPLES, POLL_S = 150.0, 120, 0.05
 _MORE_DATA = """
@@ -49,9 +51,24 @@ LENGTH = {
     "transformers": r"num_train_epochs=(\d+)",
     "trl": r"num_train_epochs=(\d+)",
     "xgboost": r"ROUNDS = (\d+)",
+    **dict.fromkeys(
+        (
+            "jax_evaluation",
+            "keras_validation",
+            "lightning_validation",
+            "torch_compile",
+            "transformers_evaluation",
+        ),
+        r"^EPOCHS = (\d+)",
+    ),
 }
 BOOSTING = ("catboost", "lightgbm", "xgboost")
 NAMES = {
+    "jax_evaluation": "JAX, compilations, an evaluation after each 60 steps",
+    "keras_validation": "Keras on JAX, compilations, a validation after each 60 steps",
+    "lightning_validation": "Lightning, a validation after each 40 steps",
+    "torch_compile": "torch.compile, two compilations, a checkpoint after each 50 steps",
+    "transformers_evaluation": "Transformers, an evaluation after each 80 steps, a checkpoint after each 60",
     "accelerate": "Accelerate", "anything": "a command that prints", "catboost": "CatBoost",
     "ignite": "Ignite", "jax": "JAX with Flax", "keras": "Keras", "lightgbm": "LightGBM",
     "lightning": "Lightning", "paddle": "PaddlePaddle", "pytorch": "PyTorch", "sklearn": "scikit-learn",
@@ -62,7 +79,8 @@ Samples = list[tuple[float, int]]
 
 def record(example: str, seconds: float) -> Samples:
     """[CPU seconds since the run began, step], of a training that takes about `seconds`."""
-    source = (ROOT / "examples" / f"train_{example}.py").read_text()
+    place = HERE / "trainings" / f"{example}.py"
+    source = (place if place.exists() else ROOT / "examples" / f"train_{example}.py").read_text()
     times, took_s = 1, 0.0
     for _ in range(3):  # start-up comes once, so the first guess is too low
         found = run(example, lengthened(example, source, times))
@@ -79,7 +97,7 @@ def lengthened(example: str, source: str, times: int) -> str:
         factor = min(times, 4) if example in BOOSTING else times
         return whole.replace(number, str(int(number) * factor))
 
-    text, count = re.subn(LENGTH[example], multiplied, source, count=1)
+    text, count = re.subn(LENGTH[example], multiplied, source, count=1, flags=re.MULTILINE)
     assert count == 1, example
     if example in BOOSTING:
         split = re.search(r"^x_train, .*$", text, re.MULTILINE)
@@ -187,15 +205,15 @@ def main() -> None:
     for example in given.examples:
         samples = record(example, given.seconds)
         vectors = json.loads(VECTORS.read_text())
-        vectors["examples"] = sorted(
+        vectors["trainings"] = sorted(
             [
-                *(each for each in vectors["examples"] if each["name"] != NAMES[example]),
+                *(each for each in vectors["trainings"] if each["name"] != NAMES[example]),
                 {"name": NAMES[example], "samples": samples},
             ],
             key=lambda each: each["name"].lower(),
         )
         VECTORS.write_text("{\n" + ",\n".join(_field(*each) for each in vectors.items()) + "\n}\n")
-        print(f"{NAMES[example]:<24} {samples[-1][0]:7.1f} s of CPU, {samples[-1][1]} steps", flush=True)
+        print(f"{NAMES[example][:24]:<24} {samples[-1][0]:7.1f} s of CPU, {samples[-1][1]} steps", flush=True)
 
 
 if __name__ == "__main__":

@@ -19,10 +19,8 @@ VECTORS = Path(__file__).parent / "vectors" / "rhythms.json"
 
 def recorded() -> dict[str, Rhythm]:
     """Of real trainings, by name."""
-    vectors = json.loads(VECTORS.read_text())
-    named = {each["name"]: each for each in vectors["rhythms"]}
-    named |= {f"example of {each['name']}": each for each in vectors["examples"]}
-    return {name: [(at_s, step) for at_s, step in each["samples"]] for name, each in named.items()}
+    trainings = json.loads(VECTORS.read_text())["trainings"]
+    return {each["name"]: [(at_s, step) for at_s, step in each["samples"]] for each in trainings}
 
 
 def stretched(rhythm: Rhythm, duration_s: float) -> Rhythm:

@@ -336,3 +336,18 @@ def test_the_message_is_the_run_s_own_on_one_line(
         Condition(type="Failed", status="True", reason="FailedJobs", message=failed, since=NOW),
     )  # fmt: skip
     assert cells(document(message=said, conditions=conditions))["Message"] == cell
+
+
+@pytest.mark.parametrize(
+    ("phase", "cell"),
+    [
+        (Phase.INITIALIZING, "dataset-initializer: Fetching 12 files 41 % (5/12)."),
+        (Phase.PENDING, "dataset-initializer: Fetching 12 files 41 % (5/12)."),
+        (Phase.RUNNING, "evaluating"),
+        (Phase.SUCCEEDED, "evaluating"),
+    ],
+)
+def test_before_a_run_the_message_is_what_it_waits_for(phase: Phase, cell: str) -> None:
+    shown = document(phase=phase, message="evaluating")  # of an attempt before, where it is to run again
+    waiting = replace(shown.job, message="dataset-initializer: Fetching 12 files 41 % (5/12).")
+    assert cells(msgspec.structs.replace(shown, job=waiting))["Message"] == cell

@@ -32,7 +32,7 @@ TREND_SHARE = 0.5  # of a rate's steady change, as far ahead as it was seen: tre
 TREND_GOES_ON = 0.25  # of what it makes out in the later half, which that must show at least
 TREND_LOW, TREND_HIGH = -0.3, 0.4  # of the time of a unit: what a trend may add at most
 LEAST_SPREAD = 0.04  # of what is left: no run is steadier than that
-FUTURE_SPREAD = 0.16  # of the share of the run that is still to come: what it may do that was not seen yet
+FUTURE_SPREAD = 0.22  # of the share of the run that is still to come: what it may do that was not seen yet
 PAUSES_SPREAD = 0.12  # the same, later only: pauses of which none has come twice yet
 MOST_SPREAD = 0.9
 

@@ -72,7 +72,11 @@ COLUMNS = (
     Column(
         name="Reason", description="The condition or state that explains most about the job.", priority=WIDE
     ),
-    Column(name="Message", description="What the run says of itself, or why it failed.", priority=WIDE),
+    Column(
+        name="Message",
+        description="What the run says of itself; before it runs what it waits for, or why it failed.",
+        priority=WIDE,
+    ),
 )
 
 Cell = str | None  # None, a value that is not known, shows as blank
@@ -174,9 +178,10 @@ def _why_failed(document: JobProgress, condition: Condition) -> str:
 
 
 def _message(document: JobProgress) -> Cell:
-    """The run's own words; of a job that failed without any, what failed."""
+    """The words of the run; before it runs what it waits for; and why it failed, if it said nothing."""
     failed, condition = document.failure, document.condition("Failed")
-    text = document.message or ""
+    is_prepared = document.phase in (Phase.PENDING, Phase.INITIALIZING)
+    text = (document.job.message if is_prepared else document.message) or ""
     if not text and condition is not None:
         text = failed.message if failed is not None else condition.message
     text = " ".join(text[: 2 * MESSAGE_CHARACTERS].split())
