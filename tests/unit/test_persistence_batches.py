@@ -203,3 +203,20 @@ def test_a_write_that_fails_changes_nothing(tmp_path: Path) -> None:
         assert states(file) == before
         file.write([job("a", b"3")], [job("b").ref])
         assert states(file) == {"a": b"3", "c": b"1", "d": b"1"}
+
+
+@pytest.mark.parametrize(
+    ("names", "state_bytes"), [([253] * 1100, [170] * 1100), ([8, 8, 253], [255 * 1024, 1000, 256 * 1024])]
+)
+def test_long_names_and_large_states_are_written_together(
+    tmp_path: Path, names: list[int], state_bytes: list[int]
+) -> None:
+    """A row that is longer than SQLite may make one would keep all others from being written as well."""
+    jobs = [
+        job(f"{number:06}".ljust(length, "x"), b"s" * size)
+        for number, (length, size) in enumerate(zip(names, state_bytes, strict=True))
+    ]
+    with opened(tmp_path) as file:
+        file.write(jobs, [])
+    with opened(tmp_path) as file:
+        assert len(states(file)) == len(jobs)

@@ -29,8 +29,9 @@ CREATE TABLE batches (
     states BLOB NOT NULL  -- MessagePack: an array of rows
 )
 """
-BATCH_BYTES = 256 * 1024  # of the states in one row; it has one state more at most
+BATCH_BYTES = 256 * 1024  # of the jobs in one row; it has one more at most
 BATCH_ROWS = 1024
+_ROW_BYTES = 64  # of the rest of a row, about
 MAX_ROWS = 100_000  # in all batches: ten of each job that one server is made for
 
 
@@ -174,7 +175,7 @@ def _portions(rows: Sequence[Row]) -> Iterator[list[Row]]:
     size = 0
     for row in rows:
         portion.append(row)
-        size += len(row.state or b"")
+        size += len(row.state or b"") + len(row.uid) + len(row.namespace) + len(row.name) + _ROW_BYTES
         if size >= BATCH_BYTES or len(portion) == BATCH_ROWS:
             yield portion
             portion, size = [], 0

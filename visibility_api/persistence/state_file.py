@@ -256,7 +256,7 @@ class StateFile:
         if found.st_size > _MOST_TIMES * self._bounds.max_bytes:
             raise _Foreign("it is much larger than its limit")
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2 * MAX_STATE_BYTES)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, batches.BATCH_BYTES + 2 * MAX_STATE_BYTES)
         try:
             _prepare(connection, max_bytes=self._bounds.max_bytes)
             late = Batches(connection, max_bytes=self._bounds.max_bytes // _BATCHES_SHARE)
