@@ -71,7 +71,9 @@ def test_wide_output_adds_what_explains(team: Workspace) -> None:
         "REASON",
         "MESSAGE",
     ]
-    assert [line[-1] for line in lines] == ["NoJobSet", "NoJobSet", "EndedWithoutReport", "Suspended"]
+    waits = "Kubeflow Trainer has not made the JobSet. If that lasts, the TrainJob's events say why."
+    assert [line[-2:] for line in lines[:2]] == [["NoJobSet", waits]] * 2
+    assert [line[-1] for line in lines[2:]] == ["EndedWithoutReport", "Suspended"]
 
 
 def test_name_output_can_be_fed_back_to_kubectl(team: Workspace) -> None:
