@@ -201,6 +201,7 @@ def assemble(
         certificate=certificate,
         proof=proof,
         met=relay.introduce if relay is not None else lambda _address: None,
+        recalled=lambda ref: prober.recalled(ref, tracker.source_of(ref)),
     )
     pushes: PushEndpoint | None = None
     if "push" in sources:
@@ -254,7 +255,7 @@ def assemble(
             handlers=handlers,
             registry=registry,
             metrics=request_metrics,
-            checks=[*_checks(watches, prober, stopping), *continuity.checks()],
+            checks=[*_checks(watches, prober, stopping), *continuity.checks(partial(is_synced, ""))],
             pushes=pushes,
             peers=continuity.giver,
             page=read_page(),

@@ -81,9 +81,12 @@ class Continuity:
         certificate: Callable[[], bytes],
         proof: Callable[[], str],
         met: Callable[[Address], None],
+        recalled: Callable[[JobRef], None] = lambda _ref: None,
     ) -> None:
-        """Give from this tracker and take into it. Of the others see StateTaker and StateGiver."""
+        """Give from this tracker and take into it. `recalled` is called with each job of which a peer has a
+        later report. Of the others see StateTaker and StateGiver."""
         self._tracker = tracker
+        self._recalled = recalled
         if peers := self._settings.peers:
             self.giver = StateGiver(
                 proof=proof,
@@ -138,8 +141,17 @@ class Continuity:
             )
         yield "recollections", partial(self._forget_others, is_synced)
 
-    def checks(self) -> Iterator[Check]:
-        """The health of the data directory, which never fails: jobs are served without it."""
+    def checks(self, is_synced: Callable[[], bool]) -> Iterator[Check]:
+        """Not ready while other replicas know later pushes, for seconds. And the health of the data
+        directory, which never fails: jobs are served without it."""
+        if (taker := self._taker) is not None:
+
+            def behind() -> str | None:
+                # While not every job is known, other checks say so; that may be for ever, and this must not.
+                is_behind = is_synced() and not taker.caught_up.is_set()
+                return "pushes to other replicas are still being taken" if is_behind else None
+
+            yield Check(name="peers", run=behind, is_readiness_only=True)
         if (writer := self._writer) is not None:
 
             def note() -> str | None:
@@ -181,6 +193,7 @@ class Continuity:
     def _merge(self, ref: JobRef, memory: Memory) -> None:
         if supersedes(memory, self._tracker.remembered(ref)):
             self._tracker.recalled(ref, memory)
+            self._recalled(ref)
             self._metrics.count_recalled("peer")
         else:
             self._tracker.past_recalled(ref, memory)

@@ -190,6 +190,50 @@ async def test_it_takes_again_a_little_later_and_histories_when_the_jobs_are_kno
     assert asked == ["state", "state", "history", "state", "state", "history"]
 
 
+async def test_it_has_caught_up_when_it_took_again_what_came_until_jobs_were_known(tmp_path: Path) -> None:
+    """Seen: a replica was ready that lacked the last push of three jobs for half a second."""
+    peer, asked, is_known = Peer(answer=OK + frame(A) + END), 0, False
+
+    def is_synced() -> bool:
+        nonlocal asked
+        asked += 1
+        return is_known
+
+    async with peer.serving(tmp_path) as name:
+        taker = taker_of(name, take=lambda _saved: None, limits=replace(PATIENT, resolve_again_s=0.001))
+        async with running(taker, is_synced=is_synced):
+            await until(lambda: asked >= 2)
+            assert not taker.caught_up.is_set()
+            peer.answer, is_known = None, True  # from now on nobody hears from it
+            await until(lambda: len(peer.requests) == 2)
+            assert not taker.caught_up.is_set()
+    taker = taker_of(name, take=lambda _saved: None, limits=replace(PATIENT, resolve_again_s=0.001))
+    async with running(taker):
+        await taker.caught_up.wait()  # that one has gone
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_a_peer_that_does_not_answer_again_keeps_nobody_from_being_ready(
+    tmp_path: Path, *, answers: bool
+) -> None:
+    peer = Peer(answer=OK + frame(A) + END if answers else None)
+    async with peer.serving(tmp_path) as name:
+        taker = taker_of(
+            name, take=lambda _saved: None, limits=replace(PATIENT, total_s=0.2, again_total_s=DEADLINE_S)
+        )
+        async with running(taker):
+            await taker.done.wait()
+            peer.answer = None
+            async with asyncio.timeout(DEADLINE_S / 2):
+                await taker.caught_up.wait()
+
+
+async def test_who_is_alone_has_caught_up_at_once() -> None:
+    taker = taker_of(f"127.0.0.1:{OWN_PORT}", take=lambda _saved: None, limits=PATIENT)
+    async with running(taker, is_synced=lambda: False):
+        await taker.caught_up.wait()
+
+
 async def test_it_goes_on_to_catch_up_and_says_no_more_of_it(tmp_path: Path) -> None:
     """The last push of a job may have been relayed in vain."""
     peer, late = Peer(answer=OK + frame(A) + END), list[SavedJob]()

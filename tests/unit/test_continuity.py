@@ -181,9 +181,34 @@ async def test_alone_and_without_a_directory_there_is_nothing_to_wait_for() -> N
     await server.continuity.taken()
     assert server.continuity.giver is None
     assert [name for name, _ in server.continuity.loops(lambda: True)] == ["recollections"]
-    assert list(server.continuity.checks()) == []
+    assert list(server.continuity.checks(lambda: True)) == []
     server.bench.job(JOB)
     server.tracker.job_gone(REF)
+
+
+def test_it_is_not_ready_while_a_peer_knows_later_pushes() -> None:
+    server, is_synced = Server("--peers=one"), False
+    (check,) = server.continuity.checks(lambda: is_synced)
+    assert (check.name, check.is_readiness_only) == ("peers", True)
+    assert check.run() is None, "that not all jobs are known is another check's word"
+    is_synced = True
+    assert check.run() == "pushes to other replicas are still being taken"
+    taker = server.continuity._taker
+    assert taker is not None
+    taker.caught_up.set()
+    assert check.run() is None
+
+
+def test_of_a_job_that_a_peer_has_read_the_prober_is_told() -> None:
+    server = Server("--peers=one")
+    server.bench.job(JOB)
+    server.bench.report(10)
+    told: list[JobRef] = []
+    server.continuity._recalled = told.append
+    server.continuity._take(save(REF, memory(5, minutes=-1)))
+    assert told == []
+    server.continuity._take(save(REF, memory(30, minutes=3)))
+    assert told == [REF]
 
 
 # --- histories

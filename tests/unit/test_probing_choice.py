@@ -69,6 +69,16 @@ def test_a_log_that_answered_another_process_and_was_rotated_stays() -> None:
     assert {probe(choice, rotated) for _ in range(9)} == {"logs"}
 
 
+def test_what_answers_another_process_later_is_preferred_to_what_was_refused_here() -> None:
+    choice = choice_of(job())
+    probe(choice, SILENT)
+    assert choice.refused == SILENT
+    assert choice.recall("logs")
+    assert choice.refused is None
+    assert probe(choice, refused("NoProgressInLog", RetryClass.LATER)) == "logs"
+    assert choice.refused is None
+
+
 @pytest.mark.parametrize("source", ["", "push", "termination"])
 def test_of_one_that_is_not_probed_nothing_is_recalled(source: str) -> None:
     choice = choice_of(job())

@@ -121,6 +121,24 @@ async def test_a_running_job_is_probed_soon_after_it_appears() -> None:
         assert seen.latency_s is not None
 
 
+async def test_what_another_replica_has_read_is_read_the_same_way_at_once() -> None:
+    """Seen: a log was gone before this replica had read it; from then on it said that there was no file."""
+    async with running() as bench:
+        bench.source.answers["p0"] = SILENT
+        bench.logs.answers["p0"] = Refused(reason="NoProgressInLog", message="none", retry=RetryClass.LATER)
+        bench.prober.job_changed(job(0))
+        while (await bench.next()).outcome != SILENT:
+            pass
+        bench.logs.answers["p0"] = REPORT
+        files = len(bench.source.probed)
+        bench.prober.recalled(job(0).ref, "logs")
+        async with asyncio.timeout(5):  # long before its turn
+            while (seen := await bench.next()).source != "logs" or seen.outcome != REPORT:
+                pass
+        assert len(bench.source.probed) == files
+        bench.prober.recalled(job(1).ref, "logs")  # not known here
+
+
 async def test_jobs_that_cannot_answer_are_never_probed() -> None:
     async with running() as bench:
         bench.prober.job_changed(replace(JOB, rank0=None))

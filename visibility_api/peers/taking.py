@@ -69,6 +69,8 @@ class StateTaker:
         self._note, self._warn = log.info, log.warning
         self._limits = limits
         self.done = asyncio.Event()  # the first time is over; also when there was nobody there, or no time
+        # What was pushed to the others before this replica knew the jobs is taken as well; or the same.
+        self.caught_up = asyncio.Event()
 
     async def run(self, is_synced: Callable[[], bool] = lambda: True) -> None:
         """Take, a few times more, and then rarely for ever; never raises for what a peer does.
@@ -77,14 +79,19 @@ class StateTaker:
         """
         limits = self._limits
         try:
-            await self._take_within(limits.total_s, PATH)
+            is_alone = not await self._take_within(limits.total_s, PATH)
         finally:
             self.done.set()
+        if is_alone:
+            self.caught_up.set()
         with suppress(TimeoutError):
             async with asyncio.timeout(limits.synced_s):
                 while not is_synced():  # noqa: ASYNC110 - the state of several watches
                     await asyncio.sleep(limits.resolve_again_s)
+        too_late = asyncio.get_running_loop().call_later(limits.total_s, self.caught_up.set)
         await self._take_within(limits.again_total_s, PATH)
+        too_late.cancel()
+        self.caught_up.set()
         # Ten times as much, and needed to show the past only: no job waits for it.
         await self._take_within(limits.again_total_s, HISTORY_PATH)
         for pause_s in limits.again_s:
@@ -97,7 +104,8 @@ class StateTaker:
             await asyncio.sleep(limits.every_s)
             await self._take_within(limits.again_total_s, PATH)
 
-    async def _take_within(self, limit_s: float, path: str) -> None:
+    async def _take_within(self, limit_s: float, path: str) -> bool:
+        """Whether there is any other replica."""
         seen: set[Address] = set()
         try:
             async with (
@@ -121,6 +129,7 @@ class StateTaker:
                     group.create_task(take_by(host, port), name=f"find {host}")
         except TimeoutError:
             self._warn("state not taken from every peer in time", limit_s=limit_s, path=path)
+        return bool(seen)
 
     async def _find(self, host: str, port: int) -> set[Address]:
         """The addresses of the other replicas of this name, which need not resolve yet."""

@@ -144,11 +144,14 @@ class Choice:
     _closed: tuple[tuple[Candidate, str], ...] = ()  # failed for good, with the reason
     _closed_at: float = 0.0
 
-    def recall(self, source: str) -> None:
-        """This source has brought a report of rank 0, to another process: it stays, if it is one of ours."""
+    def recall(self, source: str) -> bool:
+        """This source has brought a report of rank 0, to another process: it stays, if it is one of ours.
+        Returns whether it is."""
         found = next((each for each in self._known() if each.source == source), None)
         if found is not None:
-            self.answered, self.has_answered = found, True
+            self.answered, self.has_answered, self._failures = found, True, 0
+            self.refused = self.refused_by = None
+        return found is not None
 
     def next(self, now: float) -> Candidate | None:
         """The one to probe through; None when there is none."""
