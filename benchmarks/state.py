@@ -25,7 +25,7 @@ from visibility_api.persistence.state_file import Bounds, StateFile
 from visibility_api.progress.document import Progress, parse_document
 from visibility_api.progress.job import JobRef, TrainingJob
 from visibility_api.progress.observation import Observation
-from visibility_api.progress.saved import SavedJob, save_encoded
+from visibility_api.progress.saved import SavedJob, save
 from visibility_api.progress.tracker import Tracker
 from visibility_api.store.memory import MemoryStore
 from visibility_api.workloads.inventory import TrainJobInventory
@@ -69,9 +69,9 @@ async def _show_writing(jobs: int) -> None:
     assert isinstance(report, Progress)
 
     def snapshot(ref: JobRef) -> SavedJob:
-        memory = tracker.remembered_encoded(ref)
-        assert memory is not None
-        return save_encoded(ref, memory)
+        state = tracker.remembered_encoded(ref)
+        assert state is not None
+        return save(ref, state)
 
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
         file = StateFile(Path(name), BOUNDS)

@@ -26,7 +26,7 @@ from visibility_api.progress.saved import (
     SavedJob,
     restore,
     restore_history,
-    save_encoded,
+    save,
     save_history,
     supersedes,
 )
@@ -161,8 +161,8 @@ class Continuity:
             yield Check(name="data-dir", run=lambda: None, note=note, is_readiness_only=True)
 
     def _snapshot(self, ref: JobRef) -> SavedJob | None:
-        memory = self._tracker.remembered_encoded(ref)
-        return None if memory is None else save_encoded(ref, memory)
+        state = self._tracker.remembered_encoded(ref)
+        return None if state is None else save(ref, state)
 
     def _history(self, ref: JobRef) -> SavedJob | None:
         history = self._tracker.history(ref)

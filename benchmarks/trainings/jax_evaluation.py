@@ -38,5 +38,7 @@ with report(total_steps=EPOCHS * STEPS, total_epochs=EPOCHS) as r:
     for _ in range(EPOCHS):
         for i in range(0, STEPS * BATCH, BATCH):
             r.step(loss=float(train_step(model, optimizer, x[i : i + BATCH], y[i : i + BATCH])))
-        losses = [evaluate(model, x[i : i + BATCH], y[i : i + BATCH]) for i in range(EVALUATED)]
+        losses = [
+            evaluate(model, x[i : i + BATCH], y[i : i + BATCH]) for i in range(0, EVALUATED * BATCH, BATCH)
+        ]
         r.epoch(eval_loss=float(np.mean(losses)))

@@ -1,4 +1,7 @@
-"""Transformers: an evaluation after each 80 steps, a checkpoint after each 60."""
+"""Transformers: an evaluation after each 80 steps, a checkpoint after each 60.
+
+Model and text are those of examples/train_transformers.py; a training that is recorded is one file.
+"""
 
 import argparse
 import inspect

@@ -24,7 +24,7 @@ from visibility_api.progress.columns import pack, unpack
 from visibility_api.progress.history import FORMAT as HISTORY_FORMAT, JobHistory
 from visibility_api.progress.history_view import Selection, select
 from visibility_api.progress.limits import EARLIEST, LATEST, MAX_METRICS, MAX_POINTS
-from visibility_api.progress.memory import Memory
+from visibility_api.progress.memory import Memory, encode
 from visibility_api.progress.points import read_recent
 from visibility_api.progress.saved import FORMAT, SavedJob, restore, restore_history, save, save_history
 from visibility_api.progress.summary import JobProgress
@@ -86,7 +86,7 @@ def saved_state(data: bytes) -> None:
         msgspec.json.decode(_CODEC.document(Entry(document=each, revision=1)))
     again = tracker.remembered(REF)
     assert again is not None
-    assert restore(save(REF, again)) is not None
+    assert restore(save(REF, encode(again))) is not None
 
 
 def saved_history(data: bytes) -> None:

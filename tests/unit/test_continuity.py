@@ -19,7 +19,7 @@ from visibility_api.persistence.state_file import Bounds, StateFile
 from visibility_api.progress.document import Progress
 from visibility_api.progress.history_view import Selection, select
 from visibility_api.progress.job import JobRef
-from visibility_api.progress.memory import Memory
+from visibility_api.progress.memory import Memory, encode
 from visibility_api.progress.saved import SavedJob, save
 from visibility_api.progress.tracker import Tracker
 from visibility_api.settings import read_settings
@@ -130,17 +130,17 @@ async def test_a_job_that_is_deleted_is_taken_out(tmp_path: Path) -> None:
 def test_what_a_peer_knows_waits_for_its_job_and_the_later_report_counts() -> None:
     server = Server("--peers=one")
     take = server.continuity._take
-    take(save(REF, memory(10, minutes=1)))
-    take(save(REF, memory(20, minutes=2)))
-    take(save(REF, memory(5, minutes=0)))
+    take(save(REF, encode(memory(10, minutes=1))))
+    take(save(REF, encode(memory(20, minutes=2))))
+    take(save(REF, encode(memory(5, minutes=0))))
     server.bench.advance(180)
     server.bench.job(JOB)
     assert server.bench.last.step == 20
     published = len(server.bench.published)
-    take(save(REF, memory(15, minutes=1.5)))
-    take(save(REF, memory(20, minutes=2)))
+    take(save(REF, encode(memory(15, minutes=1.5))))
+    take(save(REF, encode(memory(20, minutes=2))))
     assert len(server.bench.published) == published
-    take(save(REF, memory(30, minutes=3)))
+    take(save(REF, encode(memory(30, minutes=3))))
     assert server.bench.last.step == 30
     assert server.recalled("peer") == 2
     assert server.continuity.giver is not None
@@ -152,10 +152,10 @@ def test_long_after_the_start_only_what_was_pushed_is_taken_from_a_peer() -> Non
     server.bench.report(10)
     later = memory(30, minutes=3)
     catch_up = server.continuity._catch_up
-    catch_up(save(OTHER, later))
-    catch_up(save(REF, replace_struct(later, source="exec")))
+    catch_up(save(OTHER, encode(later)))
+    catch_up(save(REF, encode(replace_struct(later, source="exec"))))
     assert server.bench.last.step == 10
-    catch_up(save(REF, replace_struct(later, source="push", reporter="push")))
+    catch_up(save(REF, encode(replace_struct(later, source="push", reporter="push"))))
     assert server.bench.last.step == 30
 
 
@@ -171,7 +171,7 @@ def test_a_peer_that_knows_the_same_report_for_longer_brings_its_pace() -> None:
     assert late.bench.last.steps_per_s is None
     known = whole.tracker.remembered(REF)
     assert known is not None
-    late.continuity._take(save(REF, known))
+    late.continuity._take(save(REF, encode(known)))
     assert late.bench.last.steps_per_s == whole.bench.last.steps_per_s is not None
 
 
@@ -205,9 +205,9 @@ def test_of_a_job_that_a_peer_has_read_the_prober_is_told() -> None:
     server.bench.report(10)
     told: list[JobRef] = []
     server.continuity._recalled = told.append
-    server.continuity._take(save(REF, memory(5, minutes=-1)))
+    server.continuity._take(save(REF, encode(memory(5, minutes=-1))))
     assert told == []
-    server.continuity._take(save(REF, memory(30, minutes=3)))
+    server.continuity._take(save(REF, encode(memory(30, minutes=3))))
     assert told == [REF]
 
 
@@ -283,9 +283,9 @@ def test_how_a_pod_ended_that_was_deleted_before_it_was_seen_here_is_known_from_
         server.bench.job(replace(JOB, rank0=None))
     known = whole.tracker.remembered(REF)
     assert known is not None
-    late.continuity._take(save(REF, known))
+    late.continuity._take(save(REF, encode(known)))
     published = len(late.bench.published)
-    late.continuity._take(save(REF, known))
+    late.continuity._take(save(REF, encode(known)))
     rank0 = late.bench.last.job.rank0
     assert rank0 is not None
     assert rank0.last_termination == KILLED

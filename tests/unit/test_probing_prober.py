@@ -18,6 +18,8 @@ from visibility_api.progress.document import Outcome, Progress, Refused, RetryCl
 from visibility_api.progress.job import JobRef, Phase, ProbeHints, Rank0, Termination, TrainingJob
 from visibility_api.progress.observation import Observation
 
+from .virtual_time import in_virtual_time
+
 REPORT = Progress(timestamp=T0, step=1)
 SILENT = Refused(reason="NoProgressFile", message="none", retry=RetryClass.LATER)
 
@@ -121,6 +123,7 @@ async def test_a_running_job_is_probed_soon_after_it_appears() -> None:
         assert seen.latency_s is not None
 
 
+@in_virtual_time
 async def test_what_another_replica_has_read_is_read_the_same_way_at_once() -> None:
     """Seen: a log was gone before this replica had read it; from then on it said that there was no file."""
     async with running() as bench:
@@ -130,11 +133,11 @@ async def test_what_another_replica_has_read_is_read_the_same_way_at_once() -> N
         while (await bench.next()).outcome != SILENT:
             pass
         bench.logs.answers["p0"] = REPORT
-        files = len(bench.source.probed)
+        files, now_s = len(bench.source.probed), asyncio.get_running_loop().time()
         bench.prober.recalled(job(0).ref, "logs")
-        async with asyncio.timeout(5):  # long before its turn
-            while (seen := await bench.next()).source != "logs" or seen.outcome != REPORT:
-                pass
+        while (seen := await bench.next()).source != "logs" or seen.outcome != REPORT:
+            pass
+        assert asyncio.get_running_loop().time() - now_s < 1, "not in its turn"
         assert len(bench.source.probed) == files
         bench.prober.recalled(job(1).ref, "logs")  # not known here
 

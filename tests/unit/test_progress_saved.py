@@ -12,7 +12,7 @@ from visibility_api.persistence.recollections import Recollections
 from visibility_api.progress.document import Progress
 from visibility_api.progress.estimate import Pace
 from visibility_api.progress.job import JobRef
-from visibility_api.progress.memory import Memory
+from visibility_api.progress.memory import Memory, encode
 from visibility_api.progress.saved import FORMAT, SavedJob, restore, save, supersedes
 
 from .test_progress_tracker import JOB, REF, T0, Bench
@@ -29,7 +29,7 @@ def test_any_bytes_are_a_memory_or_nothing(state: bytes) -> None:
 
 
 def test_of_another_format_nothing_is_read() -> None:
-    saved = save(REF, memory(1))
+    saved = save(REF, encode(memory(1)))
     assert restore(saved) == memory(1)
     assert restore(SavedJob(ref=REF, format=FORMAT + 1, state=saved.state)) is None
 
@@ -82,12 +82,12 @@ def test_of_one_report_the_pace_by_more_reports_counts() -> None:
 def test_of_two_states_the_later_is_recalled_once_and_counted_where_it_was_found() -> None:
     counted: list[str] = []
     known = Recollections(count=counted.append)
-    known.add(save(REF, memory(2, step=20)), "disk")
-    known.add(save(REF, memory(1, step=10)), "peer")
+    known.add(save(REF, encode(memory(2, step=20))), "disk")
+    known.add(save(REF, encode(memory(1, step=10))), "peer")
     assert known.take(REF) == memory(2, step=20)
     assert known.take(REF) is None
-    known.add(save(REF, memory(2)), "disk")
-    known.add(save(REF, memory(3, step=30)), "peer")
+    known.add(save(REF, encode(memory(2))), "disk")
+    known.add(save(REF, encode(memory(3, step=30))), "peer")
     assert known.take(REF) == memory(3, step=30)
     assert counted == ["disk", "peer"]
 
@@ -97,23 +97,23 @@ def test_what_cannot_be_read_is_nothing_and_displaces_nothing() -> None:
     broken = SavedJob(ref=REF, format=FORMAT, state=b"\xc1")
     known.add(broken, "disk")
     assert known.take(REF) is None
-    known.add(save(REF, memory(1)), "disk")
+    known.add(save(REF, encode(memory(1))), "disk")
     known.add(broken, "peer")
     assert known.take(REF) == memory(1)
 
 
 def test_a_job_of_the_same_name_recalls_nothing_of_its_predecessor() -> None:
     known = Recollections()
-    known.add(save(REF, memory(1)), "disk")
+    known.add(save(REF, encode(memory(1))), "disk")
     successor = JobRef(resource=REF.resource, namespace=REF.namespace, name=REF.name, uid="another")
     assert known.take(successor) is None
 
 
 def test_once_every_job_was_seen_what_is_left_is_named_and_nothing_more_is_kept() -> None:
     known = Recollections()
-    known.add(save(REF, memory(1)), "disk")
+    known.add(save(REF, encode(memory(1))), "disk")
     assert known.close() == [REF]
-    known.add(save(REF, memory(2)), "peer")
+    known.add(save(REF, encode(memory(2))), "peer")
     assert (known.take(REF), len(known)) == (None, 0)
 
 
@@ -123,7 +123,7 @@ def test_they_are_bounded_in_number_and_bytes() -> None:
     known.add(SavedJob(ref=refs[0], format=FORMAT, state=b"x" * 1001), "disk")
     assert len(known) == 0
     for ref in refs:
-        known.add(save(ref, memory(1)), "disk")
+        known.add(save(ref, encode(memory(1))), "disk")
     assert len(known) == 3
 
 

@@ -26,7 +26,7 @@ from .straggling import NOTHING_GATHERED, Gathered
 from .summary import Condition
 from .watched import NOTHING_WATCHED, Watched
 
-_encode = msgspec.msgpack.Encoder().encode
+encode = msgspec.msgpack.Encoder().encode
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
@@ -82,10 +82,10 @@ def remember_encoded(record: Record) -> bytes:
         parts = record.encoded = Encoded(
             rank0=record.rank0,
             conditions=record.conditions,
-            rank0_state=msgspec.Raw(_encode(_without_messages(record.rank0))),
-            began_state=msgspec.Raw(_encode(_beginnings(record.conditions))),
+            rank0_state=msgspec.Raw(encode(_without_messages(record.rank0))),
+            began_state=msgspec.Raw(encode(_beginnings(record.conditions))),
         )
-    return _encode(_remember(record, parts.rank0_state, parts.began_state))
+    return encode(_remember(record, parts.rank0_state, parts.began_state))
 
 
 def _remember(record: Record, rank0: Any, began: Any) -> Memory:  # noqa: ANN401 - both as they are or encoded

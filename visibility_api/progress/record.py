@@ -34,10 +34,10 @@ PASSES_IN_S = 2.0  # an estimated end so close is shown no more: it would pass b
 class Encoded(msgspec.Struct, frozen=True, gc=False):
     """Parts of the state of a job that most reports leave as they are, as they were encoded last."""
 
-    rank0: Rank0 | None  # of which…
-    conditions: tuple[Condition, ...]  # …and of which
-    rank0_state: msgspec.Raw
-    began_state: msgspec.Raw
+    rank0: Rank0 | None
+    rank0_state: msgspec.Raw  # of `rank0`
+    conditions: tuple[Condition, ...]
+    began_state: msgspec.Raw  # of `conditions`: since when they hold
 
 
 @dataclass(slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from .memory import Memory
 FORMAT = 2  # of a state; of one in another format nothing is read
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
-_encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Memory).decode
 
 
@@ -28,12 +27,9 @@ class SavedJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     state: bytes
 
 
-def save(ref: JobRef, memory: Memory) -> SavedJob:
-    return save_encoded(ref, _encode(memory))
-
-
-def save_encoded(ref: JobRef, memory: bytes) -> SavedJob:
-    return SavedJob(ref=ref, format=FORMAT, state=memory)
+def save(ref: JobRef, state: bytes) -> SavedJob:
+    """`state`: a Memory, encoded (`memory.encode`)."""
+    return SavedJob(ref=ref, format=FORMAT, state=state)
 
 
 def save_history(ref: JobRef, history: JobHistory) -> SavedJob:

@@ -180,8 +180,8 @@ def _why_failed(document: JobProgress, condition: Condition) -> str:
 def _message(document: JobProgress) -> Cell:
     """The words of the run; before it runs what it waits for; and why it failed, if it said nothing."""
     failed, condition = document.failure, document.condition("Failed")
-    is_prepared = document.phase in (Phase.PENDING, Phase.INITIALIZING)
-    text = (document.job.message if is_prepared else document.message) or ""
+    is_waiting = document.phase in (Phase.PENDING, Phase.INITIALIZING)
+    text = (document.job.message if is_waiting else document.message) or ""
     if not text and condition is not None:
         text = failed.message if failed is not None else condition.message
     text = " ".join(text[: 2 * MESSAGE_CHARACTERS].split())
