@@ -23,6 +23,7 @@ SINGLE_FORGOTTEN = 1.5  # after as many times the way to a single pause, it come
 TREND_SHARE = 0.5  # of a rate's steady change, as far ahead as it was seen: trends wear off
 TREND_GOES_ON = 0.25  # of what it makes out in the later half, which that must show at least
 TREND_LOW, TREND_HIGH = -0.3, 0.4  # of the time of a step: what a trend may add at most
+TREND_SO_FAR = 0.5  # the same of what it has added since the middle of what the rate is taken from
 
 
 class Pace:
@@ -92,9 +93,8 @@ def _measure(samples: Sequence[tuple[float, int]]) -> Optional[tuple[float, floa
     step_s = _per_step(level)
     trend_s, reach = _trend(steady)
     if trend_s:  # what is measured is the middle of these, and the run is at their end
-        step_s += trend_s * sum(steps for steps, _ in level) / 2
-    if step_s <= 0:
-        return None
+        to_end_s = trend_s * sum(steps for steps, _ in level) / 2
+        step_s += max(-TREND_SO_FAR * step_s, min(TREND_SO_FAR * step_s, to_end_s))
     pause_s = single_s = 0.0
     first, last = samples[0][1], samples[-1][1]
     pauses = [

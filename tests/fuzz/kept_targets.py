@@ -21,12 +21,19 @@ from visibility_api.models.served import TRAINJOBS
 from visibility_api.peers.frames import BadFrame, FrameReader
 from visibility_api.progress.attempt import read
 from visibility_api.progress.columns import pack, unpack
-from visibility_api.progress.history import FORMAT as HISTORY_FORMAT, JobHistory
+from visibility_api.progress.history import JobHistory
 from visibility_api.progress.history_view import Selection, select
 from visibility_api.progress.limits import EARLIEST, LATEST, MAX_METRICS, MAX_POINTS
 from visibility_api.progress.memory import Memory, encode
 from visibility_api.progress.points import read_recent
-from visibility_api.progress.saved import FORMAT, SavedJob, restore, restore_history, save, save_history
+from visibility_api.progress.saved import (
+    HISTORY_FORMAT,
+    SavedJob,
+    restore,
+    restore_history,
+    save,
+    save_history,
+)
 from visibility_api.progress.summary import JobProgress
 from visibility_api.progress.tracker import Tracker
 from visibility_api.resources.history import encode_csv, encode_json, encode_ndjson
@@ -67,7 +74,7 @@ def saved_state(data: bytes) -> None:
             pass
     except BadFrame:
         pass
-    memory = restore(SavedJob(ref=REF, format=FORMAT, state=data))
+    memory = restore(save(REF, data))  # with its checksum, or nothing else would be tried
     if memory is None:
         return
     known: dict[object, Memory] = {REF: memory}
@@ -91,7 +98,7 @@ def saved_state(data: bytes) -> None:
 
 def saved_history(data: bytes) -> None:
     """The same of a history, which is brought together with another one."""
-    history = restore_history(SavedJob(ref=REF, format=HISTORY_FORMAT, state=data))
+    history = restore_history(SavedJob(ref=REF, format=HISTORY_FORMAT - 1, state=data))  # without a checksum
     if history is None:
         return
     _show(history, _ALL)

@@ -208,6 +208,50 @@ def test_no_sequence_of_reports_gives_a_negative_rate_or_end(said: list[tuple[fl
         assert remaining is None or remaining >= 0
 
 
+def test_noise_that_looks_like_an_ever_faster_run_gives_no_negative_rate() -> None:
+    """Of a simulated run: the trend of its first ten reports led below zero seconds a step."""
+    at_s = (0.0, 123.84, 179.55, 210.66, 243.62, 295.1, 308.91, 327.95, 341.2, 359.76)
+    steps = (0, 1, 2, 3, 4, 5, 6, 7, 9, 10)
+    said = [report(at, step, 360) for at, step in zip(at_s, steps, strict=True)]
+    pace = pace_of(*said)
+    assert pace.per_second is not None
+    assert 0 < pace.per_second < 0.2
+    assert 0 < (pace.remaining_s(said[-1]) or 0) < 20_000
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0], ids=["slower", "faster"])
+def test_a_lasting_change_of_rate_is_noticed_soon_though_a_run_is_long(factor: float) -> None:
+    """After two hours: within 20 minutes, in the rate as in the end, and the range holds it from then on."""
+    pace, changed_s, total = Pace(), 7200.0, 60_000
+    for probe in range(1, 600):
+        at_s = 15.0 * probe
+        step = int(2 * min(at_s, changed_s) + 2 * factor * max(0.0, at_s - changed_s))
+        said = report(at_s, step, total)
+        pace = pace.advance(said)
+        if at_s > changed_s + 1200:
+            break
+    left_s = (total - step) / (2 * factor)
+    found = pace.left_s(said)
+    assert found is not None
+    likely_s, least_s, most_s = found
+    assert pace.per_second == pytest.approx(2 * factor, rel=0.05)
+    assert likely_s == pytest.approx(left_s, rel=0.05)
+    assert least_s is not None
+    assert most_s is not None
+    assert least_s < left_s < most_s
+
+
+def test_noise_and_evaluations_are_no_lasting_change_of_rate() -> None:
+    pace, at_s, before = Pace(), 0.0, 0.0
+    for number in range(1, 2000):
+        at_s += 15.0 + (number * 7919 % 13 - 6) / 3 + (90.0 if number % 40 == 0 else 0.0)
+        pace = pace.advance(report(at_s, 30 * number, 10**6))
+        if number == 400:
+            before = pace.per_second or 0.0
+        if number > 400:
+            assert pace.per_second == pytest.approx(before, rel=0.12)
+
+
 def test_the_range_has_room_for_a_single_pause_to_come_again_and_again() -> None:
     pace, seen = Pace(), report(0, 0, 500)
     for step in range(121):

@@ -7,24 +7,40 @@ from datetime import timedelta
 import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
+from structlog.testing import capture_logs
 
 from visibility_api.persistence.recollections import Recollections
 from visibility_api.progress.document import Progress
 from visibility_api.progress.estimate import Pace
+from visibility_api.progress.history import JobHistory
 from visibility_api.progress.job import JobRef
 from visibility_api.progress.memory import Memory, encode
-from visibility_api.progress.saved import FORMAT, SavedJob, restore, save, supersedes
+from visibility_api.progress.saved import (
+    FORMAT,
+    HISTORY_FORMAT,
+    SavedJob,
+    restore,
+    restore_history,
+    save,
+    save_history,
+    supersedes,
+)
 
 from .test_progress_tracker import JOB, REF, T0, Bench
 
 
+def report(minutes: int, step: int = 1) -> Progress:
+    return Progress(timestamp=T0 + timedelta(minutes=minutes), step=step)
+
+
 def memory(minutes: int, step: int = 1) -> Memory:
-    return Memory(attempt="p1/0/0", report=Progress(timestamp=T0 + timedelta(minutes=minutes), step=step))
+    return Memory(attempt="p1/0/0", report=report(minutes, step))
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_memory_or_nothing(state: bytes) -> None:
+    assert isinstance(restore(save(REF, state)), Memory | None)
     assert isinstance(restore(SavedJob(ref=REF, format=FORMAT, state=state)), Memory | None)
 
 
@@ -32,6 +48,33 @@ def test_of_another_format_nothing_is_read() -> None:
     saved = save(REF, encode(memory(1)))
     assert restore(saved) == memory(1)
     assert restore(SavedJob(ref=REF, format=FORMAT + 1, state=saved.state)) is None
+    assert restore(SavedJob(ref=REF, format=FORMAT - 2, state=saved.state)) is None
+
+
+def test_what_the_version_before_has_saved_is_read() -> None:
+    plain = encode(memory(1))
+    assert restore(SavedJob(ref=REF, format=FORMAT - 1, state=plain)) == memory(1)
+    history = JobHistory()
+    history.add("p1/0/0", report(1), continues=False, reported_at=T0, ahead_s=0.0)
+    old = SavedJob(ref=REF, format=HISTORY_FORMAT - 1, state=history.save())
+    assert (found := restore_history(old)) is not None
+    assert found.rows == 1
+
+
+@given(st.data())
+def test_of_what_a_disk_has_damaged_nothing_is_read(data: st.DataObject) -> None:
+    """It may still decode: to a pace of 1e300 steps, or an attempt of no pod."""
+    history = JobHistory()
+    history.add("p1/0/0", report(1), continues=False, reported_at=T0, ahead_s=0.0)
+    for saved, read in (
+        (save(REF, encode(memory(1))), restore),
+        (save_history(REF, history), restore_history),
+    ):
+        damaged = bytearray(saved.state)
+        place = data.draw(st.integers(0, len(damaged) - 1))
+        damaged[place] ^= data.draw(st.integers(1, 255))
+        assert read(msgspec.structs.replace(saved, state=bytes(damaged))) is None
+        assert read(msgspec.structs.replace(saved, state=saved.state[:place])) is None
 
 
 def test_the_later_report_counts_by_its_own_time() -> None:
@@ -100,6 +143,18 @@ def test_what_cannot_be_read_is_nothing_and_displaces_nothing() -> None:
     known.add(save(REF, encode(memory(1))), "disk")
     known.add(broken, "peer")
     assert known.take(REF) == memory(1)
+
+
+def test_what_cannot_be_read_is_counted_in_one_line_once_every_job_was_seen() -> None:
+    known = Recollections()
+    known.add(SavedJob(ref=REF, format=FORMAT, state=b"\xc1"), "disk")
+    known.add_history(SavedJob(ref=REF, format=HISTORY_FORMAT, state=b"\xc1"))
+    assert known.take(REF) is None
+    assert list(known.take_histories(REF)) == []
+    with capture_logs() as lines:
+        known.close()
+        Recollections().close()
+    assert [line["states"] for line in lines] == [2]
 
 
 def test_a_job_of_the_same_name_recalls_nothing_of_its_predecessor() -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import structlog
+
 from visibility_api.progress.history import JobHistory
 from visibility_api.progress.job import JobRef
 from visibility_api.progress.memory import Memory
 from visibility_api.progress.saved import SavedJob, restore, restore_history, supersedes
+
+log = structlog.get_logger("visibility.state")
 
 MAX_JOBS = 100_000  # ten times what one server is made for
 MAX_HISTORIES = 9  # of one job: that on disk, and one of each replica that is asked
@@ -32,6 +36,7 @@ class Recollections:
         self._held: dict[JobRef, tuple[SavedJob, str]] = {}
         self._histories: dict[JobRef, list[SavedJob]] = {}
         self._bytes = 0
+        self._unread = 0  # states and histories of jobs that exist
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -71,6 +76,8 @@ class Recollections:
             history = restore_history(saved)
             if history is not None:
                 yield history
+            else:
+                self._unread += 1
 
     def take(self, ref: JobRef) -> Memory | None:
         """What is remembered of this job, which exists; it is not kept here any longer."""
@@ -82,11 +89,18 @@ class Recollections:
         memory = restore(saved)
         if memory is not None:
             self._count(source)
+        else:
+            self._unread += 1
         return memory
 
     def close(self) -> list[JobRef]:
         """Every job that exists has been seen: keep nothing more. Returns the jobs that were left."""
         left = list(dict.fromkeys((*self._held, *self._histories)))
+        if self._unread:
+            log.warning(
+                "what was remembered of some jobs is damaged or of another version, and passed over",
+                states=self._unread,
+            )
         self._held.clear()
         self._histories.clear()
         self._bytes, self._is_closed = 0, True

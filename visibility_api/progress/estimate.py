@@ -31,6 +31,10 @@ SINGLE_FORGOTTEN = 1.5  # after as many times the way to a single pause, it come
 TREND_SHARE = 0.5  # of a rate's steady change, as far ahead as it was seen: trends wear off
 TREND_GOES_ON = 0.25  # of what it makes out in the later half, which that must show at least
 TREND_LOW, TREND_HIGH = -0.3, 0.4  # of the time of a unit: what a trend may add at most
+TREND_SO_FAR = 0.5  # the same of what it has added since the middle of what the rate is taken from
+LASTING = 10  # stretches in a row that are all slower, or all faster, than the rate show another one
+LASTING_BY = 0.01  # …by this share at least
+LASTING_SPACING = 0.25  # of the time between two samples: a shorter stretch says nothing of its own
 LEAST_SPREAD = 0.04  # of what is left: no run is steadier than that
 FUTURE_SPREAD = 0.22  # of the share of the run that is still to come: what it may do that was not seen yet
 PAUSES_SPREAD = 0.12  # the same, later only: pauses of which none has come twice yet
@@ -91,6 +95,10 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     samples: bytes = b""  # of the attempt: pairs of float32, seconds and units since the first one
     spacing_s: float = 0.0  # between two samples at least
     forecast: Forecast | None = None  # what follows from the samples; None until there are enough
+    # Where the last stretch ended, and where those began that are all slower, or all faster, than forecast,
+    # as `samples`; empty before there is a forecast. How many they are; of faster ones less than 0.
+    lately: bytes = b""
+    lasting: int = 0
 
     def advance(self, report: Progress, *, waited_s: float = math.inf, is_next: bool = True) -> Pace:
         """The pace after one more report. `waited_s`: by our clock it took no longer since the one that moved
@@ -118,8 +126,17 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
             return replace(self, position=position)
         if not 0 < elapsed_s <= waited_s or self.origin is None:
             # The clock was set: measure anew from there.
-            return replace(
-                self, position=position, at=at, origin=at, base=position, samples=_ZERO * 2, forecast=None
+            return Pace(
+                position=position,
+                unit=unit,
+                at=at,
+                per_second=self.per_second,
+                longest_gap_s=self.longest_gap_s,
+                origin=at,
+                base=position,
+                base_epoch=self.base_epoch,
+                samples=_ZERO * 2,
+                spacing_s=self.spacing_s,
             )
         rate = (position - self.position) / elapsed_s
         # Else the run may have moved all the time: that was no pause of its own unless it came far less far.
@@ -127,8 +144,22 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
         is_gap = is_gap and len(self.samples) > _SIZE  # start-up comes once: it is no pause
         longest_gap_s = max(self.longest_gap_s, elapsed_s) if is_gap else self.longest_gap_s
         at_s, spacing_s = (at - self.origin).total_seconds(), self.spacing_s
+        lately, lasting, forecast = self.lately, self.lasting, self.forecast
+        if forecast is not None:
+            now = at_s, position - self.base
+            lately, lasting = _compare(lately, lasting, now, forecast.steady_s, spacing_s)
         if at_s - _unpack_one(self.samples, len(self.samples) - _SIZE)[0] < spacing_s:
-            return replace(self, position=position, at=at, longest_gap_s=longest_gap_s)
+            if lately is self.lately:
+                return replace(self, position=position, at=at, longest_gap_s=longest_gap_s)
+            return replace(
+                self,
+                position=position,
+                at=at,
+                per_second=_per_second(forecast, lately, lasting) or self.per_second,
+                longest_gap_s=longest_gap_s,
+                lately=lately,
+                lasting=lasting,
+            )
         packed = self.samples + _pack(at_s, position - self.base)
         samples = list(_unpack(packed))
         if len(samples) > MAX_SAMPLES:
@@ -136,20 +167,18 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
             spacing_s = (at_s - samples[1][0]) / len(samples)
             packed = b"".join([_pack(*sample) for sample in samples])
         forecast = measure(samples)
-        if forecast is not None:
-            rate = 1 / (forecast.steady_s + forecast.pause_s)
-        elif self.per_second is not None:
-            rate = self.per_second
         return replace(
             self,
             position=position,
             at=at,
-            per_second=rate,
+            per_second=_per_second(forecast, lately, lasting) or self.per_second or rate,
             longest_gap_s=longest_gap_s,
             base_epoch=self.base_epoch if self.base_epoch is not None else report.epoch,
             samples=packed,
             spacing_s=spacing_s,
             forecast=forecast,
+            lately=lately,
+            lasting=lasting,
         )
 
     @property
@@ -179,7 +208,13 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
         """
         forecast, position, end = self.forecast, self.position, self.end(report)
         if forecast is not None and position is not None and end is not None:
-            return forecast.left_s(max(0.0, end - position))
+            left = max(0.0, end - position)
+            likely_s, least_s, most_s = forecast.left_s(left)
+            if (unit_s := _changed_s(self.lately, self.lasting, forecast.steady_s)) is not None:
+                # It lasts, or what was before comes back: either may be.
+                likely_s, low_s, high_s = replace(forecast, steady_s=unit_s).left_s(left)
+                least_s, most_s = min(least_s, low_s), max(most_s, high_s)
+            return likely_s, least_s, most_s
         if report.remaining_s is not None:
             return float(report.remaining_s), None, None
         if position is None or end is None or not self.per_second or self.samples[8:16] != _ZERO:
@@ -190,6 +225,51 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
         """The position at which the run is done, in the unit of this pace."""
         unit = self.unit
         return report.total_steps if unit == "steps" else 100 if unit == "percent" else report.total_epochs
+
+
+def _compare(
+    lately: bytes, lasting: int, now: _Sample, steady_s: float, spacing_s: float
+) -> tuple[bytes, int]:
+    """`Pace.lately` and `Pace.lasting` after one more report. `steady_s`: seconds a unit, as forecast."""
+    at_s, units = now
+    if not lately:
+        return _pack(at_s, units) * 2, 0
+    (last_s, last), (from_s, first) = _unpack(lately)
+    stretch_s, stretch = at_s - last_s, units - last
+    if stretch_s <= 0 or stretch <= 0 or stretch_s < LASTING_SPACING * spacing_s:
+        return lately, lasting
+    by = stretch_s / (stretch * steady_s) - 1
+    if by > PAUSE_FACTOR - 1:  # it contains a pause, which says nothing of the rate
+        from_s += stretch_s - stretch * steady_s
+    elif abs(by) < LASTING_BY:
+        from_s, first, lasting = at_s, units, 0
+    elif by > 0:
+        if lasting <= 0:
+            from_s, first, lasting = last_s, last, 0
+        lasting += 1
+    else:
+        if lasting >= 0:
+            from_s, first, lasting = last_s, last, 0
+        lasting -= 1
+    return _pack(at_s, units) + _pack(from_s, first), lasting
+
+
+def _changed_s(lately: bytes, lasting: int, steady_s: float) -> float | None:
+    """Seconds a unit since the rate has clearly changed; None unless it has, or if the forecast has that."""
+    if abs(lasting) < LASTING:
+        return None
+    (last_s, last), (from_s, first) = _unpack(lately)
+    if last_s <= from_s or last <= first:
+        return None
+    unit_s = (last_s - from_s) / (last - first)
+    return unit_s if (unit_s > steady_s) == (lasting > 0) else None
+
+
+def _per_second(forecast: Forecast | None, lately: bytes, lasting: int) -> float | None:
+    """Units a second, pauses included; None without a forecast."""
+    if forecast is None:
+        return None
+    return 1 / ((_changed_s(lately, lasting, forecast.steady_s) or forecast.steady_s) + forecast.pause_s)
 
 
 def measure(samples: Sequence[_Sample]) -> Forecast | None:
@@ -219,7 +299,8 @@ def measure(samples: Sequence[_Sample]) -> Forecast | None:
     steady_s = _per_unit(level)
     trend_s, reach = _trend(steady)
     if trend_s:  # what is measured is the middle of these, and the run is at their end
-        steady_s += trend_s * sum([units for units, _ in level]) / 2
+        to_end_s = trend_s * sum([units for units, _ in level]) / 2
+        steady_s += max(-TREND_SO_FAR * steady_s, min(TREND_SO_FAR * steady_s, to_end_s))
     first, last = samples[0][1], samples[-1][1]
     pause_s = single_s = slack_s = 0.0
     pauses = [

@@ -49,8 +49,6 @@ MAX_NAME_CHARACTERS = 2048  # of all metrics of one report
 SAME_MS = 2.0  # times of one point differ by no more: they are rounded, and told as ages
 COVERED_MS = 60_000.0  # replicas probe at different times: one is always a little behind
 
-FORMAT = 1  # of what is stored; of one in a newer format nothing is read
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 

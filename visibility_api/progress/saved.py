@@ -1,7 +1,11 @@
-"""What is kept of one job beyond this process, in the form in which it is stored and passed on."""
+"""What is kept of one job beyond this process, in the form in which it is stored and passed on.
+
+Its bytes end with their CRC-32: what a disk has damaged may still decode, to numbers that cannot be.
+"""
 
 from __future__ import annotations
 
+import zlib
 from datetime import UTC, datetime
 
 import msgspec
@@ -9,11 +13,13 @@ import msgspec
 from .attempt import UNREADABLE
 from .document import Progress
 from .estimate import Pace
-from .history import FORMAT as HISTORY_FORMAT, JobHistory, restore as restore_columns
+from .history import JobHistory, restore as restore_columns
 from .job import JobRef
 from .memory import Memory
 
-FORMAT = 2  # of a state; of one in another format nothing is read
+# Of a state and of a history; of one in another format nothing is read. The one before each has no checksum.
+FORMAT, HISTORY_FORMAT = 3, 2
+_CHECKSUM_BYTES = 4
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 _decode = msgspec.msgpack.Decoder(Memory).decode
@@ -29,26 +35,42 @@ class SavedJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def save(ref: JobRef, state: bytes) -> SavedJob:
     """`state`: a Memory, encoded (`memory.encode`)."""
-    return SavedJob(ref=ref, format=FORMAT, state=state)
+    return SavedJob(ref=ref, format=FORMAT, state=_with_checksum(state))
 
 
 def save_history(ref: JobRef, history: JobHistory) -> SavedJob:
-    return SavedJob(ref=ref, format=HISTORY_FORMAT, state=history.save())
+    return SavedJob(ref=ref, format=HISTORY_FORMAT, state=_with_checksum(history.save()))
 
 
 def restore_history(saved: SavedJob) -> JobHistory | None:
-    """What `save_history` saved; None for what this version cannot read."""
-    return restore_columns(saved.state) if saved.format == HISTORY_FORMAT else None
+    """What `save_history` saved; None for what is damaged, or in a form that this version cannot read."""
+    state = _checked(saved, HISTORY_FORMAT)
+    return None if state is None else restore_columns(state)
 
 
 def restore(saved: SavedJob) -> Memory | None:
-    """What was saved; None for what this version cannot read."""
-    if saved.format != FORMAT:
+    """What `save` saved; None for what is damaged, or in a form that this version cannot read."""
+    state = _checked(saved, FORMAT)
+    if state is None:
         return None
     try:
-        return _decode(saved.state)
+        return _decode(state)
     except UNREADABLE:
         return None
+
+
+def _with_checksum(state: bytes) -> bytes:
+    return state + zlib.crc32(state).to_bytes(_CHECKSUM_BYTES)
+
+
+def _checked(saved: SavedJob, form: int) -> bytes | None:
+    """The bytes without their checksum, if they have one; None if it is another one, or they are in another
+    form."""
+    if saved.format == form - 1:
+        return saved.state
+    state, told = saved.state[:-_CHECKSUM_BYTES], saved.state[-_CHECKSUM_BYTES:]
+    is_whole = saved.format == form and zlib.crc32(state).to_bytes(_CHECKSUM_BYTES) == told
+    return state if is_whole else None
 
 
 def supersedes(one: Memory | None, other: Memory | None) -> bool:
