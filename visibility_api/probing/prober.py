@@ -86,6 +86,7 @@ class Prober:
         self._paced_to = 0.0  # first probes are handed out up to this time
         self._wake = asyncio.Event()
         self._wakes_at = 0.0
+        self._clock: Callable[[], float] = lambda: asyncio.get_running_loop().time()
         self.last_turn = 0.0  # loop time at which `run` last went round: liveness
 
     def __len__(self) -> int:
@@ -168,11 +169,12 @@ class Prober:
 
     def postpone(self, ref: JobRef) -> None:
         """This job has pushed a report: while it goes on doing so it is not probed."""
-        self._schedule.postpone(ref, asyncio.get_running_loop().time())
+        self._schedule.postpone(ref, self._clock())
 
     async def run(self) -> None:
         """Probe for ever; probes under way end with this call."""
         loop = asyncio.get_running_loop()
+        self._clock = loop.time  # to ask for the loop with each push would be a system call each time
         async with asyncio.TaskGroup() as probes:
             while True:
                 self._wake.clear()
