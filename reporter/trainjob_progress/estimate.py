@@ -21,7 +21,6 @@ RECENT = 8  # stretches at least that the rate is taken from; else the later hal
 SINGLE_SHARE = 0.125  # of a pause that came once: it comes again, or never
 SINGLE_FORGOTTEN = 1.5  # after as many times the way to a single pause, it comes no more
 TREND_SHARE = 0.5  # of a rate's steady change, as far ahead as it was seen: trends wear off
-TREND_GOES_ON = 0.25  # of what it makes out in the later half, which that must show at least
 TREND_LOW, TREND_HIGH = -0.3, 0.4  # of the time of a step: what a trend may add at most
 TREND_SO_FAR = 0.5  # the same of what it has added since the middle of what the rate is taken from
 
@@ -145,8 +144,8 @@ def _last_alike(stretches: Sequence[tuple[int, float]]) -> Sequence[tuple[int, f
 
 def _trend(stretches: Sequence[tuple[int, float]]) -> tuple[float, float]:
     """By how much the seconds a step grow with each step, and over how many that was seen; (0, 0) unless each
-    quarter is beyond the one before, the halves clearly differ and the later half goes on: noise and single
-    changes are no trend."""
+    quarter is beyond the one before and the halves clearly differ: noise and single changes are no trend. Nor
+    is it more than the later half shows, for trends flatten."""
     half, quarter = len(stretches) // 2, len(stretches) // 4
     if quarter < 2:
         return 0.0, 0.0
@@ -160,10 +159,9 @@ def _trend(stretches: Sequence[tuple[int, float]]) -> tuple[float, float]:
     if abs(by_s) <= 3 * error_s:
         return 0.0, 0.0
     later_s, _ = _differ(stretches[half : half + quarter], stretches[half + quarter :])
-    if later_s / by_s < TREND_GOES_ON / 2:  # half as many steps, so half the difference
-        return 0.0, 0.0
+    goes_on = 2 * later_s / by_s  # twice: half as many steps, so half the difference
     reach = float(sum(steps for steps, _ in stretches))
-    return 2 * by_s / reach, reach
+    return 2 * by_s / reach * max(0.0, min(1.0, goes_on)), reach
 
 
 def _group(pauses: Sequence[tuple[float, int]]) -> list[list[tuple[float, int]]]:

@@ -29,7 +29,6 @@ SINGLE_SHARE = 0.125  # of a pause that came once: it comes again, or never
 SINGLE_AT_MOST = 1.0  # times a unit: what a pause that came once counts for
 SINGLE_FORGOTTEN = 1.5  # after as many times the way to a single pause, it comes no more
 TREND_SHARE = 0.5  # of a rate's steady change, as far ahead as it was seen: trends wear off
-TREND_GOES_ON = 0.25  # of what it makes out in the later half, which that must show at least
 TREND_LOW, TREND_HIGH = -0.3, 0.4  # of the time of a unit: what a trend may add at most
 TREND_SO_FAR = 0.5  # the same of what it has added since the middle of what the rate is taken from
 LASTING = 10  # stretches in a row that are all slower, or all faster, than the rate show another one
@@ -391,8 +390,8 @@ def _last_alike(stretches: Sequence[tuple[float, float]]) -> Sequence[tuple[floa
 
 def _trend(stretches: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """By how much the seconds a unit grow with each unit, and over how many that was seen; (0, 0) unless each
-    quarter is beyond the one before, the halves clearly differ and the later half goes on: noise and single
-    changes are no trend."""
+    quarter is beyond the one before and the halves clearly differ: noise and single changes are no trend. Nor
+    is it more than the later half shows, for trends flatten."""
     half, quarter = len(stretches) // 2, len(stretches) // 4
     if quarter < 2:
         return 0.0, 0.0
@@ -404,10 +403,9 @@ def _trend(stretches: Sequence[tuple[float, float]]) -> tuple[float, float]:
     if abs(by_s) <= 3 * error_s:
         return 0.0, 0.0
     later_s, _ = _differ(stretches[half : half + quarter], stretches[half + quarter :])
-    if later_s / by_s < TREND_GOES_ON / 2:  # half as many units, so half the difference
-        return 0.0, 0.0
+    goes_on = 2 * later_s / by_s  # twice: half as many units, so half the difference
     reach = sum([units for units, _ in stretches])
-    return 2 * by_s / reach, reach
+    return 2 * by_s / reach * max(0.0, min(1.0, goes_on)), reach
 
 
 def _spread(stretches: Sequence[_Stretch], unit_s: float) -> float:
