@@ -409,3 +409,12 @@ def test_a_pipe_in_its_place_blocks_nothing(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / FILE)
     with pytest.raises(Unavailable, match=r"^Invalid argument$"):
         StateFile(tmp_path, BOUNDS)
+
+
+@pytest.mark.usefixtures("without_batches")
+def test_a_name_that_the_disk_has_damaged_keeps_no_other_job_out(tmp_path: Path) -> None:
+    written(tmp_path, *(job(f"job-{number}") for number in range(20)))
+    damaged = bytearray((tmp_path / FILE).read_bytes())
+    damaged[damaged.index(b"team-ajob-7") + 10] ^= 0x80
+    (tmp_path / FILE).write_bytes(damaged)
+    assert names(tmp_path) >= {f"job-{number}" for number in range(20) if number != 7}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -14,9 +15,9 @@ from hypothesis import Phase, example, given, settings, strategies as st
 from tests.jobs import T0
 from tests.past import add, progress
 from visibility_api.progress import history as subject
-from visibility_api.progress.attempt import Columns, read
+from visibility_api.progress.attempt import Columns, read, size_bytes
 from visibility_api.progress.document import Point
-from visibility_api.progress.history import JobHistory, restore
+from visibility_api.progress.history import PACKED_BYTES, JobHistory, restore
 from visibility_api.progress.history_view import HistoryView, Selection, select
 
 QUICK = (Phase.explicit, Phase.reuse, Phase.generate)  # an example takes too long to be made smaller
@@ -349,3 +350,42 @@ def test_two_replicas_that_saw_different_parts_know_all_of_it(cut: int) -> None:
         assert [each.steps for each in found.progress] == [each.steps for each in view(both).progress]
         mine.merge(theirs)
         assert repr(view(mine)) == repr(found)
+
+
+@pytest.mark.parametrize("rows", [50, 200, 2000])
+def test_ten_attempts_are_kept_and_none_pays_for_all_others(rows: int) -> None:
+    history, rng, at_s = JobHistory(), random.Random(1), 0.0
+    for attempt in range(10):
+        for step in range(rows):
+            at_s += 15
+            add(history, progress(at_s, step, metrics={"loss": round(rng.random(), 4)}), f"p{attempt}/0/0")
+    found = view(history)
+    points = [len(series.values) for series in found.series]
+    assert [each.number for each in history.attempts] == list(range(10))
+    assert min(points) >= 5
+    assert sorted(points)[5] >= 15
+    assert sum(map(size_bytes, history.attempts)) <= PACKED_BYTES
+
+
+def test_a_crash_loop_leaves_the_course_of_the_long_run_before_it() -> None:
+    history, rng, at_s = JobHistory(), random.Random(1), 0.0
+    for attempt, rows in enumerate([20_000, *[30] * 9]):
+        for step in range(rows):
+            at_s += 15
+            add(history, progress(at_s, step, metrics={"loss": round(rng.random(), 4)}), f"p{attempt}/0/0")
+    found = view(history)
+    assert [each.number for each in history.attempts] == list(range(10))
+    assert len(found.series[0].values) >= 15
+
+
+def test_an_attempt_keeps_all_its_metrics_or_goes_whole() -> None:
+    history, rng, at_s = JobHistory(), random.Random(1), 0.0
+    names = [f"metric{number}" for number in range(10)]
+    for attempt in range(10):
+        for step in range(500):
+            at_s += 15
+            metrics = {name: round(rng.random(), 4) for name in names}
+            add(history, progress(at_s, step, metrics=metrics), f"p{attempt}/0/0")
+    kept = Counter(series.attempt for series in view(history).series)
+    assert len(kept) >= 6
+    assert set(kept.values()) == {10}

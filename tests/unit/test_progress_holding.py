@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.jobs import JOB, T0, rank0
+from visibility_api.progress.document import Progress
 from visibility_api.progress.job import Phase, Termination, TrainingJob
 
 from .test_progress_memory import heir, memory_of
@@ -183,3 +184,16 @@ def test_whoever_takes_over_counts_on(knows_pod: bool) -> None:
         later = heir(made)
         later.job(job(pod_s=900, uid="p2"))
     assert seconds(later) == seconds(made) == (250, 110)
+
+
+def test_no_more_is_wasted_than_is_held_however_long_a_run_stands_still() -> None:
+    """Such as one whose first report is a file that lay in its volume."""
+    made = bench(60)
+    made.observe(Progress(timestamp=at(-18000), step=5, total_steps=100))
+    made.advance(60)
+    made.tracker.review(1.0)
+    found = made.last.resources
+    assert found is not None
+    assert made.condition("Stalled")[0] == "True"
+    assert found.wasted_s is not None
+    assert found.wasted_s <= found.held_s

@@ -9,6 +9,7 @@ import pytest
 
 from tests.jobs import JOB, RANK0
 from visibility_api.progress.document import Progress
+from visibility_api.progress.job import Phase
 
 from .test_progress_merge import RESTARTED, at
 from .test_progress_tracker import Bench
@@ -57,3 +58,36 @@ def test_a_process_whose_clock_is_behind_is_believed_as_soon_as_its_file_changes
 def test_a_first_run_is_believed_whatever_its_clock_shows(bench: Bench) -> None:
     bench.observe(Progress(timestamp=at(-3600), step=1, total_steps=1000))
     assert bench.condition("Reporting") == ("True", "DocumentRead")
+
+
+def test_a_job_that_is_resumed_with_another_pod_is_not_shown_the_file_of_before(bench: Bench) -> None:
+    """As after three hours in Kueue's queue: neither stalled, nor three hours for a step."""
+    for step in range(10):
+        bench.advance(15)
+        bench.report(step)
+    left = Progress(timestamp=bench.now, step=9, total_steps=1000)
+    bench.job(replace(JOB, phase=Phase.SUSPENDED, is_suspended=True, rank0=None))
+    bench.advance(3 * 3600)
+    resumed = replace(RANK0, pod_uid="p2", pod_name="bert-node-0-0-p2", started_at=bench.now)
+    bench.job(replace(JOB, rank0=resumed))
+    bench.advance(6)
+    bench.observe(left, attempt=resumed.attempt)
+    assert bench.condition("Reporting") == ("False", "OutdatedReport")
+    assert bench.condition("Stalled") == ("Unknown", "NotJudged")
+    for step in range(10, 14):
+        bench.advance(15)
+        bench.report(step, attempt=resumed.attempt)
+    assert bench.last.steps_per_s == pytest.approx(1 / 15)
+
+
+@pytest.mark.parametrize("state", ["completed", "failed"])
+def test_an_end_that_is_older_than_the_first_container_is_of_another_job(bench: Bench, state: str) -> None:
+    left = Progress(timestamp=at(-3600), step=1000, total_steps=1000, state=state)  # type: ignore[arg-type]
+    bench.observe(left)
+    assert bench.condition("Reporting") == ("False", "OutdatedReport")
+    assert bench.last.progress_percentage is None
+    bench.job(replace(JOB, rank0=replace(RANK0, is_running=False)))
+    bench.observe(left)
+    assert bench.last.progress_percentage is None, "nor does the end of this one make it true"
+    bench.report(1)
+    assert bench.last.step == 1

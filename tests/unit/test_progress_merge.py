@@ -417,3 +417,19 @@ def test_that_no_file_is_found_does_not_concern_numbers_that_came_another_way(
     bench.advance(40)
     bench.observe(Refused(reason="NoProgressFile", message="there is none"))
     assert bench.condition("Fresh") == ("True", "RecentReport")
+
+
+def test_a_line_of_the_log_that_stands_there_for_long_is_no_news_later(bench: Bench) -> None:
+    """Its position, which others contradict, is left out for five minutes: it is not new after them."""
+    bench.job(JOB)
+    for step in range(1000, 1100, 10):
+        bench.advance(15)
+        bench.observe(Progress(timestamp=bench.now, step=step, total_steps=5000), source="push")
+    line = Progress(timestamp=bench.now, step=37, total_steps=500, metrics=(("loss", "0.51"),))
+    for _ in range(40):
+        bench.advance(15)
+        bench.observe(line, source="logs")
+        bench.tracker.review(1.0)
+        assert (bench.last.step, bench.last.total_steps) == (1090, 5000)
+    assert bench.condition("Fresh") == ("False", "NoNewReport")
+    assert bench.condition("Stalled")[0] == "True"

@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 from structlog.testing import capture_logs
 
 from visibility_api.persistence.recollections import Recollections
+from visibility_api.progress.clock import NodeClock
 from visibility_api.progress.document import Progress
 from visibility_api.progress.estimate import Pace
 from visibility_api.progress.history import JobHistory
@@ -207,3 +208,32 @@ def test_a_job_that_is_not_known_has_left_nothing(bench: Bench) -> None:
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
+
+
+# --- of two clocks the reports' own times say nothing
+
+
+def told(attempt: str, told_s: float, reported_s: float, clock: NodeClock) -> Memory:
+    return Memory(
+        attempt=attempt,
+        reporter="push",
+        report=Progress(step=1, timestamp=T0 + timedelta(seconds=told_s)),
+        reported_at=T0 + timedelta(seconds=reported_s),
+        clock=clock,
+    )
+
+
+AHEAD = NodeClock(at_least_s=7195.0, at_most_s=7205.0)
+RIGHT = NodeClock(at_least_s=-2.0, at_most_s=5.0)
+
+
+def test_the_next_attempt_is_later_though_the_clock_of_the_one_before_was_ahead() -> None:
+    before, after = told("p1/0/0", 7200, 0, AHEAD), told("p2/0/0", 1440, 1440, RIGHT)
+    assert supersedes(after, before)
+    assert not supersedes(before, after)
+
+
+def test_a_report_after_its_clock_was_set_back_is_later() -> None:
+    before, after = told("p1/0/0", 7200, 0, AHEAD), told("p1/0/0", 1440, 1440, RIGHT)
+    assert supersedes(after, before)
+    assert not supersedes(before, after)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.jobs import JOB, KILLED, RANK0, REF, T0
+from tests.jobs import JOB, KILLED, RANK0, REF, T0, job_ref
 from visibility_api.progress.document import Progress, Refused
 from visibility_api.progress.job import JobRef, Phase, ProbeHints, Rank0, Termination, TrainingJob
 from visibility_api.progress.observation import Observation
@@ -393,3 +394,57 @@ def test_an_annotation_that_cannot_be_used_is_named_in_the_condition(bench: Benc
     reporting = bench.last.condition("Reporting")
     assert reporting is not None
     assert reporting.message == fault
+
+
+FAR_APART = (
+    (datetime(9998, 1, 1, tzinfo=UTC), datetime(1970, 1, 3, tzinfo=UTC)),
+    (datetime(1970, 1, 3, tzinfo=UTC), datetime(9998, 12, 1, tzinfo=UTC)),
+)
+
+
+@pytest.mark.parametrize(("told_at", "began_at"), FAR_APART, ids=["ahead", "behind"])
+def test_times_that_are_thousands_of_years_apart_are_as_far_as_times_go(
+    bench: Bench, told_at: datetime, began_at: datetime
+) -> None:
+    bench.job(replace(JOB, rank0=replace(RANK0, pod_started_at=T0), accelerators=(("nvidia.com/gpu", 8),)))
+    for step in range(1, 4):
+        bench.advance(15)
+        at = told_at + timedelta(seconds=15 * step)
+        bench.observe(Progress(timestamp=at, started_at=began_at, step=step, total_steps=10))
+        bench.tracker.review(1.0)
+        assert bench.last.step == step
+    status = Progress(timestamp=began_at, progress_percentage=5)
+    bench.job(JOB, status=status)
+
+
+def test_a_job_that_cannot_be_evaluated_keeps_no_other_from_it() -> None:
+    """And the end of the others is watched as before."""
+    shown: list[JobProgress] = []
+    broken = False
+
+    def publish(document: JobProgress) -> None:
+        if broken and document.job.ref == REF:
+            raise ValueError("this one")
+        shown.append(document)
+
+    now = T0
+    tracker = Tracker(publish=publish, retract=lambda _ref: None, now=lambda: now, interval_s=15.0)
+    good = job_ref("good", uid="u2")
+    for ref in (REF, good):
+        tracker.job_changed(replace(JOB, ref=ref))
+    for step in range(5):
+        now += timedelta(seconds=15)
+        for ref in (REF, good):
+            report = Progress(timestamp=now, step=step, total_steps=6)
+            tracker.observed(
+                Observation(ref=ref, attempt=RANK0.attempt, source="exec", at=now, outcome=report)
+            )
+    broken = True
+    shown.clear()
+    for _ in range(120):
+        now += timedelta(seconds=1)
+        with suppress(ValueError):
+            tracker.review(1 / 60)
+        last = [each for each in shown if each.job.ref == good][-1:]
+        assert all(each.completion_at is None or each.completion_at > now for each in last)
+    assert [each.completion_at for each in shown if each.job.ref == good][-1] is None

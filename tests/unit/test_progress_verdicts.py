@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests import verdicts
-from tests.jobs import JOB, T0
+from tests.jobs import JOB, RANK0, T0
 from tests.unit.test_progress_tracker import Bench
 from visibility_api.progress.document import Progress, Refused
 from visibility_api.progress.estimate import Pace
-from visibility_api.progress.job import ProbeHints, Thresholds
+from visibility_api.progress.job import ProbeHints, Termination, Thresholds
 from visibility_api.progress.rhythm import longest_pause_s
 from visibility_api.progress.watched import (
     GRAD_NORMS_NOT_FINITE,
@@ -160,6 +160,22 @@ class TestStalled:
         bench.observe(Refused(reason="PodUnreachable", message="no"))
         assert bench.condition("Stalled") == ("Unknown", "NotJudged")
 
+    @pytest.mark.parametrize("ended", [True, False], ids=["ended", "waits for its restart"])
+    def test_a_job_whose_rank_0_does_not_run_is_not_said_to_stall(self, bench: Bench, ended: bool) -> None:
+        """Nothing is there that could advance: the others may go on, or it is restarted."""
+        for step in range(0, 600, 10):
+            bench.advance(15)
+            bench.report(step)
+        reason = "Completed" if ended else "Error"
+        gone = Termination(exit_code=0 if ended else 1, signal=None, reason=reason, finished_at=bench.now)
+        waits = "" if ended else "CrashLoopBackOff"
+        rank0 = replace(RANK0, is_running=False, last_termination=gone, waiting_reason=waits)
+        bench.job(replace(JOB, rank0=rank0))
+        for _ in range(60):
+            bench.advance(60)
+            bench.tracker.review(1.0)
+            assert bench.condition("Stalled") == ("Unknown", "NotJudged")
+
     def test_a_job_that_has_stalled_is_said_to_while_it_cannot_be_probed(self, bench: Bench) -> None:
         bench.job(JOB)
         bench.report(10)
@@ -281,6 +297,8 @@ class TestPlateaued:
         [
             ("eval_accuracy", True), ("accuracy", True), ("val/f1", True), ("mean_reward", True),
             ("rougeL", True), ("mAP", True), ("eval_loss", False), ("perplexity", False), ("wer", False),
+            ("top1", True), ("exact_match", True), ("eval_mcc", True),
+            ("pass@1", True), ("hit_rate", True), ("psnr", True), ("stop_time", False),
             ("error_score", False), ("mapping_time", False), ("score_loss", False),
         ],
     )  # fmt: skip

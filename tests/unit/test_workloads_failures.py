@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from tests.workload_objects import (
     container_status,
     counts,
     described,
+    made,
     pod,
     reference,
     trainjob,
@@ -24,7 +25,7 @@ from tests.workload_objects import (
 from visibility_api.progress.failure import Failure
 from visibility_api.progress.job import Phase
 from visibility_api.workloads.failures import Replica, ReplicaJob, pod_failure
-from visibility_api.workloads.objects import JobSet, Pod, TrainJob
+from visibility_api.workloads.objects import BatchJob, BatchJobStatus, JobSet, Pod, TrainJob
 
 from .test_workloads_phases import WITH_DATA
 
@@ -306,3 +307,93 @@ def test_pods_are_counted_by_their_job() -> None:
     assert counted({}, status) == (64, None, None, None, None)
     assert counted({}, counts(active=1, ready=1)) == (64, 64, None, None, None)
     assert counted({}, counts(succeeded=1)) == (64, 0, 0, 64, None)
+
+
+# --- what comes after a failure does not explain it
+
+
+@pytest.mark.parametrize(
+    "reason", ["EvictionByEvictionAPI", "DeletionByTaintManager", "PreemptionByScheduler"]
+)
+def test_a_node_that_is_drained_the_day_after_is_not_why_a_pod_failed(reason: str) -> None:
+    later = {**disrupted(reason, "later"), "lastTransitionTime": "2026-01-24T09:00:00Z"}
+    seen = pod(phase="Failed", deleting=True, state=ended(137, "OOMKilled"), conditions=[later])
+    found = pod_failure(seen, NODE_3)
+    assert found is not None
+    assert (found.reason, found.is_retryable, found.at) == ("OOMKilled", False, FAILED_AT)
+
+
+@pytest.mark.parametrize(
+    ("reason", "after_s", "shown"),
+    [
+        ("EvictionByEvictionAPI", 2, "Evicted"),  # of two clocks
+        ("EvictionByEvictionAPI", 60, "Error"),
+        ("DeletionByTaintManager", 300, "NodeLost"),  # which is noticed late
+        ("DeletionByDeviceTaintManager", 0, "Evicted"),
+    ],
+)
+def test_a_disruption_explains_what_it_may_have_caused(reason: str, after_s: int, shown: str) -> None:
+    since = (FAILED_AT + timedelta(seconds=after_s)).isoformat()
+    told = {**disrupted(reason, "x"), "lastTransitionTime": since}
+    found = pod_failure(pod(phase="Failed", deleting=True, state=ended(1), conditions=[told]), NODE_3)
+    assert found is not None
+    assert found.reason == shown
+
+
+def test_a_sidecar_that_was_restarted_before_the_training_began_is_no_failure_of_it() -> None:
+    proxy = {"name": "istio-proxy", "state": {"running": {}}, "lastState": ended(1), "restartCount": 1}
+    assert pod_failure(pod(init=[proxy]), NODE_3) is None
+    waits = {"waiting": {"reason": "PodInitializing"}}
+    assert pod_failure(pod(state=waits, init=[proxy]), NODE_3) is not None
+
+
+def test_a_sidecar_that_is_ended_with_the_pod_is_not_what_failed() -> None:
+    killed = {"name": "istio-proxy", "state": ended(137)}
+    found = pod_failure(pod(phase="Failed", state=ended(1), init=[killed]), NODE_3)
+    assert found is not None
+    assert (found.container_name, found.exit_code, found.is_retryable) == ("node", 1, False)
+
+
+def test_of_two_containers_of_one_second_the_one_that_explains_more_counts() -> None:
+    statuses = [container_status("node", state=ended(1)), container_status("logger", state=ended(2))]
+    for given in (statuses, statuses[::-1]):
+        found = pod_failure(pod(phase="Failed", status={"containerStatuses": given}), NODE_3)
+        assert found is not None
+        assert found.container_name == given[0]["name"]
+
+
+def failed_job(reason: str, message: str, group: str = "node") -> BatchJob:
+    why = {**condition("Failed", reason=reason), "message": message, "lastTransitionTime": AT}
+    suspended = {**condition("Suspended", "False"), "lastTransitionTime": AT}
+    status = {"failed": 1, "ready": 0, "conditions": [suspended, why]}
+    return msgspec.structs.replace(batch_job(group), status=made(status, BatchJobStatus))
+
+
+def test_the_deadline_of_a_job_is_named_though_its_pods_are_gone() -> None:
+    """The JobSet says only that one of its Jobs has failed."""
+    job = failed_trainjob("FailedJobs", "jobset failed due to one or more job failures")
+    late = failed_job("DeadlineExceeded", "Job was active longer than specified deadline")
+    deleted = pod(deleting=True, state=ended(143, at="2026-01-23T11:00:01Z"))
+    for pods in ([], [deleted]):
+        found = described(job, TORCH, pods, [late]).failure
+        assert found is not None
+        assert (found.reason, found.replica, found.is_retryable) == ("DeadlineExceeded", "node", False)
+        assert found.message == "node: Job bert-node-0 failed: Job was active longer than specified deadline."
+
+
+@pytest.mark.parametrize(
+    ("reason", "retryable"), [("PodFailurePolicy", False), ("BackoffLimitExceeded", None)]
+)
+def test_other_reasons_of_a_job_count_where_no_pod_knows_more(reason: str, retryable: bool | None) -> None:
+    job, late = failed_trainjob("FailedJobs"), failed_job(reason, "says why")
+    found = described(job, TORCH, [], [late]).failure
+    assert found is not None
+    assert (found.reason, found.is_retryable) == (reason, retryable)
+    found = described(job, TORCH, [pod(phase="Failed", state=ended(137, "OOMKilled"))], [late]).failure
+    assert found is not None
+    assert found.reason == "OOMKilled"
+
+
+def test_a_job_that_was_made_anew_says_nothing_while_the_whole_goes_on() -> None:
+    found = described(trainjob(), TORCH, [pod()], [failed_job("DeadlineExceeded", "x")])
+    assert found.failure is None

@@ -256,6 +256,8 @@ class StateFile:
         if found.st_size > _MOST_TIMES * self._bounds.max_bytes:
             raise _Foreign("it is much larger than its limit")
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        # Names that a disk has damaged are those of no job; they are no reason to read none.
+        connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, batches.BATCH_BYTES + 2 * MAX_STATE_BYTES)
         try:
             _prepare(connection, max_bytes=self._bounds.max_bytes)

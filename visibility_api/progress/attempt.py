@@ -212,9 +212,15 @@ def size_bytes(attempt: Attempt) -> int:
     return ATTEMPT_BYTES + len(attempt.packed) + len(attempt.recent)
 
 
-def shrink(attempt: Attempt, excess: int) -> bool:
-    """Thin an attempt so that it has so many bytes less; False when that cannot be."""
+def shrink(attempt: Attempt, excess: int, *, goes_on: bool, may_drop_series: bool) -> bool:
+    """Thin an attempt so that it has so many bytes less; False when that cannot be, and it is as thin as can
+    be. `goes_on`: what it had lately stays whole as long as there is anything else. `may_drop_series`: its
+    metrics may go, all but one."""
     columns, most = _unpacked(attempt.packed), len(attempt.packed) - excess
+    if not goes_on and len(attempt.recent) > most:  # or all before would be thinned to nothing for it
+        most += len(attempt.recent)
+        _append(columns, _unpacked(attempt.recent))
+        attempt.recent = b""
     while True:
         _thin(columns, attempt)
         attempt.packed = _pack(columns)
@@ -226,7 +232,7 @@ def shrink(attempt: Attempt, excess: int) -> bool:
             most += len(attempt.recent)
             _append(columns, _unpacked(attempt.recent))
             attempt.recent = b""
-        elif len(columns.series) > 1:
+        elif may_drop_series and len(columns.series) > 1:
             _drop_series(columns, len(columns.series) * 3 // 4)
         else:
             return False

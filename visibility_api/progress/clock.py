@@ -6,9 +6,11 @@ each report that is read bounds the offset of its clock from both sides; the bou
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
+
+from .limits import EARLIEST, LATEST
 
 # Clocks are synchronised to far less, but times of whole seconds and reports that wait behind another one on
 # their way are not: below this a clock counts as right.
@@ -70,6 +72,14 @@ class NodeClock(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=F
         if before_high is not None and (high is None or before_high < high):
             high = before_high
         return NodeClock(at_least_s=max(low, before_low), at_most_s=high)
+
+
+def later(moment: datetime, by_s: float) -> datetime:
+    """So many seconds later, or earlier; no further than times go: a report may bear any."""
+    try:
+        return moment + timedelta(seconds=by_s)
+    except OverflowError:
+        return LATEST if by_s > 0 else EARLIEST
 
 
 def _is_below(one: float | None, other: float | None) -> bool:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from visibility_api.text import harmless
 
+from .clock import later
 from .document import Progress
 from .job import Phase, TrainingJob
 from .ranks import Ranks
@@ -235,6 +236,8 @@ def _stalled(record: Record, now: datetime) -> _Found:
         return "False", "Finished", "The run has reported its end."
     if record.pace.position is None:
         return "Unknown", "NotJudged", "The reports contain no step, percentage or epoch."
+    if not _is_running(record.job):
+        return "Unknown", "NotJudged", "Rank 0 is not running, so nothing can be said to stand still."
     still = now - record.moved_at
     still_s = still.total_seconds()
     if still_s <= NEVER_STALLED_S or record.report is None:
@@ -327,7 +330,7 @@ def _plateau_began(record: Record, status: str) -> datetime | None:
     goal = record.watched.goal
     if status != "True" or goal is None or goal.at is None or record.reported_at is None:
         return None
-    return min(record.reported_at, goal.at - timedelta(seconds=record.clock.ahead_s))
+    return min(record.reported_at, later(goal.at, -record.clock.ahead_s))
 
 
 def gather(record: Record, ranks: Ranks) -> None:
@@ -382,7 +385,7 @@ def _straggling_began(record: Record, status: str) -> datetime | None:
     if status != "True" or not lagging or record.reported_at is None:
         return None
     began = min(each.since for each in lagging)
-    return min(record.reported_at, began - timedelta(seconds=record.clock.ahead_s))
+    return min(record.reported_at, later(began, -record.clock.ahead_s))
 
 
 # When a condition began to have its status: by the job's own times, so it does not matter who looks when.

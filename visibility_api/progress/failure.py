@@ -58,7 +58,8 @@ def first_of(held: Failure | None, found: Failure, *, started_at: datetime | Non
     """
     if held is None or held == found:
         return found
-    if held.pod_name == found.pod_name and held.at == found.at:
+    is_one = held.container_name == found.container_name or "" in (held.container_name, found.container_name)
+    if held.pod_name == found.pod_name and held.at == found.at and is_one:
         # The same one, of which more may be known.
         return replace(found, reached=held.reached) if found.weight >= held.weight else held
     if held.is_of_job != found.is_of_job:

@@ -45,6 +45,7 @@ from .limits import MAX_INTEGER
 PACKED_BYTES, PENDING_BYTES = 6 * 1024, 4 * 1024
 MAX_SHAPES = 4  # of pending rows; training and evaluation report different metrics in turn
 MAX_ATTEMPTS = 10
+SHRUNK_SHARE = 4  # a quarter of an attempt goes at a time
 MAX_NAME_CHARACTERS = 2048  # of all metrics of one report
 SAME_MS = 2.0  # times of one point differ by no more: they are rounded, and told as ages
 COVERED_MS = 60_000.0  # replicas probe at different times: one is always a little behind
@@ -185,12 +186,22 @@ class JobHistory:
         attempts = self._attempts
         while len(attempts) > MAX_ATTEMPTS:
             self._drop()
+        least: set[int] = set()  # those that cannot be made smaller, by identity
         while (excess := self._excess()) > 0:
-            excess += RECENT_BYTES  # or the next few rows would need as much work again
-            if not shrink(max(attempts, key=size_bytes), excess):
-                if len(attempts) == 1:
-                    return
+            larger = [each for each in attempts if id(each) not in least]
+            if not larger and len(attempts) > 1:
                 self._drop()
+                least.clear()
+                continue
+            if not larger:
+                return
+            largest = max(larger, key=size_bytes)
+            # A little more, or the next few rows would need as much work again; and a part of each in turn,
+            # or one would pay for all the others.
+            asked = min(excess + RECENT_BYTES, size_bytes(largest) // SHRUNK_SHARE)
+            is_last = largest is attempts[-1]
+            if not shrink(largest, asked, goes_on=is_last, may_drop_series=len(attempts) == 1):
+                least.add(id(largest))
 
     def _drop(self) -> None:
         """Of the attempts that have ended the shortest, the oldest of equals."""

@@ -71,8 +71,10 @@ def _watched(held: Holding, seen: Seen, now: datetime) -> Holding:
         if not seen.is_reporting and seen.ended_at is not None and seen.ended_at > held.stalled_since:
             until = seen.ended_at
         held = replace(held, stalled_since=None, wasted_s=held.wasted_s + _until(held.stalled_since, until))
-    elif seen.stalled_since is not None and seen.stalled_since != held.stalled_since:
-        held = replace(held, stalled_since=seen.stalled_since)
+    elif seen.stalled_since is not None and held.since is not None:
+        stalled_since = max(seen.stalled_since, held.since)  # it may stand still for longer than it holds any
+        if stalled_since != held.stalled_since:
+            held = replace(held, stalled_since=stalled_since)
     if seen.is_reporting:
         if held.silent_since is not None:
             silent_s = _until(held.silent_since, seen.reported_at or now)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from .clock import MAX_SKEW_S, UNKNOWN_CLOCK, NodeClock
+from .clock import MAX_SKEW_S, UNKNOWN_CLOCK, NodeClock, later
 from .completion import complete, has_position, without_contradiction
 from .document import Point, Progress, Refused
 from .estimate import Pace
@@ -109,17 +109,18 @@ def take(
     if held is None:
         record.reports, record.clock, record.pace, record.positioned_at = {}, UNKNOWN_CLOCK, Pace(), None
         record.watched = NOTHING_WATCHED
-    if source == LOGS and held is not None and _is_recent(record.positioned_at, now):
-        report = without_contradiction(report, held)
     if record.reports.get(reporter) == report:
         return False
+    read = report
+    if source == LOGS and held is not None and _is_recent(record.positioned_at, now):
+        report = without_contradiction(report, held)
     takes_over = OTHER_RANK in record.reports and reporter not in (OTHER_RANK, STATUS)
     if takes_over:  # rank 0 itself: the clock of the process that reported in its place is another one
         record.reports, record.clock, record.pace = {}, UNKNOWN_CLOCK, Pace()
         record.watched = NOTHING_WATCHED
     elif held is not None and reporter != record.reporter and not _is_news(report, held, source, record):
         return False
-    record.reports[reporter] = report
+    record.reports[reporter] = read
     read_at = record.read_at.get(reporter)  # None: not by this process
     is_next = read_at is not None or held is None
     if read_at is None and held is not None and reporter == record.reporter:
@@ -197,9 +198,9 @@ def _date(record: Record, report: Progress, source: str, read_at: datetime | Non
     if not ahead_s and told_at <= now + MAX_SKEW:
         record.reported_at = record.earliest_at = min(told_at, now)
         return
-    record.reported_at = min(now, told_at - timedelta(seconds=ahead_s))
+    record.reported_at = min(now, later(told_at, -ahead_s))
     high = record.clock.at_most_s
-    record.earliest_at = _latest(not_before, None if high is None else told_at - timedelta(seconds=high))
+    record.earliest_at = _latest(not_before, None if high is None else later(told_at, -high))
 
 
 def _started_at(record: Record, now: datetime) -> datetime | None:
@@ -266,8 +267,13 @@ def _is_left_over(record: Record, observation: Observation) -> bool:
     if observation.source != FILE or not isinstance(report, Progress) or report.timestamp is None:
         return False
     rank0 = record.rank0_of(observation.attempt)
-    if rank0 is None or rank0.started_at is None or not (rank0.restart_count or rank0.restart_attempt):
+    if rank0 is None or rank0.started_at is None:
         return False
+    # Of a first run a clock that is behind is likelier than a file of another job, but for one that says that
+    # a run has ended which has not.
+    has_ended = report.is_final and rank0.is_running and report.timestamp < rank0.started_at - CLOCK_TOLERANCE
+    if not (rank0.restart_count or rank0.restart_attempt or record.begun > 1 or has_ended):
+        return record.left_over == (observation.attempt, report)
     if record.left_over is None or record.left_over[0] != observation.attempt:
         if report.timestamp >= rank0.started_at:
             return False
@@ -313,5 +319,5 @@ def _is_known(status: Progress, held: Progress | None) -> bool:
 
 def _training_time(now: datetime, record: Record, held: Progress | None) -> datetime:
     """Now, by the training process's clock as far as other reports have shown it."""
-    moment = now + timedelta(seconds=record.clock.likely_ahead_s)
+    moment = later(now, record.clock.likely_ahead_s)
     return max(moment, held.timestamp) if held is not None and held.timestamp else moment

@@ -10,7 +10,7 @@ import msgspec
 
 from visibility_api.text import harmless
 
-from .clock import UNKNOWN_CLOCK, NodeClock
+from .clock import UNKNOWN_CLOCK, NodeClock, later
 from .document import Progress, Refused
 from .estimate import Pace, percentage
 from .failure import Failure, first_of
@@ -142,7 +142,7 @@ def hold(record: Record, now: datetime) -> None:
     began_at = reported_at
     if report is not None and report.started_at is not None and reported_at is not None:
         # Of a run that was reporting before it was first read: its reports began as it did, by its own clock.
-        began_at = min(reported_at, report.started_at - timedelta(seconds=record.clock.ahead_s))
+        began_at = min(reported_at, later(report.started_at, -record.clock.ahead_s))
     seen = Seen(
         attempt=record.attempts[0] if job.rank0 is not None else "",
         is_reporting=record.is_current,

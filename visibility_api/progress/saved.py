@@ -76,14 +76,26 @@ def _checked(saved: SavedJob, form: int) -> bytes | None:
 def supersedes(one: Memory | None, other: Memory | None) -> bool:
     """Whether the one is to be used and not the other.
 
-    The later report counts, by the reports' own time. Of one and the same report that does which knows it for
-    longer: a report without a time since an earlier moment, or the pace by more reports.
+    The later report counts: by the reports' own times, or by ours, which allow for a clock that is wrong,
+    where they are of two clocks. Of one and the same report that does which knows it for longer: a report
+    without a time since an earlier moment, or the pace by more reports.
     """
-    if one is not None and other is not None and _is_same_report(one, other):
+    if one is None or other is None:
+        return _reported_at(one) > _reported_at(other)
+    if _is_same_report(one, other):
         if (first := _first_seen(one)) != (second := _first_seen(other)):
             return first < second
         return _knows_more(one.pace, other.pace)
+    if _are_of_two_clocks(one, other) and one.reported_at is not None and other.reported_at is not None:
+        return one.reported_at > other.reported_at
     return _reported_at(one) > _reported_at(other)
+
+
+def _are_of_two_clocks(one: Memory, other: Memory) -> bool:
+    """Whether the reports' own times cannot be compared: they are of two nodes, or a clock was set."""
+    if one.report is None or other.report is None:
+        return False
+    return one.attempt != other.attempt or one.clock.contradicts(other.clock)
 
 
 def _is_same_report(one: Memory, other: Memory) -> bool:

@@ -180,23 +180,29 @@ class Tracker:
 
     def review(self, share: float) -> None:
         """Evaluate this share of the jobs anew, in turn, and those whose estimated end has come: ages grow
-        without anything happening. To be called once a second."""
+        without anything happening. To be called once a second. Raises what the first job raised that could
+        not be evaluated, after all others were."""
         now = self._now()
-        passed = []
+        due = []
         while self._passing and self._passing[0][0] <= now:
-            passed.append(heapq.heappop(self._passing)[1])
-        for ref in passed:
-            if (record := self._records.get(ref)) is not None:
+            if (record := self._records.get(heapq.heappop(self._passing)[1])) is not None:
                 record.passes_at = None
-                self._show(record, now)
+                due.append(record)
         for _ in range(math.ceil(share * len(self._records))):
-            due = next(self._reviews, None)
-            if due is None:
+            ref = next(self._reviews, None)
+            if ref is None:
                 self._reviews = iter(list(self._records))
-                return
-            record = self._records.get(due)
-            if record is not None and not record.job.phase.is_final:
+                break
+            if (record := self._records.get(ref)) is not None and not record.job.phase.is_final:
+                due.append(record)
+        faults: list[Exception] = []
+        for record in due:
+            try:
                 self._show(record, now)
+            except Exception as fault:  # of one job: the others are evaluated all the same
+                faults.append(fault)
+        if faults:
+            raise faults[0]
 
     def _show(self, record: Record, now: datetime) -> None:
         """Publish the job's document if it differs from the one published last."""

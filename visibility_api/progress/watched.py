@@ -56,7 +56,8 @@ LEAST_IMPROVEMENT_NOISES = 0.1
 
 _HIGHER = re.compile(
     r"(?:^|[^a-z])(?:acc|accuracy|auc|auroc|f1|precision|recall|map|iou|miou|dice|bleu|rouge\w*|meteor|score"
-    r"|reward\w*|return|success\w*|r2|ndcg|mrr|hits|win\w*)(?:[^a-z]|$)"
+    r"|reward\w*|return|success\w*|r2|ndcg|mrr|hits?|win\w*|top|exact|pass|mcc|matthews\w*|spearman\w*"
+    r"|pearson\w*|kappa|psnr|ssim)(?:[^a-z]|$)"
 )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from visibility_api.progress.failure import DEADLINE_EXCEEDED, NODE_LOST, Failure, first_of
+from visibility_api.progress.failure import DEADLINE_EXCEEDED, LOST_BEFORE, NODE_LOST, Failure, first_of
 from visibility_api.progress.job import exit_signal, is_worth_retrying
 from visibility_api.text import harmless
 
@@ -21,12 +21,14 @@ from .rank0 import controls, is_generated, pod_prefix
 MAX_QUOTED_CHARACTERS = 300
 NODE_SHUTDOWN = "NodeShutdown"
 KUBELET_ENDS_WITHIN = timedelta(seconds=1)  # of two clocks, in whole seconds
+CLOCKS_DIFFER = timedelta(seconds=5)  # a node's and the control plane's, at most
 # Reasons of the condition DisruptionTarget, and a kubelet's, in shorter words
 # (https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions).
 REASONS = {
     "PreemptionByScheduler": "Preempted",
     "DeletionByTaintManager": NODE_LOST,
     "DeletionByPodGC": NODE_LOST,
+    "DeletionByDeviceTaintManager": "Evicted",
     "EvictionByEvictionAPI": "Evicted",
     "TerminationByKubelet": "Evicted",
     "Preempting": "Preempted",
@@ -42,6 +44,7 @@ _BY_NODE = {
 }
 _RETRYABLE = ("Evicted", "Preempted", NODE_LOST, NODE_SHUTDOWN)
 INITIALIZER_FAILED = "InitializerFailed"
+POD_FAILURE_POLICY = "PodFailurePolicy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +85,8 @@ def pod_failure(pod: Pod, replica: Replica) -> Failure | None:
     pods, and their containers end by SIGTERM, or with whatever exit code they answer it.
     """
     disruption = pod.status.condition("DisruptionTarget")
+    if disruption is not None and _had_failed_before(pod, disruption):
+        disruption = None
     if (found := _of_pod(pod, replica, disruption)) is not None:
         return found
     held: Failure | None = None
@@ -107,6 +112,24 @@ def job_failure(condition: ObjectCondition) -> Failure | None:
     )
 
 
+def replica_job_failure(job: BatchJob, group: str) -> Failure | None:
+    """By the condition Failed of one of its Jobs, which knows why where the JobSet says only that one has
+    failed, and the pods may be gone. None where it has not failed, or that has no time."""
+    condition = job.status.failed_condition
+    if condition is None or condition.last_transition_time is None:
+        return None
+    reason = condition.reason or "Failed"
+    says = quoted(condition.message or reason)
+    return Failure(
+        at=condition.last_transition_time,
+        replica=group,
+        reason=harmless(reason[:MAX_QUOTED_CHARACTERS]),
+        message=harmless(f"{group}: Job {job.metadata.name} failed: {says}"),
+        is_retryable=False if reason in (DEADLINE_EXCEEDED, POD_FAILURE_POLICY) else None,
+        is_of_job=True,
+    )
+
+
 def quoted(text: str) -> str:
     """What another component says, as a part of our message: cut, and ending with a full stop."""
     text = text.strip()
@@ -115,11 +138,26 @@ def quoted(text: str) -> str:
 
 
 def _statuses(pod: Pod) -> Iterator[tuple[ContainerStatus, bool]]:
-    if pod.status.phase != "Succeeded":
+    if pod.status.phase == "Succeeded":
+        return
+    containers = pod.status.container_statuses or ()
+    # Once these have begun, the others are done; or they are sidecars: restarted, and ended with them.
+    if not any(status.state.running or status.state.terminated for status in containers):
         for status in pod.status.init_container_statuses or ():
             yield status, True
-        for status in pod.status.container_statuses or ():
-            yield status, False
+    for status in containers:
+        yield status, False
+
+
+def _had_failed_before(pod: Pod, disruption: PodCondition) -> bool:
+    """Whether the pod had long failed by itself when it was evicted: to drain or taint a node does that to
+    every pod that is still there."""
+    ended = [status.state.terminated for status in pod.status.container_statuses or ()]
+    times = [last.finished_at for last in ended if last is not None and last.finished_at is not None]
+    if pod.status.phase != "Failed" or pod.status.reason or disruption.since is None or not times:
+        return False
+    is_lost = REASONS.get(disruption.reason or "") == NODE_LOST  # which is noticed late
+    return max(times) + (LOST_BEFORE if is_lost else CLOCKS_DIFFER) < disruption.since
 
 
 def _is_deleted(pod: Pod, ended: StateTerminated, disruption: PodCondition | None) -> bool:

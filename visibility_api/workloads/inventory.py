@@ -7,7 +7,7 @@ because the four collections are never listed at the same moment.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -34,7 +34,7 @@ from visibility_api.progress.observation import Observation
 from visibility_api.text import harmless
 
 from .annotations import PREFIX, JobAnnotations, read_annotations
-from .failures import Replica, ReplicaJob, job_failure, latest, pod_failure
+from .failures import Replica, ReplicaJob, job_failure, latest, pod_failure, replica_job_failure
 from .object_cache import AnyObject, Key, ObjectCache, OwnedCache, PodCache, key_of
 from .objects import MAX_NAMES, BatchJob, JobSet, JobStatus, Pod, ReplicatedJob, TrainerStatus, TrainJob
 from .phase import QUEUE_NAME, ended_at, failed_condition, is_managed_elsewhere, trainjob_phase
@@ -294,22 +294,35 @@ def describe_trainjob(
         replicas=_replicas(job, jobset, find_job),
         hints=_with_faults(annotations, rank0, rivals),
         accelerators=_accelerators(jobset) if jobset is not None else (),
-        failure=_failure(job, decision.phase, pods, rank0),
+        failure=_failure(job, jobset, find_job, decision.phase, pods, rank0),
         runs_elsewhere=is_managed_elsewhere(job),
     )
 
 
 def _failure(
-    job: TrainJob, phase: Phase, pods: Iterable[tuple[Pod, Replica]], rank0: Rank0 | None
+    job: TrainJob,
+    jobset: JobSet | None,
+    find_job: FindJob,
+    phase: Phase,
+    pods: Iterable[tuple[Pod, Replica]],
+    rank0: Rank0 | None,
 ) -> Failure | None:
     """What failed first the last time, as far as the objects that are watched show it."""
     if phase is Phase.SUCCEEDED:
         return None  # what ended afterwards, or because of it, is no matter
     found = [failure for pod, replica in pods if (failure := pod_failure(pod, replica)) is not None]
     if phase is Phase.FAILED and (condition := failed_condition(job)) is not None:
-        of_job = job_failure(condition)
-        found += [of_job] if of_job is not None else []
+        of_jobs = [job_failure(condition), *(_job_failures(jobset, find_job) if jobset is not None else ())]
+        found += [of_job for of_job in of_jobs if of_job is not None]
     return latest(found, started_at=rank0.started_at if rank0 is not None else None) if found else None
+
+
+def _job_failures(jobset: JobSet, find_job: FindJob) -> Iterator[Failure | None]:
+    """What the first Job of each group says of how it failed."""
+    for group in jobset.spec.replicated_jobs or ():
+        held = find_job(first_job_name(jobset, group.name))
+        if held is not None and controls(jobset.metadata, held[0].metadata):
+            yield replica_job_failure(held[0], group.name)
 
 
 def _initializers(jobset: JobSet, find_job: FindJob) -> dict[str, Pod]:

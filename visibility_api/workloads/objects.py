@@ -356,6 +356,16 @@ class BatchJobStatus(_Object, frozen=True):
     active: Count = 0
     succeeded: Count = 0
     failed: Count = 0
+    conditions: tuple[ObjectCondition, ...] | None = None  # of those, Failed
+
+    def __post_init__(self) -> None:
+        if self.conditions is not None:
+            kept = tuple(c for c in self.conditions if c.type == "Failed" and c.status == "True")
+            msgspec.structs.force_setattr(self, "conditions", kept or None)
+
+    @property
+    def failed_condition(self) -> ObjectCondition | None:
+        return self.conditions[0] if self.conditions else None
 
 
 class BatchJob(_Object, frozen=True):
