@@ -191,6 +191,22 @@ async def test_ndjson_has_an_object_for_each_point() -> None:
     assert len(lines) == 5
 
 
+async def test_an_attempt_without_metrics_has_a_row_for_each_step() -> None:
+    past = Past()
+    for each in range(3):
+        add(past.history, progress(7190 + each, 10 * each), "p3/0/0")
+    rows = list(csv.reader(io.StringIO((await past.get("attempt=2", CSV)).text)))
+    assert rows[1:] == [[f"2026-01-23T11:59:5{each}.000Z", "2", str(10 * each), "", ""] for each in range(3)]
+    lines = [json.loads(line) for line in (await past.get("attempt=2", NDJSON)).text.splitlines()]
+    assert [(line["step"], line["metric"], line["value"]) for line in lines] == [
+        (10 * each, None, None) for each in range(3)
+    ]
+    assert (await past.get("attempt=2&metric=loss", NDJSON)).text == ""
+    add(past.history, progress(7199, epoch=0.5), "p4/0/0")
+    rows = list(csv.reader(io.StringIO((await past.get("attempt=3", CSV)).text)))
+    assert rows[1:] == [["2026-01-23T11:59:59.000Z", "3", "", "epoch", "0.5"]]
+
+
 @pytest.mark.parametrize(
     ("name", "cell"),
     [

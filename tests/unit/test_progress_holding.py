@@ -197,3 +197,17 @@ def test_no_more_is_wasted_than_is_held_however_long_a_run_stands_still() -> Non
     assert made.condition("Stalled")[0] == "True"
     assert found.wasted_s is not None
     assert found.wasted_s <= found.held_s
+
+
+def test_a_job_that_is_first_seen_after_its_end_has_held_them_until_then() -> None:
+    over = replace(job(), phase=Phase.SUCCEEDED, ended_at=at(4000))
+    made = bench(9000, over)
+    assert seconds(made)[0] == 4000
+    made.advance(600)
+    made.job(over)
+    assert seconds(made)[0] == 4000
+    watched = bench(60)
+    go_on(watched, 3900, step=10)
+    watched.now = at(4010)
+    watched.job(over)
+    assert seconds(watched)[0] == 4000

@@ -261,3 +261,24 @@ def test_no_initializer_is_read_but_while_it_runs_and_the_training_waits(
     seen = described(job, PREPARED, pods, said={"d1/0": FILES})
     assert (seen.phase, seen.initializers) == (phase, ())
     assert FILES not in seen.message
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"),
+    [
+        (
+            pod(phase="Failed", reason="OutOfnvidia.com/gpu", state={}, status={"containerStatuses": None}),
+            "OutOfnvidia.com/gpu",
+        ),
+        (
+            pod(phase="Failed", reason="Evicted", state={"waiting": {"reason": "ContainerCreating"}}),
+            "Evicted",
+        ),
+        (pod(phase="Failed", state={"waiting": {"reason": "PodInitializing"}}), "PodFailed"),
+    ],
+    ids=["refused by the kubelet", "evicted while its image was pulled", "its init container failed"],
+)
+def test_a_pod_that_failed_before_it_began_is_not_about_to_start(seen: Pod, reason: str) -> None:
+    found = described(trainjob(), TORCH, [seen])
+    assert (found.phase, found.reason) == ("Initializing", reason)
+    assert found.message == "Pod bert-node-0-0-p1 failed before container node began."

@@ -62,6 +62,7 @@ class HistoryView:
     attempts: Sequence[AttemptSpan] = ()
     progress: Sequence[ProgressColumns] = ()
     series: Sequence[SeriesColumns] = ()
+    bare: Sequence[ProgressColumns] = ()  # of `progress`, attempts that reported no metric
 
 
 def select(history: JobHistory | None, selection: Selection, *, now_s: float) -> HistoryView:
@@ -69,6 +70,7 @@ def select(history: JobHistory | None, selection: Selection, *, now_s: float) ->
     attempts: list[AttemptSpan] = []
     progress: list[ProgressColumns] = []
     series: list[SeriesColumns] = []
+    bare: list[ProgressColumns] = []
     for attempt in history.attempts if history is not None else ():
         columns = read(attempt)
         if not columns.times:
@@ -90,14 +92,14 @@ def select(history: JobHistory | None, selection: Selection, *, now_s: float) ->
         chosen = _chooser(selection, times_s)
         marks, epochs = chosen(columns.marks, columns.epochs, [columns.steps[row] for row in columns.marks])
         if marks:
-            progress.append(
-                ProgressColumns(
-                    attempt=attempt.number,
-                    times_s=[times_s[row] for row in marks],
-                    steps=_unless_empty([steps[row] for row in marks]),
-                    epochs=_unless_empty([None if math.isnan(epoch) else epoch for epoch in epochs]),
-                )
+            shown = ProgressColumns(
+                attempt=attempt.number,
+                times_s=[times_s[row] for row in marks],
+                steps=_unless_empty([steps[row] for row in marks]),
+                epochs=_unless_empty([None if math.isnan(epoch) else epoch for epoch in epochs]),
             )
+            progress.append(shown)
+            bare += [shown] if selection.metrics is None and not columns.series else []
         for name, (rows, values) in columns.series.items():
             if selection.metrics is not None and name not in selection.metrics:
                 continue
@@ -112,7 +114,7 @@ def select(history: JobHistory | None, selection: Selection, *, now_s: float) ->
                         values=values,
                     )
                 )
-    return HistoryView(attempts=attempts, progress=progress, series=series)
+    return HistoryView(attempts=attempts, progress=progress, series=series, bare=bare)
 
 
 def _corrected(attempt: Attempt, times_ms: Sequence[float], now_s: float) -> list[float]:

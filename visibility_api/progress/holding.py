@@ -12,7 +12,7 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
-from .job import Phase, TrainingJob
+from .job import Phase, Rank0, TrainingJob
 
 
 class Holding(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
@@ -46,6 +46,8 @@ def advance(held: Holding, job: TrainingJob, seen: Seen, now: datetime) -> Holdi
     rank0 = job.rank0
     holds = job.phase not in (Phase.SUSPENDED, Phase.SUCCEEDED, Phase.FAILED)
     began_at = rank0.pod_started_at if rank0 is not None and holds else None
+    if held == NOTHING_HELD and rank0 is not None and job.phase.is_final:
+        return _held_before(held, rank0, job.ended_at or seen.ended_at)
     if held.since is not None and (began_at is None or rank0 is None or rank0.pod_uid != held.pod_uid):
         held = _released(held, _released_at(held, job, seen, now))
     if began_at is not None and rank0 is not None:
@@ -53,6 +55,13 @@ def advance(held: Holding, job: TrainingJob, seen: Seen, now: datetime) -> Holdi
             held = replace(held, pod_uid=rank0.pod_uid, since=began_at, silent_since=began_at, attempt="")
         held = _watched(held, seen, now)
     return held
+
+
+def _held_before(held: Holding, rank0: Rank0, ended_at: datetime | None) -> Holding:
+    """By the last pod of a job that had ended before it was first seen. What was wasted is not known."""
+    if rank0.pod_started_at is None or ended_at is None:
+        return held
+    return replace(held, held_s=_until(rank0.pod_started_at, ended_at))
 
 
 def held_s(held: Holding, now: datetime) -> float:

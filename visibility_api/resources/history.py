@@ -78,9 +78,10 @@ def encode_json(kind: str, entry: Entry, view: HistoryView) -> bytes:
 
 
 def encode_ndjson(view: HistoryView) -> bytes:
-    """One JSON object a line and point; a step that was not reported is null."""
+    """One JSON object a line and point; a step that was not reported is null, and so are metric and value
+    where an attempt reported none."""
     return b"".join(
-        _encode(dict(zip(HEADER, (time, attempt, step, metric, value), strict=True))) + b"\n"
+        _encode(dict(zip(HEADER, (time, attempt, step, metric or None, value or None), strict=True))) + b"\n"
         for time, attempt, step, metric, value in _points(view)
     )
 
@@ -109,6 +110,18 @@ def number_text(value: float) -> str:
 
 
 def _points(view: HistoryView) -> Iterator[tuple[str, int, int | None, str, str]]:
+    for progress in view.bare:
+        none: list[None] = [None] * len(progress.times_s)
+        for time_s, step, epoch in zip(
+            progress.times_s, progress.steps or none, progress.epochs or none, strict=True
+        ):
+            yield (
+                _rfc3339(time_s),
+                progress.attempt,
+                step,
+                "" if epoch is None else "epoch",
+                "" if epoch is None else number_text(epoch),
+            )
     for series in view.series:
         steps = series.steps or [None] * len(series.values)
         for time_s, step, value in zip(series.times_s, steps, series.values, strict=True):

@@ -232,6 +232,10 @@ def waiting_of(pod: Pod, container_name: str) -> Waiting:
     """Why this container of the pod does not run yet, as far as the scheduler and the kubelet say."""
     name, status = pod.metadata.name, _status_of(container_name, pod.status.container_statuses or ())
     state = status.state
+    if pod.status.phase == "Failed" and state.running is None and state.terminated is None:
+        says = f": {_cut(pod.status.message)}" if pod.status.message else "."
+        message = f"Pod {name} failed before container {container_name} began{says}"
+        return Waiting(reason=pod.status.reason or "PodFailed", message=message)
     if state.waiting is not None:
         return _container_waiting(pod, container_name, state.waiting)
     if state.running is not None or state.terminated is not None:
