@@ -17,6 +17,7 @@ from visibility_api.announcing import announcer as subject
 from visibility_api.announcing.announcer import Announcer
 from visibility_api.announcing.occurrences import occurrences
 from visibility_api.kube.errors import ApiError, Unreachable
+from visibility_api.progress.failure import Failure
 from visibility_api.progress.job import Phase
 from visibility_api.progress.straggling import ACCOUNTS
 from visibility_api.progress.summary import Condition, JobProgress
@@ -368,6 +369,16 @@ def test_the_name_of_an_event_is_one_that_kubernetes_takes(name: str) -> None:
 def test_the_end_of_a_run_is_described_in_numbers() -> None:
     ended = shown(condition("Complete"), phase=Phase.SUCCEEDED, step=60, total_steps=60, ran_s=33)
     assert occurrences(None, ended)[0].note == "The run has finished after 33 s at step 60 of 60."
+
+
+def test_the_event_of_a_failure_says_what_failed_first() -> None:
+    message = "node-3: container node of pod bert-node-0-3-x ended with exit code 1."
+    of_pod = Failure(at=NOW, replica="node-3", message=message)
+    of_job = Failure(at=NOW, message="The job failed: it is over.", is_of_job=True)
+    said = condition("Failed", message="jobset failed.")
+    for failure, more in ((of_pod, f" {message}"), (of_job, ""), (None, "")):
+        failed = shown(said, phase=Phase.FAILED, failure=failure)
+        assert occurrences(None, failed)[0].note == f"jobset failed.{more}"
 
 
 async def test_a_job_that_is_deleted_is_forgotten(process: Process) -> None:

@@ -78,7 +78,7 @@ def occurrences(before: JobProgress | None, now: JobProgress) -> list[Occurrence
                 reason,
                 condition,
                 is_witnessed=was_otherwise or (has_ended and before is not None and _runs(before)),
-                text=_describe_end(now) if condition.type == "Complete" else "",
+                text=_TEXTS.get(condition.type, _no_text)(now),
             )
         elif condition.type == "Stalled" and condition.reason == "Advancing":
             if held is not None and held.status == "True":
@@ -92,6 +92,19 @@ def _runs(document: JobProgress) -> bool:
     return document.phase is Phase.RUNNING
 
 
+def _no_text(_document: JobProgress) -> str:
+    return ""
+
+
+def _describe_failure(document: JobProgress) -> str:
+    """What the controller says, and what failed first: a JobSet says no more than that something did."""
+    condition, failure = document.condition("Failed"), document.failure
+    said = condition.message if condition is not None else ""
+    if failure is None or not failure.replica:
+        return said
+    return f"{said} {failure.message}".strip()
+
+
 def _describe_end(document: JobProgress) -> str:
     """Numbers only: what the run says of itself is for those who may read its progress."""
     step = f" at step {document.step}" if document.step is not None else ""
@@ -99,3 +112,7 @@ def _describe_end(document: JobProgress) -> str:
         step += f" of {document.total_steps}"
     ran = f" after {document.ran_s} s" if document.ran_s is not None else ""
     return f"The run has finished{ran}{step}."
+
+
+# Where the condition's message does not say it all.
+_TEXTS = {"Complete": _describe_end, "Failed": _describe_failure}
