@@ -142,3 +142,36 @@ def test_a_job_whose_time_was_over_before_its_image_came_says_so() -> None:
         bench.job(replace(JOB, phase=Phase.FAILED, rank0=None, failure=of_job("DeadlineExceeded")))
     assert bench.last.failure is not None
     assert bench.last.failure.message == "The job failed. Rank 0 had not started: ImagePullBackOff."
+
+
+# --- a peer that is restarted alone
+
+
+OOM, AGAIN = failure("node-1", s=600, reason="OOMKilled"), failure("node-1", s=900, since=601)
+
+
+def test_a_peer_that_waits_in_vain_for_the_others_does_not_hide_why_it_failed_first() -> None:
+    """Its container is started again, and rank 0 hangs where it was."""
+    assert first_of(OOM, AGAIN, started_at=at(0)) == OOM
+    assert first_of(OOM, AGAIN, started_at=at(650)) == AGAIN, "rank 0 was started again as well"
+    assert first_of(OOM, AGAIN) == AGAIN, "nothing is known of rank 0"
+    much_later = failure("node-1", s=9000, since=601)
+    assert first_of(OOM, much_later, started_at=at(0)) == much_later
+
+
+def test_a_run_that_has_reported_since_has_gone_on_without_a_restart_of_rank_0() -> None:
+    bench = Bench()
+    bench.job(replace(JOB, rank0=rank0(started_at=at(0))))
+    bench.now = at(600)
+    bench.report(10)
+    bench.tracker.failed(JOB.ref, OOM)
+    bench.now = at(900)
+    bench.tracker.failed(JOB.ref, AGAIN)
+    assert bench.last.failure is not None
+    assert bench.last.failure.reason == "OOMKilled"
+    bench.report(20)
+    later = failure("node-1", s=1500, since=901)
+    bench.now = at(1500)
+    bench.tracker.failed(JOB.ref, later)
+    assert bench.last.failure is not None
+    assert bench.last.failure.at == later.at

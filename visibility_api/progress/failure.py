@@ -16,6 +16,7 @@ NODE_LOST, DEADLINE_EXCEEDED = "NodeLost", "DeadlineExceeded"
 LOST_BEFORE = timedelta(seconds=400)
 SIGTERM = 15
 OF_THE_JOB_ALONE = (DEADLINE_EXCEEDED, "TrainingRuntimeNotSupported")
+WAITS_AT_MOST = timedelta(hours=1)  # for its peers; torch's own time limits are 5 to 30 minutes
 SOON = timedelta(minutes=10)  # a job whose last pod is made again fails so soon after it, if by that
 
 
@@ -54,7 +55,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=Fal
 def first_of(held: Failure | None, found: Failure, *, started_at: datetime | None = None) -> Failure:
     """Which of the two is shown: of one time of failing the first, else the later.
 
-    `started_at`: when the present run of rank 0 began; what failed after that is not what failed before.
+    `started_at`: when the present run of rank 0 began, or a later report of it came; what failed after that
+    is not what failed before.
     """
     if held is None or held == found:
         return found
@@ -79,7 +81,9 @@ def _has_gone_on(one: Failure, other: Failure, started_at: datetime | None) -> b
     if other.at <= one.at:
         return False
     if other.since is not None and other.since >= one.at:
-        return True
+        # A peer that is restarted alone waits for the others, and fails again by that.
+        is_alone = started_at is not None and started_at <= one.at
+        return not is_alone or other.at - other.since > WAITS_AT_MOST
     return started_at is not None and one.at < started_at <= other.at
 
 

@@ -130,7 +130,12 @@ def note_failure(record: Record, found: Failure) -> None:
     if found.is_of_job and record.rank0 is not None and record.rank0.waiting_reason:
         waited = f" Rank 0 had not started: {record.rank0.waiting_reason}."
         found = msgspec.structs.replace(found, message=found.message.removesuffix(waited) + waited)
-    record.failed = first_of(record.failed, found, started_at=rank0.started_at if rank0 else None)
+    started_at = rank0.started_at if rank0 else None
+    held, moved_at = record.failed, record.moved_at
+    has_moved = held is not None and moved_at is not None and moved_at > held.at + REPORTS_LATE
+    if has_moved and started_at is not None and moved_at is not None:
+        started_at = max(started_at, moved_at)  # it went on, and rank 0 was not started again
+    record.failed = first_of(held, found, started_at=started_at)
 
 
 def hold(record: Record, now: datetime) -> None:
