@@ -91,3 +91,13 @@ def test_an_end_that_is_older_than_the_first_container_is_of_another_job(bench: 
     assert bench.last.progress_percentage is None, "nor does the end of this one make it true"
     bench.report(1)
     assert bench.last.step == 1
+
+
+def test_the_time_before_the_container_started_is_none_of_its_steps(bench: Bench) -> None:
+    """A first run is believed; so the file of another job in its volume is, until it changes."""
+    bench.observe(Progress(timestamp=at(-18000), step=700, total_steps=1000))
+    for step in range(701, 705):
+        bench.advance(15)
+        bench.report(step)
+        assert bench.last.remaining_s is None or bench.last.remaining_s < 2 * 300 * 15
+    assert bench.last.steps_per_s == pytest.approx(1 / 15)

@@ -234,7 +234,10 @@ def _waited_s(record: Record, now: datetime) -> float:
     if record.moved_at is None:
         return math.inf
     unread_s = max(READ_LATE_S, 2 * record.interval_s)
-    return 2 * max(0.0, (now - record.moved_at).total_seconds()) + unread_s  # twice: probes may be rare
+    waited_s = 2 * max(0.0, (now - record.moved_at).total_seconds())  # twice: probes may be rare
+    if (started_at := _started_at(record, now)) is not None:  # an earlier run has written what was before
+        waited_s = min(waited_s, (now - started_at).total_seconds())
+    return waited_s + unread_s
 
 
 def _follows(attempt: str, earlier: str) -> bool:
