@@ -118,6 +118,7 @@ def batch_job(
     jobset_uid: str = "js1",
     attempt: int = 0,
     owner: dict[str, Any] | None = None,
+    status: dict[str, Any] | None = None,
 ) -> BatchJob:
     name = f"bert-{group}-0"
     return made(
@@ -128,7 +129,8 @@ def batch_job(
                 "uid": uid or f"uid of {name}",
                 "labels": {"jobset.sigs.k8s.io/restart-attempt": str(attempt)},
                 "ownerReferences": [owner or reference("JobSet", "bert", jobset_uid)],
-            }
+            },
+            "status": status or {},
         },
         BatchJob,
     )

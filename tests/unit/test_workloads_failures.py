@@ -17,7 +17,6 @@ from tests.workload_objects import (
     container_status,
     counts,
     described,
-    made,
     pod,
     reference,
     trainjob,
@@ -25,7 +24,7 @@ from tests.workload_objects import (
 from visibility_api.progress.failure import Failure
 from visibility_api.progress.job import Phase
 from visibility_api.workloads.failures import Replica, ReplicaJob, pod_failure
-from visibility_api.workloads.objects import BatchJob, BatchJobStatus, JobSet, Pod, TrainJob
+from visibility_api.workloads.objects import BatchJob, JobSet, Pod, TrainJob
 
 from .test_workloads_phases import WITH_DATA
 
@@ -365,8 +364,7 @@ def test_of_two_containers_of_one_second_the_one_that_explains_more_counts() -> 
 def failed_job(reason: str, message: str, group: str = "node") -> BatchJob:
     why = {**condition("Failed", reason=reason), "message": message, "lastTransitionTime": AT}
     suspended = {**condition("Suspended", "False"), "lastTransitionTime": AT}
-    status = {"failed": 1, "ready": 0, "conditions": [suspended, why]}
-    return msgspec.structs.replace(batch_job(group), status=made(status, BatchJobStatus))
+    return batch_job(group, status={"failed": 1, "ready": 0, "conditions": [suspended, why]})
 
 
 def test_the_deadline_of_a_job_is_named_though_its_pods_are_gone() -> None:
