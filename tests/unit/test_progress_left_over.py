@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Literal
 
 import pytest
 
@@ -81,8 +82,10 @@ def test_a_job_that_is_resumed_with_another_pod_is_not_shown_the_file_of_before(
 
 
 @pytest.mark.parametrize("state", ["completed", "failed"])
-def test_an_end_that_is_older_than_the_first_container_is_of_another_job(bench: Bench, state: str) -> None:
-    left = Progress(timestamp=at(-3600), step=1000, total_steps=1000, state=state)  # type: ignore[arg-type]
+def test_an_end_that_is_older_than_the_first_container_is_of_another_job(
+    bench: Bench, state: Literal["completed", "failed"]
+) -> None:
+    left = Progress(timestamp=at(-3600), step=1000, total_steps=1000, state=state)
     bench.observe(left)
     assert bench.condition("Reporting") == ("False", "OutdatedReport")
     assert bench.last.progress_percentage is None

@@ -342,6 +342,11 @@ def test_a_disruption_explains_what_it_may_have_caused(reason: str, after_s: int
 def test_a_sidecar_that_was_restarted_before_the_training_began_is_no_failure_of_it() -> None:
     proxy = {"name": "istio-proxy", "state": {"running": {}}, "lastState": ended(1), "restartCount": 1}
     assert pod_failure(pod(init=[proxy]), NODE_3) is None
+    crashed = ended(2, at="2026-01-23T10:40:00Z")
+    loops = pod(state={"waiting": {"reason": "CrashLoopBackOff"}}, last=crashed, restarts=1, init=[proxy])
+    found = pod_failure(loops, NODE_3)
+    assert found is not None
+    assert found.container_name == "node"
     waits = {"waiting": {"reason": "PodInitializing"}}
     assert pod_failure(pod(state=waits, init=[proxy]), NODE_3) is not None
 

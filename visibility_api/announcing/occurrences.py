@@ -78,7 +78,7 @@ def occurrences(before: JobProgress | None, now: JobProgress) -> list[Occurrence
                 reason,
                 condition,
                 is_witnessed=was_otherwise or (has_ended and before is not None and _runs(before)),
-                text=_TEXTS.get(condition.type, _no_text)(now),
+                text=_describe(condition, now),
             )
         elif condition.type == "Stalled" and condition.reason == "Advancing":
             if held is not None and held.status == "True":
@@ -92,17 +92,21 @@ def _runs(document: JobProgress) -> bool:
     return document.phase is Phase.RUNNING
 
 
-def _no_text(_document: JobProgress) -> str:
-    return ""
+def _describe(condition: Condition, document: JobProgress) -> str:
+    """The condition's message, or more where that does not say it all."""
+    if condition.type == "Complete":
+        return _describe_end(document)
+    if condition.type == "Failed":
+        return _describe_failure(condition, document)
+    return condition.message
 
 
-def _describe_failure(document: JobProgress) -> str:
+def _describe_failure(condition: Condition, document: JobProgress) -> str:
     """What the controller says, and what failed first: a JobSet says no more than that something did."""
-    condition, failure = document.condition("Failed"), document.failure
-    said = condition.message if condition is not None else ""
+    failure = document.failure
     if failure is None or not failure.replica:
-        return said
-    return f"{said} {failure.message}".strip()
+        return condition.message
+    return f"{condition.message} {failure.message}".strip()
 
 
 def _describe_end(document: JobProgress) -> str:
@@ -112,7 +116,3 @@ def _describe_end(document: JobProgress) -> str:
         step += f" of {document.total_steps}"
     ran = f" after {document.ran_s} s" if document.ran_s is not None else ""
     return f"The run has finished{ran}{step}."
-
-
-# Where the condition's message does not say it all.
-_TEXTS = {"Complete": _describe_end, "Failed": _describe_failure}

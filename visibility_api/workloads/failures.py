@@ -142,7 +142,7 @@ def _statuses(pod: Pod) -> Iterator[tuple[ContainerStatus, bool]]:
         return
     containers = pod.status.container_statuses or ()
     # Once these have begun, the others are done; or they are sidecars: restarted, and ended with them.
-    if not any(status.state.running or status.state.terminated for status in containers):
+    if not any(c.state.running or c.state.terminated or c.last_state.terminated for c in containers):
         for status in pod.status.init_container_statuses or ():
             yield status, True
     for status in containers:
