@@ -8,7 +8,7 @@ that such an object is part of: what lies too deep is then replaced by null.
 from __future__ import annotations
 
 import re
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -21,14 +21,16 @@ UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 T = TypeVar("T")
 
 
-class _ListMeta(msgspec.Struct):
+class ListMeta(msgspec.Struct):
     resourceVersion: str = ""
     cont: str = msgspec.field(default="", name="continue")
 
 
-class ListPage(msgspec.Struct):
-    metadata: _ListMeta
-    items: list[msgspec.Raw] | None = None  # null in an empty list of metadata only
+class ListPage(msgspec.Struct, Generic[T]):
+    """Of `msgspec.Raw`, or of a kind of objects."""
+
+    metadata: ListMeta
+    items: list[T] | None = None  # null in an empty list of metadata only
 
 
 class WatchEvent(msgspec.Struct):

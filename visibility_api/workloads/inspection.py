@@ -75,7 +75,7 @@ class Inspector:
         self._due: dict[JobRef, float] = {}  # when each is to be listed, by the loop's clock; in that order
         self._again: dict[JobRef, float] = {}  # …for the second time
         self._changed = asyncio.Event()
-        self._page = msgspec.json.Decoder(ListPage)
+        self._page = msgspec.json.Decoder(ListPage[msgspec.Raw])
         self._pod = msgspec.json.Decoder(Pod)
         self._labelled = msgspec.json.Decoder(_Labelled)
 
