@@ -14,7 +14,7 @@ import time
 from asyncio import StreamReader, StreamWriter
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -23,6 +23,7 @@ import aiohttp
 import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from msgspec.structs import replace
 
 from visibility_api.probing import http_exchange
 from visibility_api.probing.http_source import HttpSource

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from msgspec.structs import replace
 
 from visibility_api.progress.job import JobRef, Phase, Rank0, Termination, TrainingJob
 from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary

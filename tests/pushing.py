@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from tests.jobs import T0, job_ref, rank0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.jobs import RANK0
 from tests.unit.test_progress_report import SECRET, TRANSFORMERS

@@ -8,10 +8,10 @@ import zlib
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 
 from tests.jobs import RANK0, REF
 from visibility_api.probing.http_source import HttpSource

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import cast
 
 import msgspec
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from tests.jobs import NOW, document, rank0
 from tests.unit.api_shell import JANE, ONE, Shell

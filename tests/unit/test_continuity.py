@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from msgspec.structs import replace as replace_struct
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from tests.jobs import KILLED, RANK0
@@ -153,9 +152,9 @@ def test_long_after_the_start_only_what_was_pushed_is_taken_from_a_peer() -> Non
     later = memory(30, minutes=3)
     catch_up = server.continuity._catch_up
     catch_up(save(OTHER, encode(later)))
-    catch_up(save(REF, encode(replace_struct(later, source="exec"))))
+    catch_up(save(REF, encode(replace(later, source="exec"))))
     assert server.bench.last.step == 10
-    catch_up(save(REF, encode(replace_struct(later, source="push", reporter="push"))))
+    catch_up(save(REF, encode(replace(later, source="push", reporter="push"))))
     assert server.bench.last.step == 30
 
 

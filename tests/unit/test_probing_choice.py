@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0, T0
 from visibility_api.probing.choice import REOPEN_S, RIGHT_REOPEN_S, Candidate, Choice, member_of, options_for

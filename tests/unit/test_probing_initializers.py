@@ -6,9 +6,9 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.jobs import JOB, job_ref
 from visibility_api.probing.initializers import AT_A_TIME, InitializerReads

@@ -6,11 +6,11 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0, REF, T0
 from visibility_api.probing.prober import PER_NODE, TOGETHER, Prober

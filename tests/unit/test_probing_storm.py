@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0, REF, T0
 from visibility_api.probing.prober import Prober

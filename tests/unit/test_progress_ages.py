@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from tests.jobs import JOB, KILLED, RANK0, T0
 from visibility_api.progress.document import Progress

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.jobs import JOB, KILLED, rank0
 from visibility_api.progress.job import Phase, Rank0, TrainingJob

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import permutations
+
+from msgspec.structs import replace
 
 from tests.jobs import JOB, T0, rank0
 from visibility_api.progress.failure import Failure, first_of

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Literal
 
 import pytest
+from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0
 from visibility_api.progress.document import Progress

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0, REF, T0
 from visibility_api.progress.conditions import evaluate
@@ -227,7 +229,7 @@ def test_whoever_sees_a_life_shows_the_same(life: Life, joins: int, restarts: in
 def test_reports_missed_while_a_server_was_down_change_nothing_of_those_it_reads(
     life: Life, stops: int, down: int
 ) -> None:
-    life = replace(life, has_time=True, ahead_s=0)
+    life = dataclasses.replace(life, has_time=True, ahead_s=0)
     world = World(life)
     whole, other = Server(world), Server(world)
     whole.look()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from types import ModuleType
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.jobs import JOB, KILLED, RANK0, REF
 from visibility_api.progress.document import Point, Progress, Refused

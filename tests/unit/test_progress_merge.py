@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0, REF, T0
 from visibility_api.progress.document import Progress, Refused

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0, REF, T0, rank0
 from visibility_api.progress.document import Point, Progress

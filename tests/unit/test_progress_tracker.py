@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from tests.jobs import JOB, KILLED, RANK0, REF, T0, job_ref
 from visibility_api.progress.document import Progress, Refused

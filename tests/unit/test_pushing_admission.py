@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import structlog
 from msgspec import structs
+from msgspec.structs import replace
 
 from tests.pushing import OURS, UPSTREAM, Cluster, Endpoint, upstream_audience
 from visibility_api.auth.token_review import PATH as REVIEWS

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from tests.pushing import Cluster, Endpoint
 from visibility_api.auth.review_admission import (

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
 from fastapi import FastAPI
+from msgspec.structs import replace
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.asgi import Answer, http_scope

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from tests.jobs import KILLED, NOW, document, rank0
 from tests.unit.resource_server import ALL, BERT, PARTIAL, TABLE, TEAM, ResourceServer

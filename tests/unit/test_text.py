@@ -6,7 +6,6 @@ import io
 import json
 import logging
 import unicodedata
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +13,7 @@ import msgspec
 import pytest
 import structlog
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, Counter
 
 from tests.jobs import JOB, RANK0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.jobs import JOB
 from tests.workload_objects import batch_job, pod, reference

@@ -10,12 +10,12 @@ import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.jobs import T0, job_ref, reported
 from visibility_api.kube.client import Query

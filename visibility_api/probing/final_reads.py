@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import structlog
+from msgspec.structs import replace
 
 from visibility_api.faults import describe_fault
 from visibility_api.progress.document import Outcome, Refused, RetryClass

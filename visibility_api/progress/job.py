@@ -6,7 +6,6 @@ Knows no Kubernetes object; `workloads` builds these values from them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
@@ -69,8 +68,7 @@ def is_worth_retrying(exit_code: int, reason: str) -> bool | None:
     return exit_code > 128
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Termination:
+class Termination(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How a container last ended (`state.terminated`, else `lastState.terminated`)."""
 
     exit_code: int
@@ -84,8 +82,7 @@ class Termination:
         return is_worth_retrying(self.exit_code, self.reason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rank0:
+class Rank0(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The pod and container that report for the whole job."""
 
     pod_name: str
@@ -129,8 +126,7 @@ class Rank0:
         return f"{self.pod_uid}/{self.restart_count}/{self.restart_attempt}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Initializer:
+class Initializer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A container that runs and prepares data or model, before the training begins."""
 
     name: str  # of its replicated job
@@ -146,8 +142,7 @@ class Initializer:
         return f"{self.pod_uid}/{self.restart_count}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replica:
+class Replica(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Counts of one replica group; None where the controller gives none."""
 
     name: str
@@ -158,8 +153,7 @@ class Replica:
     failed: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Thresholds:
+class Thresholds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the job's annotations say about when its conditions hold; None: as is usual for the run itself."""
 
     stalled_after_s: float | None = None  # infinity: never
@@ -171,8 +165,7 @@ class Thresholds:
     plateau_values: int | None = None  # without an improvement, before it counts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeHints:
+class ProbeHints(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the job's annotations `visibility.trainer.kubeflow.org/…` request; None = nothing."""
 
     source: str | None = None
@@ -181,12 +174,11 @@ class ProbeHints:
     faults: tuple[str, ...] = ()  # annotations that were refused, in our own words
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingJob:
+class TrainingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One training job as the cluster shows it at one moment."""
 
     ref: JobRef
-    labels: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
+    labels: Mapping[str, str] = msgspec.field(default_factory=lambda: NO_LABELS)
     created_at: datetime | None
     phase: Phase
     reason: str = ""  # CamelCase, the controller's where it gives one

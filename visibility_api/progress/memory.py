@@ -7,11 +7,11 @@ is remembered of it does not change, so it need not be stored again.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from .clock import NodeClock
 from .conditions import restore

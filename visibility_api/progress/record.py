@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import msgspec
+from msgspec.structs import replace
 
 from visibility_api.text import harmless
 
@@ -129,7 +130,7 @@ def note_failure(record: Record, found: Failure) -> None:
     rank0 = record.job.rank0
     if found.is_of_job and record.rank0 is not None and record.rank0.waiting_reason:
         waited = f" Rank 0 had not started: {record.rank0.waiting_reason}."
-        found = msgspec.structs.replace(found, message=found.message.removesuffix(waited) + waited)
+        found = replace(found, message=found.message.removesuffix(waited) + waited)
     started_at = rank0.started_at if rank0 else None
     held, moved_at = record.failed, record.moved_at
     has_moved = held is not None and moved_at is not None and moved_at > held.at + REPORTS_LATE
@@ -186,7 +187,7 @@ def note_reached(record: Record) -> None:
         return
     reached = _reached(report)
     if reached != failed.reached:
-        record.failed = msgspec.structs.replace(failed, reached=reached)
+        record.failed = replace(failed, reached=reached)
 
 
 def _reached(report: Progress) -> str:

@@ -8,7 +8,6 @@ because the four collections are never listed at the same moment.
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice
@@ -375,7 +374,7 @@ def _with_faults(annotations: JobAnnotations, rank0: Rank0 | None, rivals: Seque
             "The Job controller makes no such pod: find out who created it (docs/security.md)."
         )
     hints = annotations.hints
-    return replace(hints, faults=(*hints.faults, *faults)) if faults else hints
+    return msgspec.structs.replace(hints, faults=(*hints.faults, *faults)) if faults else hints
 
 
 def _replicas(job: TrainJob, jobset: JobSet | None, find_job: FindJob) -> tuple[ReplicaCounts, ...]:
