@@ -15,7 +15,7 @@ assert main(["serve", f"--kubeconfig={sys.argv[1]}"]) == 1
 from kubernetes_asyncio import client, config
 from visibility_api.kube.generated_classes import NotImported
 
-assert client.V1Pod is client.CoreV1Api is NotImported
+assert client.V1Pod is client.CoreV1Api is client.ApiClient is NotImported
 assert client.Configuration(host="https://h").host == "https://h"
 assert config.load_kube_config.__module__ == "kubernetes_asyncio.config.kube_config"
 """

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from tests.unit.api_shell import Shell
-from visibility_api.app.description.openapi import ONE_YEAR_S, OpenApi, published, v2_document, v3_document
+from visibility_api.app.description.openapi import ONE_YEAR_S, OpenApi, published, v3_document
 from visibility_api.app.description.schemas import META, PREFIX
+from visibility_api.app.description.swagger import to_swagger
 from visibility_api.models.served import RESOURCES, Resource
 from visibility_api.progress.job import Phase
 
@@ -25,6 +26,7 @@ PROTOBUF = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
 KIND = {"group": GROUP, "version": "v1alpha1", "kind": "TrainJobProgress"}
 PUBLISHED = Path(__file__).parents[2] / "openapi"
 NOW_S = 1_700_000_000.0
+SWAGGER = to_swagger(v3_document(RESOURCES))
 
 
 @pytest.fixture
@@ -152,7 +154,7 @@ def test_operation_ids_are_unique() -> None:
 
 def test_only_our_own_paths_are_in_it() -> None:
     """O7: all others would be filtered out."""
-    for document in (v2_document(RESOURCES), v3_document(RESOURCES)):
+    for document in (SWAGGER, v3_document(RESOURCES)):
         assert all(path.startswith(BASE + "/") for path in document["paths"])
 
 
@@ -160,7 +162,11 @@ def test_only_our_own_paths_are_in_it() -> None:
     ("document", "prefix", "held"),
     [
         (v3_document(RESOURCES), "#/components/schemas/", v3_document(RESOURCES)["components"]["schemas"]),
-        (v2_document(RESOURCES), "#/definitions/", v2_document(RESOURCES)["definitions"]),
+        (
+            SWAGGER,
+            "#/definitions/",
+            SWAGGER["definitions"],
+        ),
     ],
     ids=["v3", "v2"],
 )
@@ -174,14 +180,14 @@ def test_every_reference_leads_somewhere_and_every_schema_is_referred_to(
 
 def test_names_are_our_own_or_kubernetes_own() -> None:
     """O8: definitions are merged across the cluster."""
-    names = v2_document(RESOURCES)["definitions"]
+    names = SWAGGER["definitions"]
     assert all(name.startswith((PREFIX, META)) for name in names)
     assert PREFIX == "org.kubeflow.trainer.visibility.v1alpha1."
 
 
 def test_v2_has_kubernetes_own_form() -> None:
     """O7, O8: no v3 words are left in it."""
-    document = v2_document(RESOURCES)
+    document = SWAGGER
     assert document["swagger"] == "2.0"
     text = json.dumps(document)
     assert '"allOf"' not in text

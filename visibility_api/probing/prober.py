@@ -128,7 +128,7 @@ class Prober:
             self._schedule.drop(job.ref)
             self._record_refusal(probed)
             return
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         interval_s = job.hints.interval_s or self._interval_s
         turn = self._schedule.turn(job.ref)
         is_new = turn is None or turn.attempt != rank0.attempt
@@ -174,7 +174,7 @@ class Prober:
     async def run(self) -> None:
         """Probe for ever; probes under way end with this call."""
         loop = asyncio.get_running_loop()
-        self._clock = loop.time  # to ask for the loop with each push would be a system call each time
+        self._clock = loop.time  # to ask for the loop would be a system call each time
         async with asyncio.TaskGroup() as probes:
             while True:
                 self._wake.clear()

@@ -8,7 +8,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from visibility_api.duration import parse_duration_s
 from visibility_api.progress.job import ProbeHints
@@ -39,8 +40,7 @@ FORBIDDEN_ROOTS = ("/proc", "/sys", "/dev", "/run/secrets", "/var/run/secrets")
 _CONTAINER = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobAnnotations:
+class JobAnnotations(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The annotations of one job that are valid."""
 
     hints: ProbeHints

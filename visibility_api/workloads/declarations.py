@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+
+import msgspec
 
 from visibility_api.progress.job import ANNOTATION
 
@@ -20,8 +21,7 @@ VARIABLE = "environment variable "
 _READ = frozenset({*PATH_VARIABLES, PORT_VARIABLE, LOG_VARIABLE})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declarations:
+class Declarations(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where one container reports."""
 
     path: str  # absolute, inside the container

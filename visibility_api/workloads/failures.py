@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+import msgspec
 
 from visibility_api.progress.failure import DEADLINE_EXCEEDED, LOST_BEFORE, NODE_LOST, Failure, first_of
 from visibility_api.progress.job import exit_signal, is_worth_retrying
@@ -47,16 +48,14 @@ INITIALIZER_FAILED = "InitializerFailed"
 POD_FAILURE_POLICY = "PodFailurePolicy"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replica:
+class Replica(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Which of a job's replicas a pod is."""
 
     name: str  # such as node-3
     is_initializer: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaJob:
+class ReplicaJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The Job whose pods are the replicas of one group."""
 
     group: str

@@ -164,7 +164,8 @@ class TrainJobInventory:
         except Exception as error:  # a number beyond 64 bits: what is known of it is outdated
             _log_fault(key, error)
             affected = cache.drop(key)
-        self._refresh(self._jobs_of(cache, affected))
+        if affected and self._is_listed(key[0]):
+            self._refresh(self._jobs_of(cache, affected))
 
     def _jobs_of(self, cache: ObjectCache[Any], affected: Sequence[Key]) -> Sequence[Key]:
         """The TrainJobs to evaluate again: a pod's owner is a Job, whose owner has the TrainJob's name."""

@@ -6,8 +6,10 @@ Conditions are found by type and status, never by position: they are not in the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
 
 from visibility_api.progress.job import Phase, Rank0
 
@@ -20,8 +22,7 @@ QUEUE_NAME = "kueue.x-k8s.io/queue-name"  # a label
 INITIALIZERS = ("dataset-initializer", "model-initializer")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseDecision:
+class PhaseDecision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     phase: Phase
     reason: str
     message: str

@@ -8,8 +8,9 @@ replicated jobs, not on their pods.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+import msgspec
 
 from visibility_api.progress.job import Initializer, Rank0, Termination, exit_signal
 
@@ -72,8 +73,7 @@ def is_initializer(group: ReplicatedJob) -> bool:
     return group.label(ANCESTOR) in ("dataset-initializer", "model-initializer")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The pod that counts as index 0 of a Job, and others that claim the same index at the same time."""
 
     pod: Pod
@@ -220,8 +220,7 @@ def _status_of(name: str, statuses: Sequence[ContainerStatus]) -> ContainerStatu
     return next((s for s in statuses if s.name == name), _NO_STATUS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Why a container does not run yet; all "" when it does, or has."""
 
     reason: str  # CamelCase

@@ -47,11 +47,6 @@ def v3_document(resources: Sequence[Resource]) -> dict[str, Any]:
     }
 
 
-def v2_document(resources: Sequence[Resource]) -> dict[str, Any]:
-    """The Swagger 2.0 document. It has our own group version alone; the aggregator drops all else."""
-    return to_swagger(v3_document(resources))
-
-
 def push_document() -> dict[str, Any]:
     """The OpenAPI 3.1 document of the push protocol, as FastAPI describes its operations."""
     document = get_openapi(title="Push", version=VERSION, routes=push.router.routes)
@@ -67,9 +62,10 @@ def push_document() -> dict[str, Any]:
 
 def published(resources: Sequence[Resource]) -> dict[str, bytes]:
     """The files of `openapi/`, by name: what is served, what may be pushed, and what training writes."""
+    v3 = v3_document(resources)
     documents = {
-        "v2.json": v2_document(resources),
-        "v3.json": v3_document(resources),
+        "v2.json": to_swagger(v3),
+        "v3.json": v3,
         "push.json": push_document(),
         training_document.NAME: training_document.published_schema(),
     }
@@ -84,8 +80,10 @@ class OpenApi:
 
     def __init__(self, resources: Sequence[Resource], *, now_s: Callable[[], float] = time.time) -> None:
         self._now_s = now_s
-        self._v3 = Document(msgspec.json.encode(v3_document(resources)))
-        self._v2 = Document(msgspec.json.encode(v2_document(resources)))
+        v3 = v3_document(resources)
+        self._v3 = Document(msgspec.json.encode(v3))
+        # It has our own group version alone; the aggregator drops all else.
+        self._v2 = Document(msgspec.json.encode(to_swagger(v3)))
         # No key but our own: the aggregator merges the maps of all servers in random order.
         url = f"/openapi/v3/apis/{GROUP_VERSION}?hash={self._v3.hash}"
         index = {"paths": {f"apis/{GROUP_VERSION}": {"serverRelativeURL": url}}}
