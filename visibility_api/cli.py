@@ -75,7 +75,7 @@ def _openapi(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--out", type=Path, default=Path("openapi"), metavar="DIR", help="default: openapi/")
     out: Path = parser.parse_args(list(arguments)).out
-    from visibility_api.app.description.openapi import published
+    from visibility_api.app.description.published import published
     from visibility_api.models.served import RESOURCES
 
     try:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.unit.api_shell import Shell
-from visibility_api.app.description.openapi import ONE_YEAR_S, OpenApi, published, v3_document
+from visibility_api.app.description.openapi import FOLDER, ONE_YEAR_S, OpenApi
+from visibility_api.app.description.published import published, v3_document
 from visibility_api.app.description.schemas import META, PREFIX
 from visibility_api.app.description.swagger import to_swagger
 from visibility_api.models.served import RESOURCES, Resource
@@ -24,7 +25,7 @@ BASE = f"/{KEY}"
 DOCUMENT = f"/openapi/v3{BASE}"
 PROTOBUF = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
 KIND = {"group": GROUP, "version": "v1alpha1", "kind": "TrainJobProgress"}
-PUBLISHED = Path(__file__).parents[2] / "openapi"
+PUBLISHED = Path(__file__).parents[2] / "visibility_api" / FOLDER
 NOW_S = 1_700_000_000.0
 SWAGGER = to_swagger(v3_document(RESOURCES))
 
@@ -32,7 +33,7 @@ SWAGGER = to_swagger(v3_document(RESOURCES))
 @pytest.fixture
 def shell() -> Shell:
     shell = Shell()
-    shell.app.state.openapi = OpenApi(RESOURCES, now_s=lambda: NOW_S)
+    shell.app.state.openapi = OpenApi(now_s=lambda: NOW_S)
     return shell
 
 

@@ -14,7 +14,7 @@ from tests.jobs import rank0
 from tests.past import Past
 from tests.unit.api_shell import BASE, ONE, Shell
 from tests.unit.test_app_log_tail import FAILURE, TAIL, job as failed_job, shell as log_shell
-from visibility_api.app.description.openapi import v3_document
+from visibility_api.app.description.published import v3_document
 from visibility_api.app.description.schemas import META, PREFIX, REFERENCE
 from visibility_api.errors import ObjectNotFound, encode_status
 from visibility_api.models.served import RESOURCES, TRAINJOBS

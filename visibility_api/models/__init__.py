@@ -2,7 +2,7 @@
 
 `served` is the table of resources; `v1alpha1`, `meta_v1`, `discovery_v2` and `version` are what is served;
 `trainer_status` is what is pushed and `training_document` what a training process writes to its file.
-From these come the OpenAPI documents, the JSON Schema in `openapi/`, and the typed routes.
+From these come the OpenAPI documents, the JSON Schema in `visibility_api/openapi/`, and the typed routes.
 
 Where bytes are encoded or decoded on a hot path, or come from strangers, msgspec does it. Which and why:
 

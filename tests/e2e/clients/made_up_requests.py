@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-PUBLISHED = Path(__file__).parents[3] / "openapi" / "v3.json"
+PUBLISHED = Path(__file__).parents[3] / "visibility_api" / "openapi" / "v3.json"
 OPERATIONS = {
     operation.label: operation
     for operation in (found.ok() for found in schemathesis.openapi.from_path(PUBLISHED).get_all_operations())

@@ -16,7 +16,7 @@ from tests.e2e.clients.quiet_jobs import QuietJobs
 from tests.e2e.cluster import Cluster
 from tests.e2e.workspace import Workspace
 
-_OPENAPI = Path(__file__).parents[3] / "openapi" / "v3.json"
+_OPENAPI = Path(__file__).parents[3] / "visibility_api" / "openapi" / "v3.json"
 _PACKAGE = "generated_progress_client"
 _OPERATIONS = f"{_PACKAGE}.api.visibility_trainer_kubeflow_org_v_1_alpha_1"
 _NAME = "visibility_trainer_kubeflow_org_v1_alpha_1_namespaced_train_job_progress"

@@ -1,89 +1,41 @@
-"""The OpenAPI documents, v3 and v2, and their responses.
+"""The OpenAPI documents, v3 and v2, and their responses: those that `published.py` has made.
 
-All are encoded at start. The aggregator downloads v3 under a lock, so that a slow response would stall every
-OpenAPI v3 request in the cluster (`kube-aggregator/pkg/controllers/openapiv3/aggregator`).
+All are in memory from the start. The aggregator downloads v3 under a lock, so that a slow response would
+stall every OpenAPI v3 request in the cluster (`kube-aggregator/pkg/controllers/openapiv3/aggregator`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from email.utils import formatdate
-from typing import Any
+from importlib.resources import files
 
 import msgspec
 from fastapi import Request
-from fastapi.openapi.utils import get_openapi
 from starlette.responses import Response
 
 from visibility_api.app.documents import Document, whole
-from visibility_api.app.routers import push
-from visibility_api.models import training_document
-from visibility_api.models.served import GROUP_VERSION, VERSION, Resource
+from visibility_api.models.served import GROUP_VERSION
 from visibility_api.resources.negotiation import JSON, parse_accept
 
-from .operations import paths
-from .schemas import component_schemas
-from .swagger import to_swagger
-
+FOLDER = "openapi"  # in this package
 ONE_YEAR_S = 365 * 24 * 3600
-_SECURITY = {
-    "BearerToken": {
-        "description": "Bearer Token authentication",
-        "type": "apiKey",
-        "name": "authorization",
-        "in": "header",
-    }
-}
 
 
-def v3_document(resources: Sequence[Resource]) -> dict[str, Any]:
-    """The OpenAPI 3.0 document of our group version."""
-    return {
-        "openapi": "3.0.0",
-        "info": {"title": "Training job visibility", "version": VERSION},
-        "paths": paths(resources),
-        "components": {"schemas": component_schemas(resources), "securitySchemes": _SECURITY},
-    }
-
-
-def push_document() -> dict[str, Any]:
-    """The OpenAPI 3.1 document of the push protocol, as FastAPI describes its operations."""
-    document = get_openapi(title="Push", version=VERSION, routes=push.router.routes)
-    document["components"]["securitySchemes"] = {
-        "BearerToken": {
-            "type": "http",
-            "scheme": "bearer",
-            "description": "The training pod's own service account token, for the path's audience.",
-        }
-    }
-    return document
-
-
-def published(resources: Sequence[Resource]) -> dict[str, bytes]:
-    """The files of `openapi/`, by name: what is served, what may be pushed, and what training writes."""
-    v3 = v3_document(resources)
-    documents = {
-        "v2.json": to_swagger(v3),
-        "v3.json": v3,
-        "push.json": push_document(),
-        training_document.NAME: training_document.published_schema(),
-    }
-    return {
-        name: msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
-        for name, document in documents.items()
-    }
+def read_published(name: str) -> bytes:
+    """The document of this name, as compact JSON."""
+    return msgspec.json.format(files("visibility_api").joinpath(FOLDER, name).read_bytes(), indent=-1)
 
 
 class OpenApi:
     """The three documents. `now_s` gives seconds since the epoch, for the Expires header."""
 
-    def __init__(self, resources: Sequence[Resource], *, now_s: Callable[[], float] = time.time) -> None:
+    def __init__(self, *, now_s: Callable[[], float] = time.time) -> None:
         self._now_s = now_s
-        v3 = v3_document(resources)
-        self._v3 = Document(msgspec.json.encode(v3))
+        self._v3 = Document(read_published("v3.json"))
         # It has our own group version alone; the aggregator drops all else.
-        self._v2 = Document(msgspec.json.encode(to_swagger(v3)))
+        self._v2 = Document(read_published("v2.json"))
         # No key but our own: the aggregator merges the maps of all servers in random order.
         url = f"/openapi/v3/apis/{GROUP_VERSION}?hash={self._v3.hash}"
         index = {"paths": {f"apis/{GROUP_VERSION}": {"serverRelativeURL": url}}}
