@@ -244,8 +244,10 @@ class Tracker:
 
 def _read_termination_message(record: Record, rank0: Rank0, now: datetime) -> None:
     """What the container left behind may be newer than what was last read of it."""
+    if not rank0.termination_message:
+        return
     key = hash((rank0.attempt, rank0.termination_message))
-    if not rank0.termination_message or key == record.message_read:
+    if key == record.message_read:
         return
     record.message_read = key
     outcome = parse_report(rank0.termination_message.encode(errors="replace"))

@@ -110,16 +110,16 @@ class TrainJobInventory:
         await self._list(self._pods, objects, scope)
 
     def change_trainjob(self, change: ChangeType, object_: TrainJob) -> None:
-        self._apply(self._trainjobs, change, object_)
+        self._apply(self._trainjobs, change, object_, key_of(object_))
 
     def change_jobset(self, change: ChangeType, object_: JobSet) -> None:
-        self._apply(self._jobsets, change, object_)
+        self._apply(self._jobsets, change, object_, key_of(object_))
 
     def change_job(self, change: ChangeType, object_: BatchJob) -> None:
-        self._apply(self._batch_jobs, change, object_)
+        self._apply(self._batch_jobs, change, object_, key_of(object_))
 
     def change_pod(self, change: ChangeType, object_: Pod) -> None:
-        self._apply(self._pods, change, object_)
+        self._apply(self._pods, change, object_, key_of(object_))
 
     def initializers_said(self, ref: JobRef, said: Mapping[str, str]) -> None:
         """What the initializers of this job have printed of their progress, by their runs."""
@@ -136,8 +136,9 @@ class TrainJobInventory:
         """
         listed = set()
         async for object_ in objects:
-            listed.add(key_of(object_))
-            self._apply(cache, "MODIFIED", object_)
+            key = key_of(object_)
+            listed.add(key)
+            self._apply(cache, "MODIFIED", object_, key)
         async for key in in_slices(cache.keys(scope)):
             if key not in listed:
                 self._refresh(self._jobs_of(cache, cache.drop(key)))
@@ -157,10 +158,9 @@ class TrainJobInventory:
         """
         return None in self._complete or namespace in self._complete
 
-    def _apply(self, cache: ObjectCache[Any], change: ChangeType, object_: AnyObject) -> None:
-        key = key_of(object_)
+    def _apply(self, cache: ObjectCache[Any], change: ChangeType, object_: AnyObject, key: Key) -> None:
         try:
-            affected = cache.drop(key) if change == "DELETED" else cache.put(object_)
+            affected = cache.drop(key) if change == "DELETED" else cache.put(key, object_)
         except Exception as error:  # a number beyond 64 bits: what is known of it is outdated
             _log_fault(key, error)
             affected = cache.drop(key)

@@ -41,9 +41,9 @@ class ObjectCache(Generic[T]):
         """Of all objects in namespace `scope`; None: in every namespace."""
         return [key for key in self._packed if scope is None or key[0] == scope]
 
-    def put(self, object_: T) -> Sequence[Key]:
-        """Store the object under its key. One that equals the stored one affects no job."""
-        key, packed = key_of(object_), self._encoder.encode(object_)
+    def put(self, key: Key, object_: T) -> Sequence[Key]:
+        """Store the object under its key (`key_of`). One that equals the stored one affects no job."""
+        packed = self._encoder.encode(object_)
         if self._packed.get(key) == packed:
             return ()
         self._packed[key] = packed
@@ -59,13 +59,12 @@ class OwnedCache(ObjectCache[Owned]):
     An object without a controller belongs to no job, so it is not kept.
     """
 
-    def put(self, object_: Owned) -> Sequence[Key]:
+    def put(self, key: Key, object_: Owned) -> Sequence[Key]:
         after = object_.metadata.controller
-        key = key_of(object_)
         if after is None:
             return self.drop(key)
         before = self.controller_of(key)
-        if not super().put(object_):
+        if not super().put(key, object_):
             return ()
         if before is None or before.uid != after.uid:
             self._move(key, before, after)

@@ -110,7 +110,8 @@ class PartMeta(Meta, frozen=True):
     labels: PartLabels | None = None  # type: ignore[assignment]  # in the place of a dictionary of all
 
     def __post_init__(self) -> None:
-        Meta.__post_init__(self)
+        if self.annotations is not None:
+            Meta.__post_init__(self)
         if self.labels is not None and self.labels.restart_attempt in ("", "0"):
             msgspec.structs.force_setattr(self, "labels", None)
 
@@ -386,7 +387,7 @@ class Container(_Object, frozen=True):
 
     def __post_init__(self) -> None:
         if self.env is not None:
-            read = tuple(e for e in self.env if e.name.startswith(VARIABLES))
+            read = tuple([e for e in self.env if e.name.startswith(VARIABLES)])
             msgspec.structs.force_setattr(self, "env", read or None)
 
 
