@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import secrets
 import socket
@@ -71,6 +72,7 @@ log = structlog.get_logger("visibility.server")
 SOURCE_GRACE_S = 5.0  # beyond a source's own time-out; then the prober cancels it
 EVENTS_LEASE = "trainjob-visibility-events"
 EVALUATION_S = 1.0  # between two shares of the jobs, whose conditions are evaluated
+NO_GARBAGE_CHECK_S, NO_GARBAGE_CHECKS = 0.1, 600  # until every job is known: a minute at most
 STUCK_S = 60.0  # a loop without an iteration for so long is stuck: liveness fails
 
 Loop = Callable[[], Coroutine[Any, Any, None]]
@@ -276,6 +278,7 @@ def assemble(
         ("inspection", inspector.run),
         ("initializers", initializers.run),
         ("evaluation", partial(_evaluate, tracker)),
+        ("garbage collection", partial(_collect_garbage, partial(is_synced, ""))),
         *continuity.loops(partial(is_synced, "")),
     ]
     if write_back is not None:
@@ -386,6 +389,17 @@ async def _evaluate(tracker: Tracker) -> None:
             tracker.review(EVALUATION_S / REFRESH.total_seconds())
         except Exception as error:  # of one job; the next share goes on after it: docs/decisions/0005
             log.error("job not evaluated", **describe_fault(error))
+
+
+async def _collect_garbage(is_synced: Callable[[], bool]) -> None:
+    """Collect garbage once every job is known, or a minute after the start. What is made until then stays: to
+    look through it was a thirtieth of a start's CPU, and is left out for good."""
+    for _ in range(NO_GARBAGE_CHECKS):
+        if is_synced():
+            break
+        await asyncio.sleep(NO_GARBAGE_CHECK_S)
+    gc.freeze()
+    gc.enable()
 
 
 def _now() -> datetime:

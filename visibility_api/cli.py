@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _serve(arguments: Sequence[str]) -> int:
-    gc.disable()  # until all is imported, which makes no garbage: `run` switches it on
+    gc.disable()  # until all is imported, which makes no garbage: the assembly switches it on
     from visibility_api.settings import SettingsError, read_settings  # not needed by the other commands
 
     try:
@@ -57,9 +57,9 @@ def _serve(arguments: Sequence[str]) -> int:
         require_tested_uvicorn()  # first: with another version the next import may fail
     except UntestedUvicorn as error:
         return _failed(f"serve: {error}")
-    from visibility_api.kube.generated_classes import skip_generated_classes
+    from visibility_api.unused_modules import skip_unused_modules
 
-    skip_generated_classes()
+    skip_unused_modules()
     from visibility_api.server import StartFailed, run
 
     try:

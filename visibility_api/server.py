@@ -49,10 +49,8 @@ def run(settings: Settings) -> None:
     set_up_logs(settings.v)
     log.info("settings", **shown(settings))
     # Documents live long and form no cycles: frequent full collections would find nothing. A collection of
-    # young objects stops everybody: of 50,000 for 30 ms.
+    # young objects stops everybody: of 50,000 for 30 ms. The assembly switches it on.
     gc.set_threshold(10_000, 10, 1_000)
-    gc.freeze()  # modules, which stay
-    gc.enable()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings))
 

@@ -1,8 +1,9 @@
-"""Keeps kubernetes_asyncio from importing its generated classes, of which the server uses none.
+"""Keeps libraries from importing what the server uses nothing of.
 
-Whatever is imported of it, its package imports a class for every kind and every group of the Kubernetes API,
-some 800 modules: 31 MiB and a quarter of a second. What is built on them is left out as well: two clients,
-watches and streams. docs/decisions/0017-generated-classes.md has the figures.
+Whatever is imported of kubernetes_asyncio, its package imports a class for every kind and every group of the
+Kubernetes API, some 800 modules: 31 MiB and a quarter of a second. What is built on them is left out as well:
+two clients, watches and streams. FastAPI imports pydantic's former version to ask whether a model is of it.
+docs/decisions/0017-unused-modules.md has the figures.
 """
 
 from __future__ import annotations
@@ -13,18 +14,22 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-PACKAGE = "kubernetes_asyncio"
 UNUSED = frozenset(
-    f"{PACKAGE}.{name}"
-    for name in (
-        *("client.models", "client.api", "client.api_client"),
-        *("dynamic", "stream", "utils", "watch"),
+    (
+        "kubernetes_asyncio.client.models",
+        "kubernetes_asyncio.client.api",
+        "kubernetes_asyncio.client.api_client",
+        "kubernetes_asyncio.dynamic",
+        "kubernetes_asyncio.stream",
+        "kubernetes_asyncio.utils",
+        "kubernetes_asyncio.watch",
+        "pydantic.v1",
     )
 )
 
 
 class NotImported:
-    """Stands for a generated class."""
+    """Stands for a class of one of these modules."""
 
 
 class _Placeholder(ModuleType):
@@ -49,7 +54,7 @@ class _Finder(MetaPathFinder, Loader):
         """There is nothing to run."""
 
 
-def skip_generated_classes() -> None:
-    """For a process that only serves, before it imports kubernetes_asyncio. No effect afterwards."""
-    if PACKAGE not in sys.modules:
+def skip_unused_modules() -> None:
+    """For a process that only serves, before it imports them. What is imported already stays as it is."""
+    if UNUSED.isdisjoint(sys.modules):
         sys.meta_path.insert(0, _Finder())
