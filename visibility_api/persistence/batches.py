@@ -75,11 +75,20 @@ class Batches:
         self._queue: deque[_Batch] = deque()
         self._latest: dict[str, _Batch] = {}  # by uid: which batch has its state
         self._size = self._rows = 0
+        self._loaded: list[Row] | None = None  # as they were read last; None once that is not so, or was used
 
-    def load(self) -> list[Row]:
+    def states(self) -> list[Row]:
         """The latest state of each job in them. Raises sqlite3.Error, TooMany."""
+        if self._loaded is None:
+            self.load()
+        states, self._loaded = self._loaded or [], None
+        return states
+
+    def load(self) -> None:
+        """Read which are there. Raises sqlite3.Error, TooMany."""
         self._queue.clear()
         self._latest.clear()
+        self._loaded = None
         self._size = self._rows = 0
         latest: dict[str, Row] = {}
         unread = 0
@@ -91,7 +100,7 @@ class Batches:
                 raise TooMany
         if unread:
             log.warning("states in the data directory cannot be read and are passed over", batches=unread)
-        return [row for row in latest.values() if row.state is not None]
+        self._loaded = [row for row in latest.values() if row.state is not None]
 
     @property
     def oldest(self) -> float:
@@ -106,6 +115,7 @@ class Batches:
 
         Raises sqlite3.Error.
         """
+        self._loaded = None
         removed = [Row(ref.uid, "", "", "", now, 0, None) for ref in gone if ref.uid in self._latest]
         for batch in _portions([*rows, *removed]):
             states = _encode(batch)
@@ -122,6 +132,7 @@ class Batches:
         """Remove the oldest; returns those of its states that no later one has. Raises sqlite3.Error."""
         if not self._queue:
             return []
+        self._loaded = None
         oldest = self._queue.popleft()
         self._size -= oldest.size
         self._rows -= oldest.rows

@@ -122,7 +122,7 @@ class StateFile:
     def load(self) -> list[SavedJob]:
         """Every job in the file, as far as its state may be held. Raises Unavailable."""
         with self._translated():
-            late = self._batches.load()
+            late = self._batches.states()
         loaded = [_saved(row) for row in late if _is_bounded(row)]
         left = MAX_LOADED_BYTES - sum(len(each.state) for each in loaded)
         return loaded + [each for each in self._load(_JOBS, left) if each.ref.uid not in self._batches]
