@@ -72,7 +72,7 @@ log = structlog.get_logger("visibility.server")
 SOURCE_GRACE_S = 5.0  # beyond a source's own time-out; then the prober cancels it
 EVENTS_LEASE = "trainjob-visibility-events"
 EVALUATION_S = 1.0  # between two shares of the jobs, whose conditions are evaluated
-NO_GARBAGE_CHECK_S, NO_GARBAGE_CHECKS = 0.1, 600  # until every job is known: a minute at most
+NO_GARBAGE_CHECK_S, NO_GARBAGE_CHECKS = 0.1, 200  # until every job is known: twenty seconds at most
 STUCK_S = 60.0  # a loop without an iteration for so long is stuck: liveness fails
 
 Loop = Callable[[], Coroutine[Any, Any, None]]
@@ -392,13 +392,13 @@ async def _evaluate(tracker: Tracker) -> None:
 
 
 async def _collect_garbage(is_synced: Callable[[], bool]) -> None:
-    """Collect garbage once every job is known, or a minute after the start. What is made until then stays: to
-    look through it was a thirtieth of a start's CPU, and is left out for good."""
+    """Collect garbage once every job is known. What was made until then stays: to look through it was a
+    thirtieth of a start's CPU, and is left out for good, unless the start takes long."""
     for _ in range(NO_GARBAGE_CHECKS):
         if is_synced():
+            gc.freeze()
             break
         await asyncio.sleep(NO_GARBAGE_CHECK_S)
-    gc.freeze()
     gc.enable()
 
 

@@ -37,7 +37,6 @@ PAGE = 500  # objects per list request, as in client-go (tools/pager/pager.go: d
 # `timeoutSeconds`, as in client-go's reflector (tools/cache/reflector.go: minWatchTimeout); spread, so that
 # the streams do not end together.
 WATCH_TIMEOUT_S = (290, 590)
-AT_ONCE_BYTES = 4 * 1024 * 1024  # of a page: 500 objects of 8 KiB
 SILENCE_S = 180  # bookmarks arrive every minute; a stream on which nothing arrives for three is dead
 
 
@@ -50,6 +49,7 @@ class WatchLimits:
     longest_delay_s: float = 30.0
     absent_delay_s: float = 30.0  # the resource is not served; its CRD may be created later
     page_bytes: int = 32 * 1024 * 1024  # one object alone always fits: etcd limits it to 1.5 MiB
+    at_once_bytes: int = 4 * 1024 * 1024  # of a page that is decoded in one piece: 500 objects of 8 KiB
     slice_s: float = SLICE_S  # of reading a page, before other tasks get to run
 
 
@@ -216,10 +216,10 @@ class Watch(Generic[T]):
     async def _read_page(self, body: bytes) -> tuple[ListMeta, Iterable[T]]:
         """Its metadata, and its objects without those that have a field of an unexpected type.
 
-        At once where that takes no longer than a slice or two, which is a third faster. A server may ignore
+        In one piece where that takes no longer than a slice or two: it is a third faster. A server may ignore
         `limit`, so a page may be long.
         """
-        if len(body) <= AT_ONCE_BYTES:
+        if len(body) <= self._limits.at_once_bytes:
             with suppress(*UNDECODABLE):
                 page = self._page.decode(body)
                 return page.metadata, page.items or ()
