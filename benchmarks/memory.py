@@ -36,9 +36,7 @@ _SAMPLE = re.compile(
 class Start:
     """A server that has just listed everything and asked nobody."""
 
-    longest_wait_ms: (
-        float  # of a request for /livez meanwhile, in another start: how long the loop was held up
-    )
+    longest_wait_ms: float  # of a request for /livez during other starts: how long the loop was held up
     cpu_s: float  # of the whole process since it began
     peak: float  # MiB
 

@@ -55,6 +55,6 @@ class _Finder(MetaPathFinder, Loader):
 
 
 def skip_unused_modules() -> None:
-    """For a process that only serves, before it imports them. What is imported already stays as it is."""
+    """For a process that only serves, before it imports them. No effect once any of them is imported."""
     if UNUSED.isdisjoint(sys.modules):
         sys.meta_path.insert(0, _Finder())

@@ -79,7 +79,7 @@ class Application(FastAPI):
         self.state.registry = parts.registry
         self.state.health = Health(parts.checks)
         self.state.discovery = Discovery(parts.resources)
-        self.state.openapi = OpenApi()
+        self.state.openapi = OpenApi()  # of models/served.py's resources, whatever `parts` has
         self.state.pushes = parts.pushes
         self.state.peers = parts.peers
         self.state.log_tails = parts.log_tails

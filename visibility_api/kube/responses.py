@@ -48,7 +48,7 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     """Raises TooLarge."""
     chunks: list[bytes] = []
     size = 0
-    async for chunk in response.content.iter_any():  # not iter_chunks: of an empty body it never ends
+    async for chunk in response.content.iter_any():  # not iter_chunks, which never ends for an empty body
         size += len(chunk)
         if size > max_bytes:
             raise TooLarge(f"GET {response.url.path}: the response exceeds {max_bytes} bytes")

@@ -34,7 +34,6 @@ class OpenApi:
     def __init__(self, *, now_s: Callable[[], float] = time.time) -> None:
         self._now_s = now_s
         self._v3 = Document(read_published("v3.json"))
-        # It has our own group version alone; the aggregator drops all else.
         self._v2 = Document(read_published("v2.json"))
         # No key but our own: the aggregator merges the maps of all servers in random order.
         url = f"/openapi/v3/apis/{GROUP_VERSION}?hash={self._v3.hash}"

@@ -57,7 +57,7 @@ def published(resources: Sequence[Resource]) -> dict[str, bytes]:
     """The files, by name."""
     v3 = v3_document(resources)
     documents = {
-        "v2.json": to_swagger(v3),
+        "v2.json": to_swagger(v3),  # our own group version alone: the aggregator drops all else
         "v3.json": v3,
         "push.json": push_document(),
         training_document.NAME: training_document.published_schema(),
