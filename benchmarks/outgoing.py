@@ -29,12 +29,16 @@ from visibility_api.probing import http_exchange
 from visibility_api.probing.http_source import HttpSource
 from visibility_api.progress.document import Progress
 from visibility_api.progress.limits import MAX_DOCUMENT_BYTES
+from visibility_api.pushing.admission import Grant
+from visibility_api.pushing.ownership import Membership
+from visibility_api.pushing.relayed import PATH as PUSHES_PATH
 from visibility_api.pushing.replication import Relay
+from visibility_api.token_bucket import Bucket
 
 from .pod import FLOOD
 from .probe import RANK0, REF
 from .processes import free_port, process
-from .push import PATH, message, token
+from .push import PATH, message
 from .scene import certificates
 
 ROUNDS = 8
@@ -47,22 +51,17 @@ Get = Callable[[int, str], Awaitable[None]]  # port and path
 
 
 async def relay_us(port: int, certificate: bytes) -> float:
-    """CPU microseconds for one push: the median round. All of a round wait at once, four are in flight."""
+    """CPU microseconds for one push: the median round. All of a round wait at once."""
     outcomes: Counter[str] = Counter()
     relay = Relay(
         (f"127.0.0.1:{port}",),
         port=1,
         certificate=lambda: certificate,
-        count=lambda outcome: outcomes.update([outcome]),
+        proof=lambda: "0" * 64,
+        count=lambda outcome, pushes: outcomes.update({outcome: pushes}),
     )
     now = datetime.now(UTC)
-    pushes = [
-        (
-            [(b"authorization", f"Bearer {token(number)}".encode())],
-            message(number, 0, now).partition(b"\r\n\r\n")[2],
-        )
-        for number in range(PUSHES)
-    ]
+    pushes = [(_grant(number), message(number, 0, now).partition(b"\r\n\r\n")[2]) for number in range(PUSHES)]
     running = asyncio.create_task(relay.run())
     try:
         while not outcomes["Accepted"]:  # until the peer's name has been resolved
@@ -72,14 +71,25 @@ async def relay_us(port: int, certificate: bytes) -> float:
         for _ in range(ROUNDS):
             expected = outcomes["Accepted"] + PUSHES
             began = time.process_time()
-            for headers, body in pushes:
-                relay.pushed(PUSH_PATH, headers, body)
+            for grant, body in pushes:
+                relay.pushed(PUSH_PATH, grant, body)
             await _until(lambda expected=expected: outcomes["Accepted"] >= expected)  # type: ignore[misc]
             rounds.append(1e6 * (time.process_time() - began) / PUSHES)
         return median(rounds)
     finally:
         running.cancel()
         await asyncio.wait([running])
+
+
+def _grant(number: int) -> Grant:
+    member = Membership(
+        job_uid=f"{number:08}-0000-4000-8000-000000000000",
+        pod_name=f"job-{number:05}-node-0-0-abcde",
+        pod_uid=f"{number:08}-0000-4000-8000-000000000001",
+        restart_attempt=0,
+    )
+    bucket = Bucket(per_s=1.0, burst=1.0, now=0.0)
+    return Grant(credential=bytes(32), membership=member, bucket=bucket, until=time.monotonic() + 60)
 
 
 async def _until(is_so: Callable[[], bool]) -> None:
@@ -169,13 +179,13 @@ async def show() -> None:
         directory = Path(name)
         cert, key, _ = certificates(directory)
         der = x509.load_pem_x509_certificate(cert.read_bytes()).public_bytes(Encoding.DER)
-        echo = directory / "echo.json"
-        echo.write_bytes(message(0, 0, datetime.now(UTC)).partition(b"\r\n\r\n")[2])
+        answer = directory / "answer.json"
+        answer.write_bytes(b'{"refused":0}')
         peer_port, pod_port = free_port(), free_port()
         async with (
             process(
                 "benchmarks.bare", "--port", str(peer_port), "--cert", str(cert), "--key", str(key),
-                "--body", f"{PUSH_PATH}={echo}", port=peer_port, log=directory / "peer.log",
+                "--body", f"{PUSHES_PATH}={answer}", port=peer_port, log=directory / "peer.log",
             ),
             process(
                 "benchmarks.pod", "--port", str(pod_port), port=pod_port, log=directory / "pod.log"

@@ -1,7 +1,7 @@
 """`python -m benchmarks.push`: pushes of many jobs over kept-alive TLS, and what one costs the server.
 
 Every push is another report of its job, so it goes all the way: token, limits, parsing, tracker, store; and
-`kept` to a data directory as well.
+`kept` to a data directory as well. `relaying` is a server that relays each to another, `relayed` that other.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def _expect_200(connection: ssl.SSLSocket) -> None:
 
 
 async def measure(jobs: int = JOBS, rounds: int = ROUNDS) -> None:
-    """Prints a first push of each job, then the best of the rounds after it, in turns: of a server without
-    and one with a data directory, and of a bare application."""
+    """Prints a first push of each job, then the best of the rounds after it, in turns: of a server by itself,
+    one with a data directory, one with a peer, and a bare application."""
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
         directory = Path(name)
         cert, key, ca = certificates(directory)
@@ -116,6 +116,8 @@ async def measure(jobs: int = JOBS, rounds: int = ROUNDS) -> None:
         (directory / "echo.json").write_bytes(message(0, 0, datetime.now(UTC)).partition(b"\r\n\r\n")[2])
         kubeconfig = kubeconfig_for(directory, kube_port, ca)
         kept = ("--data-dir", str(directory / "data"))
+        ports = free_port(), free_port()
+        peers = tuple(f"--peers=127.0.0.1:{port}" for port in ports)
         async with (
             process(
                 "benchmarks.kubernetes", "--port", str(kube_port), "--jobs", str(jobs), *tls,
@@ -123,30 +125,38 @@ async def measure(jobs: int = JOBS, rounds: int = ROUNDS) -> None:
             ),
             serving(directory, tls, kubeconfig, free_port(), "--sources=push") as ours,
             serving(directory, tls, kubeconfig, free_port(), "--sources=push", *kept) as keeping,
+            serving(directory, tls, kubeconfig, ports[0], "--sources=push", *peers) as relaying,
+            serving(directory, tls, kubeconfig, ports[1], "--sources=push", *peers) as other,
             process(
                 "benchmarks.bare", "--port", str(bare_port), *tls,
                 "--body", f"{BARE}={directory / 'echo.json'}",
                 port=bare_port, log=directory / "bare.log",
             ) as ceiling,
         ):  # fmt: skip
-            for server in (ours, keeping):
+            for server in (ours, keeping, relaying, other):
                 await _until(server, ca, lambda body: body == b"ok")
             await asyncio.sleep(2)  # the lists of the watches
             _tell("first push", push_all(ours, 0, ca=ca, jobs=jobs, pushes=1))
-            push_all(keeping, 0, ca=ca, jobs=jobs, pushes=1)
+            for server in (keeping, relaying):
+                push_all(server, 0, ca=ca, jobs=jobs, pushes=1)
             await asyncio.sleep(2)  # buckets fill up
             best: dict[str, float] = {}
             for turn in range(1, rounds + 1):
+                cost_us = {}
                 for name, server, path in (
                     ("push", ours, PATH), ("kept", keeping, PATH), ("bare", ceiling, BARE)
                 ):  # fmt: skip
-                    cost_us = push_all(server, turn, ca=ca, jobs=jobs, pushes=PUSHES, path=path)
-                    best[name] = min(cost_us, best.get(name, cost_us))
-                await asyncio.sleep(1)
+                    cost_us[name] = push_all(server, turn, ca=ca, jobs=jobs, pushes=PUSHES, path=path)
+                cpu = cpu_s(other.pid)
+                cost_us["relaying"] = push_all(relaying, turn, ca=ca, jobs=jobs, pushes=PUSHES)
+                await asyncio.sleep(1)  # until the last is relayed, and buckets fill up
+                cost_us["relayed"] = 1e6 * (cpu_s(other.pid) - cpu) / (jobs * PUSHES)
+                best = {name: min(us, best.get(name, us)) for name, us in cost_us.items()}
             for name, cost_us in best.items():
                 _tell(name, cost_us)
             print(f"{'push':<12} {best['bare'] / best['push']:.2f} of the ceiling", flush=True)
             print(f"{'kept':<12} {best['kept'] / best['push']:.2f} x a push that is not kept", flush=True)
+            print(f"{'relaying':<12} {best['relaying'] / best['push']:.2f} x a push that is not", flush=True)
 
 
 def _tell(title: str, cost_us: float) -> None:

@@ -428,7 +428,8 @@ def show_stage(witness: Witness, stage: str) -> None:
     oldest = {source: seconds for (of, source), seconds in sorted(witness.oldest_s.items()) if of == stage}
     print(
         f"  {witness.documents[stage]:,} documents, {witness.refused[stage]} requests without an answer\n"
-        f"  back, at most:   {_seconds(back)}\n  oldest, at most: {_seconds(oldest)}",
+        f"  back, at most:   {_seconds(back)}\n  oldest, at most: {_seconds(oldest)}\n"
+        f"  last pushes at every replica within {1000 * witness.behind_s.get(stage, 0.0):.0f} ms",
         flush=True,
     )
 

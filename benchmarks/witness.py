@@ -17,8 +17,11 @@ INTERVAL_S = 15.0  # of probes, the default
 # Two replicas probe a steady job at different times, so whoever reads from both in turn is shown an earlier
 # report now and then, whether replicas are restarted or not: an interval of probes earlier, and what the job
 # reported within a beat. A slow machine stretches intervals: what the quiet stage has shown counts as well.
-# A push is forwarded at once; a process that dies may take one with it, and the next one comes a beat later.
+# A push is relayed at once; a process that dies may take one with it, and the next one comes a beat later.
 BACK_S = {"exec": INTERVAL_S + 2 * BEAT_S, "logs": INTERVAL_S + 2 * BEAT_S, "push": 2 * BEAT_S}
+# A job's last push is at every replica so long after one has shown it: three processes and the clients share
+# the cores. `behind_s` has how long it took.
+RELAYED_S = 1.0
 OLD_S = INTERVAL_S + BEAT_S  # the last report of a steady job
 START_S = 15.0  # without a replica, and until all jobs are probed again
 TABLE_KEPT_S = 5.5  # the ages in a Table are made anew every 5 s
@@ -52,6 +55,8 @@ class Witness:
         self.documents: Counter[str] = Counter()  # checked, by stage
         self.refused: Counter[str] = Counter()  # requests that brought no answer, by stage
         self.back_s: dict[tuple[str, str], float] = {}  # the furthest step back, by stage and source
+        # By stage: how long after the last push of a job was shown a replica did not show it.
+        self.behind_s: dict[str, float] = {}
         self.oldest_s: dict[
             tuple[str, str], float
         ] = {}  # the oldest last report of a steady job, the same way
@@ -106,7 +111,11 @@ class Witness:
         if back_s > 0:
             self.back_s[place] = max(back_s, self.back_s.get(place, 0.0))
             is_moving = job.is_steady and job.quiet_from is None
-            if back_s > (self._most_back_s(job.source) if is_moving else 0):
+            since = min((when for when, shown in seen.newest if shown > at), default=began)
+            behind_s = 0.0 if is_moving or not job.is_steady else (began - since).total_seconds()
+            self.behind_s[self.stage] = max(behind_s, self.behind_s.get(self.stage, 0.0))
+            most_s = self._most_back_s(job.source) if is_moving or behind_s <= RELAYED_S else 0.0
+            if back_s > most_s:
                 self._fault("older", key, by, f"{back_s:.0f}s before what was shown: {_brief(status)}")
         now = datetime.now(UTC)
         if not seen.newest or at > seen.newest[-1][1]:

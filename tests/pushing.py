@@ -20,10 +20,10 @@ from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import PATH, TokenReviewer
 from visibility_api.client_queues import ClientQueues
 from visibility_api.kube.errors import ApiError
+from visibility_api.peers.giving import StateGiver
 from visibility_api.progress.job import JobRef, Phase, TrainingJob
 from visibility_api.progress.observation import Observation
-from visibility_api.pushing.admission import TIMEOUT_S, Admission
-from visibility_api.pushing.body import Headers
+from visibility_api.pushing.admission import TIMEOUT_S, Admission, Grant
 from visibility_api.pushing.endpoint import PushEndpoint, PushLimits
 from visibility_api.pushing.ownership import Owners
 from visibility_api.pushing.paths import AUDIENCE
@@ -178,10 +178,11 @@ class Endpoint:
         limits: PushLimits | None = None,
         queues: ClientQueues | None = None,  # of unknown callers
         clock: Callable[[], float] | None = None,
-        relay: Callable[[str, Headers, bytes], None] | None = None,
+        relay: Callable[[str, Grant, bytes], None] | None = None,
         admission_timeout_s: float = TIMEOUT_S,
+        proof: str = "",
     ) -> None:
-        """`clock` instead of `time`."""
+        """`clock` instead of `time`. `proof`: what other replicas have to present, if there are any."""
         clock = clock or (lambda: self.time)
         self.cluster = cluster
         self.time = 0.0
@@ -222,6 +223,9 @@ class Endpoint:
                 registry=registry,
                 metrics=RequestMetrics(registry),
                 pushes=self.endpoint,
+                peers=StateGiver(proof=lambda: proof, jobs=list, snapshot=lambda _ref: None)
+                if proof
+                else None,
             )
         )
 

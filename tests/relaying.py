@@ -10,25 +10,39 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
 import structlog
 
 from tests.certificates import Authority, Certificate
 from tests.pushing import BODY, UPSTREAM
 from tests.service.tls_server import DEADLINE_S, until
+from visibility_api.pushing.admission import Grant
+from visibility_api.pushing.ownership import Membership
 from visibility_api.pushing.peer import PeerLimits
+from visibility_api.pushing.relayed import RelayedPush, decode_pushes
 from visibility_api.pushing.replication import Relay, RelayLimits
+from visibility_api.token_bucket import Bucket
 
 SERVING = Authority("serving")
 OURS = SERVING.issue("visibility-api", usages=[], hosts=["127.0.0.1"])
 # The same names, of the same CA: all that a client usually looks at.
 IMPOSTOR = SERVING.issue("visibility-api", usages=[], hosts=["127.0.0.1"])
-TOKEN = "s3cr3t-token"
+PROOF = "s3cr3t-proof"
 PATH = UPSTREAM.format("team-a", "bert")
-HEADERS = [(b"host", b"h"), (b"authorization", f"bearer   {TOKEN}".encode())]
 OWN_PORT = 1  # where nobody listens
 # Machines may be slow; a response that is held back stays so. Names are resolved again at once.
-PATIENT = RelayLimits(resolve_interval_s=0.01, peer=PeerLimits(timeout_s=60.0))
-OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
+PATIENT = RelayLimits(resolve_interval_s=0.01, last_s=0.0, peer=PeerLimits(gather_s=0.0, timeout_s=60.0))
+
+
+def answer(refused: int = 0) -> bytes:
+    body = msgspec.json.encode({"refused": refused})
+    return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+
+
+def grant(pod: str = "pod-1", until: float = 0.0) -> Grant:
+    member = Membership(job_uid="job-1", pod_name=f"name-of-{pod}", pod_uid=pod, restart_attempt=0)
+    bucket = Bucket(per_s=1.0, burst=1.0, now=0.0)
+    return Grant(credential=b"hash", membership=member, bucket=bucket, until=until)
 
 
 def der(certificate: Certificate) -> bytes:
@@ -41,11 +55,17 @@ class Replica:
     def __init__(self) -> None:
         self.connections = 0
         self.requests: list[bytes] = []
+        self.lengths: list[int] = []  # of their bodies
+        self.batches: list[list[RelayedPush]] = []  # of each request
         self.ended: list[bytes] = []  # of each connection that has ended, what came after the last request
-        self.answer = OK
+        self.answer = answer()
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.port = 0
+
+    @property
+    def pushes(self) -> list[RelayedPush]:
+        return [push for batch in self.batches for push in batch]
 
     @property
     def name(self) -> str:
@@ -68,7 +88,10 @@ class Replica:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = int(head.split(b"Content-Length: ")[1].split(b"\r\n")[0])
-                self.requests.append(head + await reader.readexactly(length))
+                body = await reader.readexactly(length)
+                self.requests.append(head)
+                self.lengths.append(length)
+                self.batches.append(decode_pushes(body))
                 await self.may_answer.wait()
                 writer.write(self.answer)
         except asyncio.IncompleteReadError as error:
@@ -99,12 +122,13 @@ class Relaying:
             tuple(self.peers),
             port=self.port,
             certificate=lambda: der(self.certificate),
-            count=lambda outcome: self.outcomes.update([outcome]),
+            proof=lambda: PROOF,
+            count=lambda outcome, pushes: self.outcomes.update({outcome: pushes} if pushes else {}),
             limits=self.limits,
         )
 
-    def push(self, body: bytes = BODY, *, token: str = TOKEN) -> None:
-        self.relay.pushed(PATH, [(b"authorization", f"Bearer {token}".encode())], body)
+    def push(self, body: bytes = BODY, *, pod: str = "pod-1") -> None:
+        self.relay.pushed(PATH, grant(pod), body)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Relaying]:
@@ -116,7 +140,7 @@ class Relaying:
                 await until(lambda: sum(e["event"] == "peer found" for e in logged) >= names)
                 yield self
                 task.cancel()
-        assert TOKEN not in str(logged)
+        assert PROOF not in str(logged)
 
 
 async def pushed_until(relay: Relaying, is_so: Callable[[], bool]) -> None:

@@ -196,6 +196,7 @@ def assemble(
             settings.peers,
             port=settings.secure_port,
             certificate=certificate,
+            proof=proof,
             count=metrics.count_relayed,
         )
     continuity.connect(

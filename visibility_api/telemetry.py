@@ -106,7 +106,6 @@ class Metrics:
             ["outcome"],
             registry=registry,
         )
-        self._relayed_outcomes: dict[str, Counter] = {}
         self._reviews = {
             kind: Counter(
                 f"apiserver_delegated_{kind}_request_total",
@@ -177,9 +176,9 @@ class Metrics:
         """Count a push; `outcome` is one of those in `pushing/endpoint.py`."""
         _count(self._pushes, self._push_outcomes, outcome)
 
-    def count_relayed(self, outcome: str) -> None:
-        """Count a push that was forwarded to one replica; `outcome` is the relay's."""
-        _count(self._relayed, self._relayed_outcomes, outcome)
+    def count_relayed(self, outcome: str, pushes: int) -> None:
+        """Count pushes that were relayed to one replica; `outcome` is the relay's."""
+        self._relayed.labels(outcome).inc(pushes)
 
     def count_write_back(self, outcome: str) -> None:
         """Count an attempt to write; `outcome` is that of WriteBack."""

@@ -1,4 +1,4 @@
-"""Relaying to one peer: connections, limits, and peers that misbehave."""
+"""Relaying to one peer: batches, limits, and peers that misbehave."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.processes import free_port
-from tests.relaying import OK, OURS, PATIENT, TOKEN, Relaying, Replica, peer_limits, pushed_until
+from tests.relaying import OURS, PATIENT, Relaying, Replica, answer, peer_limits, pushed_until
 from tests.service.tls_server import until
 from visibility_api.peers.addresses import Address
-from visibility_api.pushing.peer import PeerLimits
+from visibility_api.pushing.peer import ENVELOPE_BYTES
+from visibility_api.pushing.relayed import MAX_BATCH_BYTES
 
-IN_FLIGHT = PeerLimits().in_flight
+OK = answer()
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ async def test_one_connection_serves_for_many_pushes_one_after_the_other(
         for count in range(1, 21):
             relay.push()
             await until(lambda count=count: relay.outcomes == {"Accepted": count})  # type: ignore[misc]
-    assert replica.connections == 1
+    assert (replica.connections, len(replica.batches)) == (1, 20)
 
 
 async def test_an_idle_connection_is_closed_and_made_again(replica: Replica, tmp_path: Path) -> None:
@@ -44,24 +45,47 @@ async def test_an_idle_connection_is_closed_and_made_again(replica: Replica, tmp
     assert (replica.connections, relay.outcomes) == (2, {"Accepted": 2})
 
 
-async def test_of_one_pod_only_the_newest_waits_and_few_go_at_a_time(
+async def test_what_waits_goes_together_and_of_one_pod_only_the_newest(
     replica: Replica, tmp_path: Path
 ) -> None:
     replica.may_answer.clear()
     async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
+        relay.push()
+        await until(lambda: len(replica.batches) == 1)
         for number in range(20):
-            relay.push(token=f"other-{number}")
-        await until(lambda: len(replica.requests) == IN_FLIGHT)
+            relay.push(pod=f"other-{number}")
         for number in range(50):
             relay.push(b"%d" % number)
-        assert len(replica.requests) == replica.connections == IN_FLIGHT
+        assert len(replica.batches) == replica.connections == 1  # one request at a time
         replica.may_answer.set()
-        await until(lambda: relay.outcomes == {"Accepted": 21})
-    of_ours = [request for request in replica.requests if TOKEN.encode() in request]
-    assert [request.rpartition(b"\r\n")[2] for request in of_ours] == [b"49"]
+        await until(lambda: relay.outcomes == {"Accepted": 22})
+    assert [len(batch) for batch in replica.batches] == [1, 21]
+    assert [push.body for push in replica.batches[1] if push.membership.pod_uid == "pod-1"] == [b"49"]
 
 
-@pytest.mark.parametrize("bound", [{"waiting": 3}, {"waiting_bytes": 3500}])
+async def test_pushes_of_many_pods_within_a_moment_are_one_request(replica: Replica, tmp_path: Path) -> None:
+    async with (
+        replica.serving(OURS, tmp_path),
+        Relaying(peers=[replica.name], limits=peer_limits(gather_s=0.2)).running() as relay,
+    ):
+        for number in range(100):
+            relay.push(pod=f"pod-{number}")
+            await asyncio.sleep(0)
+        await until(lambda: relay.outcomes == {"Accepted": 100})
+    assert [len(batch) for batch in replica.batches] == [100]
+
+
+async def test_no_request_is_longer_than_the_peer_takes(replica: Replica, tmp_path: Path) -> None:
+    body = b"x" * 50_000
+    async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
+        for number in range(5):
+            relay.push(body, pod=f"pod-{number}")
+        await until(lambda: relay.outcomes == {"Accepted": 5})
+    assert [len(batch) for batch in replica.batches] == [2, 2, 1]
+    assert all(length <= MAX_BATCH_BYTES for length in replica.lengths)
+
+
+@pytest.mark.parametrize("bound", [{"waiting": 3}, {"waiting_bytes": 3 * (900 + ENVELOPE_BYTES) + 500}])
 async def test_what_waits_is_bounded_and_the_oldest_goes(
     replica: Replica, tmp_path: Path, bound: dict[str, float]
 ) -> None:
@@ -70,27 +94,24 @@ async def test_what_waits_is_bounded_and_the_oldest_goes(
         replica.serving(OURS, tmp_path),
         Relaying(peers=[replica.name], limits=peer_limits(**bound)).running() as relay,
     ):
-        for number in range(IN_FLIGHT):
-            relay.push(token=f"first-{number}")
-            await until(lambda number=number: len(replica.requests) == number + 1)  # type: ignore[misc]
+        relay.push(pod="first")
+        await until(lambda: len(replica.batches) == 1)
         for number in range(10):
-            relay.push(b"x" * 900, token=f"later-{number}")
+            relay.push(b"x" * 900, pod=f"later-{number}")
         assert relay.outcomes == {"Dropped": 7}
         replica.may_answer.set()
-        await until(lambda: relay.outcomes == {"Dropped": 7, "Accepted": IN_FLIGHT + 3})
-    told = [n for n in range(10) if any(b"later-%d" % n in request for request in replica.requests)]
-    assert told == [7, 8, 9]
+        await until(lambda: relay.outcomes == {"Dropped": 7, "Accepted": 4})
+    assert [push.membership.pod_uid for push in replica.batches[1]] == ["later-7", "later-8", "later-9"]
 
 
 async def test_bodies_that_replace_others_are_counted_right(replica: Replica, tmp_path: Path) -> None:
     replica.may_answer.clear()
     async with (
         replica.serving(OURS, tmp_path),
-        Relaying(peers=[replica.name], limits=peer_limits(waiting_bytes=3500)).running() as relay,
+        Relaying(peers=[replica.name], limits=peer_limits(waiting_bytes=4000)).running() as relay,
     ):
-        for number in range(IN_FLIGHT):
-            relay.push(token=f"first-{number}")
-            await until(lambda number=number: len(replica.requests) == number + 1)  # type: ignore[misc]
+        relay.push(pod="first")
+        await until(lambda: len(replica.batches) == 1)
         for size in (3000, 1, 2000, 3000):
             relay.push(b"x" * size)
         assert relay.outcomes == {}
@@ -98,10 +119,12 @@ async def test_bodies_that_replace_others_are_counted_right(replica: Replica, tm
         assert relay.outcomes == {"Dropped": 1}
         relay.push(b"x" * 3000)
         replica.may_answer.set()
-        await until(lambda: relay.outcomes == {"Dropped": 1, "Accepted": IN_FLIGHT + 1})
+        await until(lambda: relay.outcomes == {"Dropped": 1, "Accepted": 2})
 
 
-async def test_a_replica_that_is_away_is_tried_once_in_a_while_and_then_costs_nothing() -> None:
+async def test_a_replica_that_is_away_is_tried_once_in_a_while_and_nothing_is_lost_meanwhile(
+    replica: Replica, tmp_path: Path
+) -> None:
     limits = peer_limits(first_pause_s=60.0, longest_pause_s=60.0)
     connections = 0
 
@@ -111,38 +134,46 @@ async def test_a_replica_that_is_away_is_tried_once_in_a_while_and_then_costs_no
         writer.transport.abort()
 
     server = await asyncio.start_server(slam, "127.0.0.1", 0)
-    async with (
-        server,
-        Relaying(peers=[f"127.0.0.1:{server.sockets[0].getsockname()[1]}"], limits=limits).running() as relay,
-    ):
-        relay.push()
-        await until(lambda: relay.outcomes == {"Unreachable": 1})
-        for number in range(100):
-            relay.push(token=f"other-{number}")
-        assert relay.outcomes == {"Unreachable": 101}  # at once
-    assert connections == 1
+    replica.port = server.sockets[0].getsockname()[1]
+    async with Relaying(peers=[replica.name], limits=limits).running() as relay:
+        async with server:
+            relay.push(b"old")
+            await until(lambda: relay.outcomes == {"Unreachable": 1})
+            for number in range(100):
+                relay.push(pod=f"other-{number}")
+            relay.push(b"new")
+        assert connections == 1
+        async with replica.serving(OURS, tmp_path):
+            relay.relay.introduce(Address("127.0.0.1", replica.port))
+            await until(lambda: relay.outcomes == {"Unreachable": 1, "Accepted": 101})
+    assert [push.body for push in replica.pushes if push.membership.pod_uid == "pod-1"] == [b"new"]
 
 
-async def test_a_replica_that_comes_back_gets_pushes_again(replica: Replica, tmp_path: Path) -> None:
+async def test_a_replica_that_comes_back_gets_what_it_has_missed(replica: Replica, tmp_path: Path) -> None:
     limits = peer_limits(first_pause_s=0.01, longest_pause_s=0.01)
     replica.port = free_port()
     async with Relaying(peers=[replica.name], limits=limits).running() as relay:
-        relay.push()
-        await until(lambda: relay.outcomes == {"Unreachable": 1})
+        relay.push(b"last")
+        await until(lambda: relay.outcomes["Unreachable"] >= 1)
         async with replica.serving(OURS, tmp_path):
-            await pushed_until(relay, lambda: bool(replica.requests))
+            await until(lambda: relay.outcomes["Accepted"] == 1)
+    assert [push.body for push in replica.pushes] == [b"last"]
 
 
-async def test_a_replica_that_has_started_again_gets_pushes_at_once(replica: Replica, tmp_path: Path) -> None:
-    limits = peer_limits(first_pause_s=600.0, longest_pause_s=600.0)
-    replica.port = free_port()
-    async with Relaying(peers=[replica.name], limits=limits).running() as relay:
+async def test_what_a_replica_that_is_gone_was_to_get_is_dropped(replica: Replica, tmp_path: Path) -> None:
+    """Also what was in flight, whose answer never comes."""
+    replica.may_answer.clear()
+    limits = replace(peer_limits(timeout_s=0.2), introduced_s=60.0, peers=1)
+    async with replica.serving(OURS, tmp_path), Relaying(peers=[], limits=limits).running() as relay:
+        relay.relay.introduce(Address("127.0.0.1", replica.port))
+        await pushed_until(relay, lambda: len(replica.batches) == 1)
+        relay.relay._introduced.clear()
+        await until(lambda: not relay.relay._peers)
+        await until(lambda: relay.outcomes["Unreachable"] == 1)
+        assert relay.outcomes["Dropped"] >= 1
+        replica.may_answer.set()
         relay.push()
-        await until(lambda: relay.outcomes == {"Unreachable": 1})
-        async with replica.serving(OURS, tmp_path):
-            relay.relay.introduce(Address("127.0.0.1", replica.port))
-            relay.push()
-            await until(lambda: bool(replica.requests))
+    assert len(replica.batches) == 1
 
 
 async def test_a_connection_that_the_replica_has_closed_is_made_again(
@@ -157,42 +188,68 @@ async def test_a_connection_that_the_replica_has_closed_is_made_again(
 
 
 async def test_a_refusal_is_not_tried_again(replica: Replica, tmp_path: Path) -> None:
-    replica.answer = OK.replace(b"200 OK", b"503 Service Unavailable")
     async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
+        replica.answer = OK.replace(b"200 OK", b"503 Service Unavailable")
         relay.push()
         await until(lambda: relay.outcomes == {"Refused": 1})
+        replica.answer = answer(refused=1)
         relay.push()
         await until(lambda: relay.outcomes == {"Refused": 2})
     assert len(replica.requests) == 2
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "nonsense",
     [
         b"junk\r\n\r\n",
         b"HTTP/1.1 200 OK\r\n\r\n",
         b"HTTP/1.1 two content-length\r\ncontent-length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: 999999\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
         b"x" * 100_000,
     ],
 )
-async def test_an_answer_that_is_none_ends_the_connection_and_nothing_else(
-    replica: Replica, tmp_path: Path, answer: bytes
+async def test_an_answer_that_is_none_is_as_good_as_no_answer(
+    replica: Replica, tmp_path: Path, nonsense: bytes
 ) -> None:
-    replica.answer = answer
-    async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
+    replica.answer = nonsense
+    limits = peer_limits(first_pause_s=60.0)
+    async with (
+        replica.serving(OURS, tmp_path),
+        Relaying(peers=[replica.name], limits=limits).running() as relay,
+    ):
         relay.push()
         await until(lambda: relay.outcomes == {"Unreachable": 1})
-        await until(lambda: len(replica.ended) == 1)
 
 
 async def test_an_answer_that_does_not_come_is_not_waited_for_long(replica: Replica, tmp_path: Path) -> None:
     replica.may_answer.clear()
+    limits = peer_limits(timeout_s=0.05, first_pause_s=60.0)
     async with (
         replica.serving(OURS, tmp_path),
-        Relaying(peers=[replica.name], limits=peer_limits(timeout_s=0.05)).running() as relay,
+        Relaying(peers=[replica.name], limits=limits).running() as relay,
     ):
         relay.push()
         await until(lambda: relay.outcomes == {"Unreachable": 1})
     replica.may_answer.set()
+
+
+async def test_what_waits_is_sent_before_the_process_ends(replica: Replica, tmp_path: Path) -> None:
+    limits = replace(peer_limits(gather_s=0.1), last_s=60.0)
+    async with (
+        replica.serving(OURS, tmp_path),
+        Relaying(peers=[replica.name], limits=limits).running() as relay,
+    ):
+        relay.push(b"last")
+        assert replica.pushes == []
+    assert [push.body for push in replica.pushes] == [b"last"]
+
+
+async def test_a_replica_that_is_away_delays_the_end_of_the_process_not_at_all(replica: Replica) -> None:
+    replica.port = free_port()
+    limits = replace(peer_limits(first_pause_s=600.0), last_s=600.0)
+    async with asyncio.timeout(60), Relaying(peers=[replica.name], limits=limits).running() as relay:
+        relay.push()
+        await until(lambda: relay.outcomes == {"Unreachable": 1})
+        relay.push()

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import socket
 import ssl
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
@@ -20,22 +21,24 @@ import uvloop
 from tests.certificates import Certificate, client_context
 from tests.pushing import BODY, Cluster, Endpoint
 from tests.relaying import (
-    HEADERS,
     IMPOSTOR,
     OURS,
     PATH,
     PATIENT,
+    PROOF,
     SERVING,
-    TOKEN,
     Relaying,
     Replica,
     der,
+    grant,
     peer_limits,
     pushed_until,
 )
 from tests.service.tls_server import DEADLINE_S, until
 from visibility_api.peers.addresses import Address
 from visibility_api.progress.document import Progress
+from visibility_api.pushing.ownership import Membership
+from visibility_api.pushing.relayed import RelayedPush, encode_pushes
 from visibility_api.serving.connection import TlsConnection
 from visibility_api.serving.tls import ServingTls
 
@@ -82,7 +85,7 @@ async def our_server(
     certificate, key = OURS.write(directory, "ours")
     tls = ServingTls(certificate_file=certificate, key_file=key)
     relay = Relaying(peers=[f"127.0.0.1:{peer}"], certificate=OURS)
-    endpoint = Endpoint(cluster, relay=relay.relay.pushed)
+    endpoint = Endpoint(cluster, relay=relay.relay.pushed, proof=PROOF, clock=time.monotonic)
     http = _Server(
         uvicorn.Config(
             endpoint.app,
@@ -130,14 +133,35 @@ async def test_what_is_pushed_to_one_replica_is_shown_by_both(pair: tuple[OurSer
     assert other.shown() == [45, 46]
 
 
-async def test_the_other_replica_authenticates_the_token_by_itself(pair: tuple[OurServer, OurServer]) -> None:
+async def test_what_one_replica_has_authenticated_the_other_asks_nobody_about(
+    pair: tuple[OurServer, OurServer],
+) -> None:
+    """Neither for the relayed push nor for what the pod then pushes to it directly."""
     one, other = pair
-    other.endpoint.cluster.tokens.clear()
+    assert (await one.push(45)).status_code == 200
+    await until(lambda: other.shown() == [45])
+    assert (await other.push(46)).status_code == 200
+    assert other.shown() == [45, 46]
+    assert other.endpoint.cluster.asked == []
+    assert len(one.endpoint.cluster.reviewed) == 1
+
+
+async def test_another_token_of_the_same_pod_is_reviewed(pair: tuple[OurServer, OurServer]) -> None:
+    one, other = pair
+    assert (await one.push(45)).status_code == 200
+    await until(lambda: other.shown() == [45])
+    assert (await other.push(46, Authorization="Bearer made-up")).status_code == 403
+    assert [spec["token"] for spec in other.endpoint.cluster.reviewed] == ["made-up"]
+
+
+async def test_a_push_for_a_job_that_the_other_replica_does_not_know_is_refused_there(
+    pair: tuple[OurServer, OurServer],
+) -> None:
+    one, other = pair
+    other.endpoint.cluster.jobs.clear()
     assert (await one.push(45)).status_code == 200
     await until(lambda: one.relay.outcomes == {"Refused": 1})
-    assert other.endpoint.outcomes == ["Forbidden"]
-    assert other.shown() == []
-    assert [spec["token"] for spec in other.endpoint.cluster.reviewed] == ["team-a-bert-job-pod0"]
+    assert (other.endpoint.outcomes, other.shown()) == (["NotFound"], [])
 
 
 async def test_what_is_refused_or_passed_over_is_not_relayed(pair: tuple[OurServer, OurServer]) -> None:
@@ -151,14 +175,42 @@ async def test_what_is_refused_or_passed_over_is_not_relayed(pair: tuple[OurServ
     assert other.endpoint.outcomes == ["Taken"]
 
 
-async def test_a_client_that_marks_its_push_as_relayed_only_keeps_it_from_the_others(
+async def test_many_requests_of_a_replica_on_one_connection_are_not_held_back(
     pair: tuple[OurServer, OurServer],
 ) -> None:
+    """As those of strangers are, of whom the fifth waits for a second."""
     one, other = pair
-    assert (await one.push(45, **{"X-Visibility-Relayed": "1"})).status_code == 200
-    assert (await one.push(46)).status_code == 200
-    await until(lambda: other.shown() == [46])
-    assert one.shown() == [45, 46]
+    began = time.monotonic()
+    for percentage in range(20):
+        assert (await one.push(percentage)).status_code == 200
+        await until(lambda percentage=percentage: other.shown()[-1:] == [percentage])  # type: ignore[misc]
+    assert time.monotonic() - began < 15  # a second for each from the fifth on
+
+
+async def test_who_has_not_our_key_relays_nothing(pair: tuple[OurServer, OurServer]) -> None:
+    one, _ = pair
+    member = Membership(job_uid="uid-of-bert", pod_name="any", pod_uid="any", restart_attempt=0)
+    push = RelayedPush(path=PATH, credential=b"", accepted_for_s=60.0, membership=member, body=BODY)
+    of_a_pod = {"Authorization": "Bearer team-a-bert-job-pod0"}
+    async with httpx.AsyncClient(verify=client_context(SERVING.pem), trust_env=False) as client:
+        for headers in ({}, {"X-Visibility-Peer": PROOF[:-1]}, of_a_pod):
+            response = await client.post(
+                f"https://127.0.0.1:{one.port}/peers/pushes", headers=headers, content=encode_pushes([push])
+            )
+            assert response.status_code == 401
+    assert one.shown() == []
+
+
+@pytest.mark.parametrize("body", [b"", b"junk", b"\xc1", b"\x91\x90", b"\x91" * 4000])
+async def test_what_is_no_batch_of_pushes_is_refused_whole(
+    pair: tuple[OurServer, OurServer], body: bytes
+) -> None:
+    one, _ = pair
+    async with httpx.AsyncClient(verify=client_context(SERVING.pem), trust_env=False) as client:
+        response = await client.post(
+            f"https://127.0.0.1:{one.port}/peers/pushes", headers={"X-Visibility-Peer": PROOF}, content=body
+        )
+    assert (response.status_code, response.json()["reason"]) == (400, "BadRequest")
 
 
 async def test_a_replica_that_never_answers_delays_no_client(tmp_path: Path) -> None:
@@ -211,25 +263,26 @@ def test_an_impostor_gets_no_byte_though_its_ca_and_names_are_ours(
         assert runner.run(heard(IMPOSTOR)) == (b"", {"OtherCertificate": 1})
         request, outcomes = runner.run(heard(OURS))
     assert request.startswith(b"POST ")
-    assert outcomes == {"Unreachable": 1}  # it has left without an answer
+    assert outcomes["Unreachable"] == 1  # it has left without an answer
 
 
-async def test_a_replica_with_our_certificate_gets_the_push_unchanged(
+async def test_a_replica_with_our_certificate_gets_the_push_unchanged_and_no_token(
     replica: Replica, tmp_path: Path
 ) -> None:
     async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
-        relay.relay.pushed(PATH, HEADERS, BODY)
+        relay.relay.pushed(PATH, grant(until=time.monotonic() + 60), BODY)
         await until(lambda: relay.outcomes == {"Accepted": 1})
-    (request,) = replica.requests
-    head, _, body = request.partition(b"\r\n\r\n")
-    assert body == BODY
-    assert head.splitlines() == [
-        f"POST {PATH} HTTP/1.1".encode(),
+    (push,) = replica.pushes
+    assert 50 < push.accepted_for_s <= 60
+    assert (push.path, push.credential, push.body) == (PATH, b"hash", BODY)
+    assert push.membership == grant().membership
+    assert replica.requests[0].splitlines() == [
+        b"POST /peers/pushes HTTP/1.1",
         b"Host: visibility-api",
-        b"Content-Type: application/json",
-        b"x-visibility-relayed: 1",
-        f"Authorization: Bearer {TOKEN}".encode(),
-        b"Content-Length: %d" % len(BODY),
+        b"Content-Type: application/msgpack",
+        f"x-visibility-peer: {PROOF}".encode(),
+        b"Content-Length: %d" % replica.lengths[0],
+        b"",
     ]
 
 

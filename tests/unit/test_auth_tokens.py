@@ -277,14 +277,24 @@ async def test_a_token_that_was_accepted_is_reviewed_ahead_of_unknown_ones() -> 
 
 
 async def test_a_token_that_is_refused_is_known_no_longer() -> None:
+    """Its next review waits behind others, once the refusal is over."""
     api = FakeApi(status=JANE)
-    tokens = reviewer(api)
-    await tokens.identify("t0ken")
-    assert tokens.knows("t0ken")
+    tokens = admitted(api, max_running=1, max_running_per_client=1)
+    await tokens.identify("t0ken", address="10.9.9.9")
     api.time, api.status = 11.0, {}
     with pytest.raises(CredentialRejected):
-        await tokens.identify("t0ken")
-    assert not tokens.knows("t0ken")
+        await tokens.identify("t0ken", address="10.9.9.9")
+    api.time = 60.0
+    api.hold()
+    waiting = [
+        asyncio.create_task(tokens.identify(token, address="10.9.9.9")) for token in ("made-up", "t0ken")
+    ]
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert [call["spec"]["token"] for call in api.calls] == ["t0ken", "t0ken", "made-up"]
+    api.release()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert [call["spec"]["token"] for call in api.calls[3:]] == ["t0ken"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from visibility_api import __version__
 from visibility_api.models.served import RESOURCES, Resource
 from visibility_api.peers.giving import StateGiver
 from visibility_api.pushing.endpoint import PushEndpoint
+from visibility_api.pushing.relayed import MAX_BATCH_BYTES
 from visibility_api.resources.message import Authenticator, Authorizer, Handler
 
 from .chain import Limits, RequestChain
@@ -37,8 +38,6 @@ from .routers import (
     push,
     version,
 )
-
-MAX_BODY_BYTES = 64 * 1024  # of a request that FastAPI answers; a push has the same limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +71,7 @@ class Application(FastAPI):
             openapi_url=None,  # /openapi/v2 and /openapi/v3 are published as Kubernetes does
             docs_url=None,
             redoc_url=None,
-            max_body_size=MAX_BODY_BYTES,
+            max_body_size=MAX_BATCH_BYTES,  # the longest body that any operation behind FastAPI reads
             redirect_slashes=False,  # the aggregator makes it a 502; the chain accepts both spellings
         )
         self._parts = parts

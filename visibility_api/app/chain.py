@@ -33,6 +33,7 @@ from visibility_api.errors import (
 from visibility_api.faults import describe_fault
 from visibility_api.peers.giving import HISTORY_PATH, PATH as PEERS_PATH, StateGiver
 from visibility_api.pushing.endpoint import PushEndpoint
+from visibility_api.pushing.relayed import PATH as RELAYED_PATH
 from visibility_api.resources.delivery import DEFAULT_CACHE_CONTROL, ReaderTooSlow, deliver
 from visibility_api.resources.disconnect import ClientGone
 from visibility_api.resources.message import (
@@ -68,7 +69,7 @@ MAX_AUDIT_ID_BYTES = 128  # of one that comes with the request
 MAX_WARNING_BYTES = 4096  # of one response, as the API server's own limit
 # Open to everybody, so no credentials are read: a kubelet's probe must not depend on a review or on overload.
 _HEALTH_PATHS = frozenset(("/healthz", "/livez", "/readyz"))
-_PEERS_PATHS = frozenset((PEERS_PATH, HISTORY_PATH))
+_OF_PEERS = frozenset((("GET", PEERS_PATH), ("GET", HISTORY_PATH), ("POST", RELAYED_PATH)))
 _HEALTHY = ResourceResponse(
     content_type="text/plain; charset=utf-8", body=b"ok", headers=((b"x-content-type-options", b"nosniff"),)
 )
@@ -189,7 +190,7 @@ class RequestChain:
                 return
             except Exception as error:
                 outcome = self._refuse(error, plan, scope, own)
-            if scope.get("identity", ANONYMOUS) is ANONYMOUS:
+            if scope.get("identity", ANONYMOUS) is ANONYMOUS and "is_of_a_peer" not in scope:
                 await self._hold_back(scope)
             elif isinstance(outcome, ResourceResponse) and outcome.status == TooManyRequests.code:
                 await self._hold_back(scope)  # as long as Retry-After asks for, if it is ignored
@@ -234,7 +235,7 @@ class RequestChain:
             series=self._metrics.series(route.labels if route is not None else method_labels(method)),
             is_watch=info.is_watch,
             is_health=path in _HEALTH_PATHS,
-            is_of_a_peer=self._peers is not None and method == "GET" and path in _PEERS_PATHS,
+            is_of_a_peer=self._peers is not None and (method, path) in _OF_PEERS,
         )
 
     async def _check_is_somebody(self, scope: Scope) -> None:
@@ -254,8 +255,11 @@ class RequestChain:
         if plan.is_health:
             return self._answer_health(plan, scope)
         if plan.is_of_a_peer and self._peers is not None:  # no user, and limited by itself
-            client = scope.get("client")
-            self._peers.admit(scope["headers"], client[0] if client else "")
+            if scope["path"] == RELAYED_PATH:
+                self._peers.recognise(scope["headers"])
+            else:
+                client = scope.get("client")
+                self._peers.admit(scope["headers"], client[0] if client else "")
             scope["is_of_a_peer"] = True
             return None
         identity = scope["identity"] = await self._authenticator.authenticate(scope)

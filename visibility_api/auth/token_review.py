@@ -78,10 +78,6 @@ class TokenReviewer:
         self._refused: TTLCache[_Key, str] = TTLCache(MAX_REFUSALS, TTL_S, timer=clock)  # why, by key
         self._known: TTLCache[_Key, bool] = TTLCache(MAX_KNOWN, KNOWN_FOR_S, timer=clock)
 
-    def knows(self, token: str, audiences: Sequence[str] = ()) -> bool:
-        """Whether the token was accepted lately, and not refused since."""
-        return self._key_of(token, tuple(audiences)) in self._known
-
     async def identify(self, token: str, audiences: Sequence[str] = (), *, address: str = "") -> Identity:
         """The token's user. `audiences`: the token must have one of them; none = kube-apiserver's own.
         `address` is the caller's, for the limit of its reviews.

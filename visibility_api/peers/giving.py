@@ -8,19 +8,19 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
 import structlog
 
-from visibility_api.errors import TooManyRequests, Unauthorized
+from visibility_api.errors import TooManyRequests
 from visibility_api.faults import describe_fault
 from visibility_api.progress.job import JobRef
 from visibility_api.progress.saved import SavedJob
 
 from .addresses import Address
 from .frames import END, frame
-from .recognition import is_proof
+from .recognition import check_proof
 
 log = structlog.get_logger("visibility.peers")
 
 PATH, HISTORY_PATH = "/peers/state", "/peers/history"
-PROOF, PORT = b"x-visibility-peer", b"x-visibility-peer-port"
+PORT = b"x-visibility-peer-port"
 MAX_STREAMS = 4  # at a time: each replica of a roll-out takes once or twice
 CHUNK_BYTES = 64 * 1024
 SLICE_S = 0.005  # of the event loop
@@ -53,14 +53,16 @@ class StateGiver:
         self._met = met
         self._streams = 0
 
+    def recognise(self, headers: Headers) -> None:
+        """Raises Unauthorized for whoever is not a replica of this server."""
+        check_proof(headers, self._proof())
+
     def admit(self, headers: Headers, client: str) -> None:
-        """Raises Unauthorized for whoever is not a replica of this server, TooManyRequests for one too many.
+        """The same, and TooManyRequests for one stream too many.
 
         `client` is the caller's IP address, or "".
         """
-        given = next((value for name, value in headers if name == PROOF), b"")
-        if not given or not is_proof(given, self._proof()):
-            raise Unauthorized
+        self.recognise(headers)
         if self._streams >= MAX_STREAMS:
             raise TooManyRequests("other replicas are being given the state; try again later")
         port = next((value for name, value in headers if name == PORT), b"")

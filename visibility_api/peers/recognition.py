@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Sequence
 
 import aiohttp
 from cryptography import x509
@@ -16,6 +17,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from visibility_api.errors import Unauthorized
+
+PROOF = b"x-visibility-peer"  # the header
 _PURPOSE = b"visibility.trainer.kubeflow.org peer, version 1"  # a value for another purpose is another one
 
 
@@ -35,6 +39,9 @@ def derive_proof(certificate_pem: bytes, key_pem: bytes) -> str:
     return derived.hex()
 
 
-def is_proof(given: bytes, expected: str) -> bool:
-    """Whether they are equal, in a time that does not depend on where they differ."""
-    return hmac.compare_digest(given, expected.encode())
+def check_proof(headers: Sequence[tuple[bytes, bytes]], expected: str) -> None:
+    """Raises Unauthorized for whoever is not a replica of this server, in a time that does not depend on
+    where the proofs differ."""
+    given = next((value for name, value in headers if name == PROOF), b"")
+    if not given or not hmac.compare_digest(given, expected.encode()):
+        raise Unauthorized

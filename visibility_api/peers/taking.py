@@ -16,8 +16,8 @@ from visibility_api.progress.saved import SavedJob
 
 from .addresses import Address, resolve, split_name
 from .frames import BadFrame, FrameReader
-from .giving import HISTORY_PATH, PATH, PORT, PROOF
-from .recognition import certificate_fingerprint
+from .giving import HISTORY_PATH, PATH, PORT
+from .recognition import PROOF, certificate_fingerprint
 
 log = structlog.get_logger("visibility.peers")
 

@@ -1,14 +1,14 @@
 """Authenticates a push: by a bearer token that is bound to a pod of the TrainJob which the path names.
 
-Headers of a front proxy and client certificates have no effect here. The result is cached under a keyed hash
-of the token, so that the next push with it costs a dictionary look-up.
+Headers of a front proxy and client certificates have no effect here. The result is cached under a hash of the
+token, so that the next push with it costs a dictionary look-up. What another replica has found out is used as
+well, so that the pods of one that ends need not be reviewed all at once by those that stay.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -38,6 +38,7 @@ from visibility_api.token_bucket import Bucket
 
 from .ownership import Membership, Owners
 from .paths import Target
+from .relayed import RelayedPush
 
 log = structlog.get_logger("visibility.pushing")
 
@@ -73,6 +74,7 @@ _NOT_BOUND = (
 class Grant:
     """One token may push to one job."""
 
+    credential: bytes  # a hash of the Authorization header, the same on every replica
     membership: Membership
     bucket: Bucket  # one for each pod, shared by all of its tokens
     until: float
@@ -114,18 +116,18 @@ class Admission:
         self._reviews = ReviewAdmission(clock=clock) if reviews is None else reviews
         self._clock = clock
         self._timeout_s = timeout_s
-        self._key = secrets.token_bytes(32)
-        self._grants: dict[tuple[str, bytes], Grant] = {}  # by path and token, the oldest first
+        # By path and credential, the oldest first. Those whose time is over tell known tokens.
+        self._grants: dict[tuple[str, bytes], Grant] = {}
         self._refusals: TTLCache[tuple[str, bytes], _Refused] = TTLCache(
             MAX_REFUSALS, REFUSED_FOR_S, timer=clock
-        )  # by path and token
+        )  # by path and credential
         self._buckets: dict[str, Bucket] = {}  # by pod uid, the oldest first
         self._logged: TTLCache[str, bool] = TTLCache(MAX_LOGGED, LOG_AGAIN_S, timer=clock)  # by reason
 
-    async def admit(self, target: Target, headers: Headers, client: str) -> tuple[TrainingJob, Membership]:
+    async def admit(self, target: Target, headers: Headers, client: str) -> tuple[TrainingJob, Grant]:
         """The job, and the pod that pushes. Raises a RequestError. `client` is the caller's address."""
         credentials = next((value for name, value in headers if name == b"authorization"), b"")
-        key = (target.path, hashlib.blake2b(credentials, key=self._key, digest_size=16).digest())
+        key = (target.path, hashlib.blake2b(credentials, digest_size=32).digest())
         job = self._find_job(target.namespace, target.name)
         grant = self._grants.get(key)
         now = self._clock()
@@ -138,7 +140,21 @@ class Admission:
             now = self._clock()
         if not grant.bucket.take(now):
             raise TooManyRequests(f"a pod may push {PUSHES_PER_S:g} times a second")
-        return job, grant.membership
+        return job, grant
+
+    def believe(self, target: Target, push: RelayedPush) -> TrainingJob:
+        """The job of a push whose pod another replica has authenticated; its next pushes to this one need no
+        review as long as there. Raises NotFound, Unavailable."""
+        job, membership = self._find_job(target.namespace, target.name), push.membership
+        if job is None or job.ref.uid != membership.job_uid:
+            raise self._no_such_job(target)
+        key = (target.path, push.credential)
+        until = self._clock() + min(push.accepted_for_s, GRANT_TTL_S)
+        if (known := self._grants.get(key)) is None or known.until < until:
+            self._grants[key] = self._grant(push.credential, membership, until)
+            _bound(self._grants, MAX_GRANTS)
+            self._owners.remember(membership)
+        return job
 
     async def _authenticate(
         self, key: tuple[str, bytes], target: Target, credentials: bytes, client: str
@@ -152,21 +168,24 @@ class Admission:
             raise refused.kind(refused.message)
         # The caller chooses the namespace: only one that has the job gets a queue of its own.
         queue = target.namespace if job is not None else ""
-        is_known = self._tokens.knows(token, target.audiences)
-        slot = self._reviews.slot(client, queue, is_known=is_known)
+        slot = self._reviews.slot(client, queue, is_known=key in self._grants)
         try:
-            return await self._review(target, token, slot)
+            membership = await self._review(target, token, slot)
         except (Forbidden, NotFound) as refusal:
             # Not the exception itself: its traceback holds the token.
             self._refusals[key] = _Refused(job_state, type(refusal), refusal.message)
+            self._grants.pop(key, None)
             raise
+        return self._grant(key[1], membership, self._clock() + GRANT_TTL_S)
 
-    async def _review(self, target: Target, token: str, slot: AbstractAsyncContextManager[None]) -> Grant:
+    async def _review(
+        self, target: Target, token: str, slot: AbstractAsyncContextManager[None]
+    ) -> Membership:
         is_waiting = True
         try:
             async with asyncio.timeout(self._timeout_s), slot:
                 is_waiting = False
-                membership = await self._find_membership(target, token)
+                return await self._find_membership(target, token)
         except TimeoutError:
             if is_waiting:
                 raise TooManyRequests(_CROWDED) from None
@@ -179,25 +198,30 @@ class Admission:
             raise self._internal(f"the pod's owners could not be read: HTTP {error.status}") from None
         except (ClusterError, msgspec.MsgspecError):
             raise self._internal("the pod's owners could not be read") from None
-        now = self._clock()
+
+    def _grant(self, credential: bytes, membership: Membership, until: float) -> Grant:
         bucket = self._buckets.get(membership.pod_uid)
         if bucket is None:
-            bucket = self._buckets[membership.pod_uid] = Bucket(per_s=PUSHES_PER_S, burst=BURST, now=now)
+            bucket = Bucket(per_s=PUSHES_PER_S, burst=BURST, now=self._clock())
+            self._buckets[membership.pod_uid] = bucket
             _bound(self._buckets, MAX_GRANTS)
-        return Grant(membership=membership, bucket=bucket, until=now + GRANT_TTL_S)
+        return Grant(credential=credential, membership=membership, bucket=bucket, until=until)
 
     async def _find_membership(self, target: Target, token: str) -> Membership:
         identity = await self._tokens.identify(token, target.audiences)
         name, uid = _pod_of(identity, target.namespace)
         job = self._find_job(target.namespace, target.name)
         if job is None:
-            if not self._is_synced(target.namespace):
-                raise Unavailable("the jobs are not listed yet; try again later")
-            raise NotFound("there is no such TrainJob")
+            raise self._no_such_job(target)
         membership = await self._owners.find(target.namespace, name, uid)
         if membership is None or membership.job_uid != job.ref.uid:
             raise Forbidden(_NOT_BOUND)
         return membership
+
+    def _no_such_job(self, target: Target) -> RequestError:
+        if not self._is_synced(target.namespace):
+            return Unavailable("the jobs are not listed yet; try again later")
+        return NotFound("there is no such TrainJob")
 
     def _internal(self, why: str) -> InternalError:
         """Logged once in LOG_AGAIN_S for each reason: every push meets the same fault."""

@@ -8,27 +8,32 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+import structlog
 from cachetools import LRUCache
 
 from visibility_api.deadline import within
 from visibility_api.errors import InternalError, Invalid, NotFound, RequestError, TooManyRequests
+from visibility_api.faults import describe_fault
+from visibility_api.kube.slices import in_slices
 from visibility_api.progress.completion import has_position
 from visibility_api.progress.document import Progress
 from visibility_api.progress.job import JobRef, TrainingJob
 from visibility_api.progress.observation import Observation
 from visibility_api.token_bucket import Bucket
 
-from .admission import Admission
+from .admission import Admission, Grant
 from .body import ClientGone, Headers, Receive, check_length, read_body
 from .ownership import Membership, replica_name
 from .paths import UPSTREAM_PREFIX, Target, find_target
 from .payload import read_payload
-from .replication import RELAYED
+from .relayed import RelayedPush
+
+log = structlog.get_logger("visibility.pushing")
 
 SOURCE = "push"
 SWITCHED_OFF = "none"  # of the source annotation: this job's reports are not taken
@@ -60,7 +65,7 @@ class Admitted(NamedTuple):
 
     target: Target
     job: TrainingJob
-    membership: Membership
+    grant: Grant
 
 
 class PushEndpoint:
@@ -68,8 +73,8 @@ class PushEndpoint:
     position, `pushed` is called with the job: it needs no probe for now. Neither may await.
 
     `count` is called with each outcome: `TAKEN`, `PASSED_OVER`, `GONE` or the reason of a refusal. `relay` is
-    called with path, headers and body of each taken push that no other replica relayed to this one; it may
-    not await.
+    called with path, grant and body of each taken push that no other replica relayed to this one; it may not
+    await.
     """
 
     def __init__(
@@ -79,7 +84,7 @@ class PushEndpoint:
         record: Callable[[Observation], bool],
         pushed: Callable[[JobRef], None] = lambda _ref: None,
         count: Callable[[str], None] = lambda _outcome: None,
-        relay: Callable[[str, Headers, bytes], None] | None = None,
+        relay: Callable[[str, Grant, bytes], None] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
         limits: PushLimits = PushLimits(),
@@ -110,16 +115,16 @@ class PushEndpoint:
             if target is None or method != "POST":
                 raise NotFound("only POST to the status of a TrainJob is served here")
             check_length(headers)
-            job, membership = await self._admission.admit(target, headers, client)
-            return Admitted(target, job, membership)
+            job, grant = await self._admission.admit(target, headers, client)
+            return Admitted(target, job, grant)
         except Exception as error:
             self._count(error.reason if isinstance(error, RequestError) else InternalError.reason)
             raise
 
-    async def take(self, admitted: Admitted, headers: Headers, receive: Receive) -> bytes:
+    async def take(self, admitted: Admitted, receive: Receive) -> bytes:
         """Reads and records an admitted push; returns the echo. Raises RequestError, ClientGone."""
         try:
-            echo, outcome = await self._take(admitted, headers, receive)
+            echo, outcome = await self._take(admitted, receive)
         except Exception as error:
             reason = error.reason if isinstance(error, RequestError) else InternalError.reason
             self._count(GONE if isinstance(error, ClientGone) else reason)
@@ -127,17 +132,39 @@ class PushEndpoint:
         self._count(outcome)
         return echo
 
-    async def _take(self, admitted: Admitted, headers: Headers, receive: Receive) -> tuple[bytes, str]:
-        target, job, membership = admitted
+    async def take_relayed(self, pushes: Iterable[RelayedPush]) -> int:
+        """Records what another replica has accepted; how many of them were refused here."""
+        refused = 0
+        async for push in in_slices(pushes):
+            try:
+                outcome = self._take_relayed(push)
+            except RequestError as error:
+                outcome = error.reason
+                refused += 1
+            except Exception as error:  # of one push; the others are taken (decision 0005)
+                log.error("relayed push not taken", **describe_fault(error))
+                outcome = InternalError.reason
+                refused += 1
+            self._count(outcome)
+        return refused
+
+    def _take_relayed(self, push: RelayedPush) -> str:
+        target = find_target(push.path)
+        if target is None:
+            raise NotFound("only POST to the status of a TrainJob is served here")
+        job = self._admission.believe(target, push)
+        report = read_payload(push.body).report
+        is_taken = report is not None and self._record_report(job, push.membership, report, is_relayed=True)
+        return TAKEN if is_taken else PASSED_OVER
+
+    async def _take(self, admitted: Admitted, receive: Receive) -> tuple[bytes, str]:
+        target, job, grant = admitted
         body = await self._read(receive, job.ref.uid)
         payload = read_payload(body)
-        is_relayed = any(name == RELAYED for name, _ in headers)
-        if payload.report is None or not self._record_report(
-            job, membership, payload.report, is_relayed=is_relayed
-        ):
+        if payload.report is None or not self._record_report(job, grant.membership, payload.report):
             return payload.echo, PASSED_OVER
-        if self._relay is not None and not is_relayed:
-            self._relay(target.path, headers, body)
+        if self._relay is not None:
+            self._relay(target.path, grant, body)
         return payload.echo, TAKEN
 
     async def _read(self, receive: Receive, job_uid: str) -> bytes:
@@ -157,7 +184,7 @@ class PushEndpoint:
                 del self._bodies_of[job_uid]
 
     def _record_report(
-        self, job: TrainingJob, membership: Membership, report: Progress, *, is_relayed: bool
+        self, job: TrainingJob, membership: Membership, report: Progress, *, is_relayed: bool = False
     ) -> bool:
         """Whether the report was taken; only those of the current attempt are."""
         reporter = _reporter(job, membership)

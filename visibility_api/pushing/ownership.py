@@ -38,8 +38,7 @@ class Reader(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Membership:
+class Membership(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """One pod of one TrainJob."""
 
     job_uid: str  # the TrainJob's
@@ -135,6 +134,10 @@ class Owners:
         else:
             self._members[pod_uid] = found
         return found
+
+    def remember(self, membership: Membership) -> None:
+        """What another replica has found need not be read here."""
+        self._members[membership.pod_uid] = membership
 
     async def _read_owners(self, namespace: str, pod_name: str, pod_uid: str) -> Membership | None:
         pod = await self._get(_Pod, f"/api/v1/namespaces/{namespace}/pods", pod_name, pod_uid)

@@ -1,8 +1,8 @@
-"""Relays the pushes that this replica accepts to the other replicas, with the pod's own token.
+"""Relays the pushes that this replica accepts to the other replicas, with the pod that it has authenticated.
 
-Each replica authenticates and limits a relayed push by itself, so none trusts another. A token is sent only
-to replicas of this server: a peer that does not present the very certificate that this server serves with is
-sent nothing. All of it is best effort and blocks nobody: the job's next push has the same information again.
+Replicas believe each other, as where one takes the state of all jobs from another: both sides prove that they
+have the key that all of them serve with. No token is sent. All of it is best effort and blocks nobody: the
+job's next push has the same information again.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ import structlog
 from visibility_api.peers.addresses import Address, resolve, split_name
 from visibility_api.peers.recognition import certificate_fingerprint
 
-from .body import Headers
-from .peer import Peer, PeerLimits, Sender
+from .admission import Grant
+from .peer import Peer, PeerLimits, Waiting
 
 log = structlog.get_logger("visibility.relay")
 
-RELAYED = b"x-visibility-relayed"  # a push with this header is not relayed again
-
-HEADERS = {"Host": "visibility-api", "Content-Type": "application/json", RELAYED.decode(): "1"}
+HEADERS = {"Host": "visibility-api", "Content-Type": "application/msgpack"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +30,7 @@ class RelayLimits:
     resolve_interval_s: float = 10.0
     introduced_s: float = 120.0  # longer than DNS takes to know a pod that has just started
     peers: int = 8
+    last_s: float = 1.0  # for what waits when this process ends
     idle_s: float = 60.0  # after this a connection is not reused: well below the peer's KEEP_ALIVE_S
     peer: PeerLimits = field(default_factory=PeerLimits)
 
@@ -40,8 +39,9 @@ class Relay:
     """Sends what is `pushed` to every replica that the names in `peers` (HOST or HOST:PORT) resolve to.
 
     It does so while `run` is running. `port` is what this server listens on, and the default for peers;
-    `certificate` returns the serving certificate of this moment, DER. `count` is called with the outcome of
-    each push to each peer.
+    `certificate` returns the serving certificate of this moment, DER, and `proof` what
+    `recognition.derive_proof` makes of its key. `count` is called with an outcome, and how many pushes to one
+    peer have had it.
     """
 
     def __init__(
@@ -50,7 +50,8 @@ class Relay:
         *,
         port: int,
         certificate: Callable[[], bytes],
-        count: Callable[[str], None] = lambda _outcome: None,
+        proof: Callable[[], str],
+        count: Callable[[str, int], None] = lambda _outcome, _pushes: None,
         limits: RelayLimits = RelayLimits(),
     ) -> None:
         self._limits = limits
@@ -59,6 +60,7 @@ class Relay:
         }  # of each name, when last resolved
         self._port = port
         self._certificate = certificate
+        self._proof = proof
         self._expected: tuple[bytes, aiohttp.Fingerprint] | None = None  # the certificate and its fingerprint
         self._count = count
         self._peers: dict[Address, Peer] = {}
@@ -66,14 +68,10 @@ class Relay:
         self._introduced: dict[Address, float] = {}  # until when each is a peer without being resolved
         self._follow_now: Callable[[], None] | None = None  # while running
 
-    def pushed(self, path: str, headers: Headers, body: bytes) -> None:
+    def pushed(self, path: str, grant: Grant, body: bytes) -> None:
         """Relay a push that was accepted, without waiting for anything."""
-        if not self._peers:
-            return
-        credentials = next(value for name, value in headers if name == b"authorization")  # the one admitted
-        sender = Sender(path, credentials.split()[-1].decode())  # tokens that are not UTF-8 are refused
         for peer in self._peers.values():
-            peer.put(sender, body)
+            peer.put(Waiting(path, grant, body))
 
     def introduce(self, address: Address) -> None:
         """A replica has just started there: relay to it before its name is resolved the next time, and though
@@ -87,7 +85,7 @@ class Relay:
                 self._follow_now()
 
     async def run(self) -> None:
-        """Follow the peers' names for ever. Requests in flight end with this call."""
+        """Follow the peers' names until cancelled; then what waits is sent, within a second."""
         connector = aiohttp.TCPConnector(
             limit=0, keepalive_timeout=self._limits.idle_s
         )  # each Peer limits itself
@@ -112,6 +110,8 @@ class Relay:
                     await asyncio.sleep(self._limits.resolve_interval_s)
             finally:
                 self._follow_now = None
+                if sending := [task for peer in self._peers.values() if (task := peer.sending) is not None]:
+                    await asyncio.wait(sending, timeout=self._limits.last_s)
                 self._follow(set(), group, session)
 
     def _known(self) -> set[Address]:
@@ -134,7 +134,7 @@ class Relay:
     def _follow(self, found: set[Address], group: asyncio.TaskGroup, session: aiohttp.ClientSession) -> None:
         chosen = sorted(found)[: self._limits.peers]
         for address in self._peers.keys() - set(chosen):
-            self._peers.pop(address).clear()
+            self._peers.pop(address).leave()
             log.info("peer gone", peer=address.host)
         for address in chosen:
             if address not in self._peers:
@@ -143,6 +143,7 @@ class Relay:
                     group,
                     session,
                     fingerprint=self._fingerprint,
+                    proof=self._proof,
                     count=self._count,
                     limits=self._limits.peer,
                 )

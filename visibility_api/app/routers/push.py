@@ -63,7 +63,7 @@ async def update_status(request: Request, admitted: Annotated[Admitted, Depends(
     """The response repeats the fields that were understood."""
     pushes: PushEndpoint = request.app.state.pushes
     try:
-        echo = await pushes.take(admitted, request.scope["headers"], request.receive)
+        echo = await pushes.take(admitted, request.receive)
     except ClientGone:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
     return whole(echo, "application/json")
@@ -85,7 +85,7 @@ async def call(scope: Scope, receive: Receive, send: Send) -> None:
     admitted = await pushes.admit(scope["method"], scope["path"], headers, client[0] if client else "")
     status, body = 200, b""
     try:
-        body = await pushes.take(admitted, headers, receive)
+        body = await pushes.take(admitted, receive)
     except ClientGone:
         status = CLIENT_CLOSED_REQUEST
     length = (b"content-length", b"%d" % len(body))
