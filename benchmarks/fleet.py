@@ -226,7 +226,7 @@ class Fleet:
 
     def _change(self, job: Job) -> None:
         job.has_changed = True
-        ended_at = self._now()  # an end of before the pod was made is not the pod's
+        ended_at = self._now() - timedelta(seconds=10)  # after the pod was made: else it is not the pod's end
         ended = {"startedAt": _rfc3339(self.started - RUNNING_FOR), "finishedAt": _rfc3339(ended_at)}
         if job.manner == "crashed":
             left = {"exitCode": 1, "reason": "Error", **ended}
