@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from msgspec.structs import replace
 
-from tests.jobs import JOB, KILLED, rank0
+from tests.jobs import JOB, KILLED, T0, rank0
 from visibility_api.progress.job import Phase, Rank0, TrainingJob
 
 from .test_progress_memory import heir, memory_of
@@ -71,3 +73,23 @@ def test_another_replica_s_count_is_taken_over_where_it_is_higher() -> None:
     assert other.last.attempts == 3
     other.job(of(rank0(pod_uid="p4")))
     assert other.last.attempts == 4
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (rank0(), rank0(restart_count=1)),
+        (rank0(pod_created_at=T0), rank0(pod_uid="p2", pod_created_at=T0 + timedelta(seconds=11))),
+    ],
+    ids=["same pod", "another pod"],
+)
+def test_what_another_replica_has_seen_sooner_is_counted_once(before: Rank0, after: Rank0) -> None:
+    """This one's watch is a moment behind when it is given the state, and shows some more of the past."""
+    bench, behind = Bench(), Bench()
+    for each in (bench, behind):
+        each.job(of(before))
+    bench.job(of(after))
+    behind.tracker.recalled(JOB.ref, memory_of(bench))
+    behind.job(of(replace(before, is_running=False, last_termination=KILLED)))
+    behind.job(of(after))
+    assert bench.last.attempts == behind.last.attempts == 2

@@ -97,6 +97,7 @@ class Rank0(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_running: bool  # the container runs now
     is_terminating: bool  # the pod is being deleted
     waiting_reason: str  # why the container does not run yet, e.g. ImagePullBackOff; "" otherwise
+    pod_created_at: datetime | None = None  # by kube-apiserver's clock
     pod_started_at: datetime | None = None  # when its node accepted the pod
     waiting_message: str = ""  # the same as a sentence
     restart_count: int

@@ -68,6 +68,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=Fals
     begun: int = 0  # attempts so far
     begun_last: str = ""  # the last of them; Rank0.attempt
     began: tuple[Beginning, ...] = ()
+    begun_pod_at: datetime | None = None  # when the pod of `begun_last` was created
 
 
 def remember(record: Record) -> Memory:
@@ -115,6 +116,7 @@ def _remember(record: Record, rank0: Any, began: Any) -> Memory:  # noqa: ANN401
         begun=record.begun,
         begun_last=record.begun_last,
         began=began,
+        begun_pod_at=record.begun_pod_at,
     )
 
 
@@ -150,6 +152,7 @@ def recall_past(record: Record, memory: Memory) -> bool:
     known = record.begun, record.holding, record.failed, record.rank0, record.last_termination
     if memory.begun > record.begun:
         record.begun, record.begun_last = memory.begun, memory.begun_last
+        record.begun_pod_at = memory.begun_pod_at
         if record.job.rank0 is not None:
             record.count_attempt(record.job.rank0, record.job.rank0.attempt)
     if memory.holding is not None and _has_held_longer(memory.holding, record.holding):

@@ -55,6 +55,7 @@ class Record:
     holding: Holding = NOTHING_HELD  # of accelerators, if the job has any
     begun: int = 0  # attempts so far: how often the container of rank 0 was started
     begun_last: str = ""  # the last of them: Rank0.attempt
+    begun_pod_at: datetime | None = None  # when its pod was created
     report: Progress | None = None
     source: str = ""  # of `report`
     reporter: str = ""  # of `report`: its source, or the kind of process if it is not rank 0
@@ -108,16 +109,23 @@ class Record:
         return earliest == latest or (latest - earliest).total_seconds() <= self.fresh_limit_s
 
     def count_attempt(self, rank0: Rank0, attempt: str) -> None:
-        """Count this attempt of this pod, and those before it in the same pod, unless they are counted."""
+        """Count this attempt of this pod, and those before it in the same pod, unless they are counted.
+
+        Another replica may have counted later ones: then what this one's watch still shows is the past.
+        """
         if not rank0.has_begun or attempt == self.begun_last:
             return
         pod, _, rest = self.begun_last.partition("/")
-        missed = rank0.restart_count + 1
+        missed, created_at = rank0.restart_count + 1, rank0.pod_created_at
         if pod == rank0.pod_uid:
             missed = rank0.restart_count - int(rest.partition("/")[0])
+            if missed <= 0:
+                return
+        elif created_at is not None and self.begun_pod_at is not None and created_at < self.begun_pod_at:
+            return
         # What was not watched: each restart of the JobSet made another pod, which ran at least once.
-        self.begun = max(self.begun + max(0, missed), rank0.restart_attempt + rank0.restart_count + 1)
-        self.begun_last = attempt
+        self.begun = max(self.begun + missed, rank0.restart_attempt + rank0.restart_count + 1)
+        self.begun_last, self.begun_pod_at = attempt, created_at
 
     def rank0_of(self, attempt: str) -> Rank0 | None:
         """The pod that this is an attempt of; None when it is not there any more."""

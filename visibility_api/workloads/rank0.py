@@ -174,6 +174,7 @@ def describe_rank0(pod: Pod, job: BatchJob, annotations: JobAnnotations) -> Rank
         is_terminating=pod.metadata.deletion_timestamp is not None,
         waiting_reason=waiting.reason,
         waiting_message=waiting.message,
+        pod_created_at=pod.metadata.creation_timestamp,
         pod_started_at=pod.status.start_time,
         restart_count=status.restart_count,
         restart_attempt=restart_attempt(job.metadata),
