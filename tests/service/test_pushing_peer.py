@@ -160,6 +160,23 @@ async def test_a_replica_that_comes_back_gets_what_it_has_missed(replica: Replic
     assert [push.body for push in replica.pushes] == [b"last"]
 
 
+async def test_a_replica_that_starts_again_while_it_is_being_tried_is_tried_again_at_once(
+    replica: Replica, tmp_path: Path
+) -> None:
+    replica.may_answer.clear()
+    limits = peer_limits(timeout_s=1.0, first_pause_s=600.0, longest_pause_s=600.0)
+    async with (
+        replica.serving(OURS, tmp_path),
+        Relaying(peers=[replica.name], limits=limits).running() as relay,
+    ):
+        relay.push()
+        await until(lambda: len(replica.batches) == 1)
+        relay.relay.introduce(Address("127.0.0.1", replica.port))
+        await until(lambda: relay.outcomes == {"Unreachable": 1})
+        replica.may_answer.set()
+        await until(lambda: relay.outcomes == {"Unreachable": 1, "Accepted": 1})
+
+
 async def test_what_a_replica_that_is_gone_was_to_get_is_dropped(replica: Replica, tmp_path: Path) -> None:
     """Also what was in flight, whose answer never comes."""
     replica.may_answer.clear()
@@ -207,6 +224,7 @@ async def test_a_refusal_is_not_tried_again(replica: Replica, tmp_path: Path) ->
         b"HTTP/1.1 200 OK\r\ncontent-length: 999999\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
+        answer(refused=-1),
         b"x" * 100_000,
     ],
 )

@@ -150,7 +150,8 @@ class Admission:
             raise self._no_such_job(target)
         key = (target.path, push.credential)
         until = self._clock() + min(push.accepted_for_s, GRANT_TTL_S)
-        if (known := self._grants.get(key)) is None or known.until < until:
+        known = self._grants.get(key)
+        if known is None or known.until + 1.0 < until:  # less is by how long this push was on its way
             self._grants[key] = self._grant(push.credential, membership, until)
             _bound(self._grants, MAX_GRANTS)
             self._owners.remember(membership)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import aiohttp
 import msgspec
@@ -65,7 +65,7 @@ class Waiting(NamedTuple):
 
 
 class _Answer(msgspec.Struct):
-    refused: int
+    refused: Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Peer:
@@ -180,6 +180,7 @@ class Peer:
             self._work = None
 
     async def _send(self, batch: Sequence[Waiting]) -> None:
+        self._resumed.clear()  # whoever starts while this fails is tried again at once
         try:
             async with asyncio.timeout(self._limits.timeout_s):
                 refused = await self._exchange(batch)
@@ -235,7 +236,6 @@ class Peer:
         if not self._pause_s:
             log.warning("pushes not relayed to peer", peer=self._address.host, reason=reason, **fault)
         self._pause_s = min(2 * self._pause_s, self._limits.longest_pause_s) or self._limits.first_pause_s
-        self._resumed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._pause_s):
                 await self._resumed.wait()
