@@ -211,3 +211,29 @@ def test_a_job_that_is_first_seen_after_its_end_has_held_them_until_then() -> No
     watched.now = at(4010)
     watched.job(over)
     assert seconds(watched)[0] == 4000
+
+
+def test_pods_that_overlap_hold_the_accelerators_of_the_job_once() -> None:
+    """As where one may hold rank 0 while the other is being replaced."""
+    made = bench(0, job(uid="p1", pod_s=0))
+    go_on(made, 100)
+    made.job(job(uid="p2", pod_s=10))
+    go_on(made, 200)
+    made.job(job(uid="p1", pod_s=0))
+    go_on(made, 300)
+    assert seconds(made)[0] == 300
+
+
+def test_a_replica_that_is_told_of_the_next_pod_counts_the_one_before_no_longer() -> None:
+    """Its own watch is behind, and shows that one for a moment more."""
+    ahead, behind = bench(), bench()
+    go_on(ahead, 100)
+    go_on(behind, 100)
+    ahead.job(job(uid="p2", pod_s=100))
+    go_on(ahead, 130)
+    behind.now = at(130)
+    behind.tracker.recalled(JOB.ref, memory_of(ahead))
+    behind.job(job(labels={"seen": "again"}))
+    behind.job(job(uid="p2", pod_s=100))
+    go_on(behind, 200)
+    assert seconds(behind)[0] == 200

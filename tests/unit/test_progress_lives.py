@@ -20,6 +20,7 @@ from visibility_api.progress.job import Phase, Rank0, Termination, TrainingJob
 from visibility_api.progress.memory import Memory
 from visibility_api.progress.observation import Observation
 from visibility_api.progress.record import hold, summarise
+from visibility_api.progress.saved import supersedes
 from visibility_api.progress.summary import JobProgress
 from visibility_api.progress.tracker import Tracker
 from visibility_api.resources.v1alpha1 import status_of
@@ -159,6 +160,13 @@ class Server:
         assert encoded == msgspec.msgpack.encode(memory)  # what it keeps encoded is never of before
         return msgspec.msgpack.decode(encoded, type=Memory)
 
+    def meet(self, memory: Memory) -> None:
+        """Takes what another server remembers, as `Continuity` does."""
+        if supersedes(memory, self.tracker.remembered(REF)):
+            self.tracker.recalled(REF, memory)
+        else:
+            self.tracker.past_recalled(REF, memory)
+
     @property
     def shown(self) -> JobProgress:
         """What the job's document says when it is evaluated now."""
@@ -222,6 +230,26 @@ def test_whoever_sees_a_life_shows_the_same(life: Life, joins: int, restarts: in
             joined.look()
             assert told(joined.shown) == told(whole.shown)
         assert told(restarted.shown) == told(whole.shown)
+
+
+@settings(max_examples=60)
+@given(lives(), st.sets(st.integers(0, 40), min_size=1))
+def test_a_server_whose_watch_is_a_moment_behind_what_another_tells_it_shows_the_same(
+    life: Life, meetings: set[int]
+) -> None:
+    """And so does the other, which is told what is old already."""
+    world = World(life)
+    ahead, behind = Server(world), Server(world)
+    for each in (ahead, behind):
+        each.look()
+    for moment, _ in enumerate(world.moments()):
+        before = behind.stored()
+        ahead.look()
+        if moment in meetings:
+            behind.meet(ahead.stored())
+            ahead.meet(before)
+        behind.look()
+        assert told(ahead.shown) == told(behind.shown)
 
 
 @settings(max_examples=50)

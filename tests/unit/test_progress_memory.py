@@ -192,6 +192,19 @@ def test_what_a_peer_remembers_of_an_earlier_attempt_is_left_alone() -> None:
     assert other.last == before
 
 
+def test_what_a_peer_remembers_of_the_present_attempt_takes_the_place_of_one_that_is_over() -> None:
+    """Its only report came while the watch of this replica was behind."""
+    again = replace(RANK0, restart_count=1)
+    bench, other = trained(), trained()
+    bench.job(replace(JOB, rank0=again))
+    bench.report(7, attempt=again.attempt)
+    other.tracker.recalled(REF, memory_of(bench))
+    assert (other.last.step, other.last.attempts) == (180, 2)
+    other.job(replace(JOB, rank0=again))
+    other.tracker.recalled(REF, memory_of(bench))
+    assert shown(other.last) == shown(bench.last)
+
+
 def test_a_job_that_is_not_there_is_neither_remembered_nor_recalled() -> None:
     bench = trained()
     gone = JobRef(resource="trainjobs", namespace="team-a", name="bert", uid="u2")

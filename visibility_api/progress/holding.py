@@ -25,6 +25,8 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=Fal
     silent_since: datetime | None = None  # since when the present attempt has not reported
     stalled_since: datetime | None = None
     wasted_s: float = 0.0  # of silences and stalls that are over
+    last_pod_uid: str = ""  # of the pod that held them last and does no more
+    last_until: datetime | None = None  # until then
 
 
 NOTHING_HELD = Holding()
@@ -42,8 +44,14 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def advance(held: Holding, job: TrainingJob, seen: Seen, now: datetime) -> Holding:
-    """The same, now. Equal to what it was while nothing begins or ends."""
+    """The same, now. Equal to what it was while nothing begins or ends.
+
+    Another process may have seen more: then `job` shows the pod of before, until the watch has caught up.
+    """
     rank0 = job.rank0
+    is_past = rank0 is not None and rank0.pod_uid == held.last_pod_uid
+    if is_past and held.since is not None and rank0 is not None and rank0.pod_uid != held.pod_uid:
+        return held
     holds = job.phase not in (Phase.SUSPENDED, Phase.SUCCEEDED, Phase.FAILED)
     began_at = rank0.pod_started_at if rank0 is not None and holds else None
     if held == NOTHING_HELD and rank0 is not None and job.phase.is_final:
@@ -52,6 +60,8 @@ def advance(held: Holding, job: TrainingJob, seen: Seen, now: datetime) -> Holdi
         held = _released(held, _released_at(held, job, seen, now))
     if began_at is not None and rank0 is not None:
         if held.since is None:
+            if held.last_until is not None:  # pods of one job may overlap, and its accelerators count once
+                began_at = max(began_at, held.last_until)
             held = replace(held, pod_uid=rank0.pod_uid, since=began_at, silent_since=began_at, attempt="")
         held = _watched(held, seen, now)
     return held
@@ -61,7 +71,8 @@ def _held_before(held: Holding, rank0: Rank0, ended_at: datetime | None) -> Hold
     """By the last pod of a job that had ended before it was first seen. What was wasted is not known."""
     if rank0.pod_started_at is None or ended_at is None:
         return held
-    return replace(held, held_s=_until(rank0.pod_started_at, ended_at))
+    held_s = _until(rank0.pod_started_at, ended_at)
+    return replace(held, held_s=held_s, last_pod_uid=rank0.pod_uid, last_until=ended_at)
 
 
 def held_s(held: Holding, now: datetime) -> float:
@@ -102,6 +113,8 @@ def _released(held: Holding, at: datetime) -> Holding:
         held,
         pod_uid="",
         since=None,
+        last_pod_uid=held.pod_uid,
+        last_until=at,
         held_s=held.held_s + _until(held.since, at),
         attempt="",
         silent_since=None,

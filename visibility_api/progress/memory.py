@@ -133,16 +133,17 @@ def _beginnings(conditions: tuple[Condition, ...]) -> tuple[Beginning, ...]:
 def recall(record: Record, memory: Memory, now: datetime) -> None:
     """Evaluate a job by what another process remembers of it as well.
 
-    A report that the record has already is merged into those remembered, if it is of the same attempt; of
-    another attempt it stays as it is, and what is remembered is of no use.
+    A report that the record has already is merged into those remembered, if it is of the same attempt. Of
+    another attempt it stays as it is, and what is remembered is of no use, unless its own attempt is over.
     """
     recall_past(record, memory)
     own, attempt, source, reporter = record.report, record.attempt, record.source, record.reporter
-    if own is not None and (memory.report is None or memory.attempt != attempt):
+    is_same = memory.attempt == attempt
+    if own is not None and (memory.report is None or not (is_same or attempt not in record.attempts)):
         return
     read = record.reports.get(reporter)
     _adopt(record, memory)
-    if read is not None and _is_newer(own, memory.report):
+    if is_same and read is not None and _is_newer(own, memory.report):
         take(record, read, attempt, source, now, reporter)
 
 
