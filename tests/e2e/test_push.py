@@ -18,7 +18,7 @@ from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
 from tests.e2e.processes import PATIENCE_S, wait_until
 from tests.e2e.scripts import SILENT
-from tests.e2e.visibility_server import GROUP, PREFIX, VisibilityServer
+from tests.e2e.visibility_server import GROUP, NOBODY, PREFIX, VisibilityServer
 from tests.e2e.workspace import TRAINER, User, Workspace, condition
 
 EXAMPLES = Path(__file__).parents[2] / "examples/push"
@@ -46,6 +46,13 @@ class Pusher:
         self._admin = team.cluster.admin
         self._admin.create(self._accounts, {"metadata": {"name": ACCOUNT}})
         self._context = ssl.create_default_context(cafile=str(server.authority.bundle))
+
+    def at(self, server: VisibilityServer) -> Pusher:
+        """The same at another server."""
+        other = copy.copy(self)
+        other.server = server
+        other._context = ssl.create_default_context(cafile=str(server.authority.bundle))
+        return other
 
     def path(self, job: str, *, is_upstream: bool = False) -> str:
         prefix = "/apis/trainer.kubeflow.org/v1alpha1" if is_upstream else PREFIX
@@ -261,12 +268,12 @@ def test_a_push_to_one_replica_is_shown_by_the_other(
     cluster: Cluster, server: VisibilityServer, pusher: Pusher, bert: Object, tmp_path: Path
 ) -> None:
     token = pusher.token(bert, GROUP)
-    second = VisibilityServer(cluster, tmp_path / "second", beside=server)  # which readers are sent to now
+    first = VisibilityServer(cluster, tmp_path / "first", flags=[NOBODY])
+    second = VisibilityServer(cluster, tmp_path / "second", beside=first)  # which readers are sent to now
     try:
         pusher.wait_rank0("bert", bert)
         assert pusher.percentage("bert") is None
-        at_second = copy.copy(pusher)
-        at_second.server = second
+        at_second = pusher.at(second)
         told = r'^visibility_relayed_pushes_total\{outcome="Accepted"\} [1-9]'
         admin = (cluster.admin_pair.cert, cluster.admin_pair.key)
 
@@ -279,8 +286,12 @@ def test_a_push_to_one_replica_is_shown_by_the_other(
         wait_until(push, what="the first replica was told", poll_s=0.5)
     finally:
         exit_code = second.stop()
+        first.register()
+    try:
+        assert exit_code == 0, second.log_text()[-2000:]
+        assert pusher.percentage("bert") == 55
+        assert pusher.team.document("bert")["status"]["observation"]["source"] == "push"
+        assert token not in first.log_text() + second.log_text()
+    finally:
+        first.stop()
         server.register()
-    assert exit_code == 0, second.log_text()[-2000:]
-    assert pusher.percentage("bert") == 55
-    assert pusher.team.document("bert")["status"]["observation"]["source"] == "push"
-    assert token not in server.log_text() + second.log_text()

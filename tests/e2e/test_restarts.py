@@ -12,14 +12,13 @@ from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
 from tests.e2e.processes import wait_until
 from tests.e2e.scripts import FILED_ONCE, PRINTED_ONCE, PUSHED_ONCE
-from tests.e2e.visibility_server import VisibilityServer
+from tests.e2e.visibility_server import NOBODY, VisibilityServer
 from tests.e2e.volumes import VolumeJobs
 from tests.e2e.workspace import Workspace
 
 EVERY_WAY = ("source-exec", "source-logs", "source-push")
 JOBS = {"filed": FILED_ONCE, "pushed": PUSHED_ONCE, "printed": PRINTED_ONCE}
 LASTING = ("progressPercentage", "steps", "metrics", "lastUpdatedTime", "phase")
-NOBODY = "--peers=127.0.0.1:1"
 
 
 class Replicas:

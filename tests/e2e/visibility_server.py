@@ -34,6 +34,7 @@ GROUP = "visibility.trainer.kubeflow.org"
 PREFIX = f"/apis/{GROUP}/v1alpha1"
 PROBE_INTERVAL_S = 1.0
 INGRESS, USER_HEADER, GROUP_HEADER = "ingress-gateway", "kubeflow-userid", "kubeflow-groups"
+NOBODY = "--peers=127.0.0.1:1"  # of a replica that others are told of, and which is told of none
 END_WAIT_S = 20.0  # a server that waits for peers that have gone silent takes 30 s, which is too long (P10)
 
 
