@@ -178,7 +178,7 @@ class Endpoint:
         limits: PushLimits | None = None,
         queues: ClientQueues | None = None,  # of unknown callers
         clock: Callable[[], float] | None = None,
-        relay: Callable[[str, Grant, bytes], None] | None = None,
+        relay: Callable[[str, Grant, str, bytes], None] | None = None,
         admission_timeout_s: float = TIMEOUT_S,
         proof: str = "",
     ) -> None:

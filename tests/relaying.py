@@ -34,9 +34,9 @@ OWN_PORT = 1  # where nobody listens
 PATIENT = RelayLimits(resolve_interval_s=0.01, last_s=0.0, peer=PeerLimits(gather_s=0.0, timeout_s=60.0))
 
 
-def answer(refused: int = 0) -> bytes:
+def answer(refused: int = 0, *, status: bytes = b"200 OK") -> bytes:
     body = msgspec.json.encode({"refused": refused})
-    return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+    return b"HTTP/1.1 %s\r\ncontent-length: %d\r\n\r\n%s" % (status, len(body), body)
 
 
 def grant(pod: str = "pod-1", until: float = 0.0) -> Grant:
@@ -128,7 +128,7 @@ class Relaying:
         )
 
     def push(self, body: bytes = BODY, *, pod: str = "pod-1") -> None:
-        self.relay.pushed(PATH, grant(pod), body)
+        self.relay.pushed(PATH, grant(pod), "attempt-1", body)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Relaying]:

@@ -45,22 +45,36 @@ async def test_an_idle_connection_is_closed_and_made_again(replica: Replica, tmp
     assert (replica.connections, relay.outcomes) == (2, {"Accepted": 2})
 
 
-async def test_what_waits_goes_together_and_of_one_pod_only_the_newest(
-    replica: Replica, tmp_path: Path
-) -> None:
+async def test_what_waits_goes_together_and_in_order(replica: Replica, tmp_path: Path) -> None:
+    """Also what several processes of one pod push in the same moment: none of it is in another's report."""
     replica.may_answer.clear()
     async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
         relay.push()
         await until(lambda: len(replica.batches) == 1)
         for number in range(20):
-            relay.push(pod=f"other-{number}")
-        for number in range(50):
+            relay.push(b"other", pod=f"other-{number}")
             relay.push(b"%d" % number)
         assert len(replica.batches) == replica.connections == 1  # one request at a time
         replica.may_answer.set()
-        await until(lambda: relay.outcomes == {"Accepted": 22})
-    assert [len(batch) for batch in replica.batches] == [1, 21]
-    assert [push.body for push in replica.batches[1] if push.membership.pod_uid == "pod-1"] == [b"49"]
+        await until(lambda: relay.outcomes == {"Accepted": 41})
+    assert [len(batch) for batch in replica.batches] == [1, 40]
+    bodies = [push.body for push in replica.batches[1] if push.membership.pod_uid == "pod-1"]
+    assert bodies == [b"%d" % number for number in range(20)]
+
+
+async def test_what_has_waited_for_too_long_is_not_sent_any_more(replica: Replica, tmp_path: Path) -> None:
+    """It would take the place of something newer."""
+    limits = peer_limits(keep_s=0.2, first_pause_s=60.0)
+    replica.port = free_port()
+    async with Relaying(peers=[replica.name], limits=limits).running() as relay:
+        relay.push(b"old")
+        await until(lambda: relay.outcomes == {"Unreachable": 1})
+        await asyncio.sleep(0.2)
+        relay.push(b"new", pod="pod-2")
+        async with replica.serving(OURS, tmp_path):
+            relay.relay.introduce(Address("127.0.0.1", replica.port))
+            await until(lambda: relay.outcomes == {"Unreachable": 1, "Dropped": 1, "Accepted": 1})
+    assert [push.body for push in replica.pushes] == [b"new"]
 
 
 async def test_pushes_of_many_pods_within_a_moment_are_one_request(replica: Replica, tmp_path: Path) -> None:
@@ -206,13 +220,36 @@ async def test_a_connection_that_the_replica_has_closed_is_made_again(
 
 async def test_a_refusal_is_not_tried_again(replica: Replica, tmp_path: Path) -> None:
     async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
-        replica.answer = OK.replace(b"200 OK", b"503 Service Unavailable")
+        replica.answer = answer(status=b"404 Not Found")
         relay.push()
         await until(lambda: relay.outcomes == {"Refused": 1})
         replica.answer = answer(refused=1)
         relay.push()
         await until(lambda: relay.outcomes == {"Refused": 2})
     assert len(replica.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [
+        (b"401 Unauthorized", "OtherCertificate"),  # it has read the renewed files, this replica not yet
+        (b"429 Too Many Requests", "Unreachable"),
+        (b"503 Service Unavailable", "Unreachable"),
+    ],
+)
+async def test_a_replica_that_takes_nothing_for_a_moment_is_tried_again(
+    replica: Replica, tmp_path: Path, status: bytes, outcome: str
+) -> None:
+    replica.answer = answer(status=status)
+    limits = peer_limits(first_pause_s=0.01, longest_pause_s=0.01)
+    async with (
+        replica.serving(OURS, tmp_path),
+        Relaying(peers=[replica.name], limits=limits).running() as relay,
+    ):
+        relay.push()
+        await until(lambda: relay.outcomes[outcome] >= 1)
+        replica.answer = OK
+        await until(lambda: relay.outcomes["Accepted"] == 1)
 
 
 @pytest.mark.parametrize(

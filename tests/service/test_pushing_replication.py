@@ -144,6 +144,9 @@ async def test_what_one_replica_has_authenticated_the_other_asks_nobody_about(
     assert other.shown() == [45, 46]
     assert other.endpoint.cluster.asked == []
     assert len(one.endpoint.cluster.reviewed) == 1
+    # What it was told it does not vouch for: the two would believe each other for ever.
+    (grant,) = other.endpoint.admission._grants.values()
+    assert grant.is_believed
 
 
 async def test_another_token_of_the_same_pod_is_reviewed(pair: tuple[OurServer, OurServer]) -> None:
@@ -190,7 +193,9 @@ async def test_many_requests_of_a_replica_on_one_connection_are_not_held_back(
 async def test_who_has_not_our_key_relays_nothing(pair: tuple[OurServer, OurServer]) -> None:
     one, _ = pair
     member = Membership(job_uid="uid-of-bert", pod_name="any", pod_uid="any", restart_attempt=0)
-    push = RelayedPush(path=PATH, credential=b"", accepted_for_s=60.0, membership=member, body=BODY)
+    push = RelayedPush(
+        path=PATH, credential=b"", accepted_for_s=60.0, membership=member, attempt="any/0/0", body=BODY
+    )
     of_a_pod = {"Authorization": "Bearer team-a-bert-job-pod0"}
     async with httpx.AsyncClient(verify=client_context(SERVING.pem), trust_env=False) as client:
         for headers in ({}, {"X-Visibility-Peer": PROOF[:-1]}, of_a_pod):
@@ -260,7 +265,8 @@ def test_an_impostor_gets_no_byte_though_its_ca_and_names_are_ours(
                 return first, relay.outcomes
 
     with asyncio.Runner(loop_factory=loop) as runner:
-        assert runner.run(heard(IMPOSTOR)) == (b"", {"OtherCertificate": 1})
+        request, outcomes = runner.run(heard(IMPOSTOR))
+        assert (request, outcomes["OtherCertificate"]) == (b"", 1)
         request, outcomes = runner.run(heard(OURS))
     assert request.startswith(b"POST ")
     assert outcomes["Unreachable"] == 1  # it has left without an answer
@@ -270,11 +276,11 @@ async def test_a_replica_with_our_certificate_gets_the_push_unchanged_and_no_tok
     replica: Replica, tmp_path: Path
 ) -> None:
     async with replica.serving(OURS, tmp_path), Relaying(peers=[replica.name]).running() as relay:
-        relay.relay.pushed(PATH, grant(until=time.monotonic() + 60), BODY)
+        relay.relay.pushed(PATH, grant(until=time.monotonic() + 60), "p1/0/0", BODY)
         await until(lambda: relay.outcomes == {"Accepted": 1})
     (push,) = replica.pushes
     assert 50 < push.accepted_for_s <= 60
-    assert (push.path, push.credential, push.body) == (PATH, b"hash", BODY)
+    assert (push.path, push.credential, push.attempt, push.body) == (PATH, b"hash", "p1/0/0", BODY)
     assert push.membership == grant().membership
     assert replica.requests[0].splitlines() == [
         b"POST /peers/pushes HTTP/1.1",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.api_shell import Shell
+from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.auth.errors import Unauthenticated
 from visibility_api.peers.frames import FrameReader
 from visibility_api.peers.giving import HISTORY_PATH, PATH, StateGiver
@@ -50,6 +51,15 @@ async def test_whoever_has_not_our_key_is_given_no_state(path: str, proof: str |
     headers = [("X-Visibility-Peer", proof)] if proof is not None else []
     answer = await Shell(peers=giver()).get(path, *headers)
     assert (answer.status, b"bert" in answer.body) == (status, False)
+
+
+async def test_the_connection_of_a_replica_is_no_strangers() -> None:
+    """Those are dropped when there are too many, and answered ever more slowly."""
+    shell = Shell(peers=giver())
+    for proof, is_known in ((PROOF[:-1], False), (PROOF, True)):
+        connection = Peer()
+        await shell.get(PATH, ("X-Visibility-Peer", proof), state={PEER: connection})
+        assert connection.is_known is is_known
 
 
 @pytest.mark.parametrize("method", ["HEAD", "POST", "PUT", "DELETE"])

@@ -98,6 +98,14 @@ def test_only_who_has_the_proof_is_admitted_and_met() -> None:
     assert met == [Address("10.0.0.7", 10250)]
 
 
+@pytest.mark.parametrize("client", ["::ffff:10.0.0.7", "::1", "fe80::1%eth0", "2001:db8::7"])
+def test_a_replica_has_one_address_however_its_connection_shows_it(client: str) -> None:
+    """Or it would be relayed to twice: there, and where DNS says that it is."""
+    asked, met = giver()
+    asked.admit([(PROOF, b"proof"), (PORT, b"10250")], client)
+    assert met == [Address(client.removeprefix("::ffff:"), 10250)]
+
+
 async def test_it_gives_every_job_that_is_there() -> None:
     jobs = [saved(f"job-{number}", b"x" * 1000) for number in range(300)]
     asked, _ = giver("proof", *jobs)

@@ -390,7 +390,9 @@ async def test_no_refusal_carries_the_token(endpoint: Endpoint, cluster: Cluster
 async def relayed(endpoint: Endpoint, token: str = POD0, **changes: Any) -> RelayedPush:
     """A push that another replica has accepted, which has asked the same cluster."""
     target = find_target(UPSTREAM.format("team-a", "bert"))
+    job = endpoint.cluster.jobs["team-a", "bert"]
     assert target is not None
+    assert job.rank0 is not None
     other = Endpoint(endpoint.cluster)
     headers = [(b"authorization", f"Bearer {token}".encode())]
     _, grant = await other.admission.admit(target, headers, "")
@@ -401,6 +403,7 @@ async def relayed(endpoint: Endpoint, token: str = POD0, **changes: Any) -> Rela
         credential=grant.credential,
         accepted_for_s=grant.until,
         membership=grant.membership,
+        attempt=job.rank0.attempt,
         body=b"{}",
     )
     return replace(push, **changes)
@@ -457,6 +460,16 @@ async def test_a_replica_that_does_not_know_the_jobs_yet_says_so(
     assert endpoint.outcomes == ["ServiceUnavailable"]
 
 
+async def test_a_report_of_a_container_that_has_been_restarted_since_is_passed_over(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    """It may have been on its way for half a minute, and its pod is the same."""
+    push = await relayed(endpoint, body=b'{"step": 7, "timestamp": "2026-01-01T00:00:00Z"}')
+    cluster.restart(cluster.jobs["team-a", "bert"], restart_count=1)
+    assert await endpoint.endpoint.take_relayed([push]) == 0
+    assert (endpoint.outcomes, endpoint.seen) == (["PassedOver"], [])
+
+
 async def test_one_push_that_cannot_be_taken_costs_no_other(endpoint: Endpoint) -> None:
     body = b'{"step": 7, "timestamp": "2026-01-01T00:00:00Z"}'
     good = await relayed(endpoint, body=body)
@@ -464,6 +477,15 @@ async def test_one_push_that_cannot_be_taken_costs_no_other(endpoint: Endpoint) 
     assert await endpoint.endpoint.take_relayed([*bad, good]) == 3
     assert endpoint.outcomes[-1] == "Taken"
     assert [each.is_relayed for each in endpoint.seen] == [True]
+
+
+async def test_a_token_is_one_however_its_header_is_spelt(endpoint: Endpoint) -> None:
+    """Or one pod could fill the room for all tokens."""
+    for authorization in ("Bearer {}", "bEARER {}", "Bearer \t {}", "  Bearer {}  "):
+        await admit(endpoint, authorization=authorization.format(POD0))
+    assert len(endpoint.admission._grants) == 1
+    with pytest.raises(Forbidden):
+        await admit(endpoint, authorization=f"Basic {POD0}")
 
 
 async def test_a_token_that_is_refused_now_is_known_no_longer(endpoint: Endpoint, cluster: Cluster) -> None:

@@ -261,6 +261,8 @@ class RequestChain:
                 client = scope.get("client")
                 self._peers.admit(scope["headers"], client[0] if client else "")
             scope["is_of_a_peer"] = True
+            if (peer := scope["state"].get(PEER)) is not None:
+                peer.is_known = True  # so that strangers do not take its connection away
             return None
         identity = scope["identity"] = await self._authenticator.authenticate(scope)
         shares = self._watches if plan.is_watch else self._requests

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import socket
 from typing import NamedTuple
 
@@ -10,6 +11,12 @@ from typing import NamedTuple
 class Address(NamedTuple):
     host: str  # an IP address
     port: int
+
+
+def plain(host: str) -> str:
+    """An IP address as DNS has it: a dual-stack socket shows a caller's 10.0.0.7 as ::ffff:10.0.0.7."""
+    mapped = ipaddress.IPv6Address(host).ipv4_mapped if host.startswith("::") and "%" not in host else None
+    return host if mapped is None else str(mapped)
 
 
 def split_name(name: str, default_port: int) -> tuple[str, int]:

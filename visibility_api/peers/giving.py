@@ -13,7 +13,7 @@ from visibility_api.faults import describe_fault
 from visibility_api.progress.job import JobRef
 from visibility_api.progress.saved import SavedJob
 
-from .addresses import Address
+from .addresses import Address, plain
 from .frames import END, frame
 from .recognition import check_proof
 
@@ -67,7 +67,7 @@ class StateGiver:
             raise TooManyRequests("other replicas are being given the state; try again later")
         port = next((value for name, value in headers if name == PORT), b"")
         if client and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536:
-            self._met(Address(client, int(port)))
+            self._met(Address(plain(client), int(port)))
 
     def stream(self) -> AsyncGenerator[bytes, None]:
         """The states as frames, in pieces of some size; other tasks have their turn between them."""

@@ -23,7 +23,7 @@ from visibility_api.auth.bearer import MAX_TOKEN_BYTES
 from visibility_api.auth.errors import CredentialRejected, TokenReviewFailed
 from visibility_api.auth.identity import Identity
 from visibility_api.auth.review_admission import ReviewAdmission
-from visibility_api.auth.token_review import TokenReviewer
+from visibility_api.auth.token_review import KNOWN_FOR_S, TokenReviewer
 from visibility_api.errors import (
     Forbidden,
     InternalError,
@@ -74,10 +74,11 @@ _NOT_BOUND = (
 class Grant:
     """One token may push to one job."""
 
-    credential: bytes  # a hash of the Authorization header, the same on every replica
+    credential: bytes  # a hash of the token, the same on every replica
     membership: Membership
     bucket: Bucket  # one for each pod, shared by all of its tokens
     until: float
+    is_believed: bool = False  # another replica has reviewed it
 
 
 class _JobState(NamedTuple):
@@ -127,7 +128,7 @@ class Admission:
     async def admit(self, target: Target, headers: Headers, client: str) -> tuple[TrainingJob, Grant]:
         """The job, and the pod that pushes. Raises a RequestError. `client` is the caller's address."""
         credentials = next((value for name, value in headers if name == b"authorization"), b"")
-        key = (target.path, hashlib.blake2b(credentials, digest_size=32).digest())
+        key = (target.path, _hash(credentials))
         job = self._find_job(target.namespace, target.name)
         grant = self._grants.get(key)
         now = self._clock()
@@ -152,7 +153,7 @@ class Admission:
         until = self._clock() + min(push.accepted_for_s, GRANT_TTL_S)
         known = self._grants.get(key)
         if known is None or known.until + 1.0 < until:  # less is by how long this push was on its way
-            self._grants[key] = self._grant(push.credential, membership, until)
+            self._grants[key] = self._grant(push.credential, membership, until, is_believed=True)
             _bound(self._grants, MAX_GRANTS)
             self._owners.remember(membership)
         return job
@@ -169,7 +170,9 @@ class Admission:
             raise refused.kind(refused.message)
         # The caller chooses the namespace: only one that has the job gets a queue of its own.
         queue = target.namespace if job is not None else ""
-        slot = self._reviews.slot(client, queue, is_known=key in self._grants)
+        before = self._grants.get(key)
+        is_known = before is not None and self._clock() < before.until + KNOWN_FOR_S
+        slot = self._reviews.slot(client, queue, is_known=is_known)
         try:
             membership = await self._review(target, token, slot)
         except (Forbidden, NotFound) as refusal:
@@ -200,13 +203,17 @@ class Admission:
         except (ClusterError, msgspec.MsgspecError):
             raise self._internal("the pod's owners could not be read") from None
 
-    def _grant(self, credential: bytes, membership: Membership, until: float) -> Grant:
+    def _grant(
+        self, credential: bytes, membership: Membership, until: float, *, is_believed: bool = False
+    ) -> Grant:
         bucket = self._buckets.get(membership.pod_uid)
         if bucket is None:
             bucket = Bucket(per_s=PUSHES_PER_S, burst=BURST, now=self._clock())
             self._buckets[membership.pod_uid] = bucket
             _bound(self._buckets, MAX_GRANTS)
-        return Grant(credential=credential, membership=membership, bucket=bucket, until=until)
+        return Grant(
+            credential=credential, membership=membership, bucket=bucket, until=until, is_believed=is_believed
+        )
 
     async def _find_membership(self, target: Target, token: str) -> Membership:
         identity = await self._tokens.identify(token, target.audiences)
@@ -230,6 +237,13 @@ class Admission:
             self._logged[why] = True
             log.error("push could not be authenticated", reason=why)
         return InternalError("the push could not be authenticated; the server's log says why")
+
+
+def _hash(credentials: bytes) -> bytes:
+    """One for each token, however its header is spelt; another one for what is not a bearer token."""
+    fields = credentials.split()
+    is_bearer = len(fields) == 2 and fields[0].lower() == b"bearer"
+    return hashlib.blake2b(b"bearer " + fields[1] if is_bearer else credentials, digest_size=32).digest()
 
 
 def _token(credentials: bytes) -> str:

@@ -73,8 +73,8 @@ class PushEndpoint:
     position, `pushed` is called with the job: it needs no probe for now. Neither may await.
 
     `count` is called with each outcome: `TAKEN`, `PASSED_OVER`, `GONE` or the reason of a refusal. `relay` is
-    called with path, grant and body of each taken push that no other replica relayed to this one; it may not
-    await.
+    called with path, grant, attempt and body of each taken push that no other replica relayed to this one; it
+    may not await.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class PushEndpoint:
         record: Callable[[Observation], bool],
         pushed: Callable[[JobRef], None] = lambda _ref: None,
         count: Callable[[str], None] = lambda _outcome: None,
-        relay: Callable[[str, Grant, bytes], None] | None = None,
+        relay: Callable[[str, Grant, str, bytes], None] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
         limits: PushLimits = PushLimits(),
@@ -153,18 +153,25 @@ class PushEndpoint:
         if target is None:
             raise NotFound("only POST to the status of a TrainJob is served here")
         job = self._admission.believe(target, push)
-        report = read_payload(push.body).report
-        is_taken = report is not None and self._record_report(job, push.membership, report, is_relayed=True)
-        return TAKEN if is_taken else PASSED_OVER
+        report, reporter = read_payload(push.body).report, _reporter(job, push.membership)
+        # Of another attempt: one of the two replicas has seen a restart that the other has not.
+        if report is None or reporter is None or reporter.attempt != push.attempt:
+            return PASSED_OVER
+        return TAKEN if self._record_report(job, reporter, report, is_relayed=True) else PASSED_OVER
 
     async def _take(self, admitted: Admitted, receive: Receive) -> tuple[bytes, str]:
         target, job, grant = admitted
         body = await self._read(receive, job.ref.uid)
         payload = read_payload(body)
-        if payload.report is None or not self._record_report(job, grant.membership, payload.report):
+        reporter = _reporter(job, grant.membership)
+        if (
+            payload.report is None
+            or reporter is None
+            or not self._record_report(job, reporter, payload.report)
+        ):
             return payload.echo, PASSED_OVER
         if self._relay is not None:
-            self._relay(target.path, grant, body)
+            self._relay(target.path, grant, reporter.attempt, body)
         return payload.echo, TAKEN
 
     async def _read(self, receive: Receive, job_uid: str) -> bytes:
@@ -184,11 +191,10 @@ class PushEndpoint:
                 del self._bodies_of[job_uid]
 
     def _record_report(
-        self, job: TrainingJob, membership: Membership, report: Progress, *, is_relayed: bool = False
+        self, job: TrainingJob, reporter: _Reporter, report: Progress, *, is_relayed: bool = False
     ) -> bool:
         """Whether the report was taken; only those of the current attempt are."""
-        reporter = _reporter(job, membership)
-        if reporter is None or job.hints.source == SWITCHED_OFF:
+        if job.hints.source == SWITCHED_OFF:
             return False
         attempt, is_other_rank = reporter
         if is_other_rank and not self._may_report_beside_rank0(job.ref):
@@ -218,17 +224,24 @@ class PushEndpoint:
         return bucket.take(now)
 
 
-def _reporter(job: TrainingJob, membership: Membership) -> tuple[str, bool] | None:
-    """The attempt that a pod reports for, and whether it is not rank 0; None for an earlier attempt."""
+class _Reporter(NamedTuple):
+    """What a pod reports for."""
+
+    attempt: str  # Rank0.attempt
+    is_other_rank: bool
+
+
+def _reporter(job: TrainingJob, membership: Membership) -> _Reporter | None:
+    """None for an earlier attempt."""
     rank0 = job.rank0
     if rank0 is None:
         return None
     for each in (rank0, *job.alternates):
         if each.pod_uid == membership.pod_uid:
-            return each.attempt, False
+            return _Reporter(each.attempt, is_other_rank=False)
     if membership.restart_attempt != rank0.restart_attempt:
         return None
     # An earlier pod of the same replica, which is terminating while its successor exists already.
     if membership.replica_name in [replica_name(each.pod_name) for each in (rank0, *job.alternates)]:
         return None
-    return rank0.attempt, True
+    return _Reporter(rank0.attempt, is_other_rank=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,9 +30,10 @@ log = structlog.get_logger("visibility.relay")
 # The outcomes of a push to one peer, for a metric.
 ACCEPTED = "Accepted"
 REFUSED = "Refused"  # it is not sent again
-DROPPED = "Dropped"  # too many waited, and it was the oldest; or the peer is gone
-UNREACHABLE = "Unreachable"  # no answer in time: it is sent again, unless the pod pushes something newer
-NOT_OURS = "OtherCertificate"  # nothing was sent, and nothing will be
+DROPPED = "Dropped"  # it waited for too long, or too many did, or the peer is gone
+# It is sent again, unless the pod has pushed something newer by then.
+UNREACHABLE = "Unreachable"  # no answer in time
+NOT_OURS = "OtherCertificate"  # nothing was sent, or the peer did not recognise this replica
 
 ENVELOPE_BYTES = 512  # the most that one push has beside path and body
 MAX_ANSWER_BYTES = 4096
@@ -47,7 +49,10 @@ class PeerLimits:
     # Nothing is sent to an unreachable peer for so long, each time twice as long.
     first_pause_s: float = 1.0
     longest_pause_s: float = 10.0
-    waiting: int = 10_000  # pods: a newer push replaces the one of the same pod
+    # What is older might take the place of something newer (merge.RELAYED_LATE). A replica takes what it has
+    # missed from the others every two minutes.
+    keep_s: float = 30.0
+    waiting: int = 10_000
     waiting_bytes: int = 16 * 1024 * 1024
     batch_bytes: int = MAX_BATCH_BYTES
 
@@ -57,11 +62,17 @@ class Waiting(NamedTuple):
 
     path: str  # of the request
     grant: Grant
+    attempt: str  # that it was recorded for; Rank0.attempt
     body: bytes
+    at: float  # when it was accepted, monotonic
 
     @property
     def size(self) -> int:
         return len(self.path) + len(self.body) + ENVELOPE_BYTES
+
+
+class _NotRecognised(Exception):
+    """The peer serves another certificate since the connection was made."""
 
 
 class _Answer(msgspec.Struct):
@@ -95,7 +106,9 @@ class Peer:
         self._fingerprint = fingerprint
         self._proof = proof
         self._count = count
-        self._waiting: dict[str, Waiting] = {}  # by the pod's uid, the oldest first
+        # Those that were sent in vain or had to wait for long: of each pod the newest, by its uid.
+        self._late: dict[str, Waiting] = {}
+        self._fresh: deque[Waiting] = deque()  # in the order they came; several processes of a pod may push
         self._waiting_bytes = 0
         self._work: asyncio.Task[None] | None = None
         self._pause_s = 0.0  # 0: the last exchange succeeded
@@ -103,10 +116,13 @@ class Peer:
         self._is_gone = False
 
     def put(self, push: Waiting) -> None:
-        """Send it when its turn comes, instead of one of the same pod that still waits."""
-        self._hold(push)
+        """Send it when its turn comes."""
+        self._fresh.append(push)
+        self._waiting_bytes += push.size
+        if self._is_too_much and len(self._fresh) > self._waits // 8:  # else there is little to gain
+            self._make_late()
         self._drop_beyond_limits()
-        if self._work is None and self._waiting:
+        if self._work is None and self._waits:
             name = f"relay to {self._address.host}"
             self._work = self._group.create_task(self._send_all(), name=name)
 
@@ -117,7 +133,7 @@ class Peer:
     def leave(self) -> None:
         """Send nothing more; a request in flight still ends, by its timeout at the latest."""
         self._is_gone = True
-        self._drop_all(DROPPED)
+        self._drop_all()
         self.resume()
 
     @property
@@ -125,56 +141,66 @@ class Peer:
         """Done when nothing waits any more; None when nothing does, or the peer cannot be reached."""
         return None if self._pause_s else self._work
 
-    def _hold(self, push: Waiting) -> None:
-        pod = push.grant.membership.pod_uid
-        replaced = self._waiting.get(pod)
-        self._waiting[pod] = push
-        self._waiting_bytes += push.size - (replaced.size if replaced is not None else 0)
+    @property
+    def _waits(self) -> int:
+        return len(self._late) + len(self._fresh)
+
+    @property
+    def _is_too_much(self) -> bool:
+        return self._waits > self._limits.waiting or self._waiting_bytes > self._limits.waiting_bytes
+
+    def _make_late(self, batch: Sequence[Waiting] = ()) -> None:
+        """Keep of each pod the newest only. `batch`: what was taken out before."""
+        late: dict[str, Waiting] = {}
+        for push in (*batch, *self._late.values(), *self._fresh):
+            pod = push.grant.membership.pod_uid
+            late.pop(pod, None)  # its place is that of the newer one
+            late[pod] = push
+        self._late, self._waiting_bytes = late, sum(push.size for push in late.values())
+        self._fresh.clear()
 
     def _drop_beyond_limits(self) -> None:
-        limits = self._limits
-        while len(self._waiting) > limits.waiting or self._waiting_bytes > limits.waiting_bytes:
+        while self._is_too_much:
             self._take()
             self._count(DROPPED, 1)
 
-    def _drop_all(self, outcome: str) -> None:
-        self._count(outcome, len(self._waiting))
-        self._waiting.clear()
+    def _drop_all(self) -> None:
+        self._count(DROPPED, self._waits)
+        self._late.clear()
+        self._fresh.clear()
         self._waiting_bytes = 0
 
+    def _next(self) -> Waiting:
+        return next(iter(self._late.values())) if self._late else self._fresh[0]
+
     def _take(self) -> Waiting:
-        push = self._waiting.pop(next(iter(self._waiting)))
+        push = self._late.pop(next(iter(self._late))) if self._late else self._fresh.popleft()
         self._waiting_bytes -= push.size
         return push
 
     def _take_batch(self) -> list[Waiting]:
-        """The oldest that fit into one request, one at least."""
-        batch = [self._take()]
-        size = batch[0].size
-        while self._waiting:
-            size += next(iter(self._waiting.values())).size
-            if size > self._limits.batch_bytes:
+        """The oldest that fit into one request."""
+        batch: list[Waiting] = []
+        size, oldest_at = 0, time.monotonic() - self._limits.keep_s
+        while self._waits:
+            size += self._next().size
+            if batch and size > self._limits.batch_bytes:
                 break
-            batch.append(self._take())
+            push = self._take()
+            if push.at < oldest_at:
+                size -= push.size
+                self._count(DROPPED, 1)
+            else:
+                batch.append(push)
         return batch
-
-    def _put_back(self, batch: Sequence[Waiting]) -> None:
-        """They are older than all that waits, and of no use where their pod has pushed since."""
-        newer = self._waiting
-        self._waiting, self._waiting_bytes = {}, 0
-        for push in (*batch, *newer.values()):
-            self._hold(push)
-        self._drop_beyond_limits()
-        if self._is_gone:
-            self._drop_all(DROPPED)
 
     async def _send_all(self) -> None:
         """Send one batch after the other until none waits."""
         try:
             await asyncio.sleep(self._limits.gather_s)
-            while self._waiting:
-                batch = self._take_batch()
-                await self._send(batch)
+            while self._waits:
+                if batch := self._take_batch():
+                    await self._send(batch)
                 await asyncio.sleep(self._limits.gather_s)
         finally:
             self._work = None
@@ -184,14 +210,13 @@ class Peer:
         try:
             async with asyncio.timeout(self._limits.timeout_s):
                 refused = await self._exchange(batch)
-        except aiohttp.ServerFingerprintMismatch:
-            self._count(NOT_OURS, len(batch))
-            self._drop_all(NOT_OURS)
-            await self._pause("it presents another certificate", {})
+        except (aiohttp.ServerFingerprintMismatch, _NotRecognised):
+            await self._failed(batch, NOT_OURS, "it presents another certificate", {})
+        except asyncio.CancelledError:
+            self._count(DROPPED, len(batch))
+            raise
         except Exception as error:  # whatever is wrong with the peer; the text may quote what was sent
-            self._count(UNREACHABLE, len(batch))
-            self._put_back(batch)
-            await self._pause("unreachable", describe_fault(error))
+            await self._failed(batch, UNREACHABLE, "unreachable", describe_fault(error))
         else:
             if self._pause_s:
                 self._pause_s = 0.0
@@ -210,8 +235,10 @@ class Peer:
             RelayedPush(
                 path=push.path,
                 credential=push.grant.credential,
-                accepted_for_s=max(0.0, push.grant.until - now),
+                # Two replicas must not believe each other for ever.
+                accepted_for_s=0.0 if push.grant.is_believed else max(0.0, push.grant.until - now),
                 membership=push.grant.membership,
+                attempt=push.attempt,
                 body=push.body,
             )
             for push in batch
@@ -227,15 +254,27 @@ class Peer:
             if length is None or length > MAX_ANSWER_BYTES:  # this server always states the length
                 raise ConnectionError
             body = await response.read()
+            if response.status == 401:
+                raise _NotRecognised
+            if response.status == 429 or response.status >= 500:
+                raise ConnectionError
             if response.status != 200:
                 return len(batch)
             return min(len(batch), msgspec.json.decode(body, type=_Answer).refused)
 
-    async def _pause(self, reason: str, fault: Mapping[str, str]) -> None:
+    async def _failed(
+        self, batch: Sequence[Waiting], outcome: str, reason: str, fault: Mapping[str, str]
+    ) -> None:
         """Send nothing for a while, longer each time; logged once until the peer answers again."""
+        self._count(outcome, len(batch))
+        self._make_late(batch)
+        self._drop_beyond_limits()
+        if self._is_gone:
+            self._drop_all()
         if not self._pause_s:
             log.warning("pushes not relayed to peer", peer=self._address.host, reason=reason, **fault)
         self._pause_s = min(2 * self._pause_s, self._limits.longest_pause_s) or self._limits.first_pause_s
         with suppress(TimeoutError):
             async with asyncio.timeout(self._pause_s):
                 await self._resumed.wait()
+        self._make_late()  # meanwhile many of one pod may have come

@@ -27,6 +27,7 @@ class RelayedPush(msgspec.Struct, frozen=True, array_like=True, gc=False):
     credential: bytes  # `Grant.credential`
     accepted_for_s: float  # so long the credential needs no review
     membership: Membership
+    attempt: str  # of rank 0, that it was recorded for; Rank0.attempt
     body: bytes
 
 

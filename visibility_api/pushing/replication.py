@@ -8,6 +8,7 @@ job's next push has the same information again.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -68,10 +69,12 @@ class Relay:
         self._introduced: dict[Address, float] = {}  # until when each is a peer without being resolved
         self._follow_now: Callable[[], None] | None = None  # while running
 
-    def pushed(self, path: str, grant: Grant, body: bytes) -> None:
+    def pushed(self, path: str, grant: Grant, attempt: str, body: bytes) -> None:
         """Relay a push that was accepted, without waiting for anything."""
-        for peer in self._peers.values():
-            peer.put(Waiting(path, grant, body))
+        if self._peers:
+            push = Waiting(path, grant, attempt, body, time.monotonic())
+            for peer in self._peers.values():
+                peer.put(push)
 
     def introduce(self, address: Address) -> None:
         """A replica has just started there: relay to it before its name is resolved the next time, and though
