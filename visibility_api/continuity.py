@@ -183,12 +183,17 @@ class Continuity:
             self._merge(saved.ref, memory)
 
     def _catch_up(self, saved: SavedJob) -> None:
-        """A peer knows this long after the start: a push to it may not have been relayed to this replica.
+        """A peer knows this long after the start: a push to it may not have been relayed to this replica, or
+        this one's watch was interrupted while a pod ended.
 
-        Jobs with other sources are probed by each replica itself.
+        While a job can be probed each replica does it itself.
         """
-        if saved.ref in self._tracker and (memory := restore(saved)) and memory.source == PUSH:
+        if saved.ref not in self._tracker or (memory := restore(saved)) is None:
+            return
+        if memory.source == PUSH or not self._tracker.can_be_probed(saved.ref):
             self._merge(saved.ref, memory)
+        else:
+            self._tracker.past_recalled(saved.ref, memory)
 
     def _merge(self, ref: JobRef, memory: Memory) -> None:
         if supersedes(memory, self._tracker.remembered(ref)):

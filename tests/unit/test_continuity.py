@@ -145,7 +145,7 @@ def test_what_a_peer_knows_waits_for_its_job_and_the_later_report_counts() -> No
     assert server.continuity.giver is not None
 
 
-def test_long_after_the_start_only_what_was_pushed_is_taken_from_a_peer() -> None:
+def test_long_after_the_start_what_each_replica_probes_itself_is_not_taken_from_a_peer() -> None:
     server = Server("--peers=one")
     server.bench.job(JOB)
     server.bench.report(10)
@@ -156,6 +156,36 @@ def test_long_after_the_start_only_what_was_pushed_is_taken_from_a_peer() -> Non
     assert server.bench.last.step == 10
     catch_up(save(REF, encode(replace(later, source="push", reporter="push"))))
     assert server.bench.last.step == 30
+
+
+def test_long_after_the_start_the_last_report_of_a_pod_that_has_ended_is_taken_from_a_peer() -> None:
+    """This one's last probe came before it, and there is nothing left to read."""
+    server = Server("--peers=one")
+    server.bench.job(JOB)
+    server.bench.report(10)
+    last = save(REF, encode(replace(memory(30, minutes=3), source="exec", reporter="exec")))
+    for rank0 in (replace(RANK0, is_running=False, last_termination=KILLED), None):
+        server.bench.job(replace(JOB, rank0=rank0))
+        assert server.bench.last.step == (10 if rank0 is not None else 30)
+        server.continuity._catch_up(last)
+        assert server.bench.last.step == 30
+
+
+def test_long_after_the_start_what_a_replica_has_missed_of_a_running_job_is_taken_from_a_peer() -> None:
+    """Its watch was interrupted while one pod ended and the next one began."""
+    whole, late = Server("--peers=one"), Server("--peers=one")
+    crashed = replace(RANK0, is_running=False, last_termination=KILLED)
+    for server, rank0s in ((whole, (RANK0, crashed)), (late, (RANK0,))):
+        for rank0 in rank0s:
+            server.bench.job(replace(JOB, rank0=rank0))
+        server.bench.job(replace(JOB, rank0=replace(RANK0, pod_uid="p2")))
+    known = whole.tracker.remembered(REF)
+    assert known is not None
+    late.continuity._catch_up(save(REF, encode(known)))
+    shown, found = (each.bench.last.job.rank0 for each in (whole, late))
+    assert shown is not None
+    assert shown.last_termination == KILLED
+    assert found == shown
 
 
 def test_a_peer_that_knows_the_same_report_for_longer_brings_its_pace() -> None:

@@ -154,6 +154,12 @@ class Tracker:
             return ""
         return record.source
 
+    def can_be_probed(self, ref: JobRef) -> bool:
+        """Whether rank 0 runs, as far as this process sees: its next report can be read."""
+        record = self._records.get(ref)
+        rank0 = record.job.rank0 if record is not None else None
+        return rank0 is not None and rank0.is_running
+
     def lacks_final_report(self, ref: JobRef) -> bool:
         """Whether what a job has left behind may contain more than is known of its present attempt.
 
