@@ -32,7 +32,7 @@ class TakeLimits:
     # then, and a replica whose name was not known yet.
     again_s: tuple[float, ...] = (5.0, 20.0)
     again_total_s: float = 30.0
-    # From then on for ever: what one replica has missed nobody may show it any more, such as a job's last push.
+    # From then on for ever: what one replica has missed, such as a last push, may be nowhere else any more.
     every_s: float = 120.0
     synced_s: float = 60.0  # a watch may never be: of a kind that the cluster lacks
     peers: int = 8
