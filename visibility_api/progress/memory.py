@@ -160,9 +160,29 @@ def recall_past(record: Record, memory: Memory) -> bool:
         record.holding = memory.holding
     if memory.failed is not None:
         note_failure(record, memory.failed)
-    record.rank0 = record.rank0 or memory.rank0
-    record.last_termination = record.last_termination or memory.last_termination
+    if record.rank0 is None:
+        record.rank0 = memory.rank0
+    elif record.job.rank0 is None and memory.rank0 is not None and _is_later(memory.rank0, record.rank0):
+        record.show_rank0(memory.rank0)
+        record.attempts = (memory.rank0.attempt,)
+    if _has_ended_later(memory.last_termination, record.last_termination):
+        record.last_termination = memory.last_termination
     return known != (record.begun, record.holding, record.failed, record.rank0, record.last_termination)
+
+
+def _is_later(remembered: Rank0, own: Rank0) -> bool:
+    """Whether another process has seen a later container run of this pod, or a later pod."""
+    if remembered.pod_uid == own.pod_uid:
+        return remembered.restart_count > own.restart_count
+    if remembered.pod_created_at is None or own.pod_created_at is None:
+        return remembered.restart_attempt > own.restart_attempt
+    return remembered.pod_created_at > own.pod_created_at
+
+
+def _has_ended_later(remembered: Termination | None, own: Termination | None) -> bool:
+    if remembered is None or own is None or remembered.finished_at is None or own.finished_at is None:
+        return own is None
+    return remembered.finished_at > own.finished_at
 
 
 def _has_held_longer(remembered: Holding, own: Holding) -> bool:

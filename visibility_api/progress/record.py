@@ -108,6 +108,14 @@ class Record:
             return False
         return earliest == latest or (latest - earliest).total_seconds() <= self.fresh_limit_s
 
+    def show_rank0(self, rank0: Rank0) -> None:
+        """This is the last known one."""
+        if self.rank0 is not None and self.rank0.attempt != rank0.attempt:
+            # Of an attempt that has ended.
+            self.last_observation, self.refused, self.failures = None, None, 0
+            self.read_at = {}
+        self.rank0 = rank0
+
     def count_attempt(self, rank0: Rank0, attempt: str) -> None:
         """Count this attempt of this pod, and those before it in the same pod, unless they are counted.
 

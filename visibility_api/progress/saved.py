@@ -15,7 +15,7 @@ from .document import Progress
 from .estimate import Pace
 from .history import JobHistory, restore as restore_columns
 from .job import JobRef
-from .memory import Memory
+from .memory import Memory, encode
 
 # Of a state and of a history; of one in another format nothing is read. The one before each has no checksum.
 FORMAT, HISTORY_FORMAT = 3, 2
@@ -78,7 +78,8 @@ def supersedes(one: Memory | None, other: Memory | None) -> bool:
 
     The later report counts: by the reports' own times, or by ours, which allow for a clock that is wrong,
     where they are of two clocks. Of one and the same report that does which knows it for longer: a report
-    without a time since an earlier moment, or the pace by more reports.
+    without a time since an earlier moment, or the pace by more reports. Where earlier reports have completed
+    it differently, more of them count.
     """
     if one is None or other is None:
         return _reported_at(one) > _reported_at(other)
@@ -86,9 +87,18 @@ def supersedes(one: Memory | None, other: Memory | None) -> bool:
         if (first := _first_seen(one)) != (second := _first_seen(other)):
             return first < second
         return _knows_more(one.pace, other.pace)
-    if _are_of_two_clocks(one, other) and one.reported_at is not None and other.reported_at is not None:
-        return one.reported_at > other.reported_at
-    return _reported_at(one) > _reported_at(other)
+    at, other_at = _reported_at(one), _reported_at(other)
+    if one.reported_at is not None and other.reported_at is not None and _are_of_two_clocks(one, other):
+        at, other_at = one.reported_at, other.reported_at
+    return at > other_at or (at == other_at and _gathered(one) > _gathered(other))
+
+
+def _gathered(memory: Memory) -> tuple[int, int, int, bytes]:
+    """How much of earlier reports is in it; any two that differ have an order."""
+    if memory.report is None:
+        return 0, 0, 0, b""
+    values = sum(course.count + course.far + course.broken for course in memory.watched.courses)
+    return len(memory.report.metrics), values, len(memory.pace.samples), encode(memory.report)
 
 
 def _are_of_two_clocks(one: Memory, other: Memory) -> bool:

@@ -76,11 +76,7 @@ class Tracker:
                 self.history_recalled(job.ref, history)
         record.job, record.interval_s = job, interval_s
         if job.rank0 is not None:
-            if record.rank0 is not None and record.rank0.attempt != job.rank0.attempt:
-                # Of an attempt that has ended.
-                record.last_observation, record.refused, record.failures = None, None, 0
-                record.read_at = {}
-            record.rank0 = job.rank0
+            record.show_rank0(job.rank0)
             record.last_termination = job.rank0.last_termination or record.last_termination
             record.attempts = (job.rank0.attempt, *(each.attempt for each in job.alternates))
             record.count_attempt(job.rank0, record.attempts[0])
