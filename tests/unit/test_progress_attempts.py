@@ -75,6 +75,23 @@ def test_another_replica_s_count_is_taken_over_where_it_is_higher() -> None:
     assert other.last.attempts == 4
 
 
+def test_a_state_of_an_earlier_version_counts_no_attempt_twice() -> None:
+    """It does not say when its last pod was created."""
+    pods = [rank0(pod_uid=f"p{n}", pod_created_at=T0 + timedelta(seconds=n)) for n in (1, 2, 3)]
+    bench, behind = Bench(), Bench()
+    for pod in pods:
+        bench.job(of(pod))
+    old = replace(memory_of(bench), begun_pod_at=None)
+    upgraded = heir(bench)
+    upgraded.job(of(pods[2]))
+    upgraded.tracker.past_recalled(JOB.ref, old)
+    assert memory_of(upgraded).begun_pod_at == pods[2].pod_created_at
+    behind.job(of(pods[1]))
+    behind.tracker.past_recalled(JOB.ref, memory_of(upgraded))
+    behind.job(of(pods[2]))
+    assert behind.last.attempts == 3
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -205,6 +205,20 @@ def test_what_a_peer_remembers_of_the_present_attempt_takes_the_place_of_one_tha
     assert shown(other.last) == shown(bench.last)
 
 
+def test_of_two_pods_that_may_hold_rank_0_the_later_report_of_a_peer_is_taken() -> None:
+    """As under MPI, where the launcher reports or the first node."""
+    node = replace(RANK0, pod_uid="p2")
+    bench, other = Bench(), Bench()
+    for each in (bench, other):
+        each.job(replace(JOB, alternates=(node,)))
+    other.report(10)
+    bench.now += timedelta(seconds=30)
+    other.now = bench.now
+    bench.report(900, attempt=node.attempt)
+    other.tracker.recalled(REF, memory_of(bench))
+    assert other.last.step == 900
+
+
 def test_a_job_that_is_not_there_is_neither_remembered_nor_recalled() -> None:
     bench = trained()
     gone = JobRef(resource="trainjobs", namespace="team-a", name="bert", uid="u2")

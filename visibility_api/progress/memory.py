@@ -18,7 +18,7 @@ from .conditions import restore
 from .document import Progress, Refused
 from .estimate import Pace
 from .failure import Failure
-from .holding import Holding
+from .holding import Holding, joined
 from .job import Rank0, Termination
 from .merge import take
 from .record import Encoded, Record, note_failure
@@ -136,10 +136,11 @@ def recall(record: Record, memory: Memory, now: datetime) -> None:
     A report that the record has already is merged into those remembered, if it is of the same attempt. Of
     another attempt it stays as it is, and what is remembered is of no use, unless its own attempt is over.
     """
-    recall_past(record, memory)
+    recall_past(record, memory, now)
     own, attempt, source, reporter = record.report, record.attempt, record.source, record.reporter
-    is_same = memory.attempt == attempt
-    if own is not None and (memory.report is None or not (is_same or attempt not in record.attempts)):
+    is_same = memory.attempt == attempt or {memory.attempt, attempt} <= set(record.attempts)
+    is_over = attempt not in record.attempts or record.job.rank0 is None
+    if own is not None and (memory.report is None or not (is_same or is_over)):
         return
     read = record.reports.get(reporter)
     _adopt(record, memory)
@@ -147,7 +148,7 @@ def recall(record: Record, memory: Memory, now: datetime) -> None:
         take(record, read, attempt, source, now, reporter)
 
 
-def recall_past(record: Record, memory: Memory) -> bool:
+def recall_past(record: Record, memory: Memory, now: datetime) -> bool:
     """Take over what is over: pods that this process may never see, as they are deleted. Whose report counts
     does not matter for it. Returns whether anything was new."""
     known = record.begun, record.holding, record.failed, record.rank0, record.last_termination
@@ -156,8 +157,11 @@ def recall_past(record: Record, memory: Memory) -> bool:
         record.begun_pod_at = memory.begun_pod_at
         if record.job.rank0 is not None:
             record.count_attempt(record.job.rank0, record.job.rank0.attempt)
-    if memory.holding is not None and _has_held_longer(memory.holding, record.holding):
-        record.holding = memory.holding
+    if memory.holding is not None:
+        record.holding = joined(record.holding, memory.holding)
+        shown = record.job.rank0.pod_uid if record.job.rank0 is not None else ""
+        if record.holding.pod_uid not in ("", shown):
+            record.told_at = now
     if memory.failed is not None:
         note_failure(record, memory.failed)
     if record.rank0 is None:
@@ -171,25 +175,22 @@ def recall_past(record: Record, memory: Memory) -> bool:
 
 
 def _is_later(remembered: Rank0, own: Rank0) -> bool:
-    """Whether another process has seen a later container run of this pod, or a later pod."""
+    """Whether another process has seen a later pod, or a later state of this one."""
     if remembered.pod_uid == own.pod_uid:
-        return remembered.restart_count > own.restart_count
+        return _state(remembered) > _state(own)
     if remembered.pod_created_at is None or own.pod_created_at is None:
         return remembered.restart_attempt > own.restart_attempt
     return remembered.pod_created_at > own.pod_created_at
+
+
+def _state(rank0: Rank0) -> tuple[int, bool, bool]:
+    return rank0.restart_count, rank0.has_begun, not rank0.is_running
 
 
 def _has_ended_later(remembered: Termination | None, own: Termination | None) -> bool:
     if remembered is None or own is None or remembered.finished_at is None or own.finished_at is None:
         return own is None
     return remembered.finished_at > own.finished_at
-
-
-def _has_held_longer(remembered: Holding, own: Holding) -> bool:
-    """Whether another process has counted earlier pods, or the beginning of the present one, as well."""
-    if remembered.held_s != own.held_s:
-        return remembered.held_s > own.held_s
-    return own.since is None or own.silent_since is not None
 
 
 def _is_newer(own: Progress | None, remembered: Progress | None) -> bool:

@@ -26,6 +26,7 @@ from .watched import NOTHING_WATCHED, Watched
 FRESH_INTERVALS = 3.0  # a report may be missed twice before its numbers count as old
 FRESH_AT_LEAST_S = 30.0
 LONGEST_RUN_S = 10 * 365 * 86400  # an estimate beyond any run comes of a pace that is noise
+WATCH_BEHIND = timedelta(seconds=60)  # at most, what another process tells
 REPORTS_LATE = timedelta(seconds=60)  # after a failure, by another clock, a report may be of before it
 MAX_QUOTED_CHARACTERS = 300  # of what a run says of itself
 _LOSSES = ("loss", "train_loss", "eval_loss")
@@ -56,6 +57,7 @@ class Record:
     begun: int = 0  # attempts so far: how often the container of rank 0 was started
     begun_last: str = ""  # the last of them: Rank0.attempt
     begun_pod_at: datetime | None = None  # when its pod was created
+    told_at: datetime | None = None  # when another process told of a pod that this one's watch did not show
     report: Progress | None = None
     source: str = ""  # of `report`
     reporter: str = ""  # of `report`: its source, or the kind of process if it is not rank 0
@@ -121,7 +123,10 @@ class Record:
 
         Another replica may have counted later ones: then what this one's watch still shows is the past.
         """
-        if not rank0.has_begun or attempt == self.begun_last:
+        if not rank0.has_begun:
+            return
+        if attempt == self.begun_last:
+            self.begun_pod_at = rank0.pod_created_at
             return
         pod, _, rest = self.begun_last.partition("/")
         missed, created_at = rank0.restart_count + 1, rank0.pod_created_at
@@ -171,7 +176,9 @@ def hold(record: Record, now: datetime) -> None:
         reported_at=began_at,
         stalled_since=record.moved_at if stalled is not None and stalled.status == "True" else None,
         moved_at=record.moved_at,
+        started_at=record.rank0.started_at if record.rank0 is not None else None,
         ended_at=ended.finished_at if ended is not None else None,
+        is_behind=record.told_at is not None and now - record.told_at < WATCH_BEHIND,
     )
     record.holding = advance(record.holding, job, seen, now)
 

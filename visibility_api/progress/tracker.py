@@ -123,8 +123,8 @@ class Tracker:
         """Another process remembers this of a job whose report is not newer: it may have seen pods that this
         one has not."""
         record = self._records.get(ref)
-        if record is not None and recall_past(record, memory):
-            self._show(record, self._now())
+        if record is not None and recall_past(record, memory, now := self._now()):
+            self._show(record, now)
 
     def history(self, ref: JobRef) -> JobHistory | None:
         """What was reported over time; None for a job of which nothing is."""
