@@ -19,9 +19,9 @@ INTERVAL_S = 15.0  # of probes, the default
 # reported within a beat. A slow machine stretches intervals: what the quiet stage has shown counts as well.
 # A push is relayed at once; a process that dies may take one with it, and the next one comes a beat later.
 BACK_S = {"exec": INTERVAL_S + 2 * BEAT_S, "logs": INTERVAL_S + 2 * BEAT_S, "push": 2 * BEAT_S}
-# A job's last push is at every replica so long after one has shown it: three processes and the clients share
-# the cores. `behind_s` has how long it took.
-RELAYED_S = 1.0
+# A job's last push is at every replica so long after one has shown it. Pushes are gathered for 20 ms before
+# they are relayed, and all processes share the cores. `behind_s` has how long it took.
+RELAYED_S = 0.25
 OLD_S = INTERVAL_S + BEAT_S  # the last report of a steady job
 START_S = 15.0  # without a replica, and until all jobs are probed again
 TABLE_KEPT_S = 5.5  # the ages in a Table are made anew every 5 s
@@ -110,11 +110,12 @@ class Witness:
         place = self.stage, job.source
         if back_s > 0:
             self.back_s[place] = max(back_s, self.back_s.get(place, 0.0))
-            is_moving = job.is_steady and job.quiet_from is None
-            since = min((when for when, shown in seen.newest if shown > at), default=began)
-            behind_s = 0.0 if is_moving or not job.is_steady else (began - since).total_seconds()
-            self.behind_s[self.stage] = max(behind_s, self.behind_s.get(self.stage, 0.0))
-            most_s = self._most_back_s(job.source) if is_moving or behind_s <= RELAYED_S else 0.0
+            if job.quiet_from is None:
+                most_s = self._most_back_s(job.source) if job.is_steady else 0.0
+            else:  # its last push has been shown
+                behind_s = (began - min(when for when, shown in seen.newest if shown > at)).total_seconds()
+                self.behind_s[self.stage] = max(behind_s, self.behind_s.get(self.stage, 0.0))
+                most_s = back_s if behind_s <= RELAYED_S else 0.0
             if back_s > most_s:
                 self._fault("older", key, by, f"{back_s:.0f}s before what was shown: {_brief(status)}")
         now = datetime.now(UTC)

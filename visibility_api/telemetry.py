@@ -102,7 +102,7 @@ class Metrics:
         self._push_outcomes: dict[str, Counter] = {}
         self._relayed = Counter(
             "visibility_relayed_pushes_total",
-            "Reports that were pushed to this replica and forwarded to another, by outcome.",
+            "Reports that were pushed to this replica and relayed to another, by outcome.",
             ["outcome"],
             registry=registry,
         )

@@ -40,7 +40,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reported_at: datetime | None  # when its reports began, if it has
     stalled_since: datetime | None  # None: it does not stall
     moved_at: datetime | None  # when a report last showed an advance
-    started_at: datetime | None  # when it was last started
+    started_at: datetime | None  # when rank 0's container was last started
     ended_at: datetime | None  # when rank 0's container last ended
     # Another process has told of a later pod than the job shows: this one's watch may be behind.
     is_behind: bool
@@ -146,7 +146,8 @@ def joined(one: Holding, other: Holding) -> Holding:
 
 
 def _knowledge(held: Holding) -> tuple[bool, bool, bool, float]:
-    """Of two who counted the same: whoever sees a pod, has reports of it, and so calls less a waste."""
+    """Of two who counted the same, whoever sees a pod knows more, then whoever has its reports, then whoever
+    has seen less of it wasted."""
     return held.since is not None, bool(held.attempt), held.silent_since is None, -held.wasted_s
 
 

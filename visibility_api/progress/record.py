@@ -26,7 +26,7 @@ from .watched import NOTHING_WATCHED, Watched
 FRESH_INTERVALS = 3.0  # a report may be missed twice before its numbers count as old
 FRESH_AT_LEAST_S = 30.0
 LONGEST_RUN_S = 10 * 365 * 86400  # an estimate beyond any run comes of a pace that is noise
-WATCH_BEHIND = timedelta(seconds=60)  # at most, what another process tells
+WATCH_BEHIND = timedelta(seconds=60)  # a watch catches up with what another process tells within that time
 REPORTS_LATE = timedelta(seconds=60)  # after a failure, by another clock, a report may be of before it
 MAX_QUOTED_CHARACTERS = 300  # of what a run says of itself
 _LOSSES = ("loss", "train_loss", "eval_loss")

@@ -52,7 +52,7 @@ class PeerLimits:
     # What is older might take the place of something newer (merge.RELAYED_LATE). A replica takes what it has
     # missed from the others every two minutes.
     keep_s: float = 30.0
-    waiting: int = 10_000
+    waiting: int = 10_000  # pushes
     waiting_bytes: int = 16 * 1024 * 1024
     batch_bytes: int = MAX_BATCH_BYTES
 
