@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from benchmarks import history
 from trainjob_progress.lines import MAX_LINE, LineReader
 from trainjob_progress.screen import Screen
-from visibility_api.progress.log_tail import MAX_READ_BYTES, TailReader
-from visibility_api.progress.report import parse_report
+from visibility_api.reports.log_tail import MAX_READ_BYTES, TailReader
+from visibility_api.reports.report import parse_report
 
 READINGS = 50
 MAX_RATIO = 8.0

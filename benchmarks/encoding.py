@@ -19,16 +19,16 @@ from typing import Any
 from unittest import mock
 
 from tests.jobs import rank0
+from visibility_api.jobs.job import JobRef, Phase, Replica, TrainingJob
+from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary
+from visibility_api.kubeapi import v1alpha1 as encoder
 from visibility_api.models import meta_v1, v1alpha1 as models
 from visibility_api.models.served import TRAINJOBS
 from visibility_api.models.trainer_status import TrainerStatusUpdate
 from visibility_api.models.training_document import ProgressDocument
 from visibility_api.models.wire import WireModel
-from visibility_api.progress.document import parse_document
-from visibility_api.progress.job import JobRef, Phase, Replica, TrainingJob
-from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
 from visibility_api.pushing.payload import read_payload
-from visibility_api.resources import v1alpha1 as encoder
+from visibility_api.reports.document import parse_document
 from visibility_api.store import Entry
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -25,8 +25,8 @@ from tqdm.std import EMA
 
 from tests import rhythms
 from tests.rhythms import Rhythm
-from visibility_api.progress.document import Progress
-from visibility_api.progress.estimate import Pace
+from visibility_api.jobs.estimate import Pace
+from visibility_api.reports.document import Progress
 
 RUNS = 16
 RECORDED_S = 1800.0

@@ -22,16 +22,16 @@ from pathlib import Path
 from unittest.mock import patch
 
 from tests.jobs import rank0
+from visibility_api.history.job_history import JobHistory
+from visibility_api.history.thinning import downsample
+from visibility_api.history.view import Selection, select
+from visibility_api.jobs.job import JobRef, Phase, TrainingJob
+from visibility_api.jobs.observation import Observation
+from visibility_api.jobs.saved import save_history
+from visibility_api.jobs.tracker import Tracker
 from visibility_api.persistence.state_file import Bounds, StateFile
 from visibility_api.persistence.writer import Rhythm
-from visibility_api.progress.document import Point, Progress
-from visibility_api.progress.history import JobHistory
-from visibility_api.progress.history_view import Selection, select
-from visibility_api.progress.job import JobRef, Phase, TrainingJob
-from visibility_api.progress.observation import Observation
-from visibility_api.progress.saved import save_history
-from visibility_api.progress.thinning import downsample
-from visibility_api.progress.tracker import Tracker
+from visibility_api.reports.document import Point, Progress
 
 from .state import written_bytes
 
@@ -120,7 +120,8 @@ def _add(history: JobHistory, number: int, noise: random.Random) -> None:
 def _traced() -> int:
     """Bytes that a history has allocated; not what the codec keeps once for all of them."""
     gc.collect()
-    snapshot = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/progress/history.py")])
+    filters = [tracemalloc.Filter(True, "*/history/job_history.py")]
+    snapshot = tracemalloc.take_snapshot().filter_traces(filters)
     return sum(each.size for each in snapshot.statistics("filename"))
 
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
+from visibility_api.jobs.job import TrainingJob
+from visibility_api.jobs.observation import Observation
+from visibility_api.jobs.tracker import Tracker
 from visibility_api.kube.slices import in_slices
-from visibility_api.progress.document import Progress
-from visibility_api.progress.job import TrainingJob
-from visibility_api.progress.observation import Observation
-from visibility_api.progress.tracker import Tracker
+from visibility_api.reports.document import Progress
 from visibility_api.store.memory import MemoryStore
 from visibility_api.workloads.inventory import TrainJobInventory
 from visibility_api.workloads.objects import BatchJob, JobSet, Pod, TrainJob

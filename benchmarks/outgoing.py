@@ -25,15 +25,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from msgspec.structs import replace
 
+from visibility_api.flowcontrol.token_bucket import Bucket
 from visibility_api.probing import http_exchange
 from visibility_api.probing.http_source import HttpSource
-from visibility_api.progress.document import Progress
-from visibility_api.progress.limits import MAX_DOCUMENT_BYTES
 from visibility_api.pushing.admission import Grant
 from visibility_api.pushing.ownership import Membership
 from visibility_api.pushing.relayed import PATH as PUSHES_PATH
 from visibility_api.pushing.replication import Relay
-from visibility_api.token_bucket import Bucket
+from visibility_api.reports.document import Progress
+from visibility_api.reports.limits import MAX_DOCUMENT_BYTES
 
 from .pod import FLOOD
 from .probe import RANK0, REF

@@ -20,11 +20,11 @@ from kubernetes_asyncio.client import Configuration, CoreV1Api
 from kubernetes_asyncio.stream import WsApiClient
 
 from tests.jobs import rank0
+from visibility_api.jobs.job import JobRef
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.proxy import ProxiedDialer
 from visibility_api.probing.exec_source import ExecSource
-from visibility_api.progress.document import Progress
-from visibility_api.progress.job import JobRef
+from visibility_api.reports.document import Progress
 
 from . import kubernetes
 from .processes import Server, free_port, process

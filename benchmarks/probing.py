@@ -19,9 +19,9 @@ from pathlib import Path
 
 import uvloop
 
+from visibility_api.jobs.job import JobRef
 from visibility_api.probing.schedule import Schedule
-from visibility_api.progress.document import RetryClass
-from visibility_api.progress.job import JobRef
+from visibility_api.reports.document import RetryClass
 
 from .processes import Server, cpu_s, machine_cpu_s, resident_mib
 from .scene import fetch, started

@@ -20,13 +20,13 @@ from pathlib import Path
 import uvloop
 from msgspec.structs import replace
 
+from visibility_api.jobs.job import JobRef, TrainingJob
+from visibility_api.jobs.observation import Observation
+from visibility_api.jobs.saved import SavedJob, save
+from visibility_api.jobs.tracker import Tracker
 from visibility_api.kube.slices import in_slices
 from visibility_api.persistence.state_file import Bounds, StateFile
-from visibility_api.progress.document import Progress, parse_document
-from visibility_api.progress.job import JobRef, TrainingJob
-from visibility_api.progress.observation import Observation
-from visibility_api.progress.saved import SavedJob, save
-from visibility_api.progress.tracker import Tracker
+from visibility_api.reports.document import Progress, parse_document
 from visibility_api.store.memory import MemoryStore
 from visibility_api.workloads.inventory import TrainJobInventory
 from visibility_api.workloads.objects import BatchJob, JobSet, Pod, TrainJob

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from visibility_api.progress.job import JobRef, Phase, Rank0, Termination, TrainingJob
-from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
+from visibility_api.jobs.job import JobRef, Phase, Rank0, Termination, TrainingJob
+from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary
 
 T0 = datetime(2026, 1, 23, 10, 0, tzinfo=UTC)
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -10,8 +10,8 @@ from datetime import timedelta
 import msgspec
 
 from trainjob_progress.ranks import make_columns
-from visibility_api.progress.ranks import read_ranks
-from visibility_api.progress.straggling import FACTOR, NOTHING_GATHERED
+from visibility_api.jobs.straggling import FACTOR, NOTHING_GATHERED
+from visibility_api.reports.ranks import read_ranks
 
 from .jobs import T0
 

@@ -18,16 +18,16 @@ from visibility_api.auth.identity import Attributes, Identity
 from visibility_api.auth.review_admission import ReviewAdmission
 from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import PATH, TokenReviewer
-from visibility_api.client_queues import ClientQueues
+from visibility_api.flowcontrol.client_queues import ClientQueues
+from visibility_api.jobs.job import JobRef, Phase, TrainingJob
+from visibility_api.jobs.observation import Observation
 from visibility_api.kube.errors import ApiError
+from visibility_api.kubeapi.message import Handler, ResourceRequest, ResourceResponse, Scope
 from visibility_api.peers.giving import StateGiver
-from visibility_api.progress.job import JobRef, Phase, TrainingJob
-from visibility_api.progress.observation import Observation
 from visibility_api.pushing.admission import TIMEOUT_S, Admission, Grant
 from visibility_api.pushing.endpoint import PushEndpoint, PushLimits
 from visibility_api.pushing.ownership import Owners
 from visibility_api.pushing.paths import AUDIENCE
-from visibility_api.resources.message import Handler, ResourceRequest, ResourceResponse, Scope
 
 UPSTREAM = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status"
 OURS = "/apis/visibility.trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status"

@@ -16,12 +16,12 @@ import structlog
 from tests.certificates import Authority, Certificate
 from tests.pushing import BODY, UPSTREAM
 from tests.service.tls_server import DEADLINE_S, until
+from visibility_api.flowcontrol.token_bucket import Bucket
 from visibility_api.pushing.admission import Grant
 from visibility_api.pushing.ownership import Membership
 from visibility_api.pushing.peer import PeerLimits
 from visibility_api.pushing.relayed import RelayedPush, decode_pushes
 from visibility_api.pushing.replication import Relay, RelayLimits
-from visibility_api.token_bucket import Bucket
 
 SERVING = Authority("serving")
 OURS = SERVING.issue("visibility-api", usages=[], hosts=["127.0.0.1"])

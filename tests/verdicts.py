@@ -6,10 +6,10 @@ import random
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from visibility_api.progress.conditions import evaluate
-from visibility_api.progress.document import Progress
-from visibility_api.progress.observation import Observation
-from visibility_api.progress.tracker import Tracker
+from visibility_api.jobs.conditions import evaluate
+from visibility_api.jobs.observation import Observation
+from visibility_api.jobs.tracker import Tracker
+from visibility_api.reports.document import Progress
 
 from . import courses, rhythms
 from .jobs import JOB, RANK0, REF, T0

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from visibility_api.progress.job import TrainingJob
+from visibility_api.jobs.job import TrainingJob
 from visibility_api.workloads.inventory import describe_trainjob
 from visibility_api.workloads.objects import BatchJob, JobSet, Pod, TrainJob
 

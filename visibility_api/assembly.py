@@ -20,7 +20,6 @@ from typing import Any
 import structlog
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
-from visibility_api.announcing.announcer import Announcer
 from visibility_api.app import Application, Parts, create_app
 from visibility_api.app.health import Check
 from visibility_api.app.histories import Found, HistorySource
@@ -35,10 +34,18 @@ from visibility_api.auth.review_admission import ReviewAdmission
 from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import PATH as TOKEN_REVIEWS, TokenReviewer
 from visibility_api.continuity import Continuity
-from visibility_api.faults import describe_fault
+from visibility_api.errors.faults import describe_fault
+from visibility_api.events.announcer import Announcer
+from visibility_api.jobs.job import JobRef, TrainingJob
+from visibility_api.jobs.observation import Observation
+from visibility_api.jobs.summary import JobProgress
+from visibility_api.jobs.tracker import REFRESH, Tracker
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.lease import Lease
 from visibility_api.kube.watch import Watch
+from visibility_api.kubeapi.collection import Collection
+from visibility_api.kubeapi.message import Handler
+from visibility_api.kubeapi.watch import Watches
 from visibility_api.models.served import RESOURCES
 from visibility_api.probing.exec_source import ExecSource
 from visibility_api.probing.http_source import HttpSource
@@ -47,17 +54,10 @@ from visibility_api.probing.log_end import LogEnds
 from visibility_api.probing.logs_source import LogsSource
 from visibility_api.probing.probe import Source
 from visibility_api.probing.prober import Prober
-from visibility_api.progress.job import JobRef, TrainingJob
-from visibility_api.progress.observation import Observation
-from visibility_api.progress.summary import JobProgress
-from visibility_api.progress.tracker import REFRESH, Tracker
 from visibility_api.pushing.admission import Admission
 from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.pushing.ownership import Owners
 from visibility_api.pushing.replication import Relay
-from visibility_api.resources.collection import Collection
-from visibility_api.resources.message import Handler
-from visibility_api.resources.watch import Watches
 from visibility_api.settings import Settings
 from visibility_api.store import Store
 from visibility_api.store.memory import MemoryStore

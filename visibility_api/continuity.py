@@ -12,17 +12,11 @@ from functools import partial
 from typing import Any
 
 from visibility_api.app.health import Check
-from visibility_api.peers.addresses import Address
-from visibility_api.peers.giving import StateGiver
-from visibility_api.peers.taking import StateTaker
-from visibility_api.persistence.recollections import Recollections
-from visibility_api.persistence.state_file import Bounds
-from visibility_api.persistence.writer import StateWriter
-from visibility_api.progress.history import JobHistory
-from visibility_api.progress.job import JobRef
-from visibility_api.progress.memory import Memory
-from visibility_api.progress.merge import PUSH
-from visibility_api.progress.saved import (
+from visibility_api.history.job_history import JobHistory
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.memory import Memory
+from visibility_api.jobs.merge import PUSH
+from visibility_api.jobs.saved import (
     SavedJob,
     restore,
     restore_history,
@@ -30,7 +24,13 @@ from visibility_api.progress.saved import (
     save_history,
     supersedes,
 )
-from visibility_api.progress.tracker import Tracker
+from visibility_api.jobs.tracker import Tracker
+from visibility_api.peers.addresses import Address
+from visibility_api.peers.giving import StateGiver
+from visibility_api.peers.taking import StateTaker
+from visibility_api.persistence.recollections import Recollections
+from visibility_api.persistence.state_file import Bounds
+from visibility_api.persistence.writer import StateWriter
 from visibility_api.settings import Settings
 from visibility_api.telemetry import Metrics
 

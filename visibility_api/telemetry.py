@@ -11,7 +11,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from visibility_api import __version__
-from visibility_api.text import harmless, harmless_lines
+from visibility_api.errors.text import harmless, harmless_lines
 
 
 def set_up_logs(verbosity: int) -> None:

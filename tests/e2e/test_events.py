@@ -22,11 +22,11 @@ from tests.e2e.processes import PATIENCE_S, wait_until
 from tests.e2e.test_write_back import WritingServer, service_account_kubeconfig
 from tests.e2e.workspace import Workspace
 from tests.jobs import document
-from visibility_api.announcing.announcer import Announcer
 from visibility_api.assembly import EVENTS_LEASE
+from visibility_api.events.announcer import Announcer
+from visibility_api.jobs.summary import Condition
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.lease import Lease
-from visibility_api.progress.summary import Condition
 
 COMPONENT = "events"
 CONTROLLER = "visibility.trainer.kubeflow.org/visibility-api"

@@ -11,7 +11,7 @@ from tests.e2e.workspace import User, Workspace
 from tests.jobs import job_ref, rank0
 from visibility_api.kube.client import KubeClient
 from visibility_api.probing.logs_source import LogsSource
-from visibility_api.progress.document import Outcome, Progress, Refused, RetryClass
+from visibility_api.reports.document import Outcome, Progress, Refused, RetryClass
 
 # Draws as tqdm does and prints as Hugging Face does. Dies at step 70 of its first life, stays in the next.
 TRAINING = r"""

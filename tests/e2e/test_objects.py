@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.api import Object
 from tests.e2e.scripts import SILENT
 from tests.e2e.workspace import TRAINER, Workspace
-from visibility_api.progress.job import Phase, TrainingJob
+from visibility_api.jobs.job import Phase, TrainingJob
 from visibility_api.workloads.failures import Replica, pod_failure
 from visibility_api.workloads.inventory import describe_trainjob
 from visibility_api.workloads.objects import BatchJob, JobSet, Pod, TrainJob

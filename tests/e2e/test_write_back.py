@@ -29,8 +29,8 @@ from tests.e2e.scripts import REPORTING, SHORT, SILENT
 from tests.e2e.visibility_server import END_WAIT_S, PREFIX, VisibilityServer
 from tests.e2e.workspace import TRAINER, Workspace, condition
 from tests.jobs import reported
+from visibility_api.jobs.job import JobRef
 from visibility_api.kube.client import KubeClient
-from visibility_api.progress.job import JobRef
 from visibility_api.writeback.status_client import FIELD_MANAGER
 from visibility_api.writeback.writer import WriteBack
 

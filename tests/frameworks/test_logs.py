@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from visibility_api.progress.document import Progress
-from visibility_api.progress.log_tail import TailReader
+from visibility_api.reports.document import Progress
+from visibility_api.reports.log_tail import TailReader
 
 from .container import ROOT, Record, give_out, run
 

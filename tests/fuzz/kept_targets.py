@@ -16,17 +16,13 @@ from tests.jobs import JOB, REF, T0, document
 from tests.past import Past
 from visibility_api.app.request_info import parse_query
 from visibility_api.app.routers.history import _selection
-from visibility_api.errors import RequestError, encode_status
-from visibility_api.models.served import TRAINJOBS
-from visibility_api.peers.frames import BadFrame, FrameReader
-from visibility_api.progress.attempt import read
-from visibility_api.progress.columns import pack, unpack
-from visibility_api.progress.history import JobHistory
-from visibility_api.progress.history_view import Selection, select
-from visibility_api.progress.limits import EARLIEST, LATEST, MAX_METRICS, MAX_POINTS
-from visibility_api.progress.memory import Memory, encode
-from visibility_api.progress.points import read_recent
-from visibility_api.progress.saved import (
+from visibility_api.errors.status import RequestError, encode_status
+from visibility_api.history.attempt import read
+from visibility_api.history.columns import pack, unpack
+from visibility_api.history.job_history import JobHistory
+from visibility_api.history.view import Selection, select
+from visibility_api.jobs.memory import Memory, encode
+from visibility_api.jobs.saved import (
     HISTORY_FORMAT,
     SavedJob,
     restore,
@@ -34,10 +30,14 @@ from visibility_api.progress.saved import (
     save,
     save_history,
 )
-from visibility_api.progress.summary import JobProgress
-from visibility_api.progress.tracker import Tracker
-from visibility_api.resources.history import encode_csv, encode_json, encode_ndjson
-from visibility_api.resources.v1alpha1 import Codec
+from visibility_api.jobs.summary import JobProgress
+from visibility_api.jobs.tracker import Tracker
+from visibility_api.kubeapi.history import encode_csv, encode_json, encode_ndjson
+from visibility_api.kubeapi.v1alpha1 import Codec
+from visibility_api.models.served import TRAINJOBS
+from visibility_api.peers.frames import BadFrame, FrameReader
+from visibility_api.reports.limits import EARLIEST, LATEST, MAX_METRICS, MAX_POINTS
+from visibility_api.reports.points import read_recent
 from visibility_api.store import Entry
 
 _PAST = Past()

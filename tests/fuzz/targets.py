@@ -23,14 +23,25 @@ from visibility_api.auth.certificates import Peer, last_text
 from visibility_api.auth.client_certificate import ClientCertificates, _read_identity
 from visibility_api.auth.errors import CredentialRejected, TrustUnusable
 from visibility_api.auth.front_proxy import FrontProxy, ProxyHeaders
-from visibility_api.errors import RequestError, encode_status
+from visibility_api.errors.status import RequestError, encode_status
+from visibility_api.errors.text import harmless
 from visibility_api.kube.decoding import UNDECODABLE, truncate_depth
 from visibility_api.kube.errors import ClusterError
 from visibility_api.kube.exec.frames import FrameError, FrameReader
 from visibility_api.kube.exec.upgrade import UpgradeResponse
+from visibility_api.kubeapi.list_options import (
+    read_get_options,
+    read_include_object,
+    read_list_options,
+    read_watch_options,
+)
+from visibility_api.kubeapi.message import ResourceRequest
+from visibility_api.kubeapi.negotiation import negotiate_error
+from visibility_api.kubeapi.selectors.parsing import parse_field_selector, parse_label_selector
 from visibility_api.probing.http_exchange import CutShort, NotHTTP, get
-from visibility_api.progress.document import Progress, Refused
-from visibility_api.progress.limits import (
+from visibility_api.pushing.payload import read_payload
+from visibility_api.reports.document import Progress, Refused
+from visibility_api.reports.limits import (
     EARLIEST,
     LATEST,
     MAX_INTEGER,
@@ -39,19 +50,8 @@ from visibility_api.progress.limits import (
     MAX_METRICS,
     MAX_POINTS,
 )
-from visibility_api.progress.log_tail import TailReader
-from visibility_api.progress.report import parse_report
-from visibility_api.pushing.payload import read_payload
-from visibility_api.resources.list_options import (
-    read_get_options,
-    read_include_object,
-    read_list_options,
-    read_watch_options,
-)
-from visibility_api.resources.message import ResourceRequest
-from visibility_api.resources.negotiation import negotiate_error
-from visibility_api.resources.selectors.parsing import parse_field_selector, parse_label_selector
-from visibility_api.text import harmless
+from visibility_api.reports.log_tail import TailReader
+from visibility_api.reports.report import parse_report
 from visibility_api.workloads.annotations import KEYS, MONITORING, OPT_IN, PREFIX, read_annotations
 from visibility_api.workloads.objects import BatchJob, JobSet, Pod, TrainJob
 

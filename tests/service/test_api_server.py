@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 
 from tests.unit.api_shell import BASE, ONE, Shell
-from visibility_api.resources.message import ResourceRequest, ResourceResponse, ResourceStream
+from visibility_api.kubeapi.message import ResourceRequest, ResourceResponse, ResourceStream
 
 LARGE = [b"%06d\n" % i * 1000 for i in range(50)]
 DEADLINE_S = 90.0

@@ -13,12 +13,12 @@ from aiohttp import WSMsgType, web
 from kubernetes_asyncio.client import Configuration
 
 from tests.jobs import RANK0, REF
+from visibility_api.jobs.job import Rank0
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, Unreachable
 from visibility_api.kube.exec.execute import CommandFailed, ExecFailed, ExecLimits, OutputTooLarge, execute
 from visibility_api.probing.exec_source import ExecSource
-from visibility_api.progress.document import Outcome, Progress, Refused, RetryClass
-from visibility_api.progress.job import Rank0
+from visibility_api.reports.document import Outcome, Progress, Refused, RetryClass
 
 from .fake_apiserver import Handler, fake_apiserver
 from .websocket_server import DEADLINE_S

@@ -17,11 +17,11 @@ import structlog
 from tests.certificates import Certificate
 from tests.relaying import IMPOSTOR, OURS, OWN_PORT, der
 from tests.service.tls_server import DEADLINE_S, until
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.saved import SavedJob
 from visibility_api.peers.addresses import Address
 from visibility_api.peers.frames import END, MAX_FRAME_BYTES, frame
 from visibility_api.peers.taking import StateTaker, TakeLimits
-from visibility_api.progress.job import JobRef
-from visibility_api.progress.saved import SavedJob
 
 PROOF = "s3cr3t-proof"
 PATIENT = TakeLimits(total_s=DEADLINE_S, again_s=(3600.0,))

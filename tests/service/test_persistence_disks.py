@@ -18,8 +18,8 @@ from collections import Counter
 from pathlib import Path
 from visibility_api.persistence.state_file import Bounds
 from visibility_api.persistence.writer import Rhythm, StateWriter
-from visibility_api.progress.job import JobRef
-from visibility_api.progress.saved import SavedJob
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.saved import SavedJob
 
 directory, first = Path(sys.argv[1]), int(sys.argv[2])
 JOBS = [JobRef(resource="trainjobs", namespace="ns", name=f"job-{n}", uid=f"u-{n}") for n in range(20)]

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from tests.jobs import RANK0
-from tests.unit.test_progress_report import SECRET, TRANSFORMERS
-from visibility_api.progress.document import Progress, Refused, RetryClass
-from visibility_api.progress.job import ANNOTATED_PATH
+from tests.unit.test_reports_report import SECRET, TRANSFORMERS
+from visibility_api.jobs.job import ANNOTATED_PATH
+from visibility_api.reports.document import Progress, Refused, RetryClass
 
 from .test_kube_execute import ask, exit_status, saying
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from visibility_api.progress.document import Progress, RetryClass
+from visibility_api.reports.document import Progress, RetryClass
 
 from .test_probing_http import Pod, refused
 

@@ -22,7 +22,7 @@ from visibility_api.probing.logs_source import (
     REMEMBERED_S,
     LogsSource,
 )
-from visibility_api.progress.document import Outcome, Progress, Refused, RetryClass
+from visibility_api.reports.document import Outcome, Progress, Refused, RetryClass
 
 DEADLINE_S = 90.0
 REF = job_ref(namespace="default")

@@ -36,9 +36,9 @@ from tests.relaying import (
 )
 from tests.service.tls_server import DEADLINE_S, until
 from visibility_api.peers.addresses import Address
-from visibility_api.progress.document import Progress
 from visibility_api.pushing.ownership import Membership
 from visibility_api.pushing.relayed import RelayedPush, encode_pushes
+from visibility_api.reports.document import Progress
 from visibility_api.serving.connection import TlsConnection
 from visibility_api.serving.tls import ServingTls
 

@@ -22,8 +22,8 @@ from tests.pushing import BODY, OURS, UPSTREAM, Cluster, Endpoint
 from trainjob_progress import report
 from trainjob_progress.document import Snapshot
 from trainjob_progress.sinks.push import PushSink, find_push_sink
-from visibility_api.progress.document import Progress
 from visibility_api.pushing.endpoint import PushLimits
+from visibility_api.reports.document import Progress
 from visibility_api.serving.connection import TlsConnection
 from visibility_api.serving.tls import ServingTls
 

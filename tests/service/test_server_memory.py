@@ -86,8 +86,8 @@ WRITING = """
 import itertools, sys
 from pathlib import Path
 from visibility_api.persistence.state_file import Bounds, StateFile
-from visibility_api.progress.job import JobRef
-from visibility_api.progress.saved import SavedJob
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.saved import SavedJob
 
 file = StateFile(Path(sys.argv[1]), Bounds(max_bytes=2**28, max_age_s=3600))
 refs = [JobRef(resource="trainjobs", namespace="a", name=f"{n}", uid=f"uid-{n}") for n in range(50)]

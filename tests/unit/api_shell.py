@@ -18,10 +18,10 @@ from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.resource_routes import RouteKey
 from visibility_api.auth.authenticator import FORWARDED, WARNING
 from visibility_api.auth.identity import Attributes, Identity
+from visibility_api.kubeapi.message import Handler, ResourceRequest, ResourceResponse, ResourceStream, Scope
 from visibility_api.models.served import RESOURCES, Resource
 from visibility_api.peers.giving import StateGiver
 from visibility_api.pushing.endpoint import PushEndpoint
-from visibility_api.resources.message import Handler, ResourceRequest, ResourceResponse, ResourceStream, Scope
 
 JANE = Identity(user="jane", groups=("system:authenticated",))
 BASE = "/apis/visibility.trainer.kubeflow.org/v1alpha1"

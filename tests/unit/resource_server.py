@@ -15,9 +15,9 @@ from tests.jobs import NOW, document
 from visibility_api.app import Limits, Parts, create_app
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.auth.identity import Attributes, Identity
+from visibility_api.kubeapi.collection import Collection
+from visibility_api.kubeapi.watch import Watches, WatchLimits
 from visibility_api.models.served import TRAINJOBS
-from visibility_api.resources.collection import Collection
-from visibility_api.resources.watch import Watches, WatchLimits
 from visibility_api.store.memory import MAX_CHANGES, MemoryStore
 
 BASE = "/apis/visibility.trainer.kubeflow.org/v1alpha1"

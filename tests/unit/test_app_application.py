@@ -18,8 +18,8 @@ from visibility_api.auth.authenticator import OWN_CERTIFICATE
 from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.auth.errors import AccessDenied, Unauthenticated
 from visibility_api.auth.identity import ANONYMOUS, Attributes, Identity
-from visibility_api.errors import TooManyRequests
-from visibility_api.resources.message import ResourceRequest, ResourceResponse
+from visibility_api.errors.status import TooManyRequests
+from visibility_api.kubeapi.message import ResourceRequest, ResourceResponse
 
 ADMIN = Identity(user="admin", groups=("system:masters",))
 

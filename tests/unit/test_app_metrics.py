@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.api_shell import BASE, ONE, Shell
 from visibility_api.app.request_metrics import RequestMetrics
-from visibility_api.resources.message import ResourceRequest, ResourceResponse, ResourceStream
+from visibility_api.kubeapi.message import ResourceRequest, ResourceResponse, ResourceStream
 
 
 @pytest.mark.parametrize(

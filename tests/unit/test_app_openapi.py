@@ -16,8 +16,8 @@ from visibility_api.app.description.openapi import FOLDER, ONE_YEAR_S, OpenApi
 from visibility_api.app.description.published import published, v3_document
 from visibility_api.app.description.schemas import META, PREFIX
 from visibility_api.app.description.swagger import to_swagger
+from visibility_api.jobs.job import Phase
 from visibility_api.models.served import RESOURCES, Resource
-from visibility_api.progress.job import Phase
 
 GROUP = "visibility.trainer.kubeflow.org"
 KEY = f"apis/{GROUP}/v1alpha1"

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from tests.pushing import OURS, UPSTREAM, Cluster, Endpoint
 from tests.unit.api_shell import BASE, ONE, Shell
 from visibility_api.auth.errors import ReviewFailed
-from visibility_api.errors import Unavailable
+from visibility_api.errors.status import Unavailable
 from visibility_api.models.served import TRAINJOBS, Subresource
 
 NOTES = Subresource(name="notes", kind="TrainJobProgress", description="Notes.", is_operation=True)

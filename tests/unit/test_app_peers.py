@@ -7,10 +7,10 @@ import pytest
 from tests.unit.api_shell import Shell
 from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.auth.errors import Unauthenticated
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.saved import SavedJob
 from visibility_api.peers.frames import FrameReader
 from visibility_api.peers.giving import HISTORY_PATH, PATH, StateGiver
-from visibility_api.progress.job import JobRef
-from visibility_api.progress.saved import SavedJob
 
 REF = JobRef(resource="trainjobs", namespace="team-a", name="bert", uid="uid-1")
 SAVED = SavedJob(ref=REF, format=1, state=b"state")

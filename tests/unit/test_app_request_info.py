@@ -16,7 +16,7 @@ from visibility_api.app.request_info import (
     timeout_fault,
 )
 from visibility_api.auth.identity import Attributes, Requirement
-from visibility_api.errors import BadRequest
+from visibility_api.errors.status import BadRequest
 
 BASE = "/apis/visibility.trainer.kubeflow.org/v1alpha1"
 

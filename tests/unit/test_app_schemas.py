@@ -16,13 +16,13 @@ from tests.unit.api_shell import BASE, ONE, Shell
 from tests.unit.test_app_log_tail import FAILURE, TAIL, job as failed_job, shell as log_shell
 from visibility_api.app.description.published import v3_document
 from visibility_api.app.description.schemas import META, PREFIX, REFERENCE
-from visibility_api.errors import ObjectNotFound, encode_status
+from visibility_api.errors.status import ObjectNotFound, encode_status
+from visibility_api.jobs.failure import Failure
+from visibility_api.jobs.job import JobRef, Phase, Replica, Termination, TrainingJob
+from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary, Resources
+from visibility_api.kubeapi.collection import Collection
+from visibility_api.kubeapi.message import ResourceRequest, ResourceResponse
 from visibility_api.models.served import RESOURCES, TRAINJOBS
-from visibility_api.progress.failure import Failure
-from visibility_api.progress.job import JobRef, Phase, Replica, Termination, TrainingJob
-from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary, Resources
-from visibility_api.resources.collection import Collection
-from visibility_api.resources.message import ResourceRequest, ResourceResponse
 from visibility_api.store.memory import MemoryStore
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -26,7 +26,7 @@ from visibility_api.auth.access_review import (
 from visibility_api.auth.errors import AccessDenied, ReviewFailed
 from visibility_api.auth.identity import ANONYMOUS, Attributes, Identity, Requirement
 from visibility_api.auth.review_client import ReviewClient
-from visibility_api.errors import TooManyRequests
+from visibility_api.errors.status import TooManyRequests
 from visibility_api.kube.errors import ApiError, Unreachable
 
 JANE = Identity(user="jane", groups=("dev", "system:authenticated"), uid="7", extra=(("scopes", ("a", "b")),))

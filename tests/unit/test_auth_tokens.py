@@ -15,7 +15,7 @@ from visibility_api.auth.errors import CredentialRejected
 from visibility_api.auth.review_admission import REVIEW_BURST, ReviewAdmission, site_of, unknown_queues
 from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import MAX_REFUSALS, PATH, TokenReviewer
-from visibility_api.errors import TooManyRequests
+from visibility_api.errors.status import TooManyRequests
 from visibility_api.kube.errors import ApiError, Unreachable
 
 JANE = {

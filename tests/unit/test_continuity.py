@@ -14,17 +14,17 @@ from prometheus_client import CollectorRegistry
 from tests.jobs import KILLED, RANK0
 from tests.service.tls_server import until
 from visibility_api.continuity import Continuity
+from visibility_api.history.view import Selection, select
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.memory import Memory, encode
+from visibility_api.jobs.saved import SavedJob, save
+from visibility_api.jobs.tracker import Tracker
 from visibility_api.persistence.state_file import Bounds, StateFile
-from visibility_api.progress.document import Progress
-from visibility_api.progress.history_view import Selection, select
-from visibility_api.progress.job import JobRef
-from visibility_api.progress.memory import Memory, encode
-from visibility_api.progress.saved import SavedJob, save
-from visibility_api.progress.tracker import Tracker
+from visibility_api.reports.document import Progress
 from visibility_api.settings import read_settings
 from visibility_api.telemetry import Metrics
 
-from .test_progress_tracker import JOB, REF, T0, Bench
+from .test_jobs_tracker import JOB, REF, T0, Bench
 
 OTHER = JobRef(resource=REF.resource, namespace=REF.namespace, name="other", uid="u-other")
 

@@ -11,7 +11,7 @@ import pytest
 from tests.jobs import document
 from tests.unit.resource_server import ALL, BERT, PARTIAL, TABLE, ResourceServer
 from visibility_api.app.description.schemas import META, meta_schemas
-from visibility_api.errors import (
+from visibility_api.errors.status import (
     Cause,
     Expired,
     InvalidListOptions,
@@ -20,9 +20,9 @@ from visibility_api.errors import (
     Unavailable,
     encode_status,
 )
+from visibility_api.jobs.job import Phase
 from visibility_api.models import meta_v1
 from visibility_api.models.wire import WireModel
-from visibility_api.progress.job import Phase
 
 DEFINITIONS = meta_schemas()
 MODELS = [

@@ -15,10 +15,10 @@ from visibility_api.models import training_document
 from visibility_api.models.trainer_status import TrainerMetric, TrainerStatus, TrainerStatusUpdate
 from visibility_api.models.training_document import ProgressDocument, RecentValues
 from visibility_api.models.wire import WireModel
-from visibility_api.progress.document import Progress, _Plain, parse_document
-from visibility_api.progress.limits import MAX_INTEGER
-from visibility_api.progress.points import _Recent
 from visibility_api.pushing.payload import _Body, _Metric, _TrainerStatus, read_payload
+from visibility_api.reports.document import Progress, _Plain, parse_document
+from visibility_api.reports.limits import MAX_INTEGER
+from visibility_api.reports.points import _Recent
 
 BOUNDS = ("minimum", "maximum", "minLength", "maxLength", "maxItems", "maxProperties", "enum")
 ANY_TIME = "2026-01-23T10:30:45Z"

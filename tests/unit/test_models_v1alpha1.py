@@ -14,15 +14,15 @@ from hypothesis import given, strategies as st
 from pydantic import BaseModel, ValidationError
 
 from tests.unit.test_app_schemas import FULL
+from visibility_api.jobs.job import JobRef, Phase, Rank0, Replica, Termination, TrainingJob
+from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary
+from visibility_api.kubeapi.v1alpha1 import Codec
 from visibility_api.models import meta_v1, v1alpha1
 from visibility_api.models.served import TRAINJOBS
 from visibility_api.models.structs import struct_of
 from visibility_api.models.trainer_status import TrainerStatus
 from visibility_api.models.v1alpha1 import TrainJobProgress
 from visibility_api.models.wire import WireModel
-from visibility_api.progress.job import JobRef, Phase, Rank0, Replica, Termination, TrainingJob
-from visibility_api.progress.summary import Condition, JobProgress, ObservationSummary
-from visibility_api.resources.v1alpha1 import Codec
 from visibility_api.store import Entry
 from visibility_api.writeback.trainer_status import summarize
 

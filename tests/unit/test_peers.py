@@ -10,13 +10,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given, settings, strategies as st
 
 from tests.certificates import Authority, Certificate
-from visibility_api.errors import TooManyRequests, Unauthorized
+from visibility_api.errors.status import TooManyRequests, Unauthorized
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.saved import SavedJob
 from visibility_api.peers.addresses import Address, split_name
 from visibility_api.peers.frames import END, MAX_FRAME_BYTES, BadFrame, FrameReader, frame
 from visibility_api.peers.giving import MAX_STREAMS, PORT, StateGiver
 from visibility_api.peers.recognition import PROOF, derive_proof
-from visibility_api.progress.job import JobRef
-from visibility_api.progress.saved import SavedJob
 
 
 def saved(name: str, state: bytes = b"state") -> SavedJob:

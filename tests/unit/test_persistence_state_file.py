@@ -14,6 +14,8 @@ import pytest
 import structlog
 from hypothesis import given, settings, strategies as st
 
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.saved import SavedJob
 from visibility_api.persistence import batches, state_file
 from visibility_api.persistence.state_file import (
     APPLICATION_ID,
@@ -25,8 +27,6 @@ from visibility_api.persistence.state_file import (
     StateFile,
     Unavailable,
 )
-from visibility_api.progress.job import JobRef
-from visibility_api.progress.saved import SavedJob
 
 BOUNDS = Bounds(max_bytes=16 * 1024 * 1024, max_age_s=3600.0)
 

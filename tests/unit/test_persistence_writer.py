@@ -14,10 +14,10 @@ import pytest
 import structlog
 
 from tests.service.tls_server import until
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.saved import SavedJob
 from visibility_api.persistence.state_file import FILE, Bounds, StateFile
 from visibility_api.persistence.writer import Rhythm, StateWriter
-from visibility_api.progress.job import JobRef
-from visibility_api.progress.saved import SavedJob
 
 BOUNDS = Bounds(max_bytes=16 * 1024 * 1024, max_age_s=3600.0)
 QUICK = Rhythm(write_s=0.001, retry_s=0.001)

@@ -7,9 +7,9 @@ from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0, T0
+from visibility_api.jobs.job import ProbeHints, TrainingJob
 from visibility_api.probing.choice import REOPEN_S, RIGHT_REOPEN_S, Candidate, Choice, member_of, options_for
-from visibility_api.progress.document import Outcome, Progress, Refused, RetryClass
-from visibility_api.progress.job import ProbeHints, TrainingJob
+from visibility_api.reports.document import Outcome, Progress, Refused, RetryClass
 
 REPORT = Progress(timestamp=T0, step=1)
 ALL = frozenset({"exec", "http", "logs", "push", "status"})

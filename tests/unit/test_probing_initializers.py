@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from tests.jobs import JOB, job_ref
+from visibility_api.jobs.job import Initializer, JobRef, Phase, ProbeHints, TrainingJob
 from visibility_api.probing.initializers import AT_A_TIME, InitializerReads
-from visibility_api.progress.document import Refused, RetryClass
-from visibility_api.progress.job import Initializer, JobRef, Phase, ProbeHints, TrainingJob
+from visibility_api.reports.document import Refused, RetryClass
 
 from .virtual_time import in_virtual_time
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, strategies as st
 from msgspec.structs import replace
 
-from visibility_api.progress.document import Point, Progress, Refused
-from visibility_api.progress.limits import MAX_INTEGER, MAX_METRIC_CHARACTERS, MAX_METRICS
-from visibility_api.progress.log_tail import MAX_PIECES, TailReader
+from visibility_api.reports.document import Point, Progress, Refused
+from visibility_api.reports.limits import MAX_INTEGER, MAX_METRIC_CHARACTERS, MAX_METRICS
+from visibility_api.reports.log_tail import MAX_PIECES, TailReader
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HF = "{'loss': '2.345', 'grad_norm': '1.2', 'learning_rate': '4e-05', 'epoch': '0.5'}"

@@ -13,10 +13,10 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0, REF, T0
+from visibility_api.jobs.job import JobRef, Phase, ProbeHints, Rank0, Termination, TrainingJob
+from visibility_api.jobs.observation import Observation
 from visibility_api.probing.prober import PER_NODE, TOGETHER, Prober
-from visibility_api.progress.document import Outcome, Progress, Refused, RetryClass
-from visibility_api.progress.job import JobRef, Phase, ProbeHints, Rank0, Termination, TrainingJob
-from visibility_api.progress.observation import Observation
+from visibility_api.reports.document import Outcome, Progress, Refused, RetryClass
 
 from .virtual_time import in_virtual_time
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.jobs import job_ref
+from visibility_api.jobs.job import JobRef
 from visibility_api.probing.schedule import (
     GRACE_S,
     LONGEST_INTERVALS,
@@ -25,8 +26,7 @@ from visibility_api.probing.schedule import (
     Schedule,
     Turn,
 )
-from visibility_api.progress.document import RetryClass
-from visibility_api.progress.job import JobRef
+from visibility_api.reports.document import RetryClass
 
 DAY_S = 86400.0
 Answering = Callable[[float], RetryClass | None]

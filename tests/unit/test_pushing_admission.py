@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tests.pushing import OURS, UPSTREAM, Cluster, Endpoint, upstream_audience
 from visibility_api.auth.token_review import PATH as REVIEWS
-from visibility_api.errors import (
+from visibility_api.errors.status import (
     Forbidden,
     InternalError,
     NotFound,

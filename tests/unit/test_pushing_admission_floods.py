@@ -16,7 +16,7 @@ from visibility_api.auth.review_admission import (
     STARTS_PER_S,
     unknown_queues,
 )
-from visibility_api.errors import Forbidden, InternalError, NotFound, TooManyRequests
+from visibility_api.errors.status import Forbidden, InternalError, NotFound, TooManyRequests
 from visibility_api.pushing.admission import REFUSED_FOR_S
 
 from .test_pushing_admission import POD1, admit

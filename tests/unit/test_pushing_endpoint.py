@@ -22,10 +22,10 @@ from visibility_api.app import Limits
 from visibility_api.app.request_info import read_request
 from visibility_api.app.routers import push
 from visibility_api.auth.certificates import PEER, Peer
-from visibility_api.progress.document import Progress
-from visibility_api.progress.job import ProbeHints
+from visibility_api.jobs.job import ProbeHints
 from visibility_api.pushing.admission import BURST
 from visibility_api.pushing.endpoint import OTHER_RANK_BURST, PushEndpoint, PushLimits
+from visibility_api.reports.document import Progress
 
 POD0, POD1 = "team-a-bert-job-pod0", "team-a-bert-job-pod1"
 JOB = ("team-a", "bert")

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from visibility_api.errors import Invalid
-from visibility_api.progress.document import Progress
+from visibility_api.errors.status import Invalid
 from visibility_api.pushing.payload import MAX_INT32, Payload, read_payload
+from visibility_api.reports.document import Progress
 
 TIME, ECHOED = "2026-01-23T10:30:45.123456+00:00", "2026-01-23T10:30:45Z"  # as metav1.Time writes it
 

@@ -19,11 +19,11 @@ from trainjob_progress.extremes import MAX_EXACT, MAX_SAMPLES
 from trainjob_progress.live_run import LiveRun
 from trainjob_progress.sinks.file import FileSink
 from trainjob_progress.tail import Tail, thin
-from visibility_api.progress.attempt import read
-from visibility_api.progress.document import Progress, parse_document
-from visibility_api.progress.observation import Observation
-from visibility_api.progress.report import parse_report
-from visibility_api.progress.tracker import Tracker
+from visibility_api.history.attempt import read
+from visibility_api.jobs.observation import Observation
+from visibility_api.jobs.tracker import Tracker
+from visibility_api.reports.document import Progress, parse_document
+from visibility_api.reports.report import parse_report
 
 START_S = T0.timestamp()
 Row = tuple[int, int | None, float | None, dict[str, Any]]

@@ -11,8 +11,8 @@ import pytest
 
 from trainjob_progress.lines import LineReader
 from trainjob_progress.screen import Screen
-from visibility_api.progress.document import Progress
-from visibility_api.progress.log_tail import TailReader
+from visibility_api.reports.document import Progress
+from visibility_api.reports.log_tail import TailReader
 
 RECORDED = json.loads((Path(__file__).parents[1] / "vectors/bars.json").read_text())
 POSITION = ("step", "total_steps", "epoch", "total_epochs")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.jobs import document
-from visibility_api.progress.job import JobRef
+from visibility_api.jobs.job import JobRef
 from visibility_api.store import Listing, RevisionExpired
 from visibility_api.store.memory import MemoryStore
 

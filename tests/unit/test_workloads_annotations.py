@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.workload_objects import TORCH, described, pod, trainjob
-from visibility_api.progress.job import Thresholds
+from visibility_api.jobs.job import Thresholds
 from visibility_api.workloads.annotations import (
     KEYS,
     PREFIX,

@@ -21,8 +21,8 @@ from tests.workload_objects import (
     reference,
     trainjob,
 )
-from visibility_api.progress.failure import Failure
-from visibility_api.progress.job import Phase
+from visibility_api.jobs.failure import Failure
+from visibility_api.jobs.job import Phase
 from visibility_api.workloads.failures import Replica, ReplicaJob, pod_failure
 from visibility_api.workloads.objects import BatchJob, JobSet, Pod, TrainJob
 

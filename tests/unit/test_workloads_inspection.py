@@ -13,14 +13,14 @@ from msgspec.structs import replace
 
 from tests.jobs import JOB
 from tests.workload_objects import batch_job, pod, reference
+from visibility_api.jobs.failure import Failure
+from visibility_api.jobs.job import JobRef, Phase, Replica, TrainingJob
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError
-from visibility_api.progress.failure import Failure
-from visibility_api.progress.job import JobRef, Phase, Replica, TrainingJob
 from visibility_api.workloads.failures import ReplicaJob
 from visibility_api.workloads.inspection import Inspector, Limits, shows_failure
 
-from .test_progress_failure import failure
+from .test_jobs_failure import failure
 from .test_workloads_failures import ended
 
 SOON = Limits(pace_s=0, second_look_s=0)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.workload_objects import described
+from visibility_api.jobs.job import Phase, TrainingJob
+from visibility_api.jobs.observation import Observation
 from visibility_api.kube.slices import in_slices
-from visibility_api.progress.document import Progress, Refused
-from visibility_api.progress.job import Phase, TrainingJob
-from visibility_api.progress.limits import MAX_INTEGER, MAX_METRICS
-from visibility_api.progress.observation import Observation
+from visibility_api.reports.document import Progress, Refused
+from visibility_api.reports.limits import MAX_INTEGER, MAX_METRICS
 from visibility_api.workloads.inventory import TrainJobInventory, reported_progress
 from visibility_api.workloads.objects import TrainerMetric, TrainerStatus, TrainJob
 from visibility_api.writeback.trainer_status import MAX_INT32, fingerprint, summarize

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.workload_objects import MPI, TORCH, batch_job, condition, counts, described, jobset, pod, trainjob
-from visibility_api.progress.job import Phase, Rank0
+from visibility_api.jobs.job import Phase, Rank0
 from visibility_api.workloads.annotations import PREFIX
 from visibility_api.workloads.objects import JobSet, Pod, TrainJob
 

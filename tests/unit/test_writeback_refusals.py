@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.jobs import job_ref, reported
+from visibility_api.jobs.job import JobRef, Phase
+from visibility_api.jobs.summary import JobProgress
 from visibility_api.kube.errors import ApiError, Unreachable
-from visibility_api.progress.job import JobRef, Phase
-from visibility_api.progress.summary import JobProgress
 from visibility_api.writeback.queue import Entry, WriteQueue
 from visibility_api.writeback.writer import FORBIDDEN_RETRY_S, INTERVAL_S, LONGEST_PAUSE_S, REFUSED_RETRY_S
 

@@ -18,11 +18,11 @@ import pytest
 from msgspec.structs import replace
 
 from tests.jobs import T0, job_ref, reported
+from visibility_api.jobs.job import Phase
+from visibility_api.jobs.observation import Observation
 from visibility_api.kube.client import Query
 from visibility_api.kube.errors import ApiError, ClusterError
-from visibility_api.progress.document import Progress
-from visibility_api.progress.job import Phase
-from visibility_api.progress.observation import Observation
+from visibility_api.reports.document import Progress
 from visibility_api.workloads.inventory import reported_progress
 from visibility_api.workloads.objects import TrainerStatus
 from visibility_api.writeback.status_client import FIELD_MANAGER

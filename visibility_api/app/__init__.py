@@ -1,6 +1,6 @@
 """The FastAPI application: one chain that every request passes, and a router for each subject.
 
-`create_app` builds it. The Kubernetes resource path (get, list, watch, tables) is answered by `resources/`
+`create_app` builds it. The Kubernetes resource path (get, list, watch, tables) is answered by `kubeapi/`
 inside the chain, before FastAPI's own layers; everything else is an operation in `routers/`.
 """
 

@@ -10,11 +10,11 @@ from prometheus_client import CollectorRegistry
 from starlette.types import Receive, Scope, Send
 
 from visibility_api import __version__
+from visibility_api.kubeapi.message import Authenticator, Authorizer, Handler
 from visibility_api.models.served import RESOURCES, Resource
 from visibility_api.peers.giving import StateGiver
 from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.pushing.relayed import MAX_BATCH_BYTES
-from visibility_api.resources.message import Authenticator, Authorizer, Handler
 
 from .chain import Limits, RequestChain
 from .description.discovery import Discovery

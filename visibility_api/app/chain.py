@@ -20,8 +20,8 @@ from starlette.types import ASGIApp, Message
 from visibility_api.auth.authenticator import FORWARDED, OWN_CERTIFICATE, WARNING
 from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.auth.identity import ANONYMOUS
-from visibility_api.deadline import within
-from visibility_api.errors import (
+from visibility_api.errors.faults import describe_fault
+from visibility_api.errors.status import (
     BadRequest,
     Forbidden,
     PageNotFound,
@@ -30,13 +30,11 @@ from visibility_api.errors import (
     Unavailable,
     UnknownRoute,
 )
-from visibility_api.faults import describe_fault
-from visibility_api.peers.giving import HISTORY_PATH, PATH as PEERS_PATH, StateGiver
-from visibility_api.pushing.endpoint import PushEndpoint
-from visibility_api.pushing.relayed import PATH as RELAYED_PATH
-from visibility_api.resources.delivery import DEFAULT_CACHE_CONTROL, ReaderTooSlow, deliver
-from visibility_api.resources.disconnect import ClientGone
-from visibility_api.resources.message import (
+from visibility_api.flowcontrol.deadline import within
+from visibility_api.flowcontrol.token_bucket import Bucket
+from visibility_api.kubeapi.delivery import DEFAULT_CACHE_CONTROL, ReaderTooSlow, deliver
+from visibility_api.kubeapi.disconnect import ClientGone
+from visibility_api.kubeapi.message import (
     Authenticator,
     Authorizer,
     Headers,
@@ -47,8 +45,10 @@ from visibility_api.resources.message import (
     Scope,
     Send,
 )
-from visibility_api.resources.turns import Turns
-from visibility_api.token_bucket import Bucket
+from visibility_api.kubeapi.turns import Turns
+from visibility_api.peers.giving import HISTORY_PATH, PATH as PEERS_PATH, StateGiver
+from visibility_api.pushing.endpoint import PushEndpoint
+from visibility_api.pushing.relayed import PATH as RELAYED_PATH
 
 from .health import Health
 from .places import Shares

@@ -13,7 +13,7 @@ from fastapi import Depends, Request
 from prometheus_client import CollectorRegistry
 
 from visibility_api.auth.identity import Identity
-from visibility_api.errors import UnknownRoute
+from visibility_api.errors.status import UnknownRoute
 
 from .description.discovery import Discovery
 from .description.openapi import OpenApi

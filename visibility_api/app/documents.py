@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from fastapi import Request
 from starlette.responses import Response
 
-from visibility_api.resources.message import ResourceResponse
-from visibility_api.resources.negotiation import Representation, Target, negotiate
-from visibility_api.resources.rendering import render
+from visibility_api.kubeapi.message import ResourceResponse
+from visibility_api.kubeapi.negotiation import Representation, Target, negotiate
+from visibility_api.kubeapi.rendering import render
 
 NO_SNIFFING = {"X-Content-Type-Options": "nosniff"}
 

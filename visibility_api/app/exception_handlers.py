@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from visibility_api.auth.errors import AuthError
-from visibility_api.errors import (
+from visibility_api.errors.status import (
     BadRequest,
     Cause,
     Details,

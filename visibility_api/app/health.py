@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from visibility_api.faults import describe_fault
-from visibility_api.quoting import quote
+from visibility_api.errors.faults import describe_fault
+from visibility_api.errors.quoting import quote
 
 log = structlog.get_logger(__name__)
 

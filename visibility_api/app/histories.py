@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from visibility_api.client_queues import ClientQueues
-from visibility_api.progress.history import JobHistory
+from visibility_api.flowcontrol.client_queues import ClientQueues
+from visibility_api.history.job_history import JobHistory
 from visibility_api.store import Entry
 
 MAX_WAITING, MAX_WAITING_PER_USER, WAIT_S = 400, 100, 10.0

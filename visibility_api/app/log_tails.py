@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from visibility_api.client_queues import ClientQueues
+from visibility_api.flowcontrol.client_queues import ClientQueues
+from visibility_api.kubeapi.message import Authorizer
 from visibility_api.probing.log_end import LogEnds
-from visibility_api.resources.message import Authorizer
 from visibility_api.store import Entry
 
 _CROWDED = "too many logs are being read; try again after the time in Retry-After"

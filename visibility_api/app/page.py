@@ -15,9 +15,9 @@ from importlib.resources import files
 from fastapi import Request
 from starlette.responses import Response
 
-from visibility_api.errors import UnknownRoute
-from visibility_api.resources.collection import MAX_TAGS
-from visibility_api.resources.compression import accepts_gzip
+from visibility_api.errors.status import UnknownRoute
+from visibility_api.kubeapi.collection import MAX_TAGS
+from visibility_api.kubeapi.compression import accepts_gzip
 
 from .documents import whole
 

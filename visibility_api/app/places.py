@@ -6,7 +6,7 @@ Callers that are not authenticated yet have none: they wait in the queues of `au
 from __future__ import annotations
 
 from visibility_api.auth.identity import MASTERS_GROUP, Identity
-from visibility_api.errors import Overloaded, TooManyRequests
+from visibility_api.errors.status import Overloaded, TooManyRequests
 
 
 class Places:

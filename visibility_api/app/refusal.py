@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import structlog
 
 from visibility_api.auth.errors import AuthError
-from visibility_api.errors import Forbidden, RequestError, encode_status, to_request_error
-from visibility_api.faults import describe_fault
-from visibility_api.resources.message import Headers, ResourceResponse, Scope
-from visibility_api.resources.negotiation import negotiate_error
-from visibility_api.resources.rendering import render
+from visibility_api.errors.faults import describe_fault
+from visibility_api.errors.status import Forbidden, RequestError, encode_status, to_request_error
+from visibility_api.kubeapi.message import Headers, ResourceResponse, Scope
+from visibility_api.kubeapi.negotiation import negotiate_error
+from visibility_api.kubeapi.rendering import render
 
 log = structlog.get_logger(__name__)
 

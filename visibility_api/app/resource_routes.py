@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from visibility_api.errors import MethodNotAllowed
+from visibility_api.errors.status import MethodNotAllowed
+from visibility_api.kubeapi.message import Handler, ResourceRequest, ResourceResponse
 from visibility_api.models.served import GROUP, VERSION, Resource
-from visibility_api.resources.message import Handler, ResourceRequest, ResourceResponse
 
 from .request_info import RequestInfo
 from .request_metrics import Labels

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 from cachetools import LRUCache
 
-from visibility_api.client_queues import ClientQueues
-from visibility_api.errors import TooManyRequests
+from visibility_api.errors.status import TooManyRequests
+from visibility_api.flowcontrol.client_queues import ClientQueues
+from visibility_api.flowcontrol.token_bucket import Bucket
 from visibility_api.kube.errors import ClusterError
-from visibility_api.token_bucket import Bucket
 
 from .errors import AccessDenied, ReviewFailed
 from .identity import ANONYMOUS_USER, MASTERS_GROUP, Attributes, Identity, Requirement

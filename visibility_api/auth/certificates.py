@@ -24,7 +24,7 @@ from cryptography.x509.verification import (
     Store,
 )
 
-from visibility_api.token_bucket import Bucket
+from visibility_api.flowcontrol.token_bucket import Bucket
 
 from .errors import TrustUnusable
 

@@ -1,4 +1,4 @@
-"""What authentication and authorisation raise; `visibility_api.errors` turns each into a response."""
+"""What authentication and authorisation raise; `visibility_api.errors.status` turns each into a response."""
 
 from __future__ import annotations
 

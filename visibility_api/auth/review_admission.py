@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 
 from cachetools import LRUCache
 
-from visibility_api.client_queues import ClientQueues
-from visibility_api.errors import TooManyRequests
-from visibility_api.token_bucket import Bucket
+from visibility_api.errors.status import TooManyRequests
+from visibility_api.flowcontrol.client_queues import ClientQueues
+from visibility_api.flowcontrol.token_bucket import Bucket
 
 # Of unknown callers. Ten thousand pods that start within a minute need 167 a second. A token review costs
 # kube-apiserver 0.7 ms of CPU and us as much: a fifth of a core.

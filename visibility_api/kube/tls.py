@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kubernetes_asyncio.client import Configuration
 
-from visibility_api.pem import NO_PASSPHRASE, describe_bundle_fault, describe_pair_fault
+from visibility_api.kube.pem import NO_PASSPHRASE, describe_bundle_fault, describe_pair_fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,9 @@ From these come the OpenAPI documents, the JSON Schema in `visibility_api/openap
 
 Where bytes are encoded or decoded on a hot path, or come from strangers, msgspec does it. Which and why:
 
-- `resources/v1alpha1.py` encodes each document when it changes. Its Structs are made from the models
+- `kubeapi/v1alpha1.py` encodes each document when it changes. Its Structs are made from the models
   (`structs.struct_of`), so there is no second list of fields. pydantic takes 3.3 times the CPU.
-- `progress/document.py` and `pushing/payload.py` decode what pods write and push. What does not fit is
+- `reports/document.py` and `pushing/payload.py` decode what pods write and push. What does not fit is
   rounded, clamped and cut; a model only accepts or refuses. For what fits pydantic is as fast.
 - `kube/` decodes objects and watch events of kube-apiserver, and only the few fields that are used.
 - `errors.py` encodes a Status: refusing a request must cost less than serving it.

@@ -1,7 +1,7 @@
 """The progress document that a training process writes: docs/document.md explains it.
 
 Published as `visibility_api/openapi/progress-document.schema.json` for writers. The server reads documents
-with `progress/document.py`, which accepts more than this: it rounds, clamps and cuts.
+with `reports/document.py`, which accepts more than this: it rounds, clamps and cuts.
 """
 
 from __future__ import annotations

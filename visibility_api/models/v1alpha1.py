@@ -1,7 +1,7 @@
 """Version v1alpha1 of the API: a document for each training job.
 
 From these models come the OpenAPI documents, and so what `kubectl explain` shows, and the fields that
-`resources/v1alpha1.py` encodes. Names, types and limits of the fields that `TrainJob.status.trainerStatus`
+`kubeapi/v1alpha1.py` encodes. Names, types and limits of the fields that `TrainJob.status.trainerStatus`
 has as well are its own, so that its clients can read ours.
 """
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from visibility_api.progress.attempt import UNREADABLE
-from visibility_api.progress.saved import SavedJob
+from visibility_api.history.attempt import UNREADABLE
+from visibility_api.jobs.saved import SavedJob
 
 MAX_FRAME_BYTES = 512 * 1024  # of one job; the largest states that are kept on disk have half of it
 END = struct.pack(">I", 0)

@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
 import structlog
 
-from visibility_api.errors import TooManyRequests
-from visibility_api.faults import describe_fault
-from visibility_api.progress.job import JobRef
-from visibility_api.progress.saved import SavedJob
+from visibility_api.errors.faults import describe_fault
+from visibility_api.errors.status import TooManyRequests
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.saved import SavedJob
 
 from .addresses import Address, plain
 from .frames import END, frame

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from visibility_api.errors import Unauthorized
+from visibility_api.errors.status import Unauthorized
 
 PROOF = b"x-visibility-peer"  # the header
 _PURPOSE = b"visibility.trainer.kubeflow.org peer, version 1"  # a value for another purpose is another one

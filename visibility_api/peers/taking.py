@@ -11,8 +11,8 @@ import aiohttp
 import structlog
 from yarl import URL
 
-from visibility_api.faults import describe_fault
-from visibility_api.progress.saved import SavedJob
+from visibility_api.errors.faults import describe_fault
+from visibility_api.jobs.saved import SavedJob
 
 from .addresses import Address, resolve, split_name
 from .frames import BadFrame, FrameReader

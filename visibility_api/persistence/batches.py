@@ -17,7 +17,7 @@ from typing import Annotated
 import msgspec
 import structlog
 
-from visibility_api.progress.job import JobRef
+from visibility_api.jobs.job import JobRef
 
 log = structlog.get_logger("visibility.state")
 

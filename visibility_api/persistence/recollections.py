@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import structlog
 
-from visibility_api.progress.history import JobHistory
-from visibility_api.progress.job import JobRef
-from visibility_api.progress.memory import Memory
-from visibility_api.progress.saved import SavedJob, restore, restore_history, supersedes
+from visibility_api.history.job_history import JobHistory
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.memory import Memory
+from visibility_api.jobs.saved import SavedJob, restore, restore_history, supersedes
 
 log = structlog.get_logger("visibility.state")
 

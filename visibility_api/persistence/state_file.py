@@ -24,8 +24,8 @@ from pathlib import Path
 import structlog
 from msgspec.structs import astuple
 
-from visibility_api.progress.job import JobRef
-from visibility_api.progress.saved import SavedJob
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.saved import SavedJob
 
 from . import batches
 from .batches import Batches, Row, TooMany

@@ -18,9 +18,9 @@ from typing import TypeVar
 
 import structlog
 
-from visibility_api.faults import describe_fault
-from visibility_api.progress.job import JobRef
-from visibility_api.progress.saved import SavedJob
+from visibility_api.errors.faults import describe_fault
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.saved import SavedJob
 
 from .state_file import Bounds, StateFile, Unavailable
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from visibility_api.progress.document import Outcome, Progress, Refused, RetryClass
-from visibility_api.progress.job import Rank0, TrainingJob
-from visibility_api.progress.merge import NO_PROGRESS_IN_LOG
+from visibility_api.jobs.job import Rank0, TrainingJob
+from visibility_api.jobs.merge import NO_PROGRESS_IN_LOG
+from visibility_api.reports.document import Outcome, Progress, Refused, RetryClass
 
 SOURCE_ANNOTATION = "annotation visibility.trainer.kubeflow.org/source"
 PASSIVE = frozenset({"push", "status"})  # bring their reports by themselves

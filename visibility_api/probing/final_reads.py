@@ -10,9 +10,9 @@ from typing import Protocol, runtime_checkable
 import structlog
 from msgspec.structs import replace
 
-from visibility_api.faults import describe_fault
-from visibility_api.progress.document import Outcome, Refused, RetryClass
-from visibility_api.progress.job import JobRef, Rank0, TrainingJob
+from visibility_api.errors.faults import describe_fault
+from visibility_api.jobs.job import JobRef, Rank0, TrainingJob
+from visibility_api.reports.document import Outcome, Refused, RetryClass
 
 from .choice import Choice
 from .fair_queue import FairQueue

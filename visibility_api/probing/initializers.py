@@ -14,10 +14,10 @@ from typing import Protocol
 
 import structlog
 
-from visibility_api.faults import describe_fault
-from visibility_api.progress.document import Refused, RetryClass
-from visibility_api.progress.job import JobRef, TrainingJob
-from visibility_api.progress.preparation import preparation
+from visibility_api.errors.faults import describe_fault
+from visibility_api.jobs.job import JobRef, TrainingJob
+from visibility_api.reports.document import Refused, RetryClass
+from visibility_api.reports.preparation import preparation
 
 from .probe import PAUSES, OnProbe
 from .schedule import Schedule, Turn

@@ -9,11 +9,11 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 
+from visibility_api.errors.text import harmless
+from visibility_api.jobs.failure import Failure
+from visibility_api.jobs.job import Rank0
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, TooLarge
-from visibility_api.progress.failure import Failure
-from visibility_api.progress.job import Rank0
-from visibility_api.text import harmless
 
 MAX_LINES = 500
 MAX_BYTES = 64 * 1024  # of one answer of kube-apiserver

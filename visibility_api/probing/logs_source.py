@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 import structlog
 from cachetools import TTLCache
 
+from visibility_api.jobs.job import JobRef, Rank0
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
-from visibility_api.progress.document import Outcome, Refused, RetryClass
-from visibility_api.progress.job import JobRef, Rank0
-from visibility_api.progress.log_tail import TailReader
+from visibility_api.reports.document import Outcome, Refused, RetryClass
+from visibility_api.reports.log_tail import TailReader
 
 log = structlog.get_logger("visibility.probe")
 

@@ -10,10 +10,10 @@ from typing import Protocol
 
 import structlog
 
-from visibility_api.faults import describe_fault
-from visibility_api.progress.document import Outcome, Progress, Refused, RetryClass
-from visibility_api.progress.job import JobRef, Rank0, TrainingJob
-from visibility_api.progress.observation import Observation
+from visibility_api.errors.faults import describe_fault
+from visibility_api.jobs.job import JobRef, Rank0, TrainingJob
+from visibility_api.jobs.observation import Observation
+from visibility_api.reports.document import Outcome, Progress, Refused, RetryClass
 
 from .choice import Candidate, Choice, is_permanent, member_of
 

@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 import msgspec
 import structlog
 
-from visibility_api.faults import describe_fault
-from visibility_api.progress.document import Refused, RetryClass
-from visibility_api.progress.job import JobRef, Phase, Rank0, TrainingJob
-from visibility_api.progress.observation import Observation
+from visibility_api.errors.faults import describe_fault
+from visibility_api.jobs.job import JobRef, Phase, Rank0, TrainingJob
+from visibility_api.jobs.observation import Observation
+from visibility_api.reports.document import Refused, RetryClass
 
 from .choice import Choice, options_for
 from .final_reads import EndedAttempt, FinalReads, FinalSource

@@ -12,8 +12,8 @@ import random
 from dataclasses import dataclass
 from enum import Enum
 
-from visibility_api.progress.document import RetryClass
-from visibility_api.progress.job import JobRef
+from visibility_api.jobs.job import JobRef
+from visibility_api.reports.document import RetryClass
 
 from .fair_queue import FairQueue
 

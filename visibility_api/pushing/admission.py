@@ -24,7 +24,7 @@ from visibility_api.auth.errors import CredentialRejected, TokenReviewFailed
 from visibility_api.auth.identity import Identity
 from visibility_api.auth.review_admission import ReviewAdmission
 from visibility_api.auth.token_review import KNOWN_FOR_S, TokenReviewer
-from visibility_api.errors import (
+from visibility_api.errors.status import (
     Forbidden,
     InternalError,
     NotFound,
@@ -32,9 +32,9 @@ from visibility_api.errors import (
     TooManyRequests,
     Unavailable,
 )
+from visibility_api.flowcontrol.token_bucket import Bucket
+from visibility_api.jobs.job import TrainingJob
 from visibility_api.kube.errors import ApiError, ClusterError
-from visibility_api.progress.job import TrainingJob
-from visibility_api.token_bucket import Bucket
 
 from .ownership import Membership, Owners
 from .paths import Target

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
-from visibility_api.errors import Invalid, RequestEntityTooLarge
+from visibility_api.errors.status import Invalid, RequestEntityTooLarge
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Headers = Sequence[tuple[bytes, bytes]]

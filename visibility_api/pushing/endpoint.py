@@ -16,15 +16,15 @@ from typing import NamedTuple
 import structlog
 from cachetools import LRUCache
 
-from visibility_api.deadline import within
-from visibility_api.errors import InternalError, Invalid, NotFound, RequestError, TooManyRequests
-from visibility_api.faults import describe_fault
+from visibility_api.errors.faults import describe_fault
+from visibility_api.errors.status import InternalError, Invalid, NotFound, RequestError, TooManyRequests
+from visibility_api.flowcontrol.deadline import within
+from visibility_api.flowcontrol.token_bucket import Bucket
+from visibility_api.jobs.completion import has_position
+from visibility_api.jobs.job import JobRef, TrainingJob
+from visibility_api.jobs.observation import Observation
 from visibility_api.kube.slices import in_slices
-from visibility_api.progress.completion import has_position
-from visibility_api.progress.document import Progress
-from visibility_api.progress.job import JobRef, TrainingJob
-from visibility_api.progress.observation import Observation
-from visibility_api.token_bucket import Bucket
+from visibility_api.reports.document import Progress
 
 from .admission import Admission, Grant
 from .body import ClientGone, Headers, Receive, check_length, read_body

@@ -14,10 +14,10 @@ from typing import Annotated, Any, NoReturn, TypeGuard
 
 import msgspec
 
-from visibility_api.errors import Invalid
-from visibility_api.progress.depth import MAX_DEPTH, is_too_deep
-from visibility_api.progress.document import Progress, Refused, parse_document, parse_time, take_position
-from visibility_api.progress.limits import EARLIEST, LATEST, MAX_METRIC_CHARACTERS, MAX_METRICS
+from visibility_api.errors.status import Invalid
+from visibility_api.reports.depth import MAX_DEPTH, is_too_deep
+from visibility_api.reports.document import Progress, Refused, parse_document, parse_time, take_position
+from visibility_api.reports.limits import EARLIEST, LATEST, MAX_METRIC_CHARACTERS, MAX_METRICS
 
 MAX_INT32 = 2**31 - 1
 MAX_TIME_CHARACTERS = 64

@@ -18,7 +18,7 @@ import msgspec
 import structlog
 from yarl import URL
 
-from visibility_api.faults import describe_fault
+from visibility_api.errors.faults import describe_fault
 from visibility_api.peers.addresses import Address
 from visibility_api.peers.recognition import PROOF
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from visibility_api.errors import BadRequest
-from visibility_api.progress.attempt import UNREADABLE
+from visibility_api.errors.status import BadRequest
+from visibility_api.history.attempt import UNREADABLE
 
 from .ownership import Membership
 

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from visibility_api.auth.certificates import MAX_CHAIN, Peer
 from visibility_api.auth.errors import TrustUnusable
-from visibility_api.pem import NO_PASSPHRASE, describe_pair_fault
+from visibility_api.kube.pem import NO_PASSPHRASE, describe_pair_fault
 
 from .connection_memory import ConnectionMemory
 from .memory import trim_memory

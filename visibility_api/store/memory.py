@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from itertools import chain, islice
 from operator import itemgetter
 
-from visibility_api.progress.job import JobRef
-from visibility_api.progress.summary import JobProgress
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.summary import JobProgress
 
 from . import Change, ChangeType, Entry, Listing, RevisionExpired
 from .changelog import ChangeLog, LogFeed, WakeUps

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from visibility_api.duration import parse_duration_s
-from visibility_api.progress.job import ProbeHints
-from visibility_api.text import harmless
+from visibility_api.errors.text import harmless
+from visibility_api.jobs.job import ProbeHints
+from visibility_api.models.duration import parse_duration_s
 
 from . import thresholds
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import msgspec
 
-from visibility_api.progress.job import ANNOTATION
+from visibility_api.jobs.job import ANNOTATION
 
 from .annotations import PREFIX, JobAnnotations, parse_port, path_fault
 from .objects import Container

@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from visibility_api.progress.failure import DEADLINE_EXCEEDED, LOST_BEFORE, NODE_LOST, Failure, first_of
-from visibility_api.progress.job import exit_signal, is_worth_retrying
-from visibility_api.text import harmless
+from visibility_api.errors.text import harmless
+from visibility_api.jobs.failure import DEADLINE_EXCEEDED, LOST_BEFORE, NODE_LOST, Failure, first_of
+from visibility_api.jobs.job import exit_signal, is_worth_retrying
 
 from .objects import BatchJob, ContainerStatus, ObjectCondition, Pod, PodCondition, StateTerminated
 from .rank0 import controls, is_generated, pod_prefix

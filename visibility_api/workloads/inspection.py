@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import msgspec
 import structlog
 
-from visibility_api.faults import describe_fault
+from visibility_api.errors.faults import describe_fault
+from visibility_api.jobs.failure import Failure
+from visibility_api.jobs.job import JobRef, Phase, Replica as ReplicaCounts, TrainingJob
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.decoding import UNDECODABLE, ListPage, decode
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 from visibility_api.kube.slices import in_slices
-from visibility_api.progress.failure import Failure
-from visibility_api.progress.job import JobRef, Phase, Replica as ReplicaCounts, TrainingJob
 
 from .failures import ReplicaJob, latest, pod_failure
 from .objects import Pod

@@ -17,11 +17,10 @@ from typing import Any, Literal
 import msgspec
 import structlog
 
-from visibility_api.faults import describe_fault
-from visibility_api.kube.slices import in_slices
-from visibility_api.progress.document import Progress, read_trainer_status
-from visibility_api.progress.failure import Failure
-from visibility_api.progress.job import (
+from visibility_api.errors.faults import describe_fault
+from visibility_api.errors.text import harmless
+from visibility_api.jobs.failure import Failure
+from visibility_api.jobs.job import (
     JobRef,
     Phase,
     ProbeHints,
@@ -29,8 +28,9 @@ from visibility_api.progress.job import (
     Replica as ReplicaCounts,
     TrainingJob,
 )
-from visibility_api.progress.observation import Observation
-from visibility_api.text import harmless
+from visibility_api.jobs.observation import Observation
+from visibility_api.kube.slices import in_slices
+from visibility_api.reports.document import Progress, read_trainer_status
 
 from .annotations import PREFIX, JobAnnotations, read_annotations
 from .failures import Replica, ReplicaJob, job_failure, latest, pod_failure, replica_job_failure

@@ -11,7 +11,7 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
-from visibility_api.progress.job import Phase, Rank0
+from visibility_api.jobs.job import Phase, Rank0
 
 from .objects import JobSet, ObjectCondition, Pod, TrainJob
 from .rank0 import is_initializer, main_container, trainer_groups, waiting_of

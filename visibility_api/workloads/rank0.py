@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from visibility_api.progress.job import Initializer, Rank0, Termination, exit_signal
+from visibility_api.jobs.job import Initializer, Rank0, Termination, exit_signal
 
 from .annotations import JobAnnotations
 from .declarations import read_declarations

@@ -6,9 +6,9 @@ import heapq
 import itertools
 from dataclasses import dataclass
 
-from visibility_api.progress.document import Progress
-from visibility_api.progress.job import JobRef
-from visibility_api.progress.summary import JobProgress
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.summary import JobProgress
+from visibility_api.reports.document import Progress
 
 FORGOTTEN_S = 86400.0  # a namespace that was held so long ago and not since is forgotten
 

@@ -8,9 +8,9 @@ from typing import Protocol
 
 import msgspec
 
+from visibility_api.jobs.job import JobRef
 from visibility_api.kube.client import Query
 from visibility_api.kube.errors import ClusterError
-from visibility_api.progress.job import JobRef
 from visibility_api.workloads.collections import TRAINER_API
 from visibility_api.workloads.objects import TrainerStatus
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from visibility_api.progress.document import Progress
-from visibility_api.progress.limits import MAX_METRICS
-from visibility_api.progress.summary import JobProgress
+from visibility_api.jobs.summary import JobProgress
+from visibility_api.reports.document import Progress
+from visibility_api.reports.limits import MAX_METRICS
 from visibility_api.workloads.objects import TrainerMetric, TrainerStatus
 
 MAX_INT32 = 2**31 - 1

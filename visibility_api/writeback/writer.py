@@ -12,12 +12,12 @@ from contextlib import suppress
 
 import structlog
 
-from visibility_api.faults import describe_fault
+from visibility_api.errors.faults import describe_fault
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.observation import Observation
+from visibility_api.jobs.summary import JobProgress
 from visibility_api.kube.errors import ApiError, Unreachable
-from visibility_api.progress.document import Progress
-from visibility_api.progress.job import JobRef
-from visibility_api.progress.observation import Observation
-from visibility_api.progress.summary import JobProgress
+from visibility_api.reports.document import Progress
 from visibility_api.workloads.objects import TrainerStatus
 
 from .queue import Entry, WriteQueue

@@ -13,6 +13,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from visibility_api.app.documents import Document
+from visibility_api.kubeapi.negotiation import JSON, parse_accept
 from visibility_api.models.discovery_v2 import (
     APIGroupDiscovery,
     APIGroupDiscoveryList,
@@ -31,7 +32,6 @@ from visibility_api.models.meta_v1 import (
     ListMeta,
 )
 from visibility_api.models.served import GROUP, GROUP_VERSION, VERSION, Resource
-from visibility_api.resources.negotiation import JSON, parse_accept
 
 # With fewer parameters clients read the body as a legacy document.
 AGGREGATED_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

@@ -16,8 +16,8 @@ from fastapi import Request
 from starlette.responses import Response
 
 from visibility_api.app.documents import Document, whole
+from visibility_api.kubeapi.negotiation import JSON, parse_accept
 from visibility_api.models.served import GROUP_VERSION
-from visibility_api.resources.negotiation import JSON, parse_accept
 
 FOLDER = "openapi"  # in this package
 ONE_YEAR_S = 365 * 24 * 3600

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from visibility_api.app.dependencies import HealthChecks
 from visibility_api.app.documents import text
 from visibility_api.app.health import ENDPOINTS
-from visibility_api.errors import PageNotFound
+from visibility_api.errors.status import PageNotFound
 
 router = APIRouter(tags=["health"])
 

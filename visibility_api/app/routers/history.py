@@ -12,19 +12,19 @@ from starlette.responses import Response
 
 from visibility_api.app.dependencies import Caller, Histories
 from visibility_api.app.documents import whole
-from visibility_api.duration import parse_duration_s
-from visibility_api.errors import BadRequest, NotAcceptable, ObjectNotFound
+from visibility_api.errors.quoting import quote
+from visibility_api.errors.status import BadRequest, NotAcceptable, ObjectNotFound
+from visibility_api.history.attempt import MAX_SERIES
+from visibility_api.history.view import HistoryView, Selection, select
+from visibility_api.kubeapi.compression import accepts_gzip, gzip
+from visibility_api.kubeapi.delivery import GZIP_ABOVE_BYTES
+from visibility_api.kubeapi.history import encode_csv, encode_json, encode_ndjson
+from visibility_api.kubeapi.negotiation import JSON, YAML, Target, negotiate, parse_accept
+from visibility_api.kubeapi.rendering import render
+from visibility_api.models.duration import parse_duration_s
 from visibility_api.models.history import JobHistoryDocument, TrainJobProgressHistory
 from visibility_api.models.served import GROUP_VERSION, TRAINJOBS
-from visibility_api.progress.attempt import MAX_SERIES
-from visibility_api.progress.document import parse_time
-from visibility_api.progress.history_view import HistoryView, Selection, select
-from visibility_api.quoting import quote
-from visibility_api.resources.compression import accepts_gzip, gzip
-from visibility_api.resources.delivery import GZIP_ABOVE_BYTES
-from visibility_api.resources.history import encode_csv, encode_json, encode_ndjson
-from visibility_api.resources.negotiation import JSON, YAML, Target, negotiate, parse_accept
-from visibility_api.resources.rendering import render
+from visibility_api.reports.document import parse_time
 from visibility_api.store import Entry
 
 router = APIRouter(tags=["history"])

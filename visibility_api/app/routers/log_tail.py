@@ -9,7 +9,8 @@ from starlette.responses import Response
 from visibility_api.app.dependencies import Caller, LogTailParts
 from visibility_api.app.documents import text, whole
 from visibility_api.auth.identity import Attributes
-from visibility_api.errors import (
+from visibility_api.errors.quoting import quote
+from visibility_api.errors.status import (
     BadRequest,
     Forbidden,
     NotAcceptable,
@@ -19,14 +20,13 @@ from visibility_api.errors import (
     Unavailable,
 )
 from visibility_api.kube.errors import ApiError, Unreachable
+from visibility_api.kubeapi.negotiation import JSON, YAML, Target, negotiate, parse_accept
+from visibility_api.kubeapi.rendering import render
+from visibility_api.kubeapi.v1alpha1 import metadata_of
 from visibility_api.models.log_tail import TrainJobLogTail
 from visibility_api.models.served import GROUP_VERSION, TRAINJOBS
 from visibility_api.models.structs import struct_of
 from visibility_api.probing.log_end import MAX_LINES, LogEnd, Place, place_of
-from visibility_api.quoting import quote
-from visibility_api.resources.negotiation import JSON, YAML, Target, negotiate, parse_accept
-from visibility_api.resources.rendering import render
-from visibility_api.resources.v1alpha1 import metadata_of
 from visibility_api.store import Entry
 
 router = APIRouter(tags=["log-tail"])

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from visibility_api.app.dependencies import Registry
 from visibility_api.app.documents import whole
-from visibility_api.text import harmless_lines
+from visibility_api.errors.text import harmless_lines
 
 router = APIRouter(tags=["metrics"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, StreamingResponse
 
-from visibility_api.errors import PageNotFound
+from visibility_api.errors.status import PageNotFound
 from visibility_api.peers.giving import HISTORY_PATH, PATH, StateGiver
 from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.pushing.relayed import PATH as PUSHES_PATH, decode_pushes

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from visibility_api.app.documents import whole
-from visibility_api.errors import UnknownRoute
+from visibility_api.errors.status import UnknownRoute
 from visibility_api.models.meta_v1 import Status
 from visibility_api.models.served import GROUP
 from visibility_api.models.trainer_status import TrainerStatusUpdate

@@ -1,0 +1,313 @@
+"""For how long accelerators are held, and how much of that is waste."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.jobs import JOB, T0, rank0
+from visibility_api.jobs.holding import held_s, wasted_s
+from visibility_api.jobs.job import Phase, Termination, TrainingJob
+from visibility_api.reports.document import Progress
+
+from .test_jobs_memory import heir, memory_of
+from .test_jobs_tracker import Bench
+
+GPUS = (("nvidia.com/gpu", 8),)
+
+
+def at(seconds: float) -> datetime:
+    return T0 + timedelta(seconds=seconds)
+
+
+def job(*, uid: str = "p1", pod_s: float | None = 0, **more: Any) -> TrainingJob:
+    """On a node since `pod_s`; None: it has no pod."""
+    pod = rank0(pod_uid=uid, pod_started_at=at(pod_s), **more.pop("pod", {})) if pod_s is not None else None
+    return replace(JOB, accelerators=GPUS, rank0=pod, **more)
+
+
+def bench(seconds: float = 0, seen: TrainingJob | None = None) -> Bench:
+    made = Bench()
+    made.now = at(seconds)
+    made.job(seen or job())
+    return made
+
+
+def go_on(made: Bench, until_s: float, step: int | None = None, **more: Any) -> None:
+    """It is then, and the job reports that, or is evaluated."""
+    made.now = at(until_s)
+    if step is not None:
+        made.report(step, **more)
+    made.tracker.review(1)
+    made.tracker.review(1)
+
+
+def seconds(made: Bench) -> tuple[float, float | None]:
+    """Held and wasted, of one accelerator."""
+    held = made.last.resources
+    assert held is not None
+    assert held.accelerators == 8
+    return held.held_s / 8, held.wasted_s / 8 if held.wasted_s is not None else None
+
+
+def test_what_is_held_before_the_first_report_is_wasted() -> None:
+    made = bench()
+    go_on(made, 60)
+    go_on(made, 120, step=10)
+    assert seconds(made) == (120, 120)
+    go_on(made, 300, step=20)
+    assert seconds(made) == (300, 120)
+
+
+def test_a_run_that_says_when_it_began_wastes_what_was_before() -> None:
+    """However late it is first read: so it does not matter who looks, or when."""
+    made = bench(500)
+    go_on(made, 600, step=10, started_at=at(90))
+    assert seconds(made) == (600, 90)
+
+
+def test_a_job_that_never_reported_and_says_not_where_is_not_called_wasteful() -> None:
+    made = bench()
+    go_on(made, 120)
+    assert seconds(made) == (120, None)
+    declares = bench(0, job(pod={"declared": (("exec", "variable TRAINJOB_PROGRESS_FILE"),)}))
+    go_on(declares, 120)
+    assert seconds(declares) == (120, 120)
+
+
+def test_a_stall_is_wasted_from_the_last_advance_and_ends_with_the_next() -> None:
+    made = bench()
+    for step in range(1, 5):
+        go_on(made, 15 * step, step=step)
+    assert seconds(made) == (60, 15)
+    go_on(made, 1060, step=4)
+    assert made.condition("Stalled")[0] == "True"
+    assert seconds(made) == (1060, 1015)
+    go_on(made, 1120, step=4)
+    assert seconds(made) == (1120, 1075)
+    go_on(made, 1180, step=5)
+    assert made.condition("Stalled")[0] == "False"
+    assert seconds(made) == (1180, 15 + 1120)
+    go_on(made, 1300, step=6)
+    assert seconds(made) == (1300, 15 + 1120)
+
+
+def test_each_attempt_begins_without_a_report() -> None:
+    made = bench()
+    go_on(made, 10, step=1)
+    killed = Termination(exit_code=137, signal=9, reason="Error", finished_at=at(100))
+    go_on(made, 100, step=2)
+    made.now = at(130)
+    made.job(job(pod={"restart_count": 1, "started_at": at(110), "last_termination": killed}))
+    assert seconds(made) == (130, 10 + 30)
+    made.now = at(160)
+    made.report(1, attempt="p1/1/0")
+    assert seconds(made) == (160, 10 + 60)
+
+
+def test_a_suspended_job_holds_nothing() -> None:
+    made = bench()
+    go_on(made, 10, step=1)
+    go_on(made, 100, step=2)
+    made.now = at(200)
+    made.job(job(pod_s=None, phase=Phase.SUSPENDED, is_suspended=True, suspension_changed_at=at(150)))
+    assert seconds(made) == (150, 10)
+    made.now = at(1000)
+    made.job(job(pod_s=900, uid="p2", is_suspended=False))
+    assert seconds(made) == (250, 110)
+
+
+def test_an_ended_job_has_held_them_until_its_end() -> None:
+    made = bench()
+    go_on(made, 10, step=1)
+    made.now = at(500)
+    made.job(job(phase=Phase.SUCCEEDED, ended_at=at(400)))
+    assert seconds(made) == (400, 10)
+    made.now = at(9000)
+    made.job(job(phase=Phase.SUCCEEDED, ended_at=at(400), pod_s=None))
+    assert seconds(made) == (400, 10)
+
+
+def test_a_pod_that_is_gone_holds_nothing_and_the_next_one_does() -> None:
+    made = bench()
+    go_on(made, 10, step=1)
+    ended = Termination(exit_code=1, signal=None, reason="Error", finished_at=at(80))
+    made.now = at(85)
+    made.job(job(pod={"is_running": False, "last_termination": ended}))
+    made.now = at(100)
+    made.job(job(pod_s=None))
+    go_on(made, 180)
+    assert seconds(made) == (80, 10)
+    made.now = at(220)
+    made.job(job(pod_s=200, uid="p2"))
+    assert seconds(made) == (100, 30)
+
+
+def test_a_pod_that_no_node_has_accepted_holds_nothing() -> None:
+    made = Bench()
+    made.job(replace(JOB, accelerators=GPUS, rank0=rank0(node_name=None, started_at=None, is_running=False)))
+    go_on(made, 500)
+    assert seconds(made) == (0, None)
+
+
+def test_a_job_without_accelerators_shows_none() -> None:
+    made = Bench()
+    made.job(JOB)
+    assert made.last.resources is None
+
+
+def test_a_growing_number_wakes_no_watcher() -> None:
+    made = bench()
+    go_on(made, 10, step=1)
+    count = len(made.published)
+    go_on(made, 25)
+    assert len(made.published) == count
+    go_on(made, 75)
+    assert seconds(made) == (75, 10)
+
+
+@pytest.mark.parametrize("knows_pod", [False, True])
+def test_whoever_takes_over_counts_on(knows_pod: bool) -> None:
+    made = bench()
+    go_on(made, 10, step=1)
+    made.now = at(150)
+    made.job(job(pod_s=None, phase=Phase.SUSPENDED, suspension_changed_at=at(150)))
+    made.now = at(1000)
+    made.job(job(pod_s=900, uid="p2"))
+    made.report(1, attempt="p2/0/0")
+    if knows_pod:
+        later = bench(1000, job(pod_s=900, uid="p2"))
+        later.tracker.recalled(JOB.ref, memory_of(made))
+    else:
+        later = heir(made)
+        later.job(job(pod_s=900, uid="p2"))
+    assert seconds(later) == seconds(made) == (250, 110)
+
+
+def test_no_more_is_wasted_than_is_held_however_long_a_run_stands_still() -> None:
+    """Such as one whose first report is a file that lay in its volume."""
+    made = bench(60)
+    made.observe(Progress(timestamp=at(-18000), step=5, total_steps=100))
+    made.advance(60)
+    made.tracker.review(1.0)
+    found = made.last.resources
+    assert found is not None
+    assert made.condition("Stalled")[0] == "True"
+    assert found.wasted_s is not None
+    assert found.wasted_s <= found.held_s
+
+
+def test_a_job_that_is_first_seen_after_its_end_has_held_them_until_then() -> None:
+    over = replace(job(), phase=Phase.SUCCEEDED, ended_at=at(4000))
+    made = bench(9000, over)
+    assert seconds(made)[0] == 4000
+    made.advance(600)
+    made.job(over)
+    assert seconds(made)[0] == 4000
+    watched = bench(60)
+    go_on(watched, 3900, step=10)
+    watched.now = at(4010)
+    watched.job(over)
+    assert seconds(watched)[0] == 4000
+
+
+def test_pods_that_overlap_hold_the_accelerators_of_the_job_once() -> None:
+    """As where one may hold rank 0 while the other is being replaced."""
+    made = bench(0, job(uid="p1", pod_s=0))
+    go_on(made, 100)
+    made.job(job(uid="p2", pod_s=10))
+    go_on(made, 200)
+    made.job(job(uid="p1", pod_s=0))
+    go_on(made, 300)
+    assert seconds(made)[0] == 300
+
+
+def test_a_replica_that_is_told_of_the_next_pod_counts_the_one_before_no_longer() -> None:
+    """Its own watch is behind, and shows that one for a moment more."""
+    ahead, behind = bench(), bench()
+    go_on(ahead, 100)
+    go_on(behind, 100)
+    ahead.job(job(uid="p2", pod_s=100))
+    go_on(ahead, 130)
+    behind.now = at(130)
+    behind.tracker.recalled(JOB.ref, memory_of(ahead))
+    behind.job(job(labels={"seen": "again"}))
+    behind.job(job(uid="p2", pod_s=100))
+    go_on(behind, 200)
+    assert seconds(behind)[0] == 200
+
+
+def test_a_failed_pod_that_outlives_the_next_one_is_not_taken_for_a_watch_that_is_behind() -> None:
+    made = bench(0, job(uid="p1", pod_s=0))
+    go_on(made, 100)
+    made.job(job(uid="p2", pod_s=100))
+    go_on(made, 200)
+    made.job(job(uid="p1", pod_s=0, phase=Phase.SUSPENDED, suspension_changed_at=at(200)))
+    go_on(made, 100_000)
+    assert seconds(made)[0] == 200
+
+
+def counted(made: Bench) -> tuple[float, float]:
+    """Held and wasted up to now, whether it is shown or not."""
+    holding = memory_of(made).holding
+    assert holding is not None
+    return held_s(holding, made.now), wasted_s(holding, made.now)
+
+
+def told(one: Bench, other: Bench) -> None:
+    """Each what the other knows now."""
+    memories = memory_of(one), memory_of(other)
+    one.tracker.past_recalled(JOB.ref, memories[1])
+    other.tracker.past_recalled(JOB.ref, memories[0])
+
+
+def test_a_replica_without_reports_spoils_nothing_for_one_that_has_them() -> None:
+    """Both wait for the first one of a container that was started again."""
+    knows, silent = bench(), bench()
+    go_on(knows, 10, step=1)
+    again = job(pod={"restart_count": 1, "started_at": at(1000)})
+    for each in (knows, silent):
+        go_on(each, 1000)
+        each.job(again)
+        go_on(each, 1005)
+    assert [counted(each) for each in (knows, silent)] == [(1005, 15), (1005, 1005)]
+    told(knows, silent)
+    assert [counted(each) for each in (knows, silent)] == [(1005, 15), (1005, 15)]
+
+
+def test_of_two_replicas_one_knows_the_first_pod_and_the_other_what_the_second_reported() -> None:
+    first, second = bench(0, job(uid="p1", pod_s=0)), bench(110, job(uid="p2", pod_s=100))
+    go_on(first, 10, step=1)
+    first.now = at(90)
+    first.job(job(pod_s=None))
+    go_on(second, 120, step=1, attempt="p2/0/0")
+    for each in (first, second):
+        each.now = at(200)
+    told(first, second)
+    first.job(job(uid="p2", pod_s=100))
+    go_on(second, 200)
+    assert seconds(second) == (190, 30)
+
+
+def test_two_replicas_that_differ_agree_after_one_exchange_and_do_not_swap() -> None:
+    pair = bench(), bench()
+    go_on(pair[0], 10, step=1)
+    for each in pair:
+        each.now = at(500)
+        each.job(job(phase=Phase.SUSPENDED, suspension_changed_at=at(500)))
+    assert [counted(each) for each in pair] == [(500, 10), (500, 500)]
+    for _ in range(3):
+        told(*pair)
+        assert [counted(each) for each in pair] == [(500, 10), (500, 10)]
+
+
+def test_the_end_of_an_earlier_run_is_not_that_of_a_pod_that_is_gone() -> None:
+    made = bench()
+    ended = Termination(exit_code=1, signal=None, reason="Error", finished_at=at(30))
+    made.job(job(pod={"restart_count": 1, "started_at": at(40), "last_termination": ended}))
+    go_on(made, 9000)
+    made.job(job(pod_s=None))
+    assert seconds(made)[0] == 9000

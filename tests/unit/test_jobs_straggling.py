@@ -1,0 +1,263 @@
+"""Straggling: which ranks are slower than the others, by what rank 0 says of them."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from tests import paces
+from tests.jobs import JOB, RANK0, REF
+from tests.unit.test_jobs_tracker import Bench
+from trainjob_progress.document import Snapshot, encode
+from trainjob_progress.ranks import make_columns
+from visibility_api.jobs.job import Phase, ProbeHints, Thresholds
+from visibility_api.jobs.straggling import ACCOUNTS
+from visibility_api.reports.document import Progress
+from visibility_api.reports.ranks import NO_RANKS, Ranks, read_ranks
+from visibility_api.reports.report import parse_report
+
+RUNS = 10  # of each sort here; python -m benchmarks.verdicts has 1,000
+EVEN = [0.4, 0.41, 0.39, 0.4]
+SLOW = [0.4, 0.41, 0.39, 0.9]
+
+
+def columns(**given: object) -> Ranks:
+    return read_ranks(msgspec.Raw(msgspec.json.encode(given)))
+
+
+class Gathering(Bench):
+    """A bench to which rank 0 reports of all ranks, as the reporter writes it."""
+
+    def say(self, step: int = 0, every_s: float = 20, **given: object) -> None:
+        self.advance(every_s)
+        now_s = self.now.timestamp()
+        found = {"step_seconds": None, "steps": None, "names": None, **given}
+        written = Snapshot(
+            state="running",
+            timestamp=now_s,
+            start_time=now_s - 3600,
+            step=step or int(now_s) % 10**6,
+            ranks=make_columns(now_s, **found),  # type: ignore[arg-type]
+        )
+        report = parse_report(encode(written))
+        assert isinstance(report, Progress)
+        self.observe(report)
+
+    def message(self) -> str:
+        found = self.last.condition("Straggling")
+        assert found is not None
+        return found.message
+
+
+@pytest.fixture
+def bench() -> Gathering:
+    bench = Gathering()
+    bench.job(JOB)
+    return bench
+
+
+class TestSimulatedRuns:
+    def test_no_rank_that_is_well_is_said_to_lag(self) -> None:
+        for number in range(RUNS):
+            assert paces.judge(random.Random(f"0 even {number}")).falsely is None, number
+
+    def test_a_slow_rank_is_found(self) -> None:
+        some = [paces.judge(random.Random(f"0 lags {number}"), lags=True) for number in range(RUNS)]
+        assert all(each.rightly is not None and each.falsely is None for each in some)
+
+
+class TestTheCondition:
+    def test_it_is_absent_where_nothing_is_said_of_other_ranks(self, bench: Gathering) -> None:
+        bench.report(10)
+        assert bench.last.condition("Straggling") is None
+
+    def test_it_is_unknown_until_there_were_enough_accounts(self, bench: Gathering) -> None:
+        for number in range(ACCOUNTS):
+            assert number == 0 or bench.condition("Straggling") == ("Unknown", "NotJudged")
+            bench.say(step_seconds=EVEN)
+        assert bench.condition("Straggling") == ("False", "NoSlowReplica")
+
+    def test_it_names_the_slow_replica_and_how_slow_it_is(self, bench: Gathering) -> None:
+        for _ in range(ACCOUNTS):
+            bench.say(step_seconds=SLOW, names=[f"bert-node-0-{rank}" for rank in range(4)])
+        assert bench.condition("Straggling") == ("True", "SlowReplica")
+        assert bench.message() == (
+            "Rank 3 (bert-node-0-3) takes 0.9 s for a step, 2.2 times as long as the median of the 3 others"
+            " (0.4 s). Check its node, its accelerator and its data."
+        )
+
+    def test_it_began_with_the_first_slow_account(self, bench: Gathering) -> None:
+        for _ in range(5):
+            bench.say(step_seconds=EVEN)
+        began = bench.now + timedelta(seconds=20)
+        for _ in range(ACCOUNTS):
+            bench.say(step_seconds=SLOW)
+        found = bench.last.condition("Straggling")
+        assert found is not None
+        assert found.since == began
+
+    def test_it_ends_when_the_rank_is_no_longer_slow(self, bench: Gathering) -> None:
+        for _ in range(ACCOUNTS):
+            bench.say(step_seconds=SLOW)
+        bench.say(step_seconds=EVEN)
+        assert bench.condition("Straggling") == ("True", "SlowReplica")  # one account is no proof
+        bench.say(step_seconds=EVEN)
+        assert bench.condition("Straggling") == ("False", "NoSlowReplica")
+
+    def test_an_account_that_is_read_again_counts_once(self, bench: Gathering) -> None:
+        bench.say(step_seconds=SLOW)
+        [row] = [columns(rank=[0, 1], stepSeconds=[0.4, 0.9])]
+        for step in range(100, 100 + 2 * ACCOUNTS):
+            bench.advance(20)
+            bench.observe(Progress(timestamp=bench.now, step=step, ranks=row))
+        assert bench.condition("Straggling") == ("Unknown", "NotJudged")
+
+    def test_many_accounts_within_a_short_time_are_not_enough(self, bench: Gathering) -> None:
+        for _ in range(3 * ACCOUNTS):
+            bench.say(step_seconds=SLOW, every_s=2)
+        assert bench.condition("Straggling") == ("False", "NoSlowReplica")
+
+    def test_of_two_ranks_each_is_compared_with_the_other(self, bench: Gathering) -> None:
+        for _ in range(ACCOUNTS):
+            bench.say(step_seconds=[1.0, 0.25])
+        assert "Rank 0 takes 1 s for a step, 4 times as long as the other one (0.25 s)." in bench.message()
+
+    def test_a_slow_node_is_all_of_its_ranks(self, bench: Gathering) -> None:
+        for _ in range(ACCOUNTS):
+            bench.say(step_seconds=[0.4] * 6 + [0.91, 0.9])
+        assert bench.message().startswith("Rank 6 takes 0.91 s for a step")
+        assert "Also slow: rank 7." in bench.message()
+
+    def test_ranks_whose_times_vary_widely_are_not_slow(self, bench: Gathering) -> None:
+        for _ in range(ACCOUNTS):
+            bench.say(step_seconds=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
+        assert bench.condition("Straggling") == ("False", "NoSlowReplica")
+
+    def test_steps_tell_where_ranks_do_not_wait_for_each_other(self, bench: Gathering) -> None:
+        for number in range(100):
+            bench.say(steps=[40 * number, 41 * number, 39 * number, 10 * number])
+        assert bench.condition("Straggling") == ("True", "SlowReplica")
+        assert "Rank 3 takes 2 s for a step, 4 times as long" in bench.message()
+
+    def test_a_rank_that_stands_still_lags_after_the_pause_that_any_run_may_make(
+        self, bench: Gathering
+    ) -> None:
+        moved = 30
+        for number in range(moved):
+            bench.say(steps=[40 * number] * 4)
+        for number in range(moved, moved + 14):
+            bench.say(steps=[*[40 * number] * 3, 40 * moved])
+        assert bench.condition("Straggling") == ("False", "NoSlowReplica")  # it may evaluate
+        for number in range(moved + 14, moved + 60):
+            bench.say(steps=[*[40 * number] * 3, 40 * moved])
+        assert "Rank 3 does not advance, in contrast to the median of the 3 others" in bench.message()
+
+    def test_a_run_of_few_steps_is_compared_over_longer(self, bench: Gathering) -> None:
+        for number in range(400):
+            bench.say(steps=[number // 10, number // 10, number // 9, number // 11])
+        assert bench.condition("Straggling")[0] != "True"
+
+    def test_another_attempt_begins_anew(self, bench: Gathering) -> None:
+        for _ in range(ACCOUNTS):
+            bench.say(step_seconds=SLOW)
+        again = replace(RANK0, restart_count=1)
+        bench.job(replace(JOB, rank0=again))
+        assert bench.condition("Straggling") == ("False", "NotTraining")
+        bench.advance(20)
+        bench.observe(Progress(timestamp=bench.now, step=1), attempt=again.attempt)
+        assert bench.last.condition("Straggling") is None
+
+    def test_a_job_that_has_ended_does_not_straggle(self, bench: Gathering) -> None:
+        for _ in range(ACCOUNTS):
+            bench.say(step_seconds=SLOW)
+        bench.job(replace(JOB, phase=Phase.SUCCEEDED))
+        assert bench.condition("Straggling") == ("False", "NotTraining")
+
+    @pytest.mark.parametrize(
+        ("above", "status"), [(None, "True"), (3.0, "False"), (1.5, "True"), (float("inf"), None)]
+    )
+    def test_an_annotation_says_how_slow_is_slow(
+        self, bench: Gathering, above: float | None, status: str | None
+    ) -> None:
+        bench.job(replace(JOB, hints=ProbeHints(thresholds=Thresholds(straggling_above=above))))
+        for _ in range(ACCOUNTS):
+            bench.say(step_seconds=SLOW)
+        found = bench.last.condition("Straggling")
+        assert (found.status if found is not None else None) == status
+
+    def test_another_process_goes_on_from_what_is_remembered(self, bench: Gathering) -> None:
+        for _ in range(ACCOUNTS - 1):
+            bench.say(step_seconds=SLOW)
+        memory = bench.tracker.remembered(REF)
+        assert memory is not None
+        other = Gathering()
+        other.now = bench.now
+        other.job(JOB)
+        other.tracker.recalled(REF, msgspec.msgpack.decode(msgspec.msgpack.encode(memory), type=type(memory)))
+        other.say(step_seconds=SLOW)
+        assert other.condition("Straggling") == ("True", "SlowReplica")
+
+    def test_what_is_remembered_of_many_slow_ranks_is_bounded(self, bench: Gathering) -> None:
+        for _ in range(ACCOUNTS):
+            bench.say(step_seconds=[0.4] * 33 + [0.9] * 31, names=["x" * 64] * 64)
+        assert bench.condition("Straggling") == ("True", "SlowReplica")
+        memory = bench.tracker.remembered(REF)
+        assert memory is not None
+        assert len(msgspec.json.encode(memory.gathered)) < 2048
+
+    def test_no_account_is_kept_with_the_report(self, bench: Gathering) -> None:
+        bench.say(step_seconds=SLOW)
+        memory = bench.tracker.remembered(REF)
+        assert memory is not None
+        assert memory.report is not None
+        assert memory.report.ranks == NO_RANKS
+
+
+class TestReading:
+    def test_a_row_for_each_rank_in_order(self) -> None:
+        found = columns(rank=[1, 0], stepSeconds=[0.5, 0.25], step=[7, None], name=["b", None])
+        assert [msgspec.to_builtins(row) for row in found.rows] == [[0, "", None, 0.25], [1, "b", 7, 0.5]]
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {},
+            {"rank": []},
+            {"rank": [0, 1]},
+            {"rank": [0, 0], "step": [1, 1]},
+            {"rank": [0, 1], "step": [1]},
+            {"rank": [0], "step": [-1]},
+            {"rank": [0], "step": [1.5]},
+            {"rank": [-1], "step": [1]},
+            {"rank": [0], "stepSeconds": [0]},
+            {"rank": [0], "stepSeconds": ["nan"]},
+            {"rank": [0], "step": [1], "name": ["x" * 65]},
+            {"rank": [0], "step": [1], "timestamp": "2026-01-23T10:00:00"},
+            {"rank": list(range(65)), "step": [1] * 65},
+            {"rank": [0], "step": [1], "more": "x" * 20_000},
+        ],
+    )
+    def test_an_account_that_breaks_a_rule_is_none(self, given: dict[str, object]) -> None:
+        assert columns(**given) == NO_RANKS
+
+    @pytest.mark.parametrize("ranks", [b"null", b"[]", b'"x"', b'{"rank":[0],"step":["x"]}'])
+    def test_the_report_around_it_counts(self, ranks: bytes) -> None:
+        for more in (b"", b',"progressPercentage":45.5'):  # as is usual, and by the parser for the rest
+            found = parse_report(
+                b'{"timestamp":"2026-01-23T10:00:00Z","step":3,"ranks":%s%s}' % (ranks, more)
+            )
+            assert isinstance(found, Progress)
+            assert (found.step, found.ranks) == (3, NO_RANKS)
+
+    def test_both_parsers_read_it(self) -> None:
+        account = b'{"rank":[0,1],"stepSeconds":[0.5,0.25]}'
+        for more in (b"", b',"progressPercentage":45.5'):
+            found = parse_report(
+                b'{"timestamp":"2026-01-23T10:00:00Z","step":3,"ranks":%s%s}' % (account, more)
+            )
+            assert isinstance(found, Progress)
+            assert [row.step_s for row in found.ranks.rows] == [0.5, 0.25]

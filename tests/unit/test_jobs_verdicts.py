@@ -1,0 +1,331 @@
+"""Stalled, Diverged and Plateaued: never of a healthy run, soon of one that is not."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+from msgspec.structs import replace
+
+from tests import verdicts
+from tests.jobs import JOB, RANK0, T0
+from tests.unit.test_jobs_tracker import Bench
+from visibility_api.jobs.estimate import Pace
+from visibility_api.jobs.job import ProbeHints, Termination, Thresholds
+from visibility_api.jobs.rhythm import longest_pause_s
+from visibility_api.jobs.watched import (
+    GRAD_NORMS_NOT_FINITE,
+    NOTHING_WATCHED,
+    WATCHED,
+    Watched,
+    is_higher_better,
+)
+from visibility_api.reports.document import Progress, Refused
+
+RUNS = 25  # of each sort here; python -m benchmarks.verdicts has 1,000
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+class TestSimulatedRuns:
+    def test_no_healthy_run_is_said_to_stall_or_diverge(self) -> None:
+        for number in range(RUNS):
+            found = verdicts.judge(random.Random(f"healthy {number}"), reports=300)
+            assert not found.was_stalled, number
+            assert found.diverged_at is None, number
+
+    def test_a_quick_run_that_hangs_is_found_sooner(self) -> None:
+        healthy = [verdicts.judge(random.Random(f"quick {number}"), is_quick=True) for number in range(RUNS)]
+        assert not any(each.was_stalled for each in healthy)
+        some = [
+            verdicts.judge(random.Random(f"quick hang {number}"), is_quick=True, hangs=True)
+            for number in range(RUNS)
+        ]
+        assert not any(each.was_stalled for each in some)
+        assert sum((each.stalled_after_s or 3600) < 300 for each in some) > RUNS / 3
+
+    def test_a_run_that_hangs_is_found_within_an_hour(self) -> None:
+        some = [verdicts.judge(random.Random(f"hang {number}"), hangs=True) for number in range(RUNS)]
+        assert not any(each.was_stalled for each in some)
+        assert sum(each.stalled_after_s is not None for each in some) >= 0.95 * RUNS
+
+    def test_a_run_that_diverges_is_found_and_not_before(self) -> None:
+        some = [verdicts.judge(random.Random(f"diverge {number}"), diverges=True) for number in range(RUNS)]
+        found = [(each.diverged_at, each.breaks_at) for each in some if each.diverged_at is not None]
+        assert len(found) >= 0.95 * RUNS
+        assert all(breaks_at is not None and at is not None and at >= breaks_at for at, breaks_at in found)
+
+
+def trained(seconds: int, total: int = 10**6, epoch: float | None = None) -> tuple[Pace, Progress]:
+    """The pace of a run that did a step a second for so long, probed each 15 s, and its last report."""
+    pace, report = Pace(), Progress()
+    for step in range(15, seconds + 1, 15):
+        report = Progress(timestamp=T0 + timedelta(seconds=step), step=step, total_steps=total, epoch=epoch)
+        pace = pace.advance(report)
+    return pace, report
+
+
+def started_after(seconds: int) -> tuple[Pace, Progress]:
+    """The same of a run that reported at its start, and did its first step so late."""
+    pace = Pace().advance(Progress(timestamp=T0, step=0, total_steps=10**6))
+    report = Progress()
+    for step in range(0, 301, 15):
+        at = T0 + timedelta(seconds=seconds + step)
+        report = Progress(timestamp=at, step=step + 1, total_steps=10**6)
+        pace = pace.advance(report)
+    return pace, report
+
+
+class TestHowLongARunMayStandStill:
+    def test_half_an_hour_while_its_rhythm_is_not_known(self) -> None:
+        report = Progress(timestamp=T0, step=0, total_steps=100)
+        assert longest_pause_s(Pace().advance(report), report) == 1800
+
+    def test_three_minutes_at_least_where_the_rhythm_is_quick(self) -> None:
+        assert longest_pause_s(*trained(330)) == 180
+
+    def test_five_minutes_at_least_where_it_is_not(self) -> None:
+        pace, report = trained(270)
+        assert longest_pause_s(pace, report) == 300  # it has not kept it for long
+        report = msgspec.structs.replace(report, timestamp=T0 + timedelta(seconds=335), step=280)
+        assert longest_pause_s(pace.advance(report), report) == 325
+
+    def test_what_loads_long_may_evaluate_long(self) -> None:
+        pace, report = started_after(100)
+        assert longest_pause_s(pace, report) == 500
+
+    def test_start_up_does_not_count_once_half_of_it_is_done(self) -> None:
+        pace, report = started_after(100)
+        assert longest_pause_s(pace, msgspec.structs.replace(report, total_steps=500)) == 150
+
+    @pytest.mark.parametrize(("ran_s", "pause_s"), [(615, 300), (2415, 1200), (30_000, 1800)])
+    def test_half_of_what_it_has_run_while_a_first_evaluation_may_come(
+        self, ran_s: int, pause_s: float
+    ) -> None:
+        assert longest_pause_s(*trained(ran_s)) == pause_s
+
+    def test_less_than_five_minutes_once_some_epochs_have_shown_its_pauses(self) -> None:
+        pace, report = trained(915, epoch=0.5)
+        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=3.4)) == 450
+        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=3.5)) == 150
+        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=6.5)) == 120
+
+    def test_a_minute_and_a_half_once_many_epochs_have(self) -> None:
+        pace, report = trained(30_000, epoch=0.5)
+        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=3.5)) == 1200
+        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=10.4)) == 240
+        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=10.5)) == 90
+
+    def test_less_than_five_minutes_once_half_of_it_is_done(self) -> None:
+        assert longest_pause_s(*trained(615, total=1300)) == 300
+        assert longest_pause_s(*trained(615, total=1180)) == 150
+
+    def test_several_times_the_longest_pause(self) -> None:
+        pace, report = trained(600, total=1000)
+        report = msgspec.structs.replace(report, timestamp=T0 + timedelta(seconds=700), step=615)
+        assert longest_pause_s(pace.advance(report), report) == 500
+
+    def test_half_an_hour_after_the_last_step(self) -> None:
+        assert longest_pause_s(*trained(600, total=600)) == 1800
+
+
+class TestStalled:
+    def test_an_annotation_says_after_how_long(self, bench: Bench) -> None:
+        bench.job(replace(JOB, hints=ProbeHints(thresholds=Thresholds(stalled_after_s=40))))
+        bench.report(10)
+        bench.advance(40)
+        bench.report(10)
+        assert bench.condition("Stalled") == ("False", "Advancing")
+        bench.advance(1)
+        bench.report(10)
+        assert bench.condition("Stalled") == ("True", "NoAdvance")
+
+    def test_it_waits_for_two_probes_whatever_the_annotation_says(self, bench: Bench) -> None:
+        bench.job(replace(JOB, hints=ProbeHints(interval_s=60, thresholds=Thresholds(stalled_after_s=10))))
+        bench.report(10)
+        bench.advance(110)
+        bench.report(10)
+        assert bench.condition("Stalled") == ("False", "Advancing")
+
+    def test_a_job_that_cannot_be_probed_is_not_said_to_stall(self, bench: Bench) -> None:
+        bench.job(JOB)
+        bench.report(10)
+        bench.advance(2000)
+        bench.observe(Refused(reason="PodUnreachable", message="no"))
+        assert bench.condition("Stalled") == ("Unknown", "NotJudged")
+
+    @pytest.mark.parametrize("ended", [True, False], ids=["ended", "waits for its restart"])
+    def test_a_job_whose_rank_0_does_not_run_is_not_said_to_stall(self, bench: Bench, ended: bool) -> None:
+        """Nothing is there that could advance: the others may go on, or it is restarted."""
+        for step in range(0, 600, 10):
+            bench.advance(15)
+            bench.report(step)
+        reason = "Completed" if ended else "Error"
+        gone = Termination(exit_code=0 if ended else 1, signal=None, reason=reason, finished_at=bench.now)
+        waits = "" if ended else "CrashLoopBackOff"
+        rank0 = replace(RANK0, is_running=False, last_termination=gone, waiting_reason=waits)
+        bench.job(replace(JOB, rank0=rank0))
+        for _ in range(60):
+            bench.advance(60)
+            bench.tracker.review(1.0)
+            assert bench.condition("Stalled") == ("Unknown", "NotJudged")
+
+    def test_a_job_that_has_stalled_is_said_to_while_it_cannot_be_probed(self, bench: Bench) -> None:
+        bench.job(JOB)
+        bench.report(10)
+        bench.advance(2000)
+        bench.report(10)
+        bench.observe(Refused(reason="PodUnreachable", message="no"))
+        assert bench.condition("Stalled") == ("True", "NoAdvance")
+
+
+def losses(bench: Bench, *values: float | str, name: str = "loss", every_s: float = 15) -> None:
+    for value in values:
+        bench.advance(every_s)
+        step = int((bench.now - T0).total_seconds())
+        bench.report(step, metrics=((name, str(value)),), epoch=step / 100)
+
+
+def wave(level: float, count: int) -> list[float]:
+    return [round(level * (1 + 0.05 * (number % 5 - 2)), 6) for number in range(count)]
+
+
+class TestDiverged:
+    def test_a_loss_that_is_no_number_says_so_at_once(self, bench: Bench) -> None:
+        bench.job(JOB)
+        losses(bench, 1.0, "nan")
+        assert bench.condition("Diverged") == ("True", "NonFiniteMetric")
+        losses(bench, 1.1)
+        assert bench.condition("Diverged") == ("False", "Finite")
+
+    def test_gradients_may_overflow_now_and_then(self, bench: Bench) -> None:
+        bench.job(JOB)
+        for number in range(GRAD_NORMS_NOT_FINITE):
+            assert number == 0 or bench.condition("Diverged") == ("False", "Finite")
+            bench.advance(15)
+            bench.report(number + 1, metrics=(("loss", f"0.{number}5"), ("grad_norm", "inf")))
+        assert bench.condition("Diverged") == ("True", "NonFiniteMetric")
+
+    def test_a_loss_that_stays_far_above_what_was_usual(self, bench: Bench) -> None:
+        bench.job(JOB)
+        losses(bench, *wave(2.5, 60), *wave(11, 39))
+        assert bench.condition("Diverged") == ("False", "Finite")
+        losses(bench, *wave(11, 10))
+        assert bench.condition("Diverged") == ("True", "FarAboveUsual")
+        shown = bench.last.condition("Diverged")
+        assert shown is not None
+        assert "and was about 2.5" in shown.message
+
+    def test_the_farther_the_sooner(self, bench: Bench) -> None:
+        bench.job(JOB)
+        losses(bench, *wave(2.5, 60), *wave(1e4, 4))
+        assert bench.condition("Diverged") == ("True", "FarAboveUsual")
+
+    def test_it_ends_when_the_loss_has_come_back(self, bench: Bench) -> None:
+        bench.job(JOB)
+        losses(bench, *wave(2.5, 60), *wave(1e4, 4), *wave(2.5, 1))
+        assert bench.condition("Diverged") == ("False", "Finite")
+
+    def test_a_spike_is_no_divergence(self, bench: Bench) -> None:
+        bench.job(JOB)
+        for _ in range(5):
+            losses(bench, *wave(2.5, 30), *wave(25, 15))
+            assert bench.condition("Diverged") == ("False", "Finite")
+
+    def test_a_loss_that_is_back_where_it_began(self, bench: Bench) -> None:
+        bench.job(JOB)
+        losses(bench, *wave(10.8, 10), *wave(6, 30), *wave(2.5, 100), *wave(10.7, 70))
+        assert bench.condition("Diverged") == ("True", "FarAboveUsual")
+
+    def test_an_annotation_says_above_what(self, bench: Bench) -> None:
+        bench.job(replace(JOB, hints=ProbeHints(thresholds=Thresholds(diverged_above=20))))
+        losses(bench, 19.9)
+        assert bench.condition("Diverged") == ("False", "Finite")
+        losses(bench, 20.1)
+        assert bench.condition("Diverged") == ("True", "AboveThreshold")
+
+    def test_another_attempt_begins_anew(self, bench: Bench) -> None:
+        bench.job(JOB)
+        losses(bench, "nan")
+        assert JOB.rank0 is not None
+        bench.job(replace(JOB, rank0=replace(JOB.rank0, restart_count=1)))
+        assert JOB.rank0 is not None
+        bench.report(1, attempt=replace(JOB.rank0, restart_count=1).attempt, metrics=(("loss", "1"),))
+        assert bench.condition("Diverged") == ("False", "Finite")
+
+
+class TestPlateaued:
+    def test_it_is_not_there_while_the_run_improves(self, bench: Bench) -> None:
+        bench.job(JOB)
+        losses(bench, *[5 - 0.1 * number for number in range(40)], name="eval_loss")
+        assert bench.last.condition("Plateaued") is None
+
+    def test_an_evaluation_that_has_not_improved_for_long(self, bench: Bench) -> None:
+        bench.job(JOB)
+        losses(bench, *[5 - 0.1 * number for number in range(20)], name="eval_loss")
+        best_at = bench.now
+        losses(bench, *wave(4, 20), name="eval_loss")
+        assert bench.condition("Plateaued") == ("True", "NoImprovement")
+        shown = bench.last.condition("Plateaued")
+        assert shown is not None
+        assert shown.since == best_at
+        assert "eval_loss has not improved for long: its best was 3.1 at steps 300." in shown.message
+
+    def test_it_is_false_once_the_run_improves_again(self, bench: Bench) -> None:
+        bench.job(replace(JOB, hints=ProbeHints(thresholds=Thresholds(plateau_values=3))))
+        losses(bench, 3, 3.1, 3.2, 3.3, name="eval_loss")
+        assert bench.condition("Plateaued") == ("True", "NoImprovement")
+        losses(bench, 1, name="eval_loss")
+        assert bench.condition("Plateaued") == ("False", "Improving")
+
+    def test_an_annotation_names_the_metric_of_which_more_is_better(self, bench: Bench) -> None:
+        thresholds = Thresholds(plateau_metric="eval_accuracy", plateau_after_s=120)
+        bench.job(replace(JOB, hints=ProbeHints(thresholds=thresholds)))
+        losses(bench, *[0.1 * number for number in range(10)], name="eval_accuracy")
+        assert bench.last.condition("Plateaued") is None
+        losses(bench, *[0.9 - 0.01 * number for number in range(1, 9)], name="eval_accuracy")
+        assert bench.condition("Plateaued") == ("True", "NoImprovement")
+
+    @pytest.mark.parametrize(
+        ("name", "is_better"),
+        [
+            ("eval_accuracy", True), ("accuracy", True), ("val/f1", True), ("mean_reward", True),
+            ("rougeL", True), ("mAP", True), ("eval_loss", False), ("perplexity", False), ("wer", False),
+            ("top1", True), ("exact_match", True), ("eval_mcc", True),
+            ("pass@1", True), ("hit_rate", True), ("psnr", True), ("stop_time", False),
+            ("error_score", False), ("mapping_time", False), ("score_loss", False),
+        ],
+    )  # fmt: skip
+    def test_a_metric_of_which_more_is_better_is_known_by_its_name(self, name: str, is_better: bool) -> None:
+        assert is_higher_better(name) is is_better
+
+
+_VALUES = st.floats() | st.sampled_from(["nan", "inf", "-inf", "", "text", "1e308", "-0"])
+
+
+@given(st.lists(st.tuples(st.sampled_from([*WATCHED, "accuracy"]), _VALUES), max_size=60))
+def test_whatever_is_reported_the_statistics_stay_finite_and_small(said: list[tuple[str, object]]) -> None:
+    watched, at = NOTHING_WATCHED, T0
+    for number, (name, value) in enumerate(said):
+        at += timedelta(seconds=15)
+        watched = watched.advance(Progress(timestamp=at, metrics=((name, str(value)),)), None, float(number))
+        assert remembered(watched) == watched
+    assert len(watched.courses) <= len(WATCHED)
+    assert len(msgspec.msgpack.encode(watched)) < 700
+
+
+def remembered(watched: Watched) -> Watched:
+    return msgspec.json.decode(msgspec.json.encode(watched), type=Watched)
+
+
+def test_what_is_remembered_of_a_goal_keeps_its_time() -> None:
+    watched = NOTHING_WATCHED.advance(Progress(timestamp=T0, metrics=(("eval_loss", "1"),)), None, 1.0)
+    goal = remembered(watched).goal
+    assert goal is not None
+    assert goal.at == datetime.fromisoformat(T0.isoformat())

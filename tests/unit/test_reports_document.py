@@ -1,0 +1,245 @@
+"""Any bytes become a document or a named refusal: docs/document.md, with the cases of tests/vectors."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given, strategies as st
+
+from visibility_api.reports import document
+from visibility_api.reports.document import Progress, Refused, parse_document, parse_time
+from visibility_api.reports.limits import MAX_DOCUMENT_BYTES, MAX_METRICS
+
+VECTORS = [
+    pytest.param(vector, id=vector["name"])
+    for file in ("accepted.json", "refused.json")
+    for vector in json.loads((Path(__file__).parent.parent / "vectors" / file).read_text())
+]
+REASONS = {
+    "Empty",
+    "TooLarge",
+    "NotUTF8",
+    "NotJSON",
+    "NotAnObject",
+    "TooDeep",
+    "MissingField",
+    "InvalidField",
+}
+STAMP = '"timestamp":"2026-01-23T10:30:45Z"'
+
+
+def document_of(vector: dict[str, Any]) -> bytes:
+    if "documentBase64" in vector:
+        return base64.b64decode(vector["documentBase64"])
+    text: str = vector["document"]
+    if "repeat" in vector:
+        text = text.replace(vector["repeat"]["token"], vector["repeat"]["text"] * vector["repeat"]["times"])
+    return text.encode().ljust(vector.get("padTo", 0), b" ")
+
+
+def columns_of(report: Progress) -> dict[str, Any] | None:
+    """The points as docs/document.md writes them; metrics as text."""
+    if not report.points:
+        return None
+    assert report.timestamp is not None
+    names = dict.fromkeys(name for point in report.points for name, _ in point.metrics)
+    columns = {
+        "secondsBefore": [(report.timestamp - point.timestamp).total_seconds() for point in report.points],
+        "step": [point.step for point in report.points],
+        "epoch": [point.epoch for point in report.points],
+        "metrics": {name: [dict(point.metrics).get(name) for point in report.points] for name in names},
+    }
+    return {name: column for name, column in columns.items() if column and set(column) != {None}}
+
+
+@pytest.mark.parametrize("vector", VECTORS)
+def test_each_shared_vector_is_read_as_it_says(vector: dict[str, Any]) -> None:
+    outcome = parse_document(document_of(vector))
+    if not vector["accepted"]:
+        assert isinstance(outcome, Refused)
+        assert outcome.reason == vector["reason"]
+        return
+    assert isinstance(outcome, Progress), outcome
+    said = vector["progress"]
+    assert outcome.timestamp == parse_time(said["timestamp"])
+    assert outcome.step == said.get("step")
+    assert outcome.total_steps == said.get("totalSteps")
+    assert outcome.epoch == said.get("epoch")
+    assert outcome.total_epochs == said.get("totalEpochs")
+    assert outcome.progress_percentage == said.get("progressPercentage")
+    assert outcome.remaining_s == said.get("estimatedRemainingSeconds")
+    assert outcome.state == said.get("state")
+    assert outcome.ending == said.get("ending")
+    assert outcome.message == said.get("message")
+    if "metrics" in said:
+        assert dict(outcome.metrics) == said["metrics"]
+    assert outcome.started_at == (parse_time(said["startTime"]) if "startTime" in said else None)
+    assert columns_of(outcome) == said.get("recent")
+
+
+@given(st.binary(max_size=2000))
+def test_any_bytes_give_a_document_or_a_named_refusal(data: bytes) -> None:
+    outcome = parse_document(data)
+    if isinstance(outcome, Refused):
+        assert outcome.reason in REASONS
+
+
+HUGE = st.integers(min_value=-(10**600), max_value=10**600)  # beyond what a float can hold
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | HUGE | st.floats() | st.text(max_size=80),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=70), inner, max_size=4),
+    max_leaves=12,
+)
+FIELDS = st.sampled_from(
+    ["state", "step", "totalSteps", "epoch", "totalEpochs", "progressPercentage", "message", "metrics",
+     "estimatedRemainingSeconds", "startTime", "timestamp", "rank", "attempt", "trainerStatus", "recent"]
+)  # fmt: skip
+
+
+@given(st.dictionaries(FIELDS, JSON), st.booleans())
+def test_fields_of_any_type_never_escape_their_limits(fields: dict[str, Any], stamped: bool) -> None:
+    if stamped:
+        fields["timestamp"] = "2026-01-23T10:30:45Z"
+    outcome = parse_document(json.dumps(fields).encode("utf-8", "surrogatepass"))
+    if isinstance(outcome, Refused):
+        assert outcome.reason in REASONS
+        return
+    assert outcome.step is None or 0 <= outcome.step <= 2**53
+    assert outcome.total_steps is None or outcome.total_steps >= max(1, outcome.step or 0)
+    assert outcome.progress_percentage is None or 0 <= outcome.progress_percentage <= 100
+    assert outcome.remaining_s is None or outcome.remaining_s >= 0
+    assert len(outcome.metrics) <= MAX_METRICS
+    assert all(0 < len(name) <= 64 and len(value) <= 64 for name, value in outcome.metrics)
+    assert outcome.message is None or len(outcome.message) <= 1024
+
+
+NUMBERS = st.integers(-2, 2000) | st.floats(0, 200) | st.sampled_from([45.0, 2**53, 2**53 + 1, 10**70])
+
+
+def columns(cells: st.SearchStrategy[Any], rows: int) -> st.SearchStrategy[list[Any]]:
+    """Nearly all of one length."""
+    return st.lists(cells, min_size=rows, max_size=rows) | st.lists(cells, max_size=3)
+
+
+TIMES = st.sampled_from(
+    ["2026-01-23T10:30:45Z", "2026-01-23t10:30:45.123456+05:30", "2026-01-23 10:30:60z",
+     "1969-12-31T23:59:59Z", "9999-12-31T23:59:59-01:00", "2026-01-23T10:30:45", "2026-W04-5T10:30:45Z"]
+)  # fmt: skip
+TAILS = st.integers(0, 4).flatmap(
+    lambda rows: st.fixed_dictionaries(
+        {"secondsBefore": columns(st.floats(0, 1e8), rows).map(lambda ages: sorted(ages, reverse=True))},
+        optional={
+            "step": columns(NUMBERS | st.none(), rows),
+            "epoch": columns(NUMBERS | st.none(), rows),
+            "metrics": st.dictionaries(
+                st.text(max_size=66), columns(NUMBERS | st.text(max_size=66) | st.none(), rows), max_size=4
+            ),
+        },
+    )
+)
+PLAIN = st.fixed_dictionaries(
+    {"timestamp": TIMES},
+    optional={
+        **dict.fromkeys(["step", "totalSteps", "epoch", "totalEpochs", "progressPercentage"], NUMBERS),
+        **dict.fromkeys(["estimatedRemainingSeconds", "rank", "attempt"], NUMBERS),
+        "state": st.sampled_from(["running", "completed", "failed", "", None]),
+        "message": st.text(max_size=8) | st.just("x" * 1025) | st.none(),
+        "startTime": TIMES | st.none(),
+        "metrics": st.dictionaries(
+            st.text(max_size=66), NUMBERS | st.text(max_size=66) | st.none(), max_size=4
+        ),
+        "extra": JSON,
+        "recent": TAILS | JSON,
+    },
+)
+
+
+@given(PLAIN)
+def test_the_fast_parser_reads_a_plain_document_as_the_strict_one_does(fields: dict[str, Any]) -> None:
+    data = json.dumps(fields).encode("utf-8", "surrogatepass")
+    with mock.patch.object(document, "_plain", return_value=None):
+        closely = parse_document(data)
+    assert parse_document(data) == closely
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["name", "value"]), JSON) | JSON, max_size=4))
+def test_upstream_metrics_of_any_type_are_taken_or_refused(pairs: list[Any]) -> None:
+    status = {"lastUpdatedTime": "2026-01-23T10:30:45Z", "metrics": pairs}
+    outcome = parse_document(json.dumps({"trainerStatus": status}).encode("utf-8", "surrogatepass"))
+    assert isinstance(outcome, Progress) or outcome.reason in REASONS
+
+
+@pytest.mark.parametrize("digits", [19, 310, 4000, 60_000])
+@pytest.mark.parametrize("name", ["step", "epoch", "estimatedRemainingSeconds", "rank"])
+def test_a_number_of_any_length_is_refused_by_name(name: str, digits: int) -> None:
+    outcome = parse_document(f'{{"{name}":{"1" * digits},{STAMP}}}'.encode())
+    assert isinstance(outcome, Refused)
+    assert outcome.reason in ("InvalidField", "NotJSON")
+
+
+def test_a_percentage_of_any_length_is_clamped() -> None:
+    outcome = parse_document(f'{{"progressPercentage":{"1" * 400},{STAMP}}}'.encode())
+    assert isinstance(outcome, Progress)
+    assert outcome.progress_percentage == 100
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"s3cr3t-token",
+        b'{"timestamp":"s3cr3t-token"}',
+        b'{"step":"s3cr3t-token",' + STAMP.encode() + b"}",
+        b'{"state":"s3cr3t-token",' + STAMP.encode() + b"}",
+        b'{"metrics":{"s3cr3t-token":[]},' + STAMP.encode() + b"}",
+        b'"s3cr3t-token"',
+        b'{"trainerStatus":{"lastUpdatedTime":"s3cr3t-token"}}',
+    ],
+)
+def test_a_refusal_never_repeats_what_was_read(data: bytes) -> None:
+    outcome = parse_document(data)
+    assert isinstance(outcome, Refused)
+    assert "s3cr3t" not in outcome.reason + outcome.message
+
+
+def test_nesting_ten_thousand_deep_is_refused_by_name() -> None:
+    outcome = parse_document(b'{"a":' * 10_000 + b"1" + b"}" * 10_000)
+    assert isinstance(outcome, Refused)
+    assert outcome.reason == "TooDeep"
+
+
+def test_a_document_of_any_size_costs_no_more_than_taking_its_length() -> None:
+    outcome = parse_document(b"[" * (MAX_DOCUMENT_BYTES + 1))
+    assert outcome == Refused(reason="TooLarge", message="The document is larger than 65536 bytes.")
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("2026-01-23T10:30:45Z", datetime(2026, 1, 23, 10, 30, 45, tzinfo=UTC)),
+        ("2026-01-23t10:30:45.5z", datetime(2026, 1, 23, 10, 30, 45, 500_000, tzinfo=UTC)),
+        ("2026-01-23T10:30:45.123456789+02:00", datetime(2026, 1, 23, 8, 30, 45, 123_456, tzinfo=UTC)),
+        ("2016-12-31T23:59:60Z", datetime(2017, 1, 1, tzinfo=UTC)),
+        ("2026-01-23T10:30:45", None),
+        ("2026-W04-5T10:30:45Z", None),
+        ("2026-02-30T10:30:45Z", None),
+        ("2026-01-23T10:30:45+99:99", None),
+        ("0000-01-23T10:30:45Z", None),
+        ("9999-12-31T23:59:59-23:59", None),
+        ("٢٠٢٦-01-23T10:30:45Z", None),
+        ("", None),
+    ],
+)
+def test_times_are_rfc_3339_with_a_zone(text: str, instant: datetime | None) -> None:
+    assert parse_time(text) == instant
+
+
+@given(st.text(max_size=64))
+def test_any_text_is_a_time_or_none(text: str) -> None:
+    instant = parse_time(text)
+    assert instant is None or instant.tzinfo is UTC

@@ -1,0 +1,320 @@
+"""The errors of requests and their responses: each becomes a metav1.Status with a reason.
+
+RequestError
+  BadRequest                  400   a parameter or selector that cannot be parsed
+  Unauthorized                401
+  Forbidden                   403
+  NotFound                    404
+    ObjectNotFound                  the named object is absent
+    UnknownRoute                    no such resource
+    PageNotFound                    no such path outside the API groups; plain text
+  MethodNotAllowed            405
+  NotAcceptable               406
+  Expired                     410   a continue token or resourceVersion that has expired
+  RequestEntityTooLarge       413
+  Invalid                     422   a body or a parameter with an invalid value
+    InvalidListOptions              options that exclude each other
+  TooManyRequests             429
+    Overloaded                      too many requests in flight; plain text
+  InternalError               500   an unforeseen error
+  ReviewUnavailable           500   the access review failed; plain text
+  Unavailable                 503   not ready yet, or shutting down
+  Timeout                     504
+    TooLargeResourceVersion
+
+Handlers raise these and never build an error response. `to_request_error` converts the errors of `auth`.
+Messages contain nothing of a request's body or token, because clients log them.
+
+Codes, reasons and texts are those of k8s.io/apimachinery/pkg/api/errors and k8s.io/apiserver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import msgspec
+
+from visibility_api.auth.errors import AccessDenied, ReviewFailed, Unauthenticated
+from visibility_api.errors.quoting import quote
+from visibility_api.errors.text import harmless
+from visibility_api.models.served import GROUP
+
+RETRY_AFTER_S = 1  # as the API server's
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One of several faults of a request."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "message", harmless(self.message))
+        msgspec.structs.force_setattr(self, "field", harmless(self.field))
+
+
+class Details(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Details for clients, beside the reason."""
+
+    name: str = ""
+    group: str = ""
+    kind: str = ""  # the plural resource, not the kind
+    causes: tuple[Cause, ...] = ()
+    retryAfterSeconds: int = 0
+
+
+class _ListMeta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    continue_token: str = msgspec.field(default="", name="continue")
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """metav1.Status, with fields in the API server's order."""
+
+    kind: Literal["Status"]
+    apiVersion: Literal["v1"]
+    metadata: _ListMeta
+    status: Literal["Failure"]
+    message: str
+    reason: str
+    details: Details | None = None
+    code: int
+
+
+class RequestError(Exception):
+    """Base of the errors that become a Status. With `details` None the field is left out."""
+
+    code: ClassVar[int]
+    reason: ClassVar[str]
+    is_plain_text: ClassVar[bool] = False  # sent as text, not as a Status
+
+    def __init__(self, message: str, *, details: Details | None = None, continue_token: str = "") -> None:
+        super().__init__(message)
+        self.message = harmless(message)  # repeats names of the request
+        self.details = details
+        self.continue_token = continue_token
+
+    @property
+    def retry_after_s(self) -> int:
+        """Whole seconds until the client should retry; 0 = it should not. Also the Retry-After header."""
+        return self.details.retryAfterSeconds if self.details is not None else 0
+
+
+class BadRequest(RequestError):
+    code, reason = 400, "BadRequest"
+
+
+class Unauthorized(RequestError):
+    """As the API server's: no further message, no details, no WWW-Authenticate header."""
+
+    code, reason = 401, "Unauthorized"
+
+    def __init__(self) -> None:
+        super().__init__("Unauthorized")
+
+
+class Forbidden(RequestError):
+    code, reason = 403, "Forbidden"
+
+
+class NotFound(RequestError):
+    code, reason = 404, "NotFound"
+
+
+class ObjectNotFound(NotFound):
+    """The named object is absent. Of a subresource, the message names the parent resource."""
+
+    def __init__(self, resource: str, name: str) -> None:
+        super().__init__(
+            f"{resource}.{GROUP} {quote(name)} not found",
+            details=Details(name=name, group=GROUP, kind=resource),
+        )
+
+
+class UnknownRoute(NotFound):
+    def __init__(self) -> None:
+        super().__init__("the server could not find the requested resource", details=Details())
+
+
+class PageNotFound(NotFound):
+    """A path outside the API groups, with the API server's own text."""
+
+    is_plain_text = True
+
+    def __init__(self) -> None:
+        super().__init__("404 page not found")
+
+
+class MethodNotAllowed(RequestError):
+    code, reason = 405, "MethodNotAllowed"
+
+    def __init__(self) -> None:
+        super().__init__("the server does not allow this method on the requested resource", details=Details())
+
+
+class NotAcceptable(RequestError):
+    """No accepted media type is served. The message lists those that are, or says why the form is refused."""
+
+    code, reason = 406, "NotAcceptable"
+
+    def __init__(self, served: Sequence[str] | str) -> None:
+        super().__init__(
+            served
+            if isinstance(served, str)
+            else "only the following media types are accepted: " + ", ".join(served)
+        )
+
+
+class Expired(RequestError):
+    """The requested state is no longer held; `continue_token` continues the list with the current one."""
+
+    code, reason = 410, "Expired"
+
+
+class RequestEntityTooLarge(RequestError):
+    code, reason = 413, "RequestEntityTooLarge"
+
+
+class Invalid(RequestError):
+    """A field with an invalid value, which the message names."""
+
+    code, reason = 422, "Invalid"
+
+
+class InvalidListOptions(Invalid):
+    """List or watch options that exclude each other. `causes` has at least one fault, with its field."""
+
+    def __init__(self, causes: Sequence[Cause]) -> None:
+        faults = [f"{cause.field}: {cause.message}" for cause in causes]
+        text = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
+        super().__init__(
+            f'ListOptions.meta.k8s.io "" is invalid: {text}',
+            details=Details(group="meta.k8s.io", kind="ListOptions", causes=tuple(causes)),
+        )
+
+
+class TooManyRequests(RequestError):
+    """The limit of a client or of a job; clients retry after Retry-After."""
+
+    code, reason = 429, "TooManyRequests"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, details=Details(retryAfterSeconds=RETRY_AFTER_S))
+
+
+class Overloaded(TooManyRequests):
+    """Too many requests in flight. Plain text, as from the API server."""
+
+    is_plain_text = True
+
+    def __init__(self) -> None:
+        super().__init__("Too many requests, please try again later.")
+
+
+class InternalError(RequestError):
+    """An unforeseen error. Its cause is in the log under the response's Audit-Id, never in the response."""
+
+    code, reason = 500, "InternalError"
+
+    def __init__(
+        self,
+        what: str = "the request failed unexpectedly; the server's log has the cause under this Audit-Id",
+    ) -> None:
+        super().__init__(f"Internal error occurred: {what}", details=Details(causes=(Cause(message=what),)))
+
+
+class ReviewUnavailable(RequestError):
+    """The access review failed. Plain text, and not a 403: nothing was decided."""
+
+    code, reason = 500, "InternalError"
+    is_plain_text = True
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(
+            _without_markup(f"Internal Server Error: {quote(uri)}: the access review could not be made")
+        )
+
+
+class Unavailable(RequestError):
+    """The caches are not filled yet, or the server is shutting down. Always with Retry-After."""
+
+    code, reason = 503, "ServiceUnavailable"
+
+    def __init__(self, message: str, *, retry_after_s: int = RETRY_AFTER_S) -> None:
+        super().__init__(message, details=Details(retryAfterSeconds=retry_after_s))
+
+
+class Timeout(RequestError):
+    code, reason = 504, "Timeout"
+
+    def __init__(self, why: str, *, details: Details | None = None) -> None:
+        super().__init__(f"Timeout: {why}", details=details or Details())
+
+
+class TooLargeResourceVersion(Timeout):
+    """The requested revision is newer than the server's; the cause makes a reflector list again."""
+
+    def __init__(self, requested: int, current: int) -> None:
+        super().__init__(
+            f"Too large resource version: {requested}, current: {current}",
+            details=Details(
+                causes=(Cause(reason="ResourceVersionTooLarge", message="Too large resource version"),),
+                retryAfterSeconds=RETRY_AFTER_S,
+            ),
+        )
+
+
+def to_request_error(error: Exception, *, uri: str) -> RequestError:
+    """The error that the client gets for `error`; `uri` is the request's path and query."""
+    match error:
+        case RequestError():
+            return error
+        case Unauthenticated():
+            return Unauthorized()
+        case AccessDenied():
+            return _forbidden(error)
+        case ReviewFailed():
+            return ReviewUnavailable(uri)
+        case _:
+            return InternalError()
+
+
+def encode_status(error: RequestError) -> bytes:
+    """The Status as compact JSON without a newline: a body, or the object of a watch event."""
+    return msgspec.json.encode(
+        Status(
+            kind="Status",
+            apiVersion="v1",
+            metadata=_ListMeta(continue_token=error.continue_token),
+            status="Failure",
+            message=error.message,
+            reason=error.reason,
+            details=error.details,
+            code=error.code,
+        )
+    )
+
+
+def _forbidden(error: AccessDenied) -> Forbidden:
+    """The API server's message, as in `k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go`."""
+    denied = error.attributes
+    user = quote(error.identity.user)
+    if not denied.is_resource:
+        subject, details = "forbidden", Details()
+        refused = f"User {user} cannot {denied.verb} path {quote(denied.path)}"
+    else:
+        plural = f"{denied.resource}.{denied.group}"
+        subject = f"{plural} {quote(denied.name)} is forbidden" if denied.name else f"{plural} is forbidden"
+        what = f"{denied.resource}/{denied.subresource}" if denied.subresource else denied.resource
+        where = f"in the namespace {quote(denied.namespace)}" if denied.namespace else "at the cluster scope"
+        group = quote(denied.group)
+        refused = f"User {user} cannot {denied.verb} resource {quote(what)} in API group {group} {where}"
+        details = Details(name=denied.name, group=denied.group, kind=denied.resource)
+    message = f"{subject}: {_without_markup(refused)}"
+    return Forbidden(f"{message}: {error.reason}" if error.reason else message, details=details)
+
+
+def _without_markup(text: str) -> str:
+    """`text` with HTML's special characters escaped, except quotes, as the API server does."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,236 @@
+"""Writes occurrences as Events of events.k8s.io/v1, by one replica, each once.
+
+An Event's name follows from the job and the reason. So a second occurrence, such as another stall, is counted
+in the same Event's `series`, and one that was announced before a restart, or by another replica, is known by
+its time and not announced again. Occurrences that no process has witnessed are announced while an Event of
+that time would still be there: kube-apiserver keeps Events for an hour unless it is told otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+from urllib.parse import quote
+
+import msgspec
+import structlog
+from cachetools import LRUCache
+
+from visibility_api.errors.faults import describe_fault
+from visibility_api.flowcontrol.token_bucket import Bucket
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.summary import JobProgress
+from visibility_api.kube.client import Query
+from visibility_api.kube.errors import ApiError, ClusterError
+from visibility_api.kube.lease import micro_time
+from visibility_api.workloads.collections import TRAINER_API
+
+from .occurrences import RESOURCE, Occurrence, occurrences
+
+log = structlog.get_logger("visibility.events")
+
+CONTROLLER = "visibility.trainer.kubeflow.org/visibility-api"
+EVENTS = "/apis/events.k8s.io/v1"
+UNWITNESSED_FOR = timedelta(minutes=45)  # less than the hour that kube-apiserver keeps Events
+SAME_WITHIN = timedelta(seconds=60)  # two replicas read a beginning from different reports
+MAX_WAITING = 4096  # occurrences; then the oldest are dropped
+WAITS_AT_MOST_S = 600.0  # of an occurrence: after that nobody wants to know that it has just happened
+EVENTS_PER_S, EVENT_BURST = 5.0, 50.0  # of all jobs; each is a write to etcd
+# Of one job, as client-go's own limit (tools/record/events_cache.go): a job that stalls each minute.
+PER_JOB_S, PER_JOB_BURST, MAX_JOBS = 1 / 300, 12.0, 4096
+POLL_S = 1.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+_PATCH = {"Content-Type": "application/merge-patch+json"}
+
+
+class EventClient(Protocol):
+    """The part of a Kubernetes client that is used here."""
+
+    async def get(self, path: str) -> bytes: ...
+
+    async def post(self, path: str, body: bytes) -> bytes: ...
+
+    async def patch(self, path: str, body: bytes, *, query: Query, headers: Mapping[str, str]) -> bytes: ...
+
+
+class _Series(msgspec.Struct):
+    count: int = 0
+    lastObservedTime: datetime | None = None
+
+
+class _Event(msgspec.Struct):
+    eventTime: datetime | None = None
+    series: _Series | None = None
+
+
+class Announcer:
+    """Documents go to `changed`; `run` writes. No caller waits for a write.
+
+    `may_write`: whether this replica is the one that writes. The others keep what they see for a while, and
+    announce it when they take over. `count` is called with each outcome: Created, Counted, Known, Limited,
+    Late, Dropped, Forbidden, Refused or Gone.
+    """
+
+    def __init__(
+        self,
+        client: EventClient,
+        *,
+        instance: str,
+        may_write: Callable[[], bool],
+        count: Callable[[str], None] = lambda _outcome: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """`instance` names this process."""
+        self._client = client
+        self._instance = instance[:128]
+        self._may_write = may_write
+        self._count = count
+        self._now = now
+        self._clock = clock
+        self._sleep = sleep
+        self._latest: dict[JobRef, JobProgress] = {}
+        self._waiting: OrderedDict[tuple[JobRef, str], tuple[Occurrence, float]] = OrderedDict()
+        self._wake = asyncio.Event()
+        self._bucket: Bucket | None = None
+        self._of_jobs: LRUCache[JobRef, Bucket] = LRUCache(MAX_JOBS)
+        self._pause_s = FIRST_PAUSE_S
+        self._last_refusal: tuple[str, int] = ("", 0)
+
+    @property
+    def waiting(self) -> int:
+        """The number of occurrences that wait to be written."""
+        return len(self._waiting)
+
+    def changed(self, document: JobProgress) -> None:
+        """A job's document was published."""
+        ref = document.job.ref
+        if ref.resource != RESOURCE:
+            return
+        before, self._latest[ref] = self._latest.get(ref), document
+        for each in occurrences(before, document):
+            if not each.is_witnessed and self._now() - each.since > UNWITNESSED_FOR:
+                continue
+            if len(self._waiting) >= MAX_WAITING:
+                self._waiting.popitem(last=False)
+                self._count("Dropped")
+            self._waiting[ref, each.reason] = (each, self._clock())
+            self._wake.set()
+
+    def gone(self, ref: JobRef) -> None:
+        """The job was deleted."""
+        self._latest.pop(ref, None)
+
+    async def run(self) -> None:
+        """Write for ever what is waiting, while this replica may."""
+        while True:
+            await self._wake.wait()
+            while self._waiting:
+                self._drop_late()
+                if not self._waiting or not self._may_write():
+                    await self._sleep(POLL_S)
+                    continue
+                await self._await_turn()
+                await self._announce_next()
+            self._wake.clear()
+
+    def _drop_late(self) -> None:
+        oldest = self._clock() - WAITS_AT_MOST_S
+        while self._waiting:
+            key, (_, at) = next(iter(self._waiting.items()))
+            if at >= oldest:
+                return
+            del self._waiting[key]
+            self._count("Late")
+
+    async def _await_turn(self) -> None:
+        if self._bucket is None:
+            self._bucket = Bucket(per_s=EVENTS_PER_S, burst=EVENT_BURST, now=self._clock())
+        while not self._bucket.take(self._clock()):
+            await self._sleep(self._bucket.wait_s(self._clock()))
+
+    async def _announce_next(self) -> None:
+        key, (occurrence, at) = self._waiting.popitem(last=False)
+        try:
+            outcome = await self._announce(occurrence)
+        except ApiError as error:
+            outcome = self._refused(occurrence, error)
+        except ClusterError:
+            outcome = ""
+        except Exception as error:  # about one job; the others go on (decision 0005)
+            log.error("event not written", job=str(occurrence.ref), **describe_fault(error))
+            outcome = "Refused"
+        if outcome:
+            self._pause_s = FIRST_PAUSE_S
+            self._count(outcome)
+            return
+        if key not in self._waiting:  # not when something newer of the same kind has come meanwhile
+            self._waiting[key] = (occurrence, at)
+            self._waiting.move_to_end(key, last=False)
+        await self._sleep(self._pause_s)
+        self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
+
+    def _refused(self, occurrence: Occurrence, error: ApiError) -> str:
+        """The outcome; "" when it is to be tried again."""
+        if error.status in (409, 429) or error.status >= 500 or error.retry_after_s is not None:
+            return ""
+        if error.status == 404:
+            return "Gone"
+        if self._last_refusal != (occurrence.ref.namespace, error.status):
+            self._last_refusal = (occurrence.ref.namespace, error.status)
+            log.warning(
+                "event not written", job=str(occurrence.ref), status=error.status, reason=error.reason
+            )
+        return "Forbidden" if error.status == 403 else "Refused"
+
+    async def _announce(self, occurrence: Occurrence) -> str:
+        bucket = self._of_jobs.get(occurrence.ref)
+        if bucket is None:
+            bucket = Bucket(per_s=PER_JOB_S, burst=PER_JOB_BURST, now=self._clock())
+            self._of_jobs[occurrence.ref] = bucket
+        if not bucket.take(self._clock()):
+            return "Limited"
+        folder = f"{EVENTS}/namespaces/{quote(occurrence.ref.namespace)}/events"
+        try:
+            await self._client.post(folder, msgspec.json.encode(self._event(occurrence)))
+            return "Created"
+        except ApiError as error:
+            if error.status != 409 or error.reason != "AlreadyExists":
+                raise
+        path = f"{folder}/{occurrence.event_name}"
+        held = msgspec.json.decode(await self._client.get(path), type=_Event)
+        last = held.series.lastObservedTime if held.series is not None else held.eventTime
+        if last is not None and last >= occurrence.since - SAME_WITHIN:
+            return "Known"
+        series = {
+            "count": (held.series.count if held.series is not None else 1) + 1,
+            "lastObservedTime": micro_time(occurrence.since),
+        }
+        await self._client.patch(path, msgspec.json.encode({"series": series}), query=(), headers=_PATCH)
+        return "Counted"
+
+    def _event(self, occurrence: Occurrence) -> dict[str, object]:
+        ref = occurrence.ref
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": occurrence.event_name, "namespace": ref.namespace},
+            "eventTime": micro_time(occurrence.since),
+            "reportingController": CONTROLLER,
+            "reportingInstance": self._instance,
+            "action": "Evaluate",
+            "reason": occurrence.reason,
+            "type": occurrence.type,
+            "note": occurrence.note,
+            "regarding": {
+                "apiVersion": TRAINER_API.removeprefix("/apis/"),
+                "kind": "TrainJob",
+                "namespace": ref.namespace,
+                "name": ref.name,
+                "uid": ref.uid,
+            },
+        }

@@ -1,0 +1,118 @@
+"""What in a job's documents is worth an Event. Pure: documents in, occurrences out."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+
+from visibility_api.errors.text import harmless
+from visibility_api.jobs.job import JobRef, Phase
+from visibility_api.jobs.summary import Condition, JobProgress
+
+RESOURCE = "trainjobs"
+MAX_NOTE_BYTES = 1000  # events.k8s.io allows 1,024
+MAX_JOB_CHARACTERS = 200  # of its name in the Event's, which may have 253
+
+NORMAL, WARNING = "Normal", "Warning"
+_OF_CONDITIONS = {
+    "Stalled": (WARNING, "TrainingStalled"),
+    "Diverged": (WARNING, "TrainingDiverged"),
+    "Straggling": (WARNING, "TrainingStraggling"),
+    "Plateaued": (NORMAL, "TrainingPlateaued"),
+    "Complete": (NORMAL, "TrainingFinished"),
+    "Failed": (WARNING, "TrainingFailed"),
+}
+RECOVERED = "TrainingRecovered"
+PROBE_REFUSED = "ProbeRefused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occurrence:
+    """One thing that happened to one job."""
+
+    ref: JobRef
+    reason: str  # of the Event
+    type: str  # Normal or Warning
+    note: str
+    since: datetime
+    is_witnessed: bool  # this process saw that it was not so before
+
+    @property
+    def event_name(self) -> str:
+        """The same for every replica and after every restart: one Event for a job and reason."""
+        key = f"{self.ref.uid}/{self.reason}".encode()
+        return f"{self.ref.name[:MAX_JOB_CHARACTERS].rstrip('.-')}.{hashlib.sha256(key).hexdigest()[:16]}"
+
+
+def occurrences(before: JobProgress | None, now: JobProgress) -> list[Occurrence]:
+    """What `now` shows that `before` did not; `before` is None for the first document of a job."""
+    ref = now.job.ref
+    if ref.resource != RESOURCE:
+        return []
+    found = []
+
+    def add(type_: str, reason: str, condition: Condition, *, is_witnessed: bool, text: str = "") -> None:
+        note = harmless(text or condition.message).encode()[:MAX_NOTE_BYTES].decode(errors="ignore")
+        found.append(
+            Occurrence(
+                ref=ref,
+                reason=reason,
+                type=type_,
+                note=note or f"{condition.type}.",
+                since=condition.since,
+                is_witnessed=is_witnessed,
+            )
+        )
+
+    for condition in now.conditions:
+        held = before.condition(condition.type) if before is not None else None
+        if held is not None and held.status == condition.status and held.since == condition.since:
+            continue
+        type_, reason = _OF_CONDITIONS.get(condition.type, ("", ""))
+        if condition.status == "True" and reason:
+            was_otherwise = held is not None and held.status == "False"
+            has_ended = condition.type in ("Complete", "Failed")
+            add(
+                type_,
+                reason,
+                condition,
+                is_witnessed=was_otherwise or (has_ended and before is not None and _runs(before)),
+                text=_describe(condition, now),
+            )
+        elif condition.type == "Stalled" and condition.reason == "Advancing":
+            if held is not None and held.status == "True":
+                add(NORMAL, RECOVERED, condition, is_witnessed=True, text="The run advances again.")
+        elif condition.type == "Reporting" and condition.reason.endswith("Forbidden"):
+            add(WARNING, PROBE_REFUSED, condition, is_witnessed=held is not None and held.status != "False")
+    return found
+
+
+def _runs(document: JobProgress) -> bool:
+    return document.phase is Phase.RUNNING
+
+
+def _describe(condition: Condition, document: JobProgress) -> str:
+    """The condition's message, or more where that does not say it all."""
+    if condition.type == "Complete":
+        return _describe_end(document)
+    if condition.type == "Failed":
+        return _describe_failure(condition, document)
+    return condition.message
+
+
+def _describe_failure(condition: Condition, document: JobProgress) -> str:
+    """What the controller says, and what failed first: a JobSet says no more than that something did."""
+    failure = document.failure
+    if failure is None or not failure.replica:
+        return condition.message
+    return f"{condition.message} {failure.message}".strip()
+
+
+def _describe_end(document: JobProgress) -> str:
+    """Numbers only: what the run says of itself is for those who may read its progress."""
+    step = f" at step {document.step}" if document.step is not None else ""
+    if step and document.total_steps is not None:
+        step += f" of {document.total_steps}"
+    ran = f" after {document.ran_s} s" if document.ran_s is not None else ""
+    return f"The run has finished{ran}{step}."

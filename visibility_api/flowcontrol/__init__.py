@@ -1,0 +1,1 @@
+"""Who waits for whom: token buckets, per-client queues, deadlines."""

@@ -1,0 +1,37 @@
+"""What one source brought of a job at one time, as sources hand it to the tracker."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from visibility_api.reports.document import Outcome, Progress
+from visibility_api.reports.ranks import NO_RANKS
+
+from .job import JobRef
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One outcome, good or bad, of one source about one attempt of one job."""
+
+    ref: JobRef
+    attempt: str  # Rank0.attempt of the container that was read
+    source: str
+    at: datetime  # our clock
+    outcome: Outcome
+    latency_s: float | None = None  # None when there was no report
+    next_at: datetime | None = None  # when the job is probed again; None = it is not
+    why: str = ""  # why this source, in our own words
+    is_final_read: bool = False  # of an attempt that has ended: read from what it left behind
+    is_other_rank: bool = False  # of another process of the job; counts until rank 0 itself reports
+    is_relayed: bool = False  # forwarded by another replica; what was pushed here since may be newer
+
+
+def without_points(observation: Observation) -> Observation:
+    """What may be held of it: the report alone, which is compared, remembered and shown."""
+    outcome = observation.outcome
+    if not isinstance(outcome, Progress) or not (outcome.points or outcome.ranks.rows):
+        return observation
+    return replace(observation, outcome=replace(outcome, points=(), ranks=NO_RANKS))

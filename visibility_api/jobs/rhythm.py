@@ -1,0 +1,57 @@
+"""For how long a run may stand still and still be about to go on, by what was seen of this attempt."""
+
+from __future__ import annotations
+
+from visibility_api.reports.document import Progress
+
+from .estimate import Pace
+
+# Pauses are about as long as before, seldom several times as long.
+GAPS, LONG_GAPS, LONG_GAPS_FROM_S = 5.0, 3.0, 1500.0
+# While nothing is known of its rhythm it loads and compiles; after its last step it evaluates and saves.
+UNKNOWN_S = 1800.0
+# A pause of a kind that was not seen yet (a first evaluation) may take as long as half of the run so far.
+UNSEEN_SHARE, UNSEEN_LEAST_S, UNSEEN_MOST_S = 1 / 2, 300.0, 1800.0
+# A quick rhythm, kept for many times as long as its longest pause, is known sooner.
+QUICK_S, QUICK_TIMES, UNSEEN_LEAST_QUICK_S = 60.0, 20.0, 180.0
+# Less once it has come through some epochs, or half of what there was to do: most kinds of pauses were seen.
+# Half of three epochs may have shown a single evaluation, though.
+SETTLED_EPOCHS, SETTLED_EPOCHS_OF_HALF = 3.0, 2.0
+SETTLED_SHARE, SETTLED_LEAST_S, SETTLED_MOST_S = 1 / 6, 150.0, 1200.0
+# Checkpoints may come in every fifth epoch only.
+MORE_EPOCHS, MORE_SHARE, MORE_LEAST_S, MORE_MOST_S = 6.0, 1 / 12, 120.0, 240.0
+# Nothing is done in every tenth epoch only that takes many times as long as all other pauses.
+KNOWN_EPOCHS, KNOWN_LEAST_S = 10.0, 90.0
+
+
+def longest_pause_s(pace: Pace, report: Progress) -> float:
+    """Seconds without an advance after `report`, the last one, that are no sign of a stall."""
+    seen_s = _several_s(pace.longest_gap_s)
+    position, end = pace.position, pace.end(report)
+    if pace.forecast is None or position is None or (end is not None and position >= end):
+        return max(seen_s, UNKNOWN_S)
+    advanced_s = (pace.at - pace.origin).total_seconds() if pace.at and pace.origin else 0.0
+    epochs = _epochs(pace, report)
+    if epochs >= KNOWN_EPOCHS:
+        return max(seen_s, KNOWN_LEAST_S)
+    if epochs >= MORE_EPOCHS:
+        return max(seen_s, MORE_LEAST_S, min(MORE_MOST_S, MORE_SHARE * advanced_s))
+    is_half_done = end is not None and position - pace.base >= end - position
+    is_known_by_half = epochs >= SETTLED_EPOCHS_OF_HALF or report.epoch is None
+    if epochs >= SETTLED_EPOCHS or (is_half_done and is_known_by_half):
+        return max(seen_s, SETTLED_LEAST_S, min(SETTLED_MOST_S, SETTLED_SHARE * advanced_s))
+    seen_s = max(seen_s, _several_s(pace.start_up_s))  # what loads long evaluates long
+    is_quick = pace.longest_gap_s <= QUICK_S and advanced_s >= QUICK_TIMES * pace.longest_gap_s
+    least_s = UNSEEN_LEAST_QUICK_S if is_quick else UNSEEN_LEAST_S
+    return max(seen_s, least_s, min(UNSEEN_MOST_S, UNSEEN_SHARE * advanced_s))
+
+
+def _several_s(pause_s: float) -> float:
+    several_s = GAPS * pause_s
+    return several_s if several_s <= LONG_GAPS_FROM_S else max(LONG_GAPS_FROM_S, LONG_GAPS * pause_s)
+
+
+def _epochs(pace: Pace, report: Progress) -> float:
+    """How many the attempt has come through, as far as it reports that."""
+    epoch, first = report.epoch, pace.base_epoch
+    return epoch - first if epoch is not None and first is not None else 0.0

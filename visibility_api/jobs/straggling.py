@@ -1,0 +1,150 @@
+"""Which ranks are slower than the others, by several accounts that rank 0 gave of them.
+
+A rank is slow by one account if a step takes it clearly longer than the others: so many times the median of
+theirs, and beyond their spread. It lags if it was slow by several accounts in a row, for a while: one account
+may be of a checkpoint, an evaluation or a wait for data. Where ranks wait for each other their steps tell
+nothing, only the seconds of their own work do; where they do not, the steps between two accounts tell how
+long each took. Pure; times are the training process's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from visibility_api.reports.ranks import RankRow, Ranks
+
+FACTOR = 2.0  # times the median of the others
+SPREADS = 4.0  # standard deviations of the others, by their median deviation, beyond the median
+ACCOUNTS = 12  # in a row
+FORGIVEN = 6  # of these, which one that shows a rank not to be slow undoes
+LASTING_S = 180.0
+LEAST_STEPS = 8  # of the median rank, between two accounts that are compared by their steps
+MAX_SLOW = 8  # ranks at most that are followed
+_DEVIATION = 1.4826  # of a normal distribution, of its median deviation
+
+
+class Slow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A rank that was slow by the last accounts."""
+
+    rank: int
+    name: str
+    accounts: int  # up to ACCOUNTS
+    since: datetime  # the first of them
+    step_s: float  # by the last one; infinity: it made none
+    usual_s: float  # the median of the others
+    others: int
+    lags: bool  # by so many accounts that it is no chance
+
+
+class Gathered(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """What the accounts of one attempt have shown. Start with `Gathered()`, then `advance`."""
+
+    attempt: str = ""  # Rank0.attempt
+    mark: int = 0  # of the last account
+    accounts: int = 0  # that were judged, up to ACCOUNTS
+    at: datetime | None = None  # of the last account whose steps were compared, and these
+    steps: tuple[tuple[int, int], ...] = ()
+    slow: tuple[Slow, ...] = ()
+
+    def advance(self, ranks: Ranks, at: datetime, *, attempt: str, factor: float, pause_s: float) -> Gathered:
+        """With one more account, at `at`. `pause_s`: for so long the run may stand still and be well."""
+        if attempt != self.attempt:
+            return Gathered(attempt=attempt).advance(
+                ranks, at, attempt=attempt, factor=factor, pause_s=pause_s
+            )
+        if ranks.mark == self.mark:
+            return self
+        step_s = [(row, row.step_s) for row in ranks.rows if row.step_s is not None]
+        if step_s:
+            return replace(self._judged(step_s, at, factor, LASTING_S), mark=ranks.mark)
+        steps = tuple([(row.rank, row.step) for row in ranks.rows if row.step is not None])
+        compared = self._compared(ranks.rows, at)
+        if compared is None:
+            return replace(self, mark=ranks.mark)
+        judged = self
+        if compared:
+            judged = self._judged(compared, at, factor, max(LASTING_S, pause_s))
+        return replace(judged, mark=ranks.mark, at=at, steps=steps)
+
+    @property
+    def lagging(self) -> tuple[Slow, ...]:
+        """Ranks that lag, the slowest first."""
+        return tuple(sorted((each for each in self.slow if each.lags), key=lambda each: -each.step_s))
+
+    def _compared(self, rows: Sequence[RankRow], at: datetime) -> list[tuple[RankRow, float]] | None:
+        """Seconds a step since the account that is compared with. Empty: there is none; None: too soon."""
+        before = dict(self.steps)
+        made = [
+            (row, row.step - before[row.rank]) for row in rows if row.step is not None and row.rank in before
+        ]
+        if self.at is None or len(made) < 2 or at <= self.at or min(steps for _, steps in made) < 0:
+            return []
+        if sorted(steps for _, steps in made)[len(made) // 2] < LEAST_STEPS:
+            return None
+        elapsed_s = (at - self.at).total_seconds()
+        return [(row, elapsed_s / steps if steps else math.inf) for row, steps in made]
+
+    def _judged(
+        self, step_s: Sequence[tuple[RankRow, float]], at: datetime, factor: float, lasting_s: float
+    ) -> Gathered:
+        if len(step_s) < 2:
+            return self
+        held = {each.rank: each for each in self.slow}
+        ordered = sorted(seconds for _, seconds in step_s)
+        # Of the others of a slow one the median is no less.
+        limit_s = factor * ordered[(len(ordered) - 2) // 2]
+        slow = []
+        for row, seconds in step_s:
+            before = held.pop(row.rank, None)
+            if seconds > limit_s:
+                others = ordered.copy()
+                others.remove(seconds)
+                usual_s = _median(others)
+                if _is_beyond(seconds, others, usual_s, factor):
+                    slow.append(_slower(before, row, at, seconds, usual_s, len(others), lasting_s))
+                    continue
+            if before is not None:
+                slow.append(_forgiven(before))
+        slow += [_forgiven(before) for before in held.values()]
+        kept = sorted((each for each in slow if each.accounts > 0), key=lambda each: -each.accounts)
+        return replace(self, accounts=min(ACCOUNTS, self.accounts + 1), slow=tuple(kept[:MAX_SLOW]))
+
+
+NOTHING_GATHERED = Gathered()
+
+
+def _median(ordered: Sequence[float]) -> float:
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def _is_beyond(seconds: float, others: Sequence[float], usual_s: float, factor: float) -> bool:
+    if not usual_s < math.inf or seconds <= factor * usual_s:
+        return False
+    deviation_s = _DEVIATION * _median(sorted(abs(each - usual_s) for each in others))
+    return seconds > usual_s + SPREADS * deviation_s
+
+
+def _slower(
+    before: Slow | None,
+    row: RankRow,
+    at: datetime,
+    seconds: float,
+    usual_s: float,
+    others: int,
+    lasting_s: float,
+) -> Slow:
+    accounts = min(ACCOUNTS, (before.accounts if before is not None else 0) + 1)
+    since = min(before.since, at) if before is not None else at  # a clock may be set back
+    lags = before is not None and before.lags
+    lags = lags or (accounts >= ACCOUNTS and (at - since).total_seconds() >= lasting_s)
+    return Slow(row.rank, row.name, accounts, since, seconds, usual_s, others, lags)
+
+
+def _forgiven(before: Slow) -> Slow:
+    return replace(before, accounts=before.accounts - FORGIVEN)

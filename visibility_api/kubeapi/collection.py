@@ -1,0 +1,98 @@
+"""GET and LIST of one resource."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from visibility_api.errors.status import ObjectNotFound, TooLargeResourceVersion
+from visibility_api.models.served import Resource
+from visibility_api.store import Entry, Store
+
+from .cached_lists import ListCache
+from .disconnect import unless_gone
+from .forms import Form, Forms
+from .list_layout import layout_of
+from .list_options import read_get_options, read_list_options
+from .message import ResourceRequest, ResourceResponse
+from .negotiation import JSON, Representation, Target, negotiate_request
+from .rendering import render
+from .v1alpha1 import Codec
+
+_VARY = (b"vary", b"Accept")
+MAX_TAGS = 64  # of If-None-Match; clients send one
+
+
+class Collection:
+    """The handlers for get and list of one resource. `now` is the clock of the ages in Tables."""
+
+    def __init__(self, resource: Resource, store: Store, *, now: Callable[[], datetime]) -> None:
+        self._plural = resource.plural
+        self._store = store
+        self._forms = Forms(Codec(resource), now)
+        self._lists = ListCache(store, resource.plural, now=now)
+
+    async def get(self, request: ResourceRequest) -> ResourceResponse:
+        """One document, also as a subresource. Raises ObjectNotFound, which names the object itself."""
+        attributes = request.attributes
+        representation = negotiate_request(request, Target.OBJECT)
+        form = self._forms.choose(representation, request)
+        revision = read_get_options(request) if request.query else None
+        if revision is not None and revision > self._store.revision:
+            raise TooLargeResourceVersion(revision, self._store.revision)
+        entry = self._store.get(self._plural, attributes.namespace, attributes.name)
+        if entry is None:
+            raise ObjectNotFound(self._plural, attributes.name)
+        if form is self._forms.document and representation.media_type == JSON and not representation.pretty:
+            # Nearly every GET: body and tag are encoded once for each revision.
+            body, tag = entry.encoded("line", self._line), entry.encoded("tag", _plain_tag)
+        else:
+            if not form.is_timeless:
+                body = render(form.one(entry), representation)
+                return ResourceResponse(content_type=representation.media_type, body=body)
+            body = entry.encoded(
+                f"{representation} {form.key}", lambda entry: render(form.one(entry), representation)
+            )
+            tag = _tag(entry, form, representation)
+        headers = ((b"etag", tag), _VARY)
+        if _is_unmodified(request, tag):
+            return ResourceResponse(status=304, content_type=representation.media_type, headers=headers)
+        return ResourceResponse(content_type=representation.media_type, body=body, headers=headers)
+
+    async def list(self, request: ResourceRequest) -> ResourceResponse:
+        """The documents of one namespace or of all.
+
+        Raises what `read_list_options` and `ListCache.body` raise; ClientGone.
+        """
+        representation = negotiate_request(request, Target.LIST)
+        form = self._forms.choose(representation, request)
+        options = read_list_options(request)
+        namespace = request.attributes.namespace or None
+        making = self._lists.body(layout_of(form, representation), namespace, options, user=request.user)
+        body = await unless_gone(request.receive, making)
+        return ResourceResponse(content_type=representation.media_type, body=body)
+
+    def _line(self, entry: Entry) -> bytes:
+        return self._forms.document.one(entry) + b"\n"
+
+
+def _plain_tag(entry: Entry) -> bytes:
+    return b'"%d"' % entry.revision
+
+
+def _tag(entry: Entry, form: Form, representation: Representation) -> bytes:
+    """The tag of any other form: other bytes need another tag than the plain document."""
+    kind = representation.media_type.rpartition("/")[2] + ("-pretty" if representation.pretty else "")
+    return f'"{entry.revision}-{form.key}-{kind}"'.encode()
+
+
+def _is_unmodified(request: ResourceRequest, tag: bytes) -> bool:
+    """Whether If-None-Match has the tag (RFC 9110, section 13.1.2: weak comparison)."""
+    for name, value in request.headers:
+        if name == b"if-none-match":
+            if value.strip() == b"*":
+                return True
+            tags = value.split(b",", MAX_TAGS)[:MAX_TAGS]
+            if any(each.strip().removeprefix(b"W/") == tag for each in tags):
+                return True
+    return False

@@ -1,0 +1,117 @@
+"""Encodes the events of one watch: those that its selectors match, in the form that was negotiated.
+
+Watches with the same selectors and form share the bytes, by the caches of the store's `Batch` and `Listing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from visibility_api.errors.status import RequestError, encode_status
+from visibility_api.kubeapi.selectors.selection import Selection
+from visibility_api.store import Batch, Change, Entry, Listing
+
+from .forms import Form
+from .paging import candidates
+
+_EVENTS_A_SLICE = 100
+
+_Event = tuple[str, Entry]
+
+
+class EventStream:
+    """The encoder of one stream. Each event is one line of JSON."""
+
+    def __init__(self, form: Form, namespace: str | None, selection: Selection) -> None:
+        self._form = form
+        self._namespace = namespace
+        self._selection = selection
+        # A string caches its hash, and thousands of streams look up the bytes at every change. The namespace
+        # is quoted: one that is called `None` must differ from all namespaces.
+        self._key = f"{form.key} {namespace!r} {selection}"
+        # The first event of a Table watch has the column definitions, so its bytes are not shared.
+        self._is_first = True
+
+    def initial(self, listing: Listing) -> Iterator[bytes]:
+        """The current state as ADDED events, in slices; `listing` is of the watch's own namespace.
+
+        Events without selectors are encoded once for all watches: after a restart all clients connect
+        together, and a copy of all documents for each would take too much memory. So are Tables, whose ages
+        may be as old as in a list.
+        """
+        entries = candidates(listing.entries, self._namespace, self._selection)
+        is_shared = self._selection.is_everything
+        slices = self._shared(listing) if is_shared else []
+        for number, start in enumerate(range(0, len(entries), _EVENTS_A_SLICE)):
+            if number < len(slices):
+                self._is_first = False
+                yield slices[number]
+                continue
+            slice_ = self._added(entries[start : start + _EVENTS_A_SLICE])
+            if is_shared:
+                slices.append(slice_)
+            yield slice_
+
+    def _shared(self, listing: Listing) -> list[bytes]:
+        """The slices that other watches have encoded, to be continued. Earlier ages are dropped."""
+        key = self._form.key, self._form.moment()
+        slices = listing.kept.get(key)
+        if slices is None:
+            for other in [each for each in listing.kept if isinstance(each, tuple) and each[0] == key[0]]:
+                del listing.kept[other]
+            slices = listing.kept[key] = []
+        return slices
+
+    def changes(self, batch: Batch) -> bytes:
+        """The events of a batch of changes for this watch; empty when there are none."""
+        if self._is_first and not self._form.is_timeless:
+            return self._join(self._events(batch.changes))
+        return batch.encoded(self._key, lambda changes: self._join(self._events(changes)))
+
+    def bookmark(self, revision: int, *, ends_initial_events: bool = False) -> bytes:
+        """A BOOKMARK event; the one that ends the initial events is what `sendInitialEvents` waits for."""
+        ending = b',"annotations":{"k8s.io/initial-events-end":"true"}' if ends_initial_events else b""
+        metadata = b'{"resourceVersion":"%d"%s}' % (revision, ending)
+        return b'{"type":"BOOKMARK","object":%s}\n' % self._form.bookmark(metadata)
+
+    def _added(self, entries: Sequence[Entry]) -> bytes:
+        """ADDED events of the entries that match."""
+        return self._join([("ADDED", entry) for entry in entries if self._selection.matches(entry.document)])
+
+    def _events(self, changes: Sequence[Change]) -> Iterator[_Event]:
+        for change in changes:
+            if self._namespace is not None and change.entry.document.job.ref.namespace != self._namespace:
+                continue
+            if self._selection.is_everything:
+                yield change.type, change.entry
+            elif (event := self._transition(change)) is not None:
+                yield event
+
+    def _transition(self, change: Change) -> _Event | None:
+        """The event of a change by whether the selectors matched before and match now.
+
+        As in `k8s.io/apiserver/pkg/storage/cacher/cache_watcher.go`.
+        """
+        previous, entry = change.previous, change.entry
+        matched = previous is not None and self._selection.matches(previous.document)
+        if change.type == "DELETED":
+            return ("DELETED", entry) if matched else None
+        if self._selection.matches(entry.document):
+            return ("MODIFIED" if matched else "ADDED"), entry
+        if previous is None or not matched:
+            return None
+        # The last matching content, with the revision of the change.
+        return "DELETED", Entry(document=previous.document, revision=change.revision)
+
+    def _join(self, events: Iterator[_Event] | Sequence[_Event]) -> bytes:
+        lines = []
+        for type_, entry in events:
+            shown = self._form.event(entry, is_first=self._is_first)
+            lines.append(b'{"type":"%s","object":%s}\n' % (type_.encode(), shown))
+            self._is_first = False
+        return b"".join(lines)
+
+
+def error_event(error: RequestError) -> bytes:
+    """An ERROR event; its object is a Status in every form of watch."""
+    return b'{"type":"ERROR","object":%s}\n' % encode_status(error)

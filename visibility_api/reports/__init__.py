@@ -1,0 +1,1 @@
+"""What a training process says of itself, in each of its forms, read as hostile bytes."""
