@@ -17,7 +17,6 @@ from . import (
     growth,
     history,
     memory,
-    outgoing,
     probe,
     probing,
     push,
@@ -64,7 +63,6 @@ LONG_MEASUREMENTS: dict[str, Measurement] = {
     "state": state.show,
     "history": history.show,
     "beside": beside.show,
-    "outgoing": outgoing.show,
     "estimates": _estimates,
     "verdicts": _verdicts,
 }

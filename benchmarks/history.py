@@ -26,12 +26,12 @@ from visibility_api.history.job_history import JobHistory
 from visibility_api.history.thinning import downsample
 from visibility_api.history.view import Selection, select
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
+from visibility_api.jobs.memory import save_history
 from visibility_api.jobs.observation import Observation
-from visibility_api.jobs.saved import save_history
 from visibility_api.jobs.tracker import Tracker
-from visibility_api.persistence.state_file import Bounds, StateFile
-from visibility_api.persistence.writer import Rhythm
 from visibility_api.reports.document import Point, Progress
+from visibility_api.store.state_file import Bounds, StateFile
+from visibility_api.store.state_writer import Rhythm
 
 from .state import written_bytes
 

@@ -2,8 +2,9 @@
 
 Behind a real kube-apiserver ($KUBEBUILDER_ASSETS), with 1,000 jobs of which a third each report by file, log
 and push. Clients list, get, watch and print tables all the time, through the aggregator and directly. Not one
-job may show an older document, a younger age or a blank than before. Exits with 1 if one does.
-"""
+job may show an older document, a younger age or a blank than before. No request may fail during a rolling
+update, and no client that resumes a watch may be told to list again. Another replica owns the jobs 20 s after
+the owner was killed, and a second after it was asked to end. Exits with 1 if one of these is not so."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,13 +30,14 @@ import uvloop
 
 from tests.e2e.kube import find_binaries
 from tests.e2e.kubelet_server import KubeletServer
-from tests.e2e.manifests import SERVICE_NAME, apply_rights, server_flags
+from tests.e2e.manifests import NAMESPACE, SERVICE_NAME, apply_rights, server_flags
+from visibility_api.assembly import LEASE
 
 from .control_plane import ControlPlane, control_plane
 from .fleet import BEAT_S, Fleet, Job
 from .processes import free_port
 from .scene import ALL, API, certificates
-from .witness import INTERVAL_S, QUIET, Witness, settled_form
+from .witness import ALONE, INTERVAL_S, QUIET, Witness, settled_form
 
 JOBS = 1000
 COMPONENTS = ("source-exec", "source-logs", "source-push")
@@ -44,7 +47,9 @@ KILL_AFTER_S = 1.2  # after that push: more than a kill may cost
 DRAIN_S = 2  # --shutdown-delay-duration
 READY_WITHIN_S = 60.0
 PATIENCE_S = 300.0
-ROLLING, KILLS, SINGLE = SCENES = "rolling update", "kill -9 of either", "single replica"
+TAKEN_OVER_S = {signal.SIGTERM: 1.0, signal.SIGKILL: 20.0}  # at most, so another replica owns the jobs
+LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}"
+ROLLING, KILLS, SINGLE = SCENES = "rolling update", "kill -9 of either", ALONE
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
 
@@ -172,6 +177,11 @@ class Stage:
         self.running: list[Replica] = []
         self._numbers = itertools.count(1)
 
+    def owner(self) -> str:
+        """The holder of the Lease; "" for nobody."""
+        holder: str = self.plane.api.get(LEASE_PATH)["spec"].get("holderIdentity") or ""
+        return holder
+
     def replica(self) -> Replica:
         """Another pod: a directory of its own, and an address that nobody has now."""
         port = next(port for port in self.ports if port not in {each.port for each in self.running})
@@ -220,19 +230,26 @@ class Readers:
         await asyncio.sleep(0.1)
 
     async def _watch(self) -> None:
-        """A list, then its changes, until the stream ends; what a change says may be some time on its way."""
+        """A list, then its changes; a stream that ends is resumed where it was, as informers do. What a
+        change
+        says may be some time on its way."""
         found = await self.list_of(self._front)
         version = found["metadata"]["resourceVersion"]
-        url = f"{self._front}{ALL}?watch=true&resourceVersion={version}"
-        async with self._stage.http.get(url, headers=self._headers) as answer:
-            answer.raise_for_status()
-            async for line in answer.content:
-                event = msgspec.json.decode(line)
-                if event["type"] not in ("ADDED", "MODIFIED"):
-                    return
-                item = event["object"]
-                began = datetime.fromisoformat(item["status"].get("lastUpdatedTime", "2000-01-01T00:00Z"))
-                self._witness.document_came(item, began, "watch")
+        while True:
+            url = f"{self._front}{ALL}?watch=true&resourceVersion={version}"
+            async with self._stage.http.get(url, headers=self._headers) as answer:
+                answer.raise_for_status()
+                with contextlib.suppress(aiohttp.ClientPayloadError):  # its replica was killed
+                    async for line in answer.content:
+                        event = msgspec.json.decode(line)
+                        if event["type"] not in ("ADDED", "MODIFIED"):
+                            self._witness.watch_failed(event)
+                            return
+                        item = event["object"]
+                        version = item["metadata"]["resourceVersion"]
+                        text = item["status"].get("lastUpdatedTime", "2000-01-01T00:00Z")
+                        self._witness.document_came(item, datetime.fromisoformat(text), "watch")
+            self._witness.resumed[self._witness.stage] += 1
 
     async def _json(self, url: str, **headers: str) -> Any:
         async with self._stage.http.get(url, headers=self._headers | headers) as answer:
@@ -244,11 +261,11 @@ class Readers:
 class Pushers:
     """The training processes that push: each report once it is there, until it is accepted."""
 
-    def __init__(self, stage: Stage, jobs: list[Job]) -> None:
-        self._stage = stage
+    def __init__(self, stage: Stage, jobs: list[Job], witness: Witness) -> None:
+        self._stage, self._witness = stage, witness
         self._jobs = [job for job in jobs if job.source == "push"]
         self._accepted: dict[int, int] = {}  # the last step, by job
-        self.retried = 0
+        self.refused: Counter[str] = Counter()  # by stage
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -275,7 +292,7 @@ class Pushers:
                     return
         except aiohttp.ClientError:
             pass
-        self.retried += 1
+        self.refused[self._witness.stage] += 1
 
     async def last_ones(self) -> None:
         """A few steady jobs push what they have and then nothing more; returns when that was accepted."""
@@ -334,9 +351,11 @@ class Play:
         for old in list(self._stage.running):
             await self._stage.replica().start()
             await self._pushers.last_ones()
-            await old.end(signal.SIGTERM)
+            await self._end(old, signal.SIGTERM)
             await self._check()
         await self._settle()
+        if refused := self._witness.refused[ROLLING] + self._pushers.refused[ROLLING]:
+            self._witness.faults["refused"] += refused
 
     async def _kills(self) -> None:
         """The container of one starts again; of the other the pod is lost with its directory."""
@@ -344,7 +363,7 @@ class Play:
         for replica, next_ in ((one, one), (other, None)):
             await self._pushers.last_ones()
             await asyncio.sleep(KILL_AFTER_S)
-            await replica.end(signal.SIGKILL)
+            await self._end(replica, signal.SIGKILL)
             await self._check()
             await (next_ or self._stage.replica()).start()
             await self._settle()
@@ -359,6 +378,24 @@ class Play:
             await single.end(signal.SIGKILL)
             await single.start()
             await self._settle()
+
+    async def _end(self, replica: Replica, number: signal.Signals) -> None:
+        """End it, and say how long nobody owned the jobs, if it did."""
+        before = await asyncio.to_thread(self._stage.owner)
+        ending, began = asyncio.create_task(replica.end(number)), time.perf_counter()
+        if before.endswith(f"_{replica.port}"):
+            most_s = TAKEN_OVER_S[number]
+            while time.perf_counter() - began < 2 * most_s:
+                after = await asyncio.to_thread(self._stage.owner)
+                if after not in ("", before):
+                    break
+                await asyncio.sleep(0.02)
+            took_s = time.perf_counter() - began
+            print(f"  another replica owned the jobs {took_s:.2f} s after {number.name}", flush=True)
+            if took_s > most_s:
+                self._witness.faults["late"] += 1
+                self._witness.examples["late"].append(f"[{self._witness.stage}] {took_s:.1f} s")
+        await ending
 
     async def _settle(self) -> None:
         began = time.perf_counter()
@@ -427,9 +464,10 @@ def show_stage(witness: Witness, stage: str) -> None:
     back = {source: seconds for (of, source), seconds in sorted(witness.back_s.items()) if of == stage}
     oldest = {source: seconds for (of, source), seconds in sorted(witness.oldest_s.items()) if of == stage}
     print(
-        f"  {witness.documents[stage]:,} documents, {witness.refused[stage]} requests without an answer\n"
+        f"  {witness.documents[stage]:,} documents, {witness.refused[stage]} requests without an answer,"
+        f" {witness.resumed[stage]} watches resumed\n"
         f"  back, at most:   {_seconds(back)}\n  oldest, at most: {_seconds(oldest)}\n"
-        f"  last pushes at every replica within {1000 * witness.behind_s.get(stage, 0.0):.0f} ms",
+        f"  what one replica shows, others show within {1000 * witness.behind_s.get(stage, 0.0):.0f} ms",
         flush=True,
     )
 
@@ -475,14 +513,14 @@ async def show(names: Sequence[str] = (), jobs: int = JOBS) -> bool:
 
 
 async def _play(stage: Stage, witness: Witness, token: str, names: Sequence[str]) -> None:
-    readers, pushers = Readers(stage, witness, token), Pushers(stage, stage.fleet.jobs)
+    readers, pushers = Readers(stage, witness, token), Pushers(stage, stage.fleet.jobs, witness)
     play = Play(stage, witness, readers, pushers)
     try:
         await play.begin()
         await _beside(pushers.run(), play.all_read())
         clients = [_keep(work, witness) for work in readers.loops()]
         await _beside(pushers.run(), *clients, play.play(names))
-        print(f"  pushes that were sent again: {pushers.retried}")
+        print(f"  pushes that were sent again: {dict(pushers.refused)}")
     finally:
         for replica in list(stage.running):
             await replica.end(signal.SIGKILL)

@@ -21,13 +21,13 @@ import uvloop
 from msgspec.structs import replace
 
 from visibility_api.jobs.job import JobRef, TrainingJob
+from visibility_api.jobs.memory import SavedJob, save
 from visibility_api.jobs.observation import Observation
-from visibility_api.jobs.saved import SavedJob, save
 from visibility_api.jobs.tracker import Tracker
 from visibility_api.kube.slices import in_slices
-from visibility_api.persistence.state_file import Bounds, StateFile
 from visibility_api.reports.document import Progress, parse_document
 from visibility_api.store.memory import MemoryStore
+from visibility_api.store.state_file import Bounds, StateFile
 from visibility_api.workloads.inventory import TrainJobInventory
 from visibility_api.workloads.objects import BatchJob, JobSet, Pod, TrainJob
 
@@ -69,7 +69,7 @@ async def _show_writing(jobs: int) -> None:
     assert isinstance(report, Progress)
 
     def snapshot(ref: JobRef) -> SavedJob:
-        state = tracker.remembered_encoded(ref)
+        state = tracker.state(ref)
         assert state is not None
         return save(ref, state)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -12,18 +11,14 @@ from typing import Any
 
 from .fleet import BEAT_S, Job
 
-QUIET = "quiet"  # the stage in which nothing is restarted
+QUIET, ALONE = "quiet", "single replica"  # stages: nothing is restarted, one without others is
 INTERVAL_S = 15.0  # of probes, the default
-# Two replicas probe a steady job at different times, so whoever reads from both in turn is shown an earlier
-# report now and then, whether replicas are restarted or not: an interval of probes earlier, and what the job
-# reported within a beat. A slow machine stretches intervals: what the quiet stage has shown counts as well.
-# A push is relayed at once; a process that dies may take one with it, and the next one comes a beat later.
-BACK_S = {"exec": INTERVAL_S + 2 * BEAT_S, "logs": INTERVAL_S + 2 * BEAT_S, "push": 2 * BEAT_S}
-# A job's last push is at every replica so long after one has shown it. Pushes are gathered for 20 ms before
-# they are relayed, and all processes share the cores. `behind_s` has how long it took.
+# All replicas show the log of one owner: what one has shown, every other shows so long after that. Changes
+# are gathered for 5 ms before they are sent, and all processes share the cores. `behind_s` has how long it
+# took.
 RELAYED_S = 0.25
 OLD_S = INTERVAL_S + BEAT_S  # the last report of a steady job
-START_S = 15.0  # without a replica, and until all jobs are probed again
+START_S = 20.0  # without an owner, and until all jobs are probed again
 TABLE_KEPT_S = 5.5  # the ages in a Table are made anew every 5 s
 LASTING = ("phase", "progressPercentage", "lastUpdatedTime", "startTime", "metrics", "steps")
 OF_STEADY = ("estimatedRemainingSeconds", "estimatedCompletionTime", "steps.perSecond")
@@ -54,6 +49,7 @@ class Witness:
         self.examples: dict[str, list[str]] = defaultdict(list)
         self.documents: Counter[str] = Counter()  # checked, by stage
         self.refused: Counter[str] = Counter()  # requests that brought no answer, by stage
+        self.resumed: Counter[str] = Counter()  # watches that ended and went on elsewhere, by stage
         self.back_s: dict[tuple[str, str], float] = {}  # the furthest step back, by stage and source
         # By stage: how long after the last push of a job was shown a replica did not show it.
         self.behind_s: dict[str, float] = {}
@@ -64,6 +60,11 @@ class Witness:
     @property
     def jobs(self) -> Mapping[tuple[str, str], Job]:
         return self._jobs
+
+    def watch_failed(self, event: Mapping[str, Any]) -> None:
+        """A watch was told to list again."""
+        self.faults["relist"] += 1
+        self.examples["relist"].append(f"[{self.stage}] {event['object'].get('message')}")
 
     def list_came(self, items: Iterable[Mapping[str, Any]], began: datetime, by: str) -> None:
         """A whole list, requested at `began`."""
@@ -110,13 +111,11 @@ class Witness:
         place = self.stage, job.source
         if back_s > 0:
             self.back_s[place] = max(back_s, self.back_s.get(place, 0.0))
-            if job.quiet_from is None:
-                most_s = self._most_back_s(job.source) if job.is_steady else 0.0
-            else:  # its last push has been shown
-                behind_s = (began - min(when for when, shown in seen.newest if shown > at)).total_seconds()
-                self.behind_s[self.stage] = max(behind_s, self.behind_s.get(self.stage, 0.0))
-                most_s = back_s if behind_s <= RELAYED_S else 0.0
-            if back_s > most_s:
+            behind_s = (began - min(when for when, shown in seen.newest if shown > at)).total_seconds()
+            self.behind_s[self.stage] = max(behind_s, self.behind_s.get(self.stage, 0.0))
+            # A single replica that dies may take a push with it, and the next one comes a beat later.
+            is_alone = self.stage == ALONE and job.quiet_from is None and back_s <= 2 * BEAT_S
+            if behind_s > RELAYED_S and self.stage in self.judged and not is_alone:
                 self._fault("older", key, by, f"{back_s:.0f}s before what was shown: {_brief(status)}")
         now = datetime.now(UTC)
         if not seen.newest or at > seen.newest[-1][1]:
@@ -124,11 +123,6 @@ class Witness:
         if job.is_steady and job.quiet_from is None:
             old_s = (began - at).total_seconds()
             self.oldest_s[place] = max(old_s, self.oldest_s.get(place, 0.0))
-
-    def _most_back_s(self, source: str) -> float:
-        if self.stage not in self.judged:
-            return math.inf
-        return max(BACK_S[source], self.back_s.get((QUIET, source), 0.0) + BEAT_S)
 
     def _check_settled(self, key: tuple[str, str], status: Mapping[str, Any], seen: _Seen, by: str) -> None:
         found = settled_form(status)

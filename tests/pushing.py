@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import replace
@@ -23,11 +24,12 @@ from visibility_api.jobs.job import JobRef, Phase, TrainingJob
 from visibility_api.jobs.observation import Observation
 from visibility_api.kube.errors import ApiError
 from visibility_api.kubeapi.message import Handler, ResourceRequest, ResourceResponse, Scope
-from visibility_api.peers.giving import StateGiver
-from visibility_api.pushing.admission import TIMEOUT_S, Admission, Grant
+from visibility_api.pushing.admission import TIMEOUT_S, Admission
 from visibility_api.pushing.endpoint import PushEndpoint, PushLimits
 from visibility_api.pushing.ownership import Owners
 from visibility_api.pushing.paths import AUDIENCE
+from visibility_api.replication.addresses import Address
+from visibility_api.replication.forwarding import Pushes
 
 UPSTREAM = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status"
 OURS = "/apis/visibility.trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status"
@@ -168,6 +170,18 @@ class Nobody:
         raise AssertionError("a push was authorised as a request of the API")
 
 
+@dataclass(frozen=True)
+class Here:
+    """This replica owns the jobs."""
+
+    pushes: PushEndpoint
+    owner: Address | None = None
+
+
+async def _nothing() -> None:
+    """No other replica has to confirm."""
+
+
 class Endpoint:
     """The endpoint on a cluster, and what it has handed on."""
 
@@ -178,7 +192,6 @@ class Endpoint:
         limits: PushLimits | None = None,
         queues: ClientQueues | None = None,  # of unknown callers
         clock: Callable[[], float] | None = None,
-        relay: Callable[[str, Grant, str, bytes], None] | None = None,
         admission_timeout_s: float = TIMEOUT_S,
         proof: str = "",
     ) -> None:
@@ -209,7 +222,6 @@ class Endpoint:
             record=self._record,
             pushed=self.pushed.append,
             count=self.outcomes.append,
-            relay=relay,
             now=lambda: T0,
             clock=clock,
             limits=limits or PushLimits(bodies=10),
@@ -222,10 +234,7 @@ class Endpoint:
                 handlers=HANDLERS,
                 registry=registry,
                 metrics=RequestMetrics(registry),
-                pushes=self.endpoint,
-                peers=StateGiver(proof=lambda: proof, jobs=list, snapshot=lambda _ref: None)
-                if proof
-                else None,
+                pushes=Pushes(Here(self.endpoint), None, proof=lambda: proof, replicated=_nothing),
             )
         )
 

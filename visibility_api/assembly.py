@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import random
-import secrets
 import socket
-import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-import structlog
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
 from visibility_api.app import Application, Parts, create_app
@@ -33,45 +30,32 @@ from visibility_api.auth.request_header_config import RequestHeaderConfig
 from visibility_api.auth.review_admission import ReviewAdmission
 from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import PATH as TOKEN_REVIEWS, TokenReviewer
-from visibility_api.continuity import Continuity
-from visibility_api.errors.faults import describe_fault
-from visibility_api.events.announcer import Announcer
-from visibility_api.jobs.job import JobRef, TrainingJob
-from visibility_api.jobs.observation import Observation
-from visibility_api.jobs.summary import JobProgress
-from visibility_api.jobs.tracker import REFRESH, Tracker
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.memory import SavedJob, restore, restore_history, restore_points, save, save_history
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.lease import Lease
-from visibility_api.kube.watch import Watch
 from visibility_api.kubeapi.collection import Collection
 from visibility_api.kubeapi.message import Handler
 from visibility_api.kubeapi.watch import Watches
 from visibility_api.models.served import RESOURCES
-from visibility_api.probing.exec_source import ExecSource
-from visibility_api.probing.http_source import HttpSource
-from visibility_api.probing.initializers import InitializerReads
+from visibility_api.ownership import OwnersTerm, Surroundings, build_term
 from visibility_api.probing.log_end import LogEnds
-from visibility_api.probing.logs_source import LogsSource
-from visibility_api.probing.probe import Source
-from visibility_api.probing.prober import Prober
-from visibility_api.pushing.admission import Admission
-from visibility_api.pushing.endpoint import PushEndpoint
-from visibility_api.pushing.ownership import Owners
-from visibility_api.pushing.replication import Relay
+from visibility_api.replication.follower import Follower
+from visibility_api.replication.forwarding import Pushes
+from visibility_api.replication.peer_client import PeerClient
+from visibility_api.replication.requests import LogRequests
+from visibility_api.replication.role import Others, Role
+from visibility_api.replication.streams import LogStreams
 from visibility_api.settings import Settings
 from visibility_api.store import Store
+from visibility_api.store.job_log import JobLog
 from visibility_api.store.memory import MemoryStore
+from visibility_api.store.state_file import Bounds
+from visibility_api.store.state_writer import StateWriter
 from visibility_api.telemetry import Metrics
-from visibility_api.workloads.collections import trainjob_watches
-from visibility_api.workloads.inspection import Inspector
-from visibility_api.workloads.inventory import TRAINJOBS, TrainJobInventory
-from visibility_api.writeback.writer import WriteBack
+from visibility_api.workloads.inventory import TRAINJOBS
 
-log = structlog.get_logger("visibility.server")
-
-SOURCE_GRACE_S = 5.0  # beyond a source's own time-out; then the prober cancels it
-EVENTS_LEASE = "trainjob-visibility-events"
-EVALUATION_S = 1.0  # between two shares of the jobs, whose conditions are evaluated
+LEASE = "trainjob-visibility"
 NO_GARBAGE_CHECK_S, NO_GARBAGE_CHECKS = 0.1, 200  # until every job is known: twenty seconds at most
 STUCK_S = 60.0  # a loop without an iteration for so long is stuck: liveness fails
 
@@ -93,8 +77,10 @@ class Assembly:
 
     app: Application
     loops: Sequence[tuple[str, Loop]]  # by name; each runs until it is cancelled
-    drain: Callable[[], None]  # end the open watches and refuse new ones
     load: Loop  # read what an earlier process has kept; ends before the loops begin
+    leave: Loop  # let another replica own the jobs, if there is one; the process goes on
+    drain: Callable[[], None]  # end the open watches and refuse new ones
+    end: Loop  # the last thing to do
 
 
 def assemble(
@@ -112,122 +98,43 @@ def assemble(
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
     metrics = Metrics(registry)
-    sources = settings.sources
 
-    store = MemoryStore(base_revision=_first_revision())
-    write_back = WriteBack(clients.cluster, count=metrics.count_write_back) if settings.write_back else None
-    continuity = Continuity(settings, metrics)
-    announcer, lease = _announcing(settings, clients.cluster, metrics)
-
-    def publish(document: JobProgress) -> None:
-        store.put(document)
-        continuity.changed(document.job.ref)
-        if write_back is not None:
-            write_back.changed(document)
-        if announcer is not None:
-            announcer.changed(document)
-
-    tracker = Tracker(
-        publish=publish,
-        retract=store.delete,
-        now=_now,
-        interval_s=settings.probe_interval.total_seconds(),
-        recall=continuity.recall,
-        recall_history=continuity.recall_history,
-    )
-    sources_to_probe = _sources(settings, clients.cluster)
-    prober = Prober(
-        sources_to_probe,
-        record=tracker.observed,
-        now=_now,
-        interval_s=settings.probe_interval.total_seconds(),
-        concurrency=settings.probe_concurrency,
-        deadline_s=settings.probe_timeout.total_seconds() + SOURCE_GRACE_S,
-        passive=[source for source in ("push", "status") if source in sources],
-        on_probe=metrics.count_probe,
-    )
-
-    def on_job(job: TrainingJob, status: Observation | None) -> None:
-        if write_back is not None:
-            write_back.seen(job.ref, status)
-        is_new = job.ref not in tracker
-        before = _find_job(store, job.ref.namespace, job.ref.name)
-        tracker.job_changed(job, status if "status" in sources else None)
-        prober.job_changed(job, source=tracker.source_of(job.ref) if is_new else "")
-        initializers.job_changed(job)
-        inspector.job_changed(before, job)
-        if is_new and tracker.lacks_final_report(job.ref):
-            prober.job_found(job)
-
-    def on_gone(ref: JobRef) -> None:
-        prober.job_gone(ref)
-        initializers.job_gone(ref)
-        inspector.job_gone(ref)
-        tracker.job_gone(ref)
-        continuity.gone(ref)
-        if write_back is not None:
-            write_back.gone(ref)
-        if announcer is not None:
-            announcer.gone(ref)
-
-    inventory = TrainJobInventory(on_job=on_job, on_gone=on_gone)
-    inspector = Inspector(clients.cluster, replica_jobs=inventory.replica_jobs, found=tracker.failed)
-    logs = sources_to_probe.get("logs")
-    initializers = InitializerReads(
-        logs if isinstance(logs, LogsSource) else None,
-        said=inventory.initializers_said,
-        interval_s=settings.probe_interval.total_seconds(),
-        on_probe=metrics.count_probe,
-    )
-    watches = trainjob_watches(clients.cluster, inventory, settings.namespaces)
-    metrics.jobs.set_function(lambda: len(inventory))
-    metrics.probed_jobs.set_function(lambda: len(prober))
-    metrics.waiting_probes.set_function(lambda: prober.waiting)
-    metrics.stretch.set_function(lambda: prober.stretch)
-    if write_back is not None:
-        metrics.waiting_write_backs.set_function(partial(len, write_back))
-
-    is_synced = partial(_is_synced, watches)
+    store = MemoryStore(base_revision=1)
+    jobs = JobLog(store)
+    directory = _DataDirectory(settings.data_dir, settings, jobs, metrics) if settings.data_dir else None
     token_reviews = ReviewClient(clients.authentication, TOKEN_REVIEWS, count=metrics.count_review("authn"))
-    review_admission = ReviewAdmission()  # kube-apiserver is asked by pushes and by the API alike
-    relay: Relay | None = None
-    if "push" in sources and settings.peers:
-        relay = Relay(
-            settings.peers,
-            port=settings.secure_port,
-            certificate=certificate,
-            proof=proof,
-            count=metrics.count_relayed,
-        )
-    continuity.connect(
-        tracker,
-        certificate=certificate,
-        proof=proof,
-        met=relay.introduce if relay is not None else lambda _address: None,
-        recalled=lambda ref: prober.recalled(ref, tracker.source_of(ref)),
+    review_admission = ReviewAdmission()
+    identity = f"{socket.gethostname()[:100]}_{settings.secure_port}"  # the host's name is the pod's
+    given = Surroundings(
+        settings=settings,
+        cluster=clients.cluster,
+        jobs=jobs,
+        metrics=metrics,
+        token_reviews=token_reviews,
+        review_admission=review_admission,
+        instance=identity,
     )
-    pushes: PushEndpoint | None = None
-    if "push" in sources:
-        pushes = PushEndpoint(
-            Admission(
-                # One of its own: the many tokens of pods, which are cached as grants, must not push those of
-                # API users out of the cache.
-                TokenReviewer(token_reviews),
-                Owners(clients.cluster),
-                find_job=partial(_find_job, store),
-                is_synced=is_synced,
-                reviews=review_admission,
-            ),
-            record=tracker.observed,
-            pushed=prober.postpone,
-            count=metrics.count_push,
-            relay=relay.pushed if relay is not None else None,
-            now=_now,
+    peers = PeerClient(certificate=certificate, proof=proof) if settings.peers else None
+
+    def others(peers: PeerClient, role: Role[OwnersTerm]) -> Others:
+        lease = Lease(clients.cluster, namespace=settings.lease_namespace, name=LEASE, identity=identity)
+        follower = Follower(jobs, settings.peers, peers, port=settings.secure_port, ended=lease.hurry)
+        return Others(
+            lease=lease,
+            follower=follower,
+            streams=LogStreams(jobs, epoch=lambda: role.epoch),
+            drained=lambda within_s: pushes.drained(within_s),
         )
+
+    role = Role(
+        jobs, partial(build_term, given), others=partial(others, peers) if peers is not None else None
+    )
+    pushes = Pushes(role, peers, proof=proof, replicated=_replicated(role))
+    _set_metrics(metrics, jobs, role)
 
     def find_history(namespace: str, name: str) -> Found | None:
         entry = store.get(TRAINJOBS, namespace, name)
-        return None if entry is None else (entry, tracker.history(entry.document.job.ref))
+        return None if entry is None else (entry, jobs.history(entry.document.job.ref))
 
     request_metrics = RequestMetrics(registry)
     handlers, open_watches = _resource_handlers(store, request_metrics)
@@ -245,7 +152,7 @@ def assemble(
         find=partial(store.get, TRAINJOBS),
         authorizer=authorizer,
         logs=LogEnds(clients.cluster, timeout_s=settings.probe_timeout.total_seconds())
-        if "logs" in sources
+        if "logs" in settings.sources
         else None,
     )
     app = create_app(
@@ -258,62 +165,100 @@ def assemble(
             handlers=handlers,
             registry=registry,
             metrics=request_metrics,
-            checks=[*_checks(watches, prober, stopping), *continuity.checks(partial(is_synced, ""))],
-            pushes=pushes,
-            peers=continuity.giver,
+            checks=[*_checks(jobs, role, stopping), *([directory.check] if directory else [])],
+            pushes=pushes if "push" in settings.sources else None,
+            log_streams=LogRequests(role.others.streams, jobs, proof) if role.others is not None else None,
             page=read_page(),
             histories=HistorySource(find=find_history, now=_now),
-            is_synced=is_synced,
+            is_synced=jobs.is_listed,
             is_draining=draining.is_set,
         )
     )
 
-    async def follow(watch: Watch[Any]) -> None:
-        await continuity.taken()
-        await watch.run()
+    async def end() -> None:
+        await role.end()
+        if peers is not None:
+            await peers.close()
 
-    loops: list[tuple[str, Loop]] = [(f"watch {watch.path}", partial(follow, watch)) for watch in watches]
-    loops += [
+    loops: list[tuple[str, Loop]] = [
+        ("role", role.run),
         ("watch of the client CAs", trust.watch(clients.authentication).run),
-        ("prober", prober.run),
-        ("inspection", inspector.run),
-        ("initializers", initializers.run),
-        ("evaluation", partial(_evaluate, tracker)),
-        ("garbage collection", partial(_collect_garbage, partial(is_synced, ""))),
-        *continuity.loops(partial(is_synced, "")),
+        ("garbage collection", partial(_collect_garbage, partial(jobs.is_listed, ""))),
     ]
-    if write_back is not None:
-        loops.append(("write-back", write_back.run))
-    if relay is not None:
-        loops.append(("relay", relay.run))
-    if announcer is not None and lease is not None:
-        loops += [("lease", lease.run), ("events", announcer.run)]
-    return Assembly(app=app, loops=loops, drain=drain, load=continuity.load)
+    if directory is not None:
+        loops.append(("data directory", directory.run))
+
+    async def load() -> None:
+        if directory is not None:
+            await directory.load()
+
+    return Assembly(app=app, loops=loops, load=load, leave=role.leave, drain=drain, end=end)
 
 
-def _sources(settings: Settings, client: KubeClient) -> dict[str, Source]:
-    timeout_s = settings.probe_timeout.total_seconds()
-    known: dict[str, Callable[[], Source]] = {
-        "exec": lambda: ExecSource(client, timeout_s=timeout_s),
-        "http": lambda: HttpSource(timeout_s=timeout_s),
-        "logs": lambda: LogsSource(client, timeout_s=timeout_s),
-    }
-    return {name: make() for name, make in known.items() if name in settings.sources}
+class _DataDirectory:
+    """The home of the log on disk."""
+
+    def __init__(self, path: Path, settings: Settings, jobs: JobLog, metrics: Metrics) -> None:
+        bounds = Bounds(
+            max_bytes=settings.data_dir_max_mib * 1024 * 1024,
+            max_age_s=settings.data_dir_max_age.total_seconds(),
+        )
+        self._log = jobs
+        self._metrics = metrics
+        writer = self._writer = StateWriter(path, bounds)
+        metrics.is_degraded.set_function(lambda: writer.fault is not None)
+        metrics.state_bytes.set_function(lambda: writer.size_bytes)
+
+    @property
+    def check(self) -> Check:
+        """Never fails: jobs are served without it."""
+
+        def note() -> str | None:
+            fault = self._writer.fault
+            return None if fault is None else f"state is kept in memory only: {fault}"
+
+        return Check(name="data-dir", run=lambda: None, note=note, is_readiness_only=True)
+
+    async def load(self) -> None:
+        loaded = await self._writer.load()
+        for saved in loaded.states:
+            self._log.set_state(saved.ref, restore(saved), None)
+        for saved in loaded.histories:
+            self._log.set_state(saved.ref, None, restore_history(saved))
+        refs = {saved.ref.uid: saved.ref for saved in loaded.states}
+        for uid, points in loaded.points:
+            if (ref := refs.get(uid)) is not None:
+                self._log.apply_state(ref, None, restore_points(points))
+        self._log.add_home(self._writer)
+
+    async def run(self) -> None:
+        def state(ref: JobRef) -> SavedJob | None:
+            kept = self._log.state(ref)
+            return None if kept is None else save(ref, kept)
+
+        def history(ref: JobRef) -> SavedJob | None:
+            kept = self._log.history(ref)
+            return None if kept is None else save_history(ref, kept)
+
+        count = self._metrics.count_state_writes
+        await self._writer.run(state, lambda: self._log, history=history, count=count)
 
 
-def _announcing(
-    settings: Settings, client: KubeClient, metrics: Metrics
-) -> tuple[Announcer, Lease] | tuple[None, None]:
-    """What writes Events, and the Lease of the one replica that does."""
-    if not settings.events:
-        return None, None
-    # The host's name is the pod's. A restarted container is another process, which must not hold its lease.
-    identity = f"{socket.gethostname()[:100]}_{secrets.token_hex(4)}"
-    lease = Lease(client, namespace=settings.lease_namespace, name=EVENTS_LEASE, identity=identity)
-    announcer = Announcer(
-        client, instance=identity, may_write=lambda: lease.is_held, count=metrics.count_event
-    )
-    return announcer, lease
+def _replicated(role: Role[OwnersTerm]) -> Callable[[], Awaitable[None]]:
+    async def nothing() -> None:
+        pass
+
+    return role.others.streams.replicated if role.others is not None else nothing
+
+
+def _set_metrics(metrics: Metrics, jobs: JobLog, role: Role[OwnersTerm]) -> None:
+    """Gauges of what an owner does are 0 on the others."""
+    metrics.jobs.set_function(lambda: jobs.store.count(TRAINJOBS))
+    metrics.is_owner.set_function(lambda: role.may_write())
+    metrics.probed_jobs.set_function(lambda: len(role.term.prober) if role.term else 0)
+    metrics.waiting_probes.set_function(lambda: role.term.prober.waiting if role.term else 0)
+    metrics.stretch.set_function(lambda: role.term.prober.stretch if role.term else 1)
+    metrics.waiting_write_backs.set_function(lambda: role.term.waiting_write_backs() if role.term else 0)
 
 
 def _resource_handlers(
@@ -337,34 +282,29 @@ def _resource_handlers(
     return handlers, open_watches
 
 
-def _find_job(store: Store, namespace: str, name: str) -> TrainingJob | None:
-    entry = store.get(TRAINJOBS, namespace, name)
-    return entry.document.job if entry is not None else None
+def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event) -> list[Check]:
+    def unknown() -> str | None:
+        if jobs.is_complete or why_nobody_owns() is not None:
+            return None
+        if role.term is None:
+            return "the jobs are not known yet: no replica that owns them is followed"
+        return f"not listed yet: {', '.join(role.term.untried)}"
 
-
-def _first_revision() -> int:
-    """The start time in nanoseconds with random last digits, so that no two replicas start alike.
-
-    Revisions grow by thousands a second, nanoseconds by a thousand million: an older process never counts up
-    to the start of a younger one. So a resourceVersion of another replica or of an earlier process is
-    recognised, and answered with 410 instead of a watch that silently misses changes.
-    """
-    return time.time_ns() // 1_000_000 * 1_000_000 + random.randrange(1_000_000)
-
-
-def _checks(watches: list[Watch[Any]], prober: Prober, stopping: asyncio.Event) -> list[Check]:
-    def untried() -> str | None:
-        waiting = [w.path for w in watches if not w.health.attempted]
-        return f"not listed yet: {', '.join(waiting)}" if waiting else None
+    def why_nobody_owns() -> str | None:
+        # Discovery is served all the same: an aggregated API that is not ready blocks deleting namespaces.
+        if role.term is not None or role.owner is not None or role.others is None:
+            return None
+        fault = role.others.lease.fault
+        return f"no replica owns the jobs; the Lease: {fault}" if fault else None
 
     def stuck() -> str | None:
-        if not prober.last_turn:
+        if role.term is None or not role.term.prober.last_turn:
             return None
-        age_s = asyncio.get_running_loop().time() - prober.last_turn
+        age_s = asyncio.get_running_loop().time() - role.term.prober.last_turn
         return f"the probe loop has been stuck for {age_s:.0f}s" if age_s > STUCK_S else None
 
     return [
-        Check(name="informer-sync", run=untried, is_readiness_only=True),
+        Check(name="informer-sync", run=unknown, note=why_nobody_owns, is_readiness_only=True),
         Check(name="probe-loop", run=stuck),
         Check(
             name="shutdown",
@@ -372,24 +312,6 @@ def _checks(watches: list[Watch[Any]], prober: Prober, stopping: asyncio.Event) 
             is_readiness_only=True,
         ),
     ]
-
-
-def _is_synced(watches: Sequence[Watch[Any]], namespace: str) -> bool:
-    """Whether a namespace ("" = every one) is listed: a missing right in one does not block the others."""
-    for watch in watches:  # called for each request, so without a generator
-        if not watch.health.synced and (not namespace or watch.scope in (None, namespace)):
-            return False
-    return True
-
-
-async def _evaluate(tracker: Tracker) -> None:
-    """Evaluate the conditions of each job once in REFRESH, whether or not a report comes."""
-    while True:
-        await asyncio.sleep(EVALUATION_S)
-        try:
-            tracker.review(EVALUATION_S / REFRESH.total_seconds())
-        except Exception as error:  # of one job; the next share goes on after it: docs/decisions/0005
-            log.error("job not evaluated", **describe_fault(error))
 
 
 async def _collect_garbage(is_synced: Callable[[], bool]) -> None:

@@ -28,7 +28,7 @@ from visibility_api.auth.request_header_config import RequestHeaderConfig
 from visibility_api.auth.trusted_proxy import ProxyRules, TrustedProxyFile
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ClusterError
-from visibility_api.peers.recognition import derive_proof
+from visibility_api.replication.recognition import derive_proof
 from visibility_api.serving.certificate import provide_certificate
 from visibility_api.serving.http_server import HttpServer, http_server
 from visibility_api.serving.tls import ServingTls
@@ -106,6 +106,7 @@ async def _run(
         await stopping.wait()
         delay_s = settings.shutdown_delay_duration.total_seconds()
         log.info("shutting down", delay_s=delay_s)
+        await assembly.leave()
         # Requests are still served while this pod is removed from the Service's endpoints; then watches end.
         await asyncio.sleep(delay_s)
         assembly.drain()
@@ -113,6 +114,8 @@ async def _run(
         await serving
         for loop in loops:
             loop.cancel()
+        await asyncio.wait(loops)
+        await assembly.end()
     log.info("stopped")
 
 

@@ -100,12 +100,6 @@ class Metrics:
             registry=registry,
         )
         self._push_outcomes: dict[str, Counter] = {}
-        self._relayed = Counter(
-            "visibility_relayed_pushes_total",
-            "Reports that were pushed to this replica and relayed to another, by outcome.",
-            ["outcome"],
-            registry=registry,
-        )
         self._reviews = {
             kind: Counter(
                 f"apiserver_delegated_{kind}_request_total",
@@ -133,13 +127,6 @@ class Metrics:
             ["outcome"],
             registry=registry,
         )
-        self._recalled_sources: dict[str, Counter] = {}
-        self._recalled = Counter(
-            "visibility_recalled_jobs_total",
-            "Jobs whose state of before this process was used, by where it was found.",
-            ["source"],
-            registry=registry,
-        )
         self.state_bytes = Gauge(
             "visibility_data_dir_bytes", "Size of the state in the data directory.", registry=registry
         )
@@ -162,6 +149,11 @@ class Metrics:
             registry=registry,
         )
         self.jobs = Gauge("visibility_jobs", "Training jobs that are served.", registry=registry)
+        self.is_owner = Gauge(
+            "visibility_log_owner",
+            "1 on the replica that owns the jobs: the one that probes.",
+            registry=registry,
+        )
         self.probed_jobs = Gauge(
             "visibility_probed_jobs", "Jobs that are probed periodically.", registry=registry
         )
@@ -176,10 +168,6 @@ class Metrics:
         """Count a push; `outcome` is one of those in `pushing/endpoint.py`."""
         _count(self._pushes, self._push_outcomes, outcome)
 
-    def count_relayed(self, outcome: str, pushes: int) -> None:
-        """Count pushes that were relayed to one replica; `outcome` is the relay's."""
-        self._relayed.labels(outcome).inc(pushes)
-
     def count_write_back(self, outcome: str) -> None:
         """Count an attempt to write; `outcome` is that of WriteBack."""
         self._write_backs.labels(outcome).inc()
@@ -191,10 +179,6 @@ class Metrics:
     def count_state_writes(self, outcome: str, jobs: int) -> None:
         """Count states of jobs; `outcome` is the StateWriter's."""
         self._state_writes.labels(outcome).inc(jobs)
-
-    def count_recalled(self, source: str) -> None:
-        """Count a job; `source` is where its state was found, "disk" or "peer"."""
-        _count(self._recalled, self._recalled_sources, source)
 
     def count_review(self, kind: str) -> Callable[[str, float], None]:
         """Counts reviews of one kind, "authn" or "authz", under the Go library's names."""

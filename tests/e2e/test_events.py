@@ -22,7 +22,7 @@ from tests.e2e.processes import PATIENCE_S, wait_until
 from tests.e2e.test_write_back import WritingServer, service_account_kubeconfig
 from tests.e2e.workspace import Workspace
 from tests.jobs import document
-from visibility_api.assembly import EVENTS_LEASE
+from visibility_api.assembly import LEASE
 from visibility_api.events.announcer import Announcer
 from visibility_api.jobs.summary import Condition
 from visibility_api.kube.client import KubeClient
@@ -89,7 +89,7 @@ async def test_the_rights_of_the_component_are_enough_and_kube_apiserver_takes_a
     kubeconfig = await asyncio.to_thread(service_account_kubeconfig, cluster, tmp_path)
     async with await KubeClient.connect(kubeconfig) as client:
         lease, another = (
-            Lease(client, namespace=NAMESPACE, name=EVENTS_LEASE, identity=name) for name in ("a", "b")
+            Lease(client, namespace=NAMESPACE, name=LEASE, identity=name) for name in ("a", "b")
         )
 
         async def is_held() -> bool:
@@ -135,7 +135,7 @@ def test_what_happens_to_a_run_is_an_event_once_whichever_replica_saw_it_and_aft
     described = workspace.admin.kubectl("events", "-n", workspace.name, "--for", "trainjob/unstable")
     assert "TrainingDiverged" in described.stdout, described.stderr
 
-    lease = cluster.admin.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{EVENTS_LEASE}")
+    lease = cluster.admin.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}")
     assert told["reportingInstance"] == lease["spec"]["holderIdentity"]
 
     replicas.pop(0).stop()  # the one that has written, most likely; a new process starts from nothing

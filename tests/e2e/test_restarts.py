@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +12,12 @@ import pytest
 
 from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
-from tests.e2e.processes import wait_until
+from tests.e2e.processes import free_port, wait_until
 from tests.e2e.scripts import FILED_ONCE, PRINTED_ONCE, PUSHED_ONCE
-from tests.e2e.visibility_server import NOBODY, VisibilityServer
+from tests.e2e.visibility_server import PREFIX, VisibilityServer
 from tests.e2e.volumes import VolumeJobs
 from tests.e2e.workspace import Workspace
+from visibility_api.store.memory import EPOCH_BITS
 
 EVERY_WAY = ("source-exec", "source-logs", "source-push")
 JOBS = {"filed": FILED_ONCE, "pushed": PUSHED_ONCE, "printed": PRINTED_ONCE}
@@ -22,12 +25,13 @@ LASTING = ("progressPercentage", "steps", "metrics", "lastUpdatedTime", "phase")
 
 
 class Replicas:
-    """Servers with one certificate, each the peer of the one before it; the last is behind the aggregator."""
+    """Servers with one certificate, each told where all are; the last is behind the aggregator."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self._cluster = cluster
         self._directory = directory
         self._made = 0
+        self._ports = [free_port() for _ in range(3)]
         self._running: list[VisibilityServer] = []
 
     def start(self) -> VisibilityServer:
@@ -39,7 +43,8 @@ class Replicas:
             directory,
             components=EVERY_WAY,
             beside=beside,
-            flags=["--data-dir", str(directory / "data"), *([] if beside else [NOBODY])],
+            flags=["--data-dir", str(directory / "data"), *(f"--peers=127.0.0.1:{n}" for n in self._ports)],
+            port=self._ports[self._made - 1],
         )
         self._running.append(found)
         return found
@@ -105,3 +110,45 @@ def test_a_rolling_update_and_a_kill_lose_nothing(
     second.kill()  # with nobody beside it
     second.wait_available()
     assert shown(workspace) == before
+
+
+def listed(cluster: Cluster, server: VisibilityServer) -> tuple[int, dict[str, tuple[int, object]]]:
+    """The list's version, and of each job its own and what is shown of it, by this very replica."""
+    answer = server.get(f"{PREFIX}/trainjobs", cert=(cluster.admin_pair.cert, cluster.admin_pair.key))
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    items = {
+        item["metadata"]["name"]: (int(item["metadata"]["resourceVersion"]), item["status"].get("steps"))
+        for item in found["items"]
+    }
+    return int(found["metadata"]["resourceVersion"]), items
+
+
+def is_owner(cluster: Cluster, server: VisibilityServer) -> bool:
+    metrics = server.get("/metrics", cert=(cluster.admin_pair.cert, cluster.admin_pair.key)).text
+    return "visibility_log_owner 1.0" in metrics
+
+
+def test_an_owner_that_is_stopped_for_longer_than_its_lease_writes_nothing_more(
+    cluster: Cluster, replicas: Replicas, workspace: Workspace
+) -> None:
+    """Its clock goes on while it does not: the moment it goes on, it must know that others may have
+    written."""
+    stopped, other = replicas.start(), replicas.start()
+    workspace.start_job("filed", FILED_ONCE)
+    workspace.wait_document("filed", lambda status: status["steps"]["current"] == 40, what="was read")
+    assert (is_owner(cluster, stopped), is_owner(cluster, other)) == (True, False)
+    before, _ = listed(cluster, other)
+    os.kill(stopped.pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: is_owner(cluster, other), what="the other replica owns the jobs")
+        workspace.start_job("later", FILED_ONCE)
+        workspace.wait_document("later", lambda status: status["steps"]["current"] == 40, what="was read")
+    finally:
+        os.kill(stopped.pid, signal.SIGCONT)
+    assert not is_owner(cluster, stopped)
+    after, items = listed(cluster, other)
+    assert after >> EPOCH_BITS > before >> EPOCH_BITS
+    assert items["later"][0] >> EPOCH_BITS == after >> EPOCH_BITS
+    wait_until(lambda: listed(cluster, stopped) == listed(cluster, other), what="both show the same")
+    assert is_owner(cluster, other)

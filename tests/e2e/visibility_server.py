@@ -34,7 +34,7 @@ GROUP = "visibility.trainer.kubeflow.org"
 PREFIX = f"/apis/{GROUP}/v1alpha1"
 PROBE_INTERVAL_S = 1.0
 INGRESS, USER_HEADER, GROUP_HEADER = "ingress-gateway", "kubeflow-userid", "kubeflow-groups"
-NOBODY = "--peers=127.0.0.1:1"  # of a replica that others are told of, and which is told of none
+NOBODY = "--peers=127.0.0.1:1"  # of a replica whose address others are told, and which is told of none
 END_WAIT_S = 20.0  # a server that waits for peers that have gone silent takes 30 s, which is too long (P10)
 
 
@@ -43,9 +43,8 @@ class VisibilityServer:
 
     The latest one that was made or registered is the one behind the aggregator. `components`: of
     deploy/components; their rights are not taken back. `probe_interval_s` None: the default of the flag.
-    `beside`: another replica, which has the same certificate and is told what is pushed here. `flags`: more
-    of the server's.
-    """
+    `beside`: another replica, which has the same certificate, and whose address this one is told. `flags`:
+    more of the server's."""
 
     def __init__(
         self,
@@ -56,13 +55,14 @@ class VisibilityServer:
         probe_interval_s: float | None = PROBE_INTERVAL_S,
         beside: VisibilityServer | None = None,
         flags: Sequence[str] = (),
+        port: int | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._cluster = cluster
         self._components = components
         self._probe_interval_s = probe_interval_s
         self._directory = directory
-        self.port = free_port()
+        self.port = port or free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self._beside = beside
         self._flags = flags

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
+import zlib
 from datetime import timedelta
 
 import msgspec
@@ -21,21 +22,21 @@ from visibility_api.history.attempt import read
 from visibility_api.history.columns import pack, unpack
 from visibility_api.history.job_history import JobHistory
 from visibility_api.history.view import Selection, select
-from visibility_api.jobs.memory import Memory, encode
-from visibility_api.jobs.saved import (
+from visibility_api.jobs.memory import (
     HISTORY_FORMAT,
     SavedJob,
-    restore,
     restore_history,
-    save,
+    restore_points,
     save_history,
 )
+from visibility_api.jobs.record import State
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.jobs.tracker import Tracker
 from visibility_api.kubeapi.history import encode_csv, encode_json, encode_ndjson
 from visibility_api.kubeapi.v1alpha1 import Codec
 from visibility_api.models.served import TRAINJOBS
-from visibility_api.peers.frames import BadFrame, FrameReader
+from visibility_api.replication.frames import BadFrame, FrameReader
+from visibility_api.reports.document import Progress
 from visibility_api.reports.limits import EARLIEST, LATEST, MAX_METRICS, MAX_POINTS
 from visibility_api.reports.points import read_recent
 from visibility_api.store import Entry
@@ -67,47 +68,48 @@ def history_query(data: bytes) -> None:
 
 
 def saved_state(data: bytes) -> None:
-    """A row of the data directory, or what another replica gives: what it holds is evaluated and shown."""
+    """A row of the data directory, or what the owner of the log sends: what it holds is evaluated and
+    shown."""
     reader = FrameReader()
     try:
         for _ in reader.feed(data):
             pass
     except BadFrame:
         pass
-    memory = restore(save(REF, data))  # with its checksum, or nothing else would be tried
-    if memory is None:
-        return
-    known: dict[object, Memory] = {REF: memory}
+    restore_points(data)
     published: list[JobProgress] = []
     tracker = Tracker(
         publish=published.append,
         retract=lambda _ref: None,
         now=lambda: _NOW,
         interval_s=15.0,
-        recall=known.get,
+        recall=lambda _ref: (data, None),
     )
     tracker.job_changed(JOB)
-    tracker.recalled(REF, memory)
     tracker.review(1.0)
     for each in published:
         msgspec.json.decode(_CODEC.document(Entry(document=each, revision=1)))
-    again = tracker.remembered(REF)
+    again = tracker.state(REF)
     assert again is not None
-    assert restore(save(REF, encode(again))) is not None
+    msgspec.msgpack.decode(again, type=State)
 
 
 def saved_history(data: bytes) -> None:
-    """The same of a history, which is brought together with another one."""
-    history = restore_history(SavedJob(ref=REF, format=HISTORY_FORMAT - 1, state=data))  # without a checksum
+    """The same of a history, which goes on."""
+    checksum = zlib.crc32(data).to_bytes(4)  # or nothing else would be tried
+    history = restore_history(SavedJob(ref=REF, format=HISTORY_FORMAT, state=data + checksum))
     if history is None:
         return
     _show(history, _ALL)
-    own = restore_history(save_history(REF, _PAST.history))
-    assert own is not None
-    if not own.covers(history):
-        own.merge(history)
-    _show(own, _ALL)
-    assert restore_history(save_history(REF, own)) is not None
+    history.add(
+        "p1/0/0",
+        Progress(timestamp=_NOW, step=7, metrics=(("loss", "0.5"),)),
+        continues=True,
+        reported_at=_NOW,
+        ahead_s=0.0,
+    )
+    _show(history, _ALL)
+    assert restore_history(save_history(REF, history)) is not None
 
 
 def columns(data: bytes) -> None:

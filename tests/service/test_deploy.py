@@ -16,11 +16,11 @@ import yaml
 
 from localcluster.demo import scenario as demo
 from tests.e2e import manifests as tested
-from visibility_api.assembly import EVENTS_LEASE
+from visibility_api.assembly import LEASE
 from visibility_api.cli import main
-from visibility_api.persistence.state_file import CHECKPOINT_BYTES, KEPT_ASIDE
 from visibility_api.serving.http_server import DRAIN_S
 from visibility_api.settings import SOURCES, Settings, read_settings
+from visibility_api.store.state_file import CHECKPOINT_BYTES, KEPT_ASIDE
 from visibility_api.workloads.annotations import OPEN_DATA_HUB_PORT
 
 ROOT = Path(__file__).parents[2]
@@ -174,10 +174,6 @@ CLAIM = "visibility-api-data"
 MORE = {
     "data-volume": {("PersistentVolumeClaim", CLAIM), ("PodDisruptionBudget", "visibility-api")},
     "exec-by-namespace": {("ClusterRole", "trainjob-visibility:source-exec")},  # bound by nobody
-    "events": {
-        ("Role", "trainjob-visibility:events-lease"),
-        ("RoleBinding", "trainjob-visibility:events-lease"),
-    },
     "trusted-proxy": {("Service", "visibility-api-dashboard")},
 }
 
@@ -269,10 +265,10 @@ def test_the_ca_of_the_trusted_proxy_is_mounted_where_the_flag_says(
 def test_the_lease_that_may_be_changed_is_the_one_that_the_server_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen = by_name(render(tmp_path, ["events"]))
-    role = chosen["Role", "trainjob-visibility:events-lease"]
+    chosen = by_name(render(tmp_path, []))
+    role = chosen["Role", "trainjob-visibility:lease"]
     _, named = role["rules"]
-    assert named["resourceNames"] == [EVENTS_LEASE]
+    assert named["resourceNames"] == [LEASE]
     assert role["metadata"]["namespace"] == settings(chosen, monkeypatch).lease_namespace
 
 
@@ -308,7 +304,7 @@ def test_nobody_but_the_server_is_bound_to_anything(tmp_path: Path) -> None:
         "extension-apiserver-authentication-reader",
         "system:auth-delegator",
         "trainjob-visibility:server",
-        "trainjob-visibility:events-lease",
+        "trainjob-visibility:lease",
         *(f"trainjob-visibility:{name}" for name, (_, rights) in COMPONENTS.items() if rights),
     }
 

@@ -145,8 +145,7 @@ async def running(sources: str) -> AsyncIterator[Application]:
             proof=lambda: "",
         )
         await made.load()
-        names = ("watch /", "inspection", "prober")
-        tasks = [asyncio.create_task(loop()) for name, loop in made.loops if name.startswith(names)]
+        tasks = [asyncio.create_task(loop()) for name, loop in made.loops if name == "role"]
         try:
             yield made.app
         finally:

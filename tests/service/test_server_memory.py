@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from tests.service.server_process import DEADLINE_S, GROUP, ControlPlane, Process, serving
-from visibility_api.persistence.state_file import Bounds, StateFile
+from visibility_api.store.state_file import Bounds, StateFile
 
 TRAINJOBS = "/apis/trainer.kubeflow.org/v1alpha1/trainjobs"
 REPORTED = "2026-01-02T03:04:05Z"
@@ -78,16 +78,15 @@ async def test_a_killed_server_knows_at_once_what_it_knew(plane: ControlPlane, t
             assert after["bert"]["progressPercentage"] == 45
             assert after["bert"]["lastUpdatedTime"] == before["bert"]["lastUpdatedTime"] == REPORTED
             assert "progressPercentage" not in after["gpt"]  # of another uid
-            assert samples(await second.get("/metrics"))['visibility_recalled_jobs_total{source="disk"}'] == 1
 
 
 # Writes one batch after the other, and prints the number of each once it is written.
 WRITING = """
 import itertools, sys
 from pathlib import Path
-from visibility_api.persistence.state_file import Bounds, StateFile
+from visibility_api.store.state_file import Bounds, StateFile
 from visibility_api.jobs.job import JobRef
-from visibility_api.jobs.saved import SavedJob
+from visibility_api.jobs.memory import SavedJob
 
 file = StateFile(Path(sys.argv[1]), Bounds(max_bytes=2**28, max_age_s=3600))
 refs = [JobRef(resource="trainjobs", namespace="a", name=f"{n}", uid=f"uid-{n}") for n in range(50)]
@@ -116,24 +115,6 @@ async def test_a_kill_amid_writing_loses_nothing_that_was_written(batches: int, 
     assert logged == []
     assert len(found) == 1, "a batch is there whole or not at all"
     assert found.pop() >= last
-
-
-async def test_a_new_replica_knows_what_one_that_runs_knows(plane: ControlPlane, tmp_path: Path) -> None:
-    async with plane.serving(tmp_path) as config:
-        arguments = ("--kubeconfig", config, "--shutdown-delay-duration=0s")
-        async with serving(tmp_path, *arguments, "--peers=127.0.0.1:1") as first:
-            assert (await shown(first))["bert"]["progressPercentage"] == 45
-            forget(plane)
-            assert first.client is not None
-            peer = f"--peers=127.0.0.1:{first.client.base_url.port}"
-            async with serving(tmp_path, *arguments, peer) as second:
-                after = await shown(second)
-                assert after["bert"]["progressPercentage"] == 45
-                assert after["bert"]["lastUpdatedTime"] == REPORTED
-                assert "progressPercentage" not in after["gpt"]
-                await second.read_until("state taken")
-                taken = next(line for line in second.lines if line["event"] == "state taken")
-                assert (taken["peer"], taken["jobs"]) == ("127.0.0.1", 2)
 
 
 async def test_a_data_directory_that_cannot_be_used_is_said_and_harms_nothing(

@@ -157,6 +157,32 @@ async def running_server(
             await serving
 
 
+@contextlib.asynccontextmanager
+async def serving_app(application: Any, certificate: Path, key: Path) -> AsyncIterator[int]:
+    """Serve an application as the server does; the port."""
+    tls = ServingTls(certificate_file=certificate, key_file=key)
+    server = _Server(
+        uvicorn.Config(
+            application,
+            http=TlsConnection,
+            ws="none",
+            ssl_context_factory=lambda _config, _default: tls.context,
+            lifespan="off",
+            log_config=None,
+        )
+    )
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(server.serve([listener]))
+        await until(lambda: server.started)
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            server.should_exit = server.force_exit = True
+            await serving
+
+
 async def until(holds: Callable[[], bool]) -> None:
     """Wait for what nobody announces."""
     async with asyncio.timeout(DEADLINE_S):

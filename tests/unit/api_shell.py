@@ -20,8 +20,8 @@ from visibility_api.auth.authenticator import FORWARDED, WARNING
 from visibility_api.auth.identity import Attributes, Identity
 from visibility_api.kubeapi.message import Handler, ResourceRequest, ResourceResponse, ResourceStream, Scope
 from visibility_api.models.served import RESOURCES, Resource
-from visibility_api.peers.giving import StateGiver
-from visibility_api.pushing.endpoint import PushEndpoint
+from visibility_api.replication.forwarding import Pushes
+from visibility_api.replication.requests import LogRequests
 
 JANE = Identity(user="jane", groups=("system:authenticated",))
 BASE = "/apis/visibility.trainer.kubeflow.org/v1alpha1"
@@ -37,8 +37,8 @@ class Shell:
         handler: Callable[[ResourceRequest], Awaitable[ResourceResponse | ResourceStream]] | None = None,
         resources: Sequence[Resource] = RESOURCES,
         checks: Sequence[Check] = (),
-        pushes: PushEndpoint | None = None,
-        peers: StateGiver | None = None,
+        pushes: Pushes | None = None,
+        log_streams: LogRequests | None = None,
         page: Page | None = None,
         log_tails: LogTails | None = None,
         identity: Identity | Exception = JANE,
@@ -75,7 +75,7 @@ class Shell:
                 metrics=RequestMetrics(self.registry),
                 checks=checks,
                 pushes=pushes,
-                peers=peers,
+                log_streams=log_streams,
                 page=page,
                 log_tails=log_tails,
                 is_synced=lambda _namespace: self.is_synced,

@@ -12,6 +12,7 @@ from tests.jobs import JOB, KILLED, RANK0, T0
 from visibility_api.jobs.job import Phase, Termination
 from visibility_api.reports.document import Progress
 
+from .test_jobs_memory import heir
 from .test_jobs_tracker import Bench
 
 HOUR = timedelta(hours=1)
@@ -284,12 +285,9 @@ def test_a_termination_message_without_a_time_was_left_when_the_container_ended(
 
 def test_reports_missed_while_nobody_looked_make_no_long_pause(bench: Bench) -> None:
     trained(bench)
-    memory = bench.tracker.remembered(JOB.ref)
-    assert memory is not None
-    other = Bench()
+    other = heir(bench)
     other.now = at(3000)
     other.job(JOB)
-    other.tracker.recalled(JOB.ref, memory)
     other.observe(Progress(timestamp=at(2999), step=200 + 29_890, total_steps=100_000))
     other.advance(1900)
     review(other)

@@ -11,7 +11,7 @@ from tests.jobs import JOB, T0, rank0
 from visibility_api.jobs.failure import Failure, first_of
 from visibility_api.jobs.job import Phase
 
-from .test_jobs_memory import heir, memory_of
+from .test_jobs_memory import heir
 from .test_jobs_tracker import Bench
 
 
@@ -124,15 +124,11 @@ def test_a_failure_of_a_job_that_is_gone_matters_to_nobody() -> None:
     assert bench.published == []
 
 
-def test_it_is_known_after_a_restart_and_to_other_replicas() -> None:
+def test_it_is_known_after_a_restart() -> None:
     bench = failed(failure("node-3", s=10, reason="OOMKilled"))
     later = heir(bench)
     later.job(replace(JOB, rank0=None))
     assert later.last.failure == bench.last.failure
-    other = Bench()
-    other.job(replace(JOB, failure=failure("node-0", s=20)))
-    other.tracker.recalled(JOB.ref, memory_of(bench))
-    assert other.last.failure == bench.last.failure
 
 
 def test_a_job_whose_time_was_over_before_its_image_came_says_so() -> None:

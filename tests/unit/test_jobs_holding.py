@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from tests.jobs import JOB, T0, rank0
@@ -169,8 +168,7 @@ def test_a_growing_number_wakes_no_watcher() -> None:
     assert seconds(made) == (75, 10)
 
 
-@pytest.mark.parametrize("knows_pod", [False, True])
-def test_whoever_takes_over_counts_on(knows_pod: bool) -> None:
+def test_whoever_takes_over_counts_on() -> None:
     made = bench()
     go_on(made, 10, step=1)
     made.now = at(150)
@@ -178,12 +176,8 @@ def test_whoever_takes_over_counts_on(knows_pod: bool) -> None:
     made.now = at(1000)
     made.job(job(pod_s=900, uid="p2"))
     made.report(1, attempt="p2/0/0")
-    if knows_pod:
-        later = bench(1000, job(pod_s=900, uid="p2"))
-        later.tracker.recalled(JOB.ref, memory_of(made))
-    else:
-        later = heir(made)
-        later.job(job(pod_s=900, uid="p2"))
+    later = heir(made)
+    later.job(job(pod_s=900, uid="p2"))
     assert seconds(later) == seconds(made) == (250, 110)
 
 
@@ -225,21 +219,6 @@ def test_pods_that_overlap_hold_the_accelerators_of_the_job_once() -> None:
     assert seconds(made)[0] == 300
 
 
-def test_a_replica_that_is_told_of_the_next_pod_counts_the_one_before_no_longer() -> None:
-    """Its own watch is behind, and shows that one for a moment more."""
-    ahead, behind = bench(), bench()
-    go_on(ahead, 100)
-    go_on(behind, 100)
-    ahead.job(job(uid="p2", pod_s=100))
-    go_on(ahead, 130)
-    behind.now = at(130)
-    behind.tracker.recalled(JOB.ref, memory_of(ahead))
-    behind.job(job(labels={"seen": "again"}))
-    behind.job(job(uid="p2", pod_s=100))
-    go_on(behind, 200)
-    assert seconds(behind)[0] == 200
-
-
 def test_a_failed_pod_that_outlives_the_next_one_is_not_taken_for_a_watch_that_is_behind() -> None:
     made = bench(0, job(uid="p1", pod_s=0))
     go_on(made, 100)
@@ -255,53 +234,6 @@ def counted(made: Bench) -> tuple[float, float]:
     holding = memory_of(made).holding
     assert holding is not None
     return held_s(holding, made.now), wasted_s(holding, made.now)
-
-
-def told(one: Bench, other: Bench) -> None:
-    """Each what the other knows now."""
-    memories = memory_of(one), memory_of(other)
-    one.tracker.past_recalled(JOB.ref, memories[1])
-    other.tracker.past_recalled(JOB.ref, memories[0])
-
-
-def test_a_replica_without_reports_spoils_nothing_for_one_that_has_them() -> None:
-    """Both wait for the first one of a container that was started again."""
-    knows, silent = bench(), bench()
-    go_on(knows, 10, step=1)
-    again = job(pod={"restart_count": 1, "started_at": at(1000)})
-    for each in (knows, silent):
-        go_on(each, 1000)
-        each.job(again)
-        go_on(each, 1005)
-    assert [counted(each) for each in (knows, silent)] == [(1005, 15), (1005, 1005)]
-    told(knows, silent)
-    assert [counted(each) for each in (knows, silent)] == [(1005, 15), (1005, 15)]
-
-
-def test_of_two_replicas_one_knows_the_first_pod_and_the_other_what_the_second_reported() -> None:
-    first, second = bench(0, job(uid="p1", pod_s=0)), bench(110, job(uid="p2", pod_s=100))
-    go_on(first, 10, step=1)
-    first.now = at(90)
-    first.job(job(pod_s=None))
-    go_on(second, 120, step=1, attempt="p2/0/0")
-    for each in (first, second):
-        each.now = at(200)
-    told(first, second)
-    first.job(job(uid="p2", pod_s=100))
-    go_on(second, 200)
-    assert seconds(second) == (190, 30)
-
-
-def test_two_replicas_that_differ_agree_after_one_exchange_and_do_not_swap() -> None:
-    pair = bench(), bench()
-    go_on(pair[0], 10, step=1)
-    for each in pair:
-        each.now = at(500)
-        each.job(job(phase=Phase.SUSPENDED, suspension_changed_at=at(500)))
-    assert [counted(each) for each in pair] == [(500, 10), (500, 500)]
-    for _ in range(3):
-        told(*pair)
-        assert [counted(each) for each in pair] == [(500, 10), (500, 10)]
 
 
 def test_the_end_of_an_earlier_run_is_not_that_of_a_pod_that_is_gone() -> None:

@@ -16,10 +16,8 @@ from msgspec.structs import replace
 from tests.jobs import JOB, RANK0, REF, T0
 from visibility_api.jobs.conditions import evaluate
 from visibility_api.jobs.job import Phase, Rank0, Termination, TrainingJob
-from visibility_api.jobs.memory import Memory
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.record import hold, summarise
-from visibility_api.jobs.saved import supersedes
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.jobs.tracker import Tracker
 from visibility_api.kubeapi.v1alpha1 import status_of
@@ -128,7 +126,7 @@ class World:
 class Server:
     """One process; `memory`: what it is told as it starts."""
 
-    def __init__(self, world: World, memory: Memory | None = None) -> None:
+    def __init__(self, world: World, memory: bytes | None = None) -> None:
         self._world = world
         self.published: list[JobProgress] = []
         self.tracker = Tracker(
@@ -136,7 +134,7 @@ class Server:
             retract=lambda _ref: None,
             now=lambda: world.now,
             interval_s=INTERVAL_S,
-            recall=lambda _ref: memory,
+            recall=lambda _ref: (memory, None),
         )
 
     def look(self) -> None:
@@ -165,17 +163,10 @@ class Server:
                 )
             )
 
-    def stored(self) -> Memory:
-        memory, encoded = self.tracker.remembered(REF), self.tracker.remembered_encoded(REF)
-        assert encoded == msgspec.msgpack.encode(memory)  # what it keeps encoded is never of before
-        return msgspec.msgpack.decode(encoded, type=Memory)
-
-    def meet(self, memory: Memory) -> None:
-        """Takes what another server remembers, as `Continuity` does."""
-        if supersedes(memory, self.tracker.remembered(REF)):
-            self.tracker.recalled(REF, memory)
-        else:
-            self.tracker.past_recalled(REF, memory)
+    def stored(self) -> bytes:
+        state = self.tracker.state(REF)
+        assert state is not None
+        return state
 
     @property
     def shown(self) -> JobProgress:
@@ -242,26 +233,6 @@ def test_whoever_sees_a_life_shows_the_same(life: Life, joins: int, restarts: in
         assert told(restarted.shown) == told(whole.shown)
 
 
-@settings(max_examples=60)
-@given(lives(), st.sets(st.integers(0, 40), min_size=1))
-def test_a_server_whose_watch_is_a_moment_behind_what_another_tells_it_shows_the_same(
-    life: Life, meetings: set[int]
-) -> None:
-    """And so does the other, which is told what is old already."""
-    world = World(life)
-    ahead, behind = Server(world), Server(world)
-    for each in (ahead, behind):
-        each.look()
-    for moment, _ in enumerate(world.moments()):
-        before = behind.stored()
-        ahead.look()
-        if moment in meetings:
-            behind.meet(ahead.stored())
-            ahead.meet(before)
-        behind.look()
-        assert told(ahead.shown) == told(behind.shown)
-
-
 @settings(max_examples=50)
 @given(lives(), st.integers(0, 40), st.integers(1, 40))
 def test_reports_missed_while_a_server_was_down_change_nothing_of_those_it_reads(
@@ -272,7 +243,7 @@ def test_reports_missed_while_a_server_was_down_change_nothing_of_those_it_reads
     whole, other = Server(world), Server(world)
     whole.look()
     other.look()
-    memory: Memory | None = None
+    memory: bytes | None = None
     for moment, _ in enumerate(world.moments()):
         whole.look()
         if moment == stops:
@@ -311,36 +282,6 @@ def facts(document: JobProgress) -> tuple[dict[str, Any], object]:
             del condition["lastTransitionTime"]
     status["conditions"] = [each for each in status["conditions"] if each["type"] not in ("Fresh", "Stalled")]
     return status, seen_at
-
-
-@settings(max_examples=100)
-@given(lives(), st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)))
-def test_of_a_job_that_has_ended_two_servers_show_the_same_once_they_have_told_each_other(
-    life: Life, missed: set[int], others: set[int]
-) -> None:
-    """Whatever each of them has missed before, as far as one of them saw it."""
-    life = dataclasses.replace(life, has_time=True, ahead_s=0, source=life.source.replace("status", "push"))
-    world = World(life)
-    one, other = Server(world), Server(world)
-    for each in (one, other):
-        each.look()
-    for moment, _ in enumerate(world.moments()):
-        for each, not_seen in ((one, missed - others), (other, others)):
-            if moment not in not_seen or moment == len(life.words) - 1:
-                each.look()
-    if not world.job.phase.is_final:
-        return
-    for _ in range(2):  # one tells what it was told
-        memories = one.stored(), other.stored()
-        one.meet(memories[1])
-        other.meet(memories[0])
-    found = [facts(each.shown) for each in (one, other)]
-    for status, _ in found:
-        status.pop("observation", None)  # who looked when
-        for condition in status["conditions"]:
-            if condition["type"] == "Reporting":
-                del condition["reason"], condition["message"]
-    assert found[0] == found[1]
 
 
 @settings(max_examples=50)

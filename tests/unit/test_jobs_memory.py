@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from types import ModuleType
 
 import msgspec
 import pytest
+from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
-from tests.jobs import JOB, KILLED, RANK0, REF
+from tests.jobs import JOB, KILLED, RANK0, REF, T0
+from visibility_api.history.job_history import JobHistory
 from visibility_api.jobs.estimate import Pace
-from visibility_api.jobs.job import JobRef, Phase, TrainingJob
-from visibility_api.jobs.memory import Memory
+from visibility_api.jobs.job import Phase, TrainingJob
+from visibility_api.jobs.memory import (
+    FORMAT,
+    restore,
+    restore_history,
+    restore_points,
+    save,
+    save_history,
+    save_points,
+    take_state,
+)
+from visibility_api.jobs.record import Record, State
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.jobs.tracker import Tracker
 from visibility_api.jobs.watched import Course
@@ -20,18 +31,16 @@ from visibility_api.reports.document import Point, Progress, Refused
 
 from .test_jobs_tracker import Bench
 
-FORMS = [msgspec.json, msgspec.msgpack]
+
+def memory_of(bench: Bench) -> State:
+    state = bench.tracker.state(REF)
+    assert state is not None
+    return msgspec.msgpack.decode(state, type=State)
 
 
-def memory_of(bench: Bench) -> Memory:
-    memory = bench.tracker.remembered(REF)
-    assert memory is not None
-    return memory
-
-
-def heir(bench: Bench, *, knows: bool = True) -> Bench:
-    """Another process, which starts now; it `knows` what the first one remembers."""
-    known = {REF: msgspec.json.decode(msgspec.json.encode(memory_of(bench)), type=Memory)} if knows else {}
+def heir(bench: Bench) -> Bench:
+    """Another process, which starts now and continues from the state of the first one."""
+    state = bench.tracker.state(REF)
     other = Bench()
     other.now = bench.now
     other.tracker = Tracker(
@@ -39,7 +48,7 @@ def heir(bench: Bench, *, knows: bool = True) -> Bench:
         retract=other.retracted.append,
         now=lambda: other.now,
         interval_s=15.0,
-        recall=known.get,
+        recall=lambda _ref: (state, None),
     )
     return other
 
@@ -56,14 +65,6 @@ def trained(job: TrainingJob = JOB) -> Bench:
         bench.report(step, metrics=(("loss", "0.5"),))
         bench.advance(10)
     return bench
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_it_can_be_stored(form: ModuleType) -> None:
-    bench = trained(replace(JOB, rank0=replace(RANK0, last_termination=KILLED)))
-    bench.observe(Progress(step=181, metrics=(("lr", "0.1"),)), source="logs")
-    memory = memory_of(bench)
-    assert form.decode(form.encode(memory), type=Memory) == memory
 
 
 def test_earlier_values_that_come_with_a_report_are_neither_held_nor_news() -> None:
@@ -87,22 +88,12 @@ def test_earlier_values_that_come_with_a_report_are_neither_held_nor_news() -> N
     assert not any(report.points for report in ended.reports.values() if report)
 
 
-def test_a_memory_of_nothing_is_small() -> None:
-    assert len(msgspec.msgpack.encode(Memory())) < 100
-
-
 def test_a_later_version_s_fields_are_ignored() -> None:
-    memory = Memory(attempt="a/0/0", pace=Pace(position=3.0), report=Progress(step=3))
+    memory = State(attempt="a/0/0", pace=Pace(position=3.0), report=Progress(step=3))
     stored = msgspec.msgpack.decode(msgspec.msgpack.encode(memory))
     for each in (stored, *(part for part in stored if isinstance(part, list) and part)):
         each.append({"sky": "blue"})
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(stored), type=Memory) == memory
-
-
-def test_an_earlier_version_s_states_lack_the_last_fields() -> None:
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(["a/0/0", "exec"]), type=Memory) == Memory(
-        attempt="a/0/0", source="exec"
-    )
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(stored), type=State) == memory
 
 
 def test_it_does_not_change_while_a_job_reports_nothing_new() -> None:
@@ -157,76 +148,6 @@ def test_reports_go_on_where_they_were() -> None:
     assert shown(other.last) == shown(bench.last)
 
 
-def test_what_a_replica_has_read_before_its_peer_answers_is_kept() -> None:
-    bench = trained()
-    other = heir(bench, knows=False)
-    other.job(JOB)
-    other.report(190)
-    assert other.last.steps_per_s is None
-    other.tracker.recalled(REF, memory_of(bench))
-    assert other.last.step == 190
-    bench.report(190)
-    assert shown(other.last) == shown(bench.last)
-
-
-def test_what_a_peer_has_of_a_later_report_is_taken() -> None:
-    bench = trained()
-    other = heir(bench, knows=False)
-    other.job(JOB)
-    other.report(190)
-    bench.advance(5)
-    bench.report(200)
-    other.advance(5)
-    other.tracker.recalled(REF, memory_of(bench))
-    assert shown(other.last) == shown(bench.last)
-
-
-def test_what_a_peer_remembers_of_an_earlier_attempt_is_left_alone() -> None:
-    bench = trained()
-    again = replace(RANK0, restart_count=1)
-    other = heir(bench, knows=False)
-    other.job(replace(JOB, rank0=again))
-    other.report(1, attempt=again.attempt)
-    before = other.last
-    other.tracker.recalled(REF, memory_of(bench))
-    assert other.last == before
-
-
-def test_what_a_peer_remembers_of_the_present_attempt_takes_the_place_of_one_that_is_over() -> None:
-    """Its only report came while the watch of this replica was behind."""
-    again = replace(RANK0, restart_count=1)
-    bench, other = trained(), trained()
-    bench.job(replace(JOB, rank0=again))
-    bench.report(7, attempt=again.attempt)
-    other.tracker.recalled(REF, memory_of(bench))
-    assert (other.last.step, other.last.attempts) == (180, 2)
-    other.job(replace(JOB, rank0=again))
-    other.tracker.recalled(REF, memory_of(bench))
-    assert shown(other.last) == shown(bench.last)
-
-
-def test_of_two_pods_that_may_hold_rank_0_the_later_report_of_a_peer_is_taken() -> None:
-    """As under MPI, where the launcher reports or the first node."""
-    node = replace(RANK0, pod_uid="p2")
-    bench, other = Bench(), Bench()
-    for each in (bench, other):
-        each.job(replace(JOB, alternates=(node,)))
-    other.report(10)
-    bench.now += timedelta(seconds=30)
-    other.now = bench.now
-    bench.report(900, attempt=node.attempt)
-    other.tracker.recalled(REF, memory_of(bench))
-    assert other.last.step == 900
-
-
-def test_a_job_that_is_not_there_is_neither_remembered_nor_recalled() -> None:
-    bench = trained()
-    gone = JobRef(resource="trainjobs", namespace="team-a", name="bert", uid="u2")
-    assert bench.tracker.remembered(gone) is None
-    bench.tracker.recalled(gone, memory_of(bench))
-    assert {each.job.ref for each in bench.published} == {REF}
-
-
 def test_a_node_whose_clock_is_behind_is_still_known_after_a_restart() -> None:
     bench = Bench()
     bench.job(JOB)
@@ -272,3 +193,61 @@ def test_a_state_with_less_than_no_values_is_not_read() -> None:
     assert msgspec.json.decode(b'["loss",0]', type=Course) == Course("loss")
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(b'["loss",-1]', type=Course)
+
+
+# --- as bytes
+
+
+def stored(step: int = 1) -> bytes:
+    bench = Bench()
+    bench.job(JOB)
+    bench.report(step)
+    state = bench.tracker.state(REF)
+    assert state is not None
+    return state
+
+
+def past() -> JobHistory:
+    history = JobHistory()
+    history.add("p1/0/0", Progress(timestamp=T0, step=1), continues=False, reported_at=T0, ahead_s=0.0)
+    return history
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_state_or_nothing(state: bytes) -> None:
+    record = Record(job=JOB, interval_s=15.0)
+    before = [getattr(record, name) for name in State.__struct_fields__]
+    if not take_state(record, state):
+        assert [getattr(record, name) for name in State.__struct_fields__] == before
+    assert restore(save(REF, state)) == state
+    restore_points(state)
+
+
+def test_of_another_format_nothing_is_read() -> None:
+    saved = save(REF, stored())
+    assert restore(saved) == stored()
+    for form in (FORMAT + 1, FORMAT - 1):
+        assert restore(replace(saved, format=form)) is None
+
+
+@given(st.data())
+def test_of_what_a_disk_has_damaged_nothing_is_read(data: st.DataObject) -> None:
+    """It may still decode: to a pace of 1e300 steps, or an attempt of no pod."""
+    for saved, read in ((save(REF, stored()), restore), (save_history(REF, past()), restore_history)):
+        damaged = bytearray(saved.state)
+        place = data.draw(st.integers(0, len(damaged) - 1))
+        damaged[place] ^= data.draw(st.integers(1, 255))
+        assert read(replace(saved, state=bytes(damaged))) is None
+        assert read(replace(saved, state=saved.state[:place])) is None
+
+
+def test_what_a_history_has_gained_is_the_same_when_it_is_replayed() -> None:
+    """On a follower, and from the data directory."""
+    bench = trained()
+    record = bench.tracker._records[REF]
+    replayed = JobHistory()
+    for each in restore_points(save_points(bench.points)):
+        each.add_to(replayed)
+    assert record.history is not None
+    assert replayed.save() == record.history.save()

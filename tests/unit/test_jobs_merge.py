@@ -190,28 +190,13 @@ def test_pushed_positions_count_as_steps(bench: Bench) -> None:
     assert bench.last.remaining_s == 980
 
 
-def push(bench: Bench, report: Progress, *, is_other_rank: bool = False, is_relayed: bool = False) -> bool:
+def push(bench: Bench, report: Progress, *, is_other_rank: bool = False) -> bool:
     return bench.tracker.observed(
         Observation(
             ref=REF, attempt=RANK0.attempt, source="push", at=bench.now, outcome=report,
-            is_other_rank=is_other_rank, is_relayed=is_relayed,
+            is_other_rank=is_other_rank,
         )
     )  # fmt: skip
-
-
-def test_a_push_that_another_replica_forwards_late_changes_nothing(bench: Bench) -> None:
-    """Its client has pushed to us meanwhile."""
-    push(bench, Progress(timestamp=at(58), step=100, state="completed"))
-    assert not push(bench, Progress(timestamp=at(57), step=99), is_relayed=True)
-    assert bench.last.step == 100
-    assert push(bench, Progress(timestamp=at(59), step=101), is_relayed=True)
-    assert bench.last.step == 101
-
-
-def test_a_clock_that_is_set_back_does_not_silence_what_is_relayed(bench: Bench) -> None:
-    push(bench, Progress(timestamp=at(0), step=100))
-    assert push(bench, Progress(timestamp=at(-3600), step=101), is_relayed=True)
-    assert bench.last.step == 101
 
 
 def test_another_rank_reports_until_rank_0_does(bench: Bench) -> None:
@@ -220,14 +205,6 @@ def test_another_rank_reports_until_rank_0_does(bench: Bench) -> None:
     push(bench, Progress(timestamp=bench.now, step=7))
     bench.advance(5)
     push(bench, Progress(timestamp=bench.now, step=6), is_other_rank=True)
-    assert bench.last.step == 7
-
-
-def test_rank_0_is_believed_though_it_is_relayed_and_another_rank_has_a_clock_that_is_ahead(
-    bench: Bench,
-) -> None:
-    push(bench, Progress(timestamp=at(30), step=6), is_other_rank=True)
-    assert push(bench, Progress(timestamp=at(0), step=7), is_relayed=True)
     assert bench.last.step == 7
 
 

@@ -10,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests import paces
-from tests.jobs import JOB, RANK0, REF
+from tests.jobs import JOB, RANK0
+from tests.unit.test_jobs_memory import memory_of
 from tests.unit.test_jobs_tracker import Bench
 from trainjob_progress.document import Snapshot, encode
 from trainjob_progress.ranks import make_columns
@@ -192,12 +193,10 @@ class TestTheCondition:
     def test_another_process_goes_on_from_what_is_remembered(self, bench: Gathering) -> None:
         for _ in range(ACCOUNTS - 1):
             bench.say(step_seconds=SLOW)
-        memory = bench.tracker.remembered(REF)
-        assert memory is not None
         other = Gathering()
         other.now = bench.now
+        other.tracker._recall = lambda ref: (bench.tracker.state(ref), None)
         other.job(JOB)
-        other.tracker.recalled(REF, msgspec.msgpack.decode(msgspec.msgpack.encode(memory), type=type(memory)))
         other.say(step_seconds=SLOW)
         assert other.condition("Straggling") == ("True", "SlowReplica")
 
@@ -205,14 +204,11 @@ class TestTheCondition:
         for _ in range(ACCOUNTS):
             bench.say(step_seconds=[0.4] * 33 + [0.9] * 31, names=["x" * 64] * 64)
         assert bench.condition("Straggling") == ("True", "SlowReplica")
-        memory = bench.tracker.remembered(REF)
-        assert memory is not None
-        assert len(msgspec.json.encode(memory.gathered)) < 2048
+        assert len(msgspec.json.encode(memory_of(bench).gathered)) < 2048
 
     def test_no_account_is_kept_with_the_report(self, bench: Gathering) -> None:
         bench.say(step_seconds=SLOW)
-        memory = bench.tracker.remembered(REF)
-        assert memory is not None
+        memory = memory_of(bench)
         assert memory.report is not None
         assert memory.report.ranks == NO_RANKS
 

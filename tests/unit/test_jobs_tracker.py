@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tests.jobs import JOB, KILLED, RANK0, REF, T0, job_ref
 from visibility_api.jobs.job import JobRef, Phase, ProbeHints, Rank0, Termination, TrainingJob
-from visibility_api.jobs.observation import Observation
+from visibility_api.jobs.observation import Addition, Observation
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.jobs.tracker import Tracker
 from visibility_api.reports.document import Progress, Refused
@@ -24,8 +24,10 @@ class Bench:
         self.now = T0
         self.published: list[JobProgress] = []
         self.retracted: list[JobRef] = []
+        self.points: list[Addition] = []  # that histories have gained
         self.tracker = Tracker(
             publish=self.published.append,
+            kept=lambda _ref, points: self.points.extend(points),
             retract=self.retracted.append,
             now=lambda: self.now,
             interval_s=15.0,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from visibility_api.kube.errors import ApiError, Unreachable
-from visibility_api.kube.lease import DURATION_S, MARGIN_S, Lease
+from visibility_api.kube.lease import DURATION_S, MAX_EPOCH, RENEW_WITHIN_S, RETRY_S, Lease
 
 
 class FakeApi:
@@ -67,14 +67,23 @@ def clock() -> Clock:
     return Clock()
 
 
-def lease(api: FakeApi, clock: Clock, identity: str) -> Lease:
-    return Lease(api, namespace="ours", name="the-one", identity=identity, clock=clock)
+def lease(api: FakeApi, clock: Clock, identity: str, *, at: float = 1.8e9) -> Lease:
+    """`at`: seconds since 1970, by the clock of this replica's node."""
+    return Lease(api, namespace="ours", name="the-one", identity=identity, clock=clock, wall_clock=lambda: at)
+
+
+def yes() -> bool:
+    return True
+
+
+async def take(candidate: Lease, *, after: int = 0, may: bool = True) -> int:
+    return await candidate.try_acquire(lambda: may, lambda: after)
 
 
 async def test_the_first_takes_it_and_the_second_waits(api: FakeApi, clock: Clock) -> None:
     first, second = lease(api, clock, "a"), lease(api, clock, "b")
-    await first.try_once()
-    await second.try_once()
+    assert await take(first) == 1_800_000_000
+    assert await take(second) == 0
     assert (first.is_held, second.is_held) == (True, False)
     assert api.lease is not None
     assert api.lease["spec"]["holderIdentity"] == "a"
@@ -82,44 +91,101 @@ async def test_the_first_takes_it_and_the_second_waits(api: FakeApi, clock: Cloc
 
 async def test_who_renews_it_keeps_it(api: FakeApi, clock: Clock) -> None:
     first, second = lease(api, clock, "a"), lease(api, clock, "b")
+    await take(first)
     for _ in range(20):
-        await first.try_once()
-        await second.try_once()
-        assert (first.is_held, second.is_held) == (True, False)
-        clock.now += DURATION_S / 3
+        clock.now += RETRY_S
+        assert await first.renew()
+        assert await take(second) == 0
+        assert first.is_held
 
 
 async def test_one_that_cannot_renew_it_stops_before_another_may_take_over(
     api: FakeApi, clock: Clock
 ) -> None:
     first, second = lease(api, clock, "a"), lease(api, clock, "b")
-    await first.try_once()
-    await second.try_once()
-    clock.now += DURATION_S - MARGIN_S
-    await second.try_once()
-    assert (first.is_held, second.is_held) == (False, False)
-    clock.now += MARGIN_S + 1
-    await second.try_once()
+    await take(first)
+    await take(second)
+    clock.now += RENEW_WITHIN_S
+    assert not first.is_held
+    assert await take(second) == 0
+    clock.now += DURATION_S - RENEW_WITHIN_S + 1
+    assert await take(second)
+    assert not await first.renew()  # it is back
     assert (first.is_held, second.is_held) == (False, True)
-    await first.try_once()  # it is back
-    assert (first.is_held, second.is_held) == (False, True)
+
+
+async def test_a_renewal_that_comes_too_late_holds_nothing(api: FakeApi, clock: Clock) -> None:
+    """As after a pause of the whole process: another one may have been told otherwise meanwhile."""
+    only = lease(api, clock, "a")
+    await take(only)
+    clock.now += 60
+    await only.renew()
+    assert not only.is_held
+
+
+async def test_one_that_is_released_is_free_at_once(api: FakeApi, clock: Clock) -> None:
+    first, second = lease(api, clock, "a"), lease(api, clock, "b")
+    before = await take(first)
+    await first.release()
+    assert not first.is_held
+    assert await take(second) > before
+
+
+@pytest.mark.parametrize("at", [1.8e9, 1.7e9, 0.0, 9e9], ids=["same", "set back", "1970", "beyond"])
+async def test_each_holder_has_a_later_epoch_whatever_its_clock_says(
+    api: FakeApi, clock: Clock, at: float
+) -> None:
+    first, second = lease(api, clock, "a"), lease(api, clock, "b", at=at)
+    before = await take(first)
+    await first.release()
+    assert before < await take(second) <= MAX_EPOCH
+
+
+async def test_an_epoch_is_later_than_what_is_known_though_the_lease_was_deleted(
+    api: FakeApi, clock: Clock
+) -> None:
+    assert await take(lease(api, clock, "a", at=1.7e9), after=1_800_000_000) == 1_800_000_001
+
+
+async def test_a_process_that_is_started_again_in_its_pod_goes_on_at_once(api: FakeApi, clock: Clock) -> None:
+    before = await take(lease(api, clock, "a"))
+    again = lease(api, clock, "a")
+    assert not again.is_held
+    assert await take(again) > before
+
+
+async def test_one_that_knows_nothing_leaves_its_predecessor_s_to_a_replica_that_knows(
+    api: FakeApi, clock: Clock
+) -> None:
+    await take(lease(api, clock, "a"))
+    again, knows = lease(api, clock, "a"), lease(api, clock, "b")
+    assert await take(again, may=False) == 0
+    assert await take(knows)
+
+
+async def test_what_a_former_process_of_the_pod_holds_is_not_renewed(api: FakeApi, clock: Clock) -> None:
+    """It was stopped, another took its place, and now it goes on."""
+    former, again = lease(api, clock, "a"), lease(api, clock, "a")
+    await take(former)
+    await take(again)
+    assert not await former.renew()
 
 
 async def test_of_two_that_take_over_at_once_one_succeeds(api: FakeApi, clock: Clock) -> None:
-    await lease(api, clock, "gone").try_once()
+    await take(lease(api, clock, "gone"))
     first, second = lease(api, clock, "a"), lease(api, clock, "b")
-    await first.try_once()
-    await second.try_once()
+    await take(first)
+    await take(second)
     clock.now += DURATION_S + 1
     held = await api.get("/apis/coordination.k8s.io/v1/namespaces/ours/leases/the-one", timeout_s=1)
-    await first.try_once()
+    assert await take(first)
 
     async def stale(path: str, *, timeout_s: float) -> bytes:
         return held
 
     api.get = stale  # type: ignore[method-assign]
     with pytest.raises(ApiError, match="409"):
-        await second.try_once()
+        await take(second)
     assert (first.is_held, second.is_held) == (True, False)
 
 
@@ -127,5 +193,7 @@ async def test_while_kube_apiserver_is_away_nobody_begins_to_hold_it(api: FakeAp
     only = lease(api, clock, "a")
     api.is_away = True
     with pytest.raises(Unreachable):
-        await only.try_once()
+        await take(only)
     assert not only.is_held
+    api.is_away = False
+    assert await only.acquire(may=yes)

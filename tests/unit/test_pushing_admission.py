@@ -23,7 +23,6 @@ from visibility_api.kube.errors import ApiError, Unreachable
 from visibility_api.pushing.admission import BURST, GRANT_TTL_S, LOG_AGAIN_S, PUSHES_PER_S
 from visibility_api.pushing.ownership import Membership
 from visibility_api.pushing.paths import AUDIENCE, find_target
-from visibility_api.pushing.relayed import RelayedPush
 
 POD0, POD1 = "team-a-bert-job-pod0", "team-a-bert-job-pod1"
 
@@ -382,101 +381,6 @@ async def test_no_refusal_carries_the_token(endpoint: Endpoint, cluster: Cluster
         assert "s3cr3t" not in repr(caught.value)
         assert caught.value.__cause__ is None
     assert "s3cr3t" not in repr(endpoint.admission.__dict__)
-
-
-# --- what another replica has found out
-
-
-async def relayed(endpoint: Endpoint, token: str = POD0, **changes: Any) -> RelayedPush:
-    """A push that another replica has accepted, which has asked the same cluster."""
-    target = find_target(UPSTREAM.format("team-a", "bert"))
-    job = endpoint.cluster.jobs["team-a", "bert"]
-    assert target is not None
-    assert job.rank0 is not None
-    other = Endpoint(endpoint.cluster)
-    headers = [(b"authorization", f"Bearer {token}".encode())]
-    _, grant = await other.admission.admit(target, headers, "")
-    endpoint.cluster.asked.clear()
-    endpoint.cluster.reviewed.clear()
-    push = RelayedPush(
-        path=target.path,
-        credential=grant.credential,
-        accepted_for_s=grant.until,
-        membership=grant.membership,
-        attempt=job.rank0.attempt,
-        body=b"{}",
-    )
-    return replace(push, **changes)
-
-
-async def test_a_pod_that_another_replica_knows_needs_no_review_as_long_as_there(
-    endpoint: Endpoint, cluster: Cluster
-) -> None:
-    await endpoint.endpoint.take_relayed([await relayed(endpoint, accepted_for_s=50.0)])
-    endpoint.time = 49.0
-    assert (await admit(endpoint)).pod_uid == POD0
-    assert cluster.asked == []
-    endpoint.time = 51.0
-    assert (await admit(endpoint)).pod_uid == POD0
-    assert cluster.asked == [REVIEWS]  # its owners do not change
-
-
-async def test_no_replica_vouches_for_longer_than_a_review_counts(
-    endpoint: Endpoint, cluster: Cluster
-) -> None:
-    await endpoint.endpoint.take_relayed([await relayed(endpoint, accepted_for_s=1e9)])
-    endpoint.time = GRANT_TTL_S + 1
-    await admit(endpoint)
-    assert cluster.asked == [REVIEWS]
-
-
-async def test_what_a_replica_has_found_out_itself_is_not_shortened(
-    endpoint: Endpoint, cluster: Cluster
-) -> None:
-    await admit(endpoint)
-    await endpoint.endpoint.take_relayed([await relayed(endpoint, accepted_for_s=1.0)])
-    endpoint.time = GRANT_TTL_S - 1
-    await admit(endpoint)
-    assert cluster.asked == []
-
-
-async def test_a_pod_of_a_job_that_was_made_anew_is_not_believed_in(
-    endpoint: Endpoint, cluster: Cluster
-) -> None:
-    push = await relayed(endpoint)
-    job = cluster.jobs["team-a", "bert"]
-    cluster.jobs["team-a", "bert"] = replace(job, ref=structs.replace(job.ref, uid="another"))
-    assert await endpoint.endpoint.take_relayed([push]) == 1
-    assert (endpoint.outcomes, endpoint.seen) == (["NotFound"], [])
-
-
-async def test_a_replica_that_does_not_know_the_jobs_yet_says_so(
-    endpoint: Endpoint, cluster: Cluster
-) -> None:
-    push = await relayed(endpoint)
-    cluster.jobs.clear()
-    endpoint.is_synced = False
-    assert await endpoint.endpoint.take_relayed([push]) == 1
-    assert endpoint.outcomes == ["ServiceUnavailable"]
-
-
-async def test_a_report_of_a_container_that_has_been_restarted_since_is_passed_over(
-    endpoint: Endpoint, cluster: Cluster
-) -> None:
-    """It may have been on its way for half a minute, and its pod is the same."""
-    push = await relayed(endpoint, body=b'{"step": 7, "timestamp": "2026-01-01T00:00:00Z"}')
-    cluster.restart(cluster.jobs["team-a", "bert"], restart_count=1)
-    assert await endpoint.endpoint.take_relayed([push]) == 0
-    assert (endpoint.outcomes, endpoint.seen) == (["PassedOver"], [])
-
-
-async def test_one_push_that_cannot_be_taken_costs_no_other(endpoint: Endpoint) -> None:
-    body = b'{"step": 7, "timestamp": "2026-01-01T00:00:00Z"}'
-    good = await relayed(endpoint, body=body)
-    bad = [replace(good, path="/apis"), replace(good, body=b"["), replace(good, body=b"\xff")]
-    assert await endpoint.endpoint.take_relayed([*bad, good]) == 3
-    assert endpoint.outcomes[-1] == "Taken"
-    assert [each.is_relayed for each in endpoint.seen] == [True]
 
 
 async def test_a_token_is_one_however_its_header_is_spelt(endpoint: Endpoint) -> None:

@@ -12,9 +12,9 @@ from starlette.types import Receive, Scope, Send
 from visibility_api import __version__
 from visibility_api.kubeapi.message import Authenticator, Authorizer, Handler
 from visibility_api.models.served import RESOURCES, Resource
-from visibility_api.peers.giving import StateGiver
-from visibility_api.pushing.endpoint import PushEndpoint
-from visibility_api.pushing.relayed import MAX_BATCH_BYTES
+from visibility_api.pushing.body import MAX_BODY_BYTES
+from visibility_api.replication.forwarding import Pushes
+from visibility_api.replication.requests import LogRequests
 
 from .chain import Limits, RequestChain
 from .description.discovery import Discovery
@@ -34,7 +34,6 @@ from .routers import (
     log_tail,
     metrics,
     openapi,
-    peers,
     push,
     version,
 )
@@ -51,8 +50,10 @@ class Parts:
     registry: CollectorRegistry
     metrics: RequestMetrics
     checks: Sequence[Check] = ()
-    pushes: PushEndpoint | None = None  # None: pushing is switched off, its paths are not served
-    peers: StateGiver | None = None  # None: there are no other replicas, the path for them is not served
+    pushes: Pushes | None = None  # None: pushing is switched off, its paths are not served
+    log_streams: LogRequests | None = (
+        None  # None: there are no other replicas, the path for them is not served
+    )
     page: Page | None = None  # None: no dashboard was built into this package
     histories: HistorySource = field(default_factory=HistorySource)
     log_tails: LogTails | None = None  # None: not served
@@ -71,7 +72,7 @@ class Application(FastAPI):
             openapi_url=None,  # /openapi/v2 and /openapi/v3 are published as Kubernetes does
             docs_url=None,
             redoc_url=None,
-            max_body_size=MAX_BATCH_BYTES,  # the longest body that any operation behind FastAPI reads
+            max_body_size=MAX_BODY_BYTES,  # the longest body that any operation behind FastAPI reads
             redirect_slashes=False,  # the aggregator makes it a 502; the chain accepts both spellings
         )
         self._parts = parts
@@ -80,15 +81,12 @@ class Application(FastAPI):
         self.state.discovery = Discovery(parts.resources)
         self.state.openapi = OpenApi()  # of models/served.py's resources, whatever `parts` has
         self.state.pushes = parts.pushes
-        self.state.peers = parts.peers
         self.state.log_tails = parts.log_tails
         self.state.page = parts.page
         self.state.histories = parts.histories
         add_exception_handlers(self)
         if parts.pushes is not None:
             self.include_router(push.router)
-        if parts.peers is not None:
-            self.include_router(peers.router)
         if parts.page is not None:
             self.include_router(dashboard.router)
         for subject in (health, discovery, openapi, metrics, version, history, log_tail):
@@ -113,7 +111,7 @@ class Application(FastAPI):
             authorizer=parts.authorizer,
             routes=ResourceRoutes(resources=parts.resources, handlers=parts.handlers),
             pushes=parts.pushes,
-            peers=parts.peers,
+            log_streams=parts.log_streams,
             metrics=parts.metrics,
             health=self.state.health,
             is_synced=parts.is_synced,

@@ -27,6 +27,7 @@ from visibility_api.errors.status import (
     PageNotFound,
     Timeout,
     TooManyRequests,
+    Unauthorized,
     Unavailable,
     UnknownRoute,
 )
@@ -46,9 +47,8 @@ from visibility_api.kubeapi.message import (
     Send,
 )
 from visibility_api.kubeapi.turns import Turns
-from visibility_api.peers.giving import HISTORY_PATH, PATH as PEERS_PATH, StateGiver
-from visibility_api.pushing.endpoint import PushEndpoint
-from visibility_api.pushing.relayed import PATH as RELAYED_PATH
+from visibility_api.replication.forwarding import Pushes
+from visibility_api.replication.requests import LogRequests
 
 from .health import Health
 from .places import Shares
@@ -69,7 +69,6 @@ MAX_AUDIT_ID_BYTES = 128  # of one that comes with the request
 MAX_WARNING_BYTES = 4096  # of one response, as the API server's own limit
 # Open to everybody, so no credentials are read: a kubelet's probe must not depend on a review or on overload.
 _HEALTH_PATHS = frozenset(("/healthz", "/livez", "/readyz"))
-_OF_PEERS = frozenset((("GET", PEERS_PATH), ("GET", HISTORY_PATH), ("POST", RELAYED_PATH)))
 _HEALTHY = ResourceResponse(
     content_type="text/plain; charset=utf-8", body=b"ok", headers=((b"x-content-type-options", b"nosniff"),)
 )
@@ -107,7 +106,6 @@ class _Plan:
     series: Series  # of its metrics
     is_watch: bool = False
     is_health: bool = False
-    is_of_a_peer: bool = False  # of another replica, recognised by its own proof
 
 
 class RequestChain:
@@ -121,8 +119,8 @@ class RequestChain:
         authenticator: Authenticator,
         authorizer: Authorizer,
         routes: ResourceRoutes,
-        pushes: PushEndpoint | None,
-        peers: StateGiver | None,
+        pushes: Pushes | None,
+        log_streams: LogRequests | None,
         metrics: RequestMetrics,
         health: Health,
         is_synced: Callable[[str], bool],
@@ -141,7 +139,7 @@ class RequestChain:
         self._authorizer = authorizer
         self._routes = routes
         self._pushes = pushes
-        self._peers = peers
+        self._log_streams = log_streams
         self._metrics = metrics
         self._health = health
         self._is_synced = is_synced
@@ -171,6 +169,8 @@ class RequestChain:
         own: OwnHeaders = [(b"audit-id", self._audit_id(headers))]
         pushes = self._pushes
         if pushes is not None and pushes.takes(scope["method"], scope["path"]):
+            if pushes.is_forwarded(headers):
+                self._recognise(scope)
             limit_s = self._limits.push_timeout_s
             status = await self._forward(
                 self._push, limit_s, self._push_plan, scope, receive, send, own, began
@@ -179,6 +179,18 @@ class RequestChain:
                 peer.is_known = True
             return
         plan = self._unparsed
+        if self._log_streams is not None and self._log_streams.takes(scope["method"], scope["path"]):
+            try:
+                self._log_streams.recognise(scope)
+            except Unauthorized as error:
+                await self._hold_back(scope)
+                await self._deliver(self._refuse(error, plan, scope, own), send, own, headers)
+                return
+            self._recognise(scope)
+            if (peer := scope["state"].get(PEER)) is not None:
+                peer.is_replica = True
+            await self._log_streams(scope, receive, send)
+            return
         try:
             try:
                 if len(scope["path"]) + len(scope["query_string"]) > MAX_ANONYMOUS_TARGET_BYTES:
@@ -190,7 +202,7 @@ class RequestChain:
                 return
             except Exception as error:
                 outcome = self._refuse(error, plan, scope, own)
-            if scope.get("identity", ANONYMOUS) is ANONYMOUS and "is_of_a_peer" not in scope:
+            if scope.get("identity", ANONYMOUS) is ANONYMOUS:
                 await self._hold_back(scope)
             elif isinstance(outcome, ResourceResponse) and outcome.status == TooManyRequests.code:
                 await self._hold_back(scope)  # as long as Retry-After asks for, if it is ignored
@@ -235,7 +247,6 @@ class RequestChain:
             series=self._metrics.series(route.labels if route is not None else method_labels(method)),
             is_watch=info.is_watch,
             is_health=path in _HEALTH_PATHS,
-            is_of_a_peer=self._peers is not None and (method, path) in _OF_PEERS,
         )
 
     async def _check_is_somebody(self, scope: Scope) -> None:
@@ -254,16 +265,6 @@ class RequestChain:
         info = plan.info
         if plan.is_health:
             return self._answer_health(plan, scope)
-        if plan.is_of_a_peer and self._peers is not None:  # no user, and limited by itself
-            if scope["path"] == RELAYED_PATH:
-                self._peers.recognise(scope["headers"])
-            else:
-                client = scope.get("client")
-                self._peers.admit(scope["headers"], client[0] if client else "")
-            scope["is_of_a_peer"] = True
-            if (peer := scope["state"].get(PEER)) is not None:
-                peer.is_known = True  # so that strangers do not take its connection away
-            return None
         identity = scope["identity"] = await self._authenticator.authenticate(scope)
         shares = self._watches if plan.is_watch else self._requests
         places = shares.of(identity, is_forwarded=FORWARDED in scope["state"])
@@ -289,6 +290,11 @@ class RequestChain:
                 user=identity.user,
             )
         )
+
+    def _recognise(self, scope: Scope) -> None:
+        """Another replica: unknown clients must not take its connection away, nor is it made to wait."""
+        if (peer := scope["state"].get(PEER)) is not None:
+            peer.is_known = True
 
     def _answer_health(self, plan: _Plan, scope: Scope) -> ResourceResponse | None:
         """The response when all is well and nothing more is asked for; None when FastAPI responds."""

@@ -42,8 +42,6 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     moved_at: datetime | None  # when a report last showed an advance
     started_at: datetime | None  # when rank 0's container was last started
     ended_at: datetime | None  # when rank 0's container last ended
-    # Another process has told of a later pod than the job shows: this one's watch may be behind.
-    is_behind: bool
 
 
 def advance(held: Holding, job: TrainingJob, seen: Seen, now: datetime) -> Holding:
@@ -53,9 +51,6 @@ def advance(held: Holding, job: TrainingJob, seen: Seen, now: datetime) -> Holdi
     began_at = rank0.pod_started_at if rank0 is not None and holds else None
     if held == NOTHING_HELD and rank0 is not None and job.phase.is_final:
         return _held_before(held, rank0, job.ended_at or seen.ended_at)
-    is_of_before = rank0 is not None and rank0.pod_uid == held.last_pod_uid != held.pod_uid
-    if seen.is_behind and is_of_before and holds and held.since is not None:
-        return held
     if held.since is not None and (began_at is None or rank0 is None or rank0.pod_uid != held.pod_uid):
         held = _released(held, _released_at(held, job, seen, now))
     if began_at is not None and rank0 is not None:
@@ -121,34 +116,6 @@ def _released(held: Holding, at: datetime) -> Holding:
         stalled_since=None,
         wasted_s=held.wasted_s + wasted,
     )
-
-
-def joined(one: Holding, other: Holding) -> Holding:
-    """What two processes know of one job together: neither may have seen all of its pods and reports."""
-    if one.held_s < other.held_s:
-        one, other = other, one
-    if one.held_s == other.held_s:
-        return max(one, other, key=_knowledge)
-    is_same_pod = one.pod_uid == other.pod_uid
-    knows_more_of_it = other.since is not None and bool(other.attempt) and not one.attempt
-    if knows_more_of_it and not other.held_s and (is_same_pod or one.since is None):
-        # The one knows the pods before, the other the present one.
-        since = max(other.since, one.last_until) if other.since and one.last_until else other.since
-        return replace(
-            other,
-            since=since,
-            held_s=one.held_s,
-            wasted_s=one.wasted_s + other.wasted_s,
-            last_pod_uid=one.last_pod_uid,
-            last_until=one.last_until,
-        )
-    return one
-
-
-def _knowledge(held: Holding) -> tuple[bool, bool, bool, float]:
-    """Of two who counted the same, whoever sees a pod knows more, then whoever has its reports, then whoever
-    has seen less of it wasted."""
-    return held.since is not None, bool(held.attempt), held.silent_since is None, -held.wasted_s
 
 
 def _released_at(held: Holding, job: TrainingJob, seen: Seen, now: datetime) -> datetime:

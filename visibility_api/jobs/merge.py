@@ -18,7 +18,7 @@ from visibility_api.reports.document import Point, Progress, Refused
 from .clock import MAX_SKEW_S, UNKNOWN_CLOCK, NodeClock, later
 from .completion import complete, has_position, without_contradiction
 from .estimate import Pace
-from .observation import Observation
+from .observation import Addition, Observation
 from .record import Record
 from .watched import NOTHING_WATCHED
 
@@ -31,7 +31,6 @@ EARLIER_ATTEMPT = "earlier"
 NO_PROGRESS_IN_LOG = "NoProgressInLog"  # of reports/log_tail.py
 CLOCK_TOLERANCE = timedelta(seconds=5)  # between a node's clock and that of the kubelet on another
 MAX_SKEW = timedelta(seconds=MAX_SKEW_S)
-RELAYED_LATE = timedelta(seconds=60)  # at most; what seems to be later shows a clock that was set back
 READ_LATE_S = 60.0  # a report may be as old when it is read, also where probes are frequent
 # A log is read by guess: it does not contradict a position that another source reported so short a while ago.
 POSITION_STANDS = timedelta(minutes=5)
@@ -51,8 +50,6 @@ def counts(record: Record, observation: Observation) -> bool:
         is_next = record.attempt in ("", EARLIER_ATTEMPT, attempt) or _follows(attempt, record.attempt)
         return is_next and isinstance(observation.outcome, Progress)
     if attempt not in record.attempts:
-        return False
-    if observation.is_relayed and _is_overtaken(record, observation):
         return False
     return not (
         observation.is_other_rank
@@ -168,15 +165,19 @@ def _keep(
         report = replace(report, metrics=tuple(measured))
     if record.history is None:
         record.history = JobHistory()
-    record.history.add(
-        attempt,
-        report,
-        points,
+    addition = Addition(
+        attempt=attempt,
+        report=Progress(
+            timestamp=report.timestamp, step=report.step, epoch=report.epoch, metrics=report.metrics
+        ),
+        points=tuple(points),
         continues=held is not None,
         reported_at=record.reported_at or now,
         ahead_s=record.clock.ahead_s,
         is_clock_set=record.clock.contradicts(before),
     )
+    addition.add_to(record.history)
+    record.points.append(addition)
 
 
 def _date(record: Record, report: Progress, source: str, read_at: datetime | None, now: datetime) -> None:
@@ -251,17 +252,6 @@ def _is_rotated_log(record: Record, refused: Refused, attempt: str) -> bool:
     """Whether the log has shown the report before and its end shows it no more, as after a rotation: for a
     process that has followed the log that is nothing new, so it is for one that was just started."""
     return refused.reason == NO_PROGRESS_IN_LOG and LOGS in record.reports and record.attempt == attempt
-
-
-def _is_overtaken(record: Record, observation: Observation) -> bool:
-    """Whether it was forwarded so late that the same process had reported something newer before."""
-    report, held = observation.outcome, record.report
-    if observation.is_other_rank or _reporter(record, observation) != record.reporter:
-        return False  # of several pods, with clocks of their own
-    if not isinstance(report, Progress) or report.timestamp is None or held is None or held.timestamp is None:
-        return False
-    is_earlier = timedelta(0) < held.timestamp - report.timestamp <= RELAYED_LATE
-    return is_earlier and _is_same_attempt(record, observation.attempt)
 
 
 def _is_left_over(record: Record, observation: Observation) -> bool:

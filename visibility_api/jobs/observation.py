@@ -7,10 +7,35 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
-from visibility_api.reports.document import Outcome, Progress
+from visibility_api.history.job_history import JobHistory
+from visibility_api.reports.document import Outcome, Point, Progress
 from visibility_api.reports.ranks import NO_RANKS
 
 from .job import JobRef
+
+
+class Addition(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """What one report adds to the job's history: the arguments of `JobHistory.add`, as followers replay
+    them."""
+
+    attempt: str
+    report: Progress
+    points: tuple[Point, ...]
+    continues: bool
+    reported_at: datetime
+    ahead_s: float
+    is_clock_set: bool
+
+    def add_to(self, history: JobHistory) -> None:
+        history.add(
+            self.attempt,
+            self.report,
+            self.points,
+            continues=self.continues,
+            reported_at=self.reported_at,
+            ahead_s=self.ahead_s,
+            is_clock_set=self.is_clock_set,
+        )
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -26,7 +51,6 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     why: str = ""  # why this source, in our own words
     is_final_read: bool = False  # of an attempt that has ended: read from what it left behind
     is_other_rank: bool = False  # of another process of the job; counts until rank 0 itself reports
-    is_relayed: bool = False  # forwarded by another replica; what was pushed here since may be newer
 
 
 def without_points(observation: Observation) -> Observation:

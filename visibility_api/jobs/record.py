@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import msgspec
@@ -18,68 +17,68 @@ from .estimate import Pace, percentage
 from .failure import Failure, first_of
 from .holding import NOTHING_HELD, Holding, Seen, advance, held_s, wasted_s
 from .job import Phase, Rank0, Termination, TrainingJob
-from .observation import Observation
+from .observation import Addition, Observation
 from .straggling import NOTHING_GATHERED, Gathered
-from .summary import Condition, JobProgress, ObservationSummary, Resources
+from .summary import Beginning, Condition, JobProgress, ObservationSummary, Resources
 from .watched import NOTHING_WATCHED, Watched
 
 FRESH_INTERVALS = 3.0  # a report may be missed twice before its numbers count as old
 FRESH_AT_LEAST_S = 30.0
 LONGEST_RUN_S = 10 * 365 * 86400  # an estimate beyond any run comes of a pace that is noise
-WATCH_BEHIND = timedelta(seconds=60)  # a watch catches up with what another process tells within that time
 REPORTS_LATE = timedelta(seconds=60)  # after a failure, by another clock, a report may be of before it
 MAX_QUOTED_CHARACTERS = 300  # of what a run says of itself
 _LOSSES = ("loss", "train_loss", "eval_loss")
 PASSES_IN_S = 2.0  # an estimated end so close is shown no more: it would pass before the next evaluation
 
 
-class Encoded(msgspec.Struct, frozen=True, gc=False):
-    """Parts of the state of a job that most reports leave as they are, as they were encoded last."""
+class State(msgspec.Struct, kw_only=True, array_like=True):
+    """What of a job outlives a process: `memory` encodes it, as an array in the order of these fields.
 
-    rank0: Rank0 | None
-    rank0_state: msgspec.Raw  # of `rank0`
-    conditions: tuple[Condition, ...]
-    began_state: msgspec.Raw  # of `conditions`: since when they hold
+    A field may be added at the end with a default; none ever changes its place or meaning. It contains no
+    times of probes: while a job reports nothing new, its state does not change, so it need not be stored
+    again. All times are aware, UTC, by our clock unless it says otherwise."""
 
-
-@dataclass(slots=True, kw_only=True)
-class Record:
-    """All that is kept of one job."""
-
-    job: TrainingJob
-    interval_s: float  # between two probes
+    attempt: str = ""  # of `report`; Rank0.attempt
+    source: str = ""  # of `report`: exec, http, logs, push, status, termination
+    reporter: str = ""  # of `report`: its source, or the kind of process if it is not rank 0
+    report: Progress | None = None  # completed by earlier ones; its timestamp by the training clock
+    reports: dict[str, Progress] = {}  # the last of each reporter, as it was read, this attempt
+    # By our clock: the time that `report` bears, corrected; when it was first seen if it bears none.
+    reported_at: datetime | None = None
+    earliest_at: datetime | None = None  # before which `report` was not written; None: that is not known
+    moved_at: datetime | None = None  # the `reported_at` of the last report that showed an advance
+    positioned_at: datetime | None = None  # when a source other than the log reported the position last
+    clock: NodeClock = UNKNOWN_CLOCK  # the training process's, as far as its reports show it
+    pace: Pace = Pace()
+    watched: Watched = NOTHING_WATCHED  # what its metrics were like, this attempt
+    gathered: Gathered = NOTHING_GATHERED  # what rank 0 said of the others, an attempt
+    refused: Refused | None = None  # the outcome of the last probe of this attempt, if it brought no report
+    left_over: tuple[str, Progress] | None = None  # an attempt, and what it found in the file as it began
     rank0: Rank0 | None = None  # the last known; outlives the pod
-    # Whose reports count: of the pods that may hold rank 0 now, or of the last one known.
-    attempts: tuple[str, ...] = ()
     last_termination: Termination | None = None  # outlives the pod that shows it
     failed: Failure | None = None  # why an attempt failed last; outlives the pods that show it
     holding: Holding = NOTHING_HELD  # of accelerators, if the job has any
     begun: int = 0  # attempts so far: how often the container of rank 0 was started
     begun_last: str = ""  # the last of them: Rank0.attempt
-    begun_pod_at: datetime | None = None  # when its pod was created
-    told_at: datetime | None = None  # when another process told of a pod that this one's watch did not show
-    report: Progress | None = None
-    source: str = ""  # of `report`
-    reporter: str = ""  # of `report`: its source, or the kind of process if it is not rank 0
-    attempt: str = ""  # of `report`
+    began: tuple[Beginning, ...] = ()  # since when each condition has its status
+    begun_pod_at: datetime | None = None  # when the pod of `begun_last` was created
+
+
+class Record(State, kw_only=True):
+    """All that is kept of one job: its state, and what this process alone needs."""
+
+    job: TrainingJob
+    interval_s: float  # between two probes
+    # Whose reports count: of the pods that may hold rank 0 now, or of the last one known.
+    attempts: tuple[str, ...] = ()
     is_current: bool = False  # `report` is of the attempt that runs now, or that the job has ended with
-    reports: dict[str, Progress] = field(default_factory=dict)  # the last of each reporter, this attempt
-    read_at: dict[str, datetime] = field(default_factory=dict)  # when each reporter of this attempt last was
-    clock: NodeClock = UNKNOWN_CLOCK  # the training process's, as far as its reports show it
-    positioned_at: datetime | None = None  # when a source other than the log reported the position last
-    # By our clock: the time that `report` bears, corrected; when it was first seen if it bears none.
-    reported_at: datetime | None = None
-    earliest_at: datetime | None = None  # not before this, in any case; None: that is not known
-    moved_at: datetime | None = None  # the `reported_at` of the last report that showed an advance
-    pace: Pace = field(default_factory=Pace)
+    read_at: dict[str, datetime] = {}  # when each reporter of this attempt last was
     history: JobHistory | None = None  # None: nothing was reported yet
-    watched: Watched = NOTHING_WATCHED  # what its metrics were like, this attempt
-    gathered: Gathered = NOTHING_GATHERED  # what rank 0 said of the others, an attempt
-    last_observation: Observation | None = None  # of a probe or a push
-    refused: Refused | None = None  # the outcome of the last probe of this attempt, if it brought no report
-    failures: int = 0  # in a row
+    points: list[Addition] = []  # of the history, that are not in the log yet
+    last_observation: Observation | None = None  # of a probe or a push, by this process
+    observed: ObservationSummary | None = None  # the same by another process, until then
+    failures: int = 0  # probes in a row
     conditions: tuple[Condition, ...] = ()
-    left_over: tuple[str, Progress] | None = None  # an attempt, and what it found in the file as it began
     message_read: int = 0  # of the termination message read last: a hash, of attempt and text
     shown: JobProgress | None = None  # what was published last
     shown_at: datetime | None = None
@@ -87,7 +86,6 @@ class Record:
     end: tuple[datetime, tuple[datetime, datetime] | None] | None = None
     end_of: tuple[Progress, Pace, datetime | None] | None = None
     passes_at: datetime | None = None  # when the estimated end that was shown will have passed
-    encoded: Encoded | None = None  # None: its state was never stored or passed on
 
     @property
     def failure(self) -> Refused | None:
@@ -116,13 +114,11 @@ class Record:
             # Of an attempt that has ended.
             self.last_observation, self.refused, self.failures = None, None, 0
             self.read_at = {}
+            self.observed = None
         self.rank0 = rank0
 
     def count_attempt(self, rank0: Rank0, attempt: str) -> None:
-        """Count this attempt of this pod, and those before it in the same pod, unless they are counted.
-
-        Another replica may have counted later ones: then what this one's watch still shows is the past.
-        """
+        """Count this attempt of this pod, and those before it in the same pod, unless they are counted."""
         if not rank0.has_begun:
             return
         if attempt == self.begun_last:
@@ -135,7 +131,7 @@ class Record:
             if missed <= 0:
                 return
         elif created_at is not None and self.begun_pod_at is not None and created_at < self.begun_pod_at:
-            return
+            return  # a watch of pods may show an earlier one again
         # What was not watched: each restart of the JobSet made another pod, which ran at least once.
         self.begun = max(self.begun + missed, rank0.restart_attempt + rank0.restart_count + 1)
         self.begun_last, self.begun_pod_at = attempt, created_at
@@ -178,7 +174,6 @@ def hold(record: Record, now: datetime) -> None:
         moved_at=record.moved_at,
         started_at=record.rank0.started_at if record.rank0 is not None else None,
         ended_at=ended.finished_at if ended is not None else None,
-        is_behind=record.told_at is not None and now - record.told_at < WATCH_BEHIND,
     )
     record.holding = advance(record.holding, job, seen, now)
 
@@ -297,8 +292,8 @@ def _is_moving(record: Record, report: Progress) -> bool:
     """Whether the job advances now, as far as is known: else it has no rate, and no end can be estimated."""
     if record.job.phase is not Phase.RUNNING or not record.is_current or report.is_final:
         return False
-    fresh, stalled = record.conditions[1:3]  # these two are always there
-    return fresh.status == "True" and stalled.status != "True"
+    status_of = {each.type: each.status for each in record.conditions}
+    return status_of["Fresh"] == "True" and status_of["Stalled"] != "True"
 
 
 def _end(record: Record, report: Progress, now: datetime) -> _End:
@@ -348,6 +343,8 @@ def _ran_s(record: Record, started_at: datetime | None, ended_at: datetime | Non
 
 def _observation(record: Record) -> ObservationSummary | None:
     last = record.last_observation
+    if last is None and record.observed is not None:
+        return record.observed
     if last is None:
         refused = record.refused  # another process has found it
         if record.report is None and refused is None:

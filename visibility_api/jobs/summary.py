@@ -27,6 +27,14 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     since: datetime
 
 
+class Beginning(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """Since when a condition has its status. Its reason and message follow from the rest."""
+
+    type: str
+    status: str
+    since: datetime
+
+
 class ObservationSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How we know what we show, and how well."""
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 
+import structlog
 from msgspec.structs import replace
 
 from visibility_api.history.job_history import JobHistory
@@ -20,11 +21,13 @@ from visibility_api.reports.report import parse_report
 from .conditions import evaluate, gather
 from .failure import Failure
 from .job import JobRef, Rank0, TrainingJob
-from .memory import Memory, recall, recall_past, remember, remember_encoded
+from .memory import encode_state, take_state
 from .merge import LOGS, STATUS, TERMINATION, counts, merge, take
-from .observation import Observation, without_points
+from .observation import Addition, Observation, without_points
 from .record import PASSES_IN_S, Record, hold, note_failure, note_reached, summarise
 from .summary import JobProgress
+
+log = structlog.get_logger("visibility.jobs")
 
 REFRESH = timedelta(seconds=60)  # times of probes and remaining time are at most this old
 PASSING = timedelta(seconds=PASSES_IN_S)
@@ -34,9 +37,9 @@ _REFRESH_S = REFRESH.total_seconds()
 class Tracker:
     """One record a job, by its identity. `interval_s` is the default time between two probes.
 
-    `recall` and `recall_history` are asked once for each job that is new to this process: what earlier ones
-    remembered of it, and kept of its past.
-    """
+    `publish` is called with each document that differs from the one before, `kept` then with the job and what
+    its history has gained. `recall` is called once for each new job: its state and history, as another
+    process has left them."""
 
     def __init__(
         self,
@@ -45,15 +48,15 @@ class Tracker:
         retract: Callable[[JobRef], None],
         now: Callable[[], datetime],
         interval_s: float,
-        recall: Callable[[JobRef], Memory | None] = lambda _ref: None,
-        recall_history: Callable[[JobRef], Iterable[JobHistory]] = lambda _ref: (),
+        kept: Callable[[JobRef, Sequence[Addition]], None] = lambda _ref, _points: None,
+        recall: Callable[[JobRef], tuple[bytes | None, JobHistory | None]] = lambda _ref: (None, None),
     ) -> None:
         self._publish = publish
         self._retract = retract
         self._now = now
         self._interval_s = interval_s
+        self._kept = kept
         self._recall = recall
-        self._recall_history = recall_history
         self._records: dict[JobRef, Record] = {}
         self._reviews: Iterator[JobRef] = iter(())
         self._passing: list[tuple[datetime, JobRef]] = []  # a heap: when an estimated end passes
@@ -64,17 +67,31 @@ class Tracker:
     def __iter__(self) -> Iterator[JobRef]:
         return iter(self._records)
 
+    def adopt(self, document: JobProgress) -> None:
+        """Continue with a job that another process has published last; nothing is published for now."""
+        record = self._new_record(document.job)
+        record.attempts = tuple(
+            [each.attempt for each in (document.job.rank0, *document.job.alternates) if each is not None]
+        )
+        record.conditions = document.conditions
+        record.observed = document.observation
+        record.shown, record.shown_at = document, self._now()
+
+    def _new_record(self, job: TrainingJob) -> Record:
+        record = Record(job=job, interval_s=job.hints.interval_s or self._interval_s)
+        state, record.history = self._recall(job.ref)
+        if state is not None and not take_state(record, state):
+            log.warning("state of a job cannot be read, it begins anew", job=str(job.ref))
+        self._records[job.ref] = record
+        return record
+
     def job_changed(self, job: TrainingJob, status: Observation | None = None) -> None:
         """The cluster shows this job, new or otherwise than before; `status`: the report in its status."""
         now = self._now()
         interval_s = job.hints.interval_s or self._interval_s
         record = self._records.get(job.ref)
         if record is None:
-            record = self._records[job.ref] = Record(job=job, interval_s=interval_s)
-            if (memory := self._recall(job.ref)) is not None:
-                recall(record, memory, now)
-            for history in self._recall_history(job.ref):
-                self.history_recalled(job.ref, history)
+            record = self._new_record(job)
         record.job, record.interval_s = job, interval_s
         if job.rank0 is not None:
             record.show_rank0(job.rank0)
@@ -102,46 +119,15 @@ class Tracker:
         if self._records.pop(ref, None) is not None:
             self._retract(ref)
 
-    def remembered(self, ref: JobRef) -> Memory | None:
-        """What another process must know of the job to judge it alike; None for a job that is not known."""
+    def state(self, ref: JobRef) -> bytes | None:
+        """What another process must know of the job to continue; None for a job that is not known."""
         record = self._records.get(ref)
-        return None if record is None else remember(record)
-
-    def remembered_encoded(self, ref: JobRef) -> bytes | None:
-        """The same as MessagePack, for where it is stored and passed on."""
-        record = self._records.get(ref)
-        return None if record is None else remember_encoded(record)
-
-    def recalled(self, ref: JobRef, memory: Memory) -> None:
-        """Another process remembers this of a job, which may be known here already."""
-        record = self._records.get(ref)
-        if record is not None:
-            now = self._now()
-            recall(record, memory, now)
-            self._show(record, now)
-
-    def past_recalled(self, ref: JobRef, memory: Memory) -> None:
-        """Another process remembers this of a job whose report is not newer: it may have seen pods that this
-        one has not."""
-        record = self._records.get(ref)
-        if record is not None and recall_past(record, memory, now := self._now()):
-            self._show(record, now)
+        return None if record is None else encode_state(record)
 
     def history(self, ref: JobRef) -> JobHistory | None:
         """What was reported over time; None for a job of which nothing is."""
         record = self._records.get(ref)
         return None if record is None else record.history
-
-    def history_recalled(self, ref: JobRef, history: JobHistory) -> None:
-        """Another process has kept this of the past of a job."""
-        record = self._records.get(ref)
-        if record is None:
-            return
-        if record.history is None:
-            record.history = history
-        elif not record.history.covers(history):
-            history.merge(record.history)
-            record.history = history
 
     def source_of(self, ref: JobRef) -> str:
         """The source of the last report of rank 0's present attempt, perhaps read by another process; "" if
@@ -150,12 +136,6 @@ class Tracker:
         if record is None or record.job.rank0 is None or record.attempt != record.job.rank0.attempt:
             return ""
         return record.source
-
-    def can_be_probed(self, ref: JobRef) -> bool:
-        """Whether rank 0 runs, as far as this process sees: its next report can be read."""
-        record = self._records.get(ref)
-        rank0 = record.job.rank0 if record is not None else None
-        return rank0 is not None and rank0.is_running
 
     def lacks_final_report(self, ref: JobRef) -> bool:
         """Whether what a job has left behind may contain more than is known of its present attempt.
@@ -234,9 +214,17 @@ class Tracker:
             and summary.updated_at == shown.updated_at  # else there is news, and no need to compare further
             and summary.essence() == shown.essence()
         ):
-            return  # or each probe of a job that reports nothing new would wake every watcher
+            # Published, each probe of a job that reports nothing new would wake every watcher.
+            if record.points:
+                self._keep(record)
+            return
         record.shown, record.shown_at = summary, now
         self._publish(summary)
+        self._keep(record)
+
+    def _keep(self, record: Record) -> None:
+        points, record.points = record.points, []
+        self._kept(record.job.ref, points)
 
     def _watch_end(self, record: Record, passes_at: datetime) -> None:
         """Have the job evaluated anew when its estimated end passes, which is before its next turn."""

@@ -1,4 +1,4 @@
-"""Which one of several replicas does what only one may do: a Lease of coordination.k8s.io.
+"""Which one of several replicas owns the log of the jobs: a Lease of coordination.k8s.io.
 
 The rules are those of `k8s.io/client-go/tools/leaderelection`: who finds a Lease that nobody has renewed for
 its whole duration, by its own clock, takes it over. kubernetes_asyncio has such a module; it needs the
@@ -8,10 +8,13 @@ generated classes (31 MiB, decision 0017), and starts tasks that nobody owns.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -22,11 +25,16 @@ from .errors import ApiError, ClusterError
 
 log = structlog.get_logger("visibility.lease")
 
-DURATION_S, RENEW_S = 30.0, 8.0
-MARGIN_S = 5.0  # who holds it stops so long before others may take over
+T = TypeVar("T")
+
+# As client-go's defaults (k8s.io/component-base/config/options, AddLeaderElectionFlags).
+DURATION_S, RENEW_WITHIN_S, RETRY_S = 15.0, 10.0, 2.0
+REQUEST_S = 5.0
 JITTER = 0.2
+MAX_EPOCH = 2**33 - 1  # seconds: with 30 bits of count a revision stays below 2^63
 LEASES = "/apis/coordination.k8s.io/v1"
 _PATCH = {"Content-Type": "application/merge-patch+json"}
+_KIND = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
 
 
 class LeaseClient(Protocol):
@@ -46,6 +54,8 @@ class _Meta(msgspec.Struct):
 class _Spec(msgspec.Struct):
     holderIdentity: str | None = None
     leaseDurationSeconds: int | None = None
+    leaseTransitions: int | None = None
+    acquireTime: datetime | None = None
 
 
 class _Lease(msgspec.Struct):
@@ -54,7 +64,10 @@ class _Lease(msgspec.Struct):
 
 
 class Lease:
-    """`is_held` is true while this process holds it; `run` keeps it so, or waits for it."""
+    """`acquire`, then `hold`; `is_held` says at each moment whether this process may act.
+
+    Its epoch is the second in which it was acquired, and later than that of every holder before.
+    """
 
     def __init__(
         self,
@@ -63,77 +76,178 @@ class Lease:
         namespace: str,
         name: str,
         identity: str,
-        clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`identity` must be another one for each process."""
+        """`identity` names the pod: a process that is started again in it may go on at once."""
         self._client = client
         self._path = f"{LEASES}/namespaces/{quote(namespace)}/leases"
         self._name = name
         self._identity = identity
         self._clock = clock
-        self._held_until = 0.0
+        self._wall_clock = wall_clock
+        self._sleep = sleep
+        self._held_until = -math.inf
+        self._epoch = 0
         self._seen = ""  # the version that was found last
         self._seen_at = 0.0
-        self._fault = ""
+        self._hurry = asyncio.Event()
+        self.fault = ""  # why the Lease cannot be read or written now
+        self.was_tried = False
 
     @property
     def is_held(self) -> bool:
+        """Whether it was renewed lately. True again only after another `acquire`."""
         return self._clock() < self._held_until
 
-    async def run(self) -> None:
-        """Take or renew it for ever."""
-        while True:
-            was_held = self.is_held
-            try:
-                await self.try_once()
-                self._fault = ""
-            except (ClusterError, msgspec.MsgspecError) as error:
-                if (fault := _describe(error)) != self._fault:
-                    self._fault = fault
-                    log.warning("lease not renewed", name=self._name, error=fault)
-            if self.is_held != was_held:
-                log.info("lease held" if self.is_held else "lease lost", name=self._name)
-            await asyncio.sleep(RENEW_S * random.uniform(1 - JITTER, 1 + JITTER))
+    def hurry(self) -> None:
+        """Try again at once: the holder has given it up, or may have died."""
+        self._hurry.set()
 
-    async def try_once(self) -> None:
-        """One attempt. Raises ClusterError, MsgspecError."""
-        began = self._clock()
+    async def acquire(self, *, may: Callable[[], bool], after: Callable[[], int] = lambda: 0) -> int:
+        """Wait until it is held; returns the epoch, which is later than `after()`.
+
+        While `may` says no, it is left to other replicas; if its holder was an earlier process of this pod,
+        it is released for them."""
+        while True:
+            self._hurry.clear()
+            epoch = await self._tried(self.try_acquire(may, after))
+            if epoch:
+                log.info("lease acquired", name=self._name, epoch=epoch)
+                return epoch
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_S * random.uniform(1, 1 + JITTER)):
+                    await self._hurry.wait()
+
+    async def hold(self) -> None:
+        """Renew it until that fails for too long, or another process has it."""
+        while True:
+            await self._sleep(RETRY_S)
+            is_ours = await self._tried(self.renew())
+            if is_ours is False or not self.is_held:
+                break
+        self._held_until = -math.inf
+        log.warning("lease lost", name=self._name, error=self.fault)
+
+    def stop(self) -> None:
+        """This process acts no longer; other processes still wait for the Lease."""
+        self._held_until = -math.inf
+
+    async def release(self) -> None:
+        """Let others acquire it at once. Nothing happens if another process has it."""
+        self.stop()
+        await self._tried(self._release())
+
+    async def _tried(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """The result; None after an error, which is logged when it is another one than before."""
         try:
-            body = await self._client.get(f"{self._path}/{self._name}", timeout_s=RENEW_S)
+            async with asyncio.timeout(REQUEST_S):
+                found = await work
+        except (ClusterError, msgspec.MsgspecError, TimeoutError) as error:
+            if (fault := _describe(error)) != self.fault:
+                self.fault = fault
+                log.warning("lease cannot be read or written", name=self._name, error=fault)
+            return None
+        finally:
+            self.was_tried = True
+        self.fault = ""
+        return found
+
+    async def try_acquire(self, may: Callable[[], bool], after: Callable[[], int]) -> int:
+        """One attempt; the epoch, or 0."""
+        began = self._clock()
+        found = await self._find()
+        if found is None:
+            if not may():
+                return 0
+            epoch = self._next_epoch(None, after())
+            await self._client.post(self._path, self._body({"name": self._name}, epoch=epoch, transitions=0))
+            self._held(began, epoch)
+            return epoch
+        version, spec = found.metadata.resourceVersion, found.spec
+        if version != self._seen:
+            self._seen, self._seen_at = version, began
+        lasts_s = float(spec.leaseDurationSeconds or DURATION_S)
+        is_ours = spec.holderIdentity == self._identity
+        if not (is_ours or not spec.holderIdentity or began - self._seen_at > lasts_s):
+            return 0
+        if not may():
+            if is_ours:
+                await self._release()
+            return 0
+        epoch = self._next_epoch(spec.acquireTime, after())
+        # With its version: 409 when another one was faster.
+        change = self._body(
+            {"resourceVersion": version}, epoch=epoch, transitions=(spec.leaseTransitions or 0) + 1
+        )
+        await self._patch(change)
+        self._held(began, epoch)
+        return epoch
+
+    async def renew(self) -> bool:
+        """Whether it is ours still. Raises while that cannot be found out."""
+        began = self._clock()
+        found = await self._find()
+        if found is None or found.spec.holderIdentity != self._identity or not self._is_our_epoch(found):
+            return False
+        await self._patch(self._body({"resourceVersion": found.metadata.resourceVersion}))
+        if self.is_held:  # else it was stopped, or too late
+            self._held_until = began + RENEW_WITHIN_S
+        return True
+
+    async def _release(self) -> None:
+        found = await self._find()
+        if found is not None and found.spec.holderIdentity == self._identity:
+            meta = {"resourceVersion": found.metadata.resourceVersion}
+            spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._now()}
+            await self._patch(msgspec.json.encode({**_KIND, "metadata": meta, "spec": spec}))
+            log.info("lease released", name=self._name)
+
+    async def _find(self) -> _Lease | None:
+        try:
+            body = await self._client.get(f"{self._path}/{self._name}", timeout_s=REQUEST_S)
         except ApiError as error:
             if error.status != 404:
                 raise
-            await self._client.post(self._path, self._body({"name": self._name}, is_new=True))
-            self._held_until = began + DURATION_S - MARGIN_S
-            return
-        found = msgspec.json.decode(body, type=_Lease)
-        version = found.metadata.resourceVersion
-        if version != self._seen:
-            self._seen, self._seen_at = version, began
-        lasts_s = float(found.spec.leaseDurationSeconds or DURATION_S)
-        is_ours = found.spec.holderIdentity == self._identity
-        if is_ours or not found.spec.holderIdentity or began - self._seen_at > lasts_s:
-            # With its version: 409 when another one was faster.
-            change = self._body({"resourceVersion": version}, is_new=not is_ours)
-            await self._client.patch(f"{self._path}/{self._name}", change, query=(), headers=_PATCH)
-            self._held_until = began + DURATION_S - MARGIN_S
-        else:
-            self._held_until = 0.0
+            return None
+        return msgspec.json.decode(body, type=_Lease)
 
-    def _body(self, meta: Mapping[str, str], *, is_new: bool) -> bytes:
-        now = micro_time(datetime.now(UTC))
-        spec = {
+    async def _patch(self, body: bytes) -> None:
+        await self._client.patch(f"{self._path}/{self._name}", body, query=(), headers=_PATCH)
+
+    def _held(self, began: float, epoch: int) -> None:
+        self._epoch = epoch
+        self._held_until = began + RENEW_WITHIN_S
+
+    def _next_epoch(self, before: datetime | None, known: int) -> int:
+        """The present second, or the next after all that were: clocks of replicas differ, and may be set
+        back."""
+        earlier = max(known, int(before.timestamp()) if before is not None else 0)
+        return min(MAX_EPOCH, max(int(self._wall_clock()), earlier + 1))
+
+    def _is_our_epoch(self, found: _Lease) -> bool:
+        return found.spec.acquireTime is not None and int(found.spec.acquireTime.timestamp()) == self._epoch
+
+    def _now(self) -> str:
+        return micro_time(datetime.fromtimestamp(self._wall_clock(), UTC))
+
+    def _body(self, meta: Mapping[str, str], *, epoch: int | None = None, transitions: int = 0) -> bytes:
+        spec: dict[str, object] = {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": int(DURATION_S),
-            "renewTime": now,
-            **({"acquireTime": now} if is_new else {}),
+            "renewTime": self._now(),
         }
-        kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-        return msgspec.json.encode({**kind, "metadata": meta, "spec": spec})
+        if epoch is not None:
+            spec["acquireTime"] = micro_time(datetime.fromtimestamp(epoch, UTC))
+            spec["leaseTransitions"] = transitions
+        return msgspec.json.encode({**_KIND, "metadata": meta, "spec": spec})
 
 
 def _describe(error: Exception) -> str:
-    return str(error) if isinstance(error, ClusterError) else "the Lease cannot be read"
+    if isinstance(error, ClusterError):
+        return str(error)
+    return "no answer in time" if isinstance(error, TimeoutError) else "the Lease cannot be read"
 
 
 def micro_time(moment: datetime) -> str:

@@ -104,6 +104,7 @@ class ListCache:
         token = read_token(options)
         key = (namespace, layout.key, options.selection)
         state: State | None = None
+        await self._store.reach(token.rv if token is not None else options.revision or 0)
         if token is not None:
             if token.rv >= self._store.base_revision:  # else a watch could not begin where the list ends
                 state = self._continued.get((key, token.rv))

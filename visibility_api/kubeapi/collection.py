@@ -38,7 +38,7 @@ class Collection:
         representation = negotiate_request(request, Target.OBJECT)
         form = self._forms.choose(representation, request)
         revision = read_get_options(request) if request.query else None
-        if revision is not None and revision > self._store.revision:
+        if revision is not None and not await self._store.reach(revision):
             raise TooLargeResourceVersion(revision, self._store.revision)
         entry = self._store.get(self._plural, attributes.namespace, attributes.name)
         if entry is None:

@@ -79,7 +79,7 @@ class Watches:
         form = self._forms.choose(representation, request)
         options = read_watch_options(request)
         revision = options.revision or 0
-        if options.sends_initial_events and revision > self._store.revision:
+        if not await self._store.reach(revision) and options.sends_initial_events:
             raise TooLargeResourceVersion(revision, self._store.revision)
         namespace = request.attributes.namespace or None
         events = EventStream(form, namespace, options.selection)

@@ -1,8 +1,7 @@
 """Authenticates a push: by a bearer token that is bound to a pod of the TrainJob which the path names.
 
 Headers of a front proxy and client certificates have no effect here. The result is cached under a hash of the
-token, so that the next push with it costs a dictionary look-up. What another replica has found out is used as
-well, so that the pods of one that ends need not be reviewed all at once by those that stay.
+token, so that the next push with it costs a dictionary look-up.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ from visibility_api.kube.errors import ApiError, ClusterError
 
 from .ownership import Membership, Owners
 from .paths import Target
-from .relayed import RelayedPush
 
 log = structlog.get_logger("visibility.pushing")
 
@@ -74,11 +72,9 @@ _NOT_BOUND = (
 class Grant:
     """One token may push to one job."""
 
-    credential: bytes  # a hash of the token, the same on every replica
     membership: Membership
     bucket: Bucket  # one for each pod, shared by all of its tokens
     until: float
-    is_believed: bool = False  # another replica has reviewed it
 
 
 class _JobState(NamedTuple):
@@ -143,21 +139,6 @@ class Admission:
             raise TooManyRequests(f"a pod may push {PUSHES_PER_S:g} times a second")
         return job, grant
 
-    def believe(self, target: Target, push: RelayedPush) -> TrainingJob:
-        """The job of a push whose pod another replica has authenticated; its next pushes to this one need no
-        review as long as there. Raises NotFound, Unavailable."""
-        job, membership = self._find_job(target.namespace, target.name), push.membership
-        if job is None or job.ref.uid != membership.job_uid:
-            raise self._no_such_job(target)
-        key = (target.path, push.credential)
-        until = self._clock() + min(push.accepted_for_s, GRANT_TTL_S)
-        known = self._grants.get(key)
-        if known is None or known.until + 1.0 < until:  # less is by how long this push was on its way
-            self._grants[key] = self._grant(push.credential, membership, until, is_believed=True)
-            _bound(self._grants, MAX_GRANTS)
-            self._owners.remember(membership)
-        return job
-
     async def _authenticate(
         self, key: tuple[str, bytes], target: Target, credentials: bytes, client: str
     ) -> Grant:
@@ -180,7 +161,7 @@ class Admission:
             self._refusals[key] = _Refused(job_state, type(refusal), refusal.message)
             self._grants.pop(key, None)
             raise
-        return self._grant(key[1], membership, self._clock() + GRANT_TTL_S)
+        return self._grant(membership, self._clock() + GRANT_TTL_S)
 
     async def _review(
         self, target: Target, token: str, slot: AbstractAsyncContextManager[None]
@@ -203,17 +184,13 @@ class Admission:
         except (ClusterError, msgspec.MsgspecError):
             raise self._internal("the pod's owners could not be read") from None
 
-    def _grant(
-        self, credential: bytes, membership: Membership, until: float, *, is_believed: bool = False
-    ) -> Grant:
+    def _grant(self, membership: Membership, until: float) -> Grant:
         bucket = self._buckets.get(membership.pod_uid)
         if bucket is None:
             bucket = Bucket(per_s=PUSHES_PER_S, burst=BURST, now=self._clock())
             self._buckets[membership.pod_uid] = bucket
             _bound(self._buckets, MAX_GRANTS)
-        return Grant(
-            credential=credential, membership=membership, bucket=bucket, until=until, is_believed=is_believed
-        )
+        return Grant(membership=membership, bucket=bucket, until=until)
 
     async def _find_membership(self, target: Target, token: str) -> Membership:
         identity = await self._tokens.identify(token, target.audiences)

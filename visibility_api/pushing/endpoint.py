@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-import structlog
 from cachetools import LRUCache
 
-from visibility_api.errors.faults import describe_fault
-from visibility_api.errors.status import InternalError, Invalid, NotFound, RequestError, TooManyRequests
+from visibility_api.errors.status import (
+    InternalError,
+    Invalid,
+    NotFound,
+    RequestError,
+    TooManyRequests,
+    Unavailable,
+)
 from visibility_api.flowcontrol.deadline import within
 from visibility_api.flowcontrol.token_bucket import Bucket
 from visibility_api.jobs.completion import has_position
 from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.observation import Observation
-from visibility_api.kube.slices import in_slices
 from visibility_api.reports.document import Progress
 
 from .admission import Admission, Grant
@@ -31,9 +35,6 @@ from .body import ClientGone, Headers, Receive, check_length, read_body
 from .ownership import Membership, replica_name
 from .paths import UPSTREAM_PREFIX, Target, find_target
 from .payload import read_payload
-from .relayed import RelayedPush
-
-log = structlog.get_logger("visibility.pushing")
 
 SOURCE = "push"
 SWITCHED_OFF = "none"  # of the source annotation: this job's reports are not taken
@@ -69,12 +70,11 @@ class Admitted(NamedTuple):
 
 
 class PushEndpoint:
-    """Passes each report to `record`, which returns whether it was taken. When a taken report has the job's
+    """Passes each report to `record`, which returns whether it was taken, while `may_write` allows it. When a
+    taken report has the job's
     position, `pushed` is called with the job: it needs no probe for now. Neither may await.
 
-    `count` is called with each outcome: `TAKEN`, `PASSED_OVER`, `GONE` or the reason of a refusal. `relay` is
-    called with path, grant, attempt and body of each taken push that no other replica relayed to this one; it
-    may not await.
+    `count` is called with each outcome: `TAKEN`, `PASSED_OVER`, `GONE` or the reason of a refusal.
     """
 
     def __init__(
@@ -82,18 +82,18 @@ class PushEndpoint:
         admission: Admission,
         *,
         record: Callable[[Observation], bool],
+        may_write: Callable[[], bool] = lambda: True,
         pushed: Callable[[JobRef], None] = lambda _ref: None,
         count: Callable[[str], None] = lambda _outcome: None,
-        relay: Callable[[str, Grant, str, bytes], None] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
         limits: PushLimits = PushLimits(),
     ) -> None:
         self._admission = admission
         self._record = record
+        self._may_write = may_write
         self._pushed = pushed
         self._count = count
-        self._relay = relay
         self._now = now
         self._clock = clock
         self._limits = limits
@@ -132,37 +132,12 @@ class PushEndpoint:
         self._count(outcome)
         return echo
 
-    async def take_relayed(self, pushes: Iterable[RelayedPush]) -> int:
-        """Records what another replica has accepted; how many of them were refused here."""
-        refused = 0
-        async for push in in_slices(pushes):
-            try:
-                outcome = self._take_relayed(push)
-            except RequestError as error:
-                outcome = error.reason
-                refused += 1
-            except Exception as error:  # of one push; the others are taken (decision 0005)
-                log.error("relayed push not taken", **describe_fault(error))
-                outcome = InternalError.reason
-                refused += 1
-            self._count(outcome)
-        return refused
-
-    def _take_relayed(self, push: RelayedPush) -> str:
-        target = find_target(push.path)
-        if target is None:
-            raise NotFound("only POST to the status of a TrainJob is served here")
-        job = self._admission.believe(target, push)
-        report, reporter = read_payload(push.body).report, _reporter(job, push.membership)
-        # Of another attempt: one of the two replicas has seen a restart that the other has not.
-        if report is None or reporter is None or reporter.attempt != push.attempt:
-            return PASSED_OVER
-        return TAKEN if self._record_report(job, reporter, report, is_relayed=True) else PASSED_OVER
-
     async def _take(self, admitted: Admitted, receive: Receive) -> tuple[bytes, str]:
-        target, job, grant = admitted
+        _, job, grant = admitted
         body = await self._read(receive, job.ref.uid)
         payload = read_payload(body)
+        if not self._may_write():
+            raise Unavailable("another replica owns the jobs by now; try again")
         reporter = _reporter(job, grant.membership)
         if (
             payload.report is None
@@ -170,8 +145,6 @@ class PushEndpoint:
             or not self._record_report(job, reporter, payload.report)
         ):
             return payload.echo, PASSED_OVER
-        if self._relay is not None:
-            self._relay(target.path, grant, reporter.attempt, body)
         return payload.echo, TAKEN
 
     async def _read(self, receive: Receive, job_uid: str) -> bytes:
@@ -190,9 +163,7 @@ class PushEndpoint:
             if not self._bodies_of[job_uid]:
                 del self._bodies_of[job_uid]
 
-    def _record_report(
-        self, job: TrainingJob, reporter: _Reporter, report: Progress, *, is_relayed: bool = False
-    ) -> bool:
+    def _record_report(self, job: TrainingJob, reporter: _Reporter, report: Progress) -> bool:
         """Whether the report was taken; only those of the current attempt are."""
         if job.hints.source == SWITCHED_OFF:
             return False
@@ -208,7 +179,6 @@ class PushEndpoint:
                 outcome=report,
                 why=_WHY_OTHER_RANK if is_other_rank else _WHY,
                 is_other_rank=is_other_rank,
-                is_relayed=is_relayed,
             )
         )
         if is_taken and not is_other_rank and has_position(report):

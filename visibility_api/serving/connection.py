@@ -176,7 +176,8 @@ class TlsConnection(HttpToolsProtocol):
         super().data_received(data)
         if self._is_refused:
             return
-        self._request_bytes += self._chunk_bytes
+        if not self.peer.is_replica:  # which confirms for as long as it follows
+            self._request_bytes += self._chunk_bytes
         self._chunk_bytes = 0
         most = self._max_head_bytes() if self._is_in_head else MAX_REQUEST_BYTES
         if self._request_bytes > most or (self._is_in_head and not self._may_hold_head()):

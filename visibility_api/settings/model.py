@@ -140,9 +140,9 @@ class Settings(BaseSettings):
     )
     peers: Annotated[Words, each(is_peer, "give HOST or HOST:PORT, separated by commas")] = Field(
         default=(),
-        description="other replicas: take the state of the jobs from them at start, and forward pushed"
-        " reports to them. Each is HOST or HOST:PORT, or a name of several replicas. May be repeated. All"
-        " replicas must serve the same certificate",
+        description="other replicas. The one that holds the Lease trainjob-visibility owns the jobs: it"
+        " probes them and takes pushes. The others follow it. Each is HOST or HOST:PORT, or a name of"
+        " several replicas. May be repeated. All replicas must serve the same certificate",
     )
     data_dir: Directory = Field(
         default=None,
@@ -166,11 +166,10 @@ class Settings(BaseSettings):
     events: Switch = Field(
         default=False,  # each is a write to etcd and needs rights to write
         description="write an Event on a TrainJob when it stalls, recovers, diverges, straggles, plateaus,"
-        " ends, or may not be probed. One replica writes: the one that holds the Lease"
-        " trainjob-visibility-events",
+        " ends, or may not be probed. The replica that owns the jobs writes",
     )
     lease_namespace: Annotated[str, AfterValidator(namespace), Metavar("NAMESPACE")] = Field(
-        default="trainjob-visibility", description="namespace of that Lease"
+        default="trainjob-visibility", description="namespace of the Lease of --peers"
     )
 
     @field_validator("tls_private_key_file")

@@ -14,6 +14,7 @@ from visibility_api.jobs.summary import JobProgress
 T = TypeVar("T")
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
+REACH_S = 3.0  # as kube-apiserver waits for its cache to become as new as requested
 _MAX_FORMS = 64  # of one batch: as many selectors as clients may invent, so as much memory otherwise
 
 
@@ -127,6 +128,10 @@ class Store(Protocol):
     @property
     def base_revision(self) -> int:
         """Changes after this revision are held; a watch may start at it or later."""
+        ...
+
+    async def reach(self, revision: int, timeout_s: float = REACH_S) -> bool:
+        """Wait until `revision` is held; at once for one that is: another replica may have given it out."""
         ...
 
     def get(self, resource: str, namespace: str, name: str) -> Entry | None: ...

@@ -85,6 +85,16 @@ class ChangeLog:
         """The changes after a revision that is not older than the base, in order."""
         return self._changes[bisect_right(self._changes, revision, key=attrgetter("revision")) :]
 
+    def has(self, revision: int) -> bool:
+        """Whether one of the changes has this revision."""
+        place = bisect_right(self._changes, revision, key=attrgetter("revision"))
+        return place > 0 and self._changes[place - 1].revision == revision
+
+    def close_feeds(self) -> None:
+        """Cut every watcher: what follows is another history."""
+        for feed in list(self._feeds):
+            feed.cut()
+
     def feed(self, since: int) -> LogFeed:
         """A watcher of what follows revision `since`. Raises RevisionExpired when that is not all held."""
         if since < self._base_revision:
@@ -215,6 +225,10 @@ class LogFeed:
         """Gives the waiting task the changes before place `end`; nothing happens when none waits."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(end)
+
+    def cut(self) -> None:
+        self._is_cut = True
+        self.close()
 
     def interrupt(self) -> None:
         self._is_interrupted = True

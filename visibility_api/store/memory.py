@@ -5,19 +5,25 @@ No method awaits, so readers always find a whole state and no lock is needed.
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from operator import itemgetter
 
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
 
-from . import Change, ChangeType, Entry, Listing, RevisionExpired
+from . import REACH_S, Change, ChangeType, Entry, Listing, RevisionExpired
 from .changelog import ChangeLog, LogFeed, WakeUps
 
+# Revisions are an epoch, which rises with each owner of the log, and a count. Above 2^30 changes in an epoch
+# the count runs on into the epochs, which are seconds: it never overtakes the next owner's.
+EPOCH_BITS = 30
 MAX_CHANGES = 10_000  # of one resource; with 50 changes a second some three minutes of history
 MAX_HISTORY_BYTES = 64 * 1024 * 1024  # of one resource, as estimated by `_size_bytes`
+MAX_REACHED = 1024  # revisions that readers wait for at one time
+MAX_EPOCHS_AHEAD = 3600  # seconds: an owner's clock may be ahead
 _BASE_SIZE_BYTES = 4096  # of a document with few metrics, as Python objects and as JSON together
 
 _Key = tuple[str, str]  # namespace, name: the order of lists
@@ -72,11 +78,10 @@ class _State:
 
 
 class MemoryStore:
-    """Implements `Store`; `put` and `delete` are for the one writer.
+    """Implements `Store`. The owner of the log calls `put` and `delete`, a follower `reset` and `apply`.
 
-    `base_revision` must be above any that an earlier process may have given out: the time of start in
-    nanoseconds. Every visible change of any resource is one revision more.
-    """
+    Every visible change of any resource is one revision more. `base_revision` must be above any that an
+    earlier process may have given out."""
 
     def __init__(
         self,
@@ -93,14 +98,104 @@ class MemoryStore:
         self._max_history_bytes = max_history_bytes
         self._wake_ups = wake_ups
         self._resources: dict[str, _State] = {}
+        self._all = self._new_log()
+        self.is_follower = False  # revisions come from another replica
+        self._marks = {base_revision}  # revisions without a change: where an epoch began
+        self._reached: dict[int, asyncio.Event] = {}  # revisions that readers wait for
 
     @property
     def revision(self) -> int:
         return self._revision
 
     @property
+    def epoch(self) -> int:
+        """Of the owner that has assigned the newest revision."""
+        return self._revision >> EPOCH_BITS
+
+    @property
     def base_revision(self) -> int:
         return max((s.log.base_revision for s in self._resources.values()), default=self._started_at)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Assign revisions of this epoch from now on. One that is not later than the present is an error."""
+        if epoch <= self.epoch:
+            raise ValueError(f"epoch {epoch} is not after {self.epoch}")
+        if any(state.entries for state in self._resources.values()):
+            self._marks.add(epoch << EPOCH_BITS)
+            self._advance(epoch << EPOCH_BITS)
+        else:
+            self.reset(epoch << EPOCH_BITS)
+
+    def reset(self, revision: int, entries: Iterable[tuple[int, JobProgress]] = ()) -> None:
+        """Begin anew with these entries, each at its revision, and nothing before `revision`. Watchers are
+        cut:
+        they list again."""
+        for state in self._resources.values():
+            state.log.close_feeds()
+        self._started_at = revision
+        self._advance(revision)
+        self._marks = {revision}
+        self._resources, self._all = {}, self._new_log()
+        for at, document in entries:
+            ref = document.job.ref
+            state = self._of(ref.resource)
+            state.entries[ref.namespace, ref.name] = Entry(document=document, revision=at)
+            state.is_ordered = False
+
+    def apply(self, type_: ChangeType, revision: int, document: JobProgress) -> None:
+        """A follower's: what the owner's log says next. Raises ValueError for a revision out of order."""
+        if revision <= self._revision:
+            raise ValueError(f"revision {revision} is not after {self._revision}")
+        ref = document.job.ref
+        state, key = self._of(ref.resource), (ref.namespace, ref.name)
+        held = state.entries.get(key)
+        state.is_ordered &= held is not None
+        self._step(state, type_, document, previous=held, revision=revision)
+        if type_ == "DELETED":
+            del state.entries[key]
+
+    def advance(self, revision: int, *, is_mark: bool = False) -> None:
+        """Nothing has changed up to this revision."""
+        if is_mark and not self._all.has(revision):
+            self._marks = {each for each in self._marks if each >= self._all.base_revision} | {revision}
+        if revision > self._revision:
+            self._advance(revision)
+
+    def knows(self, revision: int) -> bool:
+        """Whether this revision is part of this history, and all changes after it are held."""
+        if revision < self._all.base_revision:
+            return False
+        return revision in self._marks or self._all.has(revision)
+
+    def log_after(self, revision: int) -> Sequence[Change] | None:
+        """Changes of all resources after `revision`, in order; None when not all are held any more."""
+        return self._all.after(revision) if revision >= self._all.base_revision else None
+
+    def log_base(self) -> tuple[int, Sequence[Entry]]:
+        """The oldest revision from which `log_after` continues, and every entry as it was then."""
+        base = self._all.base_revision
+        return base, [
+            entry for state in self._resources.values() for entry in state.past_listing(None, base).entries
+        ]
+
+    async def reach(self, revision: int, timeout_s: float = REACH_S) -> bool:
+        """Wait until this revision is held: another replica may have given it out a moment ago."""
+        if revision <= self._revision:
+            return True
+        if not self.is_follower:
+            return False  # this process alone gives revisions out
+        if revision >> EPOCH_BITS > self.epoch + MAX_EPOCHS_AHEAD or len(self._reached) >= MAX_REACHED:
+            return False  # made up, or of another cluster
+        reached = self._reached.setdefault(revision, asyncio.Event())
+        try:
+            async with asyncio.timeout(timeout_s):
+                await reached.wait()
+        except TimeoutError:
+            return False
+        finally:
+            if self._reached.get(revision) is reached and revision > self._revision:
+                del self._reached[revision]
+        return True
 
     def put(self, document: JobProgress) -> None:
         """Makes `document` the latest of its job. One that is equal to the latest changes nothing.
@@ -125,6 +220,11 @@ class MemoryStore:
         held = state.entries.get(key)
         if held is not None and held.document.job.ref.uid == ref.uid:
             self._remove(state, key, held)
+
+    def count(self, resource: str) -> int:
+        """How many jobs of this resource there are."""
+        state = self._resources.get(resource)
+        return len(state.entries) if state is not None else 0
 
     def get(self, resource: str, namespace: str, name: str) -> Entry | None:
         state = self._resources.get(resource)
@@ -151,29 +251,45 @@ class MemoryStore:
     def _of(self, resource: str) -> _State:
         state = self._resources.get(resource)
         if state is None:
-            log = ChangeLog(
-                base_revision=self._started_at,
-                max_changes=self._max_changes,
-                max_bytes=self._max_history_bytes,
-                wake_ups=self._wake_ups,
-            )
-            state = self._resources[resource] = _State(log)
+            state = self._resources[resource] = _State(self._new_log())
         return state
+
+    def _new_log(self) -> ChangeLog:
+        return ChangeLog(
+            base_revision=self._started_at,
+            max_changes=self._max_changes,
+            max_bytes=self._max_history_bytes,
+            wake_ups=self._wake_ups,
+        )
+
+    def _advance(self, revision: int) -> None:
+        self._revision = revision
+        if self._reached:
+            for each in [each for each in self._reached if each <= revision]:
+                self._reached.pop(each).set()
 
     def _remove(self, state: _State, key: _Key, held: Entry) -> None:
         self._step(state, "DELETED", held.document, previous=held)
         del state.entries[key]
 
     def _step(
-        self, state: _State, type_: ChangeType, document: JobProgress, *, previous: Entry | None
+        self,
+        state: _State,
+        type_: ChangeType,
+        document: JobProgress,
+        *,
+        previous: Entry | None,
+        revision: int | None = None,
     ) -> None:
-        self._revision += 1
+        self._advance(self._revision + 1 if revision is None else revision)
         entry = Entry(document=document, revision=self._revision)
         ref = document.job.ref
         state.entries[ref.namespace, ref.name] = entry
         state.listings.pop(None, None)
         state.listings.pop(ref.namespace, None)
-        state.log.append(Change(type=type_, entry=entry, previous=previous), size_bytes=_size_bytes(document))
+        change, size_bytes = Change(type=type_, entry=entry, previous=previous), _size_bytes(document)
+        state.log.append(change, size_bytes=size_bytes)
+        self._all.append(change, size_bytes=size_bytes)
 
 
 def _key(entry: Entry) -> _Key:

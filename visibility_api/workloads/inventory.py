@@ -94,6 +94,13 @@ class TrainJobInventory:
     def __len__(self) -> int:
         return len(self._known)
 
+    def __contains__(self, ref: object) -> bool:
+        """Whether this very job exists, as far as is known."""
+        if not isinstance(ref, JobRef):
+            return False
+        known = self._known.get((ref.namespace, ref.name))
+        return known is not None and known.ref == ref
+
     # Called by the watches. `scope` is the namespace of a list; None: the whole cluster. A list comes again
     # whenever a watch has expired; only the jobs that it changes are evaluated again.
 

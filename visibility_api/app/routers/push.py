@@ -14,7 +14,7 @@ from visibility_api.models.meta_v1 import Status
 from visibility_api.models.served import GROUP
 from visibility_api.models.trainer_status import TrainerStatusUpdate
 from visibility_api.pushing.body import ClientGone
-from visibility_api.pushing.endpoint import Admitted, PushEndpoint
+from visibility_api.replication.forwarding import Push, Pushes
 
 router = APIRouter(tags=["push"])
 
@@ -51,17 +51,17 @@ for _refusal in _REFUSALS.values():
     _refusal["model"] = Status
 
 
-async def admit(request: Request) -> Admitted:
+async def admit(request: Request) -> Push:
     """Authenticates a push: the token must be bound to a pod of the job that the path names."""
-    pushes: PushEndpoint = request.app.state.pushes
+    pushes: Pushes = request.app.state.pushes
     client = request.scope.get("client")
     scope = request.scope
     return await pushes.admit(scope["method"], scope["path"], scope["headers"], client[0] if client else "")
 
 
-async def update_status(request: Request, admitted: Annotated[Admitted, Depends(admit)]) -> Response:
+async def update_status(request: Request, admitted: Annotated[Push, Depends(admit)]) -> Response:
     """The response repeats the fields that were understood."""
-    pushes: PushEndpoint = request.app.state.pushes
+    pushes: Pushes = request.app.state.pushes
     try:
         echo = await pushes.take(admitted, request.receive)
     except ClientGone:
@@ -80,7 +80,7 @@ async def call(scope: Scope, receive: Receive, send: Send) -> None:
     Pushes are frequent, and FastAPI's layers, router, resolution and responses would double the cost of each:
     docs/decisions/0011-fastapi.md has figures.
     """
-    pushes: PushEndpoint = scope["app"].state.pushes
+    pushes: Pushes = scope["app"].state.pushes
     headers, client = scope["headers"], scope.get("client")
     admitted = await pushes.admit(scope["method"], scope["path"], headers, client[0] if client else "")
     status, body = 200, b""

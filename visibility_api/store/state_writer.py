@@ -9,24 +9,26 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import structlog
 
 from visibility_api.errors.faults import describe_fault
 from visibility_api.jobs.job import JobRef
-from visibility_api.jobs.saved import SavedJob
+from visibility_api.jobs.memory import SavedJob, save_points
+from visibility_api.jobs.observation import Addition
 
 from .state_file import Bounds, StateFile, Unavailable
 
 log = structlog.get_logger("visibility.state")
 
 T = TypeVar("T")
+MAX_POINTS_WAITING = 1000  # of one job, while the directory cannot be used; then its history is written whole
 Snapshot = Callable[[JobRef], SavedJob | None]
 
 # What became of the state of a job that changed, for a metric.
@@ -44,10 +46,27 @@ class Rhythm:
     slice_s: float = 0.005  # of the event loop, while the states of one batch are collected
     close_s: float = 5.0  # for the last batch
     load_s: float = 15.0  # jobs are served without what is there if reading it takes longer
-    # Between two writes of one job's history, which are as large as ten states: a kill loses its points of so
-    # long at most. Each waits between a half and all of it, or all would be written at once.
+    # Between two writes of one job's whole history, which is as large as ten states: what it gains meanwhile
+    # is appended. Each waits between a half and all of it, or all would be written at once.
     history_s: float = 1200.0
     histories: int = 64  # of one batch; a second has room for all jobs that one server is made for
+
+
+class Loaded(NamedTuple):
+    """What the data directory has at the start."""
+
+    states: list[SavedJob]
+    histories: list[SavedJob]
+    points: list[tuple[str, bytes]]  # that they have gained since, by uid
+
+
+class _Batch(NamedTuple):
+    """What is written in one transaction."""
+
+    states: list[SavedJob]
+    gone: list[JobRef]
+    histories: list[SavedJob]
+    points: dict[JobRef, list[Addition]]
 
 
 class StateWriter:
@@ -65,6 +84,7 @@ class StateWriter:
         self._changed: dict[JobRef, None] = {}  # since the last batch
         self._gone: dict[JobRef, None] = {}
         self._histories: dict[JobRef, float] = {}  # that have changed, and when each is due (monotonic)
+        self._points: dict[JobRef, list[Addition]] = {}  # that histories have gained since the last batch
         self._written: dict[JobRef, int] = {}  # hash of the state that the file has: none is written twice
         self._fault: str | None = None
         self._began: float | None = None  # of a call of the thread that is under way
@@ -78,8 +98,10 @@ class StateWriter:
             return "a write does not end"
         return self._fault
 
-    def changed(self, ref: JobRef) -> None:
-        """The state of this job may have changed."""
+    def changed(self, ref: JobRef, points: Sequence[Addition] = ()) -> None:
+        """The state of this job may have changed, and its history has gained these points."""
+        if points:
+            self._points.setdefault(ref, []).extend(points)
         self._changed[ref] = None
         if ref not in self._histories:
             wait_s = self._rhythm.history_s * random.uniform(0.5, 1)
@@ -89,21 +111,22 @@ class StateWriter:
         """This job does not exist any more."""
         self._changed.pop(ref, None)
         self._histories.pop(ref, None)
+        self._points.pop(ref, None)
         self._gone[ref] = None
 
-    async def load(self) -> tuple[list[SavedJob], list[SavedJob]]:
-        """States and histories of before this process; nothing if the directory cannot be used."""
+    async def load(self) -> Loaded:
+        """What is there of before this process; nothing if the directory cannot be used."""
         try:
             async with asyncio.timeout(self._rhythm.load_s):
-                loaded, histories = await self._call(self._load)
+                loaded = await self._call(self._load)
         except Unavailable as error:
             self._fail(str(error))
-            return [], []
+            return Loaded([], [], [])
         except TimeoutError:
             self._fail("reading it does not end")
-            return [], []
-        self._written = {each.ref: hash(each.state) for each in loaded}
-        return loaded, histories
+            return Loaded([], [], [])
+        self._written = {each.ref: hash(each.state) for each in loaded.states}
+        return loaded
 
     async def run(
         self,
@@ -129,23 +152,23 @@ class StateWriter:
                     self._written.clear()
                 batch = await self._collect(snapshot, history, count)
                 try:
-                    await self._call(partial(self._write, *batch))
+                    await self._call(partial(self._write, batch))
                 except asyncio.CancelledError:  # its thread may not have begun: it is part of the last batch
-                    self._put_back(*batch)
+                    self._put_back(batch)
                     raise
                 except Unavailable as error:
-                    self._put_back(*batch)
-                    count(FAILED, len(batch[0]))
+                    self._put_back(batch)
+                    count(FAILED, len(batch.states))
                     self._fail(str(error))
                 else:
-                    count(WRITTEN, len(batch[0]))
+                    count(WRITTEN, len(batch.states))
                     self._recover()
         finally:
             self._finish(snapshot, history)
 
     async def _collect(
         self, snapshot: Snapshot, history: Snapshot, count: Callable[[str, int], None]
-    ) -> tuple[list[SavedJob], list[JobRef], list[SavedJob]]:
+    ) -> _Batch:
         """The states that the file does not have yet, the jobs to take out of it, and histories."""
         saved, began, unchanged = [], time.monotonic(), 0
         try:
@@ -159,13 +182,21 @@ class StateWriter:
                     await asyncio.sleep(0)
                     began = time.monotonic()
         except asyncio.CancelledError:
-            self._put_back(saved, [])
+            self._put_back(_Batch(saved, [], [], {}))
             raise
         count(UNCHANGED, unchanged)
         gone, self._gone = self._gone, {}
         for ref in gone:
             self._written.pop(ref, None)
-        return saved, list(gone), self._due_histories(history, time.monotonic(), self._rhythm.histories)
+        histories = self._due_histories(history, time.monotonic(), self._rhythm.histories)
+        return _Batch(saved, list(gone), histories, self._taken_points(histories))
+
+    def _taken_points(self, histories: Sequence[SavedJob]) -> dict[JobRef, list[Addition]]:
+        """What histories have gained, but for those that are written whole."""
+        points, self._points = self._points, {}
+        for each in histories:
+            points.pop(each.ref, None)
+        return points
 
     def _due_histories(self, history: Snapshot, now: float, most: int) -> list[SavedJob]:
         due = [ref for ref, at in self._histories.items() if at <= now][:most]
@@ -183,24 +214,28 @@ class StateWriter:
         self._written[ref] = fingerprint
         return state
 
-    def _put_back(
-        self, saved: list[SavedJob], gone: list[JobRef], histories: Sequence[SavedJob] = ()
-    ) -> None:
-        for each in histories:
+    def _put_back(self, batch: _Batch) -> None:
+        for each in batch.histories:
             if each.ref not in self._gone:
                 self._histories[each.ref] = time.monotonic()
-        for each in saved:
+        for each in batch.states:
             self._written.pop(each.ref, None)
             if each.ref not in self._gone:
                 self._changed.setdefault(each.ref)
-        for ref in gone:
+        for ref in batch.gone:
             self._gone.setdefault(ref)
+        for ref, points in batch.points.items():
+            if ref not in self._gone and ref not in self._histories:
+                self._histories[ref] = time.monotonic()
+            if ref not in self._gone:
+                self._points[ref] = (points + self._points.get(ref, []))[-MAX_POINTS_WAITING:]
 
     def _finish(self, snapshot: Snapshot, history: Snapshot) -> None:
         """The last batch. Blocks: the loop has nothing else to do by now."""
         saved = [state for ref in self._changed if (state := self._news_of(ref, snapshot)) is not None]
         histories = self._due_histories(history, math.inf, len(self._histories))
-        last: Future[None] = self._thread.submit(self._close, saved, list(self._gone), histories)
+        batch = _Batch(saved, list(self._gone), histories, self._taken_points(histories))
+        last: Future[None] = self._thread.submit(self._close, batch)
         try:
             last.result(self._rhythm.close_s)
         except (Unavailable, TimeoutError) as error:
@@ -243,21 +278,21 @@ class StateWriter:
             self._file = StateFile(self._directory, self._bounds)
         return self._file
 
-    def _load(self) -> tuple[list[SavedJob], list[SavedJob]]:
+    def _load(self) -> Loaded:
         file = self._open()
         try:
             file.prune()
             self._pruned_at = time.monotonic()
-            return file.load(), file.load_histories()
+            return Loaded(file.load(), file.load_histories(), file.load_points())
         except Unavailable:
             self._drop()
             raise
 
-    def _write(self, saved: list[SavedJob], gone: list[JobRef], histories: list[SavedJob]) -> None:
+    def _write(self, batch: _Batch) -> None:
         file = self._open()
         try:
-            if saved or gone or histories:
-                file.write(saved, gone, histories)
+            if any(batch):
+                file.write(batch.states, batch.gone, batch.histories, _encoded(batch.points))
             if time.monotonic() - self._pruned_at > self._rhythm.prune_s:
                 self._pruned_at = time.monotonic()
                 file.prune()
@@ -266,14 +301,14 @@ class StateWriter:
             self._drop()
             raise
 
-    def _close(self, saved: list[SavedJob], gone: list[JobRef], histories: list[SavedJob]) -> None:
+    def _close(self, batch: _Batch) -> None:
         if self._file is None:
             return
         try:
-            if saved or gone:
-                self._file.write(saved, gone)
-            if histories:  # later: they take longer, and are less needed, should there be no time
-                self._file.write([], [], histories)
+            if any(batch):
+                self._file.write(batch.states, batch.gone, points=_encoded(batch.points))
+            if batch.histories:  # later: they take longer, and are less needed, should there be no time
+                self._file.write([], [], batch.histories)
         finally:
             self._drop()
 
@@ -282,6 +317,10 @@ class StateWriter:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _encoded(points: Mapping[JobRef, Sequence[Addition]]) -> list[tuple[str, bytes]]:
+    return [(ref.uid, save_points(each)) for ref, each in points.items()]
 
 
 def _taken(snapshot: Snapshot, ref: JobRef) -> SavedJob | None:

@@ -15,9 +15,9 @@ import structlog
 from hypothesis import given, settings, strategies as st
 
 from visibility_api.jobs.job import JobRef
-from visibility_api.jobs.saved import SavedJob
-from visibility_api.persistence import batches, state_file
-from visibility_api.persistence.state_file import (
+from visibility_api.jobs.memory import SavedJob
+from visibility_api.store import state_file
+from visibility_api.store.state_file import (
     APPLICATION_ID,
     ASIDE,
     FILE,
@@ -55,12 +55,6 @@ def written(directory: Path, *jobs: SavedJob) -> Path:
 def loaded(directory: Path) -> list[SavedJob]:
     with opened(directory) as file:
         return file.load()
-
-
-@pytest.fixture
-def without_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each state gets its own row at once."""
-    monkeypatch.setattr(batches, "MAX_ROWS", 0)
 
 
 def names(directory: Path) -> set[str]:
@@ -174,43 +168,18 @@ def test_a_log_that_is_left_of_another_file_is_never_applied(tmp_path: Path) -> 
     assert loaded(tmp_path) == []
 
 
-def test_a_file_of_an_older_version_is_brought_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written(tmp_path, job("a"))
-    monkeypatch.setattr(state_file, "SCHEMA_VERSION", SCHEMA_VERSION + 1)
-    monkeypatch.setattr(
-        state_file, "_MIGRATIONS", {SCHEMA_VERSION: ["CREATE TABLE history (id INTEGER PRIMARY KEY)"]}
-    )
-    assert loaded(tmp_path) == [job("a")]
-    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as connection:
-        assert connection.execute("SELECT count(*) FROM history").fetchone() == (0,)
-        assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION + 1,)
-
-
-OLD = """
-CREATE TABLE jobs (
-    id INTEGER PRIMARY KEY, uid TEXT NOT NULL UNIQUE, resource TEXT NOT NULL, namespace TEXT NOT NULL,
-    name TEXT NOT NULL, updated INTEGER NOT NULL, format INTEGER NOT NULL, state BLOB NOT NULL
-);
-PRAGMA application_id = {application};
-PRAGMA user_version = 1;
-"""
-
-
-def test_a_file_from_before_there_were_histories_keeps_its_jobs(tmp_path: Path) -> None:
-    with contextlib.closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as connection:
-        connection.executescript(OLD.format(application=APPLICATION_ID))
-        row = ("uid-of-a", "trainjobs", "team-a", "a", int(time.time()), 1, b"state")
-        connection.execute(
-            "INSERT INTO jobs (uid, resource, namespace, name, updated, format, state)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            row,
-        )
+def test_what_histories_have_gained_comes_in_order_and_goes_with_the_whole_history_and_with_the_job(
+    tmp_path: Path,
+) -> None:
+    a, b = job("a").ref.uid, job("b").ref.uid
     with opened(tmp_path) as file:
-        assert (file.load(), file.load_histories()) == ([job("a")], [])
-        file.write([], [], [job("a", b"past")])
-    with opened(tmp_path) as file:
-        assert (file.load(), file.load_histories()) == ([job("a")], [job("a", b"past")])
-    assert not list(tmp_path.glob(f"{ASIDE}*"))
+        file.write([job("a"), job("b")], [], points=[(a, b"1"), (b, b"1")])
+        file.write([], [], points=[(a, b"2")])
+        assert file.load_points() == [(a, b"1"), (b, b"1"), (a, b"2")]
+        file.write([], [], [job("a", b"past")], [(b, b"2")])
+        assert file.load_points() == [(b, b"1"), (b, b"2")]
+        file.write([], [job("b").ref])
+        assert file.load_points() == []
 
 
 def test_a_history_goes_with_its_job_and_with_age(tmp_path: Path) -> None:
@@ -241,7 +210,6 @@ def test_the_last_few_that_were_set_aside_are_kept(tmp_path: Path) -> None:
     assert [(each / FILE).read_bytes() for each in kept] == [b"not a database 3", b"not a database 4"]
 
 
-@pytest.mark.usefixtures("without_batches")
 def test_rows_of_other_types_are_passed_over(tmp_path: Path) -> None:
     written(tmp_path, job("a"), job("b"))
     execute("UPDATE jobs SET state = 'text' WHERE name = 'a'")(tmp_path / FILE)
@@ -260,7 +228,6 @@ def test_an_empty_file_is_a_new_one(tmp_path: Path) -> None:
 # --- bounds
 
 
-@pytest.mark.usefixtures("without_batches")
 def test_rows_that_are_too_old_are_removed(tmp_path: Path) -> None:
     written(tmp_path, job("old"), job("new"))
     old = int(time.time() - BOUNDS.max_age_s - 10)
@@ -365,7 +332,6 @@ HOSTILE = {
 }
 
 
-@pytest.mark.usefixtures("without_batches")
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_file_with_our_mark_that_holds_what_we_never_write_is_set_aside(kind: str, tmp_path: Path) -> None:
     written(tmp_path, job("bert"))
@@ -374,7 +340,6 @@ def test_a_file_with_our_mark_that_holds_what_we_never_write_is_set_aside(kind: 
     assert len(list(tmp_path.glob(f"{ASIDE}*"))) == 1
 
 
-@pytest.mark.usefixtures("without_batches")
 def test_rows_that_are_too_large_are_passed_over_and_all_together_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -411,7 +376,6 @@ def test_a_pipe_in_its_place_blocks_nothing(tmp_path: Path) -> None:
         StateFile(tmp_path, BOUNDS)
 
 
-@pytest.mark.usefixtures("without_batches")
 def test_a_name_that_the_disk_has_damaged_keeps_no_other_job_out(tmp_path: Path) -> None:
     written(tmp_path, *(job(f"job-{number}") for number in range(20)))
     damaged = bytearray((tmp_path / FILE).read_bytes())

@@ -13,13 +13,17 @@ from pathlib import Path
 import pytest
 import structlog
 
+from tests.jobs import T0
 from tests.service.tls_server import until
 from visibility_api.jobs.job import JobRef
-from visibility_api.jobs.saved import SavedJob
-from visibility_api.persistence.state_file import FILE, Bounds, StateFile
-from visibility_api.persistence.writer import Rhythm, StateWriter
+from visibility_api.jobs.memory import SavedJob, restore_points
+from visibility_api.jobs.observation import Addition
+from visibility_api.reports.document import Progress
+from visibility_api.store.state_file import FILE, Bounds, StateFile
+from visibility_api.store.state_writer import Loaded, Rhythm, StateWriter
 
 BOUNDS = Bounds(max_bytes=16 * 1024 * 1024, max_age_s=3600.0)
+NOTHING = Loaded([], [], [])
 QUICK = Rhythm(write_s=0.001, retry_s=0.001)
 
 
@@ -88,7 +92,7 @@ def kept(directory: Path, *, histories: bool = False) -> dict[str, bytes]:
 
 async def test_what_changed_is_written_once(tmp_path: Path) -> None:
     server = Server(directory=tmp_path)
-    assert await server.writer.load() == ([], [])
+    assert await server.writer.load() == NOTHING
     async with server.running():
         server.report("a", b"1")
         server.report("b", b"1")
@@ -120,8 +124,8 @@ async def test_the_next_process_loads_it_and_deleted_jobs_stay_deleted(tmp_path:
         first.report("b", b"1")
         await first.counts(lambda counted: counted["Written"] == 2)
     second = Server(directory=tmp_path)
-    loaded, _ = await second.writer.load()
-    assert {each.ref.name: each.state for each in loaded} == {"a": b"1", "b": b"1"}
+    loaded = await second.writer.load()
+    assert {each.ref.name: each.state for each in loaded.states} == {"a": b"1", "b": b"1"}
     async with second.running():
         for name in ("a", "b"):  # as each is published
             second.report(name, b"1")
@@ -147,7 +151,7 @@ async def test_a_directory_in_use_is_taken_over_when_it_is_free_with_every_job(t
     other = StateFile(tmp_path, BOUNDS)
     server = Server(directory=tmp_path)
     with structlog.testing.capture_logs() as logged:
-        assert await server.writer.load() == ([], [])
+        assert await server.writer.load() == NOTHING
         assert server.writer.fault == "another process uses it"
         async with server.running():
             server.report("a", b"1")
@@ -172,7 +176,7 @@ async def test_a_file_that_was_damaged_meanwhile_is_begun_anew(tmp_path: Path) -
         await server.counts(lambda counted: counted["Written"] == 200)
     (tmp_path / FILE).write_bytes(b"something else" * 1000)
     again = Server(directory=tmp_path, states=dict(server.states))
-    assert await again.writer.load() == ([], [])
+    assert await again.writer.load() == NOTHING
     async with again.running():
         again.report("job-0", b"new")
         await again.counts(lambda counted: counted["Written"] == 1)
@@ -181,7 +185,7 @@ async def test_a_file_that_was_damaged_meanwhile_is_begun_anew(tmp_path: Path) -
 
 async def test_a_write_that_does_not_end_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     may_end = threading.Event()
-    monkeypatch.setattr(StateFile, "write", lambda *_: may_end.wait())
+    monkeypatch.setattr(StateFile, "write", lambda *_, **__: may_end.wait())
     server = Server(directory=tmp_path, rhythm=Rhythm(write_s=0.001, hanging_s=0.01))
     await server.writer.load()
     async with server.running():
@@ -199,7 +203,7 @@ async def test_a_directory_that_does_not_answer_delays_the_start_for_so_long_onl
     load = StateFile.load
     monkeypatch.setattr(StateFile, "load", lambda file: may_end.wait() and load(file))
     server = Server(directory=tmp_path, rhythm=Rhythm(write_s=0.001, load_s=0.01))
-    assert await server.writer.load() == ([], [])
+    assert await server.writer.load() == NOTHING
     assert server.writer.fault == "reading it does not end"
     async with server.running():
         server.report("a", b"1")
@@ -247,3 +251,26 @@ async def test_a_history_that_could_not_be_written_is_written_later(tmp_path: Pa
         directory.unlink()
         await server.counts(lambda counted: counted["Written"] > 0)
     assert kept(directory, histories=True) == {"a": b"past of 1"}
+
+
+async def test_a_kill_loses_no_point_of_a_history_that_was_written(tmp_path: Path) -> None:
+    """Whole histories are written seldom; what they gain is appended."""
+    killed = Server(directory=tmp_path)
+    point = Addition(
+        attempt="p1/0/0",
+        report=Progress(timestamp=T0, step=1),
+        points=(),
+        continues=False,
+        reported_at=T0,
+        ahead_s=0.0,
+        is_clock_set=False,
+    )
+    await killed.writer.load()
+    async with killed.running():
+        killed.states["a"] = b"1"
+        killed.writer.changed(ref("a"), [point, point])
+        await killed.counts(lambda counted: counted["Written"] == 1)
+        file = killed.writer._file
+        assert file is not None
+        found = file.load_points()
+    assert [(uid, restore_points(points)) for uid, points in found] == [(ref("a").uid, [point, point])]

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from visibility_api.persistence.state_file import ASIDE, Bounds, StateFile
+from visibility_api.store.state_file import ASIDE, Bounds, StateFile
 
 _PRELUDE = """
 import asyncio, os, subprocess, sys
 from collections import Counter
 from pathlib import Path
-from visibility_api.persistence.state_file import Bounds
-from visibility_api.persistence.writer import Rhythm, StateWriter
+from visibility_api.store.state_file import Bounds
+from visibility_api.store.state_writer import Rhythm, StateWriter
 from visibility_api.jobs.job import JobRef
-from visibility_api.jobs.saved import SavedJob
+from visibility_api.jobs.memory import SavedJob
 
 directory, first = Path(sys.argv[1]), int(sys.argv[2])
 JOBS = [JobRef(resource="trainjobs", namespace="ns", name=f"job-{n}", uid=f"u-{n}") for n in range(20)]

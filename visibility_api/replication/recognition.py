@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import aiohttp
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-from visibility_api.errors.status import Unauthorized
 
 PROOF = b"x-visibility-peer"  # the header
 _PURPOSE = b"visibility.trainer.kubeflow.org peer, version 1"  # a value for another purpose is another one
@@ -39,9 +37,8 @@ def derive_proof(certificate_pem: bytes, key_pem: bytes) -> str:
     return derived.hex()
 
 
-def check_proof(headers: Sequence[tuple[bytes, bytes]], expected: str) -> None:
-    """Raises Unauthorized for whoever is not a replica of this server, in a time that does not depend on
-    where the proofs differ."""
+def is_proof(headers: Sequence[tuple[bytes, bytes]], expected: Callable[[], str]) -> bool:
+    """Whether a request is of a replica of this server, in a time that does not depend on where the proofs
+    differ. `expected` is called only for one that has a proof."""
     given = next((value for name, value in headers if name == PROOF), b"")
-    if not given or not hmac.compare_digest(given, expected.encode()):
-        raise Unauthorized
+    return bool(given) and hmac.compare_digest(given, expected().encode())

@@ -22,13 +22,9 @@ from functools import partial
 from pathlib import Path
 
 import structlog
-from msgspec.structs import astuple
 
 from visibility_api.jobs.job import JobRef
-from visibility_api.jobs.saved import SavedJob
-
-from . import batches
-from .batches import Batches, Row, TooMany
+from visibility_api.jobs.memory import SavedJob
 
 log = structlog.get_logger("visibility.state")
 
@@ -36,9 +32,7 @@ FILE, LOCK, ASIDE = "state.sqlite3", "lock", "set-aside-"
 APPLICATION_ID = (
     0x544A5650  # "TJVP", in the file's header: https://www.sqlite.org/fileformat.html#application_id
 )
-# Of the tables. A change here comes with its statements in `_MIGRATIONS`, under the version that they start
-# from; a file that is older than all of them is set aside.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4  # of the tables; a file of another version is set aside
 _TABLE = """
 CREATE TABLE {} (
     id INTEGER PRIMARY KEY,
@@ -51,9 +45,17 @@ CREATE TABLE {} (
     state BLOB NOT NULL
 )
 """
+# What histories have gained since they were written whole, in this order.
+_POINTS = """
+CREATE TABLE points (
+    id INTEGER PRIMARY KEY,
+    uid TEXT NOT NULL,
+    points BLOB NOT NULL
+)
+"""
+_POINTS_BY_JOB = "CREATE INDEX points_by_job ON points (uid)"
 _JOBS, _HISTORIES = "jobs", "histories"  # the history of a job, in the same form as its state
 _TABLES = (_JOBS, _HISTORIES)
-_MIGRATIONS: dict[int, Sequence[str]] = {1: (_TABLE.format(_HISTORIES),), 2: (batches.CREATE,)}
 # What this server never makes: views, triggers and virtual tables may compute without end.
 _MADE_UP = "SELECT 1 FROM sqlite_schema WHERE type IN ('view', 'trigger') OR type = 'table' AND rootpage = 0"
 CHECKPOINT_BYTES = 32 * 1024 * 1024  # pages that changed again meanwhile are written to the main file once
@@ -65,7 +67,6 @@ MAX_LOADED_BYTES = (
 LARGE_STATE_BYTES = 16 * 1024  # those go first when the file is full: one namespace must not displace others
 KEPT_ASIDE = 2  # files that were set aside last
 _EVICTED_SHARE = 10  # a tenth of the rows makes room
-_BATCHES_SHARE = 16  # of the file
 _MOST_TIMES = 4  # a file so many times its limit is not read: its limit may have been lowered, not so far
 
 # https://www.sqlite.org/rescode.html; the low byte of an extended code.
@@ -78,6 +79,9 @@ _REASONS = {
     _FULL: "the disk is full",
     14: "it cannot be opened",
 }
+
+
+_Row = tuple[str, str, str, str, int, int, bytes]  # uid, resource, namespace, name, updated, format, state
 
 
 class Unavailable(Exception):
@@ -106,7 +110,7 @@ class StateFile:
         with self._translated():
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _locked(directory / LOCK) as self._lock:
-                self._connection, self._batches = self._open()
+                self._connection = self._open()
 
     def close(self) -> None:
         """Ends the use of the file; what was written stays."""
@@ -121,15 +125,27 @@ class StateFile:
 
     def load(self) -> list[SavedJob]:
         """Every job in the file, as far as its state may be held. Raises Unavailable."""
-        with self._translated():
-            late = self._batches.states()
-        loaded = [_saved(row) for row in late if _is_bounded(row)]
-        left = MAX_LOADED_BYTES - sum(len(each.state) for each in loaded)
-        return loaded + [each for each in self._load(_JOBS, left) if each.ref.uid not in self._batches]
+        return self._load(_JOBS, MAX_LOADED_BYTES)
 
     def load_histories(self) -> list[SavedJob]:
         """The same of the histories."""
         return self._load(_HISTORIES, MAX_LOADED_BYTES)
+
+    def load_points(self) -> list[tuple[str, bytes]]:
+        """What histories have gained since, by the uid of the job, in the order in which it was written."""
+        left = MAX_LOADED_BYTES
+        loaded: list[tuple[str, bytes]] = []
+        with self._translated():
+            for uid, points in self._connection.execute(
+                "SELECT uid, points FROM points"
+                " WHERE typeof(points) = 'blob' AND length(points) <= ? ORDER BY id",
+                (MAX_STATE_BYTES,),
+            ):
+                left -= len(points)
+                if left < 0:
+                    break
+                loaded.append((uid, points))
+        return loaded
 
     def _load(self, table: str, left: int) -> list[SavedJob]:
         loaded: list[SavedJob] = []
@@ -152,45 +168,58 @@ class StateFile:
         return loaded
 
     def write(
-        self, saved: Iterable[SavedJob], gone: Iterable[JobRef], histories: Iterable[SavedJob] = ()
+        self,
+        saved: Iterable[SavedJob],
+        gone: Iterable[JobRef],
+        histories: Iterable[SavedJob] = (),
+        points: Iterable[tuple[str, bytes]] = (),
     ) -> None:
-        """Put these jobs and histories in, and take those out, all or nothing. Raises Unavailable."""
-        rows, past, gone = _rows(saved), _rows(histories), list(gone)
+        """Put these jobs and histories in, and take those out, all or nothing. `points`: by uid, what other
+        histories have gained. Raises Unavailable."""
+        rows, past, gone, gained = _rows(saved), _rows(histories), list(gone), list(points)
         with self._translated():
             try:
-                self._write(rows, past, gone)
+                self._write(rows, past, gone, gained)
             except sqlite3.Error as error:
                 if _code(error) != _FULL or not self._is_at_its_bound():
                     raise
                 self._evict()
-                self._write(rows, past, gone)
+                self._write(rows, past, gone, gained)
 
     def prune(self) -> int:
         """Remove rows that are too old; how many. Raises Unavailable."""
         oldest = int(time.time() - self._bounds.max_age_s)
         with self._translated(), self._transaction() as connection:
-            while self._batches.oldest < oldest:
-                self._put(_JOBS, self._batches.take_oldest())
+            connection.execute(f"DELETE FROM points WHERE uid NOT IN (SELECT uid FROM {_JOBS})")  # noqa: S608
             return sum(
                 connection.execute(f"DELETE FROM {table} WHERE updated < ?", (oldest,)).rowcount  # noqa: S608
                 for table in _TABLES
             )
 
-    def _write(self, rows: Sequence[Row], histories: Sequence[Row], gone: Sequence[JobRef]) -> None:
+    def _write(
+        self,
+        rows: Sequence[_Row],
+        histories: Sequence[_Row],
+        gone: Sequence[JobRef],
+        points: Sequence[tuple[str, bytes]],
+    ) -> None:
         uids = [(ref.uid,) for ref in gone]
         with self._transaction() as connection:
             for table in _TABLES:
                 connection.executemany(f"DELETE FROM {table} WHERE uid = ?", uids)  # noqa: S608
-            self._put(_JOBS, self._batches.append(rows, gone, int(time.time())))
+            self._put(_JOBS, rows)
             self._put(_HISTORIES, histories)
+            whole = [*uids, *((row[0],) for row in histories)]
+            connection.executemany("DELETE FROM points WHERE uid = ?", whole)
+            connection.executemany("INSERT INTO points (uid, points) VALUES (?, ?)", points)
 
-    def _put(self, table: str, rows: Iterable[Row]) -> None:
+    def _put(self, table: str, rows: Iterable[_Row]) -> None:
         self._connection.executemany(
             f"INSERT INTO {table} (uid, resource, namespace, name, updated, format, state)"  # noqa: S608 - ours
             " VALUES (?, ?, ?, ?, ?, ?, ?)"
             " ON CONFLICT (uid) DO UPDATE SET updated = excluded.updated, format = excluded.format,"
             " state = excluded.state",
-            map(astuple, rows),
+            rows,
         )
 
     def _is_at_its_bound(self) -> bool:
@@ -202,7 +231,8 @@ class StateFile:
         """Remove a tenth of the histories, or of the jobs if there are none: without them jobs are judged
         anew, without their past they only show less."""
         with self._transaction() as connection:
-            for table in reversed(_TABLES):
+            removed = connection.execute("DELETE FROM points").rowcount
+            for table in reversed(_TABLES) if not removed else ():
                 (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608
                 removed = connection.execute(
                     f"DELETE FROM {table} WHERE id IN (SELECT id FROM {table}"  # noqa: S608
@@ -211,8 +241,6 @@ class StateFile:
                 ).rowcount
                 if removed:
                     break
-            else:
-                table, removed = batches.TABLE, len(self._batches.take_oldest())
         log.warning("data directory at its size limit, large and old rows removed", table=table, rows=removed)
 
     @contextlib.contextmanager
@@ -225,12 +253,11 @@ class StateFile:
         except BaseException:
             if connection.in_transaction:  # a full disk may have ended it already
                 connection.execute("ROLLBACK")
-            self._batches.load()  # as they were before
             raise
 
     # --- opening
 
-    def _open(self) -> tuple[sqlite3.Connection, Batches]:
+    def _open(self) -> sqlite3.Connection:
         """The file if it is ours, else a new one in its place."""
         try:
             return self._connect()
@@ -243,7 +270,7 @@ class StateFile:
         self._set_aside(reason)
         return self._connect()
 
-    def _connect(self) -> tuple[sqlite3.Connection, Batches]:
+    def _connect(self) -> sqlite3.Connection:
         # SQLite would make it readable by others; its log gets the mode of the file.
         # A link would lead to a file that is nobody's state.
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -258,17 +285,13 @@ class StateFile:
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         # Names that a disk has damaged are those of no job; they are no reason to read none.
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, batches.BATCH_BYTES + 2 * MAX_STATE_BYTES)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2 * MAX_STATE_BYTES)
         try:
             _prepare(connection, max_bytes=self._bounds.max_bytes)
-            late = Batches(connection, max_bytes=self._bounds.max_bytes // _BATCHES_SHARE)
-            late.load()
-        except BaseException as error:
+        except BaseException:
             connection.close()
-            if isinstance(error, TooMany):
-                raise _Foreign("it has more states than this server writes") from error
             raise
-        return connection, late
+        return connection
 
     def _set_aside(self, reason: str) -> None:
         """Move the file and its log into a directory of their own, and keep only the last few of those."""
@@ -324,18 +347,15 @@ def _prepare(connection: sqlite3.Connection, *, max_bytes: int) -> None:
     if is_new:
         for table in _TABLES:
             connection.execute(_TABLE.format(table))
-        connection.execute(batches.CREATE)
+        connection.execute(_POINTS)
+        connection.execute(_POINTS_BY_JOB)
         pragma(f"application_id = {APPLICATION_ID}")
-    else:
-        for older in range(int(str(version)), SCHEMA_VERSION):
-            for statement in _MIGRATIONS[older]:
-                connection.execute(statement)
     for table in _TABLES:
         connection.execute(
             f"SELECT uid, resource, namespace, name, updated, format, state FROM {table} LIMIT 1"  # noqa: S608
         )
-    connection.execute("SELECT id, updated, states FROM batches LIMIT 1")
-    if version != SCHEMA_VERSION:
+    connection.execute("SELECT id, uid, points FROM points LIMIT 1")
+    if is_new:
         pragma(f"user_version = {SCHEMA_VERSION}")
     connection.execute("COMMIT")
 
@@ -344,7 +364,7 @@ def _check(connection: sqlite3.Connection, application: object, version: object)
     """Raises _Foreign."""
     if application != APPLICATION_ID:
         raise _Foreign("it is another application's")
-    if version != SCHEMA_VERSION and version not in _MIGRATIONS:
+    if version != SCHEMA_VERSION:
         raise _Foreign(f"it has schema version {version}, this server reads version {SCHEMA_VERSION}")
     if connection.execute(_MADE_UP).fetchone():
         raise _Foreign("it has views or triggers")
@@ -357,23 +377,13 @@ def _pragma(connection: sqlite3.Connection, text: str) -> object:
     return row[0] if row else None
 
 
-def _rows(saved: Iterable[SavedJob]) -> list[Row]:
+def _rows(saved: Iterable[SavedJob]) -> list[_Row]:
     now = int(time.time())
     return [
-        Row(each.ref.uid, each.ref.resource, each.ref.namespace, each.ref.name, now, each.format, each.state)
+        (each.ref.uid, each.ref.resource, each.ref.namespace, each.ref.name, now, each.format, each.state)
         for each in saved
         if len(each.state) <= MAX_STATE_BYTES
     ]
-
-
-def _saved(row: Row) -> SavedJob:
-    ref = JobRef(resource=row.resource, namespace=row.namespace, name=row.name, uid=row.uid)
-    return SavedJob(ref=ref, format=row.format, state=row.state or b"")
-
-
-def _is_bounded(row: Row) -> bool:
-    names = len(row.resource) + len(row.namespace) + len(row.name) + len(row.uid)
-    return len(row.state or b"") <= MAX_STATE_BYTES and names <= MAX_NAME_BYTES
 
 
 @contextlib.contextmanager

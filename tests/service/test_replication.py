@@ -1,0 +1,298 @@
+"""The owner's log and its followers, over real TLS connections between two replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+import pytest
+from prometheus_client import CollectorRegistry
+from yarl import URL
+
+from tests.certificates import Authority, Certificate
+from tests.jobs import RANK0, T0
+from tests.pushing import HANDLERS, Nobody
+from tests.service.tls_server import serving_app, until
+from visibility_api.app import Parts, create_app
+from visibility_api.app.request_metrics import RequestMetrics
+from visibility_api.jobs.job import JobRef, Phase, TrainingJob
+from visibility_api.jobs.observation import Observation
+from visibility_api.jobs.tracker import Tracker
+from visibility_api.replication.follower import Follower, FollowLimits
+from visibility_api.replication.peer_client import PeerClient
+from visibility_api.replication.recognition import derive_proof
+from visibility_api.replication.requests import LogRequests
+from visibility_api.replication.streams import PATH, LogStreams
+from visibility_api.reports.document import Progress
+from visibility_api.store.job_log import JobLog
+from visibility_api.store.memory import MemoryStore
+
+SERVING = Authority("serving")
+OURS, OTHER = (SERVING.issue("visibility-api", usages=[], hosts=["127.0.0.1"]) for _ in range(2))
+QUICK = FollowLimits(first_pause_s=0.01, longest_pause_s=0.05, silence_s=0.5)
+
+
+def ref(name: str) -> JobRef:
+    return JobRef(resource="trainjobs", namespace="team-a", name=name, uid=f"uid-of-{name}")
+
+
+def job(name: str) -> TrainingJob:
+    return TrainingJob(ref=ref(name), labels={"team": "a"}, created_at=T0, phase=Phase.RUNNING, rank0=RANK0)
+
+
+@dataclass(slots=True, kw_only=True)
+class Replica:
+    """A log, and either the tracker that owns it or the follower that fills it."""
+
+    certificate: Certificate
+    directory: Path
+    epoch: int | None = None  # of the owner
+    log: JobLog = field(default_factory=lambda: JobLog(MemoryStore(base_revision=1)))
+    tracker: Tracker = field(init=False)
+    streams: LogStreams = field(init=False)
+    port: int = 0
+
+    def __post_init__(self) -> None:
+        self.streams = LogStreams(self.log, epoch=lambda: self.epoch)
+        self.tracker = Tracker(
+            publish=self.log.put,
+            kept=self.log.kept,
+            retract=self.log.delete,
+            now=lambda: T0,
+            interval_s=15.0,
+            recall=self.log.recall,
+        )
+
+    def own(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.log.own(self.tracker, epoch, lambda: self.epoch is not None)
+        for entry in self.log.store.list("trainjobs").entries:
+            self.tracker.adopt(entry.document)
+        self.log.is_complete, self.log.unlisted = True, frozenset()
+
+    def report(self, name: str, step: int) -> None:
+        if ref(name) not in self.tracker:
+            self.tracker.job_changed(job(name))
+        report = Progress(timestamp=T0, step=step, total_steps=100, metrics=(("loss", f"0.{step}"),))
+        self.tracker.observed(
+            Observation(ref=ref(name), attempt=RANK0.attempt, source="push", at=T0, outcome=report)
+        )
+
+    def proof(self) -> str:
+        certificate, key = self.certificate.write(self.directory, f"{id(self.certificate)}")
+        return derive_proof(certificate.read_bytes(), key.read_bytes())
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        registry = CollectorRegistry()
+        app = create_app(
+            Parts(
+                authenticator=Nobody(),
+                authorizer=Nobody(),
+                handlers=HANDLERS,
+                registry=registry,
+                metrics=RequestMetrics(registry),
+                log_streams=LogRequests(self.streams, self.log, self.proof),
+            )
+        )
+        async with serving_app(app, *self.certificate.write(self.directory, "serving")) as self.port:
+            yield
+            self.streams.close()
+
+    @contextlib.asynccontextmanager
+    async def following(self, *owners: Replica, limits: FollowLimits = QUICK) -> AsyncIterator[Follower]:
+        client = PeerClient(certificate=lambda: self.certificate.chain[0], proof=self.proof)
+        names = [f"127.0.0.1:{owner.port}" for owner in owners]
+        follower = Follower(self.log, names, client, port=1, limits=limits)
+        try:
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(follower.run())
+                try:
+                    yield follower
+                finally:
+                    task.cancel()
+        finally:
+            await client.close()
+
+    def shown(self) -> dict[str, tuple[int, object]]:
+        entries = self.log.store.list("trainjobs").entries
+        return {each.document.job.ref.name: (each.revision, each.document) for each in entries}
+
+    def kept(self) -> dict[str, tuple[bytes | None, bytes | None]]:
+        histories = {each.name: self.log.history(each) for each in self.log}
+        return {
+            each.name: (self.log.state(each), h.save() if (h := histories[each.name]) is not None else None)
+            for each in self.log
+        }
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> Replica:
+    made = Replica(certificate=OURS, directory=tmp_path)
+    made.own(100)
+    for step in range(1, 20):
+        made.report("bert", step)
+    made.report("gpt", 7)
+    return made
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Replica:
+    return Replica(certificate=OURS, directory=tmp_path)
+
+
+def same(one: Replica, another: Replica) -> Callable[[], bool]:
+    return lambda: (
+        one.shown() == another.shown()
+        and one.kept() == another.kept()
+        and one.log.store.revision == another.log.store.revision
+    )
+
+
+async def test_a_follower_has_what_the_owner_has_and_what_changes(owner: Replica, other: Replica) -> None:
+    async with owner.serving(), other.following(owner):
+        await until(lambda: other.log.is_complete)
+        assert same(owner, other)()
+        owner.report("bert", 20)
+        owner.report("new", 1)
+        owner.tracker.job_gone(ref("gpt"))
+        await until(same(owner, other))
+        assert other.shown().keys() == {"bert", "new"}
+        assert other.log.is_listed("team-a")
+
+
+async def test_a_watch_on_a_follower_goes_on_when_the_jobs_change_hands(
+    owner: Replica, other: Replica, tmp_path: Path
+) -> None:
+    third = Replica(certificate=OURS, directory=tmp_path)
+    async with owner.serving(), other.serving(), third.following(owner, other):
+        async with other.following(owner):
+            await until(lambda: other.log.is_complete and third.log.is_complete)
+            feed = third.log.store.watch("trainjobs", third.log.store.revision)
+        owner.epoch = None
+        owner.log.disown()
+        owner.streams.close()
+        other.own(200)
+        other.report("bert", 50)
+        batch = await feed.next_batch()
+        assert [(each.type, each.entry.document.step) for each in batch.changes] == [("MODIFIED", 50)]
+        assert batch.changes[0].revision > 200 << 30
+        assert not feed.is_cut
+        await until(same(other, third))
+
+
+async def test_a_client_of_the_owner_resumes_its_watch_at_a_follower(owner: Replica, other: Replica) -> None:
+    """Changes of before the follower began are there as well."""
+    began = owner.log.store.revision
+    owner.report("bert", 30)
+    async with owner.serving(), other.following(owner):
+        await until(lambda: other.log.is_complete)
+        batch = await other.log.store.watch("trainjobs", began).next_batch()
+        assert [each.entry.document.step for each in batch.changes] == [30]
+
+
+async def test_who_has_changes_that_the_owner_never_saw_begins_anew(owner: Replica, other: Replica) -> None:
+    """As an owner whose last changes reached nobody."""
+    async with owner.serving(), other.following(owner):
+        await until(lambda: other.log.is_complete)
+    other.own(101)
+    other.report("lost", 1)
+    watch = other.log.store.watch("trainjobs", other.log.store.revision)
+    other.epoch = None
+    other.log.disown()
+    owner.log.disown()
+    owner.own(102)
+    async with owner.serving(), other.following(owner):
+        await until(same(owner, other))
+    assert "lost" not in other.shown()
+    assert watch.is_cut
+
+
+async def test_an_owner_of_an_older_epoch_is_not_followed(owner: Replica, other: Replica) -> None:
+    other.own(500)
+    other.report("bert", 99)
+    other.epoch = None
+    other.log.disown()
+    before = other.shown()
+    async with owner.serving(), other.following(owner) as follower:
+        await until(lambda: follower.has_searched)
+        assert follower.owner is None
+        assert other.shown() == before
+
+
+async def test_a_push_is_answered_when_each_follower_has_it_and_one_that_confirms_nothing_is_cut(
+    owner: Replica, other: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("visibility_api.replication.streams.CONFIRM_S", 0.2)
+    async with owner.serving(), other.following(owner) as follower:
+        await until(lambda: owner.streams.followers == 1 and follower.owner is not None)
+        owner.report("bert", 40)
+        await owner.streams.replicated()
+        assert other.shown() == owner.shown()
+        async with confirming_nothing(other, owner):
+            await until(lambda: owner.streams.followers == 2)
+            owner.report("bert", 41)
+            await owner.streams.replicated()
+            assert owner.streams.followers == 1
+        assert other.shown() == owner.shown()
+
+
+@contextlib.asynccontextmanager
+async def confirming_nothing(replica: Replica, owner: Replica) -> AsyncIterator[None]:
+    """A follower that takes what it is sent and never says so."""
+
+    async def nothing() -> AsyncIterator[bytes]:
+        yield b"\0" * 8
+        await asyncio.Event().wait()
+
+    client = PeerClient(certificate=lambda: replica.certificate.chain[0], proof=replica.proof)
+    url = URL.build(scheme="https", host="127.0.0.1", port=owner.port, path=PATH)
+    try:
+        async with client.request("POST", url, data=nothing(), timeout=aiohttp.ClientTimeout()) as answer:
+            assert answer.status == 200
+            yield
+    finally:
+        await client.close()
+
+
+async def test_a_replica_that_does_not_own_the_jobs_says_whether_it_knows_them(
+    owner: Replica, other: Replica
+) -> None:
+    owner.epoch = None
+    async with owner.serving(), other.following(owner) as follower:
+        await until(lambda: follower.has_searched)
+        assert follower.others_have_log
+        assert not other.log.is_complete
+
+
+async def test_an_impostor_gets_no_byte_though_its_ca_and_names_are_ours(
+    owner: Replica, other: Replica
+) -> None:
+    owner.certificate = OTHER
+    reached = []
+    owner.streams.serve = lambda *_: reached.append(1)  # type: ignore[method-assign, assignment, func-returns-value]
+    async with owner.serving(), other.following(owner) as follower:
+        await until(lambda: follower.has_searched)
+    assert (reached, other.shown()) == ([], {})
+
+
+@pytest.mark.parametrize("headers", [{}, {"x-visibility-peer": "0" * 64}])
+async def test_whoever_has_not_our_key_is_given_no_log(owner: Replica, headers: dict[str, str]) -> None:
+    async with owner.serving(), aiohttp.ClientSession() as session:
+        url = f"https://127.0.0.1:{owner.port}{PATH}"
+        async with session.post(url, headers=headers, ssl=False, data=b"") as answer:
+            assert (answer.status, json.loads(await answer.read())["reason"]) == (401, "Unauthorized")
+
+
+async def test_an_owner_that_falls_silent_is_left(
+    owner: Replica, other: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("visibility_api.replication.streams.BEAT_S", 60.0)
+    async with owner.serving(), other.following(owner) as follower:
+        await until(lambda: follower.owner is not None)
+        await until(lambda: follower.owner is None)

@@ -1,0 +1,271 @@
+"""What the owner of the log does beside serving it: watch, probe, take pushes, evaluate, announce, write
+back.
+
+`build_term` follows the way of the data. It is called anew each time this replica comes to own the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import structlog
+
+from visibility_api.auth.review_admission import ReviewAdmission
+from visibility_api.auth.review_client import ReviewClient
+from visibility_api.auth.token_review import TokenReviewer
+from visibility_api.errors.faults import describe_fault
+from visibility_api.events.announcer import Announcer
+from visibility_api.jobs.job import JobRef, TrainingJob
+from visibility_api.jobs.observation import Observation
+from visibility_api.jobs.summary import JobProgress
+from visibility_api.jobs.tracker import REFRESH, Tracker
+from visibility_api.kube.client import KubeClient
+from visibility_api.kube.watch import Watch
+from visibility_api.probing.exec_source import ExecSource
+from visibility_api.probing.http_source import HttpSource
+from visibility_api.probing.initializers import InitializerReads
+from visibility_api.probing.logs_source import LogsSource
+from visibility_api.probing.probe import Source
+from visibility_api.probing.prober import Prober
+from visibility_api.pushing.admission import Admission
+from visibility_api.pushing.endpoint import PushEndpoint
+from visibility_api.pushing.ownership import Owners
+from visibility_api.settings import Settings
+from visibility_api.store.job_log import JobLog
+from visibility_api.telemetry import Metrics
+from visibility_api.workloads.collections import trainjob_watches
+from visibility_api.workloads.inspection import Inspector
+from visibility_api.workloads.inventory import TRAINJOBS, TrainJobInventory
+from visibility_api.writeback.writer import WriteBack
+
+log = structlog.get_logger("visibility.server")
+
+SOURCE_GRACE_S = 5.0  # beyond a source's own time-out; then the prober cancels it
+EVALUATION_S = 1.0  # between two shares of the jobs, whose conditions are evaluated
+SYNC_CHECK_S = 0.1
+# What is kept of jobs that do not exist is forgotten so long after every job that exists is known. A
+# kube-apiserver that has just started may answer for a while as if there were no TrainJobs at all.
+SETTLED_S = 600.0
+
+Loop = Callable[[], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a term is given: it lives no longer than the process."""
+
+    settings: Settings
+    cluster: KubeClient
+    jobs: JobLog
+    metrics: Metrics
+    token_reviews: ReviewClient
+    review_admission: ReviewAdmission  # kube-apiserver is asked by pushes and by the API alike
+    instance: str  # names this process in Events
+
+
+class OwnersTerm:
+    """One term: the parts that are built for it, and the loops that run until it ends."""
+
+    def __init__(
+        self,
+        *,
+        jobs: JobLog,
+        tracker: Tracker,
+        inventory: TrainJobInventory,
+        prober: Prober,
+        watches: Sequence[Watch[Any]],
+        pushes: PushEndpoint | None,
+        on_gone: Callable[[JobRef], None],
+        published: Callable[[JobProgress], None],
+        loops: Sequence[tuple[str, Loop]],
+        waiting_write_backs: Callable[[], int],
+    ) -> None:
+        self.owner = tracker
+        self.waiting_write_backs = waiting_write_backs
+        self.inventory, self.prober, self.watches, self.pushes = inventory, prober, watches, pushes
+        self._log = jobs
+        self._on_gone = on_gone
+        self._published = published
+        self.loops = [
+            *((f"watch {watch.path}", watch.run) for watch in watches),
+            *loops,
+            ("evaluation", self._evaluate),
+            ("known jobs", self._settle),
+        ]
+
+    def adopt(self) -> None:
+        for entry in self._log.store.list(TRAINJOBS).entries:
+            self.owner.adopt(entry.document)
+            self._published(entry.document)
+
+    @property
+    def untried(self) -> list[str]:
+        """Paths of collections that were not listed yet, nor refused."""
+        return [watch.path for watch in self.watches if not watch.health.attempted]
+
+    async def _evaluate(self) -> None:
+        """Evaluate the conditions of each job once in REFRESH, whether or not a report comes."""
+        while True:
+            await asyncio.sleep(EVALUATION_S)
+            try:
+                self.owner.review(EVALUATION_S / REFRESH.total_seconds())
+            except Exception as error:  # of one job; the next share goes on after it: docs/decisions/0005
+                log.error("job not evaluated", **describe_fault(error))
+
+    async def _settle(self) -> None:
+        """Once every job that exists is known: end those that were deleted while nobody owned the log, and
+        later forget what is kept of others."""
+        jobs = self._log
+        if not jobs.is_complete:
+            jobs.unlisted = frozenset(watch.scope for watch in self.watches)
+        while jobs.unlisted or self.untried:
+            jobs.unlisted &= frozenset(watch.scope for watch in self.watches if not watch.health.synced)
+            jobs.is_complete |= not self.untried  # a right that is missing for one does not block the others
+            await asyncio.sleep(SYNC_CHECK_S)
+        jobs.is_complete = True
+        for ref in [ref for ref in self.owner if ref not in self.inventory]:
+            self._on_gone(ref)
+        await asyncio.sleep(SETTLED_S)
+        jobs.forget_others()
+
+
+def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm:
+    """Everything an owner has; nothing runs yet. `may_write`: this replica owns the log at this moment."""
+    settings, cluster, jobs, metrics = given.settings, given.cluster, given.jobs, given.metrics
+    sources = settings.sources
+    write_back = WriteBack(cluster, count=metrics.count_write_back) if settings.write_back else None
+    announcer = (
+        Announcer(cluster, instance=given.instance, may_write=may_write, count=metrics.count_event)
+        if settings.events
+        else None
+    )
+
+    def published(document: JobProgress) -> None:
+        if write_back is not None:
+            write_back.changed(document)
+        if announcer is not None:
+            announcer.changed(document)
+
+    def publish(document: JobProgress) -> None:
+        jobs.put(document)
+        published(document)
+
+    interval_s = settings.probe_interval.total_seconds()
+    tracker = Tracker(
+        publish=publish,
+        kept=jobs.kept,
+        retract=jobs.delete,
+        now=_now,
+        interval_s=interval_s,
+        recall=jobs.recall,
+    )
+    sources_to_probe = _sources(settings, cluster)
+    prober = Prober(
+        sources_to_probe,
+        record=tracker.observed,
+        now=_now,
+        interval_s=interval_s,
+        concurrency=settings.probe_concurrency,
+        deadline_s=settings.probe_timeout.total_seconds() + SOURCE_GRACE_S,
+        passive=[source for source in ("push", "status") if source in sources],
+        on_probe=metrics.count_probe,
+    )
+    seen: set[JobRef] = set()  # by this term
+
+    def on_job(job: TrainingJob, status: Observation | None) -> None:
+        if write_back is not None:
+            write_back.seen(job.ref, status)
+        is_new = job.ref not in seen
+        seen.add(job.ref)
+        before = _find_job(jobs, job.ref.namespace, job.ref.name)
+        tracker.job_changed(job, status if "status" in sources else None)
+        prober.job_changed(job, source=tracker.source_of(job.ref) if is_new else "")
+        initializers.job_changed(job)
+        inspector.job_changed(before, job)
+        if is_new and tracker.lacks_final_report(job.ref):
+            prober.job_found(job)
+
+    def on_gone(ref: JobRef) -> None:
+        seen.discard(ref)
+        prober.job_gone(ref)
+        initializers.job_gone(ref)
+        inspector.job_gone(ref)
+        tracker.job_gone(ref)
+        if write_back is not None:
+            write_back.gone(ref)
+        if announcer is not None:
+            announcer.gone(ref)
+
+    inventory = TrainJobInventory(on_job=on_job, on_gone=on_gone)
+    inspector = Inspector(cluster, replica_jobs=inventory.replica_jobs, found=tracker.failed)
+    logs = sources_to_probe.get("logs")
+    initializers = InitializerReads(
+        logs if isinstance(logs, LogsSource) else None,
+        said=inventory.initializers_said,
+        interval_s=interval_s,
+        on_probe=metrics.count_probe,
+    )
+    watches = trainjob_watches(cluster, inventory, settings.namespaces)
+    pushes: PushEndpoint | None = None
+    if "push" in sources:
+        pushes = PushEndpoint(
+            Admission(
+                # One of its own: the many tokens of pods, which are cached as grants, must not push those of
+                # API users out of the cache.
+                TokenReviewer(given.token_reviews),
+                Owners(cluster),
+                find_job=partial(_find_job, jobs),
+                is_synced=jobs.is_listed,
+                reviews=given.review_admission,
+            ),
+            record=tracker.observed,
+            may_write=may_write,
+            pushed=prober.postpone,
+            count=metrics.count_push,
+            now=_now,
+        )
+    loops: list[tuple[str, Loop]] = [
+        ("prober", prober.run),
+        ("inspection", inspector.run),
+        ("initializers", initializers.run),
+    ]
+    if write_back is not None:
+        loops.append(("write-back", write_back.run))
+    if announcer is not None:
+        loops.append(("events", announcer.run))
+    return OwnersTerm(
+        jobs=jobs,
+        tracker=tracker,
+        inventory=inventory,
+        prober=prober,
+        watches=watches,
+        pushes=pushes,
+        on_gone=on_gone,
+        published=published,
+        loops=loops,
+        waiting_write_backs=partial(len, write_back) if write_back is not None else lambda: 0,
+    )
+
+
+def _sources(settings: Settings, client: KubeClient) -> dict[str, Source]:
+    timeout_s = settings.probe_timeout.total_seconds()
+    known: dict[str, Callable[[], Source]] = {
+        "exec": lambda: ExecSource(client, timeout_s=timeout_s),
+        "http": lambda: HttpSource(timeout_s=timeout_s),
+        "logs": lambda: LogsSource(client, timeout_s=timeout_s),
+    }
+    return {name: make() for name, make in known.items() if name in settings.sources}
+
+
+def _find_job(jobs: JobLog, namespace: str, name: str) -> TrainingJob | None:
+    entry = jobs.store.get(TRAINJOBS, namespace, name)
+    return entry.document.job if entry is not None else None
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,213 @@
+"""Pushes to this replica: taken while it owns the log, else passed on to the owner, whose answer is the
+pod's.
+
+The token goes along, to no one but a server that has presented this one's certificate. The owner
+authenticates the push, and is told the pod's address. While nobody owns the log a push waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, Protocol
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from visibility_api.errors.status import (
+    BadRequest,
+    Forbidden,
+    InternalError,
+    Invalid,
+    NotFound,
+    RequestEntityTooLarge,
+    RequestError,
+    Status,
+    Timeout,
+    TooManyRequests,
+    Unavailable,
+)
+from visibility_api.flowcontrol.deadline import within
+from visibility_api.pushing.body import Headers, Receive, check_length, read_body
+from visibility_api.pushing.endpoint import JOB_SHARE, Admitted, PushEndpoint
+
+from .addresses import Address
+from .peer_client import PeerClient
+from .recognition import is_proof
+
+CLIENT = b"x-visibility-client"  # the address of the pod, as the follower has seen it
+MAX_FORWARDED = 1000  # at one time
+TIMEOUT_S = 4.0  # clients wait 5 s
+BODY_TIMEOUT_S = 10.0
+RETRY_S = 0.05
+MAX_ANSWER_BYTES = 256 * 1024
+_PASSED_ON = ("authorization", "content-type")
+_NO_OWNER = "no replica owns the jobs now; try again later"
+_REFUSALS: dict[str, type[RequestError]] = {
+    each.reason: each
+    for each in (
+        *(BadRequest, Forbidden, InternalError, Invalid, NotFound, RequestEntityTooLarge),
+        *(Timeout, TooManyRequests, Unavailable),
+    )
+}
+
+
+class Ownership(Protocol):
+    """Who owns the log now."""
+
+    @property
+    def pushes(self) -> PushEndpoint | None:
+        """What takes pushes here; None while another replica owns the log, or none does."""
+        ...
+
+    @property
+    def owner(self) -> Address | None:
+        """Where it is, if that is another replica, and known."""
+        ...
+
+
+class Push(NamedTuple):
+    """One that may be read: admitted here, or to be passed on."""
+
+    here: tuple[PushEndpoint, Admitted] | None
+    method: str
+    path: str
+    headers: Headers
+    client: str
+
+
+class Pushes:
+    """The pushes to this replica. `replicated` returns when every follower has what was taken."""
+
+    takes = staticmethod(PushEndpoint.takes)
+
+    def __init__(
+        self,
+        ownership: Ownership,
+        client: PeerClient | None,
+        *,
+        proof: Callable[[], str],
+        replicated: Callable[[], Awaitable[None]],
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._ownership = ownership
+        self._client = client  # None: there are no other replicas
+        self._proof = proof
+        self._replicated = replicated
+        self._timeout_s = timeout_s
+        self._forwarded = 0
+        self._forwarded_of: Counter[str] = Counter()  # by path
+        self._taken = 0  # being taken here now
+
+    def is_forwarded(self, headers: Headers) -> bool:
+        """Whether another replica passes it on."""
+        return self._client is not None and is_proof(headers, self._proof)
+
+    async def admit(self, method: str, path: str, headers: Headers, client: str) -> Push:
+        """Authenticates a push, if it is taken here. Raises RequestError."""
+        endpoint = self._ownership.pushes
+        if self.is_forwarded(headers):
+            if endpoint is None:
+                raise Unavailable(_NO_OWNER)
+            client = next((value.decode("latin-1") for name, value in headers if name == CLIENT), client)
+        if endpoint is None:
+            check_length(headers)
+            return Push(None, method, path, headers, client)
+        admitted = await endpoint.admit(method, path, headers, client)
+        return Push((endpoint, admitted), method, path, headers, client)
+
+    async def take(self, push: Push, receive: Receive) -> bytes:
+        """Reads and records an admitted push, or passes it on; returns the echo. Raises RequestError,
+        ClientGone."""
+        if push.here is not None:
+            return await self._take(*push.here, receive)
+        if self._forwarded >= MAX_FORWARDED or self._forwarded_of[push.path] * JOB_SHARE >= MAX_FORWARDED:
+            raise TooManyRequests("too many pushes are under way; try again later")
+        self._forwarded += 1
+        self._forwarded_of[push.path] += 1
+        try:
+            return await self._pass_on(push, await self._read(receive))
+        finally:
+            self._forwarded -= 1
+            self._forwarded_of[push.path] -= 1
+            if not self._forwarded_of[push.path]:
+                del self._forwarded_of[push.path]
+
+    async def drained(self, within_s: float) -> None:
+        """Until no push is being taken here, or time is up."""
+        for _ in range(round(within_s / RETRY_S)):
+            if not self._taken:
+                return
+            await asyncio.sleep(RETRY_S)
+
+    async def _take(self, endpoint: PushEndpoint, admitted: Admitted, receive: Receive) -> bytes:
+        self._taken += 1
+        try:
+            echo = await endpoint.take(admitted, receive)
+            await self._replicated()
+        finally:
+            self._taken -= 1
+        return echo
+
+    async def _read(self, receive: Receive) -> bytes:
+        try:
+            return await within(BODY_TIMEOUT_S, read_body(receive))
+        except TimeoutError:
+            raise Invalid(f"the body was not complete within {BODY_TIMEOUT_S:g} s") from None
+
+    async def _pass_on(self, push: Push, body: bytes) -> bytes:
+        """To whoever owns the log within the time; that may be this replica by then."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._timeout_s
+        while True:
+            endpoint, owner = self._ownership.pushes, self._ownership.owner
+            if endpoint is not None:
+                admitted = await endpoint.admit(push.method, push.path, push.headers, push.client)
+                return await self._take(endpoint, admitted, _receiving(body))
+            if owner is not None and self._client is not None:
+                answer = await self._exchange(self._client, owner, push, body, until - loop.time())
+                if answer is not None:
+                    return answer
+            if loop.time() + RETRY_S >= until:
+                raise Unavailable(_NO_OWNER)
+            await asyncio.sleep(RETRY_S)
+
+    async def _exchange(
+        self, client: PeerClient, owner: Address, push: Push, body: bytes, left_s: float
+    ) -> bytes | None:
+        """The owner's echo; None if it has none to give now. Raises the RequestError that it answers."""
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1")
+            for name, value in push.headers
+            if name.decode("latin-1") in _PASSED_ON
+        }
+        url = URL.build(scheme="https", host=owner.host, port=owner.port, path=push.path)
+        try:
+            async with client.request(
+                push.method,
+                url,
+                data=body,
+                headers={**headers, CLIENT.decode(): push.client},
+                timeout=aiohttp.ClientTimeout(total=max(RETRY_S, left_s)),
+            ) as response:
+                answer = await response.content.read(MAX_ANSWER_BYTES)
+                status = response.status
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return None
+        if status == 200:
+            return answer
+        if status == Unavailable.code:
+            return None
+        try:
+            found = msgspec.json.decode(answer, type=Status)
+        except msgspec.MsgspecError:
+            raise InternalError("the replica that owns the jobs gave no answer that can be read") from None
+        raise _REFUSALS.get(found.reason, InternalError)(found.message, details=found.details)
+
+
+def _receiving(body: bytes) -> Receive:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive

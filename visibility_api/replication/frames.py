@@ -1,0 +1,128 @@
+"""What the owner of the log sends its followers: frames, each as its length and MessagePack.
+
+First `Hello`. Unless the follower's revision is part of the owner's history, then a `Listed` for each job as
+it was at the oldest revision that the owner's log reaches back to. Then a `Kept` for each job, and every
+`Changed` in order, with `Advanced` for what the next owner needs beside it, and `Beat`. `Complete` comes when
+that has caught up with the present for the first time.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import msgspec
+
+from visibility_api.history.attempt import UNREADABLE
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.observation import Addition
+from visibility_api.jobs.summary import JobProgress
+from visibility_api.store import ChangeType
+
+MAX_FRAME_BYTES = 1024 * 1024  # of one job; documents, states and histories are far smaller
+ACK = struct.Struct(">Q")  # what a follower sends back: the position of the last Beat
+
+_LENGTH = struct.Struct(">I")
+
+
+class _Frame(msgspec.Struct, frozen=True, array_like=True, tag=True, tag_field="frame", gc=False):
+    pass
+
+
+class Hello(_Frame, frozen=True):
+    """The first frame."""
+
+    epoch: int  # of the owner
+    revision: int  # from which changes follow
+    is_resumed: bool  # the follower has everything up to it; else `Listed` frames tell
+
+
+class Listed(_Frame, frozen=True):
+    """One job, as it was at `Hello.revision`."""
+
+    revision: int  # at which it was changed last
+    document: JobProgress
+
+
+class Kept(_Frame, frozen=True):
+    """All that the next owner needs to know of one job."""
+
+    ref: JobRef
+    state: bytes | None  # jobs/memory.py
+    history: bytes | None
+
+
+class Complete(_Frame, frozen=True):
+    """All that there is was sent: until now the follower has shown what it had before."""
+
+
+class Changed(_Frame, frozen=True):
+    """One step of the log; DELETED has the last document."""
+
+    type: ChangeType
+    revision: int
+    document: JobProgress
+
+
+class Advanced(_Frame, frozen=True):
+    """What the next owner needs to know of a job that has changed."""
+
+    ref: JobRef
+    state: bytes | None
+    points: tuple[Addition, ...]  # that its history has gained
+
+
+class Beat(_Frame, frozen=True):
+    """Everything before was sent; it comes after each group of changes, and each second without any."""
+
+    position: int  # counts what was sent; the follower returns it
+    revision: int
+    unlisted: tuple[str | None, ...] = ()  # JobLog.unlisted
+    is_last: bool = False  # the owner gives the log up
+
+
+Frame = Hello | Listed | Kept | Complete | Changed | Advanced | Beat
+
+
+def _plain(value: object) -> object:
+    """Labels are read-only mappings."""
+    return dict(value)  # type: ignore[call-overload]  # msgspec asks for nothing else
+
+
+_encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
+_decode = msgspec.msgpack.Decoder(Frame).decode
+
+
+class BadFrame(Exception):
+    """The stream is not one of ours, or not of this version; the message says why."""
+
+
+def encode(frame: Frame) -> bytes:
+    """One frame; nothing at all for one that is too large."""
+    body = _encode(frame)
+    return _LENGTH.pack(len(body)) + body if len(body) <= MAX_FRAME_BYTES else b""
+
+
+class FrameReader:
+    """Takes a stream apart, however it is cut into pieces."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that are complete with this piece. Raises BadFrame after those that were good."""
+        data, start = self._rest + data, 0
+        while len(data) - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(data, start)
+            begin, end = start + _LENGTH.size, start + _LENGTH.size + length
+            if length > MAX_FRAME_BYTES:
+                raise BadFrame("a frame is longer than the limit")
+            if end > len(data):
+                break
+            start = end
+            try:
+                frame: Frame = _decode(memoryview(data)[begin:end])
+            except UNREADABLE as error:
+                raise BadFrame("a frame cannot be read") from error
+            yield frame
+        self._rest = data[start:]

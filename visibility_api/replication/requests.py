@@ -1,0 +1,46 @@
+"""The path at which other replicas are given the log. They are recognised by their proof, not as users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import parse_qs
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from visibility_api.errors.status import Unauthorized
+from visibility_api.store.job_log import JobLog
+
+from .follower import Refusal
+from .recognition import is_proof
+from .streams import PATH, LogStreams, NotOwner, TooManyFollowers
+
+
+class LogRequests:
+    """Raw ASGI: a stream in both directions is nothing that FastAPI could describe."""
+
+    def __init__(self, streams: LogStreams, jobs: JobLog, proof: Callable[[], str]) -> None:
+        self._streams = streams
+        self._log = jobs
+        self._proof = proof
+
+    @staticmethod
+    def takes(method: str, path: str) -> bool:
+        return path == PATH and method == "POST"
+
+    def recognise(self, scope: Scope) -> None:
+        """Raises Unauthorized for whoever is not a replica of this server."""
+        if not is_proof(scope["headers"], self._proof):
+            raise Unauthorized
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """For a replica that was recognised."""
+        since = parse_qs(scope["query_string"].decode("latin-1")).get("since", ["0"])[0]
+        try:
+            await self._streams.serve(int(since) if since.isdecimal() else 0, receive, send)
+        except (NotOwner, TooManyFollowers):
+            refusal = Refusal(has_log=self._log.is_complete, revision=self._log.store.revision)
+            body = msgspec.json.encode(refusal)
+            length = (b"content-length", b"%d" % len(body))
+            await send({"type": "http.response.start", "status": 409, "headers": [length]})
+            await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,179 @@
+"""Which part this replica has: it owns the log while it holds the Lease, and follows it otherwise.
+
+A replica without others has no Lease, and owns the log always.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import structlog
+
+from visibility_api.kube.lease import Lease
+from visibility_api.pushing.endpoint import PushEndpoint
+from visibility_api.store.job_log import JobLog, Owner
+
+from .addresses import Address
+from .follower import Follower
+from .streams import LogStreams
+
+log = structlog.get_logger("visibility.replication")
+
+# A replica that knows nothing leaves the log to one that does, but not if that one has not taken it by then.
+KNOWS_NOTHING_S = 45.0
+FIRST_SEARCH_S = 3.0  # for other replicas, before it takes the Lease without having asked them
+DRAIN_S = 2.0  # for pushes that are being taken when the log is given up
+
+Loop = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Term(Protocol):
+    """What an owner does, from when it comes to own the log until it owns it no longer."""
+
+    @property
+    def owner(self) -> Owner: ...
+
+    @property
+    def pushes(self) -> PushEndpoint | None: ...
+
+    @property
+    def loops(self) -> Sequence[tuple[str, Loop]]:
+        """By name; each runs until it is cancelled."""
+        ...
+
+    def adopt(self) -> None:
+        """Continue with every job that the log has."""
+        ...
+
+
+T = TypeVar("T", bound=Term)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Others:
+    """What a replica with others needs beside its own part."""
+
+    lease: Lease
+    follower: Follower
+    streams: LogStreams
+    drained: Callable[[float], Awaitable[None]]  # waits so many seconds for pushes that are being taken
+
+
+class Role(Generic[T]):
+    """`run` is this replica's part in the log. `others` None: there are no other replicas."""
+
+    def __init__(
+        self,
+        jobs: JobLog,
+        build_term: Callable[[Callable[[], bool]], T],
+        *,
+        others: Callable[[Role[T]], Others] | None,
+    ) -> None:
+        self._log = jobs
+        self._build_term = build_term
+        self._term: T | None = None
+        self._leave = asyncio.Event()
+        self._left = asyncio.Event()
+        self._began = time.monotonic()
+        self.others = others(self) if others is not None else None
+
+    @property
+    def term(self) -> T | None:
+        """While this replica owns the log."""
+        return self._term
+
+    @property
+    def pushes(self) -> PushEndpoint | None:
+        return self._term.pushes if self._term is not None and not self._leave.is_set() else None
+
+    @property
+    def owner(self) -> Address | None:
+        return self.others.follower.owner if self.others is not None else None
+
+    @property
+    def epoch(self) -> int | None:
+        """Of the present term; None while this replica must not write."""
+        return self._log.store.epoch if self.may_write() else None
+
+    def may_write(self) -> bool:
+        """Whether this replica may assign a revision at this moment."""
+        return self._term is not None and (self.others is None or self.others.lease.is_held)
+
+    async def run(self) -> None:
+        """For ever. What one of a term's loops raises ends the process."""
+        if self.others is None:
+            await self._own(max(int(time.time()), self._log.store.epoch + 1), None)
+            return
+        while True:
+            await self._own(await self._follow_until_acquired(self.others), self.others)
+
+    async def leave(self) -> None:
+        """Give the log up in order, if a follower can take over; the process goes on as a follower itself."""
+        if self._term is not None and self.others is not None and self.others.streams.followers:
+            self._leave.set()
+            await self._left.wait()
+
+    async def end(self) -> None:
+        """The process ends: let another one begin at once."""
+        if self.others is not None and self.others.lease.is_held:
+            await self.others.lease.release()
+
+    async def _follow_until_acquired(self, others: Others) -> int:
+        def may() -> bool:
+            return self._may_own(others.follower)
+
+        async with asyncio.TaskGroup() as group:
+            following = group.create_task(others.follower.run(), name="follower")
+            epoch = await others.lease.acquire(may=may, after=lambda: self._log.store.epoch)
+            following.cancel()
+        return epoch
+
+    def _may_own(self, follower: Follower) -> bool:
+        """A replica that knows nothing leaves the log to one that does, and one that has given it up as
+        well."""
+        if self._log.is_complete:
+            return not self._leave.is_set()
+        waited_s = time.monotonic() - self._began
+        if not follower.has_searched and waited_s < FIRST_SEARCH_S:
+            return False
+        return not follower.others_have_log or waited_s > KNOWS_NOTHING_S
+
+    async def _own(self, epoch: int, others: Others | None) -> None:
+        """Own the log until the Lease is lost, or given up."""
+        term = self._term = self._build_term(self.may_write)
+        self._log.own(term.owner, epoch, self.may_write)
+        term.adopt()
+        log.info("owning the log", epoch=epoch, jobs=sum(1 for _ in term.owner))
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(loop(), name=name) for name, loop in term.loops]
+                if others is None:
+                    return
+                holding = group.create_task(others.lease.hold(), name="lease")
+                leaving = group.create_task(self._leave.wait(), name="leaving")
+                await asyncio.wait((holding, leaving), return_when=asyncio.FIRST_COMPLETED)
+                if leaving.done() and others.lease.is_held:
+                    await self._give_up(others, tasks)
+                else:
+                    others.follower.must_list = True  # what was written last may have reached nobody
+                for task in (*tasks, holding, leaving):
+                    task.cancel()
+        finally:
+            self._log.disown()
+            self._term = None
+            if others is not None:
+                others.streams.close()
+            if self._leave.is_set():
+                self._left.set()
+
+    async def _give_up(self, others: Others, tasks: Sequence[asyncio.Task[None]]) -> None:
+        await others.drained(DRAIN_S)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=DRAIN_S)
+        await others.lease.release()
+        await others.streams.finish()

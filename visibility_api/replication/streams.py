@@ -1,0 +1,280 @@
+"""The owner's side of the log: a stream to each follower, and what each of them has confirmed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
+
+import structlog
+from starlette.types import Receive, Send
+
+from visibility_api.errors.faults import describe_fault
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.observation import Addition
+from visibility_api.store.job_log import JobLog
+
+from .frames import ACK, Advanced, Beat, Changed, Complete, Hello, Kept, Listed, encode
+
+log = structlog.get_logger("visibility.replication")
+
+PATH = "/replication/log"
+MAX_FOLLOWERS = 8
+BEAT_S = 1.0
+GATHER_S = 0.005  # changes that come within this time leave together
+CONFIRM_S = 2.0  # a follower that confirms nothing for so long is cut, and waited for no longer
+SEND_S = 10.0
+MAX_CHANGES = 256  # of one piece: between two, other tasks have their turn
+PAGE = 32  # jobs between two turns of the event loop
+
+
+class TooManyFollowers(Exception):
+    """One stream too many."""
+
+
+class NotOwner(Exception):
+    """This replica does not own the log, or does not know every job yet."""
+
+
+class LogStreams:
+    """The streams of an owner. `epoch` returns the present one; None while this replica owns nothing."""
+
+    def __init__(self, jobs: JobLog, *, epoch: Callable[[], int | None]) -> None:
+        self._log = jobs
+        self._epoch = epoch
+        self._streams: set[_Stream] = set()
+
+    @property
+    def followers(self) -> int:
+        """How many have everything."""
+        return sum(each.is_in_sync for each in self._streams)
+
+    async def replicated(self) -> None:
+        """Until every follower that is in sync has confirmed what was written so far, or was cut."""
+        for each in list(self._streams):
+            if each.is_in_sync:
+                await each.confirmed()
+
+    async def finish(self) -> None:
+        """Send what is left, say that this replica owns the log no longer, and end the streams."""
+        for each in list(self._streams):
+            each.finish()
+        for each in list(self._streams):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CONFIRM_S):
+                    await each.ended.wait()
+
+    def close(self) -> None:
+        """End all streams at once."""
+        for each in list(self._streams):
+            each.cut()
+
+    async def serve(self, since: int, receive: Receive, send: Send) -> None:
+        """Stream the log to a follower that has everything up to revision `since`, until either ends.
+
+        Before anything is sent it raises NotOwner or TooManyFollowers.
+        """
+        epoch = self._epoch()
+        if epoch is None or not self._log.is_complete:
+            raise NotOwner
+        if len(self._streams) >= MAX_FOLLOWERS:
+            raise TooManyFollowers
+        stream = _Stream(self._log, epoch, since)
+        self._streams.add(stream)
+        self._log.add_home(stream)
+        try:
+            await stream.run(receive, send)
+        finally:
+            stream.cut()
+            self._log.remove_home(stream)
+            self._streams.discard(stream)
+
+
+class _Stream:
+    """One follower's."""
+
+    def __init__(self, jobs: JobLog, epoch: int, since: int) -> None:
+        self._log = jobs
+        self._epoch = epoch
+        self._revision = since
+        self._gained: dict[JobRef, list[Addition]] = {}  # jobs that have changed, with their new points
+        self._position = self._sent = self._confirmed = 0  # counts changes
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._wake = asyncio.Event()
+        self._is_last = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self.ended = asyncio.Event()
+        self.is_in_sync = False
+
+    # --- a home of the log
+
+    def changed(self, ref: JobRef, points: Sequence[Addition]) -> None:
+        self._gained.setdefault(ref, []).extend(points)
+        self._position += 1
+        self._wake.set()
+
+    def gone(self, ref: JobRef) -> None:
+        self._gained.pop(ref, None)
+        self._position += 1
+        self._wake.set()
+
+    # --- of the owner
+
+    async def confirmed(self) -> None:
+        """Until the follower has confirmed what was written so far; one that does not is cut."""
+        if self._confirmed >= self._position:
+            return
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append((self._position, done))
+        try:
+            async with asyncio.timeout(CONFIRM_S):
+                await done
+        except TimeoutError:
+            log.warning("follower cut: it confirms nothing", limit_s=CONFIRM_S)
+            self.cut()
+
+    def finish(self) -> None:
+        self._is_last = True
+        self._wake.set()
+
+    def cut(self) -> None:
+        self.is_in_sync = False
+        self.ended.set()
+        while self._waiting:
+            _, done = self._waiting.popleft()
+            if not done.done():
+                done.set_result(None)
+        for task in self._tasks:
+            task.cancel()
+
+    async def run(self, receive: Receive, send: Send) -> None:
+        headers = [(b"content-type", b"application/octet-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        async with asyncio.TaskGroup() as group:
+            for work, name in (
+                (self._send_all(send), "log to a follower"),
+                (self._read(receive), "confirmations of a follower"),
+            ):
+                task = group.create_task(_logged(work), name=name)
+                task.add_done_callback(lambda _: self.cut())  # neither goes on without the other
+                self._tasks.append(task)
+        await send({"type": "http.response.body"})
+
+    async def _send_all(self, send: Send) -> None:
+        async def write(data: bytes) -> None:
+            async with asyncio.timeout(SEND_S):
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+
+        async for piece in self._list():
+            await write(piece)
+        while not self.ended.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BEAT_S):
+                    await self._wake.wait()
+            if not self._is_last:
+                await asyncio.sleep(GATHER_S)
+            self._wake.clear()
+            news = self._news()
+            if news is None:
+                return
+            await write(news)
+            if not self.is_in_sync and not self._wake.is_set():
+                self.is_in_sync = True
+                await write(encode(Complete()) + encode(self._beat()))
+            if self._is_last and not self._wake.is_set():
+                await self._settled()
+                return
+
+    async def _settled(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CONFIRM_S):
+                while self._confirmed < self._sent:  # noqa: ASYNC110 - the end of a term, once
+                    await asyncio.sleep(GATHER_S)
+
+    async def _list(self) -> AsyncIterator[bytes]:
+        """`Hello`, and what follows it before the first change."""
+        store = self._log.store
+        is_resumed = store.knows(self._revision)
+        entries = []
+        if not is_resumed:
+            self._revision, listed = store.log_base()
+            entries = [Listed(revision=each.revision, document=each.document) for each in listed]
+        yield encode(Hello(epoch=self._epoch, revision=self._revision, is_resumed=is_resumed))
+        for start in range(0, len(entries), PAGE):
+            yield b"".join(map(encode, entries[start : start + PAGE]))
+            await asyncio.sleep(0)
+        jobs = list(self._log)
+        for start in range(0, len(jobs), PAGE):
+            yield b"".join([self._kept(ref) for ref in jobs[start : start + PAGE]])
+            await asyncio.sleep(0)
+        self._wake.set()
+
+    def _kept(self, ref: JobRef) -> bytes:
+        self._gained.pop(ref, None)  # it is in what is sent now
+        history = self._log.history(ref)
+        saved = None if history is None else history.save()
+        return encode(Kept(ref=ref, state=self._log.state(ref), history=saved))
+
+    def _news(self) -> bytes | None:
+        """What has changed since the last time, with the Beat that ends it; None if that is not held."""
+        store = self._log.store
+        changes = store.log_after(self._revision)
+        if changes is None:
+            log.warning("follower cut: it is further behind than the log reaches")
+            return None
+        pieces = [
+            encode(Changed(type=each.type, revision=each.revision, document=each.entry.document))
+            for each in changes[:MAX_CHANGES]
+        ]
+        if len(changes) > MAX_CHANGES:
+            self._revision = changes[MAX_CHANGES - 1].revision
+            self._wake.set()
+            return b"".join((*pieces, encode(self._beat())))
+        gained, self._gained = self._gained, {}
+        for ref, points in gained.items():
+            pieces.append(encode(Advanced(ref=ref, state=self._log.state(ref), points=tuple(points))))
+        self._revision = store.revision
+        self._sent = self._position
+        pieces.append(encode(self._beat(is_last=self._is_last)))
+        return b"".join(pieces)
+
+    def _beat(self, *, is_last: bool = False) -> Beat:
+        return Beat(
+            position=self._sent,
+            revision=self._revision,
+            unlisted=tuple(self._log.unlisted),
+            is_last=is_last,
+        )
+
+    async def _read(self, receive: Receive) -> None:
+        """Take the follower's confirmations until it goes."""
+        rest = b""
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                return
+            rest += message.get("body", b"")
+            whole = len(rest) // ACK.size * ACK.size
+            if whole:
+                (position,) = ACK.unpack_from(rest, whole - ACK.size)
+                rest = rest[whole:]
+                self._confirm(position)
+            if not message.get("more_body"):
+                return
+
+    def _confirm(self, position: int) -> None:
+        self._confirmed = max(self._confirmed, min(position, self._sent))
+        while self._waiting and self._waiting[0][0] <= self._confirmed:
+            _, done = self._waiting.popleft()
+            if not done.done():
+                done.set_result(None)
+
+
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
+    """Either end of a connection may go at any time: the follower comes again."""
+    try:
+        await work
+    except Exception as error:
+        log.info("stream to a follower ended", **describe_fault(error))
