@@ -19,7 +19,7 @@ from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
 from tests.e2e.manifests import NAMESPACE, ROOT, path_of
 from tests.e2e.processes import PATIENCE_S, wait_until
-from tests.e2e.test_write_back import WritingServer, service_account_kubeconfig
+from tests.e2e.test_write_back import Replicas, WritingServer, service_account_kubeconfig
 from tests.e2e.workspace import Workspace
 from tests.jobs import document
 from visibility_api.assembly import LEASE
@@ -59,8 +59,17 @@ def rights(cluster: Cluster) -> None:
 def replicas(
     cluster: Cluster, rights: None, workspace: Workspace, tmp_path: Path
 ) -> Iterator[list[WritingServer]]:
+    together = Replicas(tmp_path, 3)
     found = [
-        WritingServer(cluster, tmp_path / name, workspace.name, component=COMPONENT) for name in ("a", "b")
+        WritingServer(
+            cluster,
+            tmp_path / f"{port}",
+            workspace.name,
+            component=COMPONENT,
+            port=port,
+            replicas=together,
+        )
+        for port in together.ports[:2]
     ]
     yield found
     for each in found:
@@ -91,16 +100,10 @@ async def test_the_rights_of_the_component_are_enough_and_kube_apiserver_takes_a
         lease, another = (
             Lease(client, namespace=NAMESPACE, name=LEASE, identity=name) for name in ("a", "b")
         )
-
-        async def is_held() -> bool:
-            await lease.try_once()
-            return lease.is_held
-
-        async with asyncio.timeout(PATIENCE_S):
-            while not await is_held():  # noqa: ASYNC110 - a server of another test may have held it
-                await asyncio.sleep(1)
-        await another.try_once()
-        assert (lease.is_held, another.is_held) == (True, False)
+        async with asyncio.timeout(PATIENCE_S):  # a server of another test may have held it
+            await lease.acquire(may=lambda: True)
+        assert not await another.try_acquire(lambda: True, lambda: 0)
+        assert (lease.is_held, another.is_held, await lease.renew()) == (True, False, True)
 
         announcer = Announcer(client, instance="a", may_write=lambda: lease.is_held, count=outcomes.append)
         running = asyncio.create_task(announcer.run())
@@ -111,6 +114,7 @@ async def test_the_rights_of_the_component_are_enough_and_kube_apiserver_takes_a
                 while len(outcomes) < 2 * number - 1:  # noqa: ASYNC110 - a list has no event
                     await asyncio.sleep(0.05)
         running.cancel()
+        await lease.release()
     events = {event["reason"]: event for event in await asyncio.to_thread(_events, workspace, "bert")}
     assert events.keys() == {"TrainingStalled", "TrainingRecovered"}
     assert events["TrainingStalled"]["series"]["count"] == 2
@@ -138,8 +142,19 @@ def test_what_happens_to_a_run_is_an_event_once_whichever_replica_saw_it_and_aft
     lease = cluster.admin.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}")
     assert told["reportingInstance"] == lease["spec"]["holderIdentity"]
 
-    replicas.pop(0).stop()  # the one that has written, most likely; a new process starts from nothing
-    replicas.append(WritingServer(cluster, tmp_path / "c", workspace.name, component=COMPONENT))
+    gone = replicas.pop(0)
+    gone.stop()  # the one that has written
+    assert gone.replicas is not None
+    replicas.append(
+        WritingServer(
+            cluster,
+            tmp_path / "c",
+            workspace.name,
+            component=COMPONENT,
+            port=gone.replicas.ports[2],
+            replicas=gone.replicas,
+        )
+    )
     stop.touch()
     wait_until(lambda: is_told("TrainingFinished"), what="the end is an Event")
     events = _events(workspace, "unstable")

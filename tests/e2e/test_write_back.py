@@ -48,17 +48,36 @@ time.sleep(3600)
 """
 
 
+class Replicas:
+    """What replicas have in common: a certificate, and their addresses."""
+
+    def __init__(self, directory: Path, number: int) -> None:
+        self.authority = Authority(directory, "writing")
+        self.serving = self.authority.issue_server("visibility-api", "127.0.0.1")
+        self.ports = [free_port() for _ in range(number)]
+
+
 class WritingServer:
     """A server that serves and writes the jobs of one namespace, outside the aggregator."""
 
     def __init__(
-        self, cluster: Cluster, directory: Path, namespace: str, *, component: str = COMPONENT
+        self,
+        cluster: Cluster,
+        directory: Path,
+        namespace: str,
+        *,
+        component: str = COMPONENT,
+        port: int | None = None,
+        replicas: Replicas | None = None,
     ) -> None:
+        """`replicas`: which this is one of, at `port`."""
+        self.replicas = replicas
         directory.mkdir(exist_ok=True)
         kubeconfig = service_account_kubeconfig(cluster, directory)
-        port = free_port()
-        authority = Authority(directory, "writing")
-        serving = authority.issue_server("visibility-api", "127.0.0.1")
+        port = port or free_port()
+        authority = replicas.authority if replicas else Authority(directory, "writing")
+        serving = replicas.serving if replicas else authority.issue_server("visibility-api", "127.0.0.1")
+        peers = [f"--peers=127.0.0.1:{each}" for each in replicas.ports] if replicas else []
         self._daemon = Daemon(
             "visibility-api",
             [
@@ -68,6 +87,7 @@ class WritingServer:
                 *("--tls-cert-file", str(serving.cert), "--tls-private-key-file", str(serving.key)),
                 *("--probe-interval", "1s", "--probe-timeout", "1s", "--shutdown-delay-duration", "0s"),
                 *("--sources=exec,status", "--namespaces", namespace),
+                *peers,
                 *component_flags(ROOT, [component]),
             ],
             log=directory / "writing.log",
