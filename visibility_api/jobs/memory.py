@@ -105,7 +105,7 @@ def _remember(record: Record, rank0: Any, began: Any) -> Memory:  # noqa: ANN401
         moved_at=record.moved_at,
         positioned_at=record.positioned_at,
         clock=record.clock,
-        pace=record.pace.without_forecast(),
+        pace=record.pace,
         watched=record.watched,
         gathered=record.gathered,
         refused=record.refused,
@@ -213,7 +213,7 @@ def _adopt(record: Record, memory: Memory) -> None:
     record.reported_at, record.earliest_at = memory.reported_at, memory.earliest_at
     record.moved_at, record.positioned_at = memory.moved_at, memory.positioned_at
     record.clock, record.left_over = memory.clock, memory.left_over
-    record.pace = memory.pace.with_forecast()
+    record.pace = memory.pace
     record.watched, record.gathered = memory.watched, memory.gathered
     if record.report is not None and not memory.watched.courses:  # what an earlier version remembers has none
         record.watched = memory.watched.advance(record.report, None, record.pace.position)
