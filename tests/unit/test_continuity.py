@@ -268,25 +268,6 @@ async def test_the_past_of_a_job_is_known_at_the_start_and_goes_on(tmp_path: Pat
         assert second.tracker.history(OTHER) is None
 
 
-def test_the_past_that_a_peer_knows_joins_what_came_meanwhile_and_nothing_is_there_twice() -> None:
-    old, new = Server("--peers=one"), Server("--peers=one")
-    for server in (old, new):
-        server.bench.job(JOB)
-    for step in (10, 20, 30, 40):
-        old.bench.report(step)
-        if step > 20:  # it started only then
-            new.bench.now = old.bench.now
-            new.bench.report(step)
-        old.bench.advance(15)
-    new.bench.advance(30)
-    new.bench.report(50)
-    given = old.continuity._history(REF)
-    assert given is not None
-    for _ in range(2):
-        new.continuity._take_history(given)
-        assert steps(new) == [[10, 20, 30, 40, 50]]
-
-
 def test_the_past_waits_for_its_job_and_what_cannot_be_read_is_passed_over() -> None:
     old, new = Server("--peers=one"), Server("--peers=one")
     old.bench.job(JOB)

@@ -55,11 +55,6 @@ def test_of_another_format_nothing_is_read() -> None:
 def test_what_the_version_before_has_saved_is_read() -> None:
     plain = encode(memory(1))
     assert restore(SavedJob(ref=REF, format=FORMAT - 1, state=plain)) == memory(1)
-    history = JobHistory()
-    history.add("p1/0/0", report(1), continues=False, reported_at=T0, ahead_s=0.0)
-    old = SavedJob(ref=REF, format=HISTORY_FORMAT - 1, state=history.save())
-    assert (found := restore_history(old)) is not None
-    assert found.rows == 1
 
 
 @given(st.data())

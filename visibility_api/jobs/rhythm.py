@@ -18,10 +18,8 @@ QUICK_S, QUICK_TIMES, UNSEEN_LEAST_QUICK_S = 60.0, 20.0, 180.0
 # Half of three epochs may have shown a single evaluation, though.
 SETTLED_EPOCHS, SETTLED_EPOCHS_OF_HALF = 3.0, 2.0
 SETTLED_SHARE, SETTLED_LEAST_S, SETTLED_MOST_S = 1 / 6, 150.0, 1200.0
-# Checkpoints may come in every fifth epoch only.
+# Nearly all kinds of pauses were seen after some more; checkpoints may come in every fifth epoch only.
 MORE_EPOCHS, MORE_SHARE, MORE_LEAST_S, MORE_MOST_S = 6.0, 1 / 12, 120.0, 240.0
-# Nothing is done in every tenth epoch only that takes many times as long as all other pauses.
-KNOWN_EPOCHS, KNOWN_LEAST_S = 10.0, 90.0
 
 
 def longest_pause_s(pace: Pace, report: Progress) -> float:
@@ -32,8 +30,6 @@ def longest_pause_s(pace: Pace, report: Progress) -> float:
         return max(seen_s, UNKNOWN_S)
     advanced_s = (pace.at - pace.origin).total_seconds() if pace.at and pace.origin else 0.0
     epochs = _epochs(pace, report)
-    if epochs >= KNOWN_EPOCHS:
-        return max(seen_s, KNOWN_LEAST_S)
     if epochs >= MORE_EPOCHS:
         return max(seen_s, MORE_LEAST_S, min(MORE_MOST_S, MORE_SHARE * advanced_s))
     is_half_done = end is not None and position - pace.base >= end - position

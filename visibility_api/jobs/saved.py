@@ -19,7 +19,7 @@ from .job import JobRef
 from .memory import Memory, encode
 
 # Of a state and of a history; of one in another format nothing is read. The one before each has no checksum.
-FORMAT, HISTORY_FORMAT = 3, 2
+FORMAT, HISTORY_FORMAT = 3, 3
 _CHECKSUM_BYTES = 4
 _NEVER = datetime.min.replace(tzinfo=UTC)
 

@@ -135,12 +135,7 @@ class Tracker:
     def history_recalled(self, ref: JobRef, history: JobHistory) -> None:
         """Another process has kept this of the past of a job."""
         record = self._records.get(ref)
-        if record is None:
-            return
-        if record.history is None:
-            record.history = history
-        elif not record.history.covers(history):
-            history.merge(record.history)
+        if record is not None and (record.history is None or record.history.rows < history.rows):
             record.history = history
 
     def source_of(self, ref: JobRef) -> str:
