@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import Phase, example, given, settings, strategies as st
 
@@ -20,6 +21,7 @@ from visibility_api.history.attempt import PROGRESS
 from visibility_api.history.job_history import ROOM_BYTES, JobHistory, restore
 from visibility_api.history.view import HistoryView, Selection, select
 from visibility_api.reports.document import Point
+from visibility_api.reports.limits import MAX_INTEGER
 
 QUICK = (Phase.explicit, Phase.reuse, Phase.generate)  # an example takes too long to be made smaller
 FAR = T0.timestamp() + 1e9
@@ -358,6 +360,23 @@ def test_damage_within_a_history_loses_no_more_than_that(damaged: bytes) -> None
     for each in range(700):
         add(history, progress(1e6 + each, 7, metrics={"a": 1}))
     assert view(history).attempts[-1].last_step == 7
+
+
+@pytest.mark.parametrize(
+    "field", ["number", "ahead_ms", "shift_ms", "rows", "last_step", "width_ms", "first_ms"]
+)
+def test_a_history_with_a_number_that_cannot_be_is_not_read(field: str) -> None:
+    history = lasting(3, 1)
+    assert restore(history.save()) is not None
+    impossible = math.nan if field in ("last_step", "width_ms", "first_ms") else MAX_INTEGER + 1
+    setattr(history.attempts[0], field, impossible)
+    assert restore(history.save()) is None
+
+
+@pytest.mark.parametrize(("count", "is_read"), [(MAX_INTEGER, True), (MAX_INTEGER + 1, False)])
+def test_attempts_are_counted_as_far_as_numbers_go(count: int, is_read: bool) -> None:
+    saved = zlib.compress(msgspec.msgpack.encode([[], count]))
+    assert (restore(saved) is not None) == is_read
 
 
 def test_a_history_that_would_be_too_large_is_not_read() -> None:

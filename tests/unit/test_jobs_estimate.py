@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from benchmarks.estimates import measure
-from visibility_api.jobs.estimate import MAX_SAMPLES, Pace, percentage
+from visibility_api.jobs.estimate import MAX_SAMPLES, Forecast, Pace, measure as measure_samples, percentage
 from visibility_api.reports.document import Progress
 
 T0 = datetime(2026, 1, 23, 10, 0, tzinfo=UTC)
@@ -118,6 +118,25 @@ def test_the_end_has_a_range_which_narrows_as_more_is_seen() -> None:
         assert least_s <= likely_s <= most_s
         widths.append((most_s - least_s) / likely_s)
     assert widths == sorted(widths, reverse=True)
+
+
+def test_the_range_is_wider_the_more_is_still_to_come_and_has_room_for_a_single_pause() -> None:
+    forecast = Forecast(unit_s=2.0, pause_s=1.0, seen=100.0, spread=0.1)
+    assert forecast.left_s(100.0) == pytest.approx((200.0, 150.0, 375.0))
+    assert forecast.left_s(0.0) == (0.0, 0.0, 0.0)
+    far = forecast.left_s(1e9)
+    assert far[1:] == pytest.approx((2e9 * 0.6, 3e9 * 1.4), rel=1e-3)
+
+
+def test_the_range_is_as_wide_as_the_quarters_of_what_was_seen_differ() -> None:
+    """Of eight intervals the first two take 1.5 s a step, the others 1 s; the slowest two are as slow."""
+    samples = [(0.0, 0.0)]
+    for unit_s in (1.5, 1.5, 1, 1, 1, 1, 1, 1):
+        samples.append((samples[-1][0] + 10 * unit_s, samples[-1][1] + 10))
+    forecast = measure_samples(samples)
+    assert forecast is not None
+    assert (forecast.unit_s, forecast.pause_s, forecast.seen) == (1.125, 0.0, 80.0)
+    assert forecast.spread == pytest.approx(0.04 + 0.5 * (1.5 / 1.125 - 1) + 0.2 / 8)
 
 
 def test_an_estimate_of_two_reports_has_no_range() -> None:
