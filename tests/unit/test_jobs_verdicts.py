@@ -19,7 +19,10 @@ from visibility_api.jobs.rhythm import longest_pause_s
 from visibility_api.jobs.watched import (
     GRAD_NORMS_NOT_FINITE,
     NOTHING_WATCHED,
+    SMOOTHING,
     WATCHED,
+    Better,
+    Course,
     Watched,
     is_higher_better,
 )
@@ -303,6 +306,29 @@ class TestPlateaued:
     )  # fmt: skip
     def test_a_metric_of_which_more_is_better_is_known_by_its_name(self, name: str, is_better: bool) -> None:
         assert is_higher_better(name) is is_better
+
+
+@pytest.mark.parametrize(
+    ("name", "better", "best"), [("wer", "max", 3.0), ("accuracy", "min", 1.0), ("wer", None, 1.0)]
+)
+def test_a_job_may_say_which_values_of_its_metric_are_better(
+    name: str, better: Better | None, best: float
+) -> None:
+    watched = NOTHING_WATCHED
+    for number, value in enumerate((2.0, 3.0, 1.0, 2.0)):
+        report = Progress(timestamp=T0, metrics=((name, str(value)),))
+        watched = watched.advance(report, None, float(number), name, better)
+    assert watched.goal is not None
+    assert (watched.goal.is_higher_better, watched.goal.best) == (best == 3.0, best)
+
+
+def test_one_value_moves_what_is_usual_by_a_fifth_of_the_noise_at_most() -> None:
+    course = Course("accuracy")
+    for number in range(200):
+        course = course.follow(1.0 + (number % 2) / 10, T0)
+    after = course.follow(1e9, T0)
+    assert after.usual - course.usual == pytest.approx(SMOOTHING * 4 * course.noise)
+    assert after.noise - course.noise == pytest.approx(SMOOTHING * 3 * course.noise)
 
 
 _VALUES = st.floats() | st.sampled_from(["nan", "inf", "-inf", "", "text", "1e308", "-0"])
