@@ -98,8 +98,10 @@ def is_part(kept: list[float], values: list[float]) -> bool:
 
 
 def test_all_is_there_while_there_is_room() -> None:
-    [columns] = view(lasting(40, 4)).progress
+    history = lasting(40, 4)
+    [columns] = view(history).progress
     assert columns.steps == [10 * each for each in range(40)]
+    assert history.rows == 40
 
 
 def test_what_was_reported_lately_is_whole_and_the_oldest_is_thinnest() -> None:

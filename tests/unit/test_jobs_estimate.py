@@ -139,6 +139,19 @@ def test_the_range_is_as_wide_as_the_quarters_of_what_was_seen_differ() -> None:
     assert forecast.spread == pytest.approx(0.04 + 0.5 * (1.5 / 1.125 - 1) + 0.2 / 8)
 
 
+def test_a_single_pause_is_apart_from_the_rate() -> None:
+    samples = [(0.0, 0.0), (10.0, 10.0), (20.0, 20.0), (50.0, 30.0), (60.0, 40.0)]
+    forecast = measure_samples(samples)
+    assert forecast is not None
+    assert (forecast.unit_s, forecast.pause_s) == (1.0, 0.5)
+
+
+def test_a_report_without_a_time_or_a_position_changes_no_pace() -> None:
+    pace = pace_of(report(0, step=100), report(10, step=200))
+    assert pace.advance(Progress(step=300)) is pace
+    assert pace.advance(report(20)) is pace
+
+
 def test_an_estimate_of_two_reports_has_no_range() -> None:
     said = report(0, step=100), report(10, step=150)
     assert pace_of(*said).left_s(said[-1]) == (pytest.approx(170.0), None, None)

@@ -322,6 +322,54 @@ def test_a_job_may_say_which_values_of_its_metric_are_better(
     assert (watched.goal.is_higher_better, watched.goal.best) == (best == 3.0, best)
 
 
+@pytest.mark.parametrize(
+    ("values", "since_best"),
+    [
+        pytest.param([1.0, 0.997], 0, id="by 0.3 %"),
+        pytest.param([1.0, 0.999], 1, id="by 0.1 %, which may be chance"),
+        pytest.param([1.0, 2.0, 1.0, 2.0, 0.99], 4, id="by less than a tenth of the noise"),
+        pytest.param([1.0, 2.0, 1.0, 2.0, 0.9], 0, id="by more"),
+    ],
+)
+def test_a_best_value_is_clearly_better(values: list[float], since_best: int) -> None:
+    watched = NOTHING_WATCHED
+    for number, value in enumerate(values):
+        report = Progress(timestamp=T0, metrics=(("eval_loss", str(value)),))
+        watched = watched.advance(report, None, float(number))
+    assert watched.since_best == since_best
+
+
+@pytest.mark.parametrize(("times", "is_far"), [(2.9, False), (3.1, True)])
+def test_a_loss_is_far_from_three_times_the_usual_one_on(times: float, is_far: bool) -> None:
+    course = Course("loss", count=100, usual=1.0, noise=0.1, first=1.0, best=1.0)
+    assert course.is_far(times) is is_far
+    noisy = replace(course, noise=0.19)
+    assert noisy.is_far(2.13) is False  # 6 times the noise, but not far
+    assert replace(course, noise=0.6).is_far(4.5) is False  # not even 6 times the noise
+
+
+@pytest.mark.parametrize(
+    ("count", "far", "has_diverged"),
+    [(100, 40, True), (100, 39, False), (450, 44, False), (450, 45, True), (9000, 50, True)],
+)
+def test_a_divergence_needs_so_many_far_values_as_the_run_is_long(
+    count: int, far: int, has_diverged: bool
+) -> None:
+    course = Course("loss", count=count, usual=1.0, noise=0.1, first=1.0, best=1.0, far=far, far_at=T0)
+    assert course.has_diverged(4.0, T0 + timedelta(seconds=119)) is False
+    assert course.has_diverged(4.0, T0 + timedelta(seconds=120)) is has_diverged
+
+
+def test_an_alarm_stays_while_its_value_is_shown_again() -> None:
+    first = Progress(timestamp=T0, metrics=(("loss", "nan"), ("grad_norm", "1")))
+    watched = NOTHING_WATCHED.advance(first, None, 1.0)
+    assert watched.alarm is not None
+    again = watched.advance(first, first, 2.0)
+    assert again.alarm is not None
+    mended = replace(first, metrics=(("loss", "0.5"), ("grad_norm", "1")))
+    assert again.advance(mended, first, 3.0).alarm is None
+
+
 def test_one_value_moves_what_is_usual_by_a_fifth_of_the_noise_at_most() -> None:
     course = Course("accuracy")
     for number in range(200):
