@@ -3,7 +3,7 @@
     python -m benchmarks.history [--jobs N]
 
 Reporting: every job reports ten metrics once in 15 s, through the tracker, with its history and without, in
-turns. Memory: a job after a week of that, by what Python allocates for it.
+turns. Memory: a job whose history is full, by what Python allocates for it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import gc
 import random
+import statistics
 import tempfile
 import time
 import tracemalloc
@@ -37,6 +38,7 @@ from .state import written_bytes
 
 JOBS, METRICS, INTERVAL_S = 300, 10, 15
 WEEK = 7 * 86400 // INTERVAL_S
+FULL, SEVERAL = 1500, 20
 REPORTS = 120  # of each job in one turn; half an hour
 TURNS = 3
 LINES, PRINTED = 10, ("loss", "grad_norm", "learning_rate")
@@ -68,20 +70,25 @@ def report(number: int, noise: random.Random) -> Progress:
 
 
 def _show_memory() -> None:
+    """Of several that are full, each at another moment between two thinnings."""
     noise = random.Random(1)
-    _add(JobHistory(), 0, noise)  # what modules keep for themselves
+    for number in range(FULL):
+        _add(JobHistory(), number, noise)  # what modules keep for themselves
     tracemalloc.start()
     before = _traced()
-    history, largest = JobHistory(), 0
-    for number in range(WEEK):
-        _add(history, number, noise)
-        if number > WEEK - 60:  # through all fillings of what is pending
-            largest = max(largest, _traced() - before)
+    histories = [JobHistory() for _ in range(SEVERAL)]
+    for each, history in enumerate(histories):
+        for number in range(FULL + 7 * each):
+            _add(history, number, noise)
+    size = (_traced() - before) / SEVERAL
     tracemalloc.stop()
-    points = [len(each.values) for each in select(history, Selection(), now_s=1e12).series]
-    print(f"\nThe history of a job with {METRICS} metrics after a week, a report in {INTERVAL_S} s")
-    print(f"  memory                    {largest / 1024:8.1f} KiB at most")
-    print(f"  stored and given          {len(history.save()) / 1024:8.1f} KiB")
+    points = [
+        len(each.values) for history in histories for each in select(history, Selection(), now_s=1e12).series
+    ]
+    saved = statistics.fmean([len(history.save()) for history in histories])
+    print(f"\nThe history of a job with {METRICS} metrics, after {FULL} reports and more, of {SEVERAL}")
+    print(f"  memory                    {size / 1024:8.1f} KiB")
+    print(f"  stored and given          {saved / 1024:8.1f} KiB")
     print(f"  points                    {min(points):5d} to {max(points)} of each metric")
 
 
@@ -118,9 +125,9 @@ def _add(history: JobHistory, number: int, noise: random.Random) -> None:
 
 
 def _traced() -> int:
-    """Bytes that a history has allocated; not what the codec keeps once for all of them."""
+    """Bytes that histories have allocated."""
     gc.collect()
-    filters = [tracemalloc.Filter(True, "*/history/job_history.py")]
+    filters = [tracemalloc.Filter(True, "*/visibility_api/history/*.py")]
     snapshot = tracemalloc.take_snapshot().filter_traces(filters)
     return sum(each.size for each in snapshot.statistics("filename"))
 

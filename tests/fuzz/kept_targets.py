@@ -5,8 +5,6 @@ As in `targets`, each is a function of bytes that fails when a parser does what 
 
 from __future__ import annotations
 
-import math
-import struct
 import zlib
 from datetime import timedelta
 
@@ -18,13 +16,9 @@ from tests.past import Past
 from visibility_api.app.request_info import parse_query
 from visibility_api.app.routers.history import _selection
 from visibility_api.errors.status import RequestError, encode_status
-from visibility_api.history.attempt import read
-from visibility_api.history.columns import pack, unpack
-from visibility_api.history.job_history import JobHistory
+from visibility_api.history.job_history import JobHistory, restore as restore_columns
 from visibility_api.history.view import Selection, select
 from visibility_api.jobs.memory import (
-    HISTORY_FORMAT,
-    SavedJob,
     restore_history,
     restore_points,
     save_history,
@@ -96,8 +90,7 @@ def saved_state(data: bytes) -> None:
 
 def saved_history(data: bytes) -> None:
     """The same of a history, which goes on."""
-    checksum = zlib.crc32(data).to_bytes(4)  # or nothing else would be tried
-    history = restore_history(SavedJob(ref=REF, format=HISTORY_FORMAT, state=data + checksum))
+    history = restore_columns(zlib.compress(data))
     if history is None:
         return
     _show(history, _ALL)
@@ -112,18 +105,6 @@ def saved_history(data: bytes) -> None:
     assert restore_history(save_history(REF, history)) is not None
 
 
-def columns(data: bytes) -> None:
-    """Stored columns of numbers."""
-    try:
-        numbers = unpack(data)
-    except (struct.error, IndexError):
-        return
-    assert len(numbers) <= len(data)
-    again = unpack(pack(numbers))
-    assert len(again) == len(numbers)
-    assert all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in zip(numbers, again, strict=True))
-
-
 def recent(data: bytes) -> None:
     """Earlier values that come with a report."""
     points = read_recent(msgspec.Raw(data), T0)
@@ -136,8 +117,6 @@ def recent(data: bytes) -> None:
 
 def _show(history: JobHistory, selection: Selection) -> None:
     """It can be shown in every form."""
-    for attempt in history.attempts:
-        read(attempt)
     view = select(history, selection, now_s=_NOW.timestamp())
     msgspec.json.decode(encode_json("TrainJobProgressHistory", _ENTRY, view))
     for line in encode_ndjson(view).splitlines():

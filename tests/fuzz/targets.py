@@ -16,7 +16,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from tests.fuzz.authority import POOL
-from tests.fuzz.kept_targets import columns, history_query, recent, saved_history, saved_state
+from tests.fuzz.kept_targets import history_query, recent, saved_history, saved_state
 from visibility_api.app.request_info import parse_query, read_request, timeout_fault
 from visibility_api.auth.bearer import header_token
 from visibility_api.auth.certificates import Peer, last_text
@@ -199,7 +199,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     for target in (
         document, log_lines, push_body, request_line, list_options, selectors, headers, certificate,
         websocket, upgrade, http_answer, annotations, objects,
-        history_query, saved_state, saved_history, columns, recent,
+        history_query, saved_state, saved_history, recent,
     )
 }  # fmt: skip
 

@@ -259,7 +259,9 @@ async def test_a_form_that_is_not_served_is_a_406() -> None:
 async def test_a_large_answer_is_compressed_for_whoever_takes_it() -> None:
     past = Past()
     for each in range(2500):
-        add(past.history, progress(7200 + each, each, metrics={"\N{GRINNING FACE}" * 60: each % 5}), "p3/0/0")
+        add(
+            past.history, progress(7200 + each, each, metrics={"\N{GRINNING FACE}" * 120: each % 5}), "p3/0/0"
+        )
     plain = await past.get("", NDJSON)
     packed = await past.get("", NDJSON, ("Accept-Encoding", "gzip"))
     assert len(plain.body) > 128 * 1024

@@ -27,17 +27,17 @@ def kinds(values: list[float]) -> tuple[object, ...]:
     )
 
 
-def stretches_of(count: int, length: int) -> list[tuple[int, int]]:
+def intervals_of(count: int, length: int) -> list[tuple[int, int]]:
     return [(start, min(start + length, count)) for start in range(0, count, length)]
 
 
 @settings(max_examples=40, deadline=None)
 @given(VALUES, st.integers(1, 50))
-def test_each_stretch_keeps_what_must_not_be_lost(values: list[float], length: int) -> None:
-    kept = thin(values, stretches_of(len(values), length))
+def test_each_interval_keeps_what_must_not_be_lost(values: list[float], length: int) -> None:
+    kept = thin(values, intervals_of(len(values), length))
     assert kept == sorted(set(kept))
     assert (kept[0], kept[-1]) == (0, len(values) - 1)
-    for start, stop in stretches_of(len(values), length):
+    for start, stop in intervals_of(len(values), length):
         assert kinds([values[each] for each in kept if start <= each < stop]) == kinds(values[start:stop])
     assert len(kept) <= 5 * math.ceil(len(values) / length) + 2
 
@@ -45,10 +45,10 @@ def test_each_stretch_keeps_what_must_not_be_lost(values: list[float], length: i
 @settings(max_examples=40, deadline=None)
 @given(VALUES, st.integers(1, 8), st.integers(1, 5))
 def test_thinned_again_is_as_thinned_once(values: list[float], length: int, factor: int) -> None:
-    once = thin(values, stretches_of(len(values), length * factor))
-    fine = thin(values, stretches_of(len(values), length))
+    once = thin(values, intervals_of(len(values), length * factor))
+    fine = thin(values, intervals_of(len(values), length))
     left = [values[each] for each in fine]
-    ends = [sum(each < stop for each in fine) for _, stop in stretches_of(len(values), length * factor)]
+    ends = [sum(each < stop for each in fine) for _, stop in intervals_of(len(values), length * factor)]
     again = [fine[each] for each in thin(left, pairwise([0, *ends]))]
     assert [values[each] for each in again if each in once] == [values[each] for each in once]
 

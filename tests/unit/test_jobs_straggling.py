@@ -16,7 +16,7 @@ from tests.unit.test_jobs_tracker import Bench
 from trainjob_progress.document import Snapshot, encode
 from trainjob_progress.ranks import make_columns
 from visibility_api.jobs.job import Phase, ProbeHints, Thresholds
-from visibility_api.jobs.straggling import ACCOUNTS
+from visibility_api.jobs.straggling import REPORTS
 from visibility_api.reports.document import Progress
 from visibility_api.reports.ranks import NO_RANKS, Ranks, read_ranks
 from visibility_api.reports.report import parse_report
@@ -76,14 +76,14 @@ class TestTheCondition:
         bench.report(10)
         assert bench.last.condition("Straggling") is None
 
-    def test_it_is_unknown_until_there_were_enough_accounts(self, bench: Gathering) -> None:
-        for number in range(ACCOUNTS):
+    def test_it_is_unknown_until_there_were_enough_reports(self, bench: Gathering) -> None:
+        for number in range(REPORTS):
             assert number == 0 or bench.condition("Straggling") == ("Unknown", "NotJudged")
             bench.say(step_seconds=EVEN)
         assert bench.condition("Straggling") == ("False", "NoSlowReplica")
 
     def test_it_names_the_slow_replica_and_how_slow_it_is(self, bench: Gathering) -> None:
-        for _ in range(ACCOUNTS):
+        for _ in range(REPORTS):
             bench.say(step_seconds=SLOW, names=[f"bert-node-0-{rank}" for rank in range(4)])
         assert bench.condition("Straggling") == ("True", "SlowReplica")
         assert bench.message() == (
@@ -91,50 +91,50 @@ class TestTheCondition:
             " (0.4 s). Check its node, its accelerator and its data."
         )
 
-    def test_it_began_with_the_first_slow_account(self, bench: Gathering) -> None:
+    def test_it_began_with_the_first_slow_report(self, bench: Gathering) -> None:
         for _ in range(5):
             bench.say(step_seconds=EVEN)
         began = bench.now + timedelta(seconds=20)
-        for _ in range(ACCOUNTS):
+        for _ in range(REPORTS):
             bench.say(step_seconds=SLOW)
         found = bench.last.condition("Straggling")
         assert found is not None
         assert found.since == began
 
     def test_it_ends_when_the_rank_is_no_longer_slow(self, bench: Gathering) -> None:
-        for _ in range(ACCOUNTS):
+        for _ in range(REPORTS):
             bench.say(step_seconds=SLOW)
         bench.say(step_seconds=EVEN)
-        assert bench.condition("Straggling") == ("True", "SlowReplica")  # one account is no proof
+        assert bench.condition("Straggling") == ("True", "SlowReplica")  # one report is no proof
         bench.say(step_seconds=EVEN)
         assert bench.condition("Straggling") == ("False", "NoSlowReplica")
 
-    def test_an_account_that_is_read_again_counts_once(self, bench: Gathering) -> None:
+    def test_a_report_that_is_read_again_counts_once(self, bench: Gathering) -> None:
         bench.say(step_seconds=SLOW)
         [row] = [columns(rank=[0, 1], stepSeconds=[0.4, 0.9])]
-        for step in range(100, 100 + 2 * ACCOUNTS):
+        for step in range(100, 100 + 2 * REPORTS):
             bench.advance(20)
             bench.observe(Progress(timestamp=bench.now, step=step, ranks=row))
         assert bench.condition("Straggling") == ("Unknown", "NotJudged")
 
-    def test_many_accounts_within_a_short_time_are_not_enough(self, bench: Gathering) -> None:
-        for _ in range(3 * ACCOUNTS):
+    def test_many_reports_within_a_short_time_are_not_enough(self, bench: Gathering) -> None:
+        for _ in range(3 * REPORTS):
             bench.say(step_seconds=SLOW, every_s=2)
         assert bench.condition("Straggling") == ("False", "NoSlowReplica")
 
     def test_of_two_ranks_each_is_compared_with_the_other(self, bench: Gathering) -> None:
-        for _ in range(ACCOUNTS):
+        for _ in range(REPORTS):
             bench.say(step_seconds=[1.0, 0.25])
         assert "Rank 0 takes 1 s for a step, 4 times as long as the other one (0.25 s)." in bench.message()
 
     def test_a_slow_node_is_all_of_its_ranks(self, bench: Gathering) -> None:
-        for _ in range(ACCOUNTS):
+        for _ in range(REPORTS):
             bench.say(step_seconds=[0.4] * 6 + [0.91, 0.9])
         assert bench.message().startswith("Rank 6 takes 0.91 s for a step")
         assert "Also slow: rank 7." in bench.message()
 
     def test_ranks_whose_times_vary_widely_are_not_slow(self, bench: Gathering) -> None:
-        for _ in range(ACCOUNTS):
+        for _ in range(REPORTS):
             bench.say(step_seconds=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
         assert bench.condition("Straggling") == ("False", "NoSlowReplica")
 
@@ -163,7 +163,7 @@ class TestTheCondition:
         assert bench.condition("Straggling")[0] != "True"
 
     def test_another_attempt_begins_anew(self, bench: Gathering) -> None:
-        for _ in range(ACCOUNTS):
+        for _ in range(REPORTS):
             bench.say(step_seconds=SLOW)
         again = replace(RANK0, restart_count=1)
         bench.job(replace(JOB, rank0=again))
@@ -173,7 +173,7 @@ class TestTheCondition:
         assert bench.last.condition("Straggling") is None
 
     def test_a_job_that_has_ended_does_not_straggle(self, bench: Gathering) -> None:
-        for _ in range(ACCOUNTS):
+        for _ in range(REPORTS):
             bench.say(step_seconds=SLOW)
         bench.job(replace(JOB, phase=Phase.SUCCEEDED))
         assert bench.condition("Straggling") == ("False", "NotTraining")
@@ -185,13 +185,13 @@ class TestTheCondition:
         self, bench: Gathering, above: float | None, status: str | None
     ) -> None:
         bench.job(replace(JOB, hints=ProbeHints(thresholds=Thresholds(straggling_above=above))))
-        for _ in range(ACCOUNTS):
+        for _ in range(REPORTS):
             bench.say(step_seconds=SLOW)
         found = bench.last.condition("Straggling")
         assert (found.status if found is not None else None) == status
 
     def test_another_process_goes_on_from_what_is_remembered(self, bench: Gathering) -> None:
-        for _ in range(ACCOUNTS - 1):
+        for _ in range(REPORTS - 1):
             bench.say(step_seconds=SLOW)
         other = Gathering()
         other.now = bench.now
@@ -201,12 +201,12 @@ class TestTheCondition:
         assert other.condition("Straggling") == ("True", "SlowReplica")
 
     def test_what_is_remembered_of_many_slow_ranks_is_bounded(self, bench: Gathering) -> None:
-        for _ in range(ACCOUNTS):
+        for _ in range(REPORTS):
             bench.say(step_seconds=[0.4] * 33 + [0.9] * 31, names=["x" * 64] * 64)
         assert bench.condition("Straggling") == ("True", "SlowReplica")
         assert len(msgspec.json.encode(memory_of(bench).gathered)) < 2048
 
-    def test_no_account_is_kept_with_the_report(self, bench: Gathering) -> None:
+    def test_no_report_of_ranks_is_kept_with_the_report(self, bench: Gathering) -> None:
         bench.say(step_seconds=SLOW)
         memory = memory_of(bench)
         assert memory.report is not None
@@ -237,7 +237,7 @@ class TestReading:
             {"rank": [0], "step": [1], "more": "x" * 20_000},
         ],
     )
-    def test_an_account_that_breaks_a_rule_is_none(self, given: dict[str, object]) -> None:
+    def test_a_report_of_ranks_that_breaks_a_rule_is_none(self, given: dict[str, object]) -> None:
         assert columns(**given) == NO_RANKS
 
     @pytest.mark.parametrize("ranks", [b"null", b"[]", b'"x"', b'{"rank":[0],"step":["x"]}'])

@@ -19,7 +19,10 @@ from visibility_api.jobs.rhythm import longest_pause_s
 from visibility_api.jobs.watched import (
     GRAD_NORMS_NOT_FINITE,
     NOTHING_WATCHED,
+    SMOOTHING,
     WATCHED,
+    Better,
+    Course,
     Watched,
     is_higher_better,
 )
@@ -116,11 +119,10 @@ class TestHowLongARunMayStandStill:
         assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=3.5)) == 150
         assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=6.5)) == 120
 
-    def test_a_minute_and_a_half_once_many_epochs_have(self) -> None:
+    def test_no_more_than_twenty_and_then_four_minutes_where_epochs_are_long(self) -> None:
         pace, report = trained(30_000, epoch=0.5)
         assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=3.5)) == 1200
-        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=10.4)) == 240
-        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=10.5)) == 90
+        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=10.5)) == 240
 
     def test_less_than_five_minutes_once_half_of_it_is_done(self) -> None:
         assert longest_pause_s(*trained(615, total=1300)) == 300
@@ -304,6 +306,77 @@ class TestPlateaued:
     )  # fmt: skip
     def test_a_metric_of_which_more_is_better_is_known_by_its_name(self, name: str, is_better: bool) -> None:
         assert is_higher_better(name) is is_better
+
+
+@pytest.mark.parametrize(
+    ("name", "better", "best"), [("wer", "max", 3.0), ("accuracy", "min", 1.0), ("wer", None, 1.0)]
+)
+def test_a_job_may_say_which_values_of_its_metric_are_better(
+    name: str, better: Better | None, best: float
+) -> None:
+    watched = NOTHING_WATCHED
+    for number, value in enumerate((2.0, 3.0, 1.0, 2.0)):
+        report = Progress(timestamp=T0, metrics=((name, str(value)),))
+        watched = watched.advance(report, None, float(number), name, better)
+    assert watched.goal is not None
+    assert (watched.goal.is_higher_better, watched.goal.best) == (best == 3.0, best)
+
+
+@pytest.mark.parametrize(
+    ("values", "since_best"),
+    [
+        pytest.param([1.0, 0.997], 0, id="by 0.3 %"),
+        pytest.param([1.0, 0.999], 1, id="by 0.1 %, which may be chance"),
+        pytest.param([1.0, 2.0, 1.0, 2.0, 0.99], 4, id="by less than a tenth of the noise"),
+        pytest.param([1.0, 2.0, 1.0, 2.0, 0.9], 0, id="by more"),
+    ],
+)
+def test_a_best_value_is_clearly_better(values: list[float], since_best: int) -> None:
+    watched = NOTHING_WATCHED
+    for number, value in enumerate(values):
+        report = Progress(timestamp=T0, metrics=(("eval_loss", str(value)),))
+        watched = watched.advance(report, None, float(number))
+    assert watched.since_best == since_best
+
+
+@pytest.mark.parametrize(("times", "is_far"), [(2.9, False), (3.1, True)])
+def test_a_loss_is_far_from_three_times_the_usual_one_on(times: float, is_far: bool) -> None:
+    course = Course("loss", count=100, usual=1.0, noise=0.1, first=1.0, best=1.0)
+    assert course.is_far(times) is is_far
+    noisy = replace(course, noise=0.19)
+    assert noisy.is_far(2.13) is False  # 6 times the noise, but not far
+    assert replace(course, noise=0.6).is_far(4.5) is False  # not even 6 times the noise
+
+
+@pytest.mark.parametrize(
+    ("count", "far", "has_diverged"),
+    [(100, 40, True), (100, 39, False), (450, 44, False), (450, 45, True), (9000, 50, True)],
+)
+def test_a_divergence_needs_so_many_far_values_as_the_run_is_long(
+    count: int, far: int, has_diverged: bool
+) -> None:
+    course = Course("loss", count=count, usual=1.0, noise=0.1, first=1.0, best=1.0, far=far, far_at=T0)
+    assert course.has_diverged(4.0, T0 + timedelta(seconds=119)) is False
+    assert course.has_diverged(4.0, T0 + timedelta(seconds=120)) is has_diverged
+
+
+def test_an_alarm_stays_while_its_value_is_shown_again() -> None:
+    first = Progress(timestamp=T0, metrics=(("loss", "nan"), ("grad_norm", "1")))
+    watched = NOTHING_WATCHED.advance(first, None, 1.0)
+    assert watched.alarm is not None
+    again = watched.advance(first, first, 2.0)
+    assert again.alarm is not None
+    mended = replace(first, metrics=(("loss", "0.5"), ("grad_norm", "1")))
+    assert again.advance(mended, first, 3.0).alarm is None
+
+
+def test_one_value_moves_what_is_usual_by_a_fifth_of_the_noise_at_most() -> None:
+    course = Course("accuracy")
+    for number in range(200):
+        course = course.follow(1.0 + (number % 2) / 10, T0)
+    after = course.follow(1e9, T0)
+    assert after.usual - course.usual == pytest.approx(SMOOTHING * 4 * course.noise)
+    assert after.noise - course.noise == pytest.approx(SMOOTHING * 3 * course.noise)
 
 
 _VALUES = st.floats() | st.sampled_from(["nan", "inf", "-inf", "", "text", "1e308", "-0"])

@@ -19,7 +19,6 @@ from trainjob_progress.extremes import MAX_EXACT, MAX_SAMPLES
 from trainjob_progress.live_run import LiveRun
 from trainjob_progress.sinks.file import FileSink
 from trainjob_progress.tail import Tail, thin
-from visibility_api.history.attempt import read
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.tracker import Tracker
 from visibility_api.reports.document import Progress, parse_document
@@ -100,11 +99,9 @@ def test_a_nan_and_a_spike_of_one_step_each_are_in_the_last_file_and_in_the_hist
     )
     history = tracker._records[REF].history
     assert history is not None
-    kept = read(history.attempts[-1])
-    rows, values = kept.series["loss"]
-    pairs = list(zip([kept.steps[row] for row in rows], values, strict=True))
-    assert (2300, 99.0) in pairs
-    assert any(step == 700 and math.isnan(value) for step, value in pairs)
+    kept = history.attempts[-1].points("loss")
+    assert (2300, 99.0) in [(step, value) for _, step, value in kept]
+    assert any(step == 700 and math.isnan(value) for _, step, value in kept)
 
 
 def test_what_stays_between_two_samples_has_no_rows_of_its_own() -> None:

@@ -1,7 +1,7 @@
-"""Fewer points of a series, so that its plot stays the same: the extremes of each of its stretches.
+"""Fewer points of a series, so that its plot stays the same: the extremes of each of its intervals.
 
-Of a stretch stay the least and the greatest finite value, and the first NaN, infinity and minus infinity.
-Thinned again, with stretches that are joined, the same points stay as if it had been thinned once: so a
+Of a interval stay the least and the greatest finite value, and the first NaN, infinity and minus infinity.
+Thinned again, with intervals that are joined, the same points stay as if it had been thinned once: so a
 series may be thinned as it grows, and no extreme is ever lost.
 """
 
@@ -12,19 +12,19 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 
-def thin(values: Sequence[float], stretches: Iterable[tuple[int, int]]) -> list[int]:
-    """The indices of the points that stay: of each stretch from its start to before its stop, and the first
-    and the last of all. The stretches are in order and cover the values."""
+def thin(values: Sequence[float], intervals: Iterable[tuple[int, int]]) -> list[int]:
+    """The indices of the points that stay: of each interval from its start to before its stop, and the first
+    and the last of all. The intervals are in order and cover the values."""
     kept: list[int] = []
-    for start, stop in stretches:
+    for start, stop in intervals:
         if stop - start <= 1:
             kept.extend(range(start, stop))
             continue
-        stretch = values[start:stop]
-        if not math.isfinite(sum(stretch)):  # something in it is not, or the sum is too large
-            kept.extend(start + each for each in _unusual(stretch))
+        interval = values[start:stop]
+        if not math.isfinite(sum(interval)):  # something in it is not, or the sum is too large
+            kept.extend(start + each for each in _unusual(interval))
             continue
-        low, high = stretch.index(min(stretch)), stretch.index(max(stretch))
+        low, high = interval.index(min(interval)), interval.index(max(interval))
         if low > high:
             low, high = high, low
         kept.append(start + low)
@@ -40,30 +40,30 @@ def thin(values: Sequence[float], stretches: Iterable[tuple[int, int]]) -> list[
 def downsample(values: Sequence[float], most: int) -> list[int]:
     """The indices of at most so many points, at least 2, that show every spike of the series.
 
-    Stretches of equal length, as `thin` thins them (min-max): of two spikes in one stretch LTTB shows one.
+    Intervals of equal length, as `thin` thins them (min-max): of two spikes in one interval LTTB shows one.
     """
     count = len(values)
     if count <= most:
         return list(range(count))
-    stretches = (most - 2) // 2
-    while stretches > 0:
-        edges = [count * each // stretches for each in range(stretches + 1)]
+    intervals = (most - 2) // 2
+    while intervals > 0:
+        edges = [count * each // intervals for each in range(intervals + 1)]
         kept = thin(values, pairwise(edges))
         if len(kept) <= most:
             return kept
-        stretches -= max(1, (len(kept) - most) // 5)  # values that are not finite took places
+        intervals -= max(1, (len(kept) - most) // 5)  # values that are not finite took places
     ends, extremes = (0, count - 1), thin(values, [(0, count)])
     return sorted({*ends, *sorted(set(extremes) - {*ends})[: most - 2]})
 
 
-def _unusual(stretch: Sequence[float]) -> list[int]:
+def _unusual(interval: Sequence[float]) -> list[int]:
     """The same of values some of which are not finite."""
-    finite = [index for index, value in enumerate(stretch) if math.isfinite(value)]
+    finite = [index for index, value in enumerate(interval) if math.isfinite(value)]
     kept: set[int] = set()
     if finite:
-        kept |= {min(finite, key=stretch.__getitem__), max(finite, key=stretch.__getitem__)}
+        kept |= {min(finite, key=interval.__getitem__), max(finite, key=interval.__getitem__)}
     for test in (math.isnan, math.inf.__eq__, (-math.inf).__eq__):
-        first = next((index for index, value in enumerate(stretch) if test(value)), None)
+        first = next((index for index, value in enumerate(interval) if test(value)), None)
         if first is not None:
             kept.add(first)
     return sorted(kept)

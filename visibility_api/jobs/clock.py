@@ -1,4 +1,4 @@
-"""How far the clock that dates a job's reports is from ours, by what the reports themselves show.
+"""How far the clock that dates a job's reports is from ours, as the reports themselves show.
 
 A report cannot be read before it was written, nor written while its reporter still showed an earlier one. So
 each report that is read bounds the offset of its clock from both sides; the bounds of several are combined.
@@ -75,7 +75,7 @@ class NodeClock(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=F
 
 
 def later(moment: datetime, by_s: float) -> datetime:
-    """So many seconds later, or earlier; no further than times go: a report may bear any."""
+    """So many seconds later, or earlier; within the times that exist: a report may have any."""
     try:
         return moment + timedelta(seconds=by_s)
     except OverflowError:

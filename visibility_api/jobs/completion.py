@@ -1,4 +1,4 @@
-"""One report of a run beside the one held before: completed by it, or kept from contradicting it."""
+"""Completes a report by the one held before, or removes from it what contradicts that one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def complete(report: Progress, held: Progress) -> Progress:
     """`report` with what only earlier ones of this attempt contain: no field flickers between sources."""
     metrics = dict(held.metrics)
     metrics.update(report.metrics)
-    if len(metrics) > MAX_METRICS:  # or names that change every step would leave no room for what is new
+    if len(metrics) > MAX_METRICS:  # else names that change every step would leave no room for new ones
         new = dict(report.metrics)
         for name in [name for name in metrics if name not in new][: len(metrics) - MAX_METRICS]:
             del metrics[name]
@@ -45,7 +45,7 @@ def complete(report: Progress, held: Progress) -> Progress:
 
 
 def _is_behind(report: Progress, held: Progress) -> bool:
-    """A run that has ended goes no further back: this is the next one of the same process or container."""
+    """A run that has ended does not go back: this is the next one of the same process or container."""
     return any(
         now is not None and before is not None and now < before
         for now, before in ((report.step, held.step), (percentage(report), percentage(held)))
@@ -63,8 +63,8 @@ def has_position(report: Progress) -> bool:
 
 
 def without_contradiction(guess: Progress, held: Progress) -> Progress:
-    """Without steps, or epochs, that lie behind those held or are of another plan: those of a bar that begins
-    anew with each epoch, for example. A run that has ended contradicts nothing."""
+    """Without steps, or epochs, that lie behind those held or are of another plan. Such are those of a bar
+    that begins anew with each epoch. A run that has ended contradicts nothing."""
     if guess.is_final:
         return guess
     done, before = percentage(guess), percentage(held)

@@ -19,7 +19,7 @@ from .clock import later
 from .job import Phase, TrainingJob
 from .record import FRESH_AT_LEAST_S, Record
 from .rhythm import longest_pause_s
-from .straggling import ACCOUNTS, FACTOR, Slow
+from .straggling import FACTOR, REPORTS, Slow
 from .summary import NOT_RUNNING, STALLED, Condition
 from .watched import GRAD_NORM, LOSSES, WATCHED, Goal
 
@@ -350,7 +350,7 @@ def gather(record: Record, ranks: Ranks) -> None:
 def _straggling(record: Record) -> _Found | None:
     """Not there unless rank 0 reports of the others, in this attempt."""
     gathered, report = record.gathered, record.report
-    if not gathered.accounts or gathered.attempt != record.attempt or report is None:
+    if not gathered.reports or gathered.attempt != record.attempt or report is None:
         return None
     if record.job.hints.thresholds.straggling_above == math.inf:
         return None
@@ -359,8 +359,8 @@ def _straggling(record: Record) -> _Found | None:
     lagging = gathered.lagging
     if lagging:
         return "True", "SlowReplica", _describe_slow(lagging)
-    if gathered.accounts < ACCOUNTS:
-        return "Unknown", "NotJudged", f"Rank 0 has reported of the others fewer than {ACCOUNTS} times yet."
+    if gathered.reports < REPORTS:
+        return "Unknown", "NotJudged", f"Rank 0 has reported of the others fewer than {REPORTS} times yet."
     return "False", "NoSlowReplica", _PLAIN
 
 

@@ -23,7 +23,7 @@ from .record import Record, State
 from .summary import Beginning
 
 # Of a state and of a history; of one in another format nothing is read.
-FORMAT, HISTORY_FORMAT = 4, 2
+FORMAT, HISTORY_FORMAT = 4, 3
 _CHECKSUM_BYTES = 4
 
 _FIELDS = State.__struct_fields__
@@ -46,7 +46,6 @@ def encode_state(record: Record) -> bytes:
     """What is known of a job now, as MessagePack. Equal bytes: nothing has changed."""
     values = list(_values(record))
     values[_INDEX["reports"]] = _reports(record)
-    values[_INDEX["pace"]] = record.pace.without_forecast()
     values[_INDEX["rank0"]] = _without_messages(record.rank0)
     values[_INDEX["began"]] = [
         Beginning(type=each.type, status=each.status, since=each.since) for each in record.conditions
@@ -64,7 +63,6 @@ def take_state(record: Record, state: bytes) -> bool:
         setattr(record, name, getattr(kept, name))
     if kept.report is not None:
         record.reports.setdefault(kept.reporter, kept.report)
-    record.pace = kept.pace.with_forecast()
     record.attempts = (kept.rank0.attempt,) if kept.rank0 is not None else ()
     record.conditions = restore_conditions((each.type, each.status, each.since) for each in kept.began)
     return True

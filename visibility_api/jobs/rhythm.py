@@ -1,4 +1,7 @@
-"""For how long a run may stand still and still be about to go on, by what was seen of this attempt."""
+"""How long a run may stand still without being stalled, as the pauses of this attempt show.
+
+What each rule is worth: docs/decisions/0030.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,18 @@ from .estimate import Pace
 
 # Pauses are about as long as before, seldom several times as long.
 GAPS, LONG_GAPS, LONG_GAPS_FROM_S = 5.0, 3.0, 1500.0
-# While nothing is known of its rhythm it loads and compiles; after its last step it evaluates and saves.
+# While its rhythm is not known a run loads and compiles; after its last step it evaluates and saves.
 UNKNOWN_S = 1800.0
 # A pause of a kind that was not seen yet (a first evaluation) may take as long as half of the run so far.
 UNSEEN_SHARE, UNSEEN_LEAST_S, UNSEEN_MOST_S = 1 / 2, 300.0, 1800.0
-# A quick rhythm, kept for many times as long as its longest pause, is known sooner.
+# A quick rhythm is known sooner, once it was kept for many times as long as its longest pause.
 QUICK_S, QUICK_TIMES, UNSEEN_LEAST_QUICK_S = 60.0, 20.0, 180.0
 # Less once it has come through some epochs, or half of what there was to do: most kinds of pauses were seen.
-# Half of three epochs may have shown a single evaluation, though.
+# But half of three epochs may have shown only one evaluation.
 SETTLED_EPOCHS, SETTLED_EPOCHS_OF_HALF = 3.0, 2.0
 SETTLED_SHARE, SETTLED_LEAST_S, SETTLED_MOST_S = 1 / 6, 150.0, 1200.0
-# Checkpoints may come in every fifth epoch only.
+# Nearly all kinds of pauses were seen after some more; checkpoints may come in every fifth epoch only.
 MORE_EPOCHS, MORE_SHARE, MORE_LEAST_S, MORE_MOST_S = 6.0, 1 / 12, 120.0, 240.0
-# Nothing is done in every tenth epoch only that takes many times as long as all other pauses.
-KNOWN_EPOCHS, KNOWN_LEAST_S = 10.0, 90.0
 
 
 def longest_pause_s(pace: Pace, report: Progress) -> float:
@@ -32,8 +33,6 @@ def longest_pause_s(pace: Pace, report: Progress) -> float:
         return max(seen_s, UNKNOWN_S)
     advanced_s = (pace.at - pace.origin).total_seconds() if pace.at and pace.origin else 0.0
     epochs = _epochs(pace, report)
-    if epochs >= KNOWN_EPOCHS:
-        return max(seen_s, KNOWN_LEAST_S)
     if epochs >= MORE_EPOCHS:
         return max(seen_s, MORE_LEAST_S, min(MORE_MOST_S, MORE_SHARE * advanced_s))
     is_half_done = end is not None and position - pace.base >= end - position
@@ -52,6 +51,6 @@ def _several_s(pause_s: float) -> float:
 
 
 def _epochs(pace: Pace, report: Progress) -> float:
-    """How many the attempt has come through, as far as it reports that."""
+    """How many the attempt has completed, as far as it reports epochs."""
     epoch, first = report.epoch, pace.base_epoch
     return epoch - first if epoch is not None and first is not None else 0.0

@@ -1,10 +1,10 @@
-"""Which ranks are slower than the others, by several accounts that rank 0 gave of them.
+"""Which ranks are slower than the others, by several reports of rank 0 about all of them.
 
-A rank is slow by one account if a step takes it clearly longer than the others: so many times the median of
-theirs, and beyond their spread. It lags if it was slow by several accounts in a row, for a while: one account
-may be of a checkpoint, an evaluation or a wait for data. Where ranks wait for each other their steps tell
-nothing, only the seconds of their own work do; where they do not, the steps between two accounts tell how
-long each took. Pure; times are the training process's own.
+A rank is slow by one report if a step takes it clearly longer than the others: FACTOR times their median, and
+beyond their spread. It lags if it was slow in REPORTS reports in a row and for LASTING_S: a single report may
+show a checkpoint, an evaluation or a wait for data. Where ranks wait for each other their steps say nothing,
+but the seconds of their own work do. Where they do not wait, the steps between two reports show how long each
+took. Pure; times are the training process's own.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from visibility_api.reports.ranks import RankRow, Ranks
 
 FACTOR = 2.0  # times the median of the others
 SPREADS = 4.0  # standard deviations of the others, by their median deviation, beyond the median
-ACCOUNTS = 12  # in a row
-FORGIVEN = 6  # of these, which one that shows a rank not to be slow undoes
+REPORTS = 12  # in a row
+UNDONE = 6  # of these, by one report in which the rank is not slow
 LASTING_S = 180.0
-LEAST_STEPS = 8  # of the median rank, between two accounts that are compared by their steps
+LEAST_STEPS = 8  # of the median rank, between two reports whose steps are compared
 MAX_SLOW = 8  # ranks at most that are followed
 _DEVIATION = 1.4826  # of a normal distribution, of its median deviation
 
 
 class Slow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A rank that was slow by the last accounts."""
+    """A rank that was slow in the last reports."""
 
     rank: int
     name: str
-    accounts: int  # up to ACCOUNTS
+    reports: int  # up to REPORTS
     since: datetime  # the first of them
-    step_s: float  # by the last one; infinity: it made none
+    step_s: float  # by the last one; infinity: it made no step
     usual_s: float  # the median of the others
     others: int
-    lags: bool  # by so many accounts that it is no chance
+    lags: bool  # in enough reports, for long enough
 
 
 class Gathered(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """What the accounts of one attempt have shown. Start with `Gathered()`, then `advance`."""
+    """What the reports of one attempt have shown. Start with `Gathered()`, then `advance`."""
 
     attempt: str = ""  # Rank0.attempt
-    mark: int = 0  # of the last account
-    accounts: int = 0  # that were judged, up to ACCOUNTS
-    at: datetime | None = None  # of the last account whose steps were compared, and these
+    mark: int = 0  # of the last report
+    reports: int = 0  # that were evaluated, up to REPORTS
+    at: datetime | None = None  # of the last report whose steps were compared, and these
     steps: tuple[tuple[int, int], ...] = ()
     slow: tuple[Slow, ...] = ()
 
     def advance(self, ranks: Ranks, at: datetime, *, attempt: str, factor: float, pause_s: float) -> Gathered:
-        """With one more account, at `at`. `pause_s`: for so long the run may stand still and be well."""
+        """With one more report, at `at`. `pause_s`: for so long a healthy run may stand still."""
         if attempt != self.attempt:
             return Gathered(attempt=attempt).advance(
                 ranks, at, attempt=attempt, factor=factor, pause_s=pause_s
@@ -61,15 +61,15 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_default
             return self
         step_s = [(row, row.step_s) for row in ranks.rows if row.step_s is not None]
         if step_s:
-            return replace(self._judged(step_s, at, factor, LASTING_S), mark=ranks.mark)
+            return replace(self._evaluated(step_s, at, factor, LASTING_S), mark=ranks.mark)
         steps = tuple([(row.rank, row.step) for row in ranks.rows if row.step is not None])
         compared = self._compared(ranks.rows, at)
         if compared is None:
             return replace(self, mark=ranks.mark)
-        judged = self
+        evaluated = self
         if compared:
-            judged = self._judged(compared, at, factor, max(LASTING_S, pause_s))
-        return replace(judged, mark=ranks.mark, at=at, steps=steps)
+            evaluated = self._evaluated(compared, at, factor, max(LASTING_S, pause_s))
+        return replace(evaluated, mark=ranks.mark, at=at, steps=steps)
 
     @property
     def lagging(self) -> tuple[Slow, ...]:
@@ -77,7 +77,7 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_default
         return tuple(sorted((each for each in self.slow if each.lags), key=lambda each: -each.step_s))
 
     def _compared(self, rows: Sequence[RankRow], at: datetime) -> list[tuple[RankRow, float]] | None:
-        """Seconds a step since the account that is compared with. Empty: there is none; None: too soon."""
+        """Seconds a step since the report to compare with. Empty: there is none; None: too soon."""
         before = dict(self.steps)
         made = [
             (row, row.step - before[row.rank]) for row in rows if row.step is not None and row.rank in before
@@ -89,14 +89,14 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_default
         elapsed_s = (at - self.at).total_seconds()
         return [(row, elapsed_s / steps if steps else math.inf) for row, steps in made]
 
-    def _judged(
+    def _evaluated(
         self, step_s: Sequence[tuple[RankRow, float]], at: datetime, factor: float, lasting_s: float
     ) -> Gathered:
         if len(step_s) < 2:
             return self
         held = {each.rank: each for each in self.slow}
         ordered = sorted(seconds for _, seconds in step_s)
-        # Of the others of a slow one the median is no less.
+        # The median of all but a slow one is no less than this.
         limit_s = factor * ordered[(len(ordered) - 2) // 2]
         slow = []
         for row, seconds in step_s:
@@ -109,10 +109,10 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_default
                     slow.append(_slower(before, row, at, seconds, usual_s, len(others), lasting_s))
                     continue
             if before is not None:
-                slow.append(_forgiven(before))
-        slow += [_forgiven(before) for before in held.values()]
-        kept = sorted((each for each in slow if each.accounts > 0), key=lambda each: -each.accounts)
-        return replace(self, accounts=min(ACCOUNTS, self.accounts + 1), slow=tuple(kept[:MAX_SLOW]))
+                slow.append(_recovering(before))
+        slow += [_recovering(before) for before in held.values()]
+        kept = sorted((each for each in slow if each.reports > 0), key=lambda each: -each.reports)
+        return replace(self, reports=min(REPORTS, self.reports + 1), slow=tuple(kept[:MAX_SLOW]))
 
 
 NOTHING_GATHERED = Gathered()
@@ -139,12 +139,12 @@ def _slower(
     others: int,
     lasting_s: float,
 ) -> Slow:
-    accounts = min(ACCOUNTS, (before.accounts if before is not None else 0) + 1)
+    reports = min(REPORTS, (before.reports if before is not None else 0) + 1)
     since = min(before.since, at) if before is not None else at  # a clock may be set back
     lags = before is not None and before.lags
-    lags = lags or (accounts >= ACCOUNTS and (at - since).total_seconds() >= lasting_s)
-    return Slow(row.rank, row.name, accounts, since, seconds, usual_s, others, lags)
+    lags = lags or (reports >= REPORTS and (at - since).total_seconds() >= lasting_s)
+    return Slow(row.rank, row.name, reports, since, seconds, usual_s, others, lags)
 
 
-def _forgiven(before: Slow) -> Slow:
-    return replace(before, accounts=before.accounts - FORGIVEN)
+def _recovering(before: Slow) -> Slow:
+    return replace(before, reports=before.reports - UNDONE)

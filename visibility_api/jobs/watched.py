@@ -1,7 +1,7 @@
-"""What the watched metrics of an attempt were like: a handful of numbers each, updated with each report.
+"""Statistics of the watched metrics of an attempt: some ten numbers each, updated with each report.
 
-From them follow the conditions Diverged and Plateaued (`conditions`). Robust: a step of these statistics is
-bounded by the usual noise, so a spike moves nothing, and a value that is far above all before does not count
+The conditions Diverged and Plateaued follow from them (`conditions`). They are robust: one value moves them
+by no more than the usual noise, so a spike changes little. A value far above all earlier ones does not count
 as usual. Pure; times are the training process's own.
 """
 
@@ -27,14 +27,14 @@ _NO_RANK = len(GOALS)
 # Scaled half precision skips steps whose gradients overflow, several in a row as it begins.
 GRAD_NORMS_NOT_FINITE = 12
 
-LARGEST = 1e100  # what is larger is infinite here: no sum of these overflows
-KNOWN_AFTER = 20  # values, of which nothing is said to be unusual
+LARGEST = 1e100  # a larger value counts as infinite, so that no sum overflows
+KNOWN_AFTER = 20  # values; none of the first ones counts as unusual
 SMOOTHING = 0.05  # weight of a new value, once there are many
-NOISE_STEP = 4.0  # times the usual noise: by more one value does not move what is usual
+NOISE_STEP = 4.0  # times the usual noise: one value moves `usual` by no more
 NOISES = 6.0  # times the usual noise is far
 _Level = tuple[float, int, int, float]  # so many times; values at least, and at most needed; seconds
 # A value that is so many times the usual one above it is far. It is a divergence after so many such values
-# in a row, and seconds: the farther, the sooner. Losses recover from spikes, within minutes at most.
+# in a row, and seconds: the farther, the sooner. Losses recover from spikes within minutes.
 _LOSS_LEVELS: tuple[_Level, ...] = ((99.0, 4, 4, 0.0), (9.0, 30, 30, 60.0), (2.0, 40, 50, 120.0))
 _GRAD_NORM_LEVELS: tuple[_Level, ...] = ((9999.0, 5, 5, 0.0), (999.0, 10, 10, 60.0), (99.0, 15, 30, 120.0))
 # Rare; overfitting triples them without a divergence.
@@ -44,13 +44,13 @@ _LEVELS: Mapping[str, tuple[_Level, ...]] = {
     **dict.fromkeys(EVALUATION_LOSSES, _EVALUATION_LEVELS),
     GRAD_NORM: _GRAD_NORM_LEVELS,
 }
-_ABOVE_FIRST = 20.0  # times the first values, where the run had learned: also where it comes by and by
-_LOST_SHARE = 0.8  # of all that was learned, given up again
+_ABOVE_FIRST = 20.0  # times the first values, where the run had learned: also where it rises gradually
+_LOST_SHARE = 0.8  # of all that was learned, lost again
 _LEARNED_SHARE = 0.4  # of the first values: harder data may undo less
 _LOST: _Level = (0.0, 40, 60, 180.0)
 _NEEDED_SHARE = 0.1  # of the values before, between least and most: short runs have few
 _LEARNED_NOISES = 5.0  # times the noise: what counts as learned
-_FORGIVEN = 2  # far values that one which is not undoes
+_UNDONE = 2  # far values, by one that is not far
 LEAST_IMPROVEMENT = 0.002  # of the best value: by less it may be chance
 LEAST_IMPROVEMENT_NOISES = 0.1
 
@@ -84,8 +84,8 @@ class Course(msgspec.Struct, frozen=True, array_like=True, gc=False):
         if count >= KNOWN_AFTER:
             if (by > NOISES * noise or self.has_learned) and self.is_far(value):
                 return self._with(self.far + 1, self.far_at or at)
-            if self.far > _FORGIVEN:
-                return self._with(self.far - _FORGIVEN, self.far_at)
+            if self.far > _UNDONE:
+                return self._with(self.far - _UNDONE, self.far_at)
             if noise:
                 most = NOISE_STEP * noise
                 by = most if by > most else max(by, -most)
@@ -109,7 +109,7 @@ class Course(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return Course(self.name, count, usual, noise, first, best, has_learned)
 
     def is_far(self, value: float) -> bool:
-        """Whether a value is far above the usual ones, or gives up most of what was learned."""
+        """Whether a value is far above the usual ones, or loses most of what was learned."""
         levels = _LEVELS.get(self.name)
         if levels is None:
             return False

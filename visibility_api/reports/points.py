@@ -25,7 +25,7 @@ from .limits import (
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a training process said at one time. Absent is None."""
+    """What a training process reported at one time. Absent is None."""
 
     timestamp: datetime  # the training process's clock, UTC; may disagree with ours
     step: int | None = None
