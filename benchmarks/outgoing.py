@@ -33,7 +33,7 @@ from visibility_api.pushing.ownership import Membership
 from visibility_api.pushing.relayed import PATH as PUSHES_PATH
 from visibility_api.pushing.replication import Relay
 from visibility_api.reports.document import Progress
-from visibility_api.reports.limits import MAX_DOCUMENT_BYTES
+from visibility_api.reports.fields import MAX_DOCUMENT_BYTES
 
 from .pod import FLOOD
 from .probe import RANK0, REF

@@ -36,7 +36,7 @@ from visibility_api.kubeapi.history import encode_csv, encode_json, encode_ndjso
 from visibility_api.kubeapi.v1alpha1 import Codec
 from visibility_api.models.served import TRAINJOBS
 from visibility_api.peers.frames import BadFrame, FrameReader
-from visibility_api.reports.limits import EARLIEST, LATEST, MAX_METRICS, MAX_POINTS
+from visibility_api.reports.fields import EARLIEST, LATEST, MAX_METRICS, MAX_POINTS
 from visibility_api.reports.points import read_recent
 from visibility_api.store import Entry
 

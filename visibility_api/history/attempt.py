@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from visibility_api.reports.limits import MAX_INTEGER
+from visibility_api.reports.fields import MAX_INTEGER
 
 from .columns import pack, unpack
 from .thinning import thin

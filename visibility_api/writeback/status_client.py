@@ -11,8 +11,8 @@ import msgspec
 from visibility_api.jobs.job import JobRef
 from visibility_api.kube.client import Query
 from visibility_api.kube.errors import ClusterError
+from visibility_api.reports.trainer_status import TrainerStatus
 from visibility_api.workloads.collections import TRAINER_API
-from visibility_api.workloads.objects import TrainerStatus
 
 FIELD_MANAGER = "trainjob-visibility"
 RESOURCE = "trainjobs"

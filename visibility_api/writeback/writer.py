@@ -18,7 +18,7 @@ from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.kube.errors import ApiError, Unreachable
 from visibility_api.reports.document import Progress
-from visibility_api.workloads.objects import TrainerStatus
+from visibility_api.reports.trainer_status import TrainerStatus
 
 from .queue import Entry, WriteQueue
 from .status_client import RESOURCE, Patcher, StatusClient

@@ -1,4 +1,6 @@
-"""The published documents, made from `models/`: what is served, what may be pushed, what training writes.
+"""The published documents: what is served, what may be pushed, what training writes.
+
+The first is made from `models/`, the others from the types that read them, in `reports/`.
 
 `make openapi` writes them to `visibility_api/openapi/`, where they are committed. The server reads them
 there: pydantic takes some 50 ms to make them, which was a part of every start.
@@ -13,13 +15,17 @@ import msgspec
 from fastapi.openapi.utils import get_openapi
 
 from visibility_api.app.routers import push
-from visibility_api.models import training_document
-from visibility_api.models.served import VERSION, Resource
+from visibility_api.models.served import GROUP, VERSION, Resource
+from visibility_api.reports.points import RecentValues
+from visibility_api.reports.ranks import RankColumns
+from visibility_api.reports.trainer_status import TrainerMetric, TrainerStatus, TrainerStatusUpdate
+from visibility_api.reports.training_document import ProgressDocument
 
 from .operations import paths
 from .schemas import component_schemas
 from .swagger import to_swagger
 
+DOCUMENT = "progress-document.schema.json"
 _SECURITY = {
     "BearerToken": {
         "description": "Bearer Token authentication",
@@ -40,6 +46,23 @@ def v3_document(resources: Sequence[Resource]) -> dict[str, Any]:
     }
 
 
+def document_schema() -> dict[str, Any]:
+    """The JSON Schema of the progress document, draft 2020-12."""
+    schemas = _schemas(ProgressDocument, RecentValues, RankColumns)
+    document = schemas.pop(ProgressDocument.__name__)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"https://{GROUP}/schemas/{DOCUMENT}",
+        "title": "Progress document",
+        "description": document["description"],
+        "type": "object",
+        "required": ["timestamp"],
+        "additionalProperties": True,
+        "properties": document["properties"],
+        "$defs": schemas,
+    }
+
+
 def push_document() -> dict[str, Any]:
     """The OpenAPI 3.1 document of the push protocol, as FastAPI describes its operations."""
     document = get_openapi(title="Push", version=VERSION, routes=push.router.routes)
@@ -50,7 +73,30 @@ def push_document() -> dict[str, Any]:
             "description": "The training pod's own service account token, for the path's audience.",
         }
     }
+    schemas = _schemas(TrainerStatusUpdate, TrainerStatus, TrainerMetric)
+    schemas["TrainerStatus"]["required"] = ["lastUpdatedTime"]
+    schemas["TrainerMetric"]["required"] = ["name", "value"]
+    document["components"]["schemas"] |= schemas
     return document
+
+
+def _schemas(*types: type[msgspec.Struct]) -> dict[str, Any]:
+    """By name, what writers should write: a field that may be absent is optional, not null."""
+    _, components = msgspec.json.schema_components(types)
+    for schema in components.values():
+        del schema["title"]
+        schema["description"] = " ".join(schema["description"].split())
+        if not schema["required"]:
+            del schema["required"]
+        schema["properties"] = {name: _field(field) for name, field in schema["properties"].items()}
+    return components
+
+
+def _field(schema: dict[str, Any]) -> dict[str, Any]:
+    """Without null, and without the types that are read, where it says what to write."""
+    choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
+    made = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
+    return made if "type" in made or "$ref" in made or len(choices) != 1 else {**choices[0], **made}
 
 
 def published(resources: Sequence[Resource]) -> dict[str, bytes]:
@@ -60,7 +106,7 @@ def published(resources: Sequence[Resource]) -> dict[str, bytes]:
         "v2.json": to_swagger(v3),  # our own group version alone: the aggregator drops all else
         "v3.json": v3,
         "push.json": push_document(),
-        training_document.NAME: training_document.published_schema(),
+        DOCUMENT: document_schema(),
     }
     return {
         name: msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"

@@ -24,7 +24,7 @@ from visibility_api.kubeapi.rendering import render
 from visibility_api.models.duration import parse_duration_s
 from visibility_api.models.history import JobHistoryDocument, TrainJobProgressHistory
 from visibility_api.models.served import GROUP_VERSION, TRAINJOBS
-from visibility_api.reports.document import parse_time
+from visibility_api.reports.fields import parse_time
 from visibility_api.store import Entry
 
 router = APIRouter(tags=["history"])

@@ -12,7 +12,6 @@ from visibility_api.app.documents import whole
 from visibility_api.errors.status import UnknownRoute
 from visibility_api.models.meta_v1 import Status
 from visibility_api.models.served import GROUP
-from visibility_api.models.trainer_status import TrainerStatusUpdate
 from visibility_api.pushing.body import ClientGone
 from visibility_api.pushing.endpoint import Admitted, PushEndpoint
 
@@ -25,6 +24,7 @@ CLIENT_CLOSED_REQUEST = 499  # as nginx logs it; the client does not receive it
 
 # What `admit` and `take` read themselves: FastAPI's resolution would double the cost of a push.
 _NAME = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"}
+_BODY = {"application/json": {"schema": {"$ref": "#/components/schemas/TrainerStatusUpdate"}}}
 _DESCRIPTION: dict[str, Any] = {
     "parameters": [
         {"name": name, "in": "path", "required": True, "schema": _NAME, "description": description}
@@ -33,10 +33,7 @@ _DESCRIPTION: dict[str, Any] = {
             ("name", "The TrainJob's name."),
         )
     ],
-    "requestBody": {
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/TrainerStatusUpdate"}}},
-        "required": True,
-    },
+    "requestBody": {"content": _BODY, "required": True},
     "security": [{"BearerToken": []}],
 }
 _REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -47,8 +44,10 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     429: {"description": "Too many pushes; try again after Retry-After."},
     503: {"description": "The TrainJobs of this namespace are not known yet; try again after Retry-After."},
 }
-for _refusal in _REFUSALS.values():
-    _refusal["model"] = Status
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"content": _BODY},
+    **{code: {**refusal, "model": Status} for code, refusal in _REFUSALS.items()},
+}
 
 
 async def admit(request: Request) -> Admitted:
@@ -99,8 +98,8 @@ for _group in GROUPS:
         _path,
         update_status,
         methods=["POST"],
-        response_model=TrainerStatusUpdate,
-        responses=_REFUSALS,
+        responses=_RESPONSES,
+        response_model=None,
         openapi_extra=_DESCRIPTION,
         summary="Report a job's progress",
         operation_id=f"update_status_{_group.split('.')[0]}",
