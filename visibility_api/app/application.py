@@ -35,7 +35,6 @@ from .routers import (
     metrics,
     openapi,
     peers,
-    push,
     version,
 )
 
@@ -85,8 +84,6 @@ class Application(FastAPI):
         self.state.page = parts.page
         self.state.histories = parts.histories
         add_exception_handlers(self)
-        if parts.pushes is not None:
-            self.include_router(push.router)
         if parts.peers is not None:
             self.include_router(peers.router)
         if parts.page is not None:
@@ -108,14 +105,12 @@ class Application(FastAPI):
         parts = self._parts
         return RequestChain(
             super().build_middleware_stack(),
-            push.call,
             authenticator=parts.authenticator,
             authorizer=parts.authorizer,
             routes=ResourceRoutes(resources=parts.resources, handlers=parts.handlers),
             pushes=parts.pushes,
             peers=parts.peers,
             metrics=parts.metrics,
-            health=self.state.health,
             is_synced=parts.is_synced,
             is_draining=parts.is_draining,
             limits=parts.limits,

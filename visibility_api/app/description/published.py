@@ -12,17 +12,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from fastapi.openapi.utils import get_openapi
 
-from visibility_api.app.routers import push
 from visibility_api.models.served import GROUP, VERSION, Resource
 from visibility_api.reports.points import RecentValues
 from visibility_api.reports.ranks import RankColumns
-from visibility_api.reports.trainer_status import TrainerMetric, TrainerStatus, TrainerStatusUpdate
 from visibility_api.reports.training_document import ProgressDocument
 
 from .operations import paths
-from .schemas import component_schemas
+from .push import push_document
+from .schemas import component_schemas, struct_schemas
 from .swagger import to_swagger
 
 DOCUMENT = "progress-document.schema.json"
@@ -48,7 +46,7 @@ def v3_document(resources: Sequence[Resource]) -> dict[str, Any]:
 
 def document_schema() -> dict[str, Any]:
     """The JSON Schema of the progress document, draft 2020-12."""
-    schemas = _schemas(ProgressDocument, RecentValues, RankColumns)
+    schemas = struct_schemas(ProgressDocument, RecentValues, RankColumns)
     document = schemas.pop(ProgressDocument.__name__)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -61,42 +59,6 @@ def document_schema() -> dict[str, Any]:
         "properties": document["properties"],
         "$defs": schemas,
     }
-
-
-def push_document() -> dict[str, Any]:
-    """The OpenAPI 3.1 document of the push protocol, as FastAPI describes its operations."""
-    document = get_openapi(title="Push", version=VERSION, routes=push.router.routes)
-    document["components"]["securitySchemes"] = {
-        "BearerToken": {
-            "type": "http",
-            "scheme": "bearer",
-            "description": "The training pod's own service account token, for the path's audience.",
-        }
-    }
-    schemas = _schemas(TrainerStatusUpdate, TrainerStatus, TrainerMetric)
-    schemas["TrainerStatus"]["required"] = ["lastUpdatedTime"]
-    schemas["TrainerMetric"]["required"] = ["name", "value"]
-    document["components"]["schemas"] |= schemas
-    return document
-
-
-def _schemas(*types: type[msgspec.Struct]) -> dict[str, Any]:
-    """By name, what writers should write: a field that may be absent is optional, not null."""
-    _, components = msgspec.json.schema_components(types)
-    for schema in components.values():
-        del schema["title"]
-        schema["description"] = " ".join(schema["description"].split())
-        if not schema["required"]:
-            del schema["required"]
-        schema["properties"] = {name: _field(field) for name, field in schema["properties"].items()}
-    return components
-
-
-def _field(schema: dict[str, Any]) -> dict[str, Any]:
-    """Without null, and without the types that are read, where it says what to write."""
-    choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
-    made = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
-    return made if "type" in made or "$ref" in made or len(choices) != 1 else {**choices[0], **made}
 
 
 def published(resources: Sequence[Resource]) -> dict[str, bytes]:
