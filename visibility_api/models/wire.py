@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -50,12 +51,13 @@ class WireModel(BaseModel):
         schema["description"] = " ".join(schema["description"].split())
         properties = schema.get("properties", {})
         for name, field in properties.items():
-            properties[name] = _not_nullable(field)
+            properties[name] = not_nullable(field)
         return reference
 
 
-def _not_nullable(field: JsonSchemaValue) -> JsonSchemaValue:
-    field = {key: value for key, value in field.items() if key not in ("title", "default")}
+def not_nullable(field: JsonSchemaValue, kept: Sequence[str] = ()) -> JsonSchemaValue:
+    """Without null, title and default, but with the keys that are `kept`."""
+    field = {key: value for key, value in field.items() if key in kept or key not in ("title", "default")}
     given = [choice for choice in field.get("anyOf", []) if choice != {"type": "null"}]
     if len(given) == 1:
         del field["anyOf"]
