@@ -21,9 +21,8 @@ import structlog
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
 from visibility_api.app import Application, Parts, create_app
+from visibility_api.app.dependencies import Found, HistorySource, LogTails
 from visibility_api.app.health import Check
-from visibility_api.app.histories import Found, HistorySource
-from visibility_api.app.log_tails import LogTails
 from visibility_api.app.page import read_page
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.resource_routes import RouteKey
@@ -46,7 +45,7 @@ from visibility_api.kube.watch import Watch
 from visibility_api.kubeapi.collection import Collection
 from visibility_api.kubeapi.message import Handler
 from visibility_api.kubeapi.watch import Watches
-from visibility_api.models.served import RESOURCES
+from visibility_api.models.served import RESOURCES, TRAINJOBS
 from visibility_api.probing.exec_source import ExecSource
 from visibility_api.probing.http_source import HttpSource
 from visibility_api.probing.initializers import InitializerReads
@@ -64,7 +63,7 @@ from visibility_api.store.memory import MemoryStore
 from visibility_api.telemetry import Metrics
 from visibility_api.workloads.collections import trainjob_watches
 from visibility_api.workloads.inspection import Inspector
-from visibility_api.workloads.inventory import TRAINJOBS, TrainJobInventory
+from visibility_api.workloads.inventory import TrainJobInventory
 from visibility_api.writeback.writer import WriteBack
 
 log = structlog.get_logger("visibility.server")
@@ -226,7 +225,7 @@ def assemble(
         )
 
     def find_history(namespace: str, name: str) -> Found | None:
-        entry = store.get(TRAINJOBS, namespace, name)
+        entry = store.get(TRAINJOBS.plural, namespace, name)
         return None if entry is None else (entry, tracker.history(entry.document.job.ref))
 
     request_metrics = RequestMetrics(registry)
@@ -242,7 +241,7 @@ def assemble(
         ReviewClient(clients.authorization, ACCESS_REVIEWS, count=metrics.count_review("authz"))
     )
     log_tails = LogTails(
-        find=partial(store.get, TRAINJOBS),
+        find=partial(store.get, TRAINJOBS.plural),
         authorizer=authorizer,
         logs=LogEnds(clients.cluster, timeout_s=settings.probe_timeout.total_seconds())
         if "logs" in sources
@@ -338,7 +337,7 @@ def _resource_handlers(
 
 
 def _find_job(store: Store, namespace: str, name: str) -> TrainingJob | None:
-    entry = store.get(TRAINJOBS, namespace, name)
+    entry = store.get(TRAINJOBS.plural, namespace, name)
     return entry.document.job if entry is not None else None
 
 

@@ -20,9 +20,8 @@ from visibility_api.jobs.summary import Condition, JobProgress, ObservationSumma
 from visibility_api.kubeapi.v1alpha1 import Codec
 from visibility_api.models import meta_v1, v1alpha1
 from visibility_api.models.served import TRAINJOBS
-from visibility_api.models.structs import struct_of
 from visibility_api.models.v1alpha1 import TrainJobProgress
-from visibility_api.models.wire import WireModel
+from visibility_api.models.wire import WireModel, struct_of
 from visibility_api.store import Entry
 from visibility_api.writeback.trainer_status import summarize
 

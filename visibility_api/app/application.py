@@ -17,12 +17,11 @@ from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.pushing.relayed import MAX_BATCH_BYTES
 
 from .chain import Limits, RequestChain
+from .dependencies import HistorySource, LogTails
 from .description.discovery import Discovery
 from .description.openapi import OpenApi
 from .exception_handlers import add_exception_handlers
 from .health import Check, Health
-from .histories import HistorySource
-from .log_tails import LogTails
 from .page import Page
 from .request_metrics import RequestMetrics
 from .resource_routes import ResourceRoutes, RouteKey
@@ -33,9 +32,7 @@ from .routers import (
     history,
     log_tail,
     metrics,
-    openapi,
     peers,
-    version,
 )
 
 
@@ -88,7 +85,7 @@ class Application(FastAPI):
             self.include_router(peers.router)
         if parts.page is not None:
             self.include_router(dashboard.router)
-        for subject in (health, discovery, openapi, metrics, version, history, log_tail):
+        for subject in (health, discovery, metrics, history, log_tail):
             self.include_router(subject.router)
         self._chain = self.middleware_stack = self.build_middleware_stack()
 

@@ -30,6 +30,7 @@ from visibility_api.jobs.job import (
 )
 from visibility_api.jobs.observation import Observation
 from visibility_api.kube.slices import in_slices
+from visibility_api.models.served import TRAINJOBS
 from visibility_api.reports.document import Progress, Refusal
 from visibility_api.reports.trainer_status import TrainerStatus, fit
 
@@ -50,7 +51,6 @@ from .rank0 import (
 
 log = structlog.get_logger("visibility.inventory")
 
-TRAINJOBS = "trainjobs"
 STATUS = "status"  # the source of what a job's own status reports
 # Whoever may write a JobSet or a status may make it 1.5 MiB long, and every document would contain that.
 MAX_REPLICA_GROUPS = 64
@@ -279,7 +279,7 @@ def describe_trainjob(
         (c for c in (job.status.conditions if job.status else None) or () if c.type == "Suspended"), None
     )
     return TrainingJob(
-        ref=JobRef(resource=TRAINJOBS, namespace=meta.namespace, name=meta.name, uid=meta.uid),
+        ref=JobRef(resource=TRAINJOBS.plural, namespace=meta.namespace, name=meta.name, uid=meta.uid),
         labels=meta.labels or {},
         created_at=meta.creation_timestamp,
         phase=decision.phase,

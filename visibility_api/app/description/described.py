@@ -12,8 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from visibility_api.app.routers import history, log_tail
-from visibility_api.models.history import TrainJobProgressHistory
-from visibility_api.models.log_tail import TrainJobLogTail
+from visibility_api.models.subresources import TrainJobLogTail, TrainJobProgressHistory
 from visibility_api.models.wire import WireModel, not_nullable
 
 

@@ -20,9 +20,9 @@ from visibility_api.kubeapi.delivery import GZIP_ABOVE_BYTES
 from visibility_api.kubeapi.history import encode_csv, encode_json, encode_ndjson
 from visibility_api.kubeapi.negotiation import JSON, YAML, Target, negotiate, parse_accept
 from visibility_api.kubeapi.rendering import render
-from visibility_api.models.duration import parse_duration_s
-from visibility_api.models.history import JobHistoryDocument, TrainJobProgressHistory
 from visibility_api.models.served import GROUP_VERSION, TRAINJOBS
+from visibility_api.models.subresources import JobHistoryDocument, TrainJobProgressHistory
+from visibility_api.models.wire import parse_duration_s
 from visibility_api.reports.fields import MAX_TIME_CHARACTERS, parse_time
 from visibility_api.store import Entry
 

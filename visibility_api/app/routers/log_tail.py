@@ -24,9 +24,9 @@ from visibility_api.kube.errors import ApiError, Unreachable
 from visibility_api.kubeapi.negotiation import JSON, YAML, Target, negotiate, parse_accept
 from visibility_api.kubeapi.rendering import render
 from visibility_api.kubeapi.v1alpha1 import metadata_of
-from visibility_api.models.log_tail import TrainJobLogTail
 from visibility_api.models.served import GROUP_VERSION, TRAINJOBS
-from visibility_api.models.structs import struct_of
+from visibility_api.models.subresources import TrainJobLogTail
+from visibility_api.models.wire import struct_of
 from visibility_api.probing.log_end import MAX_LINES, LogEnd, Place, place_of
 from visibility_api.store import Entry
 
