@@ -58,12 +58,12 @@ from .resource_routes import ResourceRoutes, Route, method_labels
 
 log = structlog.get_logger(__name__)
 
-CLIENT_CLOSED_REQUEST = 499  # as nginx counts it; nobody receives it
+CLIENT_CLOSED_REQUEST = 499  # as nginx counts it; the client has gone
 # Of path and query of a caller without credentials: longer ones cost milliseconds, before anything is known.
 MAX_ANONYMOUS_TARGET_BYTES = 2048
 MAX_AUDIT_ID_BYTES = 128  # of one that comes with the request
 MAX_WARNING_BYTES = 4096  # of one response, as the API server's own limit
-# Open to everybody, so no credentials are read: a kubelet's probe must not depend on a review or on overload.
+# Public, so no credentials are read: a kubelet's probe must not depend on a review or on overload.
 _HEALTH_PATHS = frozenset(("/healthz", "/livez", "/readyz"))
 _OF_PEERS = frozenset((("GET", PEERS_PATH), ("GET", HISTORY_PATH), ("POST", RELAYED_PATH)))
 _PRINTABLE = bytes(range(0x21, 0x7F))
@@ -82,9 +82,9 @@ class Limits:
     in_flight_of_user: int = 100
     watches: int = 10_000
     watches_of_user: int = 2_500
-    push_timeout_s: float = 30.0  # admission, body and response
+    push_timeout_s: float = 30.0  # admission and body
     # Of responses on one connection to requests whose sender is not known, or is over a limit: further ones
-    # wait, so that whoever tries without end costs little. A kubelet sends one request on each connection.
+    # wait, so that endless retries cost little. A kubelet sends one request on each connection.
     unknown_per_s: float = 1.0
     unknown_burst: float = 4.0
     send_timeout_s: float = 60.0  # for a whole response to a slow reader, as the Go server's request limit
@@ -165,7 +165,7 @@ class RequestChain:
         try:
             try:
                 if len(scope["path"]) + len(scope["query_string"]) > MAX_ANONYMOUS_TARGET_BYTES:
-                    await self._check_is_somebody(scope)
+                    await self._check_has_credentials(scope)
                 plan = self._make_plan(scope["method"], scope["path"], scope["query_string"])
                 outcome = await within(plan.info.timeout_s, self._answer(plan, scope, receive))
             except ClientGone:
@@ -216,7 +216,7 @@ class RequestChain:
             is_of_a_peer=self._peers is not None and (method, path) in _OF_PEERS,
         )
 
-    async def _check_is_somebody(self, scope: Scope) -> None:
+    async def _check_has_credentials(self, scope: Scope) -> None:
         """Authenticate before the request is parsed. Raises BadRequest when there are no credentials."""
         limit_s = self._unparsed.info.timeout_s
         if await within(limit_s, self._authenticator.authenticate(scope)) is ANONYMOUS:
@@ -242,7 +242,7 @@ class RequestChain:
                 self._peers.admit(scope["headers"], client[0] if client else "")
             scope["is_of_a_peer"] = True
             if (peer := scope["state"].get(PEER)) is not None:
-                peer.is_known = True  # so that strangers do not take its connection away
+                peer.is_known = True  # so that unknown clients do not take its connection away
             return None
         identity = scope["identity"] = await self._authenticator.authenticate(scope)
         shares = self._watches if plan.is_watch else self._requests

@@ -4,7 +4,7 @@
 documents in `visibility_api/openapi/` come from these. What training processes write and push has its one
 description where it is read: `reports/training_document.py` and `reports/trainer_status.py`.
 
-Where bytes are encoded or decoded on a hot path, or come from strangers, msgspec does it. Which and why:
+msgspec encodes and decodes bytes on a hot path, and bytes of unknown origin:
 
 - `kubeapi/v1alpha1.py` encodes each document when it changes. Its Structs are made from the models
   (`structs.struct_of`), so there is no second list of fields. pydantic takes 3.3 times the CPU.

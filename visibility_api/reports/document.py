@@ -37,10 +37,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=Fa
     started_at: datetime | None = None
     rank: int | None = None
     attempt: int | None = None
-    # Earlier values, oldest first, without the report's own: for whoever keeps a history. They make no report
-    # news, and are never held: `without_points`.
+    # Earlier values, oldest first, without the report's own: for the history. Two reports that differ only in
+    # them count as equal, and a record keeps none of them (`without_points`).
     points: tuple[Point, ...] = ()
-    # How all ranks get on. The same holds of it.
+    # The pace of all ranks. The same holds for it.
     ranks: Ranks = NO_RANKS
 
     @property

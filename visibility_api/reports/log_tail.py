@@ -166,7 +166,7 @@ class _Fold:
         self._timestamp: datetime | None = None
         self._written_at: str | None = None  # of a line that is newer than `_timestamp`
         self._result: Progress | None = None  # as long as nothing is added to it
-        self._was_told = False  # of a position that is not known any more
+        self._had_position = False  # which is not known any more
         self._points: deque[Point] = deque(maxlen=MAX_POINTS)  # since the last result
         self._measured: dict[str, str] = {}  # by the line that is being read
         self._is_point = False  # that line says something of position or metrics
@@ -189,7 +189,7 @@ class _Fold:
                 self._fields[name] = value
             elif name in fields and fields[name] is None:
                 self._fields.pop(name, None)  # known before, and not any more
-                self._was_told = True
+                self._had_position = True
         metrics = fields.get("metrics")
         if isinstance(metrics, dict):
             for name, value in metrics.items():
@@ -234,7 +234,7 @@ class _Fold:
         if self._result is not None:
             return self._result
         fields = dict(self._fields)
-        if not fields and not self._metrics and not self._was_told:
+        if not fields and not self._metrics and not self._had_position:
             return Refused(
                 reason="NoProgressInLog",
                 message="The end of the container's log shows no progress in a known form (docs/logs.md).",

@@ -1,4 +1,4 @@
-"""What rank 0 says of the pace of all ranks: the field `ranks` of a document (docs/document.md).
+"""The pace of all ranks, as rank 0 reports it: the field `ranks` of a document (docs/document.md).
 
 Read as hostile bytes, like the document itself.
 """

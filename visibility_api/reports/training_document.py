@@ -146,7 +146,7 @@ class ProgressDocument(msgspec.Struct, kw_only=True, rename="camel"):
     ranks: Annotated[
         Raw | UnsetType,
         Meta(
-            description="How all ranks get on, as rank 0 has last gathered it: of more than 64 the slowest"
+            description="The pace of all ranks, as rank 0 has last gathered it: of more than 64 the slowest"
             " and a selection. At most 16 KiB of text. Readers ignore it where it breaks a rule.",
             extra_json_schema={"$ref": "#/$defs/RankColumns"},
         ),

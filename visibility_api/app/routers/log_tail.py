@@ -56,7 +56,7 @@ async def log_tail(
         ),
     ] = None,
 ) -> Response:
-    """The last lines, as JSON, YAML or text, for whoever may get pods/log of that pod as well.
+    """The last lines, as JSON, YAML or text, for callers with the right to get pods/log of that pod as well.
 
     Raises AccessDenied, Forbidden, NotFound, NotAcceptable, TooManyRequests, Unavailable.
     """
@@ -93,7 +93,7 @@ async def log_tail(
 
 def _body(entry: Entry, found: LogEnd) -> bytes:
     place = found.place
-    told = _TailOfLog(
+    tail = _TailOfLog(
         kind="TrainJobLogTail",
         api_version="visibility.trainer.kubeflow.org/v1alpha1",
         metadata=metadata_of(entry),
@@ -104,7 +104,7 @@ def _body(entry: Entry, found: LogEnd) -> bytes:
         truncated=found.is_cut,
         lines=found.lines,
     )
-    return msgspec.json.encode(told)
+    return msgspec.json.encode(tail)
 
 
 def _right(place: Place) -> Attributes:
@@ -122,7 +122,7 @@ def _right(place: Place) -> Attributes:
 
 
 def _refusal(error: ApiError, place: Place) -> RequestError:
-    """What the caller is told of kube-apiserver's answer, in words of ours: its own may quote others."""
+    """The error for the caller. It repeats nothing of kube-apiserver's, which may quote other objects."""
     if error.status == 403:
         return Forbidden(
             f"This server has no right to read logs in namespace {quote(place.namespace)}: it needs get on"
