@@ -13,7 +13,8 @@ from hypothesis import given, strategies as st
 
 from visibility_api.reports.document import Progress, Refused
 from visibility_api.reports.fields import MAX_DOCUMENT_BYTES, MAX_METRICS, parse_time
-from visibility_api.reports.training_document import MAX_DEPTH, describe_excess, parse_document
+from visibility_api.reports.refusals import MAX_DEPTH, describe_excess
+from visibility_api.reports.training_document import parse_document
 
 VECTORS = [
     pytest.param(vector, id=vector["name"])

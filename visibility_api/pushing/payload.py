@@ -15,12 +15,9 @@ from msgspec import UNSET, Raw, UnsetType
 
 from visibility_api.errors.status import Invalid
 from visibility_api.reports.document import Progress, Refusal, Refused
+from visibility_api.reports.refusals import describe_excess, describe_mismatch
 from visibility_api.reports.trainer_status import TrainerMetric, TrainerStatus, TrainerStatusUpdate, fit
-from visibility_api.reports.training_document import (
-    describe_excess,
-    describe_mismatch,
-    parse_document,
-)
+from visibility_api.reports.training_document import parse_document
 
 # Of a body in which names may be written in another case: four for each of 256 metrics, and as many again.
 MAX_QUOTES = 4096

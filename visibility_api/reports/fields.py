@@ -45,6 +45,11 @@ _RFC3339 = re.compile(
 )
 
 
+def says(description: str, **schema: Any) -> msgspec.Meta:  # noqa: ANN401 - any JSON
+    """What the published schema says of a field: its description, and what writers should write."""
+    return msgspec.Meta(description=description, extra_json_schema=schema or None)
+
+
 def amount(value: object) -> float | None:
     """A number from 0 to MAX_INTEGER; None for anything else. NaN is outside of any range."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -21,6 +21,7 @@ from .fields import (
     Name,
     Share,
     Value,
+    says,
 )
 
 
@@ -42,13 +43,13 @@ class RecentValues(msgspec.Struct, rename="camel"):
     seconds_before: Annotated[
         list[Annotated[float, msgspec.Meta(ge=0, le=MAX_POINT_AGE_S)]],
         _Cells,
-        msgspec.Meta(description="How long before timestamp each row was, never growing."),
+        says("How long before timestamp each row was, never growing."),
     ]
     step: Annotated[list[Count], _Cells] | None = None
     epoch: Annotated[list[Share], _Cells] | None = None
     metrics: Annotated[
         Annotated[dict[Name, Annotated[list[Value], _Cells]], msgspec.Meta(max_length=MAX_METRICS)] | None,
-        msgspec.Meta(description="What was measured at each time; null where nothing was."),
+        says("What was measured at each time; null where nothing was."),
     ] = None
 
 

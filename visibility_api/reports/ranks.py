@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from .fields import MAX_INTEGER, MAX_METRIC_CHARACTERS, MAX_RANKS, MAX_RANKS_BYTES, TIME_SCHEMA
+from .fields import MAX_INTEGER, MAX_METRIC_CHARACTERS, MAX_RANKS, MAX_RANKS_BYTES, TIME_SCHEMA, says
 
 _Rows = msgspec.Meta(max_length=MAX_RANKS)
 _Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_INTEGER)]
@@ -42,20 +42,16 @@ NO_RANKS = Ranks(0, None, ())
 class RankColumns(msgspec.Struct, rename="camel"):
     """Columns of one length, a row a rank, as of one moment."""
 
-    rank: Annotated[list[_Number], _Rows, msgspec.Meta(description="Global ranks, each once.")]
+    rank: Annotated[list[_Number], _Rows, says("Global ranks, each once.")]
     timestamp: Annotated[
         Annotated[datetime, msgspec.Meta(tz=True)] | None,
-        msgspec.Meta(description="When rank 0 gathered them.", extra_json_schema=TIME_SCHEMA),
+        says("When rank 0 gathered them.", **TIME_SCHEMA),
     ] = None
-    name: Annotated[Annotated[list[_Text], _Rows] | None, msgspec.Meta(description="Of its pod or host.")] = (
-        None
-    )
-    step: Annotated[
-        Annotated[list[_Number | None], _Rows] | None, msgspec.Meta(description="Steps it has finished.")
-    ] = None
+    name: Annotated[Annotated[list[_Text], _Rows] | None, says("Of its pod or host.")] = None
+    step: Annotated[Annotated[list[_Number | None], _Rows] | None, says("Steps it has finished.")] = None
     step_seconds: Annotated[
         Annotated[list[_Seconds], _Rows] | None,
-        msgspec.Meta(description="Its own work for one step, without waiting for the other ranks."),
+        says("Its own work for one step, without waiting for the other ranks."),
     ] = None
 
 

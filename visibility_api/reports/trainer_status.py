@@ -10,10 +10,17 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
 
 from .document import Progress, Refusal
-from .fields import MAX_INTEGER, MAX_METRIC_CHARACTERS, MAX_METRICS, MAX_TIME_CHARACTERS, parse_time, total
+from .fields import (
+    MAX_INTEGER,
+    MAX_METRIC_CHARACTERS,
+    MAX_METRICS,
+    MAX_TIME_CHARACTERS,
+    parse_time,
+    says,
+    total,
+)
 
 MAX_INT32 = 2**31 - 1
 TIME = "trainerStatus.lastUpdatedTime"
@@ -27,41 +34,30 @@ _SECONDS: dict[str, Any] = {"type": "integer", "format": "int32", "minimum": 0}
 class TrainerMetric(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One metric."""
 
-    name: Annotated[
-        str | None, Meta(description="Name of the metric, such as loss.", extra_json_schema=_TEXT)
-    ] = None
-    value: Annotated[
-        str | int | float | None, Meta(description="Its value, a number as text.", extra_json_schema=_TEXT)
-    ] = None
+    name: Annotated[str | None, says("Name of the metric, such as loss.", **_TEXT)] = None
+    value: Annotated[str | int | float | None, says("Its value, a number as text.", **_TEXT)] = None
 
 
 class TrainerStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename="camel", omit_defaults=True):
     """Progress of a TrainJob, as its training process reports it."""
 
-    progress_percentage: Annotated[
-        Number, Meta(description="How much of the training is done.", extra_json_schema=_PERCENTAGE)
-    ] = None
+    progress_percentage: Annotated[Number, says("How much of the training is done.", **_PERCENTAGE)] = None
     estimated_remaining_seconds: Annotated[
-        Number, Meta(description="Estimated time until the training is done.", extra_json_schema=_SECONDS)
+        Number, says("Estimated time until the training is done.", **_SECONDS)
     ] = None
     metrics: Annotated[
         tuple[TrainerMetric, ...] | None,
-        Meta(
-            description="The latest value of each metric. current_step, total_steps, current_epoch and"
-            " total_epochs are shown as steps and epochs.",
-            extra_json_schema={
-                "type": "array",
-                "items": {"$ref": "#/components/schemas/TrainerMetric"},
-                "maxItems": MAX_METRICS,
-            },
+        says(
+            "The latest value of each metric. current_step, total_steps, current_epoch and total_epochs are"
+            " shown as steps and epochs.",
+            type="array",
+            items={"$ref": "#/components/schemas/TrainerMetric"},
+            maxItems=MAX_METRICS,
         ),
     ] = None
     last_updated_time: Annotated[
         str | None,
-        Meta(
-            description="When these values were observed, RFC 3339 with a zone.",
-            extra_json_schema={"type": "string", "format": "date-time"},
-        ),
+        says("When these values were observed, RFC 3339 with a zone.", type="string", format="date-time"),
     ] = None
 
 
@@ -70,10 +66,7 @@ class TrainerStatusUpdate(msgspec.Struct, frozen=True, rename="camel", omit_defa
 
     trainer_status: Annotated[
         TrainerStatus | None,
-        Meta(
-            description="Replaces what the process reported before.",
-            extra_json_schema={"$ref": "#/components/schemas/TrainerStatus"},
-        ),
+        says("Replaces what the process reported before.", **{"$ref": "#/components/schemas/TrainerStatus"}),
     ] = None
 
 

@@ -6,12 +6,12 @@ document is ever repeated: the path it was read from is the user's to choose.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, NoReturn
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 from .document import ENDINGS, STATES, Progress, Refusal, Refused
 from .fields import (
@@ -26,20 +26,20 @@ from .fields import (
     count,
     parse_time,
     percentage,
+    says,
     total,
     whole,
 )
 from .points import read_recent
 from .ranks import NO_RANKS, read_ranks
+from .refusals import describe_excess, describe_mismatch
 from .trainer_status import Number, TrainerStatus, fit
-
-MAX_DEPTH = 100  # arrays and objects in one another; a report needs three
-MAX_BRACKETS = 20_000  # counting their levels takes a third of a millisecond
-# A number beyond 1e290 takes the decoder 9 us, one of hundreds of digits as long. Short documents have few.
-MAX_EXTREMES, MAX_UNCHECKED_BYTES = 128, 1024
 
 _COUNT: dict[str, Any] = {"type": "integer", "minimum": 0, "maximum": MAX_INTEGER}
 _AMOUNT: dict[str, Any] = {"type": "number", "minimum": 0, "maximum": MAX_INTEGER}
+_POSITIVE: dict[str, Any] = {**_COUNT, "minimum": 1}
+_PERCENTAGE: dict[str, Any] = {"type": "integer", "minimum": 0, "maximum": 100}
+_MESSAGE: dict[str, Any] = {"type": "string", "maxLength": MAX_MESSAGE_CHARACTERS}
 _NAME: dict[str, Any] = {"minLength": 1, "maxLength": MAX_METRIC_CHARACTERS}
 _METRICS: dict[str, Any] = {
     "type": "object",
@@ -49,106 +49,74 @@ _METRICS: dict[str, Any] = {
 }
 
 
+def _one_of(values: Iterable[str | None]) -> dict[str, Any]:
+    return {"type": "string", "enum": list(values)}
+
+
 class ProgressDocument(msgspec.Struct, kw_only=True, rename="camel"):
     """What a training process reports about itself; docs/document.md explains it. Writers should write what
     this schema allows; readers also accept what they can round, clamp or cut."""
 
-    # The types are what is read; `extra_json_schema` is what writers should write.
+    # The types are what is read; the schemas are what writers should write.
     schema_version: Annotated[
         Raw | UnsetType,
-        Meta(
-            description="Version of this form. Known fields never change their meaning.",
-            extra_json_schema={"type": "integer", "minimum": 1},
-        ),
+        says("Version of this form. Known fields never change their meaning.", type="integer", minimum=1),
     ] = UNSET
     state: Annotated[
         str | None,
-        Meta(
-            description="State that the process reports. The container's exit code takes precedence over it.",
-            extra_json_schema={"type": "string", "enum": list(STATES)},
+        says(
+            "State that the process reports. The container's exit code takes precedence over it.",
+            **_one_of(STATES),
         ),
     ] = None
     ending: Annotated[
         str | None,
-        Meta(
-            description="How the run ended: as planned, stopped earlier on purpose, preempted (by SIGTERM), "
-            "or failed. Absent while it runs. Readers ignore a value that they do not know.",
-            extra_json_schema={"type": "string", "enum": list(ENDINGS)},
+        says(
+            "How the run ended: as planned, stopped earlier on purpose, preempted (by SIGTERM), or failed."
+            " Absent while it runs. Readers ignore a value that they do not know.",
+            **_one_of(ENDINGS),
         ),
     ] = None
-    step: Annotated[
-        Number, Meta(description="Optimizer steps finished; 0 before the first.", extra_json_schema=_COUNT)
-    ] = None
+    step: Annotated[Number, says("Optimizer steps finished; 0 before the first.", **_COUNT)] = None
     total_steps: Annotated[
-        Number,
-        Meta(
-            description="Steps planned, at least step. Absent when the end is not known.",
-            extra_json_schema={**_COUNT, "minimum": 1},
-        ),
+        Number, says("Steps planned, at least step. Absent when the end is not known.", **_POSITIVE)
     ] = None
-    epoch: Annotated[
-        Number, Meta(description="Epochs finished; may be a fraction.", extra_json_schema=_AMOUNT)
-    ] = None
-    total_epochs: Annotated[Number, Meta(description="Epochs planned.", extra_json_schema=_AMOUNT)] = None
-    progress_percentage: Annotated[
-        Number,
-        Meta(
-            description="How much of the run is done.",
-            extra_json_schema={"type": "integer", "minimum": 0, "maximum": 100},
-        ),
-    ] = None
-    estimated_remaining_seconds: Annotated[
-        Number, Meta(description="Estimated time until the run ends.", extra_json_schema=_COUNT)
-    ] = None
+    epoch: Annotated[Number, says("Epochs finished; may be a fraction.", **_AMOUNT)] = None
+    total_epochs: Annotated[Number, says("Epochs planned.", **_AMOUNT)] = None
+    progress_percentage: Annotated[Number, says("How much of the run is done.", **_PERCENTAGE)] = None
+    estimated_remaining_seconds: Annotated[Number, says("Estimated time until the run ends.", **_COUNT)] = (
+        None
+    )
     metrics: Annotated[
         dict[str, int | float | str | None] | None,
-        Meta(
-            description="The latest value of each metric. NaN and infinities are the strings nan, inf and"
-            " -inf.",
-            extra_json_schema=_METRICS,
+        says(
+            "The latest value of each metric. NaN and infinities are the strings nan, inf and -inf.",
+            **_METRICS,
         ),
     ] = None
-    message: Annotated[
-        str | None,
-        Meta(
-            description="A sentence for people.",
-            extra_json_schema={"type": "string", "maxLength": MAX_MESSAGE_CHARACTERS},
-        ),
-    ] = None
-    start_time: Annotated[
-        str | None, Meta(description="When this attempt began to train.", extra_json_schema=TIME_SCHEMA)
-    ] = None
+    message: Annotated[str | None, says("A sentence for people.", **_MESSAGE)] = None
+    start_time: Annotated[str | None, says("When this attempt began to train.", **TIME_SCHEMA)] = None
     timestamp: Annotated[
-        str | None,
-        Meta(
-            description="When the numbers last changed, by the training process's clock.",
-            extra_json_schema=TIME_SCHEMA,
-        ),
+        str | None, says("When the numbers last changed, by the training process's clock.", **TIME_SCHEMA)
     ] = None
-    rank: Annotated[
-        Number, Meta(description="Global rank of the process that wrote this.", extra_json_schema=_COUNT)
-    ] = None
+    rank: Annotated[Number, says("Global rank of the process that wrote this.", **_COUNT)] = None
     attempt: Annotated[
-        Number,
-        Meta(
-            description="Earlier starts of this training, where the launcher counts them.",
-            extra_json_schema=_COUNT,
-        ),
+        Number, says("Earlier starts of this training, where the launcher counts them.", **_COUNT)
     ] = None
     recent: Annotated[
         Raw | UnsetType,
-        Meta(
-            description="Values that came shortly before, without the document's own, so that readers that"
-            " come rarely miss none. At most 16 KiB of text. Readers ignore it where it breaks a rule.",
-            extra_json_schema={"$ref": "#/$defs/RecentValues"},
+        says(
+            "Values that came shortly before, without the document's own, so that readers that come rarely"
+            " miss none. At most 16 KiB of text. Readers ignore it where it breaks a rule.",
+            **{"$ref": "#/$defs/RecentValues"},
         ),
     ] = UNSET
     ranks: Annotated[
         Raw | UnsetType,
-        Meta(
-            description="The pace of all ranks, as rank 0 has last gathered it: of more than 64 the slowest"
-            " and a selection. At most 16 KiB of text. Readers ignore it where it breaks a rule.",
-            extra_json_schema={"$ref": "#/$defs/RankColumns"},
+        says(
+            "The pace of all ranks, as rank 0 has last gathered it: of more than 64 the slowest and a"
+            " selection. At most 16 KiB of text. Readers ignore it where it breaks a rule.",
+            **{"$ref": "#/$defs/RankColumns"},
         ),
     ] = UNSET
 
@@ -174,70 +142,6 @@ def parse_document(data: bytes) -> Progress | Refused:
         return _read(data)
     except Refusal as refusal:
         return refusal.refused
-
-
-def describe_excess(data: bytes) -> str | None:
-    """Why `data`, valid JSON or not, may cost more than its length; None when it does not.
-
-    A decoder's own limit of levels depends on Python's version and on the stack.
-    """
-    if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
-        pieces = data.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-        brackets = b"".join(pieces[::2]).translate(None, _NO_BRACKETS)  # every other piece is a string
-        if len(brackets) > MAX_BRACKETS:
-            return f"has more than {MAX_BRACKETS // 2} arrays and objects"
-        if _is_deep(brackets):
-            return f"is nested more than {MAX_DEPTH} levels deep"
-    if len(data) > MAX_UNCHECKED_BYTES:
-        digits = data.translate(_ZEROS, b"+-")
-        if digits.count(b"0e000") + digits.count(b"0" * 40) > MAX_EXTREMES:
-            return f"has more than {MAX_EXTREMES} numbers of extreme size or length"
-    return None
-
-
-_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
-_ZEROS = bytes.maketrans(b"E123456789", b"e000000000")
-
-
-def _is_deep(brackets: bytes) -> bool:
-    depth = 0
-    for bracket in brackets:
-        if bracket in b"[{":
-            depth += 1
-            if depth > MAX_DEPTH:
-                return True
-        else:
-            depth -= 1
-    return False
-
-
-def describe_mismatch(data: bytes, error: msgspec.ValidationError) -> tuple[str, str]:
-    """The reason of a refusal, and the field that has the wrong type with the right one.
-
-    The field's value and the names of metrics are left out.
-    """
-    match = _MISMATCH.match(str(error))
-    if match is None:
-        try:
-            msgspec.json.decode(data, type=Raw)
-        except msgspec.DecodeError:
-            return "NotJSON", "is not JSON"
-        return "NotAnObject", "must be an object"
-    expected, path = match.groups()
-    wanted = next(words for type_, words in _WORDS.items() if type_ in expected) if expected else "in range"
-    return "InvalidField", f"{_INDEX.sub('', path)} must be {wanted}"
-
-
-_MISMATCH = re.compile(r"(?:Expected `([^`]*)`, got `[^`]*`|[\w ]+ out of range) - at `\$\.([\w.\[\]]+)`$")
-_INDEX = re.compile(r"\[[^\]]*\]")
-_WORDS = {
-    "int | float | str": "a number or a string",
-    "int | float": "a number",
-    "str": "a string",
-    "array": "a list",
-    "object": "an object",
-    "": "of another type",
-}
 
 
 def _check(data: bytes) -> None:
