@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import math
 import struct
+from dataclasses import replace
 from datetime import timedelta
 
 import msgspec
-from starlette.datastructures import QueryParams
 
 from tests.jobs import JOB, REF, T0, document
 from tests.past import Past
-from visibility_api.app.request_info import parse_query
-from visibility_api.app.routers.history import _selection
-from visibility_api.errors.status import RequestError, encode_status
+from visibility_api.app.routers.history import _instant, _read_moment
 from visibility_api.history.attempt import read
 from visibility_api.history.columns import pack, unpack
 from visibility_api.history.job_history import JobHistory
@@ -48,22 +46,12 @@ _ENTRY = Entry(document=document(), revision=1)
 
 
 def history_query(data: bytes) -> None:
-    """The parameters of a history, and what is chosen by them."""
+    """The instant since which a history is requested, and what is chosen by it."""
     try:
-        parse_query(data)
-        given = QueryParams(data.decode("latin-1"))
-        selection = _selection(
-            given.getlist("metric") if "metric" in given else None,
-            given.get("since"),
-            given.get("until"),
-            given.get("maxPoints"),
-            given.get("attempt"),
-            _PAST.now,
-        )
-    except RequestError as error:
-        encode_status(error)
+        moment = _read_moment(data.decode("latin-1"))
+    except ValueError:
         return
-    _show(_PAST.history, selection)
+    _show(_PAST.history, replace(_ALL, since_s=_instant(moment, _PAST.now)))
 
 
 def saved_state(data: bytes) -> None:
