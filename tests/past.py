@@ -8,7 +8,7 @@ from typing import Any
 from tests.asgi import Answer
 from tests.jobs import T0, document
 from tests.unit.api_shell import ONE, Shell
-from visibility_api.app.histories import Found, HistorySource
+from visibility_api.app.dependencies import Found, HistorySource
 from visibility_api.history.job_history import JobHistory
 from visibility_api.reports.document import Progress
 from visibility_api.store.memory import MemoryStore

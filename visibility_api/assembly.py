@@ -18,9 +18,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
 from visibility_api.app import Application, Parts, create_app
+from visibility_api.app.dependencies import Found, HistorySource, LogTails
 from visibility_api.app.health import Check
-from visibility_api.app.histories import Found, HistorySource
-from visibility_api.app.log_tails import LogTails
 from visibility_api.app.page import read_page
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.resource_routes import RouteKey
@@ -37,7 +36,7 @@ from visibility_api.kube.lease import Lease
 from visibility_api.kubeapi.collection import Collection
 from visibility_api.kubeapi.message import Handler
 from visibility_api.kubeapi.watch import Watches
-from visibility_api.models.served import RESOURCES
+from visibility_api.models.served import RESOURCES, TRAINJOBS
 from visibility_api.ownership import OwnersTerm, Surroundings, build_term
 from visibility_api.probing.log_end import LogEnds
 from visibility_api.replication.follower import Follower
@@ -53,7 +52,6 @@ from visibility_api.store.memory import MemoryStore
 from visibility_api.store.state_file import Bounds
 from visibility_api.store.state_writer import StateWriter
 from visibility_api.telemetry import Metrics
-from visibility_api.workloads.inventory import TRAINJOBS
 
 LEASE = "trainjob-visibility"
 NO_GARBAGE_CHECK_S, NO_GARBAGE_CHECKS = 0.1, 200  # until every job is known: twenty seconds at most
@@ -133,7 +131,7 @@ def assemble(
     _set_metrics(metrics, jobs, role)
 
     def find_history(namespace: str, name: str) -> Found | None:
-        entry = store.get(TRAINJOBS, namespace, name)
+        entry = store.get(TRAINJOBS.plural, namespace, name)
         return None if entry is None else (entry, jobs.history(entry.document.job.ref))
 
     request_metrics = RequestMetrics(registry)
@@ -149,7 +147,7 @@ def assemble(
         ReviewClient(clients.authorization, ACCESS_REVIEWS, count=metrics.count_review("authz"))
     )
     log_tails = LogTails(
-        find=partial(store.get, TRAINJOBS),
+        find=partial(store.get, TRAINJOBS.plural),
         authorizer=authorizer,
         logs=LogEnds(clients.cluster, timeout_s=settings.probe_timeout.total_seconds())
         if "logs" in settings.sources
@@ -253,7 +251,7 @@ def _replicated(role: Role[OwnersTerm]) -> Callable[[], Awaitable[None]]:
 
 def _set_metrics(metrics: Metrics, jobs: JobLog, role: Role[OwnersTerm]) -> None:
     """Gauges of what an owner does are 0 on the others."""
-    metrics.jobs.set_function(lambda: jobs.store.count(TRAINJOBS))
+    metrics.jobs.set_function(lambda: jobs.store.count(TRAINJOBS.plural))
     metrics.is_owner.set_function(lambda: role.may_write())
     metrics.probed_jobs.set_function(lambda: len(role.term.prober) if role.term else 0)
     metrics.waiting_probes.set_function(lambda: role.term.prober.waiting if role.term else 0)

@@ -26,6 +26,7 @@ from visibility_api.jobs.summary import JobProgress
 from visibility_api.jobs.tracker import REFRESH, Tracker
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.watch import Watch
+from visibility_api.models.served import TRAINJOBS
 from visibility_api.probing.exec_source import ExecSource
 from visibility_api.probing.http_source import HttpSource
 from visibility_api.probing.initializers import InitializerReads
@@ -40,7 +41,7 @@ from visibility_api.store.job_log import JobLog
 from visibility_api.telemetry import Metrics
 from visibility_api.workloads.collections import trainjob_watches
 from visibility_api.workloads.inspection import Inspector
-from visibility_api.workloads.inventory import TRAINJOBS, TrainJobInventory
+from visibility_api.workloads.inventory import TrainJobInventory
 from visibility_api.writeback.writer import WriteBack
 
 log = structlog.get_logger("visibility.server")
@@ -99,7 +100,7 @@ class OwnersTerm:
         ]
 
     def adopt(self) -> None:
-        for entry in self._log.store.list(TRAINJOBS).entries:
+        for entry in self._log.store.list(TRAINJOBS.plural).entries:
             self.owner.adopt(entry.document)
             self._published(entry.document)
 
@@ -263,7 +264,7 @@ def _sources(settings: Settings, client: KubeClient) -> dict[str, Source]:
 
 
 def _find_job(jobs: JobLog, namespace: str, name: str) -> TrainingJob | None:
-    entry = jobs.store.get(TRAINJOBS, namespace, name)
+    entry = jobs.store.get(TRAINJOBS.plural, namespace, name)
     return entry.document.job if entry is not None else None
 
 

@@ -6,16 +6,14 @@ As in `targets`, each is a function of bytes that fails when a parser does what 
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 from datetime import timedelta
 
 import msgspec
-from starlette.datastructures import QueryParams
 
 from tests.jobs import JOB, REF, T0, document
 from tests.past import Past
-from visibility_api.app.request_info import parse_query
-from visibility_api.app.routers.history import _selection
-from visibility_api.errors.status import RequestError, encode_status
+from visibility_api.app.routers.history import _instant, _read_moment
 from visibility_api.history.job_history import JobHistory, restore as restore_columns
 from visibility_api.history.view import Selection, select
 from visibility_api.jobs.memory import (
@@ -31,7 +29,7 @@ from visibility_api.kubeapi.v1alpha1 import Codec
 from visibility_api.models.served import TRAINJOBS
 from visibility_api.replication.frames import BadFrame, FrameReader
 from visibility_api.reports.document import Progress
-from visibility_api.reports.limits import EARLIEST, LATEST, MAX_METRICS, MAX_POINTS
+from visibility_api.reports.fields import EARLIEST, LATEST, MAX_METRICS, MAX_POINTS
 from visibility_api.reports.points import read_recent
 from visibility_api.store import Entry
 
@@ -43,22 +41,12 @@ _ENTRY = Entry(document=document(), revision=1)
 
 
 def history_query(data: bytes) -> None:
-    """The parameters of a history, and what is chosen by them."""
+    """The instant since which a history is requested, and what is chosen by it."""
     try:
-        parse_query(data)
-        given = QueryParams(data.decode("latin-1"))
-        selection = _selection(
-            given.getlist("metric") if "metric" in given else None,
-            given.get("since"),
-            given.get("until"),
-            given.get("maxPoints"),
-            given.get("attempt"),
-            _PAST.now,
-        )
-    except RequestError as error:
-        encode_status(error)
+        moment = _read_moment(data.decode("latin-1"))
+    except ValueError:
         return
-    _show(_PAST.history, selection)
+    _show(_PAST.history, replace(_ALL, since_s=_instant(moment, _PAST.now)))
 
 
 def saved_state(data: bytes) -> None:

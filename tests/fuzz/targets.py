@@ -41,7 +41,7 @@ from visibility_api.kubeapi.selectors.parsing import parse_field_selector, parse
 from visibility_api.probing.http_exchange import CutShort, NotHTTP, get
 from visibility_api.pushing.payload import read_payload
 from visibility_api.reports.document import Progress, Refused
-from visibility_api.reports.limits import (
+from visibility_api.reports.fields import (
     EARLIEST,
     LATEST,
     MAX_INTEGER,

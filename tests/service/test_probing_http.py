@@ -17,7 +17,7 @@ from tests.jobs import RANK0, REF
 from visibility_api.jobs.job import Rank0
 from visibility_api.probing.http_source import HttpSource
 from visibility_api.reports.document import Outcome, Progress, Refused, RetryClass
-from visibility_api.reports.limits import MAX_DOCUMENT_BYTES
+from visibility_api.reports.fields import MAX_DOCUMENT_BYTES
 
 PORT = 28080
 ASKED = replace(RANK0, http_port=PORT)

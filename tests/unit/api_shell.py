@@ -10,9 +10,8 @@ from prometheus_client import CollectorRegistry
 from tests.asgi import Answer, call
 from visibility_api.app import Limits, Parts, create_app
 from visibility_api.app.chain import RequestChain
+from visibility_api.app.dependencies import HistorySource, LogTails
 from visibility_api.app.health import Check
-from visibility_api.app.histories import HistorySource
-from visibility_api.app.log_tails import LogTails
 from visibility_api.app.page import Page
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.resource_routes import RouteKey

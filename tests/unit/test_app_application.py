@@ -388,18 +388,6 @@ async def test_any_request_gets_one_whole_answer_and_never_a_500(
         assert (body["kind"], body["code"], body["status"]) == ("Status", answer.status, "Failure")
 
 
-@pytest.mark.parametrize(
-    "query", ["&".join(f"p{n}=" for n in range(50)), "labelSelector=" + ",".join(f"l{n}" for n in range(50))]
-)
-async def test_request_lines_that_take_much_memory_when_read_are_not_kept(query: str) -> None:
-    """They are kept before anybody knows who asks, and a parameter takes forty times its bytes."""
-    shell = Shell()
-    assert (await shell.get(f"{BASE}/trainjobs?{query}")).status == 200
-    assert shell.chain.plans.cache_info().currsize == 0
-    assert (await shell.get(f"{BASE}/trainjobs?limit=500&resourceVersion=0")).status == 200
-    assert shell.chain.plans.cache_info().currsize == 1
-
-
 @in_virtual_time
 @pytest.mark.parametrize("chain", [(), (b"certificate",)], ids=["token", "certificate"])
 async def test_who_goes_on_over_a_limit_is_answered_ever_more_slowly(chain: tuple[bytes, ...]) -> None:

@@ -189,14 +189,6 @@ async def test_discovery_is_yaml_for_whoever_wants_it() -> None:
     assert yaml.safe_load(answer.body) == json.loads(resource_list(RESOURCES).encode())
 
 
-@pytest.mark.parametrize("path", ["/apis", f"/apis/{GROUP}", BASE])
-async def test_people_get_it_indented(path: str) -> None:
-    """R13."""
-    answer = await get(path, ("User-Agent", "curl/8"))
-    assert answer.body.startswith(b"{\n  ")
-    assert answer.body.endswith(b"}\n")
-
-
 def test_every_resource_has_a_kind_of_its_own() -> None:
     """D6: kubectl would list some other plural."""
     kinds = [resource.kind for resource in RESOURCES]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tests.jobs import NOW, document, rank0
 from tests.unit.api_shell import JANE, ONE, Shell
-from visibility_api.app.log_tails import LogTails
+from visibility_api.app.dependencies import LogTails
 from visibility_api.auth.errors import AccessDenied
 from visibility_api.auth.identity import Attributes, Identity
 from visibility_api.jobs.failure import Failure
@@ -21,8 +21,8 @@ from visibility_api.jobs.job import Phase
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
-from visibility_api.models.log_tail import TrainJobLogTail
 from visibility_api.models.served import GROUP_VERSION
+from visibility_api.models.subresources import TrainJobLogTail
 from visibility_api.probing.log_end import MAX_BYTES, MAX_LINE_CHARACTERS, LogEnds
 from visibility_api.store import Entry
 
@@ -187,7 +187,7 @@ async def test_what_is_wrong_is_said_and_nothing_else(made: Shell, status: int, 
 
 
 @pytest.mark.parametrize(
-    "query", ["lines=0", "lines=501", "lines=x", "lines=", "lines=%D9%A1", "previous=yes"]
+    "query", ["lines=0", "lines=501", "lines=x", "lines=", "lines=%D9%A1", "previous=maybe"]
 )
 async def test_a_parameter_that_is_out_of_bounds_is_named(query: str) -> None:
     answer = await shell(job()).get(f"{TAIL}?{query}")

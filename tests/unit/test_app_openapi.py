@@ -17,7 +17,7 @@ from visibility_api.app.description.published import published, v3_document
 from visibility_api.app.description.schemas import META, PREFIX
 from visibility_api.app.description.swagger import to_swagger
 from visibility_api.jobs.job import Phase
-from visibility_api.models.served import RESOURCES, Resource
+from visibility_api.models.served import RESOURCES
 
 GROUP = "visibility.trainer.kubeflow.org"
 KEY = f"apis/{GROUP}/v1alpha1"
@@ -251,15 +251,3 @@ def test_a_list_has_items_and_a_document_has_none() -> None:
     schemas = v3_document(RESOURCES)["components"]["schemas"]
     assert "items" in schemas[f"{PREFIX}TrainJobProgressList"]["properties"]
     assert "items" not in schemas[f"{PREFIX}TrainJobProgress"]["properties"]
-
-
-def test_a_new_resource_needs_one_entry_of_the_table() -> None:
-    """D6, O9."""
-    new = Resource(
-        plural="clusterjobs", kind="ClusterJobProgress", short_names=(), description="x", namespaced=False
-    )
-    document = v3_document((*RESOURCES, new))
-    assert f"{PREFIX}ClusterJobProgressList" in document["components"]["schemas"]
-    one = document["paths"][f"{BASE}/clusterjobs/{{name}}"]
-    assert [p["name"] for p in one["parameters"] if p["in"] == "path"] == ["name"]
-    assert document["paths"][f"{BASE}/clusterjobs"]["get"]["x-kubernetes-action"] == "list"

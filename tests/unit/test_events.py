@@ -18,7 +18,7 @@ from visibility_api.events.announcer import Announcer
 from visibility_api.events.occurrences import occurrences
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import Phase
-from visibility_api.jobs.straggling import ACCOUNTS
+from visibility_api.jobs.straggling import REPORTS
 from visibility_api.jobs.summary import Condition, JobProgress
 from visibility_api.kube.errors import ApiError, Unreachable
 
@@ -208,7 +208,7 @@ async def test_a_rank_that_lags_is_an_event_which_names_it(cluster: FakeCluster,
     bench = Gathering()
     bench.job(JOB)
     names = [f"bert-node-0-{rank}" for rank in range(4)]
-    for step_s in [EVEN] * ACCOUNTS + [SLOW] * 3 * ACCOUNTS:
+    for step_s in [EVEN] * REPORTS + [SLOW] * 3 * REPORTS:
         bench.say(step_seconds=step_s, names=names)
         process.now = bench.now
         process.announcer.changed(bench.last)

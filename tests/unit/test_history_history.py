@@ -21,7 +21,7 @@ from visibility_api.history.attempt import PROGRESS
 from visibility_api.history.job_history import ROOM_BYTES, JobHistory, restore
 from visibility_api.history.view import HistoryView, Selection, select
 from visibility_api.reports.document import Point
-from visibility_api.reports.limits import MAX_INTEGER
+from visibility_api.reports.fields import MAX_INTEGER
 
 QUICK = (Phase.explicit, Phase.reuse, Phase.generate)  # an example takes too long to be made smaller
 FAR = T0.timestamp() + 1e9

@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from tests.jobs import JOB
+from visibility_api.jobs.job import ProbeHints
 from visibility_api.reports.document import Progress, Refused
 
 from .test_jobs_tracker import Bench
@@ -64,3 +66,15 @@ def test_a_new_report_is_published_at_once(bench: Bench) -> None:
         bench.advance(1)
         bench.report(step)
         assert bench.last.step == step
+
+
+def test_a_zero_width_character_of_an_annotation_makes_no_new_conditions(bench: Bench) -> None:
+    """The stored message is made harmless; it was compared with the one that was not."""
+    job = replace(JOB, hints=ProbeHints(faults=("Annotation a\u200bb is not a number.",)))
+    bench.job(job)
+    record = bench.tracker._records[job.ref]
+    before = record.conditions
+    assert "a\ufffdb" in before[0].message
+    bench.tracker.review(1.0)
+    bench.tracker.review(1.0)
+    assert record.conditions is before

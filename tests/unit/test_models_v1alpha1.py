@@ -11,18 +11,17 @@ from typing import Any, get_args
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
+from tests.unit.test_app_published import PUSH_SCHEMA
 from tests.unit.test_app_schemas import FULL
 from visibility_api.jobs.job import JobRef, Phase, Rank0, Replica, Termination, TrainingJob
 from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary
 from visibility_api.kubeapi.v1alpha1 import Codec
 from visibility_api.models import meta_v1, v1alpha1
 from visibility_api.models.served import TRAINJOBS
-from visibility_api.models.structs import struct_of
-from visibility_api.models.trainer_status import TrainerStatus
 from visibility_api.models.v1alpha1 import TrainJobProgress
-from visibility_api.models.wire import WireModel
+from visibility_api.models.wire import WireModel, struct_of
 from visibility_api.store import Entry
 from visibility_api.writeback.trainer_status import summarize
 
@@ -133,8 +132,7 @@ def test_whatever_is_encoded_is_what_the_models_describe(document: JobProgress) 
 def test_a_summary_that_is_written_back_is_a_trainer_status(document: JobProgress, at: datetime) -> None:
     """Else the CRD's own schema refuses the whole write."""
     body = msgspec.json.encode(summarize(document, at.astimezone(UTC)))
-    status = TrainerStatus.model_validate_json(body, strict=True, extra="forbid")
-    assert json.loads(status.encode()) == json.loads(body)
+    PUSH_SCHEMA.validate({"trainerStatus": json.loads(body)})
 
 
 def test_fields_stand_in_the_order_of_the_models() -> None:
@@ -146,38 +144,6 @@ def test_fields_stand_in_the_order_of_the_models() -> None:
 
 def test_every_field_of_the_models_is_encoded() -> None:
     assert set(paths_of_model(TrainJobProgress)) == set(paths_of_json(json.loads(encoded(FULL))))
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("status", "surprise"), 1),
-        (("status", "phase"), "Dancing"),
-        (("status", "progressPercentage"), 101),
-        (("status", "progressPercentage"), "45"),
-        (("status", "estimatedRemainingSeconds"), 2**31),
-        (("status", "steps", "current"), -1),
-        (("status", "startTime"), "2026-01-02T03:04:05"),
-        (("status", "rank0", "podName"), None),
-        (("metadata", "managedFields"), []),
-        (("kind",), "TrainJob"),
-    ],
-)
-def test_what_the_models_do_not_describe_would_be_noticed(path: tuple[str, ...], value: object) -> None:
-    document = json.loads(encoded(FULL))
-    at = document
-    for name in path[:-1]:
-        at = at[name]
-    at[path[-1]] = value
-    with pytest.raises(ValidationError):
-        read_strictly(json.dumps(document).encode())
-
-
-def test_null_does_not_survive_the_models() -> None:
-    """The comparison above relies on it: a null that we sent would be missing in what comes back."""
-    document = json.loads(encoded(FULL))
-    document["status"]["message"] = None
-    assert "message" not in json.loads(read_strictly(json.dumps(document).encode()).encode())["status"]
 
 
 def test_phases_of_the_models_are_those_of_jobs() -> None:

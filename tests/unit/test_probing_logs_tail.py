@@ -10,7 +10,7 @@ from hypothesis import example, given, strategies as st
 from msgspec.structs import replace
 
 from visibility_api.reports.document import Point, Progress, Refused
-from visibility_api.reports.limits import MAX_INTEGER, MAX_METRIC_CHARACTERS, MAX_METRICS
+from visibility_api.reports.fields import MAX_INTEGER, MAX_METRIC_CHARACTERS, MAX_METRICS
 from visibility_api.reports.log_tail import MAX_PIECES, TailReader
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

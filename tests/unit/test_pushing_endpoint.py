@@ -9,9 +9,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from fastapi import FastAPI
 from msgspec.structs import replace
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.asgi import Answer, http_scope
 from tests.jobs import rank0
@@ -19,8 +17,6 @@ from tests.pushing import BODY, OURS, UPSTREAM, Cluster, Endpoint
 from tests.reviews import until
 from tests.unit.virtual_time import in_virtual_time
 from visibility_api.app import Limits
-from visibility_api.app.request_info import read_request
-from visibility_api.app.routers import push
 from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.jobs.job import ProbeHints
 from visibility_api.pushing.admission import BURST
@@ -52,10 +48,9 @@ async def post(
     method: str = "POST",
     headers: Sequence[tuple[str, str]] = (),
     receive: Callable[[], Awaitable[dict[str, Any]]] | None = None,
-    app: ASGIApp | None = None,
     peer: Peer | None = None,
 ) -> Answer:
-    """`body` in pieces comes chunked. `app`: another one than the endpoint's. `peer`: of the connection."""
+    """`body` in pieces comes chunked. `peer`: of the connection."""
     answer = Answer()
     pieces = [body] if isinstance(body, bytes) else list(body)
     sent = list(headers)
@@ -81,30 +76,8 @@ async def post(
     if peer is not None:
         scope["state"][PEER] = peer
     assert PushEndpoint.takes(scope["method"], scope["path"])
-    await (app or endpoint.app)(scope, receive or next_piece, send)
+    await endpoint.app(scope, receive or next_piece, send)
     return answer
-
-
-@pytest.mark.parametrize(
-    ("body", "token"), [(BODY, POD0), (b"{}", POD0), (b"nonsense", POD0), (BODY, "stranger"), (BODY, None)]
-)
-async def test_the_operation_answers_through_fastapi_as_it_is_called_directly(
-    cluster: Cluster, body: bytes, token: str | None
-) -> None:
-    endpoint = Endpoint(cluster)
-    routed = FastAPI(exception_handlers=dict(endpoint.app.exception_handlers))
-    routed.state.pushes = endpoint.endpoint
-    routed.include_router(push.router)
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        scope["request_info"] = read_request("POST", "/", b"")  # as the chain sets it
-        await routed(scope, receive, send)
-
-    direct = await post(endpoint, body, token=token)
-    through = await post(endpoint, body, token=token, app=app)
-    names = ("content-type", "content-length")
-    assert [direct.header(name) for name in names] == [through.header(name) for name in names]
-    assert (direct.status, direct.body) == (through.status, through.body)
 
 
 def status_of(answer: Answer) -> tuple[int, str]:

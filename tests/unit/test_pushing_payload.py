@@ -11,8 +11,9 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from visibility_api.errors.status import Invalid
-from visibility_api.pushing.payload import MAX_INT32, Payload, read_payload
+from visibility_api.pushing.payload import Payload, read_payload
 from visibility_api.reports.document import Progress
+from visibility_api.reports.trainer_status import MAX_INT32
 
 TIME, ECHOED = "2026-01-23T10:30:45.123456+00:00", "2026-01-23T10:30:45Z"  # as metav1.Time writes it
 
@@ -70,7 +71,7 @@ def test_a_time_may_be_in_any_zone_and_any_precision(written: str) -> None:
     if "29:60" in written:
         assert taken == datetime(2026, 1, 23, 10, 30, tzinfo=UTC)
     else:
-        assert abs((taken - datetime(2026, 1, 23, 10, 30, 45, tzinfo=UTC)).total_seconds()) < 1e-6
+        assert abs((taken - datetime(2026, 1, 23, 10, 30, 45, tzinfo=UTC)).total_seconds()) <= 1e-6
 
 
 def test_steps_and_epochs_among_the_metrics_are_what_they_say() -> None:
@@ -220,9 +221,11 @@ def test_upstreams_form_counts_where_both_are_sent() -> None:
         (b"[]", "the body must be an object"),
         (b'"text"', "the body must be an object"),
         (b"5", "the body must be an object"),
-        (b"[" * 60_000, "the body is nested more than 100 levels deep"),
+        (b"[" * 60_000, "the body has more than 10000 arrays and objects"),
+        (b"[" * 10_000, "the body is nested more than 100 levels deep"),
         (b'{"a":' * 10_000, "the body is nested more than 100 levels deep"),
-        (b'{"trainerStatus":' + b"1" * 5000 + b"}", "the body is not JSON"),
+        (b'{"trainerStatus":' + b"1" * 5000 + b"}", "trainerStatus must be in range"),
+        (b'{"trainerStatus":' + b"1" * 9000 + b"}", "the body has more than 128 numbers of extreme"),
         (b'{"trainerStatus":[]}', "trainerStatus must be an object"),
         (b'{"trainerStatus":"x"}', "trainerStatus must be an object"),
         (b'{"trainerStatus":{}}', "trainerStatus.lastUpdatedTime is required"),

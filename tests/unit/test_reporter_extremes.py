@@ -21,8 +21,9 @@ from trainjob_progress.sinks.file import FileSink
 from trainjob_progress.tail import Tail, thin
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.tracker import Tracker
-from visibility_api.reports.document import Progress, parse_document
+from visibility_api.reports.document import Progress
 from visibility_api.reports.report import parse_report
+from visibility_api.reports.training_document import parse_document
 
 START_S = T0.timestamp()
 Row = tuple[int, int | None, float | None, dict[str, Any]]

@@ -14,7 +14,8 @@ from tests.unit.test_reporter_document import snapshot
 from trainjob_progress.document import MAX_BYTES, MAX_RECENT_BYTES, Snapshot, encode, prepare
 from trainjob_progress.tail import MAX_METRICS, MAX_ROWS, Tail, thin
 from trainjob_progress.values import to_metrics
-from visibility_api.reports.document import Progress, parse_document
+from visibility_api.reports.document import Progress
+from visibility_api.reports.training_document import parse_document
 
 START_S = 1769164245.123456
 

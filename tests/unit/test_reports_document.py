@@ -7,14 +7,14 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 from hypothesis import given, strategies as st
 
-from visibility_api.reports import document
-from visibility_api.reports.document import Progress, Refused, parse_document, parse_time
-from visibility_api.reports.limits import MAX_DOCUMENT_BYTES, MAX_METRICS
+from visibility_api.reports.document import Progress, Refused
+from visibility_api.reports.fields import MAX_DOCUMENT_BYTES, MAX_METRICS, parse_time
+from visibility_api.reports.refusals import MAX_DEPTH, describe_excess
+from visibility_api.reports.training_document import parse_document
 
 VECTORS = [
     pytest.param(vector, id=vector["name"])
@@ -28,6 +28,7 @@ REASONS = {
     "NotJSON",
     "NotAnObject",
     "TooDeep",
+    "TooComplex",
     "MissingField",
     "InvalidField",
 }
@@ -119,55 +120,6 @@ def test_fields_of_any_type_never_escape_their_limits(fields: dict[str, Any], st
     assert outcome.message is None or len(outcome.message) <= 1024
 
 
-NUMBERS = st.integers(-2, 2000) | st.floats(0, 200) | st.sampled_from([45.0, 2**53, 2**53 + 1, 10**70])
-
-
-def columns(cells: st.SearchStrategy[Any], rows: int) -> st.SearchStrategy[list[Any]]:
-    """Nearly all of one length."""
-    return st.lists(cells, min_size=rows, max_size=rows) | st.lists(cells, max_size=3)
-
-
-TIMES = st.sampled_from(
-    ["2026-01-23T10:30:45Z", "2026-01-23t10:30:45.123456+05:30", "2026-01-23 10:30:60z",
-     "1969-12-31T23:59:59Z", "9999-12-31T23:59:59-01:00", "2026-01-23T10:30:45", "2026-W04-5T10:30:45Z"]
-)  # fmt: skip
-TAILS = st.integers(0, 4).flatmap(
-    lambda rows: st.fixed_dictionaries(
-        {"secondsBefore": columns(st.floats(0, 1e8), rows).map(lambda ages: sorted(ages, reverse=True))},
-        optional={
-            "step": columns(NUMBERS | st.none(), rows),
-            "epoch": columns(NUMBERS | st.none(), rows),
-            "metrics": st.dictionaries(
-                st.text(max_size=66), columns(NUMBERS | st.text(max_size=66) | st.none(), rows), max_size=4
-            ),
-        },
-    )
-)
-PLAIN = st.fixed_dictionaries(
-    {"timestamp": TIMES},
-    optional={
-        **dict.fromkeys(["step", "totalSteps", "epoch", "totalEpochs", "progressPercentage"], NUMBERS),
-        **dict.fromkeys(["estimatedRemainingSeconds", "rank", "attempt"], NUMBERS),
-        "state": st.sampled_from(["running", "completed", "failed", "", None]),
-        "message": st.text(max_size=8) | st.just("x" * 1025) | st.none(),
-        "startTime": TIMES | st.none(),
-        "metrics": st.dictionaries(
-            st.text(max_size=66), NUMBERS | st.text(max_size=66) | st.none(), max_size=4
-        ),
-        "extra": JSON,
-        "recent": TAILS | JSON,
-    },
-)
-
-
-@given(PLAIN)
-def test_the_fast_parser_reads_a_plain_document_as_the_strict_one_does(fields: dict[str, Any]) -> None:
-    data = json.dumps(fields).encode("utf-8", "surrogatepass")
-    with mock.patch.object(document, "_plain", return_value=None):
-        closely = parse_document(data)
-    assert parse_document(data) == closely
-
-
 @given(st.lists(st.dictionaries(st.sampled_from(["name", "value"]), JSON) | JSON, max_size=4))
 def test_upstream_metrics_of_any_type_are_taken_or_refused(pairs: list[Any]) -> None:
     status = {"lastUpdatedTime": "2026-01-23T10:30:45Z", "metrics": pairs}
@@ -180,7 +132,7 @@ def test_upstream_metrics_of_any_type_are_taken_or_refused(pairs: list[Any]) -> 
 def test_a_number_of_any_length_is_refused_by_name(name: str, digits: int) -> None:
     outcome = parse_document(f'{{"{name}":{"1" * digits},{STAMP}}}'.encode())
     assert isinstance(outcome, Refused)
-    assert outcome.reason in ("InvalidField", "NotJSON")
+    assert outcome.reason in ("InvalidField", "TooComplex")
 
 
 def test_a_percentage_of_any_length_is_clamped() -> None:
@@ -207,10 +159,43 @@ def test_a_refusal_never_repeats_what_was_read(data: bytes) -> None:
     assert "s3cr3t" not in outcome.reason + outcome.message
 
 
-def test_nesting_ten_thousand_deep_is_refused_by_name() -> None:
-    outcome = parse_document(b'{"a":' * 10_000 + b"1" + b"}" * 10_000)
-    assert isinstance(outcome, Refused)
-    assert outcome.reason == "TooDeep"
+_NESTED = st.recursive(
+    st.text(st.sampled_from('[]{}"\\a'), max_size=8) | st.none(),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text('[{"\\', max_size=2), inner, max_size=3)
+    ),
+)
+
+
+@given(_NESTED, st.integers(0, MAX_DEPTH + 20))
+def test_levels_are_counted_outside_of_strings(value: object, around: int) -> None:
+    text = "[" * around + json.dumps([value, *"[" * 2 * MAX_DEPTH]) + "]" * around
+    is_deep = around + 1 + _depth(value) > MAX_DEPTH
+    assert describe_excess(text.encode()) == ("is nested more than 100 levels deep" if is_deep else None)
+
+
+def _depth(value: object) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(_depth, inner), default=0)
+
+
+HEAD = b'{"timestamp":"2026-01-23T10:30:45Z","x":['
+
+
+@pytest.mark.parametrize(
+    ("unit", "number", "reason"),
+    [
+        (b"[],", 9_900, None),
+        (b"[],", 10_001, "TooComplex"),
+        (b"1.5e-100,", 128, None),
+        (b"-1.5E+308,", 129, "TooComplex"),
+        (b"1" * 39 + b".5,", 1000, None),
+        (b"9" * 40 + b",", 129, "TooComplex"),
+    ],
+)
+def test_what_costs_more_than_its_length_is_refused(unit: bytes, number: int, reason: str | None) -> None:
+    outcome = parse_document(HEAD + unit * number + b"0]}")
+    assert (outcome.reason if isinstance(outcome, Refused) else None) == reason
 
 
 def test_a_document_of_any_size_costs_no_more_than_taking_its_length() -> None:

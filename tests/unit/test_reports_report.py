@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import asdict
 
-from visibility_api.reports.document import Progress, Refused, parse_document, parse_time
-from visibility_api.reports.limits import (
+from visibility_api.reports.document import Progress, Refused
+from visibility_api.reports.fields import (
     MAX_DOCUMENT_BYTES,
     MAX_INTEGER,
     MAX_MESSAGE_CHARACTERS,
     MAX_METRICS,
+    parse_time,
 )
 from visibility_api.reports.report import parse_report
+from visibility_api.reports.training_document import parse_document
 
 NOTHING: dict[str, Any] = dict.fromkeys(
     (

@@ -14,10 +14,11 @@ from visibility_api.jobs.job import Phase, TrainingJob
 from visibility_api.jobs.observation import Observation
 from visibility_api.kube.slices import in_slices
 from visibility_api.reports.document import Progress, Refused
-from visibility_api.reports.limits import MAX_INTEGER, MAX_METRICS
+from visibility_api.reports.fields import MAX_INTEGER, MAX_METRICS
+from visibility_api.reports.trainer_status import MAX_INT32, TrainerMetric, TrainerStatus
 from visibility_api.workloads.inventory import TrainJobInventory, reported_progress
-from visibility_api.workloads.objects import TrainerMetric, TrainerStatus, TrainJob
-from visibility_api.writeback.trainer_status import MAX_INT32, fingerprint, summarize
+from visibility_api.workloads.objects import TrainJob
+from visibility_api.writeback.trainer_status import fingerprint, summarize
 
 AT = datetime(2026, 1, 23, 10, 30, 45, 123456, tzinfo=UTC)
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"

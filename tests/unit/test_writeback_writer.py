@@ -23,8 +23,8 @@ from visibility_api.jobs.observation import Observation
 from visibility_api.kube.client import Query
 from visibility_api.kube.errors import ApiError, ClusterError
 from visibility_api.reports.document import Progress
+from visibility_api.reports.trainer_status import TrainerStatus
 from visibility_api.workloads.inventory import reported_progress
-from visibility_api.workloads.objects import TrainerStatus
 from visibility_api.writeback.status_client import FIELD_MANAGER
 from visibility_api.writeback.writer import CONCURRENCY, INTERVAL_S, WriteBack
 

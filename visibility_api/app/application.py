@@ -17,12 +17,11 @@ from visibility_api.replication.forwarding import Pushes
 from visibility_api.replication.requests import LogRequests
 
 from .chain import Limits, RequestChain
+from .dependencies import HistorySource, LogTails
 from .description.discovery import Discovery
 from .description.openapi import OpenApi
 from .exception_handlers import add_exception_handlers
 from .health import Check, Health
-from .histories import HistorySource
-from .log_tails import LogTails
 from .page import Page
 from .request_metrics import RequestMetrics
 from .resource_routes import ResourceRoutes, RouteKey
@@ -33,9 +32,6 @@ from .routers import (
     history,
     log_tail,
     metrics,
-    openapi,
-    push,
-    version,
 )
 
 
@@ -85,11 +81,9 @@ class Application(FastAPI):
         self.state.page = parts.page
         self.state.histories = parts.histories
         add_exception_handlers(self)
-        if parts.pushes is not None:
-            self.include_router(push.router)
         if parts.page is not None:
             self.include_router(dashboard.router)
-        for subject in (health, discovery, openapi, metrics, version, history, log_tail):
+        for subject in (health, discovery, metrics, history, log_tail):
             self.include_router(subject.router)
         self._chain = self.middleware_stack = self.build_middleware_stack()
 
@@ -106,14 +100,12 @@ class Application(FastAPI):
         parts = self._parts
         return RequestChain(
             super().build_middleware_stack(),
-            push.call,
             authenticator=parts.authenticator,
             authorizer=parts.authorizer,
             routes=ResourceRoutes(resources=parts.resources, handlers=parts.handlers),
             pushes=parts.pushes,
             log_streams=parts.log_streams,
             metrics=parts.metrics,
-            health=self.state.health,
             is_synced=parts.is_synced,
             is_draining=parts.is_draining,
             limits=parts.limits,

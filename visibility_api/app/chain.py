@@ -11,7 +11,6 @@ import itertools
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from time import perf_counter
 
 import structlog
@@ -47,10 +46,10 @@ from visibility_api.kubeapi.message import (
     Send,
 )
 from visibility_api.kubeapi.turns import Turns
+from visibility_api.pushing.body import ClientGone as PusherGone
 from visibility_api.replication.forwarding import Pushes
 from visibility_api.replication.requests import LogRequests
 
-from .health import Health
 from .places import Shares
 from .refusal import is_unforeseen, log_failure, refuse
 from .request_info import RequestInfo, read_request, timeout_fault
@@ -59,19 +58,13 @@ from .resource_routes import ResourceRoutes, Route, method_labels
 
 log = structlog.get_logger(__name__)
 
-CLIENT_CLOSED_REQUEST = 499  # as nginx counts it; nobody receives it
-MAX_PLANS = 4096
-# Longer request lines are parsed each time, not cached: a parsed parameter takes forty times its bytes.
-MAX_PLANNED_PATH_CHARACTERS, MAX_PLANNED_QUERY_BYTES = 512, 128
+CLIENT_CLOSED_REQUEST = 499  # as nginx counts it; the client has gone
 # Of path and query of a caller without credentials: longer ones cost milliseconds, before anything is known.
 MAX_ANONYMOUS_TARGET_BYTES = 2048
 MAX_AUDIT_ID_BYTES = 128  # of one that comes with the request
 MAX_WARNING_BYTES = 4096  # of one response, as the API server's own limit
-# Open to everybody, so no credentials are read: a kubelet's probe must not depend on a review or on overload.
+# Public, so no credentials are read: a kubelet's probe must not depend on a review or on overload.
 _HEALTH_PATHS = frozenset(("/healthz", "/livez", "/readyz"))
-_HEALTHY = ResourceResponse(
-    content_type="text/plain; charset=utf-8", body=b"ok", headers=((b"x-content-type-options", b"nosniff"),)
-)
 _PRINTABLE = bytes(range(0x21, 0x7F))
 
 OwnHeaders = list[tuple[bytes, bytes]]  # of every response: Audit-Id first, then warnings
@@ -88,9 +81,9 @@ class Limits:
     in_flight_of_user: int = 100
     watches: int = 10_000
     watches_of_user: int = 2_500
-    push_timeout_s: float = 30.0  # admission, body and response
+    push_timeout_s: float = 30.0  # admission and body
     # Of responses on one connection to requests whose sender is not known, or is over a limit: further ones
-    # wait, so that whoever tries without end costs little. A kubelet sends one request on each connection.
+    # wait, so that endless retries cost little. A kubelet sends one request on each connection.
     unknown_per_s: float = 1.0
     unknown_burst: float = 4.0
     send_timeout_s: float = 60.0  # for a whole response to a slow reader, as the Go server's request limit
@@ -99,7 +92,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """All that follows from a request line alone; cached, because clients repeat the same lines."""
+    """All that follows from a request line alone."""
 
     info: RequestInfo
     route: Route | None  # None: not of the resource path; FastAPI's router answers
@@ -114,7 +107,6 @@ class RequestChain:
     def __init__(
         self,
         inner: ASGIApp,
-        push: ASGIApp,
         *,
         authenticator: Authenticator,
         authorizer: Authorizer,
@@ -122,26 +114,23 @@ class RequestChain:
         pushes: Pushes | None,
         log_streams: LogRequests | None,
         metrics: RequestMetrics,
-        health: Health,
         is_synced: Callable[[str], bool],
         is_draining: Callable[[], bool],
         limits: Limits,
     ) -> None:
-        """`inner`: FastAPI's layers and router; `push`: the one operation that is called without them.
+        """`inner`: FastAPI's layers and router.
 
         `is_synced`: the jobs of a namespace are listed, or for "" those of all namespaces.
 
         `is_draining`: open watches are ending, new ones are refused.
         """
         self._inner = inner
-        self._push = push
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._routes = routes
         self._pushes = pushes
         self._log_streams = log_streams
         self._metrics = metrics
-        self._health = health
         self._is_synced = is_synced
         self._is_draining = is_draining
         self._limits = limits
@@ -154,7 +143,6 @@ class RequestChain:
             route=None,
             series=metrics.series(("POST", "trainjobs", "status")),
         )
-        self.plans = lru_cache(MAX_PLANS)(self._make_plan)
         self._turns = Turns()
         self._requests = Shares(most=limits.in_flight, most_of_user=limits.in_flight_of_user)
         self._watches = Shares(most=limits.watches, most_of_user=limits.watches_of_user)
@@ -171,12 +159,7 @@ class RequestChain:
         if pushes is not None and pushes.takes(scope["method"], scope["path"]):
             if pushes.is_forwarded(headers):
                 self._recognise(scope)
-            limit_s = self._limits.push_timeout_s
-            status = await self._forward(
-                self._push, limit_s, self._push_plan, scope, receive, send, own, began
-            )
-            if status == 200 and (peer := scope["state"].get(PEER)) is not None:
-                peer.is_known = True
+            await self._answer_push(pushes, scope, receive, send, own, began)
             return
         plan = self._unparsed
         if self._log_streams is not None and self._log_streams.takes(scope["method"], scope["path"]):
@@ -194,8 +177,8 @@ class RequestChain:
         try:
             try:
                 if len(scope["path"]) + len(scope["query_string"]) > MAX_ANONYMOUS_TARGET_BYTES:
-                    await self._check_is_somebody(scope)
-                plan = self._plan(scope["method"], scope["path"], scope["query_string"])
+                    await self._check_has_credentials(scope)
+                plan = self._make_plan(scope["method"], scope["path"], scope["query_string"])
                 outcome = await within(plan.info.timeout_s, self._answer(plan, scope, receive))
             except ClientGone:
                 plan.series.record(CLIENT_CLOSED_REQUEST, perf_counter() - began)
@@ -212,7 +195,7 @@ class RequestChain:
                 own.append(warning_header(state[WARNING]))
             if outcome is None:
                 limit_s = min(plan.info.timeout_s, self._limits.send_timeout_s)
-                await self._forward(self._inner, limit_s, plan, scope, receive, send, own, began)
+                await self._forward(limit_s, plan, scope, receive, send, own, began)
             elif isinstance(outcome, ResourceResponse):
                 await self._deliver(outcome, send, own, headers)
                 plan.series.record(outcome.status, perf_counter() - began)
@@ -233,11 +216,6 @@ class RequestChain:
                 break
         return self._new_audit_id()
 
-    def _plan(self, method: str, path: str, query_string: bytes) -> _Plan:
-        if len(path) > MAX_PLANNED_PATH_CHARACTERS or len(query_string) > MAX_PLANNED_QUERY_BYTES:
-            return self._make_plan(method, path, query_string)
-        return self.plans(method, path, query_string)
-
     def _make_plan(self, method: str, path: str, query_string: bytes) -> _Plan:
         info = read_request(method, path, query_string)
         route = self._routes.find(method, info)
@@ -249,7 +227,7 @@ class RequestChain:
             is_health=path in _HEALTH_PATHS,
         )
 
-    async def _check_is_somebody(self, scope: Scope) -> None:
+    async def _check_has_credentials(self, scope: Scope) -> None:
         """Authenticate before the request is parsed. Raises BadRequest when there are no credentials."""
         limit_s = self._unparsed.info.timeout_s
         if await within(limit_s, self._authenticator.authenticate(scope)) is ANONYMOUS:
@@ -264,7 +242,9 @@ class RequestChain:
         the request."""
         info = plan.info
         if plan.is_health:
-            return self._answer_health(plan, scope)
+            if info.has_timeout_fault:
+                raise timeout_fault(info.query)
+            return None
         identity = scope["identity"] = await self._authenticator.authenticate(scope)
         shares = self._watches if plan.is_watch else self._requests
         places = shares.of(identity, is_forwarded=FORWARDED in scope["state"])
@@ -296,12 +276,33 @@ class RequestChain:
         if (peer := scope["state"].get(PEER)) is not None:
             peer.is_known = True
 
-    def _answer_health(self, plan: _Plan, scope: Scope) -> ResourceResponse | None:
-        """The response when all is well and nothing more is asked for; None when FastAPI responds."""
-        if plan.info.has_timeout_fault:
-            raise timeout_fault(plan.info.query)
-        is_plain = not scope["query_string"] and scope["method"] in ("GET", "HEAD")
-        return _HEALTHY if is_plain and self._health.report(scope["path"][1:], ()).is_passed else None
+    async def _answer_push(
+        self,
+        pushes: Pushes,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        own: OwnHeaders,
+        began: float,
+    ) -> None:
+        """A push, which authenticates by its own token (`pushing/`).
+
+        FastAPI's layers and router would add 25 us to it, a typed operation 55 (decision 0032).
+        """
+        plan, peer = self._push_plan, scope["state"].get(PEER)
+        try:
+            response = await within(self._limits.push_timeout_s, _take_push(pushes, scope, receive))
+            if peer is not None:
+                peer.is_known = True
+        except PusherGone:
+            plan.series.record(CLIENT_CLOSED_REQUEST, perf_counter() - began)
+            return
+        except Exception as error:
+            response = self._refuse(error, plan, scope, own)
+            if isinstance(error, (Forbidden, TooManyRequests)):
+                await self._hold_back(scope, unless_known=True)
+        await self._deliver(response, send, own, scope["headers"])
+        plan.series.record(response.status, perf_counter() - began)
 
     async def _hold_back(self, scope: Scope, *, unless_known: bool = False) -> None:
         """Delay the response to a request of someone unknown or over a limit, when its connection had many.
@@ -327,19 +328,16 @@ class RequestChain:
     def _router_path(self, scope: Scope, info: RequestInfo) -> str:
         """The path as FastAPI's router has it: both spellings are served, without a redirect.
 
-        Raises NotFound for what would become the path of a push only by that, since a push authenticates by
-        its token alone; and for control characters, since regular expressions match before a last newline.
+        Raises NotFound for control characters, since regular expressions match before a last newline.
         """
         sent: str = scope["path"]
         path = "/" + sent.strip("/")
-        is_push = self._pushes is not None and self._pushes.takes(scope["method"], path)
-        if is_push or not path.isprintable():
+        if not path.isprintable():
             raise UnknownRoute if info.attributes.is_resource else PageNotFound
         return path
 
     async def _forward(
         self,
-        app: ASGIApp,
         limit_s: float,
         plan: _Plan,
         scope: Scope,
@@ -347,11 +345,8 @@ class RequestChain:
         send: Send,
         own: OwnHeaders,
         began: float,
-    ) -> int:
-        """Let `app` respond within `limit_s` seconds, and add the headers of every response; its status.
-
-        A push comes here unauthenticated: its operation authenticates and limits it by a dependency.
-        """
+    ) -> None:
+        """Let FastAPI respond within `limit_s` seconds, and add the headers of every response."""
         scope["request_info"] = plan.info
         status = 0
 
@@ -368,12 +363,10 @@ class RequestChain:
             await send(message)
 
         try:
-            await within(limit_s, app(scope, receive, send_on))
+            await within(limit_s, self._inner(scope, receive, send_on))
         except Exception as error:
             if not status:
                 refused = self._refuse(error, plan, scope, own)
-                if plan is self._push_plan and isinstance(error, (Forbidden, TooManyRequests)):
-                    await self._hold_back(scope, unless_known=True)
                 await self._deliver(refused, send, own, scope["headers"])
                 status = refused.status
             elif isinstance(error, TimeoutError):
@@ -381,7 +374,6 @@ class RequestChain:
             else:  # Starlette has sent a 500 and raises it again
                 log_failure(error, scope=scope, audit_id=own[0][1])
         plan.series.record(status, perf_counter() - began)
-        return status
 
     def _refuse(self, error: Exception, plan: _Plan, scope: Scope, own: OwnHeaders) -> ResourceResponse:
         if isinstance(error, TimeoutError):
@@ -429,6 +421,15 @@ class RequestChain:
             log.info("watcher too slow, stream closed", audit_id=audit_id)
         except Exception as error:
             log.error("stream failed", audit_id=audit_id, **describe_fault(error))
+
+
+async def _take_push(pushes: Pushes, scope: Scope, receive: Receive) -> ResourceResponse:
+    """Raises what refuses the push, and PusherGone."""
+    client = scope.get("client")
+    admitted = await pushes.admit(
+        scope["method"], scope["path"], scope["headers"], client[0] if client else ""
+    )
+    return ResourceResponse(content_type="application/json", body=await pushes.take(admitted, receive))
 
 
 def warning_header(text: str) -> tuple[bytes, bytes]:

@@ -7,6 +7,9 @@ asynchronous one, since FastAPI calls others on a thread.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -14,13 +17,64 @@ from prometheus_client import CollectorRegistry
 
 from visibility_api.auth.identity import Identity
 from visibility_api.errors.status import UnknownRoute
+from visibility_api.flowcontrol.client_queues import ClientQueues
+from visibility_api.history.job_history import JobHistory
+from visibility_api.kubeapi.message import Authorizer
+from visibility_api.probing.log_end import LogEnds
+from visibility_api.store import Entry
 
 from .description.discovery import Discovery
 from .description.openapi import OpenApi
 from .health import Health
-from .histories import HistorySource
-from .log_tails import LogTails
 from .page import Page
+
+MAX_WAITING, MAX_WAITING_PER_USER, WAIT_S = 400, 100, 10.0
+
+Found = tuple[Entry, JobHistory | None]  # the job's document; None: it has reported nothing yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistorySource:
+    """The histories of the TrainJobs. `find` takes a namespace and a name; None: there is no such job."""
+
+    find: Callable[[str, str], Found | None] = lambda _namespace, _name: None
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    # By user. One takes some milliseconds, as YAML twenty: one is made in each turn of the event loop.
+    queues: ClientQueues = field(
+        default_factory=lambda: ClientQueues(
+            crowded="too many requests for histories wait; try again after the time in Retry-After",
+            max_running=1,
+            max_running_per_client=1,
+            max_waiting=MAX_WAITING,
+            max_waiting_per_client=MAX_WAITING_PER_USER,
+            wait_s=WAIT_S,
+        )
+    )
+
+
+_CROWDED = "too many logs are being read; try again after the time in Retry-After"
+
+
+def _queues() -> ClientQueues:
+    """Each is read by a kubelet: a user with a thousand tabs waits for itself."""
+    return ClientQueues(
+        crowded=_CROWDED,
+        max_running=16,
+        max_running_per_client=4,
+        max_waiting=256,
+        max_waiting_per_client=32,
+        wait_s=10.0,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogTails:
+    """`find` takes a namespace and a name. `logs` is None where the source `logs` is not switched on."""
+
+    find: Callable[[str, str], Entry | None]
+    authorizer: Authorizer
+    logs: LogEnds | None
+    queues: ClientQueues = field(default_factory=_queues)  # by user
 
 
 async def _caller(request: Request) -> Identity:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from visibility_api.auth.errors import AuthError
+from visibility_api.errors.quoting import quote
 from visibility_api.errors.status import (
     BadRequest,
-    Cause,
-    Details,
     Forbidden,
     InternalError,
     Invalid,
@@ -31,6 +32,19 @@ from visibility_api.errors.status import (
 
 from .documents import to_response
 from .refusal import refuse
+
+MAX_REPEATED_CHARACTERS = 64  # of a parameter, in the error about it
+# What a parameter accepts, by the type of pydantic's error. A ValueError of ours says it itself.
+_ACCEPTED = {
+    "bool_parsing": "true or false",
+    **dict.fromkeys(
+        ("int_parsing", "int_parsing_size", "greater_than_equal", "less_than_equal"),
+        "a whole number from {ge} to {le}",
+    ),
+    "string_too_short": "a name",
+    "too_long": "given at most {max_length} times",
+    "value_error": "{error}",
+}
 
 # What an operation may raise as FastAPI's HTTPException, by code; anything else is a fault of ours.
 _NAMED = (BadRequest, Forbidden, NotFound, RequestEntityTooLarge, Invalid, TooManyRequests, Unavailable)
@@ -57,18 +71,22 @@ async def _timed_out(request: Request, _: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    """Parameters or a body that FastAPI could not validate: the fields and their faults, never the values."""
+    """The first parameter that does not fit: a 400, as in the API server."""
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for it alone
-    causes = tuple(
-        Cause(
-            reason="FieldValueInvalid",
-            message=fault["msg"],
-            field=".".join(str(part) for part in fault["loc"]),
-        )
-        for fault in error.errors()
-    )
-    text = "; ".join(f"{cause.field}: {cause.message}" for cause in causes)
-    return await _raised(request, Invalid(f"the request is invalid: {text}", details=Details(causes=causes)))
+    return await _raised(request, _bad_parameter(request.scope["route"], error.errors()[0]))
+
+
+def _bad_parameter(route: APIRoute, fault: Mapping[str, Any]) -> BadRequest:
+    """Names the parameter, what it accepts, and the value, cut."""
+    bounds = {"ge": "-2^63", "le": "2^63"}
+    for field in route.dependant.query_params:
+        if field.alias == fault["loc"][1]:
+            for bound in field.field_info.metadata:
+                bounds |= {name: str(getattr(bound, name)) for name in ("ge", "le") if hasattr(bound, name)}
+    accepted = _ACCEPTED.get(fault["type"], "valid").format_map(bounds | fault.get("ctx", {}))
+    given = fault["input"]
+    shown = f", not {quote(given[:MAX_REPEATED_CHARACTERS])}" if isinstance(given, str) else ""
+    return BadRequest(f"{fault['loc'][1]} must be {accepted}{shown}")
 
 
 async def _http_exception(request: Request, error: Exception) -> Response:

@@ -50,7 +50,7 @@ _TYPES = {
 _IS_SENT_AS_IT_IS = frozenset((".html", ".png", ".woff2"))
 _IS_HASHED = re.compile(r"-[A-Za-z0-9_-]{8,}\.")  # a name that changes with the content, as Vite makes it
 _CHECK_EACH_TIME = "no-cache, private"
-# Private: whoever may not load it must not get it from a shared cache.
+# Private: a client without the right to load it must not get it from a shared cache.
 _NEVER_CHANGES = "private, max-age=31536000, immutable"
 _ASSET_REFERENCE = re.compile(rb"(?<=[\"'])(?:\./)?assets/")
 

@@ -14,7 +14,7 @@ from visibility_api.auth.identity import Attributes, Requirement
 from visibility_api.errors.quoting import quote
 from visibility_api.errors.status import BadRequest
 from visibility_api.kubeapi.selectors import parsing
-from visibility_api.models.duration import parse_duration_s
+from visibility_api.models.wire import parse_duration_s
 
 MAX_TARGET_BYTES = 64 * 1024  # path and query; a selector naming a few hundred objects fits
 MAX_PARAMETERS = 256  # real clients send at most a dozen

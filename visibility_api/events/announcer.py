@@ -26,9 +26,10 @@ from visibility_api.jobs.summary import JobProgress
 from visibility_api.kube.client import Query
 from visibility_api.kube.errors import ApiError, ClusterError
 from visibility_api.kube.lease import micro_time
+from visibility_api.models.served import TRAINJOBS
 from visibility_api.workloads.collections import TRAINER_API
 
-from .occurrences import RESOURCE, Occurrence, occurrences
+from .occurrences import Occurrence, occurrences
 
 log = structlog.get_logger("visibility.events")
 
@@ -109,7 +110,7 @@ class Announcer:
     def changed(self, document: JobProgress) -> None:
         """A job's document was published."""
         ref = document.job.ref
-        if ref.resource != RESOURCE:
+        if ref.resource != TRAINJOBS.plural:
             return
         before, self._latest[ref] = self._latest.get(ref), document
         for each in occurrences(before, document):

@@ -9,8 +9,8 @@ from datetime import datetime
 from visibility_api.errors.text import harmless
 from visibility_api.jobs.job import JobRef, Phase
 from visibility_api.jobs.summary import Condition, JobProgress
+from visibility_api.models.served import TRAINJOBS
 
-RESOURCE = "trainjobs"
 MAX_NOTE_BYTES = 1000  # events.k8s.io allows 1,024
 MAX_JOB_CHARACTERS = 200  # of its name in the Event's, which may have 253
 
@@ -48,7 +48,7 @@ class Occurrence:
 def occurrences(before: JobProgress | None, now: JobProgress) -> list[Occurrence]:
     """What `now` shows that `before` did not; `before` is None for the first document of a job."""
     ref = now.job.ref
-    if ref.resource != RESOURCE:
+    if ref.resource != TRAINJOBS.plural:
         return []
     found = []
 

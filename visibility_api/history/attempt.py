@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import msgspec
 
-from visibility_api.reports.limits import MAX_INTEGER
+from visibility_api.reports.fields import MAX_INTEGER
 
 from .thinning import thin
 

@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from visibility_api.reports.document import Point, Progress
-from visibility_api.reports.limits import MAX_INTEGER
+from visibility_api.reports.fields import MAX_INTEGER
 
 from .attempt import MAX_SERIES, NO_STEP, UNREADABLE, Attempt
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from visibility_api.reports.limits import EARLIEST, LATEST
+from visibility_api.reports.fields import EARLIEST, LATEST
 
 # Clocks are synchronised to far less, but times of whole seconds and reports that wait behind another one on
 # their way are not: below this a clock counts as right.

@@ -7,7 +7,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from visibility_api.reports.document import Progress
-from visibility_api.reports.limits import MAX_METRICS
+from visibility_api.reports.fields import MAX_METRICS
 
 from .estimate import percentage
 

@@ -45,6 +45,9 @@ def evaluate(record: Record, now: datetime) -> tuple[Condition, ...]:
     made = []
     for (type_, rule, beginning), old in zip(_VERDICTS, held, strict=False):
         status, reason, message = rule(record, now)
+        if old.reason != reason or old.message != message:
+            # Controllers' own words, names and annotations are among them.
+            reason, message = harmless(reason), harmless(message)
         if old.status != status or _begins_anew(old.reason, reason):
             since = beginning(record, status, reason, now)
             if since is None or since > now:
@@ -54,15 +57,13 @@ def evaluate(record: Record, now: datetime) -> tuple[Condition, ...]:
         else:
             made.append(old)
             continue
-        # Controllers' own words, names and annotations are among them.
-        reason, message = harmless(reason), harmless(message)
         made.append(Condition(type=type_, status=status, reason=reason, message=message, since=since))
     occasional = held[len(_VERDICTS) :]
     for type_, repeat, time_of in _OCCASIONAL:
         found = repeat(record)
         if found is None:
             continue
-        status, reason, message = found
+        status, reason, message = found[0], harmless(found[1]), harmless(found[2])
         before = next((each for each in occasional if each.type == type_), None)
         since = time_of(record, status)
         if before is not None and before.status == status:
@@ -70,7 +71,6 @@ def evaluate(record: Record, now: datetime) -> tuple[Condition, ...]:
             if (before.since, before.reason, before.message) == (since, reason, message):
                 made.append(before)
                 continue
-        reason, message = harmless(reason), harmless(message)
         made.append(Condition(type=type_, status=status, reason=reason, message=message, since=since or now))
     is_same = len(made) == len(held) and all(map(operator.is_, made, held))
     return held if is_same else tuple(made)

@@ -12,9 +12,9 @@ import msgspec
 
 from visibility_api.errors.text import harmless
 from visibility_api.history.view import HistoryView
-from visibility_api.models import history as models
+from visibility_api.models import subresources as models
 from visibility_api.models.served import GROUP_VERSION
-from visibility_api.models.structs import struct_of
+from visibility_api.models.wire import struct_of
 from visibility_api.store import Entry
 
 from .v1alpha1 import metadata_of

@@ -19,7 +19,7 @@ from visibility_api.jobs.job import Rank0, Replica, Termination
 from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary, Resources
 from visibility_api.models import meta_v1, v1alpha1
 from visibility_api.models.served import GROUP_VERSION, Resource
-from visibility_api.models.structs import struct_of
+from visibility_api.models.wire import struct_of
 from visibility_api.store import Entry
 
 log = structlog.get_logger(__name__)

@@ -170,3 +170,17 @@ class APIGroupList(WireModel):
     kind: Literal["APIGroupList"] = "APIGroupList"
     api_version: Literal["v1"] = "v1"
     groups: tuple[APIGroup, ...]
+
+
+class VersionInfo(WireModel):
+    """k8s.io/apimachinery/pkg/version.Info. Fields for which a Python build has no value are empty."""
+
+    major: str
+    minor: str
+    git_version: str
+    git_commit: str
+    git_tree_state: str
+    build_date: str
+    go_version: str
+    compiler: str
+    platform: str

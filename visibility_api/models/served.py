@@ -66,8 +66,8 @@ TRAINJOBS = Resource(
         Subresource(
             name="log-tail",
             kind="TrainJobLogTail",
-            description="The last lines of the log of what failed first, or of rank 0; for whoever may get"
-            " pods/log as well.",
+            description="The last lines of the log of what failed first, or of rank 0; for callers that may"
+            " get pods/log as well.",
             is_operation=True,
         ),
     ),

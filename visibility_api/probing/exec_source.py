@@ -9,7 +9,7 @@ from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, Unreachable
 from visibility_api.kube.exec.execute import CommandFailed, ExecFailed, OutputTooLarge, execute
 from visibility_api.reports.document import Outcome, Refused, RetryClass
-from visibility_api.reports.limits import MAX_DOCUMENT_BYTES
+from visibility_api.reports.fields import MAX_DOCUMENT_BYTES
 from visibility_api.reports.report import parse_report
 
 log = structlog.get_logger("visibility.probe")

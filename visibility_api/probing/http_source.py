@@ -11,7 +11,7 @@ import structlog
 
 from visibility_api.jobs.job import JobRef, Rank0
 from visibility_api.reports.document import Outcome, Refused, RetryClass
-from visibility_api.reports.limits import MAX_DOCUMENT_BYTES
+from visibility_api.reports.fields import MAX_DOCUMENT_BYTES
 from visibility_api.reports.report import parse_report
 
 from .http_exchange import CutShort, HttpResponse, NotHTTP, get

@@ -1,7 +1,7 @@
 """The steps of a push: admission, reading the body, parsing it, recording the report.
 
-Responses are Kubeflow Trainer's: 200 with an echo, or a Status with its codes and reasons. The FastAPI
-operation is in `app/routers/push.py`.
+Responses are Kubeflow Trainer's: 200 with an echo, or a Status with its codes and reasons.
+`app/chain.py` sends them.
 """
 
 from __future__ import annotations

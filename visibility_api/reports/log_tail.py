@@ -17,16 +17,22 @@ from msgspec.structs import replace
 
 from trainjob_progress.lines import Fields, LineReader, own_words
 
-from .document import Point, Progress, Refused, parse_document, parse_time
-from .limits import (
+from .document import Point, Progress, Refused
+from .fields import (
     EARLIEST,
     LATEST,
-    MAX_INTEGER,
     MAX_MESSAGE_CHARACTERS,
     MAX_METRIC_CHARACTERS,
     MAX_METRICS,
     MAX_POINTS,
+    amount,
+    count,
+    parse_time,
+    percentage,
+    total,
+    whole,
 )
+from .training_document import parse_document
 
 MAX_READ_BYTES = 64 * 1024  # from the end
 MAX_PIECES = 256  # the newest; a bar is redrawn hundreds of times a line, and only the last counts
@@ -160,7 +166,7 @@ class _Fold:
         self._timestamp: datetime | None = None
         self._written_at: str | None = None  # of a line that is newer than `_timestamp`
         self._result: Progress | None = None  # as long as nothing is added to it
-        self._was_told = False  # of a position that is not known any more
+        self._had_position = False  # which is not known any more
         self._points: deque[Point] = deque(maxlen=MAX_POINTS)  # since the last result
         self._measured: dict[str, str] = {}  # by the line that is being read
         self._is_point = False  # that line says something of position or metrics
@@ -168,12 +174,12 @@ class _Fold:
     def take(self, fields: Fields, written_at: str | None) -> None:
         """The fields of a line: a guess, so what is out of bounds is left out, not refused."""
         found = {
-            "step": _count(fields.get("step")),
-            "total_steps": _count(fields.get("total_steps")),
-            "epoch": _amount(fields.get("epoch")),
-            "total_epochs": _amount(fields.get("total_epochs")),
-            "progress_percentage": _percentage(fields.get("percentage")),
-            "remaining_s": _whole(fields.get("remaining_s")),
+            "step": count(fields.get("step")),
+            "total_steps": count(fields.get("total_steps")),
+            "epoch": amount(fields.get("epoch")),
+            "total_epochs": amount(fields.get("total_epochs")),
+            "progress_percentage": percentage(fields.get("percentage")),
+            "remaining_s": whole(fields.get("remaining_s")),
             "message": _text(fields.get("message")),
         }
         if found["step"] is not None and found["step"] < self._fields.get("step", 0):
@@ -183,7 +189,7 @@ class _Fold:
                 self._fields[name] = value
             elif name in fields and fields[name] is None:
                 self._fields.pop(name, None)  # known before, and not any more
-                self._was_told = True
+                self._had_position = True
         metrics = fields.get("metrics")
         if isinstance(metrics, dict):
             for name, value in metrics.items():
@@ -228,15 +234,13 @@ class _Fold:
         if self._result is not None:
             return self._result
         fields = dict(self._fields)
-        if not fields and not self._metrics and not self._was_told:
+        if not fields and not self._metrics and not self._had_position:
             return Refused(
                 reason="NoProgressInLog",
                 message="The end of the container's log shows no progress in a known form (docs/logs.md).",
             )
-        # A wrong plan is no plan (docs/document.md).
-        for total, done in (("total_steps", "step"), ("total_epochs", "epoch")):
-            if not fields.get(total) or fields[total] < fields.get(done, 0):
-                fields.pop(total, None)
+        for planned, done in (("total_steps", "step"), ("total_epochs", "epoch")):
+            fields[planned] = total(fields.get(planned), fields.get(done))
         self._result = Progress(
             timestamp=self._time(),
             metrics=tuple(self._metrics.items()),
@@ -268,28 +272,6 @@ _DOCUMENT_FIELDS = (
     "state", "step", "total_steps", "epoch", "total_epochs", "progress_percentage", "remaining_s", "message",
     "started_at", "rank", "attempt",
 )  # fmt: skip
-
-
-def _amount(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return float(value) if 0 <= value <= MAX_INTEGER else None  # NaN fails both
-
-
-def _count(value: object) -> int | None:
-    amount = _amount(value)
-    return int(amount) if amount is not None and amount.is_integer() else None
-
-
-def _whole(value: object) -> int | None:
-    amount = _amount(value)
-    return None if amount is None else round(amount)
-
-
-def _percentage(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
-        return None  # NaN is the one that differs from itself; math.isnan would make a float of it first
-    return round(max(0, min(100, value)))
 
 
 def _text(value: object) -> str | None:

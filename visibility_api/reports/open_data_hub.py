@@ -13,7 +13,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .document import Progress, Refused
-from .limits import MAX_INTEGER, MAX_MESSAGE_CHARACTERS, MAX_METRIC_CHARACTERS, MAX_METRICS
+from .fields import (
+    MAX_MESSAGE_CHARACTERS,
+    MAX_METRIC_CHARACTERS,
+    MAX_METRICS,
+    amount,
+    percentage,
+    total,
+    whole,
+)
 
 # No other form has any of these.
 _MARKS = frozenset({"currentStep", "currentEpoch", "currentPhase", "trainMetrics", "evalMetrics"})
@@ -30,18 +38,17 @@ def parse_open_data_hub(data: bytes) -> Progress | Refused | None:
     fields = _object(data)
     if fields is None or not fields.keys() & _MARKS or fields.keys() & _FOREIGN:
         return None
-    step, total = _whole(fields.get("currentStep")), _whole(fields.get("totalSteps"))
-    epoch, epochs = _number(fields.get("currentEpoch")), _number(fields.get("totalEpochs"))
+    step, steps = _steps(fields.get("currentStep")), _steps(fields.get("totalSteps"))
+    epoch = amount(_finite(fields.get("currentEpoch")))
+    epochs = amount(_finite(fields.get("totalEpochs")))
     phase = fields.get("currentPhase")
-    percent = _finite(fields.get("progressPercentage"))
-    remaining = _number(fields.get("estimatedRemainingSeconds"))
     progress = Progress(
         step=step,
-        total_steps=total if total and total >= (step or 0) else None,
+        total_steps=total(steps, step),
         epoch=epoch,
-        total_epochs=epochs if epochs and epochs >= (epoch or 0) else None,
-        progress_percentage=None if percent is None else round(max(0.0, min(100.0, percent))),
-        remaining_s=None if remaining is None else round(remaining),
+        total_epochs=total(epochs, epoch),
+        progress_percentage=percentage(_finite(fields.get("progressPercentage"))),
+        remaining_s=whole(_finite(fields.get("estimatedRemainingSeconds"))),
         metrics=_metrics(fields),
         message=_text(phase)[:MAX_MESSAGE_CHARACTERS] if isinstance(phase, str) and phase else None,
     )
@@ -107,11 +114,6 @@ def _finite(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _number(value: object) -> float | None:
-    number = _finite(value)
-    return number if number is not None and 0 <= number <= MAX_INTEGER else None
-
-
-def _whole(value: object) -> int | None:
-    number = _number(value)
+def _steps(value: object) -> int | None:
+    number = amount(_finite(value))
     return None if number is None else int(number)

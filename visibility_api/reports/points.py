@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from .limits import (
+from .fields import (
     EARLIEST,
     MAX_METRICS,
     MAX_POINT_AGE_S,
@@ -21,6 +21,7 @@ from .limits import (
     Name,
     Share,
     Value,
+    says,
 )
 
 
@@ -36,18 +37,23 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 _Cells = msgspec.Meta(max_length=MAX_POINTS)
 
 
-class _Recent(msgspec.Struct):
-    """Columns of one length, oldest first."""
+class RecentValues(msgspec.Struct, rename="camel"):
+    """Earlier values: columns of one length, a row a time, oldest first."""
 
-    secondsBefore: Annotated[list[Annotated[float, msgspec.Meta(ge=0, le=MAX_POINT_AGE_S)]], _Cells]
+    seconds_before: Annotated[
+        list[Annotated[float, msgspec.Meta(ge=0, le=MAX_POINT_AGE_S)]],
+        _Cells,
+        says("How long before timestamp each row was, never growing."),
+    ]
     step: Annotated[list[Count], _Cells] | None = None
     epoch: Annotated[list[Share], _Cells] | None = None
-    metrics: (
-        Annotated[dict[Name, Annotated[list[Value], _Cells]], msgspec.Meta(max_length=MAX_METRICS)] | None
-    ) = None
+    metrics: Annotated[
+        Annotated[dict[Name, Annotated[list[Value], _Cells]], msgspec.Meta(max_length=MAX_METRICS)] | None,
+        says("What was measured at each time; null where nothing was."),
+    ] = None
 
 
-_decode = msgspec.json.Decoder(_Recent).decode
+_decode = msgspec.json.Decoder(RecentValues).decode
 
 
 def read_recent(data: msgspec.Raw, timestamp: datetime) -> tuple[Point, ...]:
@@ -61,7 +67,7 @@ def read_recent(data: msgspec.Raw, timestamp: datetime) -> tuple[Point, ...]:
         recent = _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return ()
-    ages, columns = recent.secondsBefore, recent.metrics or {}
+    ages, columns = recent.seconds_before, recent.metrics or {}
     steps, epochs = recent.step, recent.epoch
     length = len(ages)
     if any(len(column) != length for column in (steps, epochs, *columns.values()) if column is not None):

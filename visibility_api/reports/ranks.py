@@ -1,4 +1,4 @@
-"""What rank 0 says of the pace of all ranks: the field `ranks` of a document (docs/document.md).
+"""The pace of all ranks, as rank 0 reports it: the field `ranks` of a document (docs/document.md).
 
 Read as hostile bytes, like the document itself.
 """
@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from .limits import MAX_INTEGER, MAX_METRIC_CHARACTERS, MAX_RANKS, MAX_RANKS_BYTES
+from .fields import MAX_INTEGER, MAX_METRIC_CHARACTERS, MAX_RANKS, MAX_RANKS_BYTES, TIME_SCHEMA, says
 
 _Rows = msgspec.Meta(max_length=MAX_RANKS)
 _Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_INTEGER)]
@@ -39,17 +39,23 @@ class Ranks(msgspec.Struct, frozen=True, gc=False):
 NO_RANKS = Ranks(0, None, ())
 
 
-class _Columns(msgspec.Struct):
-    """Columns of one length, a row a rank."""
+class RankColumns(msgspec.Struct, rename="camel"):
+    """Columns of one length, a row a rank, as of one moment."""
 
-    rank: Annotated[list[_Number], _Rows]
-    timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
-    name: Annotated[list[_Text], _Rows] | None = None
-    step: Annotated[list[_Number | None], _Rows] | None = None
-    stepSeconds: Annotated[list[_Seconds], _Rows] | None = None
+    rank: Annotated[list[_Number], _Rows, says("Global ranks, each once.")]
+    timestamp: Annotated[
+        Annotated[datetime, msgspec.Meta(tz=True)] | None,
+        says("When rank 0 gathered them.", **TIME_SCHEMA),
+    ] = None
+    name: Annotated[Annotated[list[_Text], _Rows] | None, says("Of its pod or host.")] = None
+    step: Annotated[Annotated[list[_Number | None], _Rows] | None, says("Steps it has finished.")] = None
+    step_seconds: Annotated[
+        Annotated[list[_Seconds], _Rows] | None,
+        says("Its own work for one step, without waiting for the other ranks."),
+    ] = None
 
 
-_decode = msgspec.json.Decoder(_Columns).decode
+_decode = msgspec.json.Decoder(RankColumns).decode
 
 
 def read_ranks(data: msgspec.Raw) -> Ranks:
@@ -63,7 +69,7 @@ def read_ranks(data: msgspec.Raw) -> Ranks:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return NO_RANKS
     ranks, none = found.rank, [None] * len(found.rank)
-    columns = (found.name or none, found.step or none, found.stepSeconds or none)
+    columns = (found.name or none, found.step or none, found.step_seconds or none)
     if any(len(column) != len(ranks) for column in columns) or len(set(ranks)) != len(ranks):
         return NO_RANKS
     rows = [

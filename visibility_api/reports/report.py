@@ -6,12 +6,13 @@ import re
 
 import msgspec
 
-from .document import Outcome, Progress, Refused, parse_document
-from .limits import MAX_INTEGER
+from .document import Outcome, Progress, Refused
+from .fields import MAX_INTEGER
 from .open_data_hub import parse_open_data_hub
+from .training_document import parse_document
 
 # Reasons that hold for every form.
-_FINAL = frozenset({"Empty", "TooLarge", "NotUTF8"})
+_FINAL = frozenset({"Empty", "TooLarge", "NotUTF8", "TooDeep", "TooComplex"})
 # Argo Workflows' progress file (`ARGO_PROGRESS_FILE`): the text `N/M`, N of M units done.
 # Sixteen digits hold 2^53; more would only cost time to convert.
 _ARGO = re.compile(rb"\s*([0-9]{1,16})/([0-9]{1,16})\s*", re.ASCII)

@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator
 from pydantic_settings import NoDecode
 
-from visibility_api.models.duration import parse_duration_s
+from visibility_api.models.wire import parse_duration_s
 
 _PEER = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9.]{0,251}[a-zA-Z0-9])?(:[1-9][0-9]{0,4})?", re.ASCII)
 _HEADER = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]{1,128}", re.ASCII)  # a token of RFC 9110 5.6.2

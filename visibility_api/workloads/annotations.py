@@ -13,7 +13,7 @@ import msgspec
 
 from visibility_api.errors.text import harmless
 from visibility_api.jobs.job import ProbeHints
-from visibility_api.models.duration import parse_duration_s
+from visibility_api.models.wire import parse_duration_s
 
 from . import thresholds
 

@@ -30,12 +30,14 @@ from visibility_api.jobs.job import (
 )
 from visibility_api.jobs.observation import Observation
 from visibility_api.kube.slices import in_slices
-from visibility_api.reports.document import Progress, read_trainer_status
+from visibility_api.models.served import TRAINJOBS
+from visibility_api.reports.document import Progress, Refusal
+from visibility_api.reports.trainer_status import TrainerStatus, fit
 
 from .annotations import PREFIX, JobAnnotations, read_annotations
 from .failures import Replica, ReplicaJob, job_failure, latest, pod_failure, replica_job_failure
 from .object_cache import AnyObject, Key, ObjectCache, OwnedCache, PodCache, key_of
-from .objects import MAX_NAMES, BatchJob, JobSet, JobStatus, Pod, ReplicatedJob, TrainerStatus, TrainJob
+from .objects import MAX_NAMES, BatchJob, JobSet, JobStatus, Pod, ReplicatedJob, TrainJob
 from .phase import QUEUE_NAME, ended_at, failed_condition, is_managed_elsewhere, trainjob_phase
 from .rank0 import (
     controls,
@@ -49,7 +51,6 @@ from .rank0 import (
 
 log = structlog.get_logger("visibility.inventory")
 
-TRAINJOBS = "trainjobs"
 STATUS = "status"  # the source of what a job's own status reports
 # Whoever may write a JobSet or a status may make it 1.5 MiB long, and every document would contain that.
 MAX_REPLICA_GROUPS = 64
@@ -254,8 +255,10 @@ def reported_progress(status: TrainerStatus | None) -> Progress | None:
     """The report in a job's status; None when there is none, or none that can be read or dated."""
     if status is None:
         return None
-    outcome = read_trainer_status(msgspec.to_builtins(status))
-    return outcome if isinstance(outcome, Progress) else None
+    try:
+        return fit(status)[1]
+    except Refusal:
+        return None
 
 
 def describe_trainjob(
@@ -283,7 +286,7 @@ def describe_trainjob(
         (c for c in (job.status.conditions if job.status else None) or () if c.type == "Suspended"), None
     )
     return TrainingJob(
-        ref=JobRef(resource=TRAINJOBS, namespace=meta.namespace, name=meta.name, uid=meta.uid),
+        ref=JobRef(resource=TRAINJOBS.plural, namespace=meta.namespace, name=meta.name, uid=meta.uid),
         labels=meta.labels or {},
         created_at=meta.creation_timestamp,
         phase=decision.phase,

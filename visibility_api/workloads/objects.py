@@ -11,6 +11,8 @@ from typing import Annotated
 
 import msgspec
 
+from visibility_api.reports.trainer_status import TrainerStatus
+
 from .annotations import MONITORING, OPEN_DATA_HUB, OPT_IN, PREFIX
 
 # Prefixes of the names that are kept.
@@ -175,24 +177,10 @@ class TrainJobSpec(_Object, frozen=True):
     managed_by: str | None = None
 
 
-class TrainerMetric(_Object, frozen=True):
-    name: str = ""
-    value: str = ""
-
-
-class TrainerStatus(_Object, frozen=True):
-    """`TrainJob.status.trainerStatus`: the last push to Kubeflow Trainer (KEP-2779)."""
-
-    progress_percentage: int | None = None
-    estimated_remaining_seconds: int | None = None
-    metrics: tuple[TrainerMetric, ...] | None = None
-    last_updated_time: str | None = None
-
-
 class TrainJobStatus(_Object, frozen=True):
     conditions: tuple[ObjectCondition, ...] | None = None
     jobs_status: tuple[JobStatus, ...] | None = None
-    trainer_status: TrainerStatus | None = None
+    trainer_status: TrainerStatus | None = None  # the last push to Kubeflow Trainer
 
 
 class TrainJob(_Object, frozen=True):

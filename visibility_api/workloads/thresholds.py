@@ -9,8 +9,8 @@ from typing import Literal
 
 from visibility_api.errors.text import harmless
 from visibility_api.jobs.job import Thresholds
-from visibility_api.models.duration import parse_duration_s
-from visibility_api.reports.limits import MAX_METRIC_CHARACTERS
+from visibility_api.models.wire import parse_duration_s
+from visibility_api.reports.fields import MAX_METRIC_CHARACTERS
 
 KEYS = (
     "stalled-after",

@@ -11,11 +11,11 @@ import msgspec
 from visibility_api.jobs.job import JobRef
 from visibility_api.kube.client import Query
 from visibility_api.kube.errors import ClusterError
+from visibility_api.models.served import TRAINJOBS
+from visibility_api.reports.trainer_status import TrainerStatus
 from visibility_api.workloads.collections import TRAINER_API
-from visibility_api.workloads.objects import TrainerStatus
 
 FIELD_MANAGER = "trainjob-visibility"
-RESOURCE = "trainjobs"
 # Not forced: fields that Kubeflow Trainer's own manager, `trainer-status`, has written stay as they are.
 _QUERY = (("fieldManager", FIELD_MANAGER), ("force", "false"))
 _HEADERS = {
@@ -52,7 +52,7 @@ class StatusClient:
             "metadata": {"namespace": ref.namespace, "name": ref.name},
             "status": {} if summary is None else {"trainerStatus": summary},
         }
-        path = f"{TRAINER_API}/namespaces/{ref.namespace}/{RESOURCE}/{ref.name}/status"
+        path = f"{TRAINER_API}/namespaces/{ref.namespace}/{TRAINJOBS.plural}/{ref.name}/status"
         response = await self._client.patch(path, msgspec.json.encode(body), query=_QUERY, headers=_HEADERS)
         return msgspec.json.decode(response, type=_Written).metadata.uid
 

@@ -11,10 +11,8 @@ from datetime import datetime
 
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.reports.document import Progress
-from visibility_api.reports.limits import MAX_METRICS
-from visibility_api.workloads.objects import TrainerMetric, TrainerStatus
-
-MAX_INT32 = 2**31 - 1
+from visibility_api.reports.fields import MAX_METRICS
+from visibility_api.reports.trainer_status import MAX_INT32, TrainerMetric, TrainerStatus
 
 
 def summarize(progress: Progress | JobProgress, at: datetime) -> TrainerStatus:

@@ -17,11 +17,12 @@ from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.kube.errors import ApiError, Unreachable
+from visibility_api.models.served import TRAINJOBS
 from visibility_api.reports.document import Progress
-from visibility_api.workloads.objects import TrainerStatus
+from visibility_api.reports.trainer_status import TrainerStatus
 
 from .queue import Entry, WriteQueue
-from .status_client import RESOURCE, Patcher, StatusClient
+from .status_client import Patcher, StatusClient
 from .trainer_status import fingerprint, summarize
 
 log = structlog.get_logger("visibility.write_back")
@@ -201,7 +202,7 @@ def _is_writable(document: JobProgress) -> bool:
     """Whether it has a report of the current or last attempt that does not come from a status itself."""
     job, seen, reporting = document.job, document.observation, document.condition("Reporting")
     return (
-        job.ref.resource == RESOURCE
+        job.ref.resource == TRAINJOBS.plural
         and not job.runs_elsewhere
         and document.updated_at is not None
         and (reporting is not None and reporting.status == "True")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from visibility_api.models.history import TrainJobProgressHistory
-from visibility_api.models.log_tail import TrainJobLogTail
-from visibility_api.models.wire import WireModel
+from fastapi import APIRouter
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from visibility_api.app.routers import history, log_tail
+from visibility_api.models.subresources import TrainJobLogTail, TrainJobProgressHistory
+from visibility_api.models.wire import WireModel, not_nullable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,48 +30,37 @@ def query_parameter(name: str, type_: str, description: str, **schema: object) -
     return {"name": name, "in": "query", "description": description, "schema": {"type": type_, **schema}}
 
 
-_HISTORY = Described(
-    model=TrainJobProgressHistory,
-    parameters=(
-        query_parameter(
-            "metric",
-            "array",
-            "Only this metric; may be given several times. Steps and epochs are always there.",
-            items={"type": "string"},
-        ),
-        query_parameter(
-            "since", "string", "Only what was reported since: an RFC 3339 time, or a duration such as 1h."
-        ),
-        query_parameter(
-            "until", "string", "Only what was reported until: an RFC 3339 time, or a duration such as 5m."
-        ),
-        query_parameter(
-            "maxPoints",
-            "integer",
-            "At most this many points of each series, chosen so that every spike is among them.",
-            minimum=2,
-            maximum=10000,
-        ),
-        query_parameter("attempt", "integer", "Only this attempt; 0 is the first.", minimum=0),
-    ),
-    media_types={
-        "application/x-ndjson": {"schema": {"type": "string"}},
-        "text/csv": {"schema": {"type": "string"}},
-    },
-)
+def _parameters(router: APIRouter) -> list[dict[str, Any]]:
+    """Those of the router's GET, in Kubernetes' form: no titles, what may be absent is not null."""
+    (route,) = map(copy, router.routes)
+    assert isinstance(route, APIRoute)  # noqa: S101 - no other is included
+    route.methods = {"GET"}  # HEAD would have the same operation id
+    (path,) = get_openapi(title="", version="", routes=[route])["paths"].values()
+    return [
+        {
+            "name": given["name"],
+            "in": "query",
+            "description": given["schema"].pop("description", given["description"]),
+            "schema": not_nullable(given["schema"], kept=("default",)),
+        }
+        for given in path["get"]["parameters"]
+        if given["in"] == "query"
+    ]
 
-_LOG_TAIL = Described(
-    model=TrainJobLogTail,
-    parameters=(
-        query_parameter("lines", "integer", "At most this many lines.", minimum=1, maximum=500, default=50),
-        query_parameter(
-            "previous",
-            "boolean",
-            "The log of the run before the present one. Without it: of the run that failed, if one has.",
-        ),
-    ),
-    media_types={"text/plain": {"schema": {"type": "string"}}},
-)
 
 # By kind.
-OPERATIONS: Mapping[str, Described] = {"TrainJobProgressHistory": _HISTORY, "TrainJobLogTail": _LOG_TAIL}
+OPERATIONS: Mapping[str, Described] = {
+    "TrainJobProgressHistory": Described(
+        model=TrainJobProgressHistory,
+        parameters=_parameters(history.router),
+        media_types={
+            "application/x-ndjson": {"schema": {"type": "string"}},
+            "text/csv": {"schema": {"type": "string"}},
+        },
+    ),
+    "TrainJobLogTail": Described(
+        model=TrainJobLogTail,
+        parameters=_parameters(log_tail.router),
+        media_types={"text/plain": {"schema": {"type": "string"}}},
+    ),
+}

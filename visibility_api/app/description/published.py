@@ -1,4 +1,6 @@
-"""The published documents, made from `models/`: what is served, what may be pushed, what training writes.
+"""The published documents: what is served, what may be pushed, what training writes.
+
+The first is made from `models/`, the others from the types that read them, in `reports/`.
 
 `make openapi` writes them to `visibility_api/openapi/`, where they are committed. The server reads them
 there: pydantic takes some 50 ms to make them, which was a part of every start.
@@ -10,16 +12,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from fastapi.openapi.utils import get_openapi
 
-from visibility_api.app.routers import push
-from visibility_api.models import training_document
-from visibility_api.models.served import VERSION, Resource
+from visibility_api.models.served import GROUP, VERSION, Resource
+from visibility_api.reports.points import RecentValues
+from visibility_api.reports.ranks import RankColumns
+from visibility_api.reports.training_document import ProgressDocument
 
 from .operations import paths
-from .schemas import component_schemas
+from .push import push_document
+from .schemas import component_schemas, struct_schemas
 from .swagger import to_swagger
 
+DOCUMENT = "progress-document.schema.json"
 _SECURITY = {
     "BearerToken": {
         "description": "Bearer Token authentication",
@@ -40,17 +44,21 @@ def v3_document(resources: Sequence[Resource]) -> dict[str, Any]:
     }
 
 
-def push_document() -> dict[str, Any]:
-    """The OpenAPI 3.1 document of the push protocol, as FastAPI describes its operations."""
-    document = get_openapi(title="Push", version=VERSION, routes=push.router.routes)
-    document["components"]["securitySchemes"] = {
-        "BearerToken": {
-            "type": "http",
-            "scheme": "bearer",
-            "description": "The training pod's own service account token, for the path's audience.",
-        }
+def document_schema() -> dict[str, Any]:
+    """The JSON Schema of the progress document, draft 2020-12."""
+    schemas = struct_schemas(ProgressDocument, RecentValues, RankColumns)
+    document = schemas.pop(ProgressDocument.__name__)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"https://{GROUP}/schemas/{DOCUMENT}",
+        "title": "Progress document",
+        "description": document["description"],
+        "type": "object",
+        "required": ["timestamp"],
+        "additionalProperties": True,
+        "properties": document["properties"],
+        "$defs": schemas,
     }
-    return document
 
 
 def published(resources: Sequence[Resource]) -> dict[str, bytes]:
@@ -60,7 +68,7 @@ def published(resources: Sequence[Resource]) -> dict[str, bytes]:
         "v2.json": to_swagger(v3),  # our own group version alone: the aggregator drops all else
         "v3.json": v3,
         "push.json": push_document(),
-        training_document.NAME: training_document.published_schema(),
+        DOCUMENT: document_schema(),
     }
     return {
         name: msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"

@@ -63,6 +63,25 @@ def component_schemas(resources: Sequence[Resource]) -> dict[str, Schema]:
     return dict(sorted(meta.items()))
 
 
+def struct_schemas(*types: type[msgspec.Struct]) -> dict[str, Any]:
+    """By name, what writers should write: a field that may be absent is optional, not null."""
+    _, components = msgspec.json.schema_components(types)
+    for schema in components.values():
+        del schema["title"]
+        schema["description"] = " ".join(schema["description"].split())
+        if not schema["required"]:
+            del schema["required"]
+        schema["properties"] = {name: _struct_field(field) for name, field in schema["properties"].items()}
+    return components
+
+
+def _struct_field(schema: dict[str, Any]) -> dict[str, Any]:
+    """Without null, and without the types that are read, where it says what to write."""
+    choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
+    made = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
+    return made if "type" in made or "$ref" in made or len(choices) != 1 else {**choices[0], **made}
+
+
 def refer(name: str) -> Schema:
     """A reference to a schema by its full name."""
     return {"$ref": REFERENCE + name}

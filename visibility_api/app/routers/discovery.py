@@ -1,12 +1,20 @@
-"""Discovery of groups, versions and resources. `/api` is not served: clients expect a 404 there."""
+"""What clients ask for first: groups, versions and resources, OpenAPI, and the version of this server.
+
+All are served from the start: kube-apiserver caches a 404 of OpenAPI until it restarts. `/api` is not served:
+clients expect a 404 there.
+"""
 
 from __future__ import annotations
+
+import platform
+import sys
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from visibility_api.app.dependencies import DiscoveryDocuments
-from visibility_api.models.meta_v1 import APIGroup, APIGroupList, APIResourceList
+from visibility_api import __version__
+from visibility_api.app.dependencies import DiscoveryDocuments, OpenApiDocuments
+from visibility_api.models.meta_v1 import APIGroup, APIGroupList, APIResourceList, VersionInfo
 from visibility_api.models.served import GROUP, GROUP_VERSION
 
 router = APIRouter(tags=["discovery"])
@@ -28,3 +36,45 @@ async def group(request: Request, documents: DiscoveryDocuments) -> Response:
 async def resources(request: Request, documents: DiscoveryDocuments) -> Response:
     """APIResourceList of our group version."""
     return documents.resources(request)
+
+
+@router.api_route("/openapi/v2", methods=["GET", "HEAD"])
+async def swagger(request: Request, documents: OpenApiDocuments) -> Response:
+    """The Swagger 2.0 document."""
+    return documents.v2(request)
+
+
+@router.api_route("/openapi/v3", methods=["GET", "HEAD"])
+async def openapi_index(request: Request, documents: OpenApiDocuments) -> Response:
+    """Where the OpenAPI 3.0 document of each group version is."""
+    return documents.index(request)
+
+
+@router.api_route(f"/openapi/v3/apis/{GROUP_VERSION}", methods=["GET", "HEAD"])
+async def openapi(
+    request: Request,
+    documents: OpenApiDocuments,
+    hash: str | None = None,  # noqa: A002 - the parameter's name
+) -> Response:
+    """The OpenAPI 3.0 document of our group version."""
+    return documents.v3(request, hash)
+
+
+_MAJOR, _MINOR, *_ = [*__version__.split("."), "", ""]
+_VERSION = VersionInfo(
+    major=_MAJOR,
+    minor=_MINOR,
+    git_version=f"v{__version__}",
+    git_commit="",
+    git_tree_state="",
+    build_date="",
+    go_version=f"{sys.implementation.name}{platform.python_version()}",  # there is no other field for it
+    compiler=sys.implementation.name,
+    platform=f"{sys.platform}/{platform.machine()}",
+)
+
+
+@router.api_route("/version", methods=["GET", "HEAD"])
+async def version() -> VersionInfo:
+    """The version of this server, in the form of every Kubernetes component."""
+    return _VERSION

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
+from pydantic import PlainValidator, StringConstraints, WithJsonSchema
 from starlette.responses import Response
 
 from visibility_api.app.dependencies import Caller, Histories
 from visibility_api.app.documents import whole
-from visibility_api.errors.quoting import quote
 from visibility_api.errors.status import BadRequest, NotAcceptable, ObjectNotFound
 from visibility_api.history.attempt import MAX_SERIES
 from visibility_api.history.view import HistoryView, Selection, select
@@ -21,10 +20,10 @@ from visibility_api.kubeapi.delivery import GZIP_ABOVE_BYTES
 from visibility_api.kubeapi.history import encode_csv, encode_json, encode_ndjson
 from visibility_api.kubeapi.negotiation import JSON, YAML, Target, negotiate, parse_accept
 from visibility_api.kubeapi.rendering import render
-from visibility_api.models.duration import parse_duration_s
-from visibility_api.models.history import JobHistoryDocument, TrainJobProgressHistory
 from visibility_api.models.served import GROUP_VERSION, TRAINJOBS
-from visibility_api.reports.document import parse_time
+from visibility_api.models.subresources import JobHistoryDocument, TrainJobProgressHistory
+from visibility_api.models.wire import parse_duration_s
+from visibility_api.reports.fields import MAX_TIME_CHARACTERS, parse_time
 from visibility_api.store import Entry
 
 router = APIRouter(tags=["history"])
@@ -32,7 +31,46 @@ router = APIRouter(tags=["history"])
 PATH = f"/apis/{GROUP_VERSION}/namespaces/{{namespace}}/{TRAINJOBS.plural}/{{name}}/history"
 NDJSON, CSV = "application/x-ndjson", "text/csv"
 LEAST_POINTS, MOST_POINTS = 2, 10_000
-_MAX_CHARACTERS = 64  # of a parameter that is repeated in an error
+
+
+def _read_moment(text: str) -> datetime | float:
+    """A time, or how many seconds before now."""
+    moment = parse_time(text) if len(text) <= MAX_TIME_CHARACTERS else None
+    found = parse_duration_s(text) if moment is None else moment
+    if found is None:
+        raise ValueError(
+            "a time such as 2026-01-31T12:00:00Z or a duration such as 1h30m, which counts back from now"
+        )
+    return found
+
+
+_Moment = Annotated[datetime | float, PlainValidator(_read_moment), WithJsonSchema({"type": "string"})]
+_Name = Annotated[str, StringConstraints(min_length=1)]
+_Metrics = Annotated[
+    list[_Name] | None,
+    Query(
+        max_length=MAX_SERIES,
+        description="Only this metric; may be given several times. Steps and epochs are always there.",
+    ),
+]
+_Since = Annotated[
+    _Moment | None,
+    Query(description="Only what was reported since: an RFC 3339 time, or a duration such as 1h."),
+]
+_Until = Annotated[
+    _Moment | None,
+    Query(description="Only what was reported until: an RFC 3339 time, or a duration such as 5m."),
+]
+_MaxPoints = Annotated[
+    int | None,
+    Query(
+        alias="maxPoints",
+        ge=LEAST_POINTS,
+        le=MOST_POINTS,
+        description="At most this many points of each series, chosen so that every spike is among them.",
+    ),
+]
+_Attempt = Annotated[int | None, Query(ge=0, le=2**31 - 1, description="Only this attempt; 0 is the first.")]
 
 
 @router.api_route(
@@ -44,18 +82,27 @@ async def history(
     histories: Histories,
     namespace: str,
     name: str,
-    metric: Annotated[list[str] | None, Query()] = None,
-    since: str | None = None,
-    until: str | None = None,
-    max_points: Annotated[str | None, Query(alias="maxPoints")] = None,
-    attempt: str | None = None,
+    metric: _Metrics = None,
+    since: _Since = None,
+    until: _Until = None,
+    max_points: _MaxPoints = None,
+    attempt: _Attempt = None,
 ) -> Response:
-    """The history of one job, as JSON, YAML, NDJSON or CSV. Raises BadRequest, ObjectNotFound, NotAcceptable.
+    """The history of one job, as JSON, YAML, NDJSON or CSV.
 
-    Parameters are text here, so that each fault is a 400 that names it, as of the API server's own.
+    Raises BadRequest, ObjectNotFound, NotAcceptable.
     """
     now = histories.now()
-    selection = _selection(metric, since, until, max_points, attempt, now)
+    since_s, until_s = _instant(since, now), _instant(until, now)
+    if since_s is not None and until_s is not None and since_s > until_s:
+        raise BadRequest("since must not be later than until")
+    selection = Selection(
+        metrics=None if metric is None else frozenset(metric),
+        since_s=since_s,
+        until_s=until_s,
+        max_points=max_points,
+        attempt=attempt,
+    )
     media_type = _choose(request.headers.get("accept", ""))
     async with histories.queues.slot(caller.user):
         await asyncio.sleep(0)  # others first
@@ -98,53 +145,11 @@ def _choose(accept: str) -> str:
     raise NotAcceptable(served)
 
 
-def _selection(
-    metrics: Sequence[str] | None,
-    since: str | None,
-    until: str | None,
-    max_points: str | None,
-    attempt: str | None,
-    now: datetime,
-) -> Selection:
-    """Raises BadRequest, which names the parameter."""
-    if metrics is not None and (len(metrics) > MAX_SERIES or "" in metrics):
-        raise BadRequest(f"metric must be the name of a metric, at most {MAX_SERIES} times")
-    since_s, until_s = _moment("since", since, now), _moment("until", until, now)
-    if since_s is not None and until_s is not None and since_s > until_s:
-        raise BadRequest("since must not be later than until")
-    return Selection(
-        metrics=None if metrics is None else frozenset(metrics),
-        since_s=since_s,
-        until_s=until_s,
-        max_points=_whole("maxPoints", max_points, LEAST_POINTS, MOST_POINTS),
-        attempt=_whole("attempt", attempt, 0, 2**31 - 1),
-    )
-
-
-def _moment(name: str, text: str | None, now: datetime) -> float | None:
-    """Seconds since 1970 of an RFC 3339 time, or of so long ago."""
-    if text is None:
-        return None
-    moment = parse_time(text) if len(text) <= _MAX_CHARACTERS else None
-    if moment is not None:
+def _instant(moment: datetime | float | None, now: datetime) -> float | None:
+    """Seconds since 1970."""
+    if isinstance(moment, datetime):
         return moment.timestamp()
-    ago_s = parse_duration_s(text)
-    if ago_s is None:
-        raise BadRequest(
-            f"{name} must be a time such as 2026-01-31T12:00:00Z or a duration such as 1h30m, which counts"
-            f" back from now, not {quote(text[:_MAX_CHARACTERS])}"
-        )
-    return now.timestamp() - ago_s
-
-
-def _whole(name: str, text: str | None, least: int, most: int) -> int | None:
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) <= 10 and least <= int(text) <= most):
-        raise BadRequest(
-            f"{name} must be a whole number from {least} to {most}, not {quote(text[:_MAX_CHARACTERS])}"
-        )
-    return int(text)
+    return None if moment is None else now.timestamp() - moment
 
 
 async def _respond(request: Request, body: bytes, media_type: str) -> Response:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from visibility_api.app.dependencies import Caller, LogTailParts
@@ -11,7 +13,6 @@ from visibility_api.app.documents import text, whole
 from visibility_api.auth.identity import Attributes
 from visibility_api.errors.quoting import quote
 from visibility_api.errors.status import (
-    BadRequest,
     Forbidden,
     NotAcceptable,
     NotFound,
@@ -23,9 +24,9 @@ from visibility_api.kube.errors import ApiError, Unreachable
 from visibility_api.kubeapi.negotiation import JSON, YAML, Target, negotiate, parse_accept
 from visibility_api.kubeapi.rendering import render
 from visibility_api.kubeapi.v1alpha1 import metadata_of
-from visibility_api.models.log_tail import TrainJobLogTail
 from visibility_api.models.served import GROUP_VERSION, TRAINJOBS
-from visibility_api.models.structs import struct_of
+from visibility_api.models.subresources import TrainJobLogTail
+from visibility_api.models.wire import struct_of
 from visibility_api.probing.log_end import MAX_LINES, LogEnd, Place, place_of
 from visibility_api.store import Entry
 
@@ -34,7 +35,6 @@ router = APIRouter(tags=["log-tail"])
 PATH = f"/apis/{GROUP_VERSION}/namespaces/{{namespace}}/{TRAINJOBS.plural}/{{name}}/log-tail"
 TEXT = "text/plain"
 DEFAULT_LINES = 50
-_MAX_CHARACTERS = 64  # of a parameter that is repeated in an error
 _TailOfLog = struct_of(TrainJobLogTail)
 
 
@@ -47,15 +47,19 @@ async def log_tail(
     parts: LogTailParts,
     namespace: str,
     name: str,
-    lines: str | None = None,
-    previous: str | None = None,
+    lines: Annotated[int, Query(ge=1, le=MAX_LINES, description="At most this many lines.")] = DEFAULT_LINES,
+    previous: Annotated[
+        bool | None,
+        Query(
+            description="The log of the run before the present one."
+            " Without it: of the run that failed, if one has."
+        ),
+    ] = None,
 ) -> Response:
-    """The last lines, as JSON, YAML or text, for whoever may get pods/log of that pod as well.
+    """The last lines, as JSON, YAML or text, for callers with the right to get pods/log of that pod as well.
 
-    Raises BadRequest, AccessDenied, Forbidden, NotFound, NotAcceptable, TooManyRequests, Unavailable.
+    Raises AccessDenied, Forbidden, NotFound, NotAcceptable, TooManyRequests, Unavailable.
     """
-    number = _lines(lines)
-    is_previous = _flag("previous", previous)
     media_type = _choose(request.headers.get("accept", ""))
     entry = parts.find(namespace, name)
     if entry is None:
@@ -64,16 +68,14 @@ async def log_tail(
         raise Forbidden("This server reads no logs: switch on its source logs (docs/logs.md).")
     document = entry.document
     job = document.job
-    place = place_of(
-        namespace, document.failure, job.rank0, has_ended=job.phase.is_final, previous=is_previous
-    )
+    place = place_of(namespace, document.failure, job.rank0, has_ended=job.phase.is_final, previous=previous)
     if place is None:
         raise NotFound("The job has had no pod yet, so there is no log.")
     # The chain has checked the right to this subresource; here is the right to the log itself.
     await parts.authorizer.authorize(caller, _right(place))
     async with parts.queues.slot(caller.user):
         try:
-            found = await parts.logs.read(place, number)
+            found = await parts.logs.read(place, lines)
         except ApiError as error:
             raise _refusal(error, place) from error
         except Unreachable as error:
@@ -91,7 +93,7 @@ async def log_tail(
 
 def _body(entry: Entry, found: LogEnd) -> bytes:
     place = found.place
-    told = _TailOfLog(
+    tail = _TailOfLog(
         kind="TrainJobLogTail",
         api_version="visibility.trainer.kubeflow.org/v1alpha1",
         metadata=metadata_of(entry),
@@ -102,7 +104,7 @@ def _body(entry: Entry, found: LogEnd) -> bytes:
         truncated=found.is_cut,
         lines=found.lines,
     )
-    return msgspec.json.encode(told)
+    return msgspec.json.encode(tail)
 
 
 def _right(place: Place) -> Attributes:
@@ -120,7 +122,7 @@ def _right(place: Place) -> Attributes:
 
 
 def _refusal(error: ApiError, place: Place) -> RequestError:
-    """What the caller is told of kube-apiserver's answer, in words of ours: its own may quote others."""
+    """The error for the caller. It repeats nothing of kube-apiserver's, which may quote other objects."""
     if error.status == 403:
         return Forbidden(
             f"This server has no right to read logs in namespace {quote(place.namespace)}: it needs get on"
@@ -132,24 +134,6 @@ def _refusal(error: ApiError, place: Place) -> RequestError:
         run = "no earlier run of the container" if place.is_previous else "no log yet"
         return NotFound(f"Pod {quote(place.pod_name)} has {run}.")
     return Unavailable("The log could not be read from its node; try again.")
-
-
-def _lines(given: str | None) -> int:
-    if given is None:
-        return DEFAULT_LINES
-    if not (given.isascii() and given.isdigit() and len(given) <= 4 and 1 <= int(given) <= MAX_LINES):
-        raise BadRequest(f"lines must be a whole number from 1 to {MAX_LINES}, not {_shown(given)}")
-    return int(given)
-
-
-def _flag(name: str, given: str | None) -> bool | None:
-    if given not in (None, "true", "false"):
-        raise BadRequest(f"{name} must be true or false, not {_shown(given)}")
-    return None if given is None else given == "true"
-
-
-def _shown(given: str) -> str:
-    return quote(given[:_MAX_CHARACTERS])
 
 
 def _choose(accept: str) -> str:
