@@ -1,4 +1,4 @@
-"""What reads the past of a job: queries for it, stored and passed-on states, columns, and earlier values.
+"""What reads the past of a job: queries for it, stored and forwarded states, and earlier values.
 
 As in `targets`, each is a function of bytes that fails when a parser does what it must not.
 """
