@@ -386,3 +386,12 @@ async def test_a_job_that_is_deleted_is_forgotten(process: Process) -> None:
     process.announcer.changed(found)
     process.announcer.gone(found.job.ref)
     process.announcer.gone(found.job.ref)
+
+
+async def test_what_is_tried_again_costs_its_job_one_event_of_its_allowance(cluster: FakeCluster) -> None:
+    process = Process(cluster)
+    cluster.faults += [Unreachable("no")] * (int(subject.PER_JOB_BURST) + 2)
+    process.announcer.changed(shown(ADVANCES))
+    process.announcer.changed(shown(STALLED))
+    await process.settle()
+    assert process.counted == ["Created"]

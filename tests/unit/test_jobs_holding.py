@@ -243,3 +243,18 @@ def test_the_end_of_an_earlier_run_is_not_that_of_a_pod_that_is_gone() -> None:
     go_on(made, 9000)
     made.job(job(pod_s=None))
     assert seconds(made)[0] == 9000
+
+
+def test_what_was_held_is_known_when_the_jobset_and_its_pods_are_gone() -> None:
+    """As after `ttlSecondsAfterFinished` of the JobSet; also by a process that starts then."""
+    made = bench()
+    go_on(made, 100, step=10)
+    ended = job(pod_s=None, phase=Phase.SUCCEEDED, ended_at=at(7200))
+    made.now = at(7200)
+    made.job(ended)
+    gone = replace(ended, accelerators=())
+    made.now = at(9000)
+    made.job(gone)
+    later = heir(made)
+    later.job(gone)
+    assert seconds(made) == seconds(later) == (7200, 100)

@@ -20,7 +20,7 @@ from visibility_api.errors.status import (
     Unavailable,
 )
 from visibility_api.kube.errors import ApiError, Unreachable
-from visibility_api.pushing.admission import BURST, GRANT_TTL_S, LOG_AGAIN_S, PUSHES_PER_S
+from visibility_api.pushing.admission import BURST, GRANT_TTL_S, LOG_AGAIN_S, PUSHES_PER_S, _bound
 from visibility_api.pushing.ownership import Membership
 from visibility_api.pushing.paths import AUDIENCE, find_target
 
@@ -399,3 +399,18 @@ async def test_a_token_that_is_refused_now_is_known_no_longer(endpoint: Endpoint
     with pytest.raises(Forbidden):
         await admit(endpoint)
     assert endpoint.admission._grants == {}
+
+
+async def test_of_too_many_grants_the_one_that_was_renewed_last_stays(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("visibility_api.pushing.admission.MAX_GRANTS", 2)
+    grants = endpoint.admission._grants
+    await admit(endpoint)
+    first = next(iter(grants))
+    grants["elsewhere", b""] = grants[first]
+    endpoint.time += GRANT_TTL_S
+    await admit(endpoint)
+    grants["another", b""] = grants[first]
+    _bound(grants, 2)
+    assert list(grants) == [first, ("another", b"")]

@@ -87,14 +87,18 @@ def test_a_deletion_has_the_last_content_at_a_revision_of_its_own(store: MemoryS
     assert store.list("trainjobs").entries == []
 
 
-def test_entries_are_ordered_by_namespace_then_name(store: MemoryStore) -> None:
+def test_entries_are_in_the_order_of_etcd_s_keys(store: MemoryStore) -> None:
     """L14"""
     for namespace, name in (("b", "a"), ("a-b", "x"), ("a", "z"), ("a", "b"), ("a0", "c")):
         store.put(document(name, namespace=namespace))
     every = [(n, m) for n, m, _ in shown(store.list("trainjobs"))]
-    assert every == sorted(every) == [("a", "b"), ("a", "z"), ("a-b", "x"), ("a0", "c"), ("b", "a")]
+    assert every == [("a-b", "x"), ("a", "b"), ("a", "z"), ("a0", "c"), ("b", "a")]
+    assert every == sorted(every, key="/".join)
     assert [m for _, m, _ in shown(store.list("trainjobs", "a"))] == ["b", "z"]
     assert shown(store.list("trainjobs", "nowhere")) == []
+    store.put(document("y", namespace="a-b"))
+    past = shown(store.list("trainjobs", at=store.revision - 1))
+    assert [(n, m) for n, m, _ in past] == every
 
 
 def test_resources_share_revisions_but_nothing_else(store: MemoryStore) -> None:

@@ -165,6 +165,8 @@ class Announcer:
         except Exception as error:  # about one job; the others go on (decision 0005)
             log.error("event not written", job=str(occurrence.ref), **describe_fault(error))
             outcome = "Refused"
+        if not outcome and (allowance := self._of_jobs.get(occurrence.ref)) is not None:
+            allowance.give_back()  # it is tried again
         if outcome:
             self._pause_s = FIRST_PAUSE_S
             self._count(outcome)

@@ -40,7 +40,7 @@ class Phase(StrEnum):
 _FINAL = (Phase.SUCCEEDED, Phase.FAILED)
 
 
-class JobRef(msgspec.Struct, frozen=True, kw_only=True, order=True, cache_hash=True, gc=False):
+class JobRef(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True, gc=False):
     """Identity of one job: two jobs of the same name, one after the other, differ in uid."""
 
     resource: str  # plural of the workload's own resource, e.g. "trainjobs"
@@ -50,6 +50,18 @@ class JobRef(msgspec.Struct, frozen=True, kw_only=True, order=True, cache_hash=T
 
     def __str__(self) -> str:
         return f"{self.resource}/{self.namespace}/{self.name}"
+
+    def __lt__(self, other: JobRef) -> bool:
+        """In the order of lists."""
+        return (*list_order(self.namespace, self.name), self.uid) < (
+            *list_order(other.namespace, other.name),
+            other.uid,
+        )
+
+
+def list_order(namespace: str, name: str) -> tuple[str, str]:
+    """What lists are sorted by: etcd's keys, in which "team-a-dev/x" comes before "team-a/x"."""
+    return f"{namespace}/", name
 
 
 def exit_signal(exit_code: int, signal: int | None) -> int | None:

@@ -62,6 +62,7 @@ class State(msgspec.Struct, kw_only=True, array_like=True):
     begun_last: str = ""  # the last of them: Rank0.attempt
     began: tuple[Beginning, ...] = ()  # since when each condition has its status
     begun_pod_at: datetime | None = None  # when the pod of `begun_last` was created
+    accelerators: tuple[tuple[str, int], ...] = ()  # the last known; they outlive the JobSet that shows them
 
 
 class Record(State, kw_only=True):

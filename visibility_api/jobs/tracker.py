@@ -92,6 +92,9 @@ class Tracker:
         record = self._records.get(job.ref)
         if record is None:
             record = self._new_record(job)
+        record.accelerators = job.accelerators or record.accelerators
+        if job.accelerators != record.accelerators:
+            job = replace(job, accelerators=record.accelerators)
         record.job, record.interval_s = job, interval_s
         if job.rank0 is not None:
             record.show_rank0(job.rank0)

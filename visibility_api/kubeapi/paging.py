@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import msgspec
 
 from visibility_api.errors.status import BadRequest, Expired, TooLargeResourceVersion
+from visibility_api.jobs.job import list_order
 from visibility_api.kubeapi.selectors.selection import Selection
 from visibility_api.store import Entry, Listing, RevisionExpired, Store
 
@@ -72,7 +73,7 @@ async def find_page(store: Store, resource: str, namespace: str | None, options:
     listing, after = _state(store, resource, namespace, options)
     entries = candidates(listing.entries, namespace, options.selection)
     if after is not None:
-        entries = entries[bisect_right(entries, after, key=_place) :]
+        entries = entries[bisect_right(entries, list_order(*after), key=_order) :]
     is_all = options.selection.is_everything
     if not options.limit:
         if not is_all:
@@ -105,7 +106,7 @@ def candidates(entries: Sequence[Entry], namespace: str | None, selection: Selec
     namespace = namespace or selection.fields.required("metadata.namespace")
     if name is None or namespace is None:
         return entries
-    place = bisect_left(entries, (namespace, name), key=_place)
+    place = bisect_left(entries, list_order(namespace, name), key=_order)
     return entries[place : place + 1]
 
 
@@ -158,6 +159,11 @@ def read_token(options: ListOptions) -> Token | None:
     if options.revision:
         raise BadRequest("specifying resource version is not allowed when using continue")
     return token
+
+
+def _order(entry: Entry) -> tuple[str, str]:
+    ref = entry.document.job.ref
+    return list_order(ref.namespace, ref.name)
 
 
 def _place(entry: Entry) -> _Place:

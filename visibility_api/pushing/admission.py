@@ -129,7 +129,9 @@ class Admission:
         grant = self._grants.get(key)
         now = self._clock()
         if grant is None or now >= grant.until or job is None or grant.membership.job_uid != job.ref.uid:
-            grant = self._grants[key] = await self._authenticate(key, target, credentials, client)
+            grant = await self._authenticate(key, target, credentials, client)
+            self._grants.pop(key, None)  # one that is renewed is the youngest
+            self._grants[key] = grant
             _bound(self._grants, MAX_GRANTS)
             job = self._find_job(target.namespace, target.name)
             if job is None or grant.membership.job_uid != job.ref.uid:

@@ -9,9 +9,8 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
-from operator import itemgetter
 
-from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.job import JobRef, list_order
 from visibility_api.jobs.summary import JobProgress
 
 from . import REACH_S, Change, ChangeType, Entry, Listing, RevisionExpired
@@ -26,7 +25,7 @@ MAX_REACHED = 1024  # revisions that readers wait for at one time
 MAX_EPOCHS_AHEAD = 3600  # seconds: an owner's clock may be ahead
 _BASE_SIZE_BYTES = 4096  # of a document with few metrics, as Python objects and as JSON together
 
-_Key = tuple[str, str]  # namespace, name: the order of lists
+_Key = tuple[str, str]  # namespace, name
 
 
 class _State:
@@ -61,19 +60,20 @@ class _State:
                 entries.pop(key, None)
             else:
                 entries[key] = entry
-        return Listing(revision=revision, entries=[entries[key] for key in sorted(entries)])
+        return Listing(revision=revision, entries=[entries[key] for key in sorted(entries, key=_order)])
 
     def _present(self, namespace: str | None) -> Sequence[Entry]:
         held = self.listings.get(namespace)
         if held is not None:
             return held.entries
         if not self.is_ordered:
-            self.entries = dict(sorted(self.entries.items(), key=itemgetter(0)))
+            self.entries = dict(sorted(self.entries.items(), key=lambda item: list_order(*item[0])))
             self.is_ordered = True
         if namespace is None:
             return list(self.entries.values())
         keys = list(self.entries)
-        first, end = bisect_left(keys, (namespace,)), bisect_left(keys, (namespace + "\0",))
+        first = bisect_left(keys, (f"{namespace}/", ""), key=_order)
+        end = bisect_left(keys, (f"{namespace}0", ""), key=_order)  # the character after "/"
         return list(islice(self.entries.values(), first, end))
 
 
@@ -290,6 +290,10 @@ class MemoryStore:
         change, size_bytes = Change(type=type_, entry=entry, previous=previous), _size_bytes(document)
         state.log.append(change, size_bytes=size_bytes)
         self._all.append(change, size_bytes=size_bytes)
+
+
+def _order(key: _Key) -> tuple[str, str]:
+    return list_order(*key)
 
 
 def _key(entry: Entry) -> _Key:
