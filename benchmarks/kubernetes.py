@@ -361,6 +361,21 @@ def application(
         made = ONE_OF[request.match_info["plural"]](int(request.match_info["name"].split("-")[1]))
         return web.Response(body=msgspec.json.encode(made), content_type="application/json")
 
+    lease: dict[str, Any] = {}
+
+    async def one_lease(request: web.Request) -> web.Response:
+        """Of several replicas one owns the jobs; there is one Lease here, whatever it is called."""
+        if request.method == "GET" and not lease:
+            return web.json_response({"kind": "Status", "reason": "NotFound", "code": 404}, status=404)
+        if request.method != "GET":
+            given = await request.json()
+            version = lease.get("metadata", {}).get("resourceVersion", "0")
+            if lease and given["metadata"].get("resourceVersion") != version:
+                return web.json_response({"kind": "Status", "reason": "Conflict", "code": 409}, status=409)
+            lease["spec"] = {**lease.get("spec", {}), **given["spec"]}
+            lease["metadata"] = {"resourceVersion": str(int(version) + 1)}
+        return web.json_response(lease)
+
     async def turn(request: web.Request) -> web.Response:
         changes.turn(float(request.query["per-s"]))
         return web.Response()
@@ -381,6 +396,9 @@ def application(
     ):
         app.router.add_get(f"/{group}/namespaces/{{namespace}}/{{plural:{plural}}}/{{name}}", one)
     app.router.add_get(CHANGES, turn)
+    leases = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+    app.router.add_post(leases, one_lease)
+    app.router.add_route("*", f"{leases}/{{name}}", one_lease)
     return app
 
 
