@@ -7,7 +7,7 @@ back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -48,7 +48,7 @@ log = structlog.get_logger("visibility.server")
 
 SOURCE_GRACE_S = 5.0  # beyond a source's own time-out; then the prober cancels it
 EVALUATION_S = 1.0  # between two shares of the jobs, whose conditions are evaluated
-SYNC_CHECK_S = 0.1
+SYNC_CHECK_S, SYNCED_CHECK_S = 0.1, 1.0  # until every job is known; while some cannot be
 # What is kept of jobs that do not exist is forgotten so long after every job that exists is known. A
 # kube-apiserver that has just started may answer for a while as if there were no TrainJobs at all.
 SETTLED_S = 600.0
@@ -119,20 +119,34 @@ class OwnersTerm:
                 log.error("job not evaluated", **describe_fault(error))
 
     async def _settle(self) -> None:
-        """Once every job that exists is known: end those that were deleted while nobody owned the log, and
-        later forget what is kept of others."""
-        jobs = self._log
+        """Once every job of a scope is known, end those that were deleted while nobody owned the log.
+
+        When all are known, forget later what is kept of others.
+        """
+        jobs, before = self._log, None
         if not jobs.is_complete:
             jobs.unlisted = frozenset(watch.scope for watch in self.watches)
-        while jobs.unlisted or self.untried:
-            jobs.unlisted &= frozenset(watch.scope for watch in self.watches if not watch.health.synced)
+        while True:
+            unsynced = frozenset(watch.scope for watch in self.watches if not watch.health.synced)
+            jobs.unlisted &= unsynced
             jobs.is_complete |= not self.untried  # a right that is missing for one does not block the others
-            await asyncio.sleep(SYNC_CHECK_S)
+            if unsynced != before:
+                before = unsynced
+                self._end_deleted(unsynced)
+            if not unsynced:
+                break
+            await asyncio.sleep(SYNCED_CHECK_S if jobs.is_complete else SYNC_CHECK_S)
         jobs.is_complete = True
-        for ref in [ref for ref in self.owner if ref not in self.inventory]:
-            self._on_gone(ref)
         await asyncio.sleep(SETTLED_S)
         jobs.forget_others()
+
+    def _end_deleted(self, unsynced: Collection[str | None]) -> None:
+        """Of jobs in these scopes, None for the whole cluster, it is not known whether they exist."""
+        if None in unsynced:
+            return
+        for ref in [ref for ref in self.owner if ref not in self.inventory]:
+            if ref.namespace not in unsynced:
+                self._on_gone(ref)
 
 
 def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm:

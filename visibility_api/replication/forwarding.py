@@ -203,7 +203,10 @@ class Pushes:
             found = msgspec.json.decode(answer, type=Status)
         except msgspec.MsgspecError:
             raise InternalError("the replica that owns the jobs gave no answer that can be read") from None
-        raise _REFUSALS.get(found.reason, InternalError)(found.message, details=found.details)
+        kind = _REFUSALS.get(found.reason, InternalError)
+        refusal = kind.__new__(kind)  # with the owner's details, whatever its own would be
+        RequestError.__init__(refusal, found.message, details=found.details)
+        raise refusal
 
 
 def _receiving(body: bytes) -> Receive:

@@ -1,0 +1,93 @@
+"""What an owner does with the jobs that it has taken over."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from tests.jobs import job_ref
+from visibility_api.jobs.job import JobRef
+from visibility_api.kube.watch import WatchHealth
+from visibility_api.ownership import OwnersTerm
+from visibility_api.store.job_log import JobLog
+from visibility_api.store.memory import MemoryStore
+
+
+@dataclass
+class Watched:
+    """A collection's watch."""
+
+    scope: str | None
+    path: str = "/apis"
+    health: WatchHealth = field(default_factory=WatchHealth)
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
+class Taken:
+    """A term that has taken these jobs over; `exist` are those that the cluster has shown."""
+
+    def __init__(self, *watches: Watched, has_followed: bool = True) -> None:
+        self.jobs = {job_ref(name, namespace) for name in ("a", "b") for namespace in ("one", "two")}
+        self.exist: set[JobRef] = set()
+        self.log = JobLog(MemoryStore(base_revision=1))
+        if has_followed:
+            self.log.is_complete, self.log.unlisted = True, frozenset()
+        self.term = OwnersTerm(
+            jobs=self.log,
+            tracker=cast(Any, self.jobs),
+            inventory=cast(Any, self.exist),
+            prober=cast(Any, None),
+            watches=cast(Any, watches),
+            pushes=None,
+            on_gone=self.jobs.discard,
+            published=lambda _document: None,
+            loops=(),
+            waiting_write_backs=lambda: 0,
+        )
+
+    async def settle(self) -> None:
+        """Let it look at the watches."""
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.25):
+                await dict(self.term.loops)["known jobs"]()
+
+
+async def test_jobs_that_were_deleted_meanwhile_end_once_all_are_listed() -> None:
+    watch = Watched(None)
+    taken = Taken(watch)
+    taken.exist.add(job_ref("a", "one"))
+    watch.health.attempted = True  # it failed, and knows nothing yet
+    await taken.settle()
+    assert len(taken.jobs) == 4
+    watch.health.synced = True
+    await taken.settle()
+    assert taken.jobs == taken.exist
+
+
+async def test_of_a_namespace_that_cannot_be_listed_no_job_ends() -> None:
+    listed, refused = Watched("one"), Watched("two")
+    listed.health.synced = listed.health.attempted = refused.health.attempted = True
+    taken = Taken(listed, refused)
+    await taken.settle()
+    assert {ref.namespace for ref in taken.jobs} == {"two"}
+
+
+async def test_one_that_starts_anew_serves_what_is_listed_once_all_was_tried() -> None:
+    listed, other = Watched("one"), Watched("two")
+    taken = Taken(listed, other, has_followed=False)
+    listed.health.synced = listed.health.attempted = True
+    await taken.settle()
+    assert (taken.log.is_complete, taken.log.is_listed("one")) == (False, True)
+    other.health.attempted = True
+    await taken.settle()
+    assert taken.log.is_complete
+    assert (taken.log.is_listed("one"), taken.log.is_listed("two"), taken.log.is_listed("")) == (
+        True,
+        False,
+        False,
+    )

@@ -1,0 +1,134 @@
+"""Pushes to a replica that does not own the jobs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+from yarl import URL
+
+from visibility_api.errors.status import (
+    Forbidden,
+    RequestError,
+    TooManyRequests,
+    Unavailable,
+    encode_status,
+)
+from visibility_api.pushing.paths import UPSTREAM_PREFIX
+from visibility_api.replication.addresses import Address
+from visibility_api.replication.forwarding import CLIENT, Pushes
+from visibility_api.replication.recognition import PROOF
+
+PATH = f"{UPSTREAM_PREFIX}v1alpha1/namespaces/team-a/trainjobs/bert/status"
+OWNER = Address("10.0.0.7", 10250)
+HEADERS = [
+    (b"authorization", b"Bearer t0ken"),
+    (b"content-type", b"application/json"),
+    (b"x-remote-user", b"admin"),
+]
+BODY = b'{"trainerStatus":{}}'
+
+
+@dataclass
+class Answer:
+    status: int
+    body: bytes
+
+    @property
+    def content(self) -> Answer:
+        return self
+
+    async def read(self, _most: int) -> bytes:
+        return self.body
+
+
+@dataclass
+class Others:
+    """Where the owner is, and what it answers in turn; the last answer stays."""
+
+    owner: Address | None = OWNER
+    pushes: Any = None  # this replica's own endpoint
+    answers: list[Answer | Exception] = field(default_factory=lambda: [Answer(200, b"echo")])
+    seen: list[tuple[str, str, Mapping[str, str], bytes]] = field(default_factory=list)
+
+    @contextlib.asynccontextmanager
+    async def request(
+        self, method: str, url: URL, *, data: bytes, headers: Mapping[str, str], timeout: Any
+    ) -> AsyncIterator[Answer]:
+        self.seen.append((method, str(url), headers, data))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        yield answer
+
+    def forwarder(self, *, timeout_s: float = 60.0) -> Pushes:
+        async def nothing() -> None:
+            pass
+
+        return Pushes(self, cast(Any, self), proof=lambda: "proof", replicated=nothing, timeout_s=timeout_s)
+
+
+async def push(pushes: Pushes) -> bytes:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": BODY}
+
+    return await pushes.take(await pushes.admit("POST", PATH, HEADERS, "10.1.1.1"), receive)
+
+
+def refused(error: RequestError) -> Answer:
+    return Answer(error.code, encode_status(error))
+
+
+async def test_the_owner_is_given_the_push_its_token_and_the_pod_s_address() -> None:
+    others = Others()
+    assert await push(others.forwarder()) == b"echo"
+    ((method, url, headers, body),) = others.seen
+    assert (method, url, body) == ("POST", f"https://10.0.0.7:10250{PATH}", BODY)
+    assert headers == {
+        "authorization": "Bearer t0ken",
+        "content-type": "application/json",
+        CLIENT.decode(): "10.1.1.1",
+    }
+
+
+@pytest.mark.parametrize("error", [Forbidden("the token is not accepted"), TooManyRequests("too often")])
+async def test_what_the_owner_refuses_is_refused_in_its_words(error: RequestError) -> None:
+    with pytest.raises(type(error), match=error.message) as caught:
+        await push(Others(answers=[refused(error)]).forwarder())
+    assert caught.value.retry_after_s == error.retry_after_s
+
+
+@pytest.mark.parametrize("first", [OSError("reset"), TimeoutError(), refused(Unavailable("not the owner"))])
+async def test_an_owner_that_goes_meanwhile_costs_no_push(first: Answer | Exception) -> None:
+    others = Others(answers=[first, Answer(200, b"echo")])
+    assert await push(others.forwarder()) == b"echo"
+    assert len(others.seen) == 2
+
+
+async def test_without_an_owner_the_pod_is_told_to_try_again() -> None:
+    with pytest.raises(Unavailable, match="no replica owns the jobs now") as caught:
+        await push(Others(owner=None).forwarder(timeout_s=0.0))
+    assert caught.value.retry_after_s > 0
+
+
+async def test_a_push_that_was_passed_on_is_not_passed_on_again() -> None:
+    others = Others()
+    with pytest.raises(Unavailable):
+        await others.forwarder().admit("POST", PATH, [*HEADERS, (PROOF, b"proof")], "10.0.0.8")
+    assert others.seen == []
+
+
+async def test_only_a_replica_is_believed_about_the_address_of_a_pod() -> None:
+    clients = []
+
+    class Endpoint:
+        async def admit(self, _method: str, _path: str, _headers: object, client: str) -> None:
+            clients.append(client)
+
+    pushes = Others(pushes=Endpoint()).forwarder()
+    for proof in (b"proof", b"another"):
+        await pushes.admit("POST", PATH, [(CLIENT, b"10.9.9.9"), (PROOF, proof)], "10.0.0.8")
+    assert clients == ["10.9.9.9", "10.0.0.8"]
