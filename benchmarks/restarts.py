@@ -308,8 +308,10 @@ async def _keep(work: Callable[[], Awaitable[None]], witness: Witness) -> None:
     while True:
         try:
             await work()
-        except (aiohttp.ClientError, TimeoutError):
+        except (aiohttp.ClientError, TimeoutError) as error:
             witness.refused[witness.stage] += 1
+            if witness.stage == ROLLING:
+                witness.examples["refused"].append(f"{work.__name__}: {error!r}")
             await asyncio.sleep(0.2)
 
 

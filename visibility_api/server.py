@@ -109,7 +109,7 @@ async def _run(
         await assembly.leave()
         # Requests are still served while this pod is removed from the Service's endpoints; then watches end.
         await asyncio.sleep(delay_s)
-        assembly.drain()
+        http.drain = assembly.drain
         http.should_exit = True
         await serving
         for loop in loops:

@@ -7,6 +7,7 @@ import signal
 import socket
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.service.server_process import DEADLINE_S, GROUP, ControlPlane, serving, started
@@ -39,6 +40,8 @@ async def test_it_ends_in_order_when_told_to(plane: ControlPlane, tmp_path: Path
             assert (await process.get(f"{GROUP}/trainjobs")).status_code == 200
             async with asyncio.timeout(DEADLINE_S):
                 assert await watch.aread() == b""  # the end of the body is told, not cut
+        with pytest.raises(httpx.TransportError):  # its client must not begin the next one here, in vain
+            await process.get(path)
         assert await process.ended() == 0
     assert '"event": "stopped"' in process.text
     assert "Traceback" not in process.text

@@ -26,6 +26,7 @@ class HttpServer(uvicorn.Server):
     """uvicorn with `Listener`, and without its signal handlers: server.py shuts down in order by its own."""
 
     _listeners: Sequence[Listener] = ()
+    drain: Callable[[], None] = staticmethod(lambda: None)  # ends the open watches at shutdown
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve on these sockets until `should_exit` is set."""
@@ -45,6 +46,9 @@ class HttpServer(uvicorn.Server):
         """Accept no more connections, and end the open ones in order."""
         for listener in self._listeners:
             listener.close()
+        # Called when uvicorn waits for the first time: by then each connection closes with its last response.
+        # If watches ended before, their clients would begin the next one on the same connection, in vain.
+        asyncio.get_running_loop().call_soon(self.drain)
         await super().shutdown(sockets)
 
     def _new_connection(self) -> asyncio.Protocol:
