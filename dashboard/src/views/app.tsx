@@ -1,6 +1,6 @@
 /** The page: its frame, and which of the two views is in it. */
 
-import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 
 import { pageOf, parseAddress, type Address } from "../api/address";
 import { getKinds, mayOpen, type ResourceKind } from "../api/requests";
@@ -158,7 +158,8 @@ function useSettingsOfBrowser(address: Address): [Settings, (settings: Settings)
     const loaded = loadSettings();
     return address.namespace === undefined ? loaded : remember(loaded, address.namespace);
   });
-  useEffect(() => {
+  // In the commit itself: a page that is left right after a choice has kept it.
+  useLayoutEffect(() => {
     saveSettings(settings);
     document.documentElement.dataset["theme"] = settings.theme;
   }, [settings]);
