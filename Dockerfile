@@ -7,6 +7,7 @@ RUN python -m venv /opt/visibility \
  && /opt/visibility/bin/pip install --no-cache-dir --require-hashes -r requirements/server.txt \
  && pip install --no-cache-dir --require-hashes -r requirements/build.txt
 COPY pyproject.toml README.md LICENSE ./
+COPY openapi openapi
 COPY visibility_api visibility_api
 COPY reporter reporter
 # Without build isolation, which would fetch whatever setuptools is newest, unlocked.

@@ -88,8 +88,8 @@ bench: $(STAMP)  ## ratios against a bare ASGI application, side by side in one 
 attack: $(STAMP)  ## what users notice of attacks, behind a real kube-apiserver where $$KUBEBUILDER_ASSETS has one
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.attack $(ARGS)
 
-openapi: $(STAMP)  ## write the published documents in visibility_api/openapi/ again
-	@$(BIN)/visibility-api openapi --out visibility_api/openapi
+openapi: $(STAMP)  ## write the published documents in openapi/ again
+	@$(BIN)/visibility-api openapi --out openapi
 
 # Ours are installed from the checkout, never from an index: neither is in a lock.
 lock: LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

@@ -1,7 +1,7 @@
 """The progress document as bytes: its fields, its limits, and how it is made to fit.
 
 Knows the wire form (docs/document.md), not where it goes. Readers share no code with this file, only
-tests/vectors/ and visibility_api/openapi/progress-document.schema.json.
+tests/vectors/ and openapi/progress-document.schema.json.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from trainjob_progress.document import Snapshot, encode
 from trainjob_progress.values import to_metrics
 
 ROOT = Path(__file__).parents[2]
-SCHEMA = json.loads((ROOT / "visibility_api/openapi/progress-document.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "openapi/progress-document.schema.json").read_text())
 ACCEPTED = json.loads((ROOT / "tests/vectors/accepted.json").read_text())
 REFUSED = json.loads((ROOT / "tests/vectors/refused.json").read_text())
 VALIDATOR = Draft202012Validator(SCHEMA)

@@ -1,7 +1,7 @@
 """What clients read, described once, in pydantic models.
 
 `served` is the table of resources; `v1alpha1`, `meta_v1` and `discovery_v2` are what is served. The OpenAPI
-documents in `visibility_api/openapi/` come from these. What training processes write and push has its one
+documents in `openapi/` come from these. What training processes write and push has its one
 description where it is read: `reports/training_document.py` and `reports/trainer_status.py`.
 
 msgspec encodes and decodes bytes on a hot path, and bytes of unknown origin:

@@ -19,7 +19,7 @@ from visibility_api.app.documents import Document, whole
 from visibility_api.kubeapi.negotiation import JSON, parse_accept
 from visibility_api.models.served import GROUP_VERSION
 
-FOLDER = "openapi"  # in this package
+FOLDER = "openapi"  # in this package by a link: the folder itself stands at top level
 ONE_YEAR_S = 365 * 24 * 3600
 
 

@@ -2,7 +2,7 @@
 
 The first is made from `models/`, the others from the types that read them, in `reports/`.
 
-`make openapi` writes them to `visibility_api/openapi/`, where they are committed. The server reads them
+`make openapi` writes them to `openapi/`, where they are committed. The server reads them
 there: pydantic takes some 50 ms to make them, which was a part of every start.
 """
 
