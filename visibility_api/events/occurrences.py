@@ -9,20 +9,14 @@ from datetime import datetime
 from visibility_api.errors.text import harmless
 from visibility_api.jobs.job import JobRef, Phase
 from visibility_api.jobs.summary import Condition, JobProgress
+from visibility_api.models.condition_types import CONDITION_TYPES
 from visibility_api.models.served import TRAINJOBS
 
 MAX_NOTE_BYTES = 1000  # events.k8s.io allows 1,024
 MAX_JOB_CHARACTERS = 200  # of its name in the Event's, which may have 253
 
 NORMAL, WARNING = "Normal", "Warning"
-_OF_CONDITIONS = {
-    "Stalled": (WARNING, "TrainingStalled"),
-    "Diverged": (WARNING, "TrainingDiverged"),
-    "Straggling": (WARNING, "TrainingStraggling"),
-    "Plateaued": (NORMAL, "TrainingPlateaued"),
-    "Complete": (NORMAL, "TrainingFinished"),
-    "Failed": (WARNING, "TrainingFailed"),
-}
+_OF_CONDITIONS = {each.name: each.event for each in CONDITION_TYPES if each.event}
 RECOVERED = "TrainingRecovered"
 PROBE_REFUSED = "ProbeRefused"
 

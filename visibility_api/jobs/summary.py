@@ -10,6 +10,8 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
+from visibility_api.models.condition_types import CONDITION_TYPES
+
 from .failure import Failure
 from .job import Phase, TrainingJob
 
@@ -56,7 +58,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     wasted_s: int | None  # of these, while the job stalled or had not reported; None: it reports nowhere
 
 
-_AGING = ("Fresh", "Stalled")  # conditions whose messages state an age
+_AGING = frozenset(each.name for each in CONDITION_TYPES if each.ages)
 
 
 class JobProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):

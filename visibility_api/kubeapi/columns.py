@@ -12,6 +12,7 @@ from typing import Any
 from visibility_api.errors.text import harmless
 from visibility_api.jobs.job import Phase
 from visibility_api.jobs.summary import Condition, JobProgress
+from visibility_api.models.condition_types import CONDITION_TYPES
 
 MESSAGE_CHARACTERS = 100  # in a cell; `kubectl describe` shows all
 WIDE = 1  # the priority of columns that are shown with `-o wide` only
@@ -223,15 +224,8 @@ def _reason(document: JobProgress) -> Cell:
         return job.reason
     if job.rank0 is not None and job.rank0.waiting_reason:
         return job.rank0.waiting_reason
-    for type_, fault in (
-        ("Diverged", "True"),
-        ("Stalled", "True"),
-        ("Reporting", "False"),
-        ("Fresh", "False"),
-        ("Straggling", "True"),
-        ("Plateaued", "True"),
-    ):
-        condition = document.condition(type_)
-        if condition is not None and condition.status == fault:
+    for known in CONDITION_TYPES:
+        condition = document.condition(known.name) if known.fault else None
+        if condition is not None and condition.status == known.fault:
             return condition.reason
     return None

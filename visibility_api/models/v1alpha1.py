@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, create_model
 
+from .condition_types import MEANINGS
 from .meta_v1 import Condition, ListMeta, ObjectMeta
 from .served import GROUP_VERSION, TRAINJOBS, Resource
 from .wire import Double, Int32, Int64, Time, WireModel, map_keyed_by
@@ -266,12 +267,8 @@ class ProgressStatus(WireModel):
     )
     conditions: tuple[Condition, ...] | None = Field(
         default=None,
-        description="Conditions of the job; kubectl wait --for=condition=Complete works with them. Reporting:"
-        " progress can be read. Fresh: the numbers shown are current. Stalled: no advance for far longer than"
-        " is usual for the run. Diverged: a loss or gradient norm is not finite, or far above what was usual."
-        " Unknown: there is nothing to judge yet. Plateaued, there once it was true: no improvement for long."
-        " Straggling, there where rank 0 reports of the other ranks: one is far slower than they are."
-        " Suspended, Complete, Failed: as the job itself has them, and since when.",
+        description="Conditions of the job; kubectl wait --for=condition=Complete works with them. "
+        + MEANINGS,
         json_schema_extra=map_keyed_by("type"),
     )
     rank0: Rank0 | None = Field(default=None, description="The pod that reports; absent before there is one.")

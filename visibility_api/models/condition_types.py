@@ -1,0 +1,57 @@
+"""Each type of condition, described once: for the published documents, the column REASON and Events.
+
+What makes a condition true is a rule in `jobs/conditions.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionType:
+    """One type of condition of a job."""
+
+    name: str
+    meaning: str  # for the published documents
+    fault: str = ""  # the status that the column REASON explains; "": none, or it has a rule of its own
+    ages: bool = False  # its message states an age, so a change of its message alone is no news
+    event: tuple[Literal["Normal", "Warning"], str] | None = None  # type and reason of the Event of "True"
+
+
+# In the order in which the column REASON prefers them.
+CONDITION_TYPES = (
+    ConditionType(
+        name="Diverged",
+        meaning="a loss or gradient norm is not finite, or far above what was usual;"
+        " Unknown while there is nothing to judge yet",
+        fault="True",
+        event=("Warning", "TrainingDiverged"),
+    ),
+    ConditionType(
+        name="Stalled",
+        meaning="no advance for far longer than is usual for the run",
+        fault="True",
+        ages=True,
+        event=("Warning", "TrainingStalled"),
+    ),
+    ConditionType(name="Reporting", meaning="progress can be read", fault="False"),
+    ConditionType(name="Fresh", meaning="the numbers shown are current", fault="False", ages=True),
+    ConditionType(
+        name="Straggling",
+        meaning="one rank is far slower than the others; there where rank 0 reports of them",
+        fault="True",
+        event=("Warning", "TrainingStraggling"),
+    ),
+    ConditionType(
+        name="Plateaued",
+        meaning="no improvement for long; there once it was true",
+        fault="True",
+        event=("Normal", "TrainingPlateaued"),
+    ),
+    ConditionType(name="Suspended", meaning="as the job itself has it"),
+    ConditionType(name="Complete", meaning="as the job itself has it", event=("Normal", "TrainingFinished")),
+    ConditionType(name="Failed", meaning="as the job itself has it", event=("Warning", "TrainingFailed")),
+)
+MEANINGS = " ".join(f"{each.name}: {each.meaning}." for each in CONDITION_TYPES)
