@@ -52,6 +52,7 @@ from visibility_api.store.memory import MemoryStore
 from visibility_api.store.state_file import Bounds
 from visibility_api.store.state_writer import StateWriter
 from visibility_api.telemetry import Metrics
+from visibility_api.workloads.collections import COLLECTIONS
 
 LEASE = "trainjob-visibility"
 NO_GARBAGE_CHECK_S, NO_GARBAGE_CHECKS = 0.1, 200  # until every job is known: twenty seconds at most
@@ -256,6 +257,12 @@ def _set_metrics(metrics: Metrics, jobs: JobLog, role: Role[OwnersTerm]) -> None
     metrics.probed_jobs.set_function(lambda: len(role.term.prober) if role.term else 0)
     metrics.waiting_probes.set_function(lambda: role.term.prober.waiting if role.term else 0)
     metrics.stretch.set_function(lambda: role.term.prober.stretch if role.term else 1)
+    for each in COLLECTIONS:
+        metrics.watches_down.labels(each).set_function(
+            partial(
+                lambda collection: role.term is not None and role.term.why_down(collection) is not None, each
+            )
+        )
     metrics.waiting_write_backs.set_function(lambda: role.term.waiting_write_backs() if role.term else 0)
 
 
@@ -301,7 +308,14 @@ def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event) -> li
         age_s = asyncio.get_running_loop().time() - role.term.prober.last_turn
         return f"the probe loop has been stuck for {age_s:.0f}s" if age_s > STUCK_S else None
 
+    def down(collection: str) -> str | None:
+        return role.term.why_down(collection) if role.term is not None else None
+
     return [
+        *(
+            Check(name=f"watch-{each}", run=partial(down, each), is_readiness_only=True)
+            for each in COLLECTIONS
+        ),
         Check(name="informer-sync", run=unknown, note=why_nobody_owns, is_readiness_only=True),
         Check(name="probe-loop", run=stuck),
         Check(

@@ -47,6 +47,9 @@ from visibility_api.writeback.writer import WriteBack
 log = structlog.get_logger("visibility.server")
 
 SOURCE_GRACE_S = 5.0  # beyond a source's own time-out; then the prober cancels it
+WATCH_DOWN_S = 60.0  # after which what a watch has shown is no longer taken for the present
+# Of all jobs, evaluated a second while what is watched has changed: each is within a quarter of a minute.
+SHARE_OF_CHANGE, CHANGE_S = 1 / 15, 16
 EVALUATION_S = 1.0  # between two shares of the jobs, whose conditions are evaluated
 SYNC_CHECK_S, SYNCED_CHECK_S = 0.1, 1.0  # until every job is known; while some cannot be
 # What is kept of jobs that do not exist is forgotten so long after every job that exists is known. A
@@ -104,6 +107,13 @@ class OwnersTerm:
             self.owner.adopt(entry.document)
             self._published(entry.document)
 
+    def why_down(self, collection: str) -> str | None:
+        """Why the watches of this collection have not worked for a minute; None while they do."""
+        for watch in self.watches:
+            if watch.health.is_down(WATCH_DOWN_S) and watch.path.endswith(f"/{collection}"):
+                return f"{watch.path}: {watch.health.last_error}"
+        return None
+
     @property
     def untried(self) -> list[str]:
         """Paths of collections that were not listed yet, nor refused."""
@@ -111,10 +121,15 @@ class OwnersTerm:
 
     async def _evaluate(self) -> None:
         """Evaluate the conditions of each job once in REFRESH, whether or not a report comes."""
+        changing = 0
         while True:
             await asyncio.sleep(EVALUATION_S)
+            unwatched = frozenset(watch.scope for watch in self.watches if watch.health.is_down(WATCH_DOWN_S))
+            changing = CHANGE_S if unwatched != self.owner.unwatched else max(0, changing - 1)
+            self.owner.unwatched = unwatched
+            share = SHARE_OF_CHANGE if changing else EVALUATION_S / REFRESH.total_seconds()
             try:
-                self.owner.review(EVALUATION_S / REFRESH.total_seconds())
+                self.owner.review(share)
             except Exception as error:  # of one job; the next share goes on after it: docs/decisions/0005
                 log.error("job not evaluated", **describe_fault(error))
 
@@ -225,7 +240,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         interval_s=interval_s,
         on_probe=metrics.count_probe,
     )
-    watches = trainjob_watches(cluster, inventory, settings.namespaces)
+    watches = trainjob_watches(cluster, inventory, settings.namespaces, count_unread=metrics.count_unread)
     pushes: PushEndpoint | None = None
     if "push" in sources:
         pushes = PushEndpoint(

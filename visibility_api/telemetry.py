@@ -154,6 +154,18 @@ class Metrics:
             "1 on the replica that owns the jobs: the one that probes.",
             registry=registry,
         )
+        self.watches_down = Gauge(
+            "visibility_watch_down",
+            "1 while a watch of this collection has not worked for a minute.",
+            ["collection"],
+            registry=registry,
+        )
+        self._unread = Counter(
+            "visibility_objects_unread_total",
+            "Objects that were too large or could not be decoded, by collection and reason.",
+            ["collection", "reason"],
+            registry=registry,
+        )
         self.probed_jobs = Gauge(
             "visibility_probed_jobs", "Jobs that are probed periodically.", registry=registry
         )
@@ -179,6 +191,10 @@ class Metrics:
     def count_state_writes(self, outcome: str, jobs: int) -> None:
         """Count states of jobs; `outcome` is the StateWriter's."""
         self._state_writes.labels(outcome).inc(jobs)
+
+    def count_unread(self, collection: str, reason: str) -> None:
+        """Count an object that was not read; `reason` is the ObjectReader's."""
+        self._unread.labels(collection, reason).inc()
 
     def count_review(self, kind: str) -> Callable[[str, float], None]:
         """Counts reviews of one kind, "authn" or "authz", under the Go library's names."""

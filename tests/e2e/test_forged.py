@@ -111,3 +111,30 @@ def test_what_a_pod_reports_rules_no_terminal_and_is_in_json_as_it_was(workspace
         assert answer.returncode == 0, answer.stderr
         assert "a\ufffd[2Jb\ufffdc\ufffdd\ufffde" in answer.stdout
         assert not set(answer.stdout) & set("\x1b\x9b\u202e\u200b")
+
+
+def test_a_pod_that_is_nine_megabytes_on_the_watch_hides_no_change_of_another(
+    workspace: Workspace, request: pytest.FixtureRequest
+) -> None:
+    if request.config.getoption("--cluster") != "real":
+        pytest.skip("the stand-in writes each < as one byte")
+    workspace.start_job("bert", REPORTING)
+    workspace.wait_reporting("bert")
+    pods = f"/api/v1/namespaces/{workspace.name}/pods"
+    labels = {f"jobset.sigs.k8s.io/{name}": "0" for name in ("jobset-name", "job-index")}
+    large = {"name": "node", "image": "x", "env": [{"name": "X", "value": "<" * 1_560_000}]}
+    workspace.cluster.admin.create(
+        pods,
+        {
+            "metadata": {
+                "name": "large",
+                "labels": labels | {"batch.kubernetes.io/job-completion-index": "0"},
+            },
+            "spec": {"containers": [large], "schedulerName": "none"},
+        },
+    )
+    workspace.start_job("later", REPORTING)
+    workspace.wait_reporting("later")
+    workspace.cluster.admin.delete(f"{pods}/large")
+    workspace.start_job("last", REPORTING)
+    workspace.wait_reporting("last")

@@ -158,6 +158,7 @@ COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] 
         [("", "pods", ("get",)), ("batch", "jobs", ("get",)), ("jobset.x-k8s.io", "jobsets", ("get",))],
     ),
     "write-back": (["--write-back=true"], [("trainer.kubeflow.org", "trainjobs/status", ("patch",))]),
+    "alerts": ([], []),
     "data-volume": ([], []),
     "events": (["--events=true"], [("events.k8s.io", "events", ("create", "get", "patch"))]),
     "trusted-proxy": (
@@ -172,6 +173,7 @@ COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] 
 CLAIM = "visibility-api-data"
 # What a component adds or changes beside its flag and its rights.
 MORE = {
+    "alerts": {("PrometheusRule", "trainjob-visibility")},
     "data-volume": {("PersistentVolumeClaim", CLAIM), ("PodDisruptionBudget", "visibility-api")},
     "exec-by-namespace": {("ClusterRole", "trainjob-visibility:source-exec")},  # bound by nobody
     "trusted-proxy": {("Service", "visibility-api-dashboard")},

@@ -13,9 +13,9 @@ import pytest
 from aiohttp import web
 
 from visibility_api.kube.client import KubeClient
-from visibility_api.kube.errors import ApiError, Unreachable
+from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 from visibility_api.kube.watch import Backoff, Watch, WatchLimits
-from visibility_api.workloads.objects import TrainJob
+from visibility_api.workloads.objects import TrainJob, mark_unread
 
 from .fake_apiserver import fake_apiserver
 
@@ -87,6 +87,10 @@ class Script:
 CUT = object()
 
 
+def _told(object_: TrainJob) -> str:
+    return " ".join(filter(None, (object_.metadata.name, object_.metadata.unread)))
+
+
 class Seen:
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
@@ -94,11 +98,11 @@ class Seen:
         self.changed = asyncio.Condition()
 
     async def on_list(self, objects: AsyncIterable[TrainJob]) -> None:
-        self.names = {o.metadata.name: o.metadata.uid async for o in objects}
+        self.names = {_told(o): o.metadata.uid async for o in objects}
         self._tell("LIST " + ",".join(self.names))
 
     def on_event(self, type_: str, object_: TrainJob) -> None:
-        self._tell(f"{type_} {object_.metadata.name}")
+        self._tell(f"{type_} {_told(object_)}")
 
     def _tell(self, entry: str) -> None:
         self.log.append(entry)
@@ -118,10 +122,10 @@ SOON = WatchLimits(first_delay_s=0.01, absent_delay_s=0.01, longest_delay_s=0.05
 
 @asynccontextmanager
 async def following(
-    script: Script, limits: WatchLimits = SOON
+    script: Script, limits: WatchLimits = SOON, **of_client: Any
 ) -> AsyncIterator[tuple[Seen, Watch[TrainJob]]]:
     seen = Seen()
-    async with fake_apiserver(script.handle) as client:
+    async with fake_apiserver(script.handle, **of_client) as client:
         watch = Watch(
             client,
             PATH,
@@ -130,6 +134,7 @@ async def following(
             on_event=seen.on_event,
             label_selector="team",
             limits=limits,
+            mark=mark_unread,
         )
         task = asyncio.create_task(watch.run())
         try:
@@ -303,14 +308,14 @@ async def test_an_object_of_unexpected_shape_hides_no_other(at_once_bytes: int) 
         a_list(7, ODD, trainjob("a", 1)), [line("ADDED", nameless), line("ADDED", trainjob("b", 9))]
     )
     async with following(script, replace(SOON, at_once_bytes=at_once_bytes)) as (seen, _):
-        await seen.until("LIST a", "ADDED b")
+        await seen.until("LIST odd ObjectUnreadable,a", "ADDED b")
 
 
 @pytest.mark.parametrize("change", ["MODIFIED", "DELETED"])
 async def test_an_object_that_cannot_be_read_any_more_is_not_shown_as_it_was(change: str) -> None:
     script = Script(a_list(7, trainjob("odd", 1)), [line(change, ODD), line("ADDED", trainjob("b", 9))])
     async with following(script) as (seen, _):
-        await seen.until("LIST odd", "DELETED odd", "ADDED b")
+        await seen.until("LIST odd", f"{change} odd ObjectUnreadable", "ADDED b")
 
 
 def deep(name: str, version: int) -> bytes:
@@ -360,11 +365,62 @@ async def test_a_stream_on_which_nothing_arrives_is_given_up() -> None:
         script.ended.set()
 
 
-async def test_an_event_without_end_is_cut_at_a_bound() -> None:
-    script = Script([b"x" * 600, b"x" * 600, b"x" * 600])
+async def test_a_line_without_end_is_given_up() -> None:
+    script = Script([b"x" * 600] * 20)
     async with fake_apiserver(script.handle, max_line_bytes=1000) as client:
-        with pytest.raises(Unreachable, match="exceeds 1000 bytes"):
+        with pytest.raises(TooLarge, match="10000 bytes"):
             await read_to_the_end(client, silence_s=DEADLINE_S)
+
+
+def large(name: str, version: int) -> dict[str, Any]:
+    return trainjob(name, version) | {"spec": {"podTemplateOverrides": "<" * 5000}}
+
+
+@pytest.mark.parametrize(
+    ("event", "why"),
+    [
+        (line("MODIFIED", large("odd", 8)), "ObjectTooLarge"),
+        (b'{"type":"MODIFIED","object":{7}}\n', "ObjectUnreadable"),
+    ],
+    ids=["too large", "broken"],
+)
+async def test_an_event_that_is_not_read_costs_its_object_alone(event: bytes, why: str) -> None:
+    script = Script(
+        a_list(7, trainjob("odd", 1)),
+        [event[:600], event[600:], line("ADDED", trainjob("b", 9))],
+        [line("BOOKMARK", trainjob("", 7)), line("MODIFIED", trainjob("odd", 8))],
+    )
+    async with following(script, max_line_bytes=4000) as (seen, watch):
+        await seen.until("LIST odd", f"MODIFIED odd {why}", "ADDED b")
+        assert watch.unread == {why: 1}
+    assert sum("watch" not in request for request in script.requests) == 1  # it was not listed again
+    assert script.requests[2]["resourceVersion"] == "7"
+    assert "as=PartialObjectMetadata;" in script.accepted[2]
+
+
+async def test_events_whose_metadata_cannot_be_had_are_met_twice_and_then_listed() -> None:
+    spoilt = [[line("MODIFIED", large("odd", 8))], status(500, "InternalError")]
+    script = Script(a_list(7, trainjob("odd", 1)), *spoilt, *spoilt, a_list(9, trainjob("b", 9)))
+    async with following(script, max_line_bytes=4000) as (seen, _):
+        await seen.until("LIST odd", "LIST b")
+
+
+@pytest.mark.parametrize("code", [500, 503])
+async def test_an_error_that_comes_twice_after_the_same_version_is_answered_by_a_list(code: int) -> None:
+    error = [line("ERROR", {"kind": "Status", "code": code, "reason": "InternalError", "message": "no"})]
+    script = Script(a_list(7, trainjob("a", 1)), error, error, a_list(9, trainjob("b", 9)))
+    async with following(script) as (seen, _):
+        await seen.until("LIST a", "LIST b")
+
+
+async def test_an_object_too_large_for_any_page_is_listed_by_its_metadata() -> None:
+    whole = a_list(7, large("odd", 1), token="more")
+    known = a_list(7, trainjob("odd", 1), token="more")
+    script = Script(*[web.Response(body=whole.body) for _ in range(4)], known, a_list(7, trainjob("b", 2)))
+    async with following(script, replace(SOON, page_bytes=1000)) as (seen, _):
+        await seen.until("LIST odd ObjectTooLarge,b")
+    assert [request["limit"] for request in script.requests[:6]] == ["500", "62", "7", "1", "1", "2"]
+    assert "as=PartialObjectMetadataList;" in script.accepted[4]
 
 
 async def test_a_refusal_carries_the_status_and_nothing_longer() -> None:

@@ -303,3 +303,24 @@ def test_without_a_report_since_the_job_was_made_whoever_looks_and_since_when(be
     late.now = bench.now
     late.job(started)
     assert [each.last.condition("Fresh").since for each in (bench, late)] == [T0, T0]
+
+
+@pytest.mark.parametrize("unwatched", [{None}, {"team-a"}])
+def test_while_the_cluster_is_not_followed_no_report_of_a_job_counts_as_fresh(
+    bench: Bench, unwatched: set[str | None]
+) -> None:
+    trained(bench)
+    for namespaces, expected in ((unwatched, ("Unknown", "WatchDown")), ({"b"}, ("True", "RecentReport"))):
+        bench.tracker.unwatched = frozenset(namespaces)
+        review(bench)
+        fresh = bench.last.condition("Fresh")
+        assert fresh is not None
+        assert (fresh.status, fresh.reason) == expected
+
+
+def test_an_object_that_cannot_be_read_is_said_where_reports_are(bench: Bench) -> None:
+    bench.job(replace(JOB, unread=("pod bert-node-0-0-x7", "ObjectTooLarge")))
+    found = bench.last.condition("Reporting")
+    assert found is not None
+    assert (found.status, found.reason) == ("Unknown", "ObjectTooLarge")
+    assert "pod bert-node-0-0-x7" in found.message

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -31,7 +33,7 @@ class Watched:
 class Taken:
     """A term that has taken these jobs over; `exist` are those that the cluster has shown."""
 
-    def __init__(self, *watches: Watched, has_followed: bool = True) -> None:
+    def __init__(self, *watches: Watched, has_followed: bool = True, tracker: Any = None) -> None:
         self.jobs = {job_ref(name, namespace) for name in ("a", "b") for namespace in ("one", "two")}
         self.exist: set[JobRef] = set()
         self.log = JobLog(MemoryStore(base_revision=1))
@@ -39,7 +41,7 @@ class Taken:
             self.log.is_complete, self.log.unlisted = True, frozenset()
         self.term = OwnersTerm(
             jobs=self.log,
-            tracker=cast(Any, self.jobs),
+            tracker=cast(Any, tracker or self.jobs),
             inventory=cast(Any, self.exist),
             prober=cast(Any, None),
             watches=cast(Any, watches),
@@ -91,3 +93,25 @@ async def test_one_that_starts_anew_serves_what_is_listed_once_all_was_tried() -
         False,
         False,
     )
+
+
+async def test_jobs_of_a_watch_that_is_down_for_a_minute_are_not_known_to_be_fresh(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("visibility_api.ownership.EVALUATION_S", 0.01)
+    seen: asyncio.Queue[frozenset[str | None]] = asyncio.Queue(1)
+    tracker = SimpleNamespace(unwatched=frozenset())
+    tracker.review = lambda _share: seen.full() or seen.put_nowait(tracker.unwatched)
+    down, works = Watched("one", path="/api/v1/namespaces/one/pods"), Watched("two")
+    taken = Taken(down, works, tracker=tracker)
+    down.health.last_error = "HTTP 500"
+    evaluation = asyncio.create_task(dict(taken.term.loops)["evaluation"]())
+    for since, expected in ((30, frozenset()), (61, {"one"}), (None, frozenset())):
+        down.health.down_since = None if since is None else time.monotonic() - since
+        for _ in range(2):  # the first one may be of before
+            unwatched = await seen.get()
+        assert unwatched == expected
+        why = "/api/v1/namespaces/one/pods: HTTP 500" if expected else None
+        assert taken.term.why_down("pods") == why
+        assert taken.term.why_down("jobs") is None
+    evaluation.cancel()

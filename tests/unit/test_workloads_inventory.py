@@ -37,6 +37,7 @@ from visibility_api.workloads.objects import (
     PartMeta,
     Pod,
     TrainJob,
+    mark_unread,
 )
 
 
@@ -90,6 +91,28 @@ async def test_a_job_is_passed_on_once_all_collections_are_listed_and_not_before
         assert heard.jobs == []
         await getattr(heard.inventory, f"list_{plural}")(in_slices(listed[plural]))
     assert [j.phase for j in heard.jobs] == [Phase.RUNNING]
+
+
+@pytest.mark.parametrize(
+    ("kind", "object_", "named"),
+    [
+        ("trainjob", trainjob(), "TrainJob bert"),
+        ("jobset", TORCH, "JobSet bert"),
+        ("job", batch_job(), "Job bert-node-0"),
+        ("pod", pod(), "pod bert-node-0-0-p1"),
+    ],
+)
+async def test_a_job_names_its_object_that_is_too_large_to_be_read_until_it_can_be(
+    kind: str, object_: Any, named: str
+) -> None:
+    heard = await Heard.of([trainjob()], [TORCH], [pod()])
+    bare = type(object_)(metadata=object_.metadata)
+    change = getattr(heard.inventory, f"change_{kind}")
+    change("MODIFIED", mark_unread(bare, "ObjectTooLarge"))
+    assert heard.jobs[-1].unread == (named, "ObjectTooLarge")
+    change("MODIFIED", object_)
+    assert heard.jobs[-1].unread is None
+    assert heard.gone == []
 
 
 async def test_what_changes_before_all_collections_are_listed_is_taken_into_account() -> None:

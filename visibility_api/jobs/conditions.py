@@ -113,6 +113,10 @@ def _reporting(record: Record, _now: datetime) -> _Found:
 
 
 def _reporting_plainly(record: Record) -> _Found:
+    if record.job.unread is not None:
+        what, reason = record.job.unread
+        why = "is too large" if reason == "ObjectTooLarge" else "has a field of an unexpected type"
+        return "Unknown", reason, f"The {what} {why} to be read here. Look at it with kubectl, and mend it."
     if record.is_current:
         return "True", "DocumentRead", _PLAIN
     if record.failure is not None:
@@ -147,6 +151,9 @@ def _fresh(record: Record, now: datetime) -> _Found:
         return "False", _NO_REPORT, "There is no report yet."
     if report.is_final and record.is_current:
         return "True", "FinalReport", "This is the final report of the run."
+    if not record.is_watched:
+        said = "kube-apiserver has sent no changes of the job's objects for over a minute"
+        return "Unknown", "WatchDown", f"{said}; the server's log and /readyz?verbose name the collection."
     why_old = _why_not_current(record, reported_at)
     if why_old is not None:
         return why_old

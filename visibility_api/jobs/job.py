@@ -207,4 +207,6 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     hints: ProbeHints = ProbeHints()
     accelerators: tuple[tuple[str, int], ...] = ()  # names, and how many all pods request together
     failure: Failure | None = None  # as its objects show it now
+    # An object of the job that could not be read, "pod NAME", and why.
+    unread: tuple[str, str] | None = None
     runs_elsewhere: bool = False  # MultiKueue: the pods are in another cluster, all there is here is status

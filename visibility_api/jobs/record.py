@@ -79,6 +79,7 @@ class Record(State, kw_only=True):
     last_observation: Observation | None = None  # of a probe or a push, by this process
     observed: ObservationSummary | None = None  # the same by another process, until then
     failures: int = 0  # probes in a row
+    is_watched: bool = True  # the cluster's objects of the job are followed at this moment
     conditions: tuple[Condition, ...] = ()
     message_read: int = 0  # of the termination message read last: a hash, of attempt and text
     shown: JobProgress | None = None  # what was published last

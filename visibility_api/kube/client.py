@@ -25,7 +25,7 @@ from .credentials import FILES_INTERVAL_S, Credentials, credentials_of
 from .errors import ClusterError, Unreachable
 from .exec.websocket import Dialer, OnMessage
 from .proxy import ProxiedDialer, is_proxied
-from .responses import MAX_LINE_BYTES, describe_error, raise_for_status, read_body, split_lines
+from .responses import MAX_LINE_BYTES, Oversized, describe_error, raise_for_status, read_body, split_lines
 
 Query = Sequence[tuple[str, str]]
 
@@ -50,6 +50,7 @@ class KubeClient:
         `max_line_bytes`: of one line of a stream.
         """
         self._max_line_bytes = max_line_bytes
+        self._large_line = asyncio.Semaphore(1)
         self._configuration = configuration
         self._credentials = credentials or Credentials(configuration)
         self._host = str(configuration.host).rstrip("/")
@@ -161,7 +162,7 @@ class KubeClient:
     @asynccontextmanager
     async def lines(
         self, path: str, *, query: Query, silence_s: float, accept: str = JSON
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
+    ) -> AsyncIterator[AsyncIterator[bytes | Oversized]]:
         """The lines of a streamed response as they arrive, until the stream ends.
 
         A stream on which nothing arrives for `silence_s` is given up. Raises ApiError, Unreachable.
@@ -179,7 +180,9 @@ class KubeClient:
                 ) as response:
                     connecting.reschedule(None)
                     await raise_for_status(response)
-                    yield split_lines(response.content, max_bytes=self._max_line_bytes)
+                    yield split_lines(
+                        response.content, max_bytes=self._max_line_bytes, large=self._large_line
+                    )
         except TimeoutError as error:
             raise Unreachable(f"GET {path}: nothing arrived for {silence_s:g}s") from error
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:

@@ -33,22 +33,39 @@ class ListPage(msgspec.Struct, Generic[T]):
     items: list[T] | None = None  # null in an empty list of metadata only
 
 
-class WatchEvent(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
 class Versioned(msgspec.Struct):
-    """An object's resourceVersion."""
+    """An object's resourceVersion; of the Status in an event of type ERROR the rest."""
 
     class Meta(msgspec.Struct):
         resourceVersion: str = ""
 
     metadata: Meta = msgspec.field(default_factory=Meta)
+    code: object = 0
+    reason: object = ""
+    message: object = ""
+
+
+class EventHead(msgspec.Struct):
+    """What a watch event is, without its object: that may have megabytes, and be undecodable."""
+
+    type: str
+    object: Versioned
+
+
+class EventBody(msgspec.Struct, Generic[T]):
+    """The object of a watch event: `msgspec.Raw`, or of a kind of objects."""
+
+    object: T
+
+
+class Metadata(msgspec.Struct):
+    """What can be used of an object of which a field outside of its metadata cannot be decoded."""
+
+    metadata: msgspec.Raw
 
 
 class Identified(msgspec.Struct):
-    """What can be used of an object of which another field cannot be decoded."""
+    """What can be used of an object of which a field of its metadata cannot be decoded either."""
 
     class Meta(msgspec.Struct):
         name: str
@@ -56,14 +73,6 @@ class Identified(msgspec.Struct):
         uid: str = ""
 
     metadata: Meta
-
-
-class ErrorStatus(msgspec.Struct):
-    """The object of a watch event of type ERROR."""
-
-    code: int = 0
-    reason: str = ""
-    message: str = ""
 
 
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]', re.DOTALL)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import dataclass
 
 import aiohttp
 import msgspec
@@ -12,7 +14,11 @@ from .errors import ApiError, TooLarge, Unreachable
 
 MAX_ERROR_BYTES = 64 * 1024
 MAX_MESSAGE_CHARACTERS = 500
-MAX_LINE_BYTES = 8 * 1024 * 1024  # one watch event: etcd stores objects of up to 1.5 MiB, and JSON is larger
+# One watch event. etcd stores objects of up to 1.5 MiB, and each `<` in one of protobuf is six bytes of JSON.
+MAX_LINE_BYTES = 16 * 1024 * 1024
+LARGE_LINE_BYTES = 1024 * 1024  # of lines that are longer, all streams of a client hold one at a time
+ENDLESS_LINES = 10  # times the limit: a line that is still longer is taken for one that never ends
+LARGE_LINE_S = 30.0  # for such a line to arrive, while other streams may wait to read theirs
 
 
 class _StatusDetails(msgspec.Struct):
@@ -56,25 +62,58 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     return b"".join(chunks)
 
 
-async def split_lines(stream: aiohttp.StreamReader, *, max_bytes: int) -> AsyncIterator[bytes]:
-    """The complete lines of a stream. Raises Unreachable for one of more than `max_bytes`.
+@dataclass(frozen=True, slots=True)
+class Oversized:
+    """In the place of a line that was longer than its limit: it was read to its end and discarded."""
 
-    Not `readline`: that fails for lines longer than the read buffer.
+    size: int  # bytes
+
+
+async def split_lines(
+    stream: aiohttp.StreamReader, *, max_bytes: int, large: asyncio.Semaphore
+) -> AsyncIterator[bytes | Oversized]:
+    """The complete lines of a stream. Of the streams that share `large` one at a time holds a large line.
+
+    Not `readline`: that fails for lines longer than the read buffer. Raises Unreachable for a large line
+    that does not arrive in LARGE_LINE_S, and TooLarge for one that does not end.
     """
-    rest: list[bytes] = []
-    size = 0
-    async for chunk in stream.iter_any():
-        head, *tail = chunk.split(b"\n")
-        rest.append(head)
-        size += len(head)
-        for piece in tail:
-            line = b"".join(rest)
-            rest, size = [piece], len(piece)
-            if line:
-                yield line
-        if size > max_bytes:
-            raise Unreachable(f"a watch event exceeds {max_bytes} bytes")
-    # what follows the last newline was cut off by the end of the stream
+    kept: list[bytes] = []  # of the line that has not ended
+    size = 0  # of the same line, also where it is discarded
+    deadline: float | None = None  # there while this stream holds `large`
+    try:
+        while True:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    chunk = await stream.readany()
+            except TimeoutError as error:
+                if deadline is None:
+                    raise
+                raise Unreachable(f"a line took longer than {LARGE_LINE_S:g}s to arrive") from error
+            if not chunk:
+                return  # what follows the last newline was cut off by the end of the stream
+            *ends, begun = chunk.split(b"\n")
+            for end in ends:
+                size += len(end)
+                line = b"".join((*kept, end)) if size <= max_bytes else Oversized(size)
+                kept, size = [], 0
+                if deadline is not None:
+                    deadline = None
+                    large.release()
+                if line:
+                    yield line
+            size += len(begun)
+            if size > max_bytes:
+                kept = []
+                if size > ENDLESS_LINES * max_bytes:
+                    raise TooLarge(f"a line of more than {ENDLESS_LINES * max_bytes} bytes")
+                continue
+            kept.append(begun)
+            if size > LARGE_LINE_BYTES and deadline is None:
+                await large.acquire()
+                deadline = asyncio.get_running_loop().time() + LARGE_LINE_S
+    finally:
+        if deadline is not None:
+            large.release()
 
 
 def describe_error(error: BaseException) -> str:

@@ -1,42 +1,43 @@
 """A reflector for one collection: list, watch, bookmarks, relist on 410, back-off, a limit for silence.
 
-Decodes each object to the few fields of `kind` and passes it on; stores nothing.
+Decodes each object to the few fields of `kind` and passes it on; stores nothing. An object that is too large
+or cannot be decoded is passed on with its metadata alone, and the rest of the collection as ever.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import suppress
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 import msgspec
 import structlog
 
-from .client import JSON, KubeClient
-from .decoding import (
-    UNDECODABLE,
-    ErrorStatus,
-    Identified,
-    ListMeta,
-    ListPage,
-    Versioned,
-    WatchEvent,
-    decode,
-)
+from .client import JSON, KubeClient, Query
+from .decoding import UNDECODABLE, EventBody, EventHead, ListMeta, ListPage, decode
 from .errors import ApiError, ClusterError, TooLarge, Unreachable
+from .object_reader import TOO_LARGE, UNREADABLE, ObjectReader
+from .responses import Oversized
 from .slices import SLICE_S, in_slices
 
 log = structlog.get_logger("visibility.watch")
 
 T = TypeVar("T", bound=msgspec.Struct)
 
+_RAW_PAGE = msgspec.json.Decoder(ListPage[msgspec.Raw])
+_RAW_BODY = msgspec.json.Decoder(EventBody[msgspec.Raw])
+CHANGES = ("ADDED", "MODIFIED", "DELETED")
+
 PAGE = 500  # objects per list request, as in client-go (tools/pager/pager.go: defaultPageSize)
 # `timeoutSeconds`, as in client-go's reflector (tools/cache/reflector.go: minWatchTimeout); spread, so that
 # the streams do not end together.
 WATCH_TIMEOUT_S = (290, 590)
+METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+METADATA_S = 10.0  # for the metadata of an object that is not read
 SILENCE_S = 180  # bookmarks arrive every minute; a stream on which nothing arrives for three is dead
 
 
@@ -48,7 +49,7 @@ class WatchLimits:
     first_delay_s: float = 0.8
     longest_delay_s: float = 30.0
     absent_delay_s: float = 30.0  # the resource is not served; its CRD may be created later
-    page_bytes: int = 32 * 1024 * 1024  # one object alone always fits: etcd limits it to 1.5 MiB
+    page_bytes: int = 32 * 1024 * 1024  # one object alone fits where etcd limits it to 1.5 MiB
     at_once_bytes: int = 4 * 1024 * 1024  # of a page that is decoded in one piece: 500 objects of 8 KiB
     slice_s: float = SLICE_S  # of reading a page, before other tasks get to run
 
@@ -68,6 +69,11 @@ class WatchHealth:
     synced: bool = False  # a complete list was passed on, or the resource is not served at all
     attempted: bool = False  # synced, or refused for a reason that will not go away soon by itself
     last_error: str = ""
+    down_since: float | None = None  # a moment of `time.monotonic`; None while it works
+
+    def is_down(self, for_s: float) -> bool:
+        """Whether it has not worked for so many seconds."""
+        return self.down_since is not None and time.monotonic() - self.down_since >= for_s
 
 
 class Backoff:
@@ -100,6 +106,7 @@ class Watch(Generic[T]):
     in memory at once. The callee may yield to other tasks but must not wait for anything else.
     on_event: called with ADDED, MODIFIED or DELETED, and the object after the change (for DELETED before it).
     scope: the namespace of `path`; None: the whole cluster.
+    mark, count_unread: for objects that are too large or cannot be decoded (`ObjectReader`).
     """
 
     def __init__(
@@ -114,19 +121,21 @@ class Watch(Generic[T]):
         field_selector: str = "",
         scope: str | None = None,
         limits: WatchLimits = WatchLimits(),
+        mark: Callable[[T, str], T] = lambda object_, _reason: object_,
+        count_unread: Callable[[str], None] = lambda _reason: None,
     ) -> None:
         self.path = path
         self.scope = scope
         self._limits = limits
         self.health = WatchHealth()
         self._client = client
-        self._object = msgspec.json.Decoder(kind)
-        self._page = msgspec.json.Decoder(ListPage[kind])  # type: ignore[valid-type]  # known at run time
-        self._raw_page = msgspec.json.Decoder(ListPage[msgspec.Raw])
-        self._event = msgspec.json.Decoder(WatchEvent)
+        self._reader = ObjectReader(path, kind, mark=mark, count=count_unread)
         self._on_list = on_list
         self._on_event = on_event
         self._version = ""  # the last resourceVersion passed on; "": list first
+        self._was_listed = False
+        # The version after which the last stream, and the one before, failed by what it contained.
+        self._spoilt = self._failed_at = ""
         self._selectors = [
             pair for pair in (("labelSelector", label_selector), ("fieldSelector", field_selector)) if pair[1]
         ]
@@ -151,20 +160,23 @@ class Watch(Generic[T]):
                     self._version = ""
                     await asyncio.sleep(random.uniform(0, self._limits.first_delay_s))
                     continue
-                self._failed(error)
+                # A resource that was never there, or a right that never was, is a state and no failure.
+                self._failed(error, is_down=self._was_listed or error.status not in (403, 404))
                 self.health.attempted = True
                 if error.status == 404 and not self.health.synced:  # no CRD, so there are no objects
                     await self._on_list(in_slices(()))
                     self.health.synced = True
-                if error.status not in (429, 500, 503):
+                if error.status not in (429, 500, 503) or self._fails_again():
                     self._version = ""  # for example a version from before a restore of etcd: list again
                 if error.status in (404, 403, 401):
                     await asyncio.sleep(self._limits.absent_delay_s if error.status == 404 else longest_s / 3)
                     continue
                 wait_s = max(backoff.wait_s(lasted_s=clock() - began), error.retry_after_s or 0.0)
             except (Unreachable, *UNDECODABLE) as error:
+                if isinstance(error, TooLarge):
+                    self._spoilt = self._version
                 self._failed(error)
-                if not isinstance(error, Unreachable):
+                if not isinstance(error, Unreachable) or self._fails_again():
                     self._version = ""
                 wait_s = backoff.wait_s(lasted_s=clock() - began)
             await asyncio.sleep(min(wait_s, longest_s) * random.uniform(0.5, 1.0))
@@ -174,7 +186,7 @@ class Watch(Generic[T]):
         seen = _Listed()
         await self._on_list(self._objects(seen))
         self._version = seen.version
-        self.health.synced = self.health.attempted = True
+        self.health.synced = self.health.attempted = self._was_listed = True
         self._recovered()
         log.debug("listed", path=self.path, objects=seen.objects)
 
@@ -196,12 +208,14 @@ class Watch(Generic[T]):
                     max_bytes=self._limits.page_bytes,
                     accept=JSON,
                 )
-            except TooLarge:  # a few large objects must not block all others
-                if limit == 1:
-                    raise
-                limit = max(1, limit // 8)
-                continue
-            page, objects = await self._read_page(body)
+                page, objects = await self._reader.page(body, at_once_bytes=self._limits.at_once_bytes)
+            except (TooLarge, *UNDECODABLE) as error:  # a few objects must not block all others
+                if limit > 1:
+                    limit = max(1, limit // 8)
+                    continue
+                page, objects = await self._metadata_of(
+                    query, TOO_LARGE if isinstance(error, TooLarge) else UNREADABLE
+                )
             seen.version = (
                 seen.version or page.resourceVersion
             )  # the first page's: a later one could skip changes
@@ -213,19 +227,14 @@ class Watch(Generic[T]):
             if not token:
                 return
 
-    async def _read_page(self, body: bytes) -> tuple[ListMeta, Iterable[T]]:
-        """Its metadata, and its objects without those that have a field of an unexpected type.
-
-        In one piece where that takes no longer than a slice or two: it is a third faster. A server may ignore
-        `limit`, so a page may be long.
-        """
-        if len(body) <= self._limits.at_once_bytes:
-            with suppress(*UNDECODABLE):
-                page = self._page.decode(body)
-                return page.metadata, page.items or ()
-        raw = await decode(self._raw_page, body)
-        read = (self._object_of(item) for item in raw.items or ())
-        return raw.metadata, (object_ for object_ in read if object_ is not None)
+    async def _metadata_of(self, query: Query, reason: str) -> tuple[ListMeta, list[T]]:
+        """The one object of a page that cannot be read."""
+        body = await self._client.get(
+            self.path, query=query, timeout_s=60.0, max_bytes=self._limits.page_bytes, accept=METADATA_LIST
+        )
+        page = await decode(_RAW_PAGE, body)
+        read = (self._reader.unread_of(item, reason) for item in page.items or ())
+        return page.metadata, [object_ for object_ in read if object_ is not None]
 
     async def _follow(self) -> None:
         """Pass on the changes after the last version until the stream ends."""
@@ -240,50 +249,82 @@ class Watch(Generic[T]):
         began = asyncio.get_running_loop().time()
         stream = self._client.lines(self.path, query=query, silence_s=SILENCE_S, accept=JSON)
         async with stream as lines:
-            async for line in lines:
-                event = await decode(self._event, line)
+            if not self._spoilt:
                 self._recovered()
-                if event.type == "ERROR":
-                    status = msgspec.json.decode(event.object, type=ErrorStatus)
-                    raise ApiError(status.code, status.reason, status.message[:500])
-                if event.type == "BOOKMARK":
-                    self._version = msgspec.json.decode(event.object, type=Versioned).metadata.resourceVersion
-                elif event.type in ("ADDED", "MODIFIED", "DELETED"):
-                    self._version = msgspec.json.decode(event.object, type=Versioned).metadata.resourceVersion
-                    if (changed := self._object_of(event.object)) is not None:
-                        self._on_event(event.type, changed)  # type: ignore[arg-type]  # narrowed by `in`
-                    elif (former := self._identity_of(event.object)) is not None:
-                        self._on_event("DELETED", former)  # what is known of it is outdated
+            async for line in lines:
+                await self._take(line)
+                self._recovered()
         if asyncio.get_running_loop().time() - began < 1.0:
             raise Unreachable(
                 f"GET {self.path}: the watch ended within a second"
             )  # back off, as client-go does
 
-    def _object_of(self, raw: msgspec.Raw) -> T | None:
-        """One object; None when a field has an unexpected type: the other objects are still of use."""
+    async def _take(self, line: bytes | Oversized) -> None:
+        """Pass on one event."""
+        if isinstance(line, Oversized):
+            await self._take_metadata(TOO_LARGE)
+            return
         try:
-            return self._object.decode(raw)
+            head = await self._reader.head(line)
         except UNDECODABLE:
-            log.warning("object skipped: a field has an unexpected type", path=self.path)
-            return None
+            await self._take_metadata(UNREADABLE)
+            return
+        self._raise_error(head)
+        if head.type in CHANGES and (changed := await self._reader.body(line)) is not None:
+            self._on_event(head.type, changed)  # type: ignore[arg-type]  # narrowed by `in`
+        self._version = head.object.metadata.resourceVersion or self._version
 
-    def _identity_of(self, raw: msgspec.Raw) -> T | None:
-        """The object's name, namespace and uid only; None when not even those can be decoded."""
-        try:
-            return self._object.decode(msgspec.json.encode(msgspec.json.decode(raw, type=Identified)))
-        except UNDECODABLE:
-            return None
+    async def _take_metadata(self, reason: str) -> None:
+        """Pass on the first change after the last version with its metadata alone."""
+        self._spoilt = self._version
+        query = [
+            *self._selectors,
+            ("watch", "true"),
+            ("resourceVersion", self._version),
+            ("timeoutSeconds", f"{METADATA_S:.0f}"),
+        ]
+        stream = self._client.lines(self.path, query=query, silence_s=METADATA_S, accept=METADATA)
+        async with stream as lines:
+            async for line in lines:
+                if isinstance(line, Oversized):
+                    break
+                head = await self._reader.head(line)
+                self._raise_error(head)
+                if head.type in CHANGES:
+                    object_ = (await decode(_RAW_BODY, line)).object
+                    if (known := self._reader.unread_of(object_, reason)) is not None:
+                        self._on_event(head.type, known)  # type: ignore[arg-type]  # narrowed by `in`
+                    self._version = head.object.metadata.resourceVersion
+                    return
+        raise Unreachable(f"GET {self.path}: an event cannot be read, nor its metadata")
 
-    def _failed(self, error: Exception) -> None:
+    def _raise_error(self, head: EventHead) -> None:
+        if head.type == "ERROR":
+            self._spoilt = self._version
+            status = head.object
+            code = status.code if isinstance(status.code, int) else 0
+            raise ApiError(code, str(status.reason)[:500], str(status.message)[:500])
+
+    def _fails_again(self) -> bool:
+        """Whether streams from this version have failed twice by what they contained."""
+        again = bool(self._spoilt) and self._spoilt == self._failed_at
+        self._failed_at = self._spoilt
+        return again
+
+    def _failed(self, error: Exception, *, is_down: bool = True) -> None:
         # Not a decoder's message, which may quote the object.
         text = (
             str(error) if isinstance(error, ClusterError) else f"undecodable response: {type(error).__name__}"
         )
+        if is_down and self.health.down_since is None:
+            self.health.down_since = time.monotonic()
         if text != self.health.last_error:  # log it when it changes, not at every retry
             log.warning("watch interrupted", path=self.path, error=text)
         self.health.last_error = text
 
     def _recovered(self) -> None:
+        self._spoilt = self._failed_at = ""
+        self.health.down_since = None
         if self.health.last_error:
             log.info("watch resumed", path=self.path)
             self.health.last_error = ""

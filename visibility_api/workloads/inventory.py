@@ -305,8 +305,29 @@ def describe_trainjob(
         hints=_with_faults(annotations, rank0, rivals),
         accelerators=_accelerators(jobset) if jobset is not None else (),
         failure=_failure(job, jobset, find_job, decision.phase, pods, rank0),
+        unread=_unread(job, jobset, find_job),
         runs_elsewhere=is_managed_elsewhere(job),
     )
+
+
+def _unread(job: TrainJob, jobset: JobSet | None, find_job: FindJob) -> tuple[str, str] | None:
+    """The first object on the way to rank 0 that could not be read, and why."""
+    if job.metadata.unread:
+        return f"TrainJob {job.metadata.name}", job.metadata.unread
+    if jobset is None:
+        return None
+    if jobset.metadata.unread:
+        return f"JobSet {jobset.metadata.name}", jobset.metadata.unread
+    for group in trainer_groups(jobset):
+        held = find_job(first_job_name(jobset, group))
+        if held is None or not controls(jobset.metadata, held[0].metadata):
+            continue
+        if held[0].metadata.unread:
+            return f"Job {held[0].metadata.name}", held[0].metadata.unread
+        claim = rank0_pod(held[1], held[0])
+        if claim is not None and claim.pod.metadata.unread:
+            return f"pod {claim.pod.metadata.name}", claim.pod.metadata.unread
+    return None
 
 
 def _failure(

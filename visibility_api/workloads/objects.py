@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from visibility_api.reports.trainer_status import TrainerStatus
 
@@ -85,6 +86,8 @@ class Meta(_Object, frozen=True):
     deletion_timestamp: datetime | None = None
     deletion_grace_period_seconds: Count | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
+    # Why nothing else of the object is known; "" when it was read. No field of metadata has such a name.
+    unread: str = msgspec.field(default="", name="~unread")
 
     def __post_init__(self) -> None:
         if self.annotations is not None:
@@ -466,3 +469,11 @@ class Pod(_Object, frozen=True):
     metadata: PartMeta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+
+_Kind = TypeVar("_Kind", TrainJob, JobSet, BatchJob, Pod)
+
+
+def mark_unread(object_: _Kind, reason: str) -> _Kind:
+    """The object, of which nothing but metadata is known, for this reason."""
+    return replace(object_, metadata=replace(object_.metadata, unread=reason))
