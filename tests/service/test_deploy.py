@@ -160,7 +160,7 @@ COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] 
     "write-back": (["--write-back=true"], [("trainer.kubeflow.org", "trainjobs/status", ("patch",))]),
     "alerts": ([], []),
     "data-volume": ([], []),
-    "events": (["--events=true"], [("events.k8s.io", "events", ("create", "get", "patch"))]),
+    "events": (["--events=true"], [("events.k8s.io", "events", ("create",))]),
     "trusted-proxy": (
         [
             "--trusted-proxy-client-ca-file=/etc/visibility-api/trusted-proxy/ca.crt",

@@ -1,16 +1,16 @@
 """Writes occurrences as Events of events.k8s.io/v1, by one replica, each once.
 
-An Event's name follows from the job and the reason. So a second occurrence, such as another stall, is counted
-in the same Event's `series`, and one that was announced before a restart, or by another replica, is known by
-its time and not announced again. Occurrences that no process has witnessed are announced while an Event of
-that time would still be there: kube-apiserver keeps Events for an hour unless it is told otherwise.
-"""
+An Event's name follows from the job, the reason and the minute in which it began. So one that was announced
+before a restart, or by another replica, is refused by its name, and the right to create is all that is
+needed. Occurrences that no process has witnessed are announced while an Event of that time would still be
+there: kube-apiserver keeps Events for an hour unless it is told otherwise."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 from urllib.parse import quote
@@ -23,7 +23,6 @@ from visibility_api.errors.faults import describe_fault
 from visibility_api.flowcontrol.token_bucket import Bucket
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
-from visibility_api.kube.client import Query
 from visibility_api.kube.errors import ApiError, ClusterError
 from visibility_api.kube.lease import micro_time
 from visibility_api.models.served import TRAINJOBS
@@ -36,7 +35,6 @@ log = structlog.get_logger("visibility.events")
 CONTROLLER = "visibility.trainer.kubeflow.org/visibility-api"
 EVENTS = "/apis/events.k8s.io/v1"
 UNWITNESSED_FOR = timedelta(minutes=45)  # less than the hour that kube-apiserver keeps Events
-SAME_WITHIN = timedelta(seconds=60)  # two replicas read a beginning from different reports
 MAX_WAITING = 4096  # occurrences; then the oldest are dropped
 WAITS_AT_MOST_S = 600.0  # of an occurrence: after that nobody wants to know that it has just happened
 EVENTS_PER_S, EVENT_BURST = 5.0, 50.0  # of all jobs; each is a write to etcd
@@ -44,34 +42,20 @@ EVENTS_PER_S, EVENT_BURST = 5.0, 50.0  # of all jobs; each is a write to etcd
 PER_JOB_S, PER_JOB_BURST, MAX_JOBS = 1 / 300, 12.0, 4096
 POLL_S = 1.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
-_PATCH = {"Content-Type": "application/merge-patch+json"}
+DRY_RUN = "?dryRun=All"
 
 
 class EventClient(Protocol):
     """The part of a Kubernetes client that is used here."""
 
-    async def get(self, path: str) -> bytes: ...
-
     async def post(self, path: str, body: bytes) -> bytes: ...
-
-    async def patch(self, path: str, body: bytes, *, query: Query, headers: Mapping[str, str]) -> bytes: ...
-
-
-class _Series(msgspec.Struct):
-    count: int = 0
-    lastObservedTime: datetime | None = None
-
-
-class _Event(msgspec.Struct):
-    eventTime: datetime | None = None
-    series: _Series | None = None
 
 
 class Announcer:
     """Documents go to `changed`; `run` writes. No caller waits for a write.
 
     `may_write`: whether this replica is the one that writes. The others keep what they see for a while, and
-    announce it when they take over. `count` is called with each outcome: Created, Counted, Known, Limited,
+    announce it when they take over. `count` is called with each outcome: Created, Known, Limited,
     Late, Dropped, Forbidden, Refused or Gone.
     """
 
@@ -198,23 +182,23 @@ class Announcer:
         if not bucket.take(self._clock()):
             return "Limited"
         folder = f"{EVENTS}/namespaces/{quote(occurrence.ref.namespace)}/events"
+        if not occurrence.is_witnessed:
+            # Who has seen less reads the beginning from another report, up to a minute apart.
+            for minutes in (-1, 1):
+                beside = replace(occurrence, since=occurrence.since + timedelta(minutes=minutes))
+                if not await self._create(folder + DRY_RUN, beside):
+                    return "Known"
+        return "Created" if await self._create(folder, occurrence) else "Known"
+
+    async def _create(self, path: str, occurrence: Occurrence) -> bool:
+        """Whether there was no Event of this name."""
         try:
-            await self._client.post(folder, msgspec.json.encode(self._event(occurrence)))
-            return "Created"
+            await self._client.post(path, msgspec.json.encode(self._event(occurrence)))
         except ApiError as error:
-            if error.status != 409 or error.reason != "AlreadyExists":
-                raise
-        path = f"{folder}/{occurrence.event_name}"
-        held = msgspec.json.decode(await self._client.get(path), type=_Event)
-        last = held.series.lastObservedTime if held.series is not None else held.eventTime
-        if last is not None and last >= occurrence.since - SAME_WITHIN:
-            return "Known"
-        series = {
-            "count": (held.series.count if held.series is not None else 1) + 1,
-            "lastObservedTime": micro_time(occurrence.since),
-        }
-        await self._client.patch(path, msgspec.json.encode({"series": series}), query=(), headers=_PATCH)
-        return "Counted"
+            if error.status == 409 and error.reason == "AlreadyExists":
+                return False
+            raise
+        return True
 
     def _event(self, occurrence: Occurrence) -> dict[str, object]:
         ref = occurrence.ref

@@ -34,8 +34,9 @@ class Occurrence:
 
     @property
     def event_name(self) -> str:
-        """The same for every replica and after every restart: one Event for a job and reason."""
-        key = f"{self.ref.uid}/{self.reason}".encode()
+        """The same for every replica and after every restart: one Event for a job, reason and minute."""
+        minute = int(self.since.timestamp() // 60)
+        key = f"{self.ref.uid}/{self.reason}/{minute}".encode()
         return f"{self.ref.name[:MAX_JOB_CHARACTERS].rstrip('.-')}.{hashlib.sha256(key).hexdigest()[:16]}"
 
 
