@@ -18,8 +18,9 @@ from localcluster.demo import scenario as demo
 from tests.e2e import manifests as tested
 from visibility_api.assembly import LEASE
 from visibility_api.cli import main
+from visibility_api.models.sources import SOURCES
 from visibility_api.serving.http_server import DRAIN_S
-from visibility_api.settings import SOURCES, Settings, read_settings
+from visibility_api.settings import Settings, read_settings
 from visibility_api.store.state_file import CHECKPOINT_BYTES, KEPT_ASIDE
 from visibility_api.workloads.annotations import OPEN_DATA_HUB_PORT
 

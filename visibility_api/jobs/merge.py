@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from visibility_api.history.job_history import JobHistory
+from visibility_api.models.sources import PARTIAL
 from visibility_api.reports.document import Point, Progress, Refused
 
 from .clock import MAX_SKEW_S, UNKNOWN_CLOCK, NodeClock, later
@@ -25,7 +26,6 @@ from .watched import NOTHING_WATCHED
 Points = Sequence[Point]
 
 FILE, TERMINATION, STATUS, LOGS, PUSH = "exec", "termination", "status", "logs", "push"
-PARTIAL = (LOGS, PUSH, STATUS)  # contain what is new, or what Kubeflow's form has room for; not everything
 OTHER_RANK = "another rank"  # a reporter, beside the sources
 EARLIER_ATTEMPT = "earlier"
 NO_PROGRESS_IN_LOG = "NoProgressInLog"  # of reports/log_tail.py

@@ -14,6 +14,7 @@ from pydantic import Field, create_model
 from .condition_types import MEANINGS
 from .meta_v1 import Condition, ListMeta, ObjectMeta
 from .served import GROUP_VERSION, TRAINJOBS, Resource
+from .sources import MEANINGS as MEANINGS_OF_SOURCES
 from .wire import Double, Int32, Int64, Time, WireModel, map_keyed_by
 
 Phase = Literal["Pending", "Initializing", "Running", "Suspended", "Succeeded", "Failed", "Unknown"]
@@ -164,10 +165,7 @@ class Replica(WireModel):
 class Observation(WireModel):
     """Where the progress was read, and whether reading it works."""
 
-    source: str = Field(
-        description="Where progress is read: exec (a file in the container), http, logs, push, status, or"
-        " termination (the container's termination message)."
-    )
+    source: str = Field(description=f"Where progress is read: {MEANINGS_OF_SOURCES}.")
     last_probe_time: Time | None = Field(
         default=None, description="When rank 0 was last probed, with or without success."
     )

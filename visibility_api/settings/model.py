@@ -17,6 +17,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from visibility_api.models.sources import SOURCES
+
 from .file import ConfigFile
 from .values import (
     Conflict,
@@ -39,7 +41,6 @@ from .values import (
 
 ENVIRONMENT_PREFIX = "VISIBILITY_"
 PROBE_TIMEOUT = timedelta(seconds=5)
-SOURCES = ("exec", "http", "logs", "push", "status")  # termination messages are always read
 
 
 class Settings(BaseSettings):

@@ -13,6 +13,7 @@ import msgspec
 
 from visibility_api.errors.text import harmless
 from visibility_api.jobs.job import ProbeHints
+from visibility_api.models.sources import SOURCES as READ_SOURCES
 from visibility_api.models.wire import parse_duration_s
 
 from . import thresholds
@@ -23,7 +24,8 @@ MIN_INTERVAL_S, MAX_INTERVAL_S = 1.0, 3600.0
 PROBE_KEYS = ("source", "interval", "path", "port", "container")
 KEYS = (*PROBE_KEYS, *thresholds.KEYS)
 MAX_UNKNOWN = 3
-SOURCES = ("exec", "http", "logs", "push", "status", "none")
+NO_SOURCE = "none"  # switches probing off
+SOURCES = (*READ_SOURCES, NO_SOURCE)
 
 # The same settings under other projects' names; ours take precedence.
 # Open Data Hub's, which count only with its opt-in: github.com/opendatahub-io/trainer/blob/main/pkg/rhai.

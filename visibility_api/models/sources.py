@@ -1,0 +1,29 @@
+"""Each source of reports, described once: for settings, annotations, merging and the published documents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceType:
+    """One way in which a report comes."""
+
+    name: str
+    meaning: str  # where the report is read
+    is_optional: bool = True  # switched on by --sources; may be named in the annotation `source`
+    # Its reports contain what is new, or what Kubeflow's form has room for: the rest is kept from others.
+    is_partial: bool = False
+
+
+SOURCE_TYPES = (
+    SourceType(name="exec", meaning="a file in the container"),
+    SourceType(name="http", meaning="a port of the pod"),
+    SourceType(name="logs", meaning="what the container prints", is_partial=True),
+    SourceType(name="push", meaning="sent by the pod", is_partial=True),
+    SourceType(name="status", meaning="the job's own status", is_partial=True),
+    SourceType(name="termination", meaning="the container's termination message", is_optional=False),
+)
+SOURCES = tuple(each.name for each in SOURCE_TYPES if each.is_optional)
+MEANINGS = ", ".join(f"{each.name} ({each.meaning})" for each in SOURCE_TYPES)
+PARTIAL = frozenset(each.name for each in SOURCE_TYPES if each.is_partial)
