@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from yarl import URL
 
 from tests.certificates import Authority, Certificate
-from tests.jobs import RANK0, T0
+from tests.jobs import RANK0, T0, document
 from tests.pushing import HANDLERS, Nobody
 from tests.service.tls_server import serving_app, until
 from visibility_api.app import Parts, create_app
@@ -164,6 +164,14 @@ async def test_a_follower_has_what_the_owner_has_and_what_changes(owner: Replica
         await until(same(owner, other))
         assert other.shown().keys() == {"bert", "new"}
         assert other.log.is_listed("team-a")
+
+
+async def test_a_job_as_large_as_etcd_takes_is_on_each_replica(owner: Replica, other: Replica) -> None:
+    labels = {f"{number:0>60}": "x" * 60 for number in range(12_000)}
+    owner.log.put(document("large", labels=labels))
+    async with owner.serving(), other.following(owner):
+        await until(same(owner, other))
+    assert "large" in other.shown()
 
 
 async def test_a_watch_on_a_follower_goes_on_when_the_jobs_change_hands(

@@ -19,7 +19,7 @@ from visibility_api.jobs.observation import Addition
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.store import ChangeType
 
-MAX_FRAME_BYTES = 1024 * 1024  # of one job; documents, states and histories are far smaller
+MAX_FRAME_BYTES = 4 * 1024 * 1024  # of one job: etcd lets its labels alone have 1.5 MiB
 ACK = struct.Struct(">Q")  # what a follower sends back: the position of the last Beat
 
 _LENGTH = struct.Struct(">I")
