@@ -1,8 +1,8 @@
 """What runs at once, and what runs inside of what: threads, and tasks of an event loop.
 
 A context variable says it: a task takes it over from whoever made the task. It has numbers, not what they
-stand for: a context may live as long as the process. Where code runs in a context that knows nothing of what
-was begun before (the next cell of a notebook, after a task that has ended), the thread and the task decide.
+stand for: a context may live as long as the process. Code may run in a context that knows nothing of what was
+begun before: the next cell of a notebook, after a task that has ended. Then the thread and the task decide.
 """
 
 from __future__ import annotations

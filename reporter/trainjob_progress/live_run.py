@@ -474,7 +474,7 @@ class LiveRun:
         """The newest snapshot, and a request for the next one.
 
         When the loop has not come by for a while (a long step, an evaluation), what needs no device is taken
-        here, so that the last of a burst of steps is not missing until the next one.
+        here. Else the last of a burst of steps would be missing until the next one.
         """
         if self.is_over:
             return self._final

@@ -1,7 +1,7 @@
 """How all ranks get on, as rank 0 has gathered it: columns of the document's field `ranks`.
 
-A reader finds slow ranks by comparing them, so of many ranks the slowest are kept, and a selection of the
-others that stands for all of them. The form and its limits are docs/document.md's.
+A reader finds slow ranks by comparing them. Of many ranks the slowest are kept, and a selection of the others
+that stands for all of them. The form and its limits are docs/document.md's.
 """
 
 from __future__ import annotations

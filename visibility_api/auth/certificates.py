@@ -1,9 +1,9 @@
 """Verifies a client's certificate chain against one CA pool, for each request, with a cache per connection.
 
 The rules are those of Go's `x509.Certificate.Verify` with client-auth usage, which every other Kubernetes
-server applies: no subject alternative name is required, a certificate without an extended key usage may be
-used for anything, every certificate of the chain must be valid now. Two rules are stricter here, because the
-library has no way to relax them: version 1 certificates and Ed25519 *CAs* are refused.
+server applies: no subject alternative name is required, and a certificate without an extended key usage may
+be used for anything. Every certificate of the chain must be valid now. Two rules are stricter here, because
+the library has no way to relax them: version 1 certificates and Ed25519 *CAs* are refused.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Users whom a platform's proxy has authenticated: an ingress with OIDC, or Kubeflow's (`kubeflow-userid`).
 
-Off unless it is configured. As with the front proxy a header is nobody's identity until the sender's
-certificate has been verified for this very request, here against a CA of the operator's choice and exact
-common names. Other than the front proxy it can make nobody a part of the cluster: users and groups whose
-names begin with `system:` are refused, whatever the header says.
+Off unless it is configured. As with the front proxy a header is no identity until the sender's certificate
+has been verified for this very request. It is verified against a CA of the operator's choice and exact common
+names. Other than the front proxy it can make nobody a part of the cluster: users and groups whose names begin
+with `system:` are refused, whatever the header says.
 """
 
 from __future__ import annotations

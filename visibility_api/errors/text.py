@@ -1,8 +1,8 @@
 """Text of strangers, made harmless for whoever reads it in a terminal, a log or a browser.
 
-Pods, annotations, the names of users and requests may carry escape sequences, which a terminal obeys, and
-characters that reorder or hide others (https://www.unicode.org/reports/tr36/, section 3). What the JSON of a
-document repeats of a report is left as it was reported; all else passes through here where it leaves us.
+Pods, annotations, names of users and requests may carry escape sequences, which a terminal obeys. They may
+carry characters that reorder or hide others (https://www.unicode.org/reports/tr36/, section 3). What the JSON
+of a document repeats of a report is left as it was reported; all else passes through here where it leaves us.
 """
 
 from __future__ import annotations

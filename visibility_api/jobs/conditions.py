@@ -77,8 +77,8 @@ def evaluate(record: Record, now: datetime) -> tuple[Condition, ...]:
 
 
 def _begins_anew(before: str, reason: str) -> bool:
-    """Whether the time is to be asked for although the status may be the same: who has not seen what was
-    before, the first report or the run of a job that does not train any more, would name another one."""
+    """Whether the time is worked out anew although the status may be the same. A process that has not seen
+    what was before would name another one: the first report, or the run of a job that has ended."""
     return reason == _NOT_TRAINING or (before == _NO_REPORT and reason != _NO_REPORT)
 
 

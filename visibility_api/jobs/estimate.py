@@ -2,8 +2,8 @@
 
 docs/document.md has the rule, which is that of the training side, and tests/vectors/estimates.json examples:
 one rate, of the later intervals between reports, without start-up and without a pause that came only once.
-Uses only differences of the training process's own clock, so a clock that is an hour off changes nothing, and
-a run resumed at step k is not credited with steps it did not take here.
+Uses only differences of the training process's own clock: one that is an hour off changes nothing. A run that
+is resumed at step k is not credited with the steps before.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What the owner of the log sends its followers: frames, each as its length and MessagePack.
 
-First `Hello`. Unless the follower's revision is part of the owner's history, then a `Listed` for each job as
-it was at the oldest revision that the owner's log reaches back to. Then a `Kept` for each job, and every
-`Changed` in order, with `Advanced` for what the next owner needs beside it, and `Beat`. `Complete` comes when
-that has caught up with the present for the first time.
+First `Hello`. If the follower's revision is not part of the owner's history, a `Listed` comes for each job:
+as it was at the oldest revision of the owner's log. Then a `Kept` for each job, and every `Changed` in order,
+with `Advanced` for what the next owner needs beside it, and `Beat`. `Complete` comes when that has caught up
+with the present for the first time.
 """
 
 from __future__ import annotations

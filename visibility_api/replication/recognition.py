@@ -1,8 +1,7 @@
 """How replicas recognise each other: all of them serve one certificate, and so have its key.
 
 Whoever is asked proves it in the TLS handshake. Whoever asks proves it with a value that can be derived only
-from the key, and that is sent only to a server that has presented the certificate: to no one, then, who could
-not derive it as well.
+from the key. It is sent only to a server that has presented the certificate, which could derive it as well.
 """
 
 from __future__ import annotations

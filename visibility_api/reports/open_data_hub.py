@@ -1,8 +1,8 @@
 """The JSON that Open Data Hub's instrumentation serves and leaves as termination message
 (https://github.com/opendatahub-io/kubeflow-sdk).
 
-Read more leniently than our own document: bare NaN and Infinity, numbers as text and nulls all occur there,
-and a field that makes no sense is left out, for a user cannot mend what an SDK wrote into the image.
+Read more leniently than our own document: bare NaN and Infinity, numbers as text and nulls all occur there. A
+field that makes no sense is left out: a user cannot mend what an SDK wrote into the image.
 """
 
 from __future__ import annotations

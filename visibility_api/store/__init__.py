@@ -69,7 +69,7 @@ class Listing:
     """A consistent state of one resource: its entries at `revision`, by namespace, then name,
     as kube-apiserver lists them.
 
-    While nothing changes, every caller is given the same object, so what readers make of it can be kept in
+    While nothing changes, every caller is given the same object. What readers make of it can be kept in
     `kept`, under a key that names the form.
     """
 
