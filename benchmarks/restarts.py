@@ -290,9 +290,12 @@ class Pushers:
                 if answer.status == 200:
                     self._accepted[job.number] = step
                     return
-        except aiohttp.ClientError:
-            pass
+                why = f"{answer.status} {(await answer.text())[:300]}"
+        except aiohttp.ClientError as error:
+            why = repr(error)
         self.refused[self._witness.stage] += 1
+        if self._witness.stage == ROLLING:
+            self._witness.examples["refused"].append(f"push: {why}")
 
     async def last_ones(self) -> None:
         """A few steady jobs push what they have and then nothing more; returns when that was accepted."""
