@@ -16,7 +16,7 @@ from tests.jobs import RANK0, REF
 from visibility_api.jobs.job import Rank0
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, Unreachable
-from visibility_api.kube.exec.execute import CommandFailed, ExecFailed, ExecLimits, OutputTooLarge, execute
+from visibility_api.kube.exec import CommandFailed, ExecFailed, ExecLimits, OutputTooLarge, execute
 from visibility_api.probing.exec_source import ExecSource
 from visibility_api.reports.document import Outcome, Progress, Refused, RetryClass
 
@@ -131,7 +131,7 @@ async def test_the_command_is_sent_as_words_without_a_shell() -> None:
     assert request.query.getall("command") == ["cat", "--", "/tmp/x y"]
     assert request.query["container"] == "node"
     assert "stdin" not in request.query
-    assert request.headers["Sec-WebSocket-Protocol"] == "v5.channel.k8s.io, v4.channel.k8s.io"
+    assert request.headers["Sec-WebSocket-Protocol"] == "v5.channel.k8s.io,v4.channel.k8s.io"
 
 
 async def test_endless_output_is_cut_at_the_bound() -> None:
