@@ -15,7 +15,7 @@ import msgspec
 from visibility_api.jobs.job import TrainingJob
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.tracker import Tracker
-from visibility_api.kube.slices import in_slices
+from visibility_api.kube.decoding import in_slices
 from visibility_api.reports.document import Progress
 from visibility_api.store.memory import MemoryStore
 from visibility_api.workloads.inventory import TrainJobInventory

@@ -1,4 +1,4 @@
-"""One exec probe: ours, ours with aiohttp's WebSocket, and the stock call of kubernetes_asyncio, in turns.
+"""One exec probe: ours and the stock call of kubernetes_asyncio, in turns.
 
 `python -m benchmarks.probe` measures it alone; with KUBEBUILDER_ASSETS, through a real kube-apiserver, too.
 """
@@ -22,7 +22,6 @@ from kubernetes_asyncio.stream import WsApiClient
 from tests.jobs import rank0
 from visibility_api.jobs.job import JobRef
 from visibility_api.kube.client import KubeClient
-from visibility_api.kube.proxy import ProxiedDialer
 from visibility_api.probing.exec_source import ExecSource
 from visibility_api.reports.document import Progress
 
@@ -45,13 +44,11 @@ class ProbeCost:
     """CPU milliseconds of this process for one probe."""
 
     ours_ms: float
-    aiohttp_ms: float  # our client with aiohttp's WebSocket
     stock_ms: float
 
     def show(self, server: str) -> None:
         print(
-            f"exec probe   ours {self.ours_ms:6.2f} ms CPU   aiohttp's WebSocket {self.aiohttp_ms:6.2f} ms"
-            f"   stock kubernetes_asyncio {self.stock_ms:6.2f} ms"
+            f"exec probe   ours {self.ours_ms:6.2f} ms CPU   stock kubernetes_asyncio {self.stock_ms:6.2f} ms"
             f"   ratio {self.ours_ms / self.stock_ms:.2f}   ({server})",
             flush=True,
         )
@@ -72,20 +69,11 @@ async def measure(server: Server, ca_file: Path) -> ProbeCost:
 
 async def compare(to: Configuration) -> ProbeCost:
     """The median round of each. They take turns, for others use the same cores, and turns in going first."""
-    async with KubeClient(to) as client, KubeClient(to) as general, WsApiClient(to) as stock_client:
-        # What is used for clusters behind a proxy; by the same context, so that it resumes TLS sessions too.
-        general._credentials = client._credentials
-        general._dialer = ProxiedDialer(str(to.host), general._session, server_hostname=None)
-        source, general_source = ExecSource(client, timeout_s=30), ExecSource(general, timeout_s=30)
+    async with KubeClient(to) as client, WsApiClient(to) as stock_client:
+        source = ExecSource(client, timeout_s=30)
         stock = CoreV1Api(stock_client)
 
         async def ours() -> None:
-            await probe(source)
-
-        async def with_aiohttp() -> None:
-            await probe(general_source)
-
-        async def probe(source: ExecSource) -> None:
             outcome = await source.probe(REF, RANK0)
             if not isinstance(outcome, Progress):
                 raise RuntimeError(f"the probe brought {outcome}")
@@ -104,16 +92,14 @@ async def compare(to: Configuration) -> ProbeCost:
             if "timestamp" not in said:
                 raise RuntimeError("the stock call brought no document")
 
-        calls: list[Call] = [ours, with_aiohttp, theirs]
+        calls: list[Call] = [ours, theirs]
         rounds: dict[Call, list[float]] = {call: [] for call in calls}
         for call in calls:
             await call()
         for number in range(ROUNDS):
             for call in calls if number % 2 else calls[::-1]:
                 rounds[call].append(await _cpu_ms(call))
-    return ProbeCost(
-        ours_ms=median(rounds[ours]), aiohttp_ms=median(rounds[with_aiohttp]), stock_ms=median(rounds[theirs])
-    )
+    return ProbeCost(ours_ms=median(rounds[ours]), stock_ms=median(rounds[theirs]))
 
 
 async def _cpu_ms(call: Call) -> float:

@@ -26,9 +26,6 @@ from visibility_api.auth.front_proxy import FrontProxy, ProxyHeaders
 from visibility_api.errors.status import RequestError, encode_status
 from visibility_api.errors.text import harmless
 from visibility_api.kube.decoding import UNDECODABLE, truncate_depth
-from visibility_api.kube.errors import ClusterError
-from visibility_api.kube.exec.frames import FrameError, FrameReader
-from visibility_api.kube.exec.upgrade import UpgradeResponse
 from visibility_api.kubeapi.list_options import (
     read_get_options,
     read_include_object,
@@ -152,23 +149,6 @@ def certificate(data: bytes) -> None:
         type(POOL)(data.decode("latin-1"), name="fuzzed")
 
 
-def websocket(data: bytes) -> None:
-    """Frames of an exec, in pieces; the first byte says of which size."""
-    reader = FrameReader(500)
-    size = data[0] + 1 if data else 1
-    with suppress(FrameError):
-        for at in range(1, len(data), size):
-            for message in reader.feed(data[at : at + size]):
-                assert len(message) <= 500
-            assert len(reader._buffer) <= 500 + 10 + size
-
-
-def upgrade(data: bytes) -> None:
-    """The response to the request that opens a WebSocket."""
-    with suppress(ClusterError):
-        UpgradeResponse(b"a2V5", ("v5.channel.k8s.io",)).feed(data)
-
-
 def http_answer(data: bytes) -> None:
     """What the port of a pod answers."""
     with suppress(CutShort, NotHTTP):
@@ -198,7 +178,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
     for target in (
         document, log_lines, push_body, request_line, list_options, selectors, headers, certificate,
-        websocket, upgrade, http_answer, annotations, objects,
+        http_answer, annotations, objects,
         history_query, saved_state, saved_history, recent,
     )
 }  # fmt: skip

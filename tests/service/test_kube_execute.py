@@ -14,9 +14,10 @@ from kubernetes_asyncio.client import Configuration
 
 from tests.jobs import RANK0, REF
 from visibility_api.jobs.job import Rank0
+from visibility_api.kube import exec as exec_
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, Unreachable
-from visibility_api.kube.exec.execute import CommandFailed, ExecFailed, ExecLimits, OutputTooLarge, execute
+from visibility_api.kube.exec import CommandFailed, ExecFailed, OutputTooLarge, execute
 from visibility_api.probing.exec_source import ExecSource
 from visibility_api.reports.document import Outcome, Progress, Refused, RetryClass
 
@@ -62,7 +63,6 @@ async def run(
     *,
     timeout_s: float = DEADLINE_S,
     max_bytes: int = 1000,
-    limits: ExecLimits = ExecLimits(),  # noqa: B008 - immutable
 ) -> bytes:
     return await execute(
         client,
@@ -72,7 +72,6 @@ async def run(
         argv=("cat", "--", "/tmp/x y"),
         max_bytes=max_bytes,
         timeout_s=timeout_s,
-        limits=limits,
     )
 
 
@@ -131,7 +130,7 @@ async def test_the_command_is_sent_as_words_without_a_shell() -> None:
     assert request.query.getall("command") == ["cat", "--", "/tmp/x y"]
     assert request.query["container"] == "node"
     assert "stdin" not in request.query
-    assert request.headers["Sec-WebSocket-Protocol"] == "v5.channel.k8s.io, v4.channel.k8s.io"
+    assert request.headers["Sec-WebSocket-Protocol"] == "v5.channel.k8s.io,v4.channel.k8s.io"
 
 
 async def test_endless_output_is_cut_at_the_bound() -> None:
@@ -280,18 +279,14 @@ async def test_a_huge_file_is_named_after_its_first_64_kib() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "limits"),
-    [
-        (b"", ExecLimits(excess_bytes=4000)),  # messages without data count as a byte
-        (b"\x01", ExecLimits(excess_bytes=4000)),
-        (b"\x02" + b"x" * 1000, ExecLimits()),
-        (b"\x07" + b"x" * 1000, ExecLimits()),
-    ],
+    "message", [b"", b"\x01", b"\x02" + b"x" * 1000, b"\x07" + b"x" * 1000], ids=range(4)
 )
 async def test_an_endless_stream_that_brings_no_document_is_left_at_a_bound(
-    message: bytes, limits: ExecLimits
+    monkeypatch: pytest.MonkeyPatch, message: bytes
 ) -> None:
     """The `cat` is the image's own: what it writes, and where, is its author's choice."""
+
+    monkeypatch.setattr(exec_, "MAX_EXCESS_BYTES", 4000)  # messages without data count as a byte
 
     async def act(ws: web.WebSocketResponse) -> None:
         while True:
@@ -300,7 +295,7 @@ async def test_an_endless_stream_that_brings_no_document_is_left_at_a_bound(
 
     async with fake_apiserver(serving(act)) as client:
         with pytest.raises(OutputTooLarge):
-            await run(client, limits=limits)
+            await run(client)
 
 
 @pytest.mark.parametrize("outcome", [b"\xff", b"[" * 5000, b"7", b'{"status":7}'])

@@ -15,7 +15,7 @@ from tests.certificates import SERVER, Authority
 from tests.websocket_frames import BINARY, accepting, frame
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, Unreachable
-from visibility_api.kube.exec.execute import OutputTooLarge, execute
+from visibility_api.kube.exec import OutputTooLarge, execute
 
 from .websocket_server import DEADLINE_S, OUTPUT, scripted_server
 

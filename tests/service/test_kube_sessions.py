@@ -16,7 +16,7 @@ from tests.certificates import SERVER, Authority, Certificate
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.credentials import Credentials
 from visibility_api.kube.errors import Unreachable
-from visibility_api.kube.exec.execute import execute
+from visibility_api.kube.exec import execute
 from visibility_api.kube.tls import SESSION_AGES, SessionAges
 
 from .websocket_server import DEADLINE_S, ScriptedServer, scripted_server

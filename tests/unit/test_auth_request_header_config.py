@@ -12,8 +12,8 @@ from visibility_api.auth.certificates import Peer
 from visibility_api.auth.errors import CredentialRejected, TrustForbidden, TrustUnusable
 from visibility_api.auth.identity import Identity
 from visibility_api.auth.request_header_config import ConfigMap, RequestHeaderConfig, Trust
+from visibility_api.kube.decoding import in_slices
 from visibility_api.kube.errors import ApiError, ClusterError, Unreachable
-from visibility_api.kube.slices import in_slices
 
 CLIENTS, PROXIES = Authority("kubernetes"), Authority("front-proxy")
 PEER = Peer(chain=PROXIES.issue("front-proxy-client").chain)

@@ -60,6 +60,28 @@ def test_a_full_node_lets_others_pass_and_its_own_come_back_in_order() -> None:
     assert queue.pop() == ("b", 1)
 
 
+def test_a_slot_goes_to_the_namespaces_in_turn_however_many_jobs_of_one_wait_for_it() -> None:
+    queue = filled(*(("big", n) for n in range(100)), node="full", per_node=1)
+    assert queue.pop() == ("big", 0)
+    assert queue.pop() is None
+    queue.push(("small", 1), namespace="small", node="full")
+    assert queue.pop() is None
+    queue.release(("big", 0))
+    queue.release(queue.pop() or ("", 0))
+    assert queue.pop() == ("small", 1)
+
+
+def test_a_namespace_holds_no_more_than_its_share_of_a_node() -> None:
+    queue = filled(*(("big", n) for n in range(100)), node="full", per_node=8)
+    for namespace in ("big", "small", "other"):
+        queue.join(namespace, "full")
+    assert [queue.pop() for _ in range(3)] == [("big", 0), ("big", 1), None]
+    queue.push(("small", 1), namespace="small", node="full")
+    assert queue.pop() == ("small", 1)
+    queue.leave("other", "full")  # so the share of the two that stay is larger
+    assert [queue.pop() for _ in range(3)] == [("big", 2), ("big", 3), None]
+
+
 def test_one_that_is_removed_while_it_holds_a_place_of_its_node_gives_it_back() -> None:
     queue = filled(("a", 1), ("a", 2), ("b", 1), node="full", per_node=1)
     assert queue.pop() == ("a", 1)
@@ -116,6 +138,5 @@ def test_whatever_happens_no_node_is_overrun_and_nobody_is_lost(events: list[tup
         rest.append(key)
         queue.release(key)
     assert sorted(rest) == sorted(waiting)
-    assert not queue._slots
-    assert not queue._aside
+    assert not queue._nodes
     assert not queue._lines

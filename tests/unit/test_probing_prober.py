@@ -18,8 +18,6 @@ from visibility_api.jobs.observation import Observation
 from visibility_api.probing.prober import PER_NODE, TOGETHER, Prober
 from visibility_api.reports.document import Outcome, Progress, Refused, RetryClass
 
-from .virtual_time import in_virtual_time
-
 REPORT = Progress(timestamp=T0, step=1)
 SILENT = Refused(reason="NoProgressFile", message="none", retry=RetryClass.LATER)
 
@@ -121,25 +119,6 @@ async def test_a_running_job_is_probed_soon_after_it_appears() -> None:
         assert seen.attempt == RANK0.attempt
         assert seen.next_at is not None
         assert seen.latency_s is not None
-
-
-@in_virtual_time
-async def test_what_another_replica_has_read_is_read_the_same_way_at_once() -> None:
-    """Seen: a log was gone before this replica had read it; from then on it said that there was no file."""
-    async with running() as bench:
-        bench.source.answers["p0"] = SILENT
-        bench.logs.answers["p0"] = Refused(reason="NoProgressInLog", message="none", retry=RetryClass.LATER)
-        bench.prober.job_changed(job(0))
-        while (await bench.next()).outcome != SILENT:
-            pass
-        bench.logs.answers["p0"] = REPORT
-        files, now_s = len(bench.source.probed), asyncio.get_running_loop().time()
-        bench.prober.recalled(job(0).ref, "logs")
-        while (seen := await bench.next()).source != "logs" or seen.outcome != REPORT:
-            pass
-        assert asyncio.get_running_loop().time() - now_s < 1, "not in its turn"
-        assert len(bench.source.probed) == files
-        bench.prober.recalled(job(1).ref, "logs")  # not known here
 
 
 async def test_jobs_that_cannot_answer_are_never_probed() -> None:

@@ -21,8 +21,8 @@ from tests.workload_objects import (
     trainjob,
 )
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
+from visibility_api.kube.decoding import in_slices
 from visibility_api.kube.errors import Unreachable
-from visibility_api.kube.slices import in_slices
 from visibility_api.workloads import inventory as inventory_module
 from visibility_api.workloads.annotations import MONITORING, OPT_IN, PREFIX
 from visibility_api.workloads.declarations import LOG_VARIABLE, PATH_VARIABLES, PORT_VARIABLE

@@ -11,21 +11,20 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-from urllib.parse import quote
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
 
 from .credentials import FILES_INTERVAL_S, Credentials, credentials_of
-from .errors import ClusterError, Unreachable
-from .exec.websocket import Dialer, OnMessage
-from .proxy import ProxiedDialer, is_proxied
+from .errors import ApiError, ClusterError, Unreachable
 from .responses import MAX_LINE_BYTES, Oversized, describe_error, raise_for_status, read_body, split_lines
+from .websocket import OnMessage, receive_all
 
 Query = Sequence[tuple[str, str]]
 
@@ -55,19 +54,15 @@ class KubeClient:
         self._credentials = credentials or Credentials(configuration)
         self._host = str(configuration.host).rstrip("/")
         self._server_hostname: str | None = configuration.tls_server_name
-        through_proxy = is_proxied(configuration)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0
-            ),  # the callers limit themselves: probe concurrency, watches
+            # No limit: the callers limit themselves (probe concurrency, watches).
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            middlewares=(_refuse_redirects,),
             proxy=configuration.proxy or None,
-            trust_env=through_proxy,  # only then: aiohttp looks for proxies in a thread, at every request
+            # Only then: aiohttp looks for proxies in a thread, at every request.
+            trust_env=_is_proxied(configuration),
             read_bufsize=READ_BUFFER_BYTES,
-        )
-        self._dialer = (
-            ProxiedDialer(self._host, self._session, server_hostname=self._server_hostname)
-            if through_proxy
-            else Dialer(self._host, server_hostname=self._server_hostname)
         )
 
     @classmethod
@@ -147,7 +142,6 @@ class KubeClient:
                     params=query,
                     data=body,
                     headers=await self._headers() | dict(headers or {}),
-                    allow_redirects=False,
                     server_hostname=self._server_hostname,
                     ssl=self._credentials.tls,
                 ) as response,
@@ -173,7 +167,6 @@ class KubeClient:
                     self._host + path,
                     params=query,
                     headers=await self._headers() | {"Accept": accept},
-                    allow_redirects=False,
                     server_hostname=self._server_hostname,
                     ssl=self._credentials.tls,
                     timeout=aiohttp.ClientTimeout(total=None, sock_read=silence_s),
@@ -199,18 +192,27 @@ class KubeClient:
     ) -> None:
         """Open a WebSocket; pass each message to `on_message` until it returns False or the server closes.
 
-        A frame that completes no message (a ping, for example) is passed as b"". Raises ApiError when the
-        upgrade is refused, Unreachable when the connection fails. The caller limits the time.
+        A ping or pong is passed as b"". Raises ApiError when the upgrade is refused, Unreachable when the
+        connection fails or a message is not binary. The caller limits the time.
         """
         try:
-            await self._dialer.exchange(
-                f"{quote(path)}?{_encode(query)}",
-                headers=await self._headers(),
-                tls=self._credentials.tls,
+            headers = await self._headers()
+            tls = self._credentials.tls
+            socket = await self._session.ws_connect(
+                self._host + path,
+                params=query,
+                headers=headers,
                 protocols=protocols,
-                max_message_bytes=max_message_bytes,
-                on_message=on_message,
+                max_msg_size=max_message_bytes,
+                autoping=False,
+                server_hostname=self._server_hostname,
+                ssl=tls,
             )
+            await receive_all(socket, tls, protocols, on_message)
+        except aiohttp.WSServerHandshakeError as error:
+            if error.status != 101:
+                raise ApiError(error.status, "", "the WebSocket upgrade was refused") from error
+            raise Unreachable(f"GET {path}: {error.message}") from error
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
             raise Unreachable(f"GET {path}: {describe_error(error)}") from error
 
@@ -230,15 +232,26 @@ class KubeClient:
                 raise Unreachable(f"the token cannot be refreshed ({type(error).__name__})") from error
             if token:
                 # A `tokenFile` may end in a newline, a header may not.
-                headers["Authorization"] = token.strip()
+                headers["Authorization"] = token = token.strip()
+                if not (token.isascii() and token.isprintable()):
+                    raise Unreachable("the token contains a line break or is not ASCII")
         return headers
 
 
-def _encode(query: Query) -> str:
-    """As `urlencode` for names that need no quoting; cheaper, because most values repeat and are cached."""
-    return "&".join(f"{name}={_quote(value)}" for name, value in query)
+async def _refuse_redirects(
+    request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """A redirect is an answer like any other that is no success: it is not followed."""
+    response = await send(request)
+    if 300 <= response.status < 400:
+        response.close()
+        raise ApiError(response.status, "", "redirects are not followed")
+    return response
 
 
-@lru_cache(maxsize=1024)
-def _quote(value: str) -> str:
-    return quote(value, safe="")
+def _is_proxied(configuration: Configuration) -> bool:
+    """Whether requests go through a proxy: `proxy-url`, HTTPS_PROXY, NO_PROXY."""
+    if configuration.proxy:
+        return True
+    parts = urlsplit(str(configuration.host))
+    return parts.scheme in getproxies() and not proxy_bypass(parts.hostname or "")

@@ -1,4 +1,4 @@
-"""Decoding what kube-apiserver sends, also when an object in it is nested too deep for the decoder.
+"""Decoding what kube-apiserver sends in short slices of time, also when an object is nested too deep for it.
 
 kube-apiserver accepts objects that are nested up to ten thousand levels deep (in `managedFields`, for
 example) from anybody who may create any. The decoder gives up long before, and with it the whole list page
@@ -7,13 +7,16 @@ that such an object is part of: what lies too deep is then replaced by null.
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
+from collections.abc import AsyncIterator, Iterable
 from typing import Generic, TypeVar
 
 import msgspec
 
-from .slices import in_slices
-
+# At start three collections are listed concurrently: together they take three times this.
+SLICE_S = 0.005
 MAX_DEPTH = 100  # the fields of a pod lie some 15 levels deep
 # What msgspec raises for bytes that are not as expected; RecursionError for those nested too deep.
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -104,3 +107,13 @@ async def truncate_depth(body: bytes, *, max_depth: int = MAX_DEPTH) -> bytes:
                 start = token.end()
             depth -= 1
     return b"".join((*kept, body[start:]))
+
+
+async def in_slices(items: Iterable[T], slice_s: float = SLICE_S) -> AsyncIterator[T]:
+    """The items one by one; every `slice_s` seconds the other tasks that are ready get to run."""
+    began = time.monotonic()  # the event loop's own clock does not advance between two of its turns
+    for item in items:
+        yield item
+        if time.monotonic() - began > slice_s:
+            await asyncio.sleep(0)
+            began = time.monotonic()

@@ -117,9 +117,12 @@ async def split_lines(
 
 
 def describe_error(error: BaseException) -> str:
-    """Class and message of an error of the connection; those contain neither bodies nor headers."""
+    """Class and message of an error of the connection, without what quotes a body, a header or a URL."""
     text = str(error)
-    if isinstance(error, aiohttp.ClientResponseError):  # quotes the URL: of a proxy, with its password
-        text = f"{error.status} {error.message}"
+    if isinstance(error, aiohttp.ServerDisconnectedError):  # quotes the response
+        text = ""
+    if isinstance(error, aiohttp.ClientResponseError):
+        # Quotes the URL: of a proxy, with its password. From the second line of its message on, the response.
+        text = f"{error.status} {error.message.partition(chr(10))[0]}"
     text = text[:MAX_MESSAGE_CHARACTERS]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -57,19 +57,19 @@ class ResumingContext(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
-        """Called at the start of each connection: by exec/tls_client.py, asyncio and uvloop."""
+        """Called at the start of each connection: by asyncio and uvloop."""
         host = server_hostname.decode() if isinstance(server_hostname, bytes) else server_hostname
         if session is None and host == self._host and self._age_s() < self.ages.max_s:
             session = self._session
         return super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
-    def keep_session(self, connection: ssl.SSLObject) -> None:
+    def keep_session(self, connection: ssl.SSLObject | None) -> None:
         """Resume the session of `connection` from now on; to be called after data was read from it.
 
         Not earlier: TLS 1.3 servers send tickets after the handshake. Only after full handshakes: reading a
         session is not cheap (before 3.14 Python copies it, with the certificate).
         """
-        if connection.session_reused or self._age_s() < self.ages.min_s:
+        if connection is None or connection.session_reused or self._age_s() < self.ages.min_s:
             return
         session = connection.session
         if session is not None and session.has_ticket:

@@ -17,11 +17,10 @@ import msgspec
 import structlog
 
 from .client import JSON, KubeClient, Query
-from .decoding import UNDECODABLE, EventBody, EventHead, ListMeta, ListPage, decode
+from .decoding import SLICE_S, UNDECODABLE, EventBody, EventHead, ListMeta, ListPage, decode, in_slices
 from .errors import ApiError, ClusterError, TooLarge, Unreachable
 from .object_reader import TOO_LARGE, UNREADABLE, ObjectReader
 from .responses import Oversized
-from .slices import SLICE_S, in_slices
 
 log = structlog.get_logger("visibility.watch")
 

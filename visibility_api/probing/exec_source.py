@@ -7,7 +7,7 @@ import structlog
 from visibility_api.jobs.job import JobRef, Rank0
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, Unreachable
-from visibility_api.kube.exec.execute import CommandFailed, ExecFailed, OutputTooLarge, execute
+from visibility_api.kube.exec import CommandFailed, ExecFailed, OutputTooLarge, execute
 from visibility_api.reports.document import Outcome, Refused, RetryClass
 from visibility_api.reports.fields import MAX_DOCUMENT_BYTES
 from visibility_api.reports.report import parse_report

@@ -146,17 +146,6 @@ class Prober:
             self._schedule.hasten(job.ref, now)
         self._wake.set()
 
-    def recalled(self, ref: JobRef, source: str) -> None:
-        """Another replica has read a later report of this job, through `source`: the first one tried here may
-        not be the one that answers."""
-        probed = self._jobs.get(ref)
-        if probed is None or probed.choice.has_answered:
-            return
-        was_refused = probed.choice.refused is not None
-        if probed.choice.recall(source) and was_refused:  # else its first probe is still to come, in its turn
-            self._schedule.hasten(ref, asyncio.get_running_loop().time())
-            self._wake.set()
-
     def job_found(self, job: TrainingJob) -> None:
         """A job that is new to this process, its final report not known: if it has ended, read its log."""
         if self._final_reads.note_found(job):

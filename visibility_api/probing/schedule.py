@@ -78,7 +78,7 @@ class Turn:
 
 
 class Schedule:
-    """Jobs by due time, then by namespaces in turn; at most `per_node` probes at a time on one node."""
+    """Jobs by due time, then by namespaces in turn; these share `per_node` probes at a time on one node."""
 
     def __init__(self, *, per_node: int = 8, random_: random.Random | None = None) -> None:
         self._turns: dict[JobRef, Turn] = {}
@@ -115,12 +115,16 @@ class Schedule:
                 ref=ref, attempt=attempt, node=node, interval_s=interval_s, is_declared=is_declared,
                 silent_since=now, due=due,
             )  # fmt: skip
+            self._due.join(ref.namespace, node)
             self._wait(turn, due)
             return
         if turn.is_dropped:
             turn.is_dropped = False
             self._dropped -= 1
             turn.attempt = ""  # whatever it was: what is known of it was dropped
+        if node != turn.node:
+            self._due.leave(ref.namespace, turn.node)
+            self._due.join(ref.namespace, node)
         had_interval_s, turn.interval_s = turn.interval_s, interval_s
         turn.node, turn.is_declared = node, is_declared
         if turn.attempt != attempt:
@@ -168,7 +172,7 @@ class Schedule:
             self._dropped += 1
         else:
             self._due.remove(ref)
-            del self._turns[ref]
+            self._forget(turn)
 
     def turn(self, ref: JobRef) -> Turn | None:
         """This job's place, to be read only; None when it is not scheduled."""
@@ -204,7 +208,7 @@ class Schedule:
         turn.stage = _Stage.WAITING
         if turn.is_dropped:
             self._dropped -= 1
-            del self._turns[turn.ref]
+            self._forget(turn)
             return None
         if turn.attempt_probed == turn.attempt:  # otherwise it does not concern the attempt that runs now
             turn.failures = turn.failures + 1 if retry is turn.retry else 1
@@ -218,6 +222,10 @@ class Schedule:
             due, turn.again = max(now, turn.again), None
         self._wait(turn, due)
         return due
+
+    def _forget(self, turn: Turn) -> None:
+        del self._turns[turn.ref]
+        self._due.leave(turn.ref.namespace, turn.node)
 
     def _delay_s(self, turn: Turn, now: float) -> float:
         interval_s = turn.interval_s

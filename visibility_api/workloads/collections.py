@@ -33,54 +33,24 @@ def trainjob_watches(
     collection and reason for each object that is too large or cannot be decoded.
     """
 
-    def count(collection: str) -> Callable[[str], None]:
-        return partial(count_unread, collection)
-
-    watches: list[Watch[Any]] = []
-    for scope in namespaces or (None,):
-        within = "" if scope is None else f"/namespaces/{scope}"
-        watches += [
-            Watch(
-                client,
-                f"{TRAINER_API}{within}/trainjobs",
-                kind=TrainJob,
-                on_list=partial(inventory.list_trainjobs, scope=scope),
-                on_event=inventory.change_trainjob,
-                scope=scope,
-                mark=mark_unread,
-                count_unread=count("trainjobs"),
-            ),
-            Watch(
-                client,
-                f"{JOBSET_API}{within}/jobsets",
-                kind=JobSet,
-                on_list=partial(inventory.list_jobsets, scope=scope),
-                on_event=inventory.change_jobset,
-                scope=scope,
-                mark=mark_unread,
-                count_unread=count("jobsets"),
-            ),
-            Watch(
-                client,
-                f"{BATCH_API}{within}/jobs",
-                kind=BatchJob,
-                on_list=partial(inventory.list_jobs, scope=scope),
-                on_event=inventory.change_job,
-                scope=scope,
-                mark=mark_unread,
-                count_unread=count("jobs"),
-                label_selector=JOB_SELECTOR,
-            ),
-            Watch(
-                client,
-                f"{CORE_API}{within}/pods",
-                kind=Pod,
-                on_list=partial(inventory.list_pods, scope=scope),
-                on_event=inventory.change_pod,
-                scope=scope,
-                mark=mark_unread,
-                count_unread=count("pods"),
-                label_selector=POD_SELECTOR,
-            ),
-        ]
-    return watches
+    kinds: tuple[tuple[str, type[Any], Any, Any, str], ...] = (
+        (f"{TRAINER_API}%s/trainjobs", TrainJob, inventory.list_trainjobs, inventory.change_trainjob, ""),
+        (f"{JOBSET_API}%s/jobsets", JobSet, inventory.list_jobsets, inventory.change_jobset, ""),
+        (f"{BATCH_API}%s/jobs", BatchJob, inventory.list_jobs, inventory.change_job, JOB_SELECTOR),
+        (f"{CORE_API}%s/pods", Pod, inventory.list_pods, inventory.change_pod, POD_SELECTOR),
+    )
+    return [
+        Watch(
+            client,
+            path % ("" if scope is None else f"/namespaces/{scope}"),
+            kind=kind,
+            on_list=partial(on_list, scope=scope),
+            on_event=on_event,
+            scope=scope,
+            mark=mark_unread,
+            count_unread=partial(count_unread, collection),
+            label_selector=selector,
+        )
+        for scope in namespaces or (None,)
+        for collection, (path, kind, on_list, on_event, selector) in zip(COLLECTIONS, kinds, strict=True)
+    ]

@@ -17,9 +17,8 @@ from visibility_api.errors.faults import describe_fault
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import JobRef, Phase, Replica as ReplicaCounts, TrainingJob
 from visibility_api.kube.client import KubeClient
-from visibility_api.kube.decoding import UNDECODABLE, ListPage, decode
+from visibility_api.kube.decoding import UNDECODABLE, ListPage, decode, in_slices
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
-from visibility_api.kube.slices import in_slices
 
 from .failures import ReplicaJob, latest, pod_failure
 from .objects import Pod

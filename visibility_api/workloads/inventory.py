@@ -29,7 +29,7 @@ from visibility_api.jobs.job import (
     TrainingJob,
 )
 from visibility_api.jobs.observation import Observation
-from visibility_api.kube.slices import in_slices
+from visibility_api.kube.decoding import in_slices
 from visibility_api.models.served import TRAINJOBS
 from visibility_api.reports.document import Progress, Refusal
 from visibility_api.reports.trainer_status import TrainerStatus, fit

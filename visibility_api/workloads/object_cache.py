@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from .objects import BatchJob, JobSet, Ownable, OwnerReference, Pod, TrainJob
+from .objects import BatchJob, JobSet, OwnerReference, Pod, TrainJob
 from .rank0 import precedence
 
 Key = tuple[str, str]  # namespace and name, of an object or of its owner
@@ -21,8 +21,6 @@ MAX_PODS_OF_ONE = 32  # that claim index 0 of one Job; its controller keeps one 
 AnyObject = TrainJob | JobSet | BatchJob | Pod
 T = TypeVar("T", bound=AnyObject)
 Owned = TypeVar("Owned", bound=BatchJob | Pod)
-
-_decode_ownership = msgspec.msgpack.Decoder(Ownable).decode
 
 
 class ObjectCache(Generic[T]):
@@ -82,8 +80,8 @@ class OwnedCache(ObjectCache[Owned]):
 
     def controller_of(self, key: Key) -> OwnerReference | None:
         """Of the object that is stored; None when there is none."""
-        packed = self._packed.get(key)
-        return None if packed is None else _decode_ownership(packed).metadata.controller
+        stored = self.get(key)
+        return None if stored is None else stored.metadata.controller
 
     def _move(self, key: Key, before: OwnerReference | None, after: OwnerReference | None) -> None:
         """The object belongs to another owner than before."""

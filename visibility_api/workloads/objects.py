@@ -101,8 +101,15 @@ class Meta(_Object, frozen=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The reference to the controlling object."""
-        return controller_of(self.owner_references)
+        """The reference to the controlling object, as controllers set it: it blocks the owner's deletion.
+
+        Whoever creates an object may write any reference. Where the admission plugin
+        OwnerReferencesPermissionEnforcement is on, one that blocks takes a right on the owner.
+        """
+        for reference in self.owner_references or ():
+            if reference.controller and reference.block_owner_deletion:
+                return reference
+        return None
 
 
 class PartLabels(_Object, frozen=True):
@@ -122,35 +129,6 @@ class PartMeta(Meta, frozen=True):
 
     def label(self, key: str) -> str:
         return self.labels.restart_attempt if self.labels is not None and key == RESTART_ATTEMPT else ""
-
-
-class Ownership(_Object, frozen=True):
-    """Of an object's metadata the owners alone: reading them takes a third of reading the object."""
-
-    owner_references: tuple[OwnerReference, ...] | None = None
-
-    @property
-    def controller(self) -> OwnerReference | None:
-        """As `Meta.controller`."""
-        return controller_of(self.owner_references)
-
-
-class Ownable(_Object, frozen=True):
-    """Any object, without all that does not say whose it is."""
-
-    metadata: Ownership
-
-
-def controller_of(references: tuple[OwnerReference, ...] | None) -> OwnerReference | None:
-    """The reference to the controlling object, as controllers set it: it blocks the owner's deletion.
-
-    Whoever creates an object may write any reference. Where the admission plugin
-    OwnerReferencesPermissionEnforcement is on, one that blocks takes a right on the owner.
-    """
-    for reference in references or ():
-        if reference.controller and reference.block_owner_deletion:
-            return reference
-    return None
 
 
 def _only(pairs: Labels, beginnings: tuple[str, ...]) -> Labels | None:

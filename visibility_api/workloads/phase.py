@@ -22,7 +22,7 @@ QUEUE_NAME = "kueue.x-k8s.io/queue-name"  # a label
 INITIALIZERS = ("dataset-initializer", "model-initializer")
 
 
-class PhaseDecision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class PhaseDecision(msgspec.Struct, frozen=True, gc=False):
     phase: Phase
     reason: str
     message: str
@@ -52,9 +52,9 @@ def trainjob_phase(
         return _of_status(job)
     if jobset is None:
         return PhaseDecision(
-            phase=Phase.PENDING,
-            reason="NoJobSet",
-            message="Kubeflow Trainer has not made the JobSet. If that lasts, the TrainJob's events say why.",
+            Phase.PENDING,
+            "NoJobSet",
+            "Kubeflow Trainer has not made the JobSet. If that lasts, the TrainJob's events say why.",
         )
     return _of_parts(job, jobset, rank0, initializers, said)
 
@@ -93,28 +93,20 @@ def _of_status(job: TrainJob) -> PhaseDecision:
     groups = (job.status.jobs_status if job.status else None) or ()
     busy = [g for g in groups if g.active or g.ready]
     if any(g.name not in INITIALIZERS and g.ready for g in busy):
-        return PhaseDecision(phase=Phase.RUNNING, reason="TrainerReady", message="")
+        return PhaseDecision(Phase.RUNNING, "TrainerReady", "")
     if any(g.name in INITIALIZERS for g in busy):
         names = ", ".join(g.name for g in busy if g.name in INITIALIZERS)
-        return PhaseDecision(
-            phase=Phase.INITIALIZING, reason="InitializerRunning", message=f"Running: {names}."
-        )
+        return PhaseDecision(Phase.INITIALIZING, "InitializerRunning", f"Running: {names}.")
     # `ready` counts groups of which all pods are ready; rank 0 may report before its slowest peer is.
     if job.status is not None and job.status.trainer_status is not None and (busy or not groups):
-        return PhaseDecision(
-            phase=Phase.RUNNING, reason="StatusReported", message="The job's status reports progress."
-        )
+        return PhaseDecision(Phase.RUNNING, "StatusReported", "The job's status reports progress.")
     manager = job.spec.managed_by
     if groups or (job.status and job.status.conditions):
-        return PhaseDecision(
-            phase=Phase.PENDING,
-            reason="ManagedElsewhere",
-            message=f"{manager} has not reported a running pod.",
-        )
+        return PhaseDecision(Phase.PENDING, "ManagedElsewhere", f"{manager} has not reported a running pod.")
     return PhaseDecision(
-        phase=Phase.UNKNOWN,
-        reason="ManagedElsewhere",
-        message=f"The job is managed by {manager}, which has not written a status yet.",
+        Phase.UNKNOWN,
+        "ManagedElsewhere",
+        f"The job is managed by {manager}, which has not written a status yet.",
     )
 
 
@@ -126,7 +118,7 @@ def _of_parts(
     said: Mapping[str, str],
 ) -> PhaseDecision:
     if rank0 is not None and rank0.is_running:
-        return PhaseDecision(phase=Phase.RUNNING, reason="Rank0Running", message="")
+        return PhaseDecision(Phase.RUNNING, "Rank0Running", "")
     counts = {s.name: s for s in (job.status.jobs_status if job.status else None) or ()}
     groups = jobset.spec.replicated_jobs or ()
     busy = [
@@ -143,37 +135,35 @@ def _of_parts(
     ready = any((c := counts.get(name)) and c.ready for name in trainer_groups(jobset))
     if rank0 is None:
         if ready:
-            return PhaseDecision(phase=Phase.RUNNING, reason="TrainerReady", message="")
+            return PhaseDecision(Phase.RUNNING, "TrainerReady", "")
         restarts = jobset.status.restarts if jobset.status else 0
         if restarts:
             message = (
                 f"The JobSet makes its Jobs anew: restart {restarts}. The rank-0 pod does not exist yet."
             )
-            return PhaseDecision(phase=Phase.PENDING, reason="Restarting", message=message)
-        return PhaseDecision(
-            phase=Phase.PENDING, reason="NoPod", message="The rank-0 pod does not exist yet."
-        )
+            return PhaseDecision(Phase.PENDING, "Restarting", message)
+        return PhaseDecision(Phase.PENDING, "NoPod", "The rank-0 pod does not exist yet.")
     if rank0.node_name is None:
         return PhaseDecision(
-            phase=Phase.PENDING,
-            reason=rank0.waiting_reason or "Unscheduled",
-            message=rank0.waiting_message or f"Pod {rank0.pod_name} is not scheduled yet.",
+            Phase.PENDING,
+            rank0.waiting_reason or "Unscheduled",
+            rank0.waiting_message or f"Pod {rank0.pod_name} is not scheduled yet.",
         )
     if (
         rank0.last_termination is not None
     ):  # the container ended, or waits for its restart, and the job continues
         return PhaseDecision(
-            phase=Phase.RUNNING,
-            reason=rank0.waiting_reason or "Rank0Terminated",
-            message=f"Container {rank0.container_name} of pod {rank0.pod_name} ended with exit code "
+            Phase.RUNNING,
+            rank0.waiting_reason or "Rank0Terminated",
+            f"Container {rank0.container_name} of pod {rank0.pod_name} ended with exit code "
             f"{rank0.last_termination.exit_code}. The job continues.",
         )
     if ready:
-        return PhaseDecision(phase=Phase.RUNNING, reason="TrainerReady", message="")
+        return PhaseDecision(Phase.RUNNING, "TrainerReady", "")
     return PhaseDecision(
-        phase=Phase.INITIALIZING,
-        reason=rank0.waiting_reason or "ContainerCreating",
-        message=rank0.waiting_message
+        Phase.INITIALIZING,
+        rank0.waiting_reason or "ContainerCreating",
+        rank0.waiting_message
         or f"Container {rank0.container_name} of pod {rank0.pod_name} is not running yet.",
     )
 
@@ -191,9 +181,7 @@ def _of_initializers(
             messages.append(f"{name}: {waiting.message}")
         else:
             messages.append(f"{name}: {said[name]}." if name in said else f"{name} is running.")
-    return PhaseDecision(
-        phase=Phase.INITIALIZING, reason=reason or "InitializerRunning", message=" ".join(messages)
-    )
+    return PhaseDecision(Phase.INITIALIZING, reason or "InitializerRunning", " ".join(messages))
 
 
 def _has_work(pod: Pod | None) -> bool:
@@ -209,10 +197,7 @@ def _true(conditions: Iterable[ObjectCondition], type_: str) -> ObjectCondition 
 
 def _by_condition(phase: Phase, condition: ObjectCondition | None, reason: str) -> PhaseDecision:
     if condition is None:
-        return PhaseDecision(phase=phase, reason=reason, message="")
+        return PhaseDecision(phase, reason, "")
     return PhaseDecision(
-        phase=phase,
-        reason=condition.reason or reason,
-        message=condition.message or "",
-        since=condition.last_transition_time,
+        phase, condition.reason or reason, condition.message or "", since=condition.last_transition_time
     )

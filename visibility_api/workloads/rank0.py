@@ -221,7 +221,7 @@ def _status_of(name: str, statuses: Sequence[ContainerStatus]) -> ContainerStatu
     return next((s for s in statuses if s.name == name), _NO_STATUS)
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Waiting(msgspec.Struct, frozen=True, gc=False):
     """Why a container does not run yet; all "" when it does, or has."""
 
     reason: str  # CamelCase
@@ -235,21 +235,19 @@ def waiting_of(pod: Pod, container_name: str) -> Waiting:
     if pod.status.phase == "Failed" and state.running is None and state.terminated is None:
         says = f": {_cut(pod.status.message)}" if pod.status.message else "."
         message = f"Pod {name} failed before container {container_name} began{says}"
-        return Waiting(reason=pod.status.reason or "PodFailed", message=message)
+        return Waiting(pod.status.reason or "PodFailed", message)
     if state.waiting is not None:
         return _container_waiting(pod, container_name, state.waiting)
     if state.running is not None or state.terminated is not None:
         return _NOT_WAITING
     if pod.spec.node_name:
-        return Waiting(
-            reason="ContainerCreating", message=f"Node {pod.spec.node_name} has yet to start pod {name}."
-        )
+        return Waiting("ContainerCreating", f"Node {pod.spec.node_name} has yet to start pod {name}.")
     why = pod.status.condition("PodScheduled")
     if why is not None and why.reason == "SchedulingGated":
         message = f"Pod {name} has scheduling gates: it waits until their owner removes them."
-        return Waiting(reason="SchedulingGated", message=message)
+        return Waiting("SchedulingGated", message)
     says = f": {_cut(why.message)}" if why is not None and why.message else " yet."
-    return Waiting(reason="Unscheduled", message=f"Pod {name} is not scheduled{says}")
+    return Waiting("Unscheduled", f"Pod {name} is not scheduled{says}")
 
 
 def _container_waiting(pod: Pod, container_name: str, waiting: StateWaiting) -> Waiting:
@@ -257,12 +255,12 @@ def _container_waiting(pod: Pod, container_name: str, waiting: StateWaiting) -> 
     for init in pod.status.init_container_statuses or ():
         if (says := init.state.waiting) is not None and says.reason not in ("", *UNEVENTFUL):
             what = f"Init container {init.name} of pod {name} waits"
-            return Waiting(reason=says.reason, message=_ended_with(what, says.message))
+            return Waiting(says.reason, _ended_with(what, says.message))
     if waiting.reason == "PodInitializing":
         running = [i.name for i in pod.status.init_container_statuses or () if i.state.running is not None]
         # Those before the last one that runs are sidecars, which never end.
         message = f"Init container {running[-1]} of pod {name} is running." if running else ""
-        return Waiting(reason=waiting.reason, message=message or f"Pod {name} is being initialised.")
+        return Waiting(waiting.reason, message or f"Pod {name} is being initialised.")
     if waiting.reason == "ContainerCreating":
         # Volumes and network are there, so what takes time is the image (PodReadyToStartContainers,
         # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-has-network).
@@ -270,11 +268,11 @@ def _container_waiting(pod: Pod, container_name: str, waiting: StateWaiting) -> 
             message = (
                 f"Node {node} pulls the image of container {container_name} of pod {name}, or starts it."
             )
-            return Waiting(reason="PullingImage", message=message)
+            return Waiting("PullingImage", message)
         message = f"Node {node} prepares volumes and network of pod {name}."
-        return Waiting(reason=waiting.reason, message=message)
+        return Waiting(waiting.reason, message)
     what = f"Container {container_name} of pod {name} waits"
-    return Waiting(reason=waiting.reason or "Waiting", message=_ended_with(what, waiting.message))
+    return Waiting(waiting.reason or "Waiting", _ended_with(what, waiting.message))
 
 
 def _ended_with(what: str, says: str | None) -> str:
@@ -299,5 +297,5 @@ def _termination(pod: Pod, terminated: StateTerminated) -> Termination:
 
 
 _NO_STATUS = ContainerStatus()
-_NOT_WAITING = Waiting(reason="", message="")
+_NOT_WAITING = Waiting("", "")
 _NO_POLICY = SuccessPolicy()

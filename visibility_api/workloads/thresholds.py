@@ -36,21 +36,26 @@ def read_thresholds(given: Mapping[str, str], prefix: str, refuse: Callable[[str
     found = {key: given[prefix + key] for key in KEYS if prefix + key in given}
     if not found:
         return _NONE
-    values = after_s = None
-    after = found.get("plateau-after")
-    if after is not None:
-        values, after_s = _read_patience(after)
-        if values is None and after_s is None:
-            accepted = f'{MIN_VALUES} to {MAX_VALUES} values, a duration such as "30m" (1m to 720h), or "off"'
-            refuse("plateau-after", f"it must be {accepted}")
+    values, after_s = _read_patience(found.get("plateau-after"), refuse)
     metric = found.get("plateau-metric")
     if metric is not None and (not 0 < len(metric) <= MAX_METRIC_CHARACTERS or harmless(metric) != metric):
         refuse("plateau-metric", f"it must be a metric's name, {MAX_METRIC_CHARACTERS} characters at most")
         metric = None
+
+    def limit(key: str, read: Callable[[str], float | None], accepted: str) -> float | None:
+        text = found.get(key)
+        if text is None or text == OFF:
+            return None if text is None else math.inf
+        if (value := read(text)) is None:
+            refuse(key, f'it must be {accepted}, or "off"')
+        return value
+
     return Thresholds(
-        stalled_after_s=_read_stalled_s(found.get("stalled-after"), refuse),
-        diverged_above=_read_diverged(found.get("diverged-above"), refuse),
-        straggling_above=_read_factor(found.get("straggling-above"), refuse),
+        stalled_after_s=limit("stalled-after", _read_stalled_s, 'a duration such as "10m", from 10s to 168h'),
+        diverged_above=limit("diverged-above", _read_number, 'a number such as "20"'),
+        straggling_above=limit(
+            "straggling-above", _read_factor, f'a factor such as "2", {MIN_FACTOR:g} to {MAX_FACTOR:g}'
+        ),
         plateau_metric=metric,
         plateau_better=_read_better(found.get("plateau-better"), refuse),
         plateau_after_s=after_s,
@@ -58,53 +63,39 @@ def read_thresholds(given: Mapping[str, str], prefix: str, refuse: Callable[[str
     )
 
 
-def _read_stalled_s(text: str | None, refuse: Callable[[str, str], None]) -> float | None:
-    if text is None or text == OFF:
-        return None if text is None else math.inf
+def _read_stalled_s(text: str) -> float | None:
     seconds = parse_duration_s(text)
-    if seconds is None or not MIN_STALLED_S <= seconds <= MAX_STALLED_S:
-        refuse("stalled-after", 'it must be a duration such as "10m", from 10s to 168h, or "off"')
-        return None
-    return seconds
+    return seconds if seconds is not None and MIN_STALLED_S <= seconds <= MAX_STALLED_S else None
 
 
-def _read_diverged(text: str | None, refuse: Callable[[str, str], None]) -> float | None:
-    if text is None or text == OFF:
-        return None if text is None else math.inf
-    if len(text) > MAX_METRIC_CHARACTERS or not _NUMBER.fullmatch(text):
-        refuse("diverged-above", 'it must be a number such as "20", or "off"')
-        return None
-    return float(text)
+def _read_number(text: str) -> float | None:
+    return float(text) if len(text) <= MAX_METRIC_CHARACTERS and _NUMBER.fullmatch(text) else None
 
 
-def _read_factor(text: str | None, refuse: Callable[[str, str], None]) -> float | None:
-    if text is None or text == OFF:
-        return None if text is None else math.inf
-    if len(text) <= MAX_METRIC_CHARACTERS and _NUMBER.fullmatch(text):
-        factor = float(text)
-        if MIN_FACTOR <= factor <= MAX_FACTOR:
-            return factor
-    refuse("straggling-above", f'it must be a factor such as "2", {MIN_FACTOR:g} to {MAX_FACTOR:g}, or "off"')
-    return None
+def _read_factor(text: str) -> float | None:
+    factor = _read_number(text)
+    return factor if factor is not None and MIN_FACTOR <= factor <= MAX_FACTOR else None
 
 
 def _read_better(text: str | None, refuse: Callable[[str, str], None]) -> Literal["min", "max"] | None:
-    if text is None:
-        return None
     if text == "min":
         return "min"
     if text == "max":
         return "max"
-    refuse("plateau-better", 'it must be "min" or "max"')
+    if text is not None:
+        refuse("plateau-better", 'it must be "min" or "max"')
     return None
 
 
-def _read_patience(text: str) -> tuple[int | None, float | None]:
+def _read_patience(text: str | None, refuse: Callable[[str, str], None]) -> tuple[int | None, float | None]:
     """Values, or seconds; both None where it is neither."""
-    if text == OFF:
-        return None, math.inf
+    if text is None or text == OFF:
+        return None, None if text is None else math.inf
     if text.isascii() and text.isdigit() and len(text) <= 6:
-        values = int(text)
-        return (values, None) if MIN_VALUES <= values <= MAX_VALUES else (None, None)
-    seconds = parse_duration_s(text)
-    return None, seconds if seconds is not None and MIN_PLATEAU_S <= seconds <= MAX_PLATEAU_S else None
+        if MIN_VALUES <= int(text) <= MAX_VALUES:
+            return int(text), None
+    elif (seconds := parse_duration_s(text)) is not None and MIN_PLATEAU_S <= seconds <= MAX_PLATEAU_S:
+        return None, seconds
+    accepted = f'{MIN_VALUES} to {MAX_VALUES} values, a duration such as "30m" (1m to 720h), or "off"'
+    refuse("plateau-after", f"it must be {accepted}")
+    return None, None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -18,18 +17,10 @@ from visibility_api.kube.errors import ClusterError, Unreachable
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDOUT, STDERR, STATUS = 1, 2, 3
-# On all channels together besides stdout: the image brings its own `cat`, which may write anything.
 MAX_FRAME_BYTES = 1024 * 1024  # the kubelet sends at most 32 KiB in one
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecLimits:
-    """What is read of one command, beside its stdout."""
-
-    stderr_bytes: int = 4096
-    status_bytes: int = 64 * 1024
-    # Of stderr, of other channels and of messages without data: the `cat` is the image's own.
-    excess_bytes: int = 64 * 1024
+MAX_STDERR_BYTES, MAX_STATUS_BYTES = 4096, 64 * 1024
+# Of stderr, of other channels and of messages without data: the `cat` is the image's own.
+MAX_EXCESS_BYTES = 64 * 1024
 
 
 class ExecFailed(ClusterError):
@@ -74,7 +65,6 @@ async def execute(
     argv: Sequence[str],
     max_bytes: int,
     timeout_s: float,
-    limits: ExecLimits = ExecLimits(),
 ) -> bytes:
     """Run `argv` (no shell, no stdin) and return what it wrote to stdout, at most `max_bytes`.
 
@@ -90,7 +80,7 @@ async def execute(
         ("stderr", "true"),
     ]
     path = f"/api/v1/namespaces/{namespace}/pods/{pod}/exec"
-    output = _Output(max_bytes, limits)
+    output = _Output(max_bytes)
     async with asyncio.timeout(timeout_s):
         # Until the server closes: each channel is copied by itself, and the Status may precede stdout's end.
         await client.exchange(
@@ -106,11 +96,10 @@ async def execute(
 class _Output:
     """What was received on each channel (the first byte of every message), within limits."""
 
-    def __init__(self, max_bytes: int, limits: ExecLimits) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self.stdout, self.stderr, self.status = bytearray(), bytearray(), bytearray()
         self.is_cut = False
         self._max_bytes = max_bytes
-        self._limits = limits
         self._excess = 0  # bytes on other channels, and one for each message
 
     def add(self, message: bytes) -> bool:
@@ -121,11 +110,11 @@ class _Output:
             self._excess += 1
         else:
             self._excess += len(data) + 1
-        self.is_cut = len(self.stdout) > self._max_bytes or self._excess > self._limits.excess_bytes
+        self.is_cut = len(self.stdout) > self._max_bytes or self._excess > MAX_EXCESS_BYTES
         if channel == STDERR:
-            self.stderr += data[: self._limits.stderr_bytes - len(self.stderr)]
+            self.stderr += data[: MAX_STDERR_BYTES - len(self.stderr)]
         elif channel == STATUS:
-            self.status += data[: self._limits.status_bytes - len(self.status)]
+            self.status += data[: MAX_STATUS_BYTES - len(self.status)]
         return not self.is_cut
 
 

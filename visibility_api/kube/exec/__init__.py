@@ -1,1 +1,0 @@
-"""Running one command in a container, over a WebSocket client of its own (decision 0010)."""
