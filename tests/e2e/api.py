@@ -108,15 +108,13 @@ class Api:
     def create(self, path: str, body: Object) -> Object:
         return self._checked("POST", path, body=body)
 
-    def stream(self, path: str, **query: str) -> Iterator[Object]:
-        """Each line of the answer as it comes, until the server ends it."""
-        with self._send("GET", _target(path, query), is_stream=True) as answer:
+    @contextlib.contextmanager
+    def watch(self, path: str, **query: str) -> Iterator[Iterator[Object]]:
+        """The events of a watch whose headers have come. A stream that is cut raises ConnectionError."""
+        with self._send("GET", _target(path, {"watch": "1", **query}), is_stream=True) as answer:
             if answer.status >= 400:
                 raise ApiFailure("GET", path, answer.status, answer.data)
-            rest = b""
-            for chunk in answer.stream():
-                *lines, rest = (rest + chunk).split(b"\n")
-                yield from map(json.loads, lines)
+            yield _lines(answer)
 
     def patch(self, path: str, body: Object) -> Object:
         """A JSON merge patch."""
@@ -180,6 +178,13 @@ class Api:
                     answer.close()
         except urllib3.exceptions.HTTPError as error:
             raise ConnectionError(f"{method} {target}: {error}") from error
+
+
+def _lines(answer: urllib3.BaseHTTPResponse) -> Iterator[Object]:
+    rest = b""
+    for chunk in answer.stream():
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from map(json.loads, lines)
 
 
 def _target(path: str, query: Mapping[str, str]) -> str:

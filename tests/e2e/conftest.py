@@ -17,6 +17,7 @@ import pytest
 from tests.canary import assert_untold
 from tests.e2e.cluster import Cluster, ExecPath
 from tests.e2e.kube import find_binaries
+from tests.e2e.quiet_jobs import QuietJobs
 from tests.e2e.rbac import wait_allowed
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.workspace import User, Workspace
@@ -142,6 +143,26 @@ def workspace(cluster: Cluster, server: VisibilityServer, users: dict[str, User]
 def shared(cluster: Cluster, server: VisibilityServer, users: dict[str, User]) -> Iterator[Workspace]:
     """A namespace for the tests of one module."""
     yield from _workspace(cluster, users)
+
+
+@pytest.fixture(scope="module")
+def jobs(cluster: Cluster, shared: Workspace) -> QuietJobs:
+    """Jobs in the module's namespace."""
+    return QuietJobs(cluster.admin, shared.name)
+
+
+@pytest.fixture
+def own_jobs(cluster: Cluster, workspace: Workspace) -> QuietJobs:
+    """Jobs in a namespace that one test has for itself."""
+    return QuietJobs(cluster.admin, workspace.name)
+
+
+@pytest.fixture
+def bert(own_jobs: QuietJobs) -> QuietJobs:
+    """A namespace with one job, bert, which is gold and pending."""
+    own_jobs.create("bert", {"tier": "gold"})
+    own_jobs.wait_served("bert")
+    return own_jobs
 
 
 @pytest.fixture(autouse=True)

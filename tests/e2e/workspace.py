@@ -167,10 +167,11 @@ class Workspace:
 
     def follow(self, name: str, *, timeout_s: int = 80) -> Iterator[Object]:
         """The job's status now, and as each event of a watch shows it; ends after `timeout_s`."""
-        query = {"watch": "true", "timeoutSeconds": str(timeout_s), "fieldSelector": f"metadata.name={name}"}
-        for event in self.cluster.admin.stream(self.collection, **query):
-            assert event["type"] in ("ADDED", "MODIFIED"), event
-            yield event["object"]["status"]
+        query = {"timeoutSeconds": str(timeout_s), "fieldSelector": f"metadata.name={name}"}
+        with self.cluster.admin.watch(self.collection, **query) as events:
+            for event in events:
+                assert event["type"] in ("ADDED", "MODIFIED"), event
+                yield event["object"]["status"]
 
     def pods(self, job: str) -> list[Object]:
         return self.cluster.admin.items(

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.clients.quiet_jobs import QuietJobs
 from tests.e2e.cluster import Cluster
+from tests.e2e.quiet_jobs import QuietJobs
 from tests.e2e.workspace import Workspace
 
 _OPENAPI = Path(__file__).parents[3] / "visibility_api" / "openapi" / "v3.json"

@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 from kr8s.asyncio.objects import new_class
 
-from tests.e2e.clients.quiet_jobs import QuietJobs
 from tests.e2e.processes import PATIENCE_S
+from tests.e2e.quiet_jobs import QuietJobs
 from tests.e2e.visibility_server import GROUP
 from tests.e2e.workspace import Workspace
 

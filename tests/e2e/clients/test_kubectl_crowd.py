@@ -11,8 +11,8 @@ import pytest
 
 from tests.e2e.clients.line_stream import LineStream
 from tests.e2e.clients.open_watches import OpenWatches
-from tests.e2e.clients.quiet_jobs import QuietJobs
 from tests.e2e.cluster import Cluster
+from tests.e2e.quiet_jobs import QuietJobs
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.workspace import User, Workspace
 

@@ -8,7 +8,7 @@ import re
 import pytest
 import yaml
 
-from tests.e2e.clients.quiet_jobs import QuietJobs
+from tests.e2e.quiet_jobs import QuietJobs
 from tests.e2e.visibility_server import GROUP
 from tests.e2e.workspace import Workspace
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.clients.line_stream import LineStream
 from tests.e2e.clients.open_watches import OpenWatches
-from tests.e2e.clients.quiet_jobs import QuietJobs
+from tests.e2e.quiet_jobs import QuietJobs
 from tests.e2e.visibility_server import GROUP, VisibilityServer
 from tests.e2e.workspace import Workspace
 

@@ -12,8 +12,8 @@ from kubernetes_asyncio import client, config, watch
 from kubernetes_asyncio.client.exceptions import ApiException
 from kubernetes_asyncio.dynamic import DynamicClient
 
-from tests.e2e.clients.quiet_jobs import QuietJobs
 from tests.e2e.processes import PATIENCE_S
+from tests.e2e.quiet_jobs import QuietJobs
 from tests.e2e.visibility_server import GROUP
 from tests.e2e.workspace import Workspace
 

@@ -10,8 +10,8 @@ import pytest
 from lightkube import ApiError, AsyncClient, Client, KubeConfig
 from lightkube.generic_resource import create_namespaced_resource
 
-from tests.e2e.clients.quiet_jobs import QuietJobs
 from tests.e2e.processes import PATIENCE_S
+from tests.e2e.quiet_jobs import QuietJobs
 from tests.e2e.visibility_server import GROUP
 from tests.e2e.workspace import Workspace
 

@@ -22,7 +22,7 @@ from tests.e2e.clients.made_up_requests import (
     check,
     target_of,
 )
-from tests.e2e.clients.quiet_jobs import QuietJobs
+from tests.e2e.quiet_jobs import QuietJobs
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.workspace import Workspace
 from tests.unit.resource_server import BASE_REVISION, ResourceServer, WatchClient

@@ -12,8 +12,8 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import NotFoundError
 
-from tests.e2e.clients.quiet_jobs import QuietJobs
 from tests.e2e.processes import PATIENCE_S
+from tests.e2e.quiet_jobs import QuietJobs
 from tests.e2e.visibility_server import GROUP
 from tests.e2e.workspace import User, Workspace
 

@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 
 from tests.e2e.clients.http_server import HttpServer
-from tests.e2e.clients.quiet_jobs import QuietJobs
 from tests.e2e.clients.reflector import Reflector, key_of
+from tests.e2e.quiet_jobs import QuietJobs
 from tests.e2e.workspace import Workspace
 from tests.unit.resource_server import ALL, BASE_REVISION
 

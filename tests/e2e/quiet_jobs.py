@@ -59,9 +59,9 @@ class QuietJobs:
         }
         self._admin.patch(f"{self._path}/{name}/status", {"status": {"conditions": [verdict]}})
 
-    def served(self) -> dict[str, Object]:
-        """What the server shows of this namespace now, by name."""
-        return {item["metadata"]["name"]: item for item in self._admin.items(self.collection)}
+    def served(self, user: Api | None = None) -> dict[str, Object]:
+        """What the server shows an administrator, or that user, of this namespace now, by name."""
+        return {item["metadata"]["name"]: item for item in (user or self._admin).items(self.collection)}
 
     def wait_served(self, *names: str) -> None:
         wait_until(lambda: self.served().keys() >= set(names), what=f"{', '.join(names[:3])} … are served")
