@@ -1,15 +1,11 @@
-"""The API shell on a real socket, under uvicorn, as clients meet it: httpx and kubectl."""
+"""The API shell on a real socket, under uvicorn, as an HTTP client meets it."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import socket
-import sysconfig
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import httpx
 import pytest
@@ -110,69 +106,3 @@ async def test_a_stream_that_breaks_is_seen_as_broken() -> None:
     ):
         with pytest.raises(httpx.RemoteProtocolError):
             await client.get(f"{BASE}/trainjobs?watch=1")
-
-
-# --- kubectl --------------------------------------------------------------------------------------------
-
-
-def find_kubectl() -> str | None:
-    return shutil.which("kubectl", path=f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}")
-
-
-@pytest.fixture
-async def kubectl(tmp_path: Path) -> AsyncIterator[Callable[..., Awaitable[str]]]:
-    """Runs kubectl against the shell and gives what it prints; a failure fails the test."""
-    program = find_kubectl()
-    if program is None:
-        pytest.skip("kubectl is not there")
-    async with serving(Shell(handler=answer)) as url:
-
-        async def run(*arguments: str) -> str:
-            process = await asyncio.create_subprocess_exec(
-                program,
-                f"--server={url}",
-                f"--cache-dir={tmp_path / 'cache'}",
-                *arguments,
-                env={"HOME": str(tmp_path), "KUBECONFIG": "/dev/null", "PATH": os.environ["PATH"]},
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-            )
-            async with asyncio.timeout(DEADLINE_S):
-                out, err = await process.communicate()
-            assert process.returncode == 0, err.decode()
-            return out.decode()
-
-        yield run
-
-
-async def test_kubectl_lists_the_resource(kubectl: Callable[..., Awaitable[str]]) -> None:
-    """D3, D5, D9."""
-    lines = (await kubectl("api-resources", "--no-headers", "-o", "wide")).splitlines()
-    assert [line.split() for line in lines] == [
-        [
-            "trainjobs",
-            "tjp",
-            "visibility.trainer.kubeflow.org/v1alpha1",
-            "true",
-            "TrainJobProgress",
-            "get,list,watch",
-        ]
-    ]
-
-
-@pytest.mark.parametrize("name", ["tjp", "trainjobs", "trainjobprogress"])
-async def test_kubectl_explains_every_field(kubectl: Callable[..., Awaitable[str]], name: str) -> None:
-    """O9, D7, P3."""
-    text = await kubectl("explain", f"{name}.status.conditions", "--recursive")
-    assert "KIND:       TrainJobProgress" in text
-    assert "lastTransitionTime\t<string> -required-" in text
-    whole = await kubectl("explain", f"{name}.status")
-    for field in ("progressPercentage", "steps", "rank0", "observation"):
-        assert f"  {field}\t<" in whole
-    assert "an old number is never" in whole
-
-
-async def test_kubectl_reads_version_and_health(kubectl: Callable[..., Awaitable[str]]) -> None:
-    """D17, D20."""
-    assert "Server Version: v" in await kubectl("version")
-    assert await kubectl("get", "--raw", "/readyz?verbose") == "[+]ping ok\nreadyz check passed\n"

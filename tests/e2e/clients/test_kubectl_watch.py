@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 
@@ -11,7 +10,7 @@ import pytest
 from tests.e2e.clients.line_stream import LineStream
 from tests.e2e.clients.open_watches import OpenWatches
 from tests.e2e.quiet_jobs import QuietJobs
-from tests.e2e.visibility_server import GROUP, VisibilityServer
+from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.workspace import Workspace
 
 Watch = Callable[..., LineStream]
@@ -50,37 +49,10 @@ def lines_until(stream: LineStream, word: str) -> list[str]:
 
 
 def test_a_watch_prints_the_list_and_then_one_line_a_change(pair: QuietJobs, watch: Watch) -> None:
-    with watch("-w") as stream:
+    with watch("-w", "--output-watch-events") as stream:
         pair.suspend("gpt")
         pair.create("llama")
         pair.end("bert")
-        pair.delete("gpt")
-        pair.create("the-last")
-        lines = lines_until(stream, "the-last")
-    assert columns(lines, 2) == [
-        ["NAME", "PHASE"],
-        ["bert", "Pending"],
-        ["gpt", "Pending"],
-        ["gpt", "Suspended"],
-        ["llama", "Pending"],
-        ["bert", "Succeeded"],
-        ["gpt", "Suspended"],  # deleted as it was
-        ["the-last", "Pending"],
-    ]
-    assert stream.complaints == ""
-
-
-def test_a_watch_only_prints_no_list(pair: QuietJobs, watch: Watch) -> None:
-    with watch("--watch-only") as stream:
-        pair.end("gpt")
-        pair.create("the-last")
-        lines = lines_until(stream, "the-last")
-    assert columns(lines, 2) == [["NAME", "PHASE"], ["gpt", "Succeeded"], ["the-last", "Pending"]]
-
-
-def test_events_have_their_types(pair: QuietJobs, watch: Watch) -> None:
-    with watch("-w", "--output-watch-events") as stream:
-        pair.suspend("gpt")
         pair.delete("gpt")
         pair.create("the-last")
         lines = lines_until(stream, "the-last")
@@ -89,9 +61,12 @@ def test_events_have_their_types(pair: QuietJobs, watch: Watch) -> None:
         ["ADDED", "bert", "Pending"],
         ["ADDED", "gpt", "Pending"],
         ["MODIFIED", "gpt", "Suspended"],
+        ["ADDED", "llama", "Pending"],
+        ["MODIFIED", "bert", "Succeeded"],
         ["DELETED", "gpt", "Suspended"],
         ["ADDED", "the-last", "Pending"],
     ]
+    assert stream.complaints == ""
 
 
 def test_the_first_change_of_a_watched_job_is_not_swallowed(pair: QuietJobs, watch: Watch) -> None:
@@ -130,52 +105,3 @@ def test_a_job_that_leaves_the_label_selector_is_deleted_from_the_watch(
         ["DELETED", "bert"],
         ["ADDED", "the-last"],
     ]
-
-
-def test_a_job_that_changes_its_phase_moves_between_watches_of_phases(pair: QuietJobs, watch: Watch) -> None:
-    selector = "--field-selector=status.phase=Pending"
-    with watch("-w", selector, "--output-watch-events") as stream:
-        pair.suspend("gpt")
-        pair.label("gpt", tier="unseen")
-        pair.suspend("gpt", is_suspended=False)
-        pair.create("the-last")
-        lines = lines_until(stream, "the-last")
-    assert columns(lines, 3) == [
-        ["EVENT", "NAME", "PHASE"],
-        ["ADDED", "bert", "Pending"],
-        ["ADDED", "gpt", "Pending"],
-        ["DELETED", "gpt", "Pending"],  # as it was last seen here (W13)
-        ["ADDED", "gpt", "Pending"],
-        ["ADDED", "the-last", "Pending"],
-    ]
-
-
-def test_a_watch_can_print_whole_documents(pair: QuietJobs, watch: Watch) -> None:
-    with watch("bert", "-w", "-o", "json") as stream:
-        pair.end("bert")
-        pair.label("bert", round="the-last")
-        lines = stream.wait_for(lambda seen: seen.count("}") >= 3, what="three documents")
-    decoder, text = json.JSONDecoder(), "\n".join(lines)
-    documents = []
-    while text:
-        document, end = decoder.raw_decode(text)
-        documents.append(document)
-        text = text[end:].lstrip()
-    assert {document["kind"] for document in documents} == {"TrainJobProgress"}
-    assert [document["status"]["phase"] for document in documents] == ["Pending", "Succeeded", "Succeeded"]
-    revisions = [int(document["metadata"]["resourceVersion"]) for document in documents]
-    assert revisions == sorted(set(revisions))
-
-
-@pytest.mark.parametrize(
-    ("output", "line"),
-    [
-        ("name", f"trainjobprogress.{GROUP}/gpt"),
-        ("jsonpath={.metadata.name}-{.status.phase}{'\\n'}", "gpt-Succeeded"),
-        ("custom-columns=N:.metadata.name,P:.status.phase", "gpt   Succeeded"),
-    ],
-)
-def test_a_watch_prints_in_every_format(pair: QuietJobs, watch: Watch, output: str, line: str) -> None:
-    with watch("--watch-only", "-o", output) as stream:
-        pair.end("gpt")
-        lines_until(stream, line)

@@ -1,0 +1,224 @@
+"""Whatever the published OpenAPI allows or forbids to ask: no answer is other than it promises.
+
+schemathesis makes up the requests, good and bad ones. What it cannot know (names that exist, tokens,
+selectors that mean something) is mixed in here, so that more than the parsers are reached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+from msgspec.structs import replace
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.asgi import Answer
+from tests.jobs import NOW, document, rank0
+from tests.past import Past
+from tests.unit.api_shell import BASE, Shell
+from tests.unit.resource_server import BASE_REVISION, ResourceServer, WatchClient
+from tests.unit.test_app_log_tail import Kubelet, Rights
+from visibility_api.app.dependencies import Found, HistorySource, LogTails
+from visibility_api.kube.client import KubeClient
+from visibility_api.kubeapi.collection import Collection
+from visibility_api.kubeapi.message import ResourceRequest, ResourceResponse, ResourceStream
+from visibility_api.models.served import TRAINJOBS
+from visibility_api.probing.log_end import LogEnds
+from visibility_api.store import Entry
+from visibility_api.store.memory import MemoryStore
+
+PUBLISHED = Path(__file__).parents[2] / "openapi" / "v3.json"
+OPERATIONS = {
+    operation.label: operation
+    for operation in (found.ok() for found in schemathesis.openapi.from_path(PUBLISHED).get_all_operations())
+}
+LISTS = [label for label in OPERATIONS if label.endswith("/trainjobs")]
+CHECKS = [
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+]
+NAMES = ("bert", "gpt", "llama")
+FORM = "application/json;as={};v=v1;g=meta.k8s.io"
+TRANSFORMED = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+ACCEPTED = st.sampled_from(
+    (
+        *("application/json", "application/yaml", "*/*", "text/html", "application/json;q=x, ;", ""),
+        "application/vnd.kubernetes.protobuf, application/json;q=0.5",
+        f"{FORM.format('Table')}, application/json",
+        *map(FORM.format, TRANSFORMED),
+        "application/json;as=Table;v=v9;g=meta.k8s.io",
+    )
+)
+ONCE = settings(
+    phases=(Phase.generate,),
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+
+
+def queries(token: str, revision: int) -> st.SearchStrategy[dict[str, str]]:
+    """A few parameters that mean something, or nearly."""
+    selectors = "tier=gold|tier|!tier|tier in (gold,x)|tier notin ()|n>3|n>x|tier=,|="
+    fields = r"metadata.name=bert|status.phase!=Pending|metadata.namespace=x|a=b|x\|,,"
+    values = {
+        "labelSelector": selectors.split("|"),
+        "fieldSelector": fields.split("|"),
+        "limit": ("1", "2", "500", "0", "-1", "x", "9223372036854775808", ""),
+        "continue": (token, token[:-3], "e30", "x", ""),
+        "resourceVersion": (str(revision), "0", "1", "", "x", "-1", "007", str(revision + 10**12), "9" * 40),
+        "resourceVersionMatch": ("Exact", "NotOlderThan", "exact", ""),
+        "sendInitialEvents": ("true", "false", "", "x"),
+        "allowWatchBookmarks": ("true", "false"),
+        "timeout": ("5s", "0", "1h", "x", "-1s", ""),
+        "pretty": ("true", "1", "false", "x"),
+        "includeObject": ("None", "Metadata", "Object", "x"),
+        "timeoutSeconds": ("1", "x", "-1"),
+        "export": ("false", "true"),
+    }
+    pairs = [(key, value) for key, some in values.items() for value in some]
+    return st.lists(st.sampled_from(pairs), max_size=3).map(dict)
+
+
+def served() -> Shell:
+    """Three jobs, with the past of the first one and the end of every log."""
+    store, history = MemoryStore(base_revision=BASE_REVISION), Past().history
+    for name in NAMES:
+        labels = {"tier": "gold", "n": "5"} if name == "bert" else {}
+        made = document(name, labels=labels)
+        store.put(replace(made, job=replace(made.job, rank0=rank0())))
+    documents = Collection(TRAINJOBS, store, now=lambda: NOW)
+
+    def find(namespace: str, name: str) -> Entry | None:
+        return store.get("trainjobs", namespace, name)
+
+    def find_history(namespace: str, name: str) -> Found | None:
+        entry = find(namespace, name)
+        return None if entry is None else (entry, history if name == "bert" else None)
+
+    async def handle(request: ResourceRequest) -> ResourceResponse | ResourceStream:
+        return await (documents.get if request.attributes.verb == "get" else documents.list)(request)
+
+    logs = LogEnds(cast(KubeClient, Kubelet()), timeout_s=5)
+    return Shell(
+        handler=handle,
+        histories=HistorySource(find=find_history, now=lambda: NOW),
+        log_tails=LogTails(find=find, authorizer=Rights(), logs=logs),
+    )
+
+
+def target_of(case: Any) -> str:
+    """Path and query, percent-encoded."""
+    made = case.as_transport_kwargs(base_url="https://server")
+    target = requests.Request(made["method"], made["url"], params=made["params"]).prepare().path_url
+    return str(target)
+
+
+def check(case: Any, status: int, headers: Any, content: bytes) -> None:
+    """A promised body; a refusal says why, and only a revision from the future is an error above 499."""
+    answer = httpx.Response(
+        status, headers=headers, content=content, request=httpx.Request("GET", "https://server/")
+    )
+    is_json = answer.headers.get("content-type", "").startswith("application/json")
+    body = answer.json() if is_json else None
+    if body is not None and body.get("kind") in TRANSFORMED:
+        assert (status, body["apiVersion"]) == (200, "meta.k8s.io/v1")
+        return
+    answer.elapsed = timedelta(0)  # schemathesis wants to know it
+    case.validate_response(answer, checks=CHECKS)
+    if status < 400 or body is None:
+        return
+    assert (body["kind"], body["apiVersion"], body["code"]) == ("Status", "v1", status)
+    assert body["reason"]
+    if status >= 500:
+        causes = [cause["reason"] for cause in body["details"]["causes"]]
+        assert (status, causes) == (504, ["ResourceVersionTooLarge"]), body
+
+
+@pytest.mark.parametrize(
+    ("label", "mode"),
+    [
+        pytest.param(label, mode, id=f"{mode.value} {label.removeprefix('GET /apis/')}")
+        for label, operation in OPERATIONS.items()
+        for mode in GenerationMode
+        if mode is GenerationMode.POSITIVE or operation.query  # without parameters nothing can be wrong
+    ],
+)
+def test_every_answer_is_what_the_published_api_promises(label: str, mode: GenerationMode) -> None:
+    shell, seen = served(), set[int]()
+    page = asyncio.run(shell.get(f"{BASE}/trainjobs?limit=1")).json()["metadata"]
+    known = queries(page["continue"], int(page["resourceVersion"]))
+
+    @ONCE
+    @given(case=OPERATIONS[label].as_strategy(mode), data=st.data())
+    def ask(case: Any, data: st.DataObject) -> None:
+        if case.path_parameters and data.draw(st.booleans(), label="a place that is"):
+            place = {"namespace": "team-a", "name": data.draw(st.sampled_from((*NAMES, "nobody")))}
+            case.path_parameters = {key: place[key] for key in case.path_parameters}
+        case.query = {**(case.query or {}), **data.draw(known)}
+        case.query.pop("watch", None)  # which has its own test
+        answer: Answer = asyncio.run(shell.get(target_of(case), ("Accept", data.draw(ACCEPTED))))
+        seen.add(answer.status)
+        check(case, answer.status, answer.headers, answer.body)
+
+    ask()
+    # An operation of its own refuses every parameter that cannot be read; the resource path ignores some.
+    assert 200 in seen or (mode is GenerationMode.NEGATIVE and 400 in seen)
+
+
+async def read_watch(target: str, accepted: str) -> tuple[WatchClient, list[dict[str, Any]]]:
+    """A watch is ended, and so read whole, as soon as it has begun."""
+    server = ResourceServer()
+    for name in NAMES:
+        server.put(name, labels={"tier": "gold"} if name == "bert" else {})
+    async with server.watch(target, ("Accept", accepted)) as client:
+        while not (client.is_ended or len(server.watches)):  # noqa: ASYNC110 - nobody announces it
+            await asyncio.sleep(0)
+        server.watches.drain()
+        return client, await client.rest() if client.status == 200 else []
+
+
+@pytest.mark.parametrize("label", LISTS)
+def test_every_watch_is_a_stream_of_events_or_a_refusal(label: str) -> None:
+    known = queries("e30", BASE_REVISION + 1)
+    seen: set[int] = set()
+    types: set[str] = set()
+
+    @ONCE
+    @given(case=OPERATIONS[label].as_strategy(), data=st.data())
+    def ask(case: Any, data: st.DataObject) -> None:
+        if case.path_parameters:
+            case.path_parameters = {"namespace": "team-a"}
+        case.query = {**(case.query or {}), **data.draw(known), "watch": "true"}
+        client, events = asyncio.run(read_watch(target_of(case), data.draw(ACCEPTED)))
+        seen.add(client.status)
+        if client.status != 200:
+            check(case, client.status, client.headers, b"".join(client.chunks))
+            return
+        assert client.headers["content-type"] == "application/json"
+        for event in events:
+            types.add(event["type"])
+            assert event["type"] in ("ADDED", "BOOKMARK", "ERROR")
+            assert event["object"]["kind"] in {*TRANSFORMED, "TrainJobProgress", "Status"}
+            assert (event["type"] == "ERROR") is (event["object"]["kind"] == "Status")
+
+    ask()
+    assert seen >= {200, 400}
+    assert "ADDED" in types
