@@ -15,13 +15,11 @@ from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
 from tests.e2e.pod_network import NEIGHBOUR_IP, POD_IP, is_here
 from tests.e2e.processes import free_port
-from tests.e2e.scripts import OPEN_DATA_HUB, REDIRECTING, REPORTING, TELLING
-from tests.e2e.secrecy import assert_untold
+from tests.e2e.scripts import REPORTING
 from tests.e2e.visibility_server import GROUP, VisibilityServer
 from tests.e2e.workspace import TRAINER, Workspace, condition
 
 COMPONENTS = ("source-exec", "source-http")
-ODH = "trainer.opendatahub.io"
 OWN_PORT = "TRAINJOB_PROGRESS_PORT"
 WORDS = {"step": 77, "totalSteps": 100, "timestamp": "2026-01-23T10:30:45Z"}  # of the neighbours
 
@@ -119,32 +117,6 @@ def test_our_reporters_endpoint_is_read_as_it_goes_on_without_an_exec(
     assert cluster.agent.execs[workspace.name] == 0
 
 
-def test_what_open_data_hubs_instrumentation_serves_is_read_where_its_annotations_say(
-    shared: Workspace,
-) -> None:
-    port = str(free_port())
-    wishes = {f"{ODH}/progression-tracking": "true", f"{ODH}/metrics-port": port}
-    shared.start_job("open-data-hub", OPEN_DATA_HUB, annotations=wishes, env={"PORT": port})
-    status = shared.wait_reporting("open-data-hub")["status"]
-    assert told(status) == ("http", f"Declared by annotation {ODH}/metrics-port.")
-    assert (status["steps"], status["progressPercentage"]) == ({"current": 450, "total": 1000}, 45)
-    assert status["epochs"] == {"current": 1.35, "total": 3}
-    metrics = {metric["name"]: metric["value"] for metric in status["metrics"]}
-    assert metrics == {"loss": "0.2347", "grad_norm": "nan", "eval_loss": "0.31"}
-
-
-def test_a_redirect_is_not_followed(shared: Workspace, neighbours: Neighbours) -> None:
-    port = str(free_port())
-    target = f"http://{NEIGHBOUR_IP}:{neighbours.port}/metrics"
-    env = {"PORT": port, "TARGET": target}
-    shared.start_job("redirecting", REDIRECTING, annotations={"port": port, "source": "http"}, env=env)
-    found = shared.wait_condition("redirecting", "Reporting", "False", reason="HTTPStatus")
-    assert found["message"] == f"Port {port} answered with HTTP status 302 instead of 200."
-    status = shared.document("redirecting")["status"]
-    assert told(status) == ("http", f"{found['message']} Declared by annotation {GROUP}/source.")
-    assert "steps" not in status
-
-
 def test_an_annotation_changes_the_port_and_never_the_host(shared: Workspace, neighbours: Neighbours) -> None:
     own = str(free_port())
     annotations = {"port": str(neighbours.port), "source": "http"}
@@ -156,34 +128,6 @@ def test_an_annotation_changes_the_port_and_never_the_host(shared: Workspace, ne
     status = shared.wait_reporting("elsewhere")["status"]
     assert told(status) == ("http", f"Declared by annotation {GROUP}/source.")
     assert status["steps"]["total"] == 100_000
-
-
-def test_an_annotation_that_names_a_host_is_ignored_and_the_pod_asked(
-    shared: Workspace, neighbours: Neighbours
-) -> None:
-    named = {
-        "host-and-port": f"{NEIGHBOUR_IP}:{neighbours.port}",
-        "user-and-host": f"{neighbours.port}@{NEIGHBOUR_IP}",
-        "path": f"{neighbours.port}/../{NEIGHBOUR_IP}",
-    }
-    for name, value in named.items():
-        env = {OWN_PORT: str(free_port())}
-        shared.start_job(name, REPORTING, annotations={"port": value}, env=env)
-    for name in named:
-        status = shared.wait_reporting(name)["status"]
-        assert told(status) == ("http", f"Declared by environment variable {OWN_PORT}.")
-        assert status["steps"]["total"] == 100_000
-        fault = f"Annotation {GROUP}/port is ignored: it must be a port number"
-        assert fault in condition(status, "Reporting")["message"]
-
-
-def test_not_a_byte_of_what_a_port_tells_is_repeated(shared: Workspace, server: VisibilityServer) -> None:
-    port = str(free_port())
-    env = {"HOST": POD_IP, "PORT": port}
-    shared.start_job("telling", TELLING, annotations={"port": port, "source": "http"}, env=env)
-    found = shared.wait_condition("telling", "Reporting", "False", reason="NotJSON")
-    assert found["message"].startswith(f"Port {port}: ")
-    assert_untold(shared, server)
 
 
 def told(status: Object) -> tuple[str, str]:

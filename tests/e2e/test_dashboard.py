@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.e2e.processes import PATIENCE_S, Daemon, wait_until
+from tests.e2e.processes import PATIENCE_S
 from tests.e2e.visibility_server import PREFIX
 from tests.e2e.workspace import Workspace
 from visibility_api.app.page import read_page
@@ -21,23 +21,11 @@ GZIP = {"Accept-Encoding": "gzip"}
 @pytest.fixture(scope="module")
 def browser(shared: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """What a browser of alice's sees of her namespace, behind her own `kubectl proxy`."""
-    log = tmp_path_factory.mktemp("kubectl") / "proxy.log"
-    argv = shared.alice.kubectl_argv("proxy", "--port=0", "--address=127.0.0.1")
-    proxy = Daemon("kubectl proxy", argv, log=log, env=shared.alice.kubectl_env())
-    proxy.start()
-
-    def address() -> str:
-        proxy.check_alive()
-        found = re.search(r"Starting to serve on (\S+)", log.read_text())
-        assert found is not None
-        return f"http://{found[1]}"
-
-    try:
-        url = wait_until(address, what="kubectl proxy serves")
-        with httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_S) as client:
-            yield client
-    finally:
-        proxy.stop()
+    with (
+        shared.alice.proxied(tmp_path_factory.mktemp("kubectl")) as url,
+        httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_S) as client,
+    ):
+        yield client
 
 
 def _assets(page: httpx.Response) -> list[httpx.URL]:
@@ -53,11 +41,6 @@ def test_a_viewer_of_one_namespace_sees_the_page_of_it_behind_kubectl_proxy(
 ) -> None:
     page = browser.get(f"{PREFIX}/namespaces/{shared.name}/dashboard{end}")
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    for each in _assets(page):
-        asset = browser.get(each, headers=GZIP)
-        assert asset.status_code == 200, (each, asset.text)
-        again = browser.get(each, headers={**GZIP, "If-None-Match": asset.headers["etag"]})
-        assert (again.status_code, again.content) == (304, b"")
 
 
 def test_what_protects_the_page_comes_through_kube_apiserver(
@@ -96,13 +79,3 @@ def test_who_may_not_view_a_namespace_gets_neither_page_nor_script(
     page = browser.get(f"{PREFIX}/namespaces/{shared.name}/dashboard")
     for path in (page.url.path, *(each.path for each in _assets(page))):
         assert shared.bob.api.raw("GET", path).status_code == 403
-
-
-def test_the_page_is_no_resource_that_kubectl_knows(shared: Workspace) -> None:
-    """Whoever walks through all that can be listed (a backup, `kubectl api-resources`) must not get HTML."""
-    listed = shared.admin.kubectl(
-        "api-resources", "--api-group=visibility.trainer.kubeflow.org", "-o", "name"
-    )
-    assert listed.returncode == 0, listed.stderr
-    assert "trainjobs.visibility.trainer.kubeflow.org" in listed.stdout
-    assert "dashboard" not in listed.stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +11,10 @@ import pytest
 
 from tests.e2e.browser import Browser, browsing, missing
 from tests.e2e.ingress import NGINX, ingress
-from tests.e2e.processes import Daemon, wait_until
+from tests.e2e.processes import wait_until
 from tests.e2e.scripts import KILLED, SILENT
 from tests.e2e.visibility_server import GROUP, PREFIX, VisibilityServer
-from tests.e2e.workspace import User, Workspace
+from tests.e2e.workspace import Workspace
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
@@ -58,34 +57,17 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         assert found.faults() == []
 
 
-def proxied(user: User, directory: Path, prefix: str = "") -> Iterator[str]:
-    """The address of `kubectl proxy` of that user, which serves the API below `prefix`."""
-    log = directory / f"proxy-{user.name}.log"
-    argv = user.kubectl_argv("proxy", "--port=0", "--address=127.0.0.1", f"--api-prefix={prefix}/")
-    proxy = Daemon("kubectl proxy", argv, log=log, env=user.kubectl_env())
-    proxy.start()
-
-    def address() -> str:
-        proxy.check_alive()
-        found = re.search(r"Starting to serve on (\S+)", log.read_text())
-        assert found is not None
-        return f"http://{found[1]}{prefix}"
-
-    try:
-        yield wait_until(address, what="kubectl proxy serves")
-    finally:
-        proxy.stop()
-
-
 @pytest.fixture(scope="module")
 def alice(shared: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    yield from proxied(shared.alice, tmp_path_factory.mktemp("proxy"))
+    with shared.alice.proxied(tmp_path_factory.mktemp("proxy")) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
 def alice_below(shared: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The same below another path, as `kubectl proxy --api-prefix` has it."""
-    yield from proxied(shared.alice, tmp_path_factory.mktemp("proxy"), "/some/where")
+    with shared.alice.proxied(tmp_path_factory.mktemp("proxy"), "/some/where") as address:
+        yield address
 
 
 def page_of(proxy: str, namespace: str, job: str = "") -> str:

@@ -11,15 +11,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-import yaml
 
-from localcluster.demo.installation import manifest_files
 from tests.canary import assert_untold
 from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
-from tests.e2e.manifests import NAMESPACE, ROOT, path_of
+from tests.e2e.manifests import NAMESPACE, apply_rights
 from tests.e2e.processes import PATIENCE_S, wait_until
-from tests.e2e.test_write_back import Replicas, WritingServer, service_account_kubeconfig
+from tests.e2e.replicas import Replicas
+from tests.e2e.visibility_server import service_account_kubeconfig
 from tests.e2e.workspace import Workspace
 from tests.jobs import document
 from visibility_api.assembly import LEASE
@@ -49,31 +48,19 @@ with report(total_steps=1000) as r:
 def rights(cluster: Cluster) -> None:
     if cluster.kind == "local":
         pytest.skip("the stand-in has no events.k8s.io")
-    for file in manifest_files(ROOT, [COMPONENT]):
-        if file.parent.name == COMPONENT:
-            for thing in yaml.safe_load_all(file.read_text()):
-                cluster.admin.apply(path_of(thing), thing)
+    apply_rights(cluster.admin, [COMPONENT])
 
 
 @pytest.fixture
-def replicas(
-    cluster: Cluster, rights: None, workspace: Workspace, tmp_path: Path
-) -> Iterator[list[WritingServer]]:
-    together = Replicas(tmp_path, 3)
-    found = [
-        WritingServer(
-            cluster,
-            tmp_path / f"{port}",
-            workspace.name,
-            component=COMPONENT,
-            port=port,
-            replicas=together,
-        )
-        for port in together.ports[:2]
-    ]
+def replicas(cluster: Cluster, rights: None, workspace: Workspace, tmp_path: Path) -> Iterator[Replicas]:
+    flags = ["--namespaces", workspace.name]
+    found = Replicas(
+        cluster, tmp_path, components=["source-exec", COMPONENT], flags=flags, is_registered=False
+    )
+    for _ in range(2):
+        found.start()
     yield found
-    for each in found:
-        each.stop()
+    found.stop()
 
 
 def _events(workspace: Workspace, job: str) -> list[Object]:
@@ -121,7 +108,7 @@ async def test_the_rights_of_the_component_are_enough_and_kube_apiserver_takes_a
 
 
 def test_what_happens_to_a_run_is_an_event_once_whichever_replica_saw_it_and_after_a_restart(
-    cluster: Cluster, workspace: Workspace, replicas: list[WritingServer], tmp_path: Path
+    cluster: Cluster, workspace: Workspace, replicas: Replicas, tmp_path: Path
 ) -> None:
     stop = tmp_path / "stop"
     workspace.start_job("unstable", DIVERGING.replace("STOP", str(stop)))
@@ -141,19 +128,8 @@ def test_what_happens_to_a_run_is_an_event_once_whichever_replica_saw_it_and_aft
     lease = cluster.admin.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}")
     assert told["reportingInstance"] == lease["spec"]["holderIdentity"]
 
-    gone = replicas.pop(0)
-    gone.stop()  # the one that has written
-    assert gone.replicas is not None
-    replicas.append(
-        WritingServer(
-            cluster,
-            tmp_path / "c",
-            workspace.name,
-            component=COMPONENT,
-            port=gone.replicas.ports[2],
-            replicas=gone.replicas,
-        )
-    )
+    replicas.stop_oldest()  # the one that has written
+    replicas.start()
     stop.touch()
     wait_until(lambda: is_told("TrainingFinished"), what="the end is an Event")
     events = _events(workspace, "unstable")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.open_data_hub_pods import PYTHON_VARIABLE
 from tests.e2e.pod_network import inside, why_impossible
 
 HERE = Path(__file__).parent
@@ -23,14 +21,6 @@ def test_what_a_pod_serves_is_read_and_nobody_elses_port_is_asked(
     tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
     run_inside("http_pods.py", tmp_path, pytestconfig)
-
-
-def test_a_training_that_open_data_hubs_own_sdk_has_started_is_read(
-    tmp_path: Path, pytestconfig: pytest.Config
-) -> None:
-    if PYTHON_VARIABLE not in os.environ:
-        pytest.skip(f"{PYTHON_VARIABLE} names no Python with opendatahub-io/kubeflow-sdk")
-    run_inside("open_data_hub_pods.py", tmp_path, pytestconfig)
 
 
 def run_inside(name: str, directory: Path, config: pytest.Config) -> None:

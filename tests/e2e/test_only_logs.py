@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import secrets
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.manifests import without
 from tests.e2e.processes import wait_until
 from tests.e2e.rbac import bind_in_namespace, wait_allowed
-from tests.e2e.scripts import PRINTING, SILENT
+from tests.e2e.scripts import CRASHING, PRINTING, SILENT
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.volumes import VolumeJobs
 from tests.e2e.workspace import TRAINER, Workspace, condition
@@ -85,13 +85,30 @@ def test_a_missing_right_to_logs_is_named_and_its_return_is_noticed(
     jobs.team.wait_reporting("unread")
 
 
-def test_an_interval_is_that_of_the_annotation_or_the_default(jobs: VolumeJobs) -> None:
-    jobs.start("often", PRINTING, annotations=OFTEN)
-    jobs.start("seldom", PRINTING)
-    # After a look in vain, such as one at a container that starts, the pause may be another one.
-    jobs.team.wait_document("often", lambda status: pause_s(status) <= 1, what="is looked at often")
-    # Up to a tenth less, in whole seconds.
-    jobs.team.wait_document("seldom", lambda status: 13 <= pause_s(status) <= 15, what="is looked at seldom")
+def test_the_final_read_of_an_attempt_stands_until_the_next_one_reports(jobs: VolumeJobs) -> None:
+    jobs.start("crashing", CRASHING, annotations=OFTEN)
+    jobs.team.wait_reporting("crashing")
+    shown: list[tuple[int, str]] = []
+    signs = {30: "crash", 80: "speak"}
+    for status in jobs.team.follow("crashing"):
+        step, reason = status["steps"]["current"], condition(status, "Fresh")["reason"]
+        metrics = {metric["name"] for metric in status.get("metrics", [])}
+        assert ("only_then" in metrics) == (step in (30, 80))
+        shown.append((step, reason))
+        # A look may meet the last word a moment before anybody knows that it is one.
+        if step in signs and (step == 30 or reason == "AttemptEnded"):
+            jobs.leave_sign("crashing", signs.pop(step))
+        if step == 20:
+            break
+    first, last_word, *new_life = [step for step, _ in itertools.groupby(step for step, _ in shown)]
+    assert (first, last_word) == (30, 80), shown
+    assert new_life == sorted(new_life)
+    assert new_life[-1:] == [20], shown
+    reasons = [reason for step, reason in shown if step == 80]
+    assert set(reasons[reasons.index("AttemptEnded") :]) == {"AttemptEnded"}
+    since = {reason for step, reason in shown if step < 30}
+    assert "RecentReport" in since
+    assert "AttemptEnded" not in since
 
 
 # Kubeflow Trainer's initializer with huggingface_hub: ends when there is a file of that name.
@@ -148,13 +165,6 @@ def test_a_job_shows_how_far_its_data_is_until_its_training_begins(
         return bool(status["phase"] == "Running" and "phaseMessage" not in status)
 
     team.wait_document("prepared", trains, what="trains, and shows nothing of its initializer")
-
-
-def pause_s(status: Object) -> float:
-    """Between the last look and the next."""
-    look = status["observation"]
-    last, following = (datetime.fromisoformat(look[key]) for key in ("lastProbeTime", "nextProbeTime"))
-    return (following - last).total_seconds()
 
 
 def test_the_last_lines_are_for_who_may_read_the_log_itself(cluster: Cluster, jobs: VolumeJobs) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import secrets
 import ssl
 from datetime import UTC, datetime
@@ -130,21 +131,16 @@ def bert(pusher: Pusher) -> Object:
     return pusher.start("bert")
 
 
-@pytest.mark.parametrize("is_upstream", [True, False], ids=["upstream's path", "our path"])
-@pytest.mark.parametrize("audience", ["upstream", "ours"])
-def test_a_pods_own_token_is_taken_for_either_audience_on_either_path(
-    pusher: Pusher, bert: Object, is_upstream: bool, audience: str
-) -> None:
+def test_a_pods_own_token_is_taken_for_either_audience_on_either_path(pusher: Pusher, bert: Object) -> None:
     upstream = f"trainer.kubeflow.org/v1alpha1/namespaces/{pusher.team.name}/trainjobs/bert/status"
-    token = pusher.token(bert, upstream if audience == "upstream" else GROUP)
-    percentage = 10 + 2 * is_upstream + (audience == "ours")
-    answer = pusher.post(pusher.path("bert", is_upstream=is_upstream), token, percentage)
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["trainerStatus"]["progressPercentage"] == percentage
-    document = pusher.team.document("bert")
-    assert document["status"]["progressPercentage"] == percentage
-    assert document["status"]["observation"]["source"] == "push"
-    assert condition(document["status"], "Reporting")["status"] == "True"
+    for percentage, (audience, is_upstream) in enumerate(itertools.product((upstream, GROUP), (True, False))):
+        path = pusher.path("bert", is_upstream=is_upstream)
+        answer = pusher.post(path, pusher.token(bert, audience), percentage)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["trainerStatus"]["progressPercentage"] == percentage
+        status = pusher.team.document("bert")["status"]
+        assert (status["progressPercentage"], status["observation"]["source"]) == (percentage, "push")
+    assert condition(status, "Reporting")["status"] == "True"
 
 
 def test_a_token_of_another_jobs_pod_is_refused(pusher: Pusher, bert: Object) -> None:
@@ -156,40 +152,12 @@ def test_a_token_of_another_jobs_pod_is_refused(pusher: Pusher, bert: Object) ->
     assert pusher.percentage("gpt") == 98
 
 
-def test_a_token_of_another_namespace_is_refused(
-    pusher: Pusher, bert: Object, workspace: Workspace, server: VisibilityServer, runtime: str
+def test_a_token_that_is_bound_to_no_pod_or_for_another_audience_is_refused(
+    pusher: Pusher, bert: Object
 ) -> None:
-    elsewhere = Pusher(server, workspace, runtime)
-    token = elsewhere.token(elsewhere.start("bert"), GROUP)
-    assert refused(pusher.post(pusher.path("bert"), token)) == (403, "Forbidden")
-    assert elsewhere.post(elsewhere.path("bert"), token).status_code == 200
-
-
-def test_a_token_that_is_bound_to_no_pod_is_refused(pusher: Pusher, bert: Object) -> None:
-    assert refused(pusher.post(pusher.path("bert"), pusher.token(None, GROUP))) == (403, "Forbidden")
-
-
-@pytest.mark.parametrize(
-    "audiences",
-    [
-        (),  # the API server's own
-        ("trainer.kubeflow.org",),
-        ("trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/another/status",),
-    ],
-)
-def test_a_token_for_another_audience_is_refused(
-    pusher: Pusher, bert: Object, audiences: tuple[str, ...]
-) -> None:
-    token = pusher.token(bert, *(each.format(pusher.team.name) for each in audiences))
-    for is_upstream in (True, False):
-        answer = pusher.post(pusher.path("bert", is_upstream=is_upstream), token)
-        assert refused(answer) == (403, "Forbidden")
-
-
-def test_a_made_up_token_and_none_are_refused_and_never_with_401(pusher: Pusher, bert: Object) -> None:
-    for token in ("made-up", None):
-        for name in ("bert", "absent"):
-            answer = pusher.post(pusher.path(name, is_upstream=True), token)
+    for token in (pusher.token(None, GROUP), pusher.token(bert), pusher.token(bert, "trainer.kubeflow.org")):
+        for is_upstream in (True, False):
+            answer = pusher.post(pusher.path("bert", is_upstream=is_upstream), token)
             assert refused(answer) == (403, "Forbidden")
 
 
@@ -198,11 +166,6 @@ def test_who_comes_through_the_aggregator_is_nobody_here(pusher: Pusher, bert: O
     answer = pusher.team.cluster.admin.raw("POST", pusher.path("bert"), body={})
     assert refused(answer) == (403, "Forbidden")
     assert "bearer token" in answer.json()["message"]
-
-
-def test_a_job_that_is_not_there_is_not_found(pusher: Pusher, bert: Object) -> None:
-    token = pusher.token(bert, GROUP)
-    assert refused(pusher.post(pusher.path("absent"), token)) == (404, "NotFound")
 
 
 def test_a_pod_without_owners_is_refused_whatever_its_labels_say(pusher: Pusher, bert: Object) -> None:

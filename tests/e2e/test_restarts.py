@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,8 @@ import pytest
 
 from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
-from tests.e2e.processes import free_port, wait_until
+from tests.e2e.processes import wait_until
+from tests.e2e.replicas import Replicas
 from tests.e2e.scripts import FILED_ONCE, PRINTED_ONCE, PUSHED_ONCE
 from tests.e2e.visibility_server import PREFIX, VisibilityServer
 from tests.e2e.volumes import VolumeJobs
@@ -24,43 +24,10 @@ JOBS = {"filed": FILED_ONCE, "pushed": PUSHED_ONCE, "printed": PRINTED_ONCE}
 LASTING = ("progressPercentage", "steps", "metrics", "lastUpdatedTime", "phase")
 
 
-class Replicas:
-    """Servers with one certificate, each told where all are; the last is behind the aggregator."""
-
-    def __init__(self, cluster: Cluster, directory: Path) -> None:
-        self._cluster = cluster
-        self._directory = directory
-        self._made = 0
-        self._ports = [free_port() for _ in range(3)]
-        self._running: list[VisibilityServer] = []
-
-    def start(self) -> VisibilityServer:
-        self._made += 1
-        directory = self._directory / f"replica-{self._made}"
-        beside = self._running[-1] if self._running else None
-        found = VisibilityServer(
-            self._cluster,
-            directory,
-            components=EVERY_WAY,
-            beside=beside,
-            flags=["--data-dir", str(directory / "data"), *(f"--peers=127.0.0.1:{n}" for n in self._ports)],
-            port=self._ports[self._made - 1],
-        )
-        self._running.append(found)
-        return found
-
-    def stop_oldest(self) -> None:
-        oldest = self._running.pop(0)
-        assert oldest.stop() == 0, oldest.log_text()[-2000:]
-
-    def stop(self) -> None:
-        while self._running:
-            self._running.pop().stop()
-
-
 @pytest.fixture
 def replicas(cluster: Cluster, server: VisibilityServer, tmp_path: Path) -> Iterator[Replicas]:
-    found = Replicas(cluster, tmp_path)
+    flags = ["--data-dir=DIRECTORY/data"]
+    found = Replicas(cluster, tmp_path, components=EVERY_WAY, flags=flags)
     try:
         yield found
     finally:
@@ -74,16 +41,7 @@ def shown(team: Workspace) -> dict[str, Object]:
     return {name: {key: status.get(key) for key in LASTING} for name, status in statuses.items()}
 
 
-def written(cluster: Cluster, server: VisibilityServer) -> int:
-    """How many states of jobs the server has written."""
-    metrics = server.get("/metrics", cert=(cluster.admin_pair.cert, cluster.admin_pair.key)).text
-    found = re.search(r'^visibility_state_writes_total\{outcome="Written"\} (\d+)', metrics, re.MULTILINE)
-    return int(found[1]) if found else 0
-
-
-def test_a_rolling_update_and_a_kill_lose_nothing(
-    cluster: Cluster, replicas: Replicas, workspace: Workspace
-) -> None:
+def test_a_rolling_update_and_a_kill_lose_nothing(replicas: Replicas, workspace: Workspace) -> None:
     first = replicas.start()
     jobs = VolumeJobs(workspace, first)
     for name, script in JOBS.items():
@@ -106,7 +64,11 @@ def test_a_rolling_update_and_a_kill_lose_nothing(
     assert shown(workspace) == before
     replicas.stop_oldest()
     assert shown(workspace) == before
-    wait_until(lambda: written(cluster, second) >= len(JOBS), what="the state is on disk")
+    written = '{outcome="Written"}'
+    wait_until(
+        lambda: second.metrics("visibility_state_writes_total").get(written, 0) >= len(JOBS),
+        what="the state is on disk",
+    )
     second.kill()  # with nobody beside it
     second.wait_available()
     assert shown(workspace) == before
@@ -124,9 +86,8 @@ def listed(cluster: Cluster, server: VisibilityServer) -> tuple[int, dict[str, t
     return int(found["metadata"]["resourceVersion"]), items
 
 
-def is_owner(cluster: Cluster, server: VisibilityServer) -> bool:
-    metrics = server.get("/metrics", cert=(cluster.admin_pair.cert, cluster.admin_pair.key)).text
-    return "visibility_log_owner 1.0" in metrics
+def is_owner(server: VisibilityServer) -> bool:
+    return server.metrics("visibility_log_owner") == {"": 1.0}
 
 
 def test_an_owner_that_is_stopped_for_longer_than_its_lease_writes_nothing_more(
@@ -137,18 +98,18 @@ def test_an_owner_that_is_stopped_for_longer_than_its_lease_writes_nothing_more(
     stopped, other = replicas.start(), replicas.start()
     workspace.start_job("filed", FILED_ONCE)
     workspace.wait_document("filed", lambda status: status["steps"]["current"] == 40, what="was read")
-    assert (is_owner(cluster, stopped), is_owner(cluster, other)) == (True, False)
+    assert (is_owner(stopped), is_owner(other)) == (True, False)
     before, _ = listed(cluster, other)
     os.kill(stopped.pid, signal.SIGSTOP)
     try:
-        wait_until(lambda: is_owner(cluster, other), what="the other replica owns the jobs")
+        wait_until(lambda: is_owner(other), what="the other replica owns the jobs")
         workspace.start_job("later", FILED_ONCE)
         workspace.wait_document("later", lambda status: status["steps"]["current"] == 40, what="was read")
     finally:
         os.kill(stopped.pid, signal.SIGCONT)
-    assert not is_owner(cluster, stopped)
+    assert not is_owner(stopped)
     after, items = listed(cluster, other)
     assert after >> EPOCH_BITS > before >> EPOCH_BITS
     assert items["later"][0] >> EPOCH_BITS == after >> EPOCH_BITS
     wait_until(lambda: listed(cluster, stopped) == listed(cluster, other), what="both show the same")
-    assert is_owner(cluster, other)
+    assert is_owner(other)

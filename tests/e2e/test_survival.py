@@ -10,28 +10,17 @@ from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster, ExecPath
 from tests.e2e.exec_faults import Fault
 from tests.e2e.processes import wait_until
-from tests.e2e.scripts import BINARY, DIRECTORY, FIFO, GIGABYTE, LONG_NUMBER, REPORTING, SILENT
+from tests.e2e.scripts import GIGABYTE, REPORTING, SILENT
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.workspace import Workspace, condition
 
 _MEBIBYTE = 2**20
-# name → (script, image, the reason its condition gives)
-_ODD = {
-    "binary": (BINARY, "python:3", "NotUTF8"),
-    "directory": (DIRECTORY, "python:3", "ProgressFileUnreadable"),
-    "fifo": (FIFO, "python:3", "ProbeTimeout"),
-    "gigabyte": (GIGABYTE, "python:3", "TooLarge"),
-    "long-number": (LONG_NUMBER, "python:3", "InvalidField"),
-    "no-cat": (REPORTING, "distroless/python3", "NoCatInImage"),
-}
 
 
 @pytest.fixture(scope="module")
 def team(shared: Workspace) -> Workspace:
-    """A namespace with a job that reports, and next to it every odd one."""
+    """A namespace with a job that reports."""
     shared.start_job("good", REPORTING)
-    for name, (script, image, _) in _ODD.items():
-        shared.start_job(name, script, image=image)
     shared.wait_reporting("good")
     return shared
 
@@ -49,17 +38,6 @@ def reporting_goes_on(team: Workspace, server: VisibilityServer) -> Iterator[Non
     assert found["reason"] == "RecentReport"
 
 
-@pytest.mark.parametrize("name", list(_ODD))
-def test_an_odd_progress_file_is_a_reason_and_nothing_more(team: Workspace, name: str) -> None:
-    status = team.wait_document(
-        name,
-        lambda status: condition(status, "Reporting")["reason"] == _ODD[name][2],
-        what=f"shows {_ODD[name][2]}",
-    )["status"]
-    assert condition(status, "Reporting")["status"] == "False"
-    assert status["phase"] == "Running"
-
-
 def test_a_gigabyte_of_progress_file_costs_no_memory(team: Workspace, server: VisibilityServer) -> None:
     before = server.forget_peak_memory()
     team.start_job("gigabyte-again", GIGABYTE)
@@ -75,15 +53,6 @@ def test_an_exec_that_never_ends_its_output_is_cut_off(
         workspace.start_job("endless", REPORTING)
         workspace.wait_condition("endless", "Reporting", "False", reason="TooLarge")
     assert server.peak_memory_bytes() - before < 16 * _MEBIBYTE
-
-
-def test_an_exec_that_hangs_is_given_up_and_probed_again(
-    workspace: Workspace, cluster: Cluster, exec_path: ExecPath
-) -> None:
-    with cluster.agent.inject(workspace.name, Fault.HANGS):
-        workspace.start_job("hanging", REPORTING)
-        workspace.wait_condition("hanging", "Reporting", "False", reason="ProbeTimeout")
-    workspace.wait_reporting("hanging")
 
 
 def test_an_exec_that_drops_half_way_is_no_document(

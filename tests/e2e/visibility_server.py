@@ -41,10 +41,10 @@ END_WAIT_S = 20.0  # a server that waits for peers that have gone silent takes 3
 class VisibilityServer:
     """Installed and started on `cluster`, which it reaches through a proxy that tests can break.
 
-    The latest one that was made or registered is the one behind the aggregator. `components`: of
-    deploy/components; their rights are not taken back. `probe_interval_s` None: the default of the flag.
-    `beside`: another replica, which has the same certificate, and whose address this one is told. `flags`:
-    more of the server's."""
+    The latest one that was made or registered is the one behind the aggregator; `is_registered` False: not
+    this one. `components`: of deploy/components; their rights are not taken back. `probe_interval_s` None:
+    the default of the flag. `beside`: another replica, which has the same certificate, and whose address
+    this one is told. `flags`: more of the server's."""
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class VisibilityServer:
         beside: VisibilityServer | None = None,
         flags: Sequence[str] = (),
         port: int | None = None,
+        is_registered: bool = True,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._cluster = cluster
@@ -80,12 +81,8 @@ class VisibilityServer:
         # The stand-in has no priority and fairness, which only kube-apiserver itself applies (P16).
         skipped = {"FlowSchema", "PriorityLevelConfiguration"} if cluster.kind == "local" else set()
         apply_rights(cluster.admin, components, skipped_kinds=frozenset(skipped))
-        kubeconfig = write_kubeconfig(
-            directory / "server.kubeconfig",
-            url=f"https://127.0.0.1:{self._proxy.port}",
-            ca_file=cluster.ca_file,
-            token=self._service_account_token(),
-        )
+        url = f"https://127.0.0.1:{self._proxy.port}"
+        kubeconfig = service_account_kubeconfig(cluster, directory, url=url)
         self._daemon = Daemon(
             "visibility-api",
             self._argv(kubeconfig),
@@ -94,7 +91,8 @@ class VisibilityServer:
         )
         self._daemon.start()
         self.wait_ready()
-        self.register()
+        if is_registered:
+            self.register()
 
     def register(self) -> None:
         """Let the aggregator forward to this server, whichever was there before."""
@@ -237,6 +235,23 @@ class VisibilityServer:
         assert found is not None
         return int(found[1]) * 1024
 
+    def metrics(self, name: str) -> dict[str, float]:
+        """The value of each sample of that metric, by its labels as they are written."""
+        pair = self._cluster.admin_pair
+        answer = self.get("/metrics", cert=(pair.cert, pair.key))
+        assert answer.status_code == 200, answer.text
+        found = re.findall(rf"^{name}(\{{.*\}})? (\S+)$", answer.text, re.MULTILINE)
+        return {labels: float(value) for labels, value in found}
+
+    def document(self, namespace: str, name: str) -> Object:
+        """Of a TrainJob, as this very server shows it to an administrator."""
+        pair = self._cluster.admin_pair
+        path = f"{PREFIX}/namespaces/{namespace}/trainjobs/{name}"
+        answer = self.get(path, cert=(pair.cert, pair.key))
+        assert answer.status_code == 200, answer.text
+        found: Object = answer.json()
+        return found
+
     def log_text(self) -> str:
         return self._daemon.log.read_text(errors="replace")
 
@@ -269,9 +284,14 @@ class VisibilityServer:
         interval = f"{self._probe_interval_s:g}s"
         return ["--probe-interval", interval, "--probe-timeout", interval]
 
-    def _service_account_token(self) -> str:
-        answer = self._cluster.admin.create(
-            f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{SERVICE_ACCOUNT}/token",
-            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
-        )
-        return plant(answer["status"]["token"])
+
+def service_account_kubeconfig(cluster: Cluster, directory: Path, *, url: str | None = None) -> Path:
+    """With a token of the server's account, for the cluster or the way to it at `url`."""
+    account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{SERVICE_ACCOUNT}"
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    return write_kubeconfig(
+        directory / "server.kubeconfig",
+        url=url or cluster.url,
+        ca_file=cluster.ca_file,
+        token=plant(cluster.admin.create(f"{account}/token", request)["status"]["token"]),
+    )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -13,7 +15,7 @@ from pathlib import Path
 from tests.e2e.api import Api, Object, write_kubeconfig
 from tests.e2e.cluster import Cluster
 from tests.e2e.pki import KeyPair
-from tests.e2e.processes import PATIENCE_S, wait_until
+from tests.e2e.processes import PATIENCE_S, Daemon, wait_until
 from tests.e2e.rbac import bind_in_namespace
 from tests.e2e.visibility_server import GROUP, PREFIX
 
@@ -46,6 +48,25 @@ class User:
             timeout=PATIENCE_S,
             check=False,
         )
+
+    @contextlib.contextmanager
+    def proxied(self, directory: Path, prefix: str = "") -> Iterator[str]:
+        """The address of this user's `kubectl proxy`, which serves the API below `prefix`."""
+        log = directory / f"proxy-{self.name}.log"
+        argv = self.kubectl_argv("proxy", "--port=0", "--address=127.0.0.1", f"--api-prefix={prefix}/")
+        proxy = Daemon("kubectl proxy", argv, log=log, env=self.kubectl_env())
+        proxy.start()
+
+        def address() -> str:
+            proxy.check_alive()
+            found = re.search(r"Starting to serve on (\S+)", log.read_text())
+            assert found is not None
+            return f"http://{found[1]}{prefix}"
+
+        try:
+            yield wait_until(address, what="kubectl proxy serves")
+        finally:
+            proxy.stop()
 
     def kubectl_argv(self, *arguments: str) -> list[str]:
         return [str(_KUBECTL), "--kubeconfig", str(self.kubeconfig), *arguments]
