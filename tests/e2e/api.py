@@ -62,21 +62,6 @@ class Api:
             maxsize=16,
         )
 
-    @classmethod
-    def from_kubeconfig(cls, path: Path) -> Api:
-        """By the only cluster and user of a kubeconfig that names files or holds a token."""
-        config = yaml.safe_load(path.read_text())
-        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-        cert = None
-        if "client-certificate" in user:
-            cert = Path(user["client-certificate"]), Path(user["client-key"])
-        return cls(
-            cluster["server"],
-            ca_file=Path(cluster["certificate-authority"]),
-            cert=cert,
-            token=user.get("token"),
-        )
-
     def close(self) -> None:
         self._http.close()
 

@@ -59,7 +59,7 @@ class KubeApiserver:
         )
         admin = self.pki.clients.issue_client("kubernetes-admin", "system:masters")
         self.admin_tls = ssl.create_default_context(cafile=str(self.pki.serving.bundle))
-        self.admin_tls.load_cert_chain(admin.cert, admin.key)
+        self.admin_tls.load_cert_chain(*admin)
         self.admin = admin
 
     @property

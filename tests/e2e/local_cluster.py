@@ -33,19 +33,17 @@ class StandInCluster:
         self.url, self.port = self._cluster.url, self._cluster.apiserver.port
         self.ca_file = self._cluster.ca_file
         user = yaml.safe_load(self._cluster.kubeconfig("admin").read_text())["users"][0]["user"]
-        self.admin_pair = KeyPair(cert=Path(user["client-certificate"]), key=Path(user["client-key"]))
-        self.admin = Api.from_kubeconfig(self._cluster.kubeconfig("admin"))
+        self.admin_pair = KeyPair(Path(user["client-certificate"]), Path(user["client-key"]))
+        self.admin = Api(self.url, ca_file=self.ca_file, cert=self.admin_pair)
         self._directory = directory
 
     def issue_client(self, name: str, *groups: str) -> KeyPair:
         pair = self._cluster.apiserver.client_authority.issue_client(name, list(groups))
-        cert, key = write_pair(self._directory, f"client-{name}", pair)
-        return KeyPair(cert=cert, key=key)
+        return KeyPair(*write_pair(self._directory, f"client-{name}", pair))
 
     def issue_front_proxy(self, name: str) -> KeyPair:
         pair = self._cluster.apiserver.front_proxy_authority.issue_client(name, [])
-        cert, key = write_pair(self._directory, f"front-proxy-{name}", pair)
-        return KeyPair(cert=cert, key=key)
+        return KeyPair(*write_pair(self._directory, f"front-proxy-{name}", pair))
 
     def stop_apiserver(self) -> None:
         self._loop.call(self._cluster.apiserver.stop())

@@ -35,7 +35,7 @@ class RealCluster:
         self.url, self.port = self._kube.url, self._kube.port
         self.ca_file = self._pki.serving.bundle
         self.admin_pair = self._kube.admin
-        self.admin = Api(self.url, ca_file=self.ca_file, cert=(self.admin_pair.cert, self.admin_pair.key))
+        self.admin = Api(self.url, ca_file=self.ca_file, cert=self.admin_pair)
         self._loop = LoopThread()
         self._exit = contextlib.AsyncExitStack()
         self._kube.start()

@@ -66,29 +66,18 @@ with report(total_steps=100_000) as r:
 
 SILENT = "import time; time.sleep(3600)"
 
-_FILE = """
-import os, time
-from pathlib import Path
-
-path = Path(os.environ["TRAINJOB_PROGRESS_FILE"])
-path.parent.mkdir(parents=True, exist_ok=True)
-{make}
-time.sleep(3600)
-"""
-
 SECRET = "hunter2-do-not-echo"  # stands for what a path could be pointed at
 
+# Makes a progress file that is far too large.
+GIGABYTE = """
+import os, time
 
-def _with_file(make: str) -> str:
-    return _FILE.format(make=make)
-
-
-GARBAGE = _with_file(f'path.write_text("root:{SECRET}:0:0 is not a document {{")')
-BINARY = _with_file("path.write_bytes(os.urandom(1000) + bytes([0xFF, 0xFE]))")
-LONG_NUMBER = _with_file("path.write_text('{\"step\":' + '1' * 400 + '}')")
-GIGABYTE = _with_file("path.touch(); os.truncate(path, 2**30)")
-FIFO = _with_file("os.mkfifo(path)")
-DIRECTORY = _with_file("path.mkdir()")
+path = os.environ["TRAINJOB_PROGRESS_FILE"]
+os.makedirs(os.path.dirname(path), exist_ok=True)
+open(path, "w").close()
+os.truncate(path, 2**30)
+time.sleep(3600)
+"""
 
 # The next ones run in a volume that outlives their container, and wait for files in it: a test says when.
 _WAIT = """
@@ -142,30 +131,6 @@ for step in range(1, 21):
 time.sleep(3600)
 """
 
-# Writes its file all the time and pushes now and then; each says something that the other does not.
-TWO_VOICED = f"""{_WAIT}
-path, url = os.environ["TRAINJOB_PROGRESS_FILE"], os.environ["KUBEFLOW_TRAINER_SERVER_URL"]
-context = ssl.create_default_context(cafile=os.environ["KUBEFLOW_TRAINER_SERVER_CA_CERT"])
-with open(os.environ["KUBEFLOW_TRAINER_SERVER_TOKEN"]) as file:
-    headers = {{"Authorization": "Bearer " + file.read()}}
-
-def push(status):
-    body = json.dumps({{"trainerStatus": status}}).encode()
-    try:
-        urllib.request.urlopen(urllib.request.Request(url, body, headers), context=context).close()
-    except OSError as error:  # the server knows the pod a little later, or is slow: the next one will do
-        print(error, flush=True)
-
-for step in range(1, 1000):
-    metrics = {{"loss": 1 / step}}
-    document = {{"step": step, "totalSteps": 1000, "epoch": step / 10, "message": f"step {{step}}"}}
-    write(path, json.dumps({{**document, "timestamp": now(), "metrics": metrics}}))
-    if step % 20 >= 10:
-        metrics = [{{"name": "accuracy", "value": str(step / 1000)}}]
-        push({{"metrics": metrics, "estimatedRemainingSeconds": 2000 - step, "lastUpdatedTime": now()}})
-    time.sleep(0.2)
-"""
-
 # Each reports once: by a file, which is gone at `forget`; by push; on its log, and ends.
 FILED_ONCE = f"""{_WAIT}
 path = os.environ["TRAINJOB_PROGRESS_FILE"]
@@ -198,19 +163,7 @@ PRINTED_ONCE = """
 print({"step": 30, "loss": 0.5}, flush=True)
 """
 
-ARGO = f"""{_WAIT}
-write(os.environ["ARGO_PROGRESS_FILE"], "37/100")
-time.sleep(3600)
-"""
-
-KUBEFLOW_FILE = f"""{_WAIT}
-metrics = [{{"name": "loss", "value": "0.5"}}]
-status = {{"progressPercentage": 42, "metrics": metrics, "lastUpdatedTime": now()}}
-write(os.environ["KUBEFLOW_TRAINER_STATUS_FILE"], json.dumps({{"trainerStatus": status}}))
-time.sleep(3600)
-"""
-
-# What a path or a port could be pointed at. The log holds it as well, as such programs do.
+# What a path could be pointed at. The log holds it as well, as such programs do.
 SECRET_FILES = {
     "password": f"{SECRET}-password\n",
     "environment": f"STEP=5\nTOKEN={SECRET}-environment\n",
@@ -225,58 +178,4 @@ def keeping(secret: str) -> str:
 write("secret", {secret!r})
 print({secret!r}, "password=" + {secret!r}, flush=True)
 time.sleep(3600)
-"""
-
-
-# Answers everybody on the port PORT with a secret, and notes that it was asked.
-TELLING = f"""{_WAIT}
-from http.server import BaseHTTPRequestHandler, HTTPServer
-
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self):
-        write("asked", "")
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"{SECRET}-port")
-
-server = HTTPServer((os.environ.get("HOST", "127.0.0.1"), int(os.environ["PORT"])), Handler)
-write("listening", "")
-server.serve_forever()
-"""
-
-# As Open Data Hub's instrumentation serves it: HTTP/1.0 without a length. Its older versions send NaN, its
-# newer ones answer at /metrics only; this does both.
-OPEN_DATA_HUB = f"""{_WAIT}
-from http.server import BaseHTTPRequestHandler, HTTPServer
-
-state = {{
-    "progressPercentage": 45, "estimatedRemainingSeconds": 795, "currentStep": 450, "totalSteps": 1000,
-    "currentEpoch": 1.35, "totalEpochs": 3, "trainMetrics": {{"loss": 0.2347, "grad_norm": float("nan")}},
-    "evalMetrics": {{"eval_loss": 0.31}},
-}}
-
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self):
-        if self.path.split("?", 1)[0] != "/metrics":
-            self.send_error(404)
-            return
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        self.wfile.write(json.dumps(state).encode("utf-8"))
-
-HTTPServer(("0.0.0.0", int(os.environ["PORT"])), Handler).serve_forever()
-"""
-
-# Sends whoever asks to TARGET.
-REDIRECTING = f"""{_WAIT}
-from http.server import BaseHTTPRequestHandler, HTTPServer
-
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(302)
-        self.send_header("Location", os.environ["TARGET"])
-        self.end_headers()
-
-HTTPServer(("0.0.0.0", int(os.environ["PORT"])), Handler).serve_forever()
 """

@@ -9,7 +9,7 @@ import pytest
 
 from tests.canary import plant
 from tests.e2e.cluster import Cluster
-from tests.e2e.pki import Authority, KeyPair
+from tests.e2e.pki import Authority
 from tests.e2e.rbac import wait_allowed
 from tests.e2e.visibility_server import GROUP_HEADER, PREFIX, USER_HEADER, VisibilityServer
 from tests.e2e.workspace import Workspace
@@ -22,15 +22,11 @@ _FORGED = [
 _EVERYTHING = f"{PREFIX}/trainjobs"
 
 
-def _files(pair: KeyPair) -> tuple[Path, Path]:
-    return pair.cert, pair.key
-
-
 def test_the_aggregators_own_certificate_may_name_the_user(
     cluster: Cluster, server: VisibilityServer
 ) -> None:
     # Without this, the refusals below would prove nothing.
-    proxy = _files(cluster.issue_front_proxy("front-proxy-client"))
+    proxy = cluster.issue_front_proxy("front-proxy-client")
     answer = server.get(_EVERYTHING, cert=proxy, headers=_FORGED)
     assert answer.status_code == 200, answer.text
 
@@ -47,14 +43,14 @@ def test_a_forged_user_with_a_certificate_of_a_strange_ca_is_refused(
     # Python's TLS verifies in the handshake, so there is no answer at all; Go's servers say 401 (A2, A3).
     stranger = Authority(tmp_path, "strangers").issue_client("front-proxy-client", "system:masters")
     with pytest.raises(httpx.TransportError):
-        server.get(_EVERYTHING, cert=_files(stranger), headers=_FORGED)
+        server.get(_EVERYTHING, cert=stranger, headers=_FORGED)
 
 
 def test_a_forged_user_with_the_cluster_cas_front_proxy_name_is_not_the_proxy(
     cluster: Cluster, server: VisibilityServer
 ) -> None:
     # The CSR API lets others have any name signed by this CA (A4): it is a user of that name, no more.
-    impostor = _files(cluster.issue_client("front-proxy-client"))
+    impostor = cluster.issue_client("front-proxy-client")
     answer = server.get(_EVERYTHING, cert=impostor, headers=_FORGED)
     assert answer.status_code == 403
     assert 'User "front-proxy-client" cannot list' in answer.json()["message"]
@@ -63,7 +59,7 @@ def test_a_forged_user_with_the_cluster_cas_front_proxy_name_is_not_the_proxy(
 def test_a_forged_user_with_the_right_ca_and_the_wrong_name_is_refused(
     cluster: Cluster, server: VisibilityServer
 ) -> None:
-    other = _files(cluster.issue_front_proxy("some-other-client"))
+    other = cluster.issue_front_proxy("some-other-client")
     answer = server.get(_EVERYTHING, cert=other, headers=_FORGED)
     assert answer.status_code == 401
     assert answer.json()["message"] == "Unauthorized"
@@ -109,10 +105,10 @@ def test_groups_of_certificates_and_of_service_accounts_count(
             },
         )
         wait_allowed(cluster.admin, workspace.name, "list", groups=[group])
-    member = _files(cluster.issue_client("grace", "interns", "researchers"))
+    member = cluster.issue_client("grace", "interns", "researchers")
     assert server.get(workspace.collection, cert=member).status_code == 200
     assert server.get(workspace.collection, token=_token(cluster, workspace)).status_code == 200
-    proxy = _files(cluster.issue_front_proxy("front-proxy-client"))
+    proxy = cluster.issue_front_proxy("front-proxy-client")
     for groups, expected in ((["first", "researchers"], 200), (["first,researchers"], 403), ([], 403)):
         headers = [("x-remote-user", "erin"), *(("X-REMOTE-GROUP", group) for group in groups)]
         assert server.get(workspace.collection, cert=proxy, headers=headers).status_code == expected, groups
@@ -124,7 +120,7 @@ def test_impersonation_is_the_api_servers_business(
     alice = {"Impersonate-User": "alice"}
     for path, expected in ((workspace.collection, 200), (_EVERYTHING, 403)):
         assert cluster.admin.raw("GET", path, headers=alice).status_code == expected
-    proxy = _files(cluster.issue_front_proxy("front-proxy-client"))
+    proxy = cluster.issue_front_proxy("front-proxy-client")
     refused = server.get(workspace.collection, cert=proxy, headers=[*_FORGED, *alice.items()])
     assert (refused.status_code, "impersonate" in refused.json()["message"]) == (403, True)
 
@@ -153,8 +149,8 @@ def test_the_ingress_can_make_nobody_an_administrator_and_nobody_else_is_the_ing
         (server.issue_ingress(), _FORGED, 401),
         (server.issue_ingress(), [], 401),
         (server.issue_ingress("another"), [(USER_HEADER, "kubernetes-admin")], 401),
-        (_files(cluster.issue_client("ingress-gateway")), [(USER_HEADER, "kubernetes-admin")], 403),
-        (_files(cluster.issue_front_proxy("ingress-gateway")), [(USER_HEADER, "kubernetes-admin")], 401),
+        (cluster.issue_client("ingress-gateway"), [(USER_HEADER, "kubernetes-admin")], 403),
+        (cluster.issue_front_proxy("ingress-gateway"), [(USER_HEADER, "kubernetes-admin")], 401),
         (None, masters, 403),
     ):
         assert server.get(_EVERYTHING, cert=cert, headers=headers).status_code == expected, (cert, headers)
@@ -162,7 +158,7 @@ def test_the_ingress_can_make_nobody_an_administrator_and_nobody_else_is_the_ing
 
 def test_metrics_are_not_for_everybody(cluster: Cluster, server: VisibilityServer) -> None:
     assert server.get("/metrics").status_code == 403
-    monitor = _files(cluster.issue_client("prometheus", "system:monitoring"))
+    monitor = cluster.issue_client("prometheus", "system:monitoring")
     answer = server.get("/metrics", cert=monitor)
     assert answer.status_code == 200
     assert "# HELP" in answer.text

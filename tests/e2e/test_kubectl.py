@@ -243,9 +243,9 @@ def test_what_cannot_be_written_is_refused_before_anything_happens(
 
 def test_the_server_asks_about_rights_again_itself(team: Workspace, server: VisibilityServer) -> None:
     # Z1: whoever reaches the pod past the API server gets just what RBAC gives, in the same words.
-    alice = (team.alice.pair.cert, team.alice.pair.key)
+    alice = team.alice.pair
     assert server.get(f"{team.collection}/bert/progress", cert=alice).status_code == 200
     assert server.get(f"{PREFIX}/trainjobs", cert=alice).status_code == 403
     through = team.bob.api.raw("GET", team.collection)
-    directly = server.get(team.collection, cert=(team.bob.pair.cert, team.bob.pair.key))
+    directly = server.get(team.collection, cert=team.bob.pair)
     assert (through.status_code, directly.json()) == (403, through.json())

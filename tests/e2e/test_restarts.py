@@ -76,7 +76,7 @@ def test_a_rolling_update_and_a_kill_lose_nothing(replicas: Replicas, workspace:
 
 def listed(cluster: Cluster, server: VisibilityServer) -> tuple[int, dict[str, tuple[int, object]]]:
     """The list's version, and of each job its own and what is shown of it, by this very replica."""
-    answer = server.get(f"{PREFIX}/trainjobs", cert=(cluster.admin_pair.cert, cluster.admin_pair.key))
+    answer = server.get(f"{PREFIX}/trainjobs", cert=cluster.admin_pair)
     assert answer.status_code == 200, answer.text
     found = answer.json()
     items = {

@@ -106,7 +106,7 @@ class VisibilityServer:
         """
         pair = self._cluster.admin_pair
         with contextlib.suppress(httpx.TransportError):  # some tests have ended it
-            assert_untold(self.get("/metrics", cert=(pair.cert, pair.key)).text, where="metrics")
+            assert_untold(self.get("/metrics", cert=pair).text, where="metrics")
         exit_code = self._daemon.stop(grace_s=END_WAIT_S)
         assert_untold(self.log_text(), where="the server's log")
         self._loop.call(self._proxy.stop())
@@ -178,7 +178,7 @@ class VisibilityServer:
         pair, path = self._cluster.admin_pair, f"{PREFIX}/trainjobs"
 
         def here() -> Object:
-            answer = self.get(path, cert=(pair.cert, pair.key))
+            answer = self.get(path, cert=pair)
             assert answer.status_code == 200, answer.text
             found: Object = answer.json()
             return found
@@ -220,8 +220,7 @@ class VisibilityServer:
 
     def issue_ingress(self, name: str = INGRESS) -> tuple[Path, Path]:
         """A client certificate of the trusted proxy's CA: files of certificate and key."""
-        pair = self._ingress.issue_client(name)
-        return pair.cert, pair.key
+        return self._ingress.issue_client(name)
 
     def forget_peak_memory(self) -> int:
         """Let the peak begin at what the process has now, and return that (proc_pid_clear_refs(5))."""
@@ -238,7 +237,7 @@ class VisibilityServer:
     def metrics(self, name: str) -> dict[str, float]:
         """The value of each sample of that metric, by its labels as they are written."""
         pair = self._cluster.admin_pair
-        answer = self.get("/metrics", cert=(pair.cert, pair.key))
+        answer = self.get("/metrics", cert=pair)
         assert answer.status_code == 200, answer.text
         found = re.findall(rf"^{name}(\{{.*\}})? (\S+)$", answer.text, re.MULTILINE)
         return {labels: float(value) for labels, value in found}
@@ -247,7 +246,7 @@ class VisibilityServer:
         """Of a TrainJob, as this very server shows it to an administrator."""
         pair = self._cluster.admin_pair
         path = f"{PREFIX}/namespaces/{namespace}/trainjobs/{name}"
-        answer = self.get(path, cert=(pair.cert, pair.key))
+        answer = self.get(path, cert=pair)
         assert answer.status_code == 200, answer.text
         found: Object = answer.json()
         return found

@@ -32,7 +32,7 @@ class User:
         self.name = name
         self.pair = pair
         self._home = directory
-        cert = (pair.cert, pair.key)
+        cert = pair
         self.kubeconfig = write_kubeconfig(
             directory / "kubeconfig", url=cluster.url, ca_file=cluster.ca_file, cert=cert
         )

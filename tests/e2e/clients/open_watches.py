@@ -16,7 +16,7 @@ class OpenWatches:
 
     def __init__(self, server: VisibilityServer, admin: User) -> None:
         self._server = server
-        self._cert = (admin.pair.cert, admin.pair.key)
+        self._cert = admin.pair
         wait_until(lambda: self._count() == 0, what="no watch is left over", poll_s=0.02)
 
     def wait_for(self, number: int = 1) -> None:

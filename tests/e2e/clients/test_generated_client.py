@@ -47,7 +47,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def alice(package: None, cluster: Cluster, workspace: Workspace) -> Iterator[Any]:
     """alice's connection through the aggregator."""
     context = ssl.create_default_context(cafile=str(cluster.ca_file))
-    context.load_cert_chain(workspace.alice.pair.cert, workspace.alice.pair.key)
+    context.load_cert_chain(*workspace.alice.pair)
     with importlib.import_module(_PACKAGE).Client(base_url=cluster.url, verify_ssl=context) as client:
         yield client
 

@@ -17,7 +17,7 @@ KEY = PREFIX.strip("/")
 
 def direct(server: VisibilityServer, user: User, path: str, **headers: str) -> Object:
     """What the server itself answers that user."""
-    answer = server.get(path, cert=(user.pair.cert, user.pair.key), headers=list(headers.items()))
+    answer = server.get(path, cert=user.pair, headers=list(headers.items()))
     assert answer.status_code == 200, answer.text
     found: Object = answer.json()
     return found

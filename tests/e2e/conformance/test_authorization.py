@@ -98,9 +98,9 @@ def test_Z13_rights_that_cannot_be_reviewed_are_an_error_and_no_refusal(
 ) -> None:
     pair = cluster.issue_client(f"unknown-to-{workspace.name}")  # so nothing is remembered of them
     with server.out_of_reach():
-        answer = server.get(workspace.collection, cert=(pair.cert, pair.key))
+        answer = server.get(workspace.collection, cert=pair)
     assert (answer.status_code, answer.headers["content-type"]) == (500, "text/plain; charset=utf-8")
-    assert server.get(workspace.collection, cert=(pair.cert, pair.key)).status_code == 403  # nothing was kept
+    assert server.get(workspace.collection, cert=pair).status_code == 403  # nothing was kept
 
 
 @pytest.mark.parametrize("path", ["", "/bert", "/bert/status", "?watch=1"])

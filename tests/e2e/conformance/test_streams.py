@@ -59,7 +59,7 @@ def test_W22_watches_that_have_gone_are_forgotten(
     pair = users["admin"].pair
 
     def running() -> float:
-        metrics = server.get("/metrics", cert=(pair.cert, pair.key)).text.splitlines()
+        metrics = server.get("/metrics", cert=pair).text.splitlines()
         (line,) = (line for line in metrics if line.startswith("apiserver_longrunning_requests"))
         return float(line.split()[-1])
 
