@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import structlog
 
-from tests.service.server_process import DEADLINE_S, GROUP, ControlPlane, Process, serving
-from visibility_api.store.state_file import Bounds, StateFile
+from tests.service.server_process import GROUP, ControlPlane, Process, serving
 
 TRAINJOBS = "/apis/trainer.kubeflow.org/v1alpha1/trainjobs"
 REPORTED = "2026-01-02T03:04:05Z"
@@ -78,43 +74,6 @@ async def test_a_killed_server_knows_at_once_what_it_knew(plane: ControlPlane, t
             assert after["bert"]["progressPercentage"] == 45
             assert after["bert"]["lastUpdatedTime"] == before["bert"]["lastUpdatedTime"] == REPORTED
             assert "progressPercentage" not in after["gpt"]  # of another uid
-
-
-# Writes one batch after the other, and prints the number of each once it is written.
-WRITING = """
-import itertools, sys
-from pathlib import Path
-from visibility_api.store.state_file import Bounds, StateFile
-from visibility_api.jobs.job import JobRef
-from visibility_api.jobs.memory import SavedJob
-
-file = StateFile(Path(sys.argv[1]), Bounds(max_bytes=2**28, max_age_s=3600))
-refs = [JobRef(resource="trainjobs", namespace="a", name=f"{n}", uid=f"uid-{n}") for n in range(50)]
-for number in itertools.count():
-    state = b"%010d" % number * 80
-    file.write([SavedJob(ref=ref, format=1, state=state) for ref in refs], [])
-    print(number, flush=True)
-"""
-
-
-@pytest.mark.parametrize("batches", [1, 40, 400])  # the last one beyond a checkpoint
-async def test_a_kill_amid_writing_loses_nothing_that_was_written(batches: int, tmp_path: Path) -> None:
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", WRITING, str(tmp_path)), stdout=asyncio.subprocess.PIPE
-    )
-    assert child.stdout is not None
-    async with asyncio.timeout(DEADLINE_S):
-        for _ in range(batches):
-            last = int(await child.stdout.readline())
-        child.kill()
-        await child.wait()
-    with structlog.testing.capture_logs() as logged:
-        file = StateFile(tmp_path, Bounds(max_bytes=2**28, max_age_s=3600.0))
-    found = {int(each.state[:10]) for each in file.load()}
-    file.close()
-    assert logged == []
-    assert len(found) == 1, "a batch is there whole or not at all"
-    assert found.pop() >= last
 
 
 async def test_a_data_directory_that_cannot_be_used_is_said_and_harms_nothing(

@@ -107,21 +107,6 @@ async def test_every_answer_has_one_word(answer: Callable[[], web.Response], out
         assert len(bench.requests) == 1
 
 
-async def test_fields_of_another_manager_stay_and_ours_are_withdrawn() -> None:
-    conflict = 'Apply failed with 1 conflict: conflict with "trainer-status": .status.trainerStatus.metrics'
-    async with writing(refused(409, "Conflict", conflict)) as (bench, write_back):
-        write_back.changed(reported(120))
-        assert await bench.outcome() == "OwnedByOther"
-        assert [body["status"].keys() for _, body in bench.requests] == [{"trainerStatus"}, set()]
-
-
-async def test_the_numbers_are_withdrawn_from_another_job_of_that_name() -> None:
-    async with writing(written(uid="another")) as (bench, write_back):
-        write_back.changed(reported(120))
-        assert await bench.outcome() == "Recreated"
-        assert [body["status"].keys() for _, body in bench.requests] == [{"trainerStatus"}, set()]
-
-
 async def test_a_server_that_is_away_is_unreachable_and_no_fault() -> None:
     outcomes: asyncio.Queue[str] = asyncio.Queue()
     async with KubeClient(Configuration(host="http://127.0.0.1:1")) as client:  # nothing listens there
