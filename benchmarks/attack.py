@@ -281,7 +281,7 @@ async def scenery(jobs: int) -> AsyncIterator[Scenery]:
     binaries, missing = find_binaries()
     if missing:
         print(f"before a stand-in, not a real kube-apiserver: {'; '.join(missing)}", flush=True)
-        async with scene(jobs) as at:
+        async with scene(jobs, of_server=("--sources=exec,status,push",)) as at:
             aggregated = User(
                 name="aggregated",
                 server=at.ours,

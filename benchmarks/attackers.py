@@ -17,11 +17,14 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import uvloop
 
+from visibility_api.pushing.body import MAX_BODY_BYTES
+
 from . import kubernetes
-from .push import PATH as PUSH
+from .push import PATH as PUSH, token
 from .scene import ALL, API, ONE
 
 YAML = "Accept: application/yaml\r\n"
@@ -217,6 +220,68 @@ async def pushing(target: Target) -> None:
     await _crowd(200, one)
 
 
+def hostile_pushes(pods: int) -> Attack:
+    """So many pods of one namespace push as often as they may, each time what is largest and costliest."""
+
+    async def attack(target: Target) -> None:
+        jobs_of_namespace = 60
+
+        async def one(place: int) -> None:
+            number, rank = place % jobs_of_namespace * kubernetes.NAMESPACES, place // jobs_of_namespace
+            path, bearer = (
+                PUSH.format(kubernetes.namespace(number), kubernetes.job_name(number)),
+                token(number, rank),
+            )
+            reader, writer = await target.connect(ELSEWHERE[place % len(ELSEWHERE)])
+            try:
+                while True:
+                    began = time.monotonic()
+                    body = random.choice(HOSTILE)()
+                    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+                    writer.write(f"{head}Authorization: Bearer {bearer}\r\n\r\n".encode() + body)
+                    await target.read(reader)
+                    await asyncio.sleep(max(0.0, began + 0.05 - time.monotonic()))
+            finally:
+                writer.transport.abort()
+
+        await _crowd(pods, one)
+
+    return attack
+
+
+def _many_metrics() -> bytes:
+    """Each time others, so that all of them are recorded."""
+    now = datetime.now(UTC).isoformat()
+    pairs = [{"name": f"{n:03}" + "\u200b" * 25, "value": random.random()} for n in range(256)]
+    status = {"lastUpdatedTime": now, "progressPercentage": random.randrange(100), "metrics": pairs}
+    return json.dumps({"trainerStatus": status}, ensure_ascii=False).encode()
+
+
+def _many_values() -> bytes:
+    """A document with as many earlier values as are read."""
+    rows = range(100, 0, -1)
+    columns = {f"m{n}": [random.random() for _ in rows] for n in range(20)}
+    recent = {"secondsBefore": [each / 10 for each in rows], "metrics": columns}
+    document = {"timestamp": datetime.now(UTC).isoformat(), "step": random.randrange(1000), "recent": recent}
+    return json.dumps(document).encode()
+
+
+def _of_parts(part: bytes, *, before: bytes = b"", after: bytes = b"") -> Callable[[], bytes]:
+    body = before + part * ((MAX_BODY_BYTES - len(before) - len(after)) // len(part)) + after
+    return lambda: body
+
+
+HOSTILE: tuple[Callable[[], bytes], ...] = (
+    _of_parts(b"[", after=b"\xff"),
+    _of_parts(b"[]," , before=b"[", after=b"[]]\xff"),
+    _of_parts(b'{"":0},', before=b'{"timestamp":"2026-01-23T10:30:45Z","x":['),
+    _of_parts(b'"a":1e23,', before=b'{"timestamp":"2026-01-23T10:30:45Z","metrics":{', after=b'"b":1}}'),
+    _of_parts(b"\xed\xa0\x80", before=b'{"trainerStatus":"', after=b'"}'),
+    _many_metrics,
+    _many_values,
+)  # fmt: skip
+
+
 def handshakes(*addresses: str) -> Attack:
     """100 connections at a time that complete their handshake and end, without pause."""
 
@@ -332,6 +397,9 @@ ATTACKS: dict[str, Attack] = {
     "the same, users' address": repeating(500, lambda t, _: (ONE, t.bearer()), lone=True),
     "1,000 new ones at one moment": together,
     "pushes with random tokens": pushing,
+    "hostile pushes, one pod": hostile_pushes(1),
+    "hostile pushes, 48 pods": hostile_pushes(48),
+    "hostile pushes, 1,000 pods": hostile_pushes(1000),
     "anonymous, random paths": repeating(200, lambda _t, _p: (f"/{_number()}", "")),
     "no rights, random names": repeating(
         100, lambda t, _: (f"{ALL}/{_number()}?watch=1", t.bearer(t.weak_token))

@@ -28,7 +28,9 @@ from visibility_api.pushing.paths import AUDIENCE
 TOKEN = "benchmark"
 NAMESPACES = 50
 JOBSET = "jobset.sigs.k8s.io/"
-POD_TOKEN = "pod-"  # and the job's number in five digits, and whatever makes it as long as a real one
+POD_TOKEN = (
+    "pod-"  # and the job's number and the rank, five digits each, and what makes it as long as real ones
+)
 CHANGES = "/benchmark/changes"
 NO_FILE = b"cat: /tmp/trainjob-progress.json: No such file or directory\n"
 EXIT_CODE_1 = (
@@ -127,15 +129,15 @@ def job_set(number: int) -> dict[str, Any]:
     }
 
 
-def pod(number: int) -> dict[str, Any]:
+def pod(number: int, rank: int = 0) -> dict[str, Any]:
     name, began = job_name(number), "2026-01-23T10:00:00Z"
     conditions = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
     return {
         "metadata": {
-            "name": f"{name}-node-0-0-abcde",
-            "generateName": f"{name}-node-0-0-",
+            "name": f"{name}-node-0-{rank}-abcde",
+            "generateName": f"{name}-node-0-{rank}-",
             "namespace": namespace(number),
-            "uid": _uid("9", number),
+            "uid": _uid("9", number + (rank << 16)),
             "resourceVersion": "1",
             "creationTimestamp": began,
             "labels": {
@@ -149,7 +151,7 @@ def pod(number: int) -> dict[str, Any]:
                 f"{JOBSET}replicatedjob-replicas": "1",
                 f"{JOBSET}restart-attempt": "0",
                 "batch.kubernetes.io/controller-uid": _uid("3", number),
-                "batch.kubernetes.io/job-completion-index": "0",
+                "batch.kubernetes.io/job-completion-index": str(rank),
                 "batch.kubernetes.io/job-name": f"{name}-node-0",
                 "trainer.kubeflow.org/trainjob-ancestor-step": "trainer",
             },
@@ -233,7 +235,7 @@ def batch_job(number: int) -> dict[str, Any]:
             "ownerReferences": [_controller("JobSet", name, _uid("5", number))],
             "managedFields": _managed_fields(number),
         },
-        "spec": {"completionMode": "Indexed", "completions": 1},
+        "spec": {"completionMode": "Indexed", "completions": 1024},
     }
 
 
@@ -244,7 +246,8 @@ def reviewed(token: str) -> dict[str, Any]:
         return {"authenticated": True, "user": user}
     if not token.startswith(POD_TOKEN):
         return {"authenticated": False}
-    meta = pod(int(token[len(POD_TOKEN) :][:5]))["metadata"]
+    digits = token[len(POD_TOKEN) :]
+    meta = pod(int(digits[:5]), int(digits[5:10]))["metadata"]
     extra = {
         "authentication.kubernetes.io/pod-name": [meta["name"]],
         "authentication.kubernetes.io/pod-uid": [meta["uid"]],
@@ -255,7 +258,7 @@ def reviewed(token: str) -> dict[str, Any]:
 
 
 KINDS = {"trainjobs": train_job, "jobsets": job_set, "jobs": batch_job, "pods": pod}
-ONE_OF = {"pods": pod, "jobs": batch_job, "jobsets": job_set}  # read one by one, as owners of owners
+ONE_OF = {"jobs": batch_job, "jobsets": job_set}  # read one by one, as owners of pods
 
 
 @dataclass(slots=True)
@@ -358,7 +361,9 @@ def application(
         return socket
 
     async def one(request: web.Request) -> web.Response:
-        made = ONE_OF[request.match_info["plural"]](int(request.match_info["name"].split("-")[1]))
+        plural, parts = request.match_info["plural"], request.match_info["name"].split("-")
+        number = int(parts[1])
+        made = pod(number, int(parts[4])) if plural == "pods" else ONE_OF[plural](number)
         return web.Response(body=msgspec.json.encode(made), content_type="application/json")
 
     lease: dict[str, Any] = {}

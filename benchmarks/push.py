@@ -40,8 +40,8 @@ METRICS = {
 TOKEN_CHARACTERS = 1000  # of a service account's, about
 
 
-def token(number: int) -> str:
-    return f"{kubernetes.POD_TOKEN}{number:05d}-".ljust(TOKEN_CHARACTERS, "x")
+def token(number: int, rank: int = 0) -> str:
+    return f"{kubernetes.POD_TOKEN}{number:05d}{rank:05d}-".ljust(TOKEN_CHARACTERS, "x")
 
 
 def message(number: int, turn: int, at: datetime, path: str = PATH) -> bytes:

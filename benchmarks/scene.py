@@ -115,10 +115,12 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def scene(jobs: int, *, changes_per_s: float = 0, earlier: int = 0) -> AsyncIterator[Scene]:
+async def scene(
+    jobs: int, *, changes_per_s: float = 0, earlier: int = 0, of_server: tuple[str, ...] = ()
+) -> AsyncIterator[Scene]:
     """All jobs have a document, with so many earlier values of each metric, and nobody looks for another."""
     of_cluster = ("--changes-per-s", str(changes_per_s), "--earlier", str(earlier))
-    async with started(jobs, of_cluster=of_cluster) as at:
+    async with started(jobs, of_cluster=of_cluster, of_server=of_server) as at:
         await until_all_probed(at.ours, at.ca_file, jobs)
         yield at
 

@@ -7,8 +7,6 @@ import random
 from dataclasses import dataclass
 from datetime import timedelta
 
-import msgspec
-
 from trainjob_progress.ranks import make_columns
 from visibility_api.jobs.straggling import FACTOR, NOTHING_GATHERED
 from visibility_api.reports.ranks import read_ranks
@@ -61,7 +59,7 @@ def judge(rng: random.Random, *, lags: bool = False) -> Found:
             columns = make_columns(at.timestamp(), None, [int(each) for each in done], None)
         if columns is None:
             continue
-        ranks = read_ranks(msgspec.Raw(msgspec.json.encode(columns)))
+        ranks = read_ranks(columns)
         gathered = gathered.advance(ranks, at, attempt="a", factor=FACTOR, pause_s=PAUSE_S)
         for each in gathered.lagging:
             if lags and each.rank == slow and number >= begins:

@@ -204,6 +204,7 @@ class Endpoint:
         self.outcomes: list[str] = []
         self.is_news = True  # what is handed on counts
         self.is_synced = True
+        self.is_counted = True
 
         async def no_sleep(_delay_s: float) -> None:
             await asyncio.sleep(0)
@@ -220,6 +221,7 @@ class Endpoint:
         self.endpoint = PushEndpoint(
             self.admission,
             record=self._record,
+            counts=lambda _observation: self.is_counted,
             pushed=self.pushed.append,
             count=self.outcomes.append,
             now=lambda: T0,

@@ -254,6 +254,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
                 reviews=given.review_admission,
             ),
             record=tracker.observed,
+            counts=tracker.counts,
             may_write=may_write,
             pushed=prober.postpone,
             count=metrics.count_push,

@@ -28,9 +28,10 @@ from visibility_api.kubeapi.history import encode_csv, encode_json, encode_ndjso
 from visibility_api.kubeapi.v1alpha1 import Codec
 from visibility_api.models.served import TRAINJOBS
 from visibility_api.replication.frames import BadFrame, FrameReader
-from visibility_api.reports.document import Progress
+from visibility_api.reports.document import Progress, Refusal
 from visibility_api.reports.fields import EARLIEST, LATEST, MAX_METRICS, MAX_POINTS
 from visibility_api.reports.points import read_recent
+from visibility_api.reports.refusals import parse_json
 from visibility_api.store import Entry
 
 _PAST = Past()
@@ -95,7 +96,11 @@ def saved_history(data: bytes) -> None:
 
 def recent(data: bytes) -> None:
     """Earlier values that come with a report."""
-    points = read_recent(msgspec.Raw(data), T0)
+    try:
+        parsed = parse_json(data)
+    except Refusal:
+        return
+    points = read_recent(parsed, T0)
     assert len(points) <= MAX_POINTS
     for point in points:
         assert EARLIEST <= point.timestamp <= LATEST

@@ -27,7 +27,7 @@ SLOW = [0.4, 0.41, 0.39, 0.9]
 
 
 def columns(**given: object) -> Ranks:
-    return read_ranks(msgspec.Raw(msgspec.json.encode(given)))
+    return read_ranks(given)
 
 
 class Gathering(Bench):
@@ -234,7 +234,6 @@ class TestReading:
             {"rank": [0], "step": [1], "name": ["x" * 65]},
             {"rank": [0], "step": [1], "timestamp": "2026-01-23T10:00:00"},
             {"rank": list(range(65)), "step": [1] * 65},
-            {"rank": [0], "step": [1], "more": "x" * 20_000},
         ],
     )
     def test_a_report_of_ranks_that_breaks_a_rule_is_none(self, given: dict[str, object]) -> None:

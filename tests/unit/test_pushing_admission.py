@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 import pytest
@@ -284,6 +286,57 @@ async def test_a_token_is_reviewed_anew_after_a_while(endpoint: Endpoint, cluste
     endpoint.time = GRANT_TTL_S
     with pytest.raises(Forbidden):
         await admit(endpoint)
+
+
+async def test_a_token_of_rank_0_ends_as_soon_as_its_pod_is_seen_to_go(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    await admit(endpoint)
+    remove_pod(cluster)
+    cluster.jobs["team-a", "bert"] = replace(cluster.jobs["team-a", "bert"], rank0=None)
+    with pytest.raises(Forbidden):  # though the review of its token still says yes
+        await admit(endpoint)
+
+
+async def test_a_pod_that_is_no_longer_rank_0_may_push_on_while_it_is_there(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    await admit(endpoint)
+    cluster.restart(cluster.jobs["team-a", "bert"], pod_name="bert-node-0-0-fghij", pod_uid="newer")
+    await admit(endpoint)
+    asked = len(cluster.asked)
+    await admit(endpoint)
+    assert len(cluster.asked) == asked
+
+
+@pytest.mark.parametrize(
+    ("claims", "is_over"), [({"exp": 1_000_030}, True), ({"exp": "x"}, False), ({}, False)]
+)
+async def test_a_token_ends_when_it_expires(
+    endpoint: Endpoint,
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    claims: dict[str, Any],
+    is_over: bool,
+) -> None:
+    monkeypatch.setattr("visibility_api.pushing.admission.time.time", lambda: 1_000_000.0)
+    payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
+    token = f"head.{payload}.signature"
+    cluster.tokens[token] = cluster.tokens.pop(POD0)
+    await admit(endpoint, token)
+    del cluster.tokens[token]
+    endpoint.time = 29.0
+    await admit(endpoint, token)
+    endpoint.time = 30.0
+    if is_over:
+        with pytest.raises(Forbidden):
+            await admit(endpoint, token)
+    else:
+        await admit(endpoint, token)
+
+
+def remove_pod(cluster: Cluster, name: str = "bert-node-0-0-abcde") -> None:
+    del cluster.objects[f"/api/v1/namespaces/team-a/pods/{name}"]
 
 
 async def test_a_new_job_of_the_same_name_is_another_job(endpoint: Endpoint, cluster: Cluster) -> None:

@@ -19,8 +19,10 @@ from tests.unit.virtual_time import in_virtual_time
 from visibility_api.app import Limits
 from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.jobs.job import ProbeHints
-from visibility_api.pushing.admission import BURST
+from visibility_api.kube.errors import ApiError
+from visibility_api.pushing.admission import BURST, POD_SEEN_FOR_S
 from visibility_api.pushing.endpoint import OTHER_RANK_BURST, PushEndpoint, PushLimits
+from visibility_api.pushing.shares import POD
 from visibility_api.reports.document import Progress
 
 POD0, POD1 = "team-a-bert-job-pod0", "team-a-bert-job-pod1"
@@ -274,6 +276,35 @@ async def test_slow_bodies_of_one_job_leave_room_for_those_of_another(cluster: C
     assert (await post(endpoint)).status == 200
 
 
+async def test_slow_bodies_of_one_namespace_leave_room_for_those_of_another(cluster: Cluster) -> None:
+    for name in ("gpt", "t5"):
+        cluster.add_job(name)
+    cluster.add_job("bert", "team-b")
+    endpoint = Endpoint(cluster, limits=PushLimits(bodies=10))
+    come, waiting = asyncio.Event(), 0
+
+    async def late() -> dict[str, Any]:
+        nonlocal waiting
+        waiting += 1
+        await come.wait()
+        return {"type": "http.request", "body": BODY, "more_body": False}
+
+    async def push(name: str, **kwargs: Any) -> Answer:
+        return await post(
+            endpoint, token=f"team-a-{name}-job-pod0", path=UPSTREAM.format("team-a", name), **kwargs
+        )
+
+    async with asyncio.TaskGroup() as group:
+        slow = [group.create_task(push(name, receive=late)) for name in ("bert", "gpt", "t5")]
+        await until(lambda: waiting == 3)
+        cluster.add_job("llama")
+        assert status_of(await push("llama")) == (429, "TooManyRequests")
+        other = UPSTREAM.format("team-b", "bert")
+        assert (await post(endpoint, token="team-b-bert-job-pod0", path=other)).status == 200
+        come.set()
+    assert [task.result().status for task in slow] == [200, 200, 200]
+
+
 # --- whose word counts
 
 
@@ -285,6 +316,53 @@ async def test_another_pod_of_the_job_stands_in_for_rank_0(endpoint: Endpoint) -
     assert job.rank0 is not None
     assert (seen.is_other_rank, seen.attempt) == (True, job.rank0.attempt)
     assert endpoint.pushed == []  # rank 0 is still asked
+
+
+async def test_a_stand_in_whose_pod_has_gone_changes_nothing_after_10_s(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    """Its token would be accepted for two minutes, and by kube-apiserver's cache for 10 s."""
+    await post(endpoint, token=POD1)
+    del cluster.objects["/api/v1/namespaces/team-a/pods/bert-node-0-1-abcde"]
+    endpoint.time = POD_SEEN_FOR_S
+    for _ in range(2):
+        assert status_of(await post(endpoint, token=POD1)) == (403, "Forbidden")
+    assert len(endpoint.seen) == 1
+
+
+async def test_a_stand_in_is_not_read_while_rank_0_reports(endpoint: Endpoint, cluster: Cluster) -> None:
+    await post(endpoint, token=POD1)
+    asked = len(cluster.asked)
+    endpoint.is_counted = False
+    endpoint.time = POD_SEEN_FOR_S
+    assert (await post(endpoint, token=POD1)).status == 200
+    assert (len(endpoint.seen), len(cluster.asked)) == (1, asked)
+
+
+async def test_a_stand_in_that_cannot_be_read_is_not_taken(endpoint: Endpoint, cluster: Cluster) -> None:
+    await post(endpoint, token=POD1)
+    cluster.away = ApiError(500)
+    endpoint.time = POD_SEEN_FOR_S
+    assert status_of(await post(endpoint, token=POD1)) == (500, "InternalError")
+    assert len(endpoint.seen) == 1
+
+
+async def test_who_takes_much_time_is_refused_and_nobody_else(
+    endpoint: Endpoint, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.add_job("bert", "team-b")
+    monkeypatch.setattr("visibility_api.pushing.shares.MS_PER_BYTE", POD.burst_ms / len(BODY))
+    monkeypatch.setattr("visibility_api.pushing.shares.HOLD_S", 0.0)
+    assert (await post(endpoint)).status == 200
+    refused = await post(endpoint)
+    assert status_of(refused) == (429, "TooManyRequests")
+    assert refused.header("retry-after") == "1"
+    assert "this pod's 20 ms of CPU time a second" in refused.json()["message"]
+    assert (
+        await post(endpoint, token="team-b-bert-job-pod0", path=UPSTREAM.format("team-b", "bert"))
+    ).status == 200
+    endpoint.time += 20.0
+    assert (await post(endpoint)).status == 200
 
 
 async def test_rank_0_is_probed_beside_pushes_that_bring_nothing_new(endpoint: Endpoint) -> None:

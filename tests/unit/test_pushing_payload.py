@@ -221,11 +221,13 @@ def test_upstreams_form_counts_where_both_are_sent() -> None:
         (b"[]", "the body must be an object"),
         (b'"text"', "the body must be an object"),
         (b"5", "the body must be an object"),
-        (b"[" * 60_000, "the body has more than 10000 arrays and objects"),
-        (b"[" * 10_000, "the body is nested more than 100 levels deep"),
-        (b'{"a":' * 10_000, "the body is nested more than 100 levels deep"),
-        (b'{"trainerStatus":' + b"1" * 5000 + b"}", "trainerStatus must be in range"),
-        (b'{"trainerStatus":' + b"1" * 9000 + b"}", "the body has more than 128 numbers of extreme"),
+        (b"[" * 60_000, "the body has more than 6144 commas, colons and opening brackets"),
+        (b"[" * 6_000, "the body is nested more than 200 levels deep"),
+        (b"\xff" + b"[" * 6_000, "the body is not JSON"),
+        (b'["\xff",' + b"[" * 6_000, "the body is nested more than 200 levels deep"),
+        (b'{"a":' * 3_000, "the body is nested more than 200 levels deep"),
+        (b'{"trainerStatus":' + b"1" * 4000 + b"}", "trainerStatus must be an object"),
+        (b'{"trainerStatus":' + b"1" * 5000 + b"}", "the body has a number of more than 4300 digits"),
         (b'{"trainerStatus":[]}', "trainerStatus must be an object"),
         (b'{"trainerStatus":"x"}', "trainerStatus must be an object"),
         (b'{"trainerStatus":{}}', "trainerStatus.lastUpdatedTime is required"),
@@ -267,7 +269,7 @@ def test_a_type_that_cannot_be_clamped_is_refused_and_named(field: str, value: A
     assert caught.value.message.startswith(says)
 
 
-@pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity", b"1e400"])
+@pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity"])
 def test_a_number_that_is_none_is_refused(number: bytes) -> None:
     body = b'{"trainerStatus":{"lastUpdatedTime":"%s","progressPercentage":%s}}'
     with pytest.raises(Invalid):

@@ -161,7 +161,8 @@ def _keep(
     if points and held is not None and not report.is_final:
         # The latest of each metric, also of those measured long ago. What is measured later is among the
         # points of the next report.
-        measured = [each for each in report.metrics if each not in held.metrics]
+        before_it = set(held.metrics)
+        measured = [each for each in report.metrics if each not in before_it]
         report = replace(report, metrics=tuple(measured))
     if record.history is None:
         record.history = JobHistory()

@@ -152,6 +152,11 @@ class Tracker:
             return record is not None
         return not record.report.is_final and record.source in (LOGS, STATUS)
 
+    def counts(self, observation: Observation) -> bool:
+        """Whether a source's outcome concerns a job as it is now."""
+        record = self._records.get(observation.ref)
+        return record is not None and counts(record, observation)
+
     def observed(self, observation: Observation) -> bool:
         """A source has brought this. Returns whether it is a report that counts from now on."""
         record = self._records.get(observation.ref)

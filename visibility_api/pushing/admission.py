@@ -7,7 +7,9 @@ token, so that the next push with it costs a dictionary look-up.
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -37,6 +39,7 @@ from visibility_api.kube.errors import ApiError, ClusterError
 
 from .ownership import Membership, Owners
 from .paths import Target
+from .shares import Buckets, Budgets
 
 log = structlog.get_logger("visibility.pushing")
 
@@ -45,9 +48,10 @@ V = TypeVar("V")
 Headers = Sequence[tuple[bytes, bytes]]
 FindJob = Callable[[str, str], TrainingJob | None]  # by namespace and name
 
-# How long a reviewed token is accepted. Ten seconds, as elsewhere, would mean a review for every other push.
-# Reports of a pod that was deleted meanwhile are not shown: it belongs to no current attempt.
+# How long a reviewed token is accepted, unless its pod goes or it expires earlier. Ten seconds, as elsewhere,
+# would mean a review for every other push.
 GRANT_TTL_S = 120.0
+POD_SEEN_FOR_S = 10.0  # how long a pod that is not watched counts as being there after it was read
 TIMEOUT_S = 4.0  # clients wait 5 s
 MAX_GRANTS = 32_768
 # A token that was refused is seldom accepted a moment later, and its client goes on pushing.
@@ -63,6 +67,8 @@ _ACCOUNT = "system:serviceaccount"
 _CROWDED = "too many pushes wait to be authenticated; try again after the time in Retry-After"
 _NO_TOKEN = "a bearer token is required: that of the training pod"
 _NOT_ACCEPTED = "the token is not accepted: it must be valid, and have this path's audience"
+_TOO_OFTEN = f"a pod may push {PUSHES_PER_S:g} times a second"
+_GONE = "the token's pod has gone"
 _NOT_BOUND = (
     "the token must be bound to a pod of this TrainJob, and its service account must be of this namespace"
 )
@@ -74,7 +80,10 @@ class Grant:
 
     membership: Membership
     bucket: Bucket  # one for each pod, shared by all of its tokens
+    budgets: Buckets  # which its pushes are charged to
     until: float
+    is_watched: bool = False  # the pod is rank 0's, which the watch shows
+    seen_at: float = -math.inf  # when the pod was last read: of others
 
 
 class _JobState(NamedTuple):
@@ -119,15 +128,23 @@ class Admission:
             MAX_REFUSALS, REFUSED_FOR_S, timer=clock
         )  # by path and credential
         self._buckets: dict[str, Bucket] = {}  # by pod uid, the oldest first
+        self._budgets = Budgets(clock=clock)
         self._logged: TTLCache[str, bool] = TTLCache(MAX_LOGGED, LOG_AGAIN_S, timer=clock)  # by reason
 
-    async def admit(self, target: Target, headers: Headers, client: str) -> tuple[TrainingJob, Grant]:
-        """The job, and the pod that pushes. Raises a RequestError. `client` is the caller's address."""
+    async def admit(
+        self, target: Target, headers: Headers, client: str, size: int = 0
+    ) -> tuple[TrainingJob, Grant]:
+        """The job, and the pod that pushes. Raises a RequestError.
+
+        `client` is the caller's address, `size` that of the body in bytes.
+        """
         credentials = next((value for name, value in headers if name == b"authorization"), b"")
         key = (target.path, _hash(credentials))
         job = self._find_job(target.namespace, target.name)
         grant = self._grants.get(key)
         now = self._clock()
+        if grant is not None and grant.is_watched and not _is_watched(job, grant):
+            self._end(grant)
         if grant is None or now >= grant.until or job is None or grant.membership.job_uid != job.ref.uid:
             grant = await self._authenticate(key, target, credentials, client)
             self._grants.pop(key, None)  # one that is renewed is the youngest
@@ -136,10 +153,31 @@ class Admission:
             job = self._find_job(target.namespace, target.name)
             if job is None or grant.membership.job_uid != job.ref.uid:
                 raise NotFound("there is no such TrainJob")
-            now = self._clock()
-        if not grant.bucket.take(now):
-            raise TooManyRequests(f"a pod may push {PUSHES_PER_S:g} times a second")
+        grant.is_watched = _is_watched(job, grant)
+        refusal = "" if grant.bucket.take(self._clock()) else _TOO_OFTEN
+        await self._budgets.enter(grant.budgets, size, refusal=refusal)
         return job, grant
+
+    async def check_pod(self, target: Target, grant: Grant) -> None:
+        """Raises Forbidden when the pod has gone, InternalError when that cannot be known."""
+        now = self._clock()
+        if now < grant.seen_at + POD_SEEN_FOR_S:
+            return
+        pod = grant.membership
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                is_there = await self._owners.is_there(target.namespace, pod.pod_name, pod.pod_uid)
+        except (TimeoutError, ClusterError, msgspec.MsgspecError):
+            raise self._internal("the pod could not be read") from None
+        if not is_there:
+            self._end(grant)
+            raise Forbidden(_GONE)
+        grant.seen_at = now
+
+    def _end(self, grant: Grant) -> None:
+        """The pod is to be read anew before another push of it is taken."""
+        grant.until = min(grant.until, self._clock())
+        self._owners.forget(grant.membership)
 
     async def _authenticate(
         self, key: tuple[str, bytes], target: Target, credentials: bytes, client: str
@@ -163,7 +201,7 @@ class Admission:
             self._refusals[key] = _Refused(job_state, type(refusal), refusal.message)
             self._grants.pop(key, None)
             raise
-        return self._grant(membership, self._clock() + GRANT_TTL_S)
+        return self._grant(target.namespace, membership, self._clock() + min(GRANT_TTL_S, _valid_s(token)))
 
     async def _review(
         self, target: Target, token: str, slot: AbstractAsyncContextManager[None]
@@ -186,13 +224,14 @@ class Admission:
         except (ClusterError, msgspec.MsgspecError):
             raise self._internal("the pod's owners could not be read") from None
 
-    def _grant(self, membership: Membership, until: float) -> Grant:
+    def _grant(self, namespace: str, membership: Membership, until: float) -> Grant:
         bucket = self._buckets.get(membership.pod_uid)
         if bucket is None:
             bucket = Bucket(per_s=PUSHES_PER_S, burst=BURST, now=self._clock())
             self._buckets[membership.pod_uid] = bucket
             _bound(self._buckets, MAX_GRANTS)
-        return Grant(membership=membership, bucket=bucket, until=until)
+        budgets = self._budgets.find(namespace, membership.job_uid, membership.pod_uid)
+        return Grant(membership=membership, bucket=bucket, budgets=budgets, until=until)
 
     async def _find_membership(self, target: Target, token: str) -> Membership:
         identity = await self._tokens.identify(token, target.audiences)
@@ -233,6 +272,28 @@ def _token(credentials: bytes) -> str:
     if len(fields[1]) > MAX_TOKEN_BYTES or not fields[1].isascii():
         raise Forbidden(_NOT_ACCEPTED)
     return fields[1].decode()
+
+
+class _Claims(msgspec.Struct):
+    exp: float = math.inf  # when it expires, seconds since 1970
+
+
+def _valid_s(token: str) -> float:
+    """How long a token that was reviewed is valid; infinity for one that does not say."""
+    try:
+        payload = token.split(".")[1]
+        claims = base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
+        return msgspec.json.decode(claims, type=_Claims).exp - time.time()
+    except (IndexError, ValueError, RecursionError, msgspec.MsgspecError):
+        return math.inf
+
+
+def _is_watched(job: TrainingJob | None, grant: Grant) -> bool:
+    """Whether the pod is one that the watch shows: rank 0's, or one that may be."""
+    if job is None or job.rank0 is None:
+        return False
+    uid = grant.membership.pod_uid
+    return job.rank0.pod_uid == uid or uid in [each.pod_uid for each in job.alternates]
 
 
 def _pod_of(identity: Identity, namespace: str) -> tuple[str, str]:

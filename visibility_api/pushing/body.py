@@ -17,11 +17,17 @@ class ClientGone(Exception):
     """The client disconnected before its push was complete."""
 
 
-def check_length(headers: Headers) -> None:
-    """Raises RequestEntityTooLarge for a Content-Length above the limit, before the body is read."""
+def check_length(headers: Headers) -> int:
+    """The Content-Length; without one as much as a body may have, since it comes in pieces.
+
+    Raises RequestEntityTooLarge for one above the limit, before the body is read.
+    """
     for name, value in headers:
-        if name == b"content-length" and (len(value) > 12 or int(value) > MAX_BODY_BYTES):
-            raise RequestEntityTooLarge(f"the body exceeds {MAX_BODY_BYTES} bytes")
+        if name == b"content-length":
+            if len(value) > 12 or int(value) > MAX_BODY_BYTES:
+                raise RequestEntityTooLarge(f"the body exceeds {MAX_BODY_BYTES} bytes")
+            return int(value)
+    return MAX_BODY_BYTES
 
 
 async def read_body(receive: Receive) -> bytes:

@@ -35,10 +35,12 @@ from .body import ClientGone, Headers, Receive, check_length, read_body
 from .ownership import Membership, replica_name
 from .paths import UPSTREAM_PREFIX, Target, find_target
 from .payload import read_payload
+from .shares import PushTurns, charge
 
 SOURCE = "push"
 SWITCHED_OFF = "none"  # of the source annotation: this job's reports are not taken
 JOB_SHARE = 10  # the pods of one job, however many, may hold 1/10 of PushLimits.bodies
+NAMESPACE_SHARE = 4  # those of one namespace 1/4
 MAX_JOBS = 16_384
 # Reports of all pods of a job that are not rank 0, which are taken while rank 0 does not report. Further ones
 # get 200 but are not recorded: the Kubeflow SDK pushes from every process, and retries a refusal at once.
@@ -57,7 +59,7 @@ _WHY_OTHER_RANK = "A process other than rank 0 pushes."
 class PushLimits:
     """Limits on pushes after admission."""
 
-    bodies: int = 1000  # that are being read at one time
+    bodies: int = 1000  # that are being read, or wait to be parsed, at one time
     body_timeout_s: float = 10.0  # for reading one body, as Kubeflow Trainer's read timeout
 
 
@@ -70,9 +72,9 @@ class Admitted(NamedTuple):
 
 
 class PushEndpoint:
-    """Passes each report to `record`, which returns whether it was taken, while `may_write` allows it. When a
-    taken report has the job's
-    position, `pushed` is called with the job: it needs no probe for now. Neither may await.
+    """Passes each report that `counts` to `record`, which returns whether it was taken, while `may_write`
+    allows it. When a taken report has the job's position, `pushed` is called with the job: it needs no probe
+    for now. None of them may await.
 
     `count` is called with each outcome: `TAKEN`, `PASSED_OVER`, `GONE` or the reason of a refusal.
     """
@@ -82,6 +84,7 @@ class PushEndpoint:
         admission: Admission,
         *,
         record: Callable[[Observation], bool],
+        counts: Callable[[Observation], bool] = lambda _observation: True,
         may_write: Callable[[], bool] = lambda: True,
         pushed: Callable[[JobRef], None] = lambda _ref: None,
         count: Callable[[str], None] = lambda _outcome: None,
@@ -91,6 +94,7 @@ class PushEndpoint:
     ) -> None:
         self._admission = admission
         self._record = record
+        self._counts = counts
         self._may_write = may_write
         self._pushed = pushed
         self._count = count
@@ -98,7 +102,8 @@ class PushEndpoint:
         self._clock = clock
         self._limits = limits
         self._bodies = 0  # being read
-        self._bodies_of: Counter[str] = Counter()  # by the job's uid
+        self._bodies_of: Counter[str] = Counter()  # by job's uid, and by namespace
+        self._turns = PushTurns()
         self._other_ranks: LRUCache[JobRef, Bucket] = LRUCache(MAX_JOBS)
 
     @staticmethod
@@ -114,9 +119,8 @@ class PushEndpoint:
             target = find_target(path)
             if target is None or method != "POST":
                 raise NotFound("only POST to the status of a TrainJob is served here")
-            check_length(headers)
-            job, grant = await self._admission.admit(target, headers, client)
-            return Admitted(target, job, grant)
+            size = check_length(headers)
+            return Admitted(target, *await self._admission.admit(target, headers, client, size))
         except Exception as error:
             self._count(error.reason if isinstance(error, RequestError) else InternalError.reason)
             raise
@@ -133,57 +137,74 @@ class PushEndpoint:
         return echo
 
     async def _take(self, admitted: Admitted, receive: Receive) -> tuple[bytes, str]:
-        _, job, grant = admitted
-        body = await self._read(receive, job.ref.uid)
-        payload = read_payload(body)
-        if not self._may_write():
-            raise Unavailable("another replica owns the jobs by now; try again")
-        reporter = _reporter(job, grant.membership)
-        if (
-            payload.report is None
-            or reporter is None
-            or not self._record_report(job, reporter, payload.report)
-        ):
-            return payload.echo, PASSED_OVER
-        return payload.echo, TAKEN
+        target, job, grant = admitted
+        body = await self._read(receive, job.ref)
+        began = time.perf_counter()
+        try:
+            payload = read_payload(body)
+            observation = self._observe(job, grant.membership, payload.report)
+            if observation is not None and observation.is_other_rank:
+                if not self._counts(observation) or not self._may_report_beside_rank0(job.ref):
+                    return payload.echo, PASSED_OVER
+                self._charge(grant, began)
+                try:
+                    await self._admission.check_pod(target, grant)  # rank 0's is watched
+                finally:
+                    began = time.perf_counter()
+            if not self._may_write():
+                raise Unavailable("another replica owns the jobs by now; try again")
+            if observation is None or not self._record(observation):
+                return payload.echo, PASSED_OVER
+            if not observation.is_other_rank and payload.report is not None and has_position(payload.report):
+                self._pushed(job.ref)
+            return payload.echo, TAKEN
+        finally:
+            self._charge(grant, began)
 
-    async def _read(self, receive: Receive, job_uid: str) -> bytes:
-        most = self._limits.bodies
-        if self._bodies >= most or self._bodies_of[job_uid] * JOB_SHARE >= most:
+    def _charge(self, grant: Grant, began: float) -> None:
+        ms = 1000 * (time.perf_counter() - began)
+        charge(grant.budgets, ms)
+        self._turns.spend(ms)
+
+    async def _read(self, receive: Receive, ref: JobRef) -> bytes:
+        """The body, when it is its turn to be parsed."""
+        most, held = self._limits.bodies, self._bodies_of
+        job, namespace = ref.uid, ref.namespace
+        if self._bodies >= most or held[job] * JOB_SHARE >= most or held[namespace] * NAMESPACE_SHARE >= most:
             raise TooManyRequests("too many pushes are under way; try again later")
         self._bodies += 1
-        self._bodies_of[job_uid] += 1
+        held[job] += 1
+        held[namespace] += 1
         try:
-            return await within(self._limits.body_timeout_s, read_body(receive))
+            body = await within(self._limits.body_timeout_s, read_body(receive))
+            await self._turns.wait(namespace)
+            return body
         except TimeoutError:
             raise Invalid(f"the body was not complete within {self._limits.body_timeout_s:g} s") from None
         finally:
             self._bodies -= 1
-            self._bodies_of[job_uid] -= 1
-            if not self._bodies_of[job_uid]:
-                del self._bodies_of[job_uid]
+            for key in (job, namespace):
+                held[key] -= 1
+                if not held[key]:
+                    del held[key]
 
-    def _record_report(self, job: TrainingJob, reporter: _Reporter, report: Progress) -> bool:
-        """Whether the report was taken; only those of the current attempt are."""
-        if job.hints.source == SWITCHED_OFF:
-            return False
+    def _observe(
+        self, job: TrainingJob, membership: Membership, report: Progress | None
+    ) -> Observation | None:
+        """What is to be recorded; only reports of the current attempt are."""
+        reporter = _reporter(job, membership)
+        if report is None or reporter is None or job.hints.source == SWITCHED_OFF:
+            return None
         attempt, is_other_rank = reporter
-        if is_other_rank and not self._may_report_beside_rank0(job.ref):
-            return False
-        is_taken = self._record(
-            Observation(
-                ref=job.ref,
-                attempt=attempt,
-                source=SOURCE,
-                at=self._now(),
-                outcome=report,
-                why=_WHY_OTHER_RANK if is_other_rank else _WHY,
-                is_other_rank=is_other_rank,
-            )
+        return Observation(
+            ref=job.ref,
+            attempt=attempt,
+            source=SOURCE,
+            at=self._now(),
+            outcome=report,
+            why=_WHY_OTHER_RANK if is_other_rank else _WHY,
+            is_other_rank=is_other_rank,
         )
-        if is_taken and not is_other_rank and has_position(report):
-            self._pushed(job.ref)
-        return is_taken
 
     def _may_report_beside_rank0(self, ref: JobRef) -> bool:
         now = self._clock()

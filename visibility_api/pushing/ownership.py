@@ -135,9 +135,13 @@ class Owners:
             self._members[pod_uid] = found
         return found
 
-    def remember(self, membership: Membership) -> None:
-        """What another replica has found need not be read here."""
-        self._members[membership.pod_uid] = membership
+    async def is_there(self, namespace: str, pod_name: str, pod_uid: str) -> bool:
+        """Whether the pod exists now. Raises ClusterError when it cannot be read."""
+        return await self._get(_Pod, f"/api/v1/namespaces/{namespace}/pods", pod_name, pod_uid) is not None
+
+    def forget(self, membership: Membership) -> None:
+        """The pod is read anew when it is asked for next."""
+        self._members.pop(membership.pod_uid, None)
 
     async def _read_owners(self, namespace: str, pod_name: str, pod_uid: str) -> Membership | None:
         pod = await self._get(_Pod, f"/api/v1/namespaces/{namespace}/pods", pod_name, pod_uid)

@@ -2,25 +2,26 @@
 
 What Kubeflow Trainer accepts is accepted: names in any case, bytes after the first value, broken UTF-8. The
 bytes are untrusted: any input becomes a `Payload` or raises `Invalid`, in time by its length, and the message
-repeats none of it.
+repeats none of it (`python -m benchmarks.hostile_bodies`).
 """
 
 from __future__ import annotations
 
 import re
-from typing import NoReturn
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import Raw
 
 from visibility_api.errors.status import Invalid
-from visibility_api.reports.document import Progress, Refusal, Refused
-from visibility_api.reports.refusals import describe_excess, describe_mismatch
+from visibility_api.reports.document import Progress, Refusal
+from visibility_api.reports.fields import MAX_METRICS
+from visibility_api.reports.refusals import describe_mismatch, parse_json, replace_halves
 from visibility_api.reports.trainer_status import TrainerMetric, TrainerStatus, TrainerStatusUpdate, fit
-from visibility_api.reports.training_document import parse_document
+from visibility_api.reports.training_document import read_document
 
-# Of a body in which names may be written in another case: four for each of 256 metrics, and as many again.
-MAX_QUOTES = 4096
+MAX_NAMES = 64  # of an object whose names may be written in another case; Go structs have few fields
 
 
 class _Metric(TrainerMetric, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -39,8 +40,6 @@ class _Known(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 class _Body(msgspec.Struct, rename="camel"):
     trainer_status: TrainerStatus | None = None
-    timestamp: Raw | UnsetType = UNSET
-    schema_version: Raw | UnsetType = UNSET
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,79 +49,76 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
     report: Progress | None  # None when the body holds no report
 
 
-_decode_known = msgspec.json.Decoder(_Known).decode
-_decode = msgspec.json.Decoder(_Body).decode
 _encode = msgspec.json.Encoder().encode
 _NOTHING = Payload(echo=b"{}\n", report=None)
 
-_NAMES = {
-    name.lower(): b'"%s"' % name
-    for name in (
-        b"trainerStatus", b"progressPercentage", b"estimatedRemainingSeconds", b"metrics", b"lastUpdatedTime",
-        b"name", b"value",
-    )
-}  # fmt: skip
-_NAME = re.compile(rb'"(%s)"(?=\s*:)' % b"|".join(_NAMES), re.IGNORECASE)
+_STATUS = {"trainerstatus": "trainerStatus"}
+_FIELDS = {
+    name.lower(): name
+    for name in ("progressPercentage", "estimatedRemainingSeconds", "metrics", "lastUpdatedTime")
+}
+_PAIR = {"name": "name", "value": "value"}
 _TRAILING = re.compile(r"JSON is malformed: trailing characters \(byte (\d+)\)")
-# Half of a surrogate pair, which has no UTF-8 form.
-_HALF = re.compile(
-    rb"\\u(?<!\\\\u)[dD](?:[89abAB][\da-fA-F]{2}(?!\\u[dD][c-fC-F])"
-    rb"|(?<!\\u[dD][89abAB][\da-fA-F]{2}\\u[dD])[c-fC-F][\da-fA-F]{2})"
-)
 
 
 def read_payload(data: bytes) -> Payload:
     """Raises Invalid, which names the field."""
-    if (excess := describe_excess(data)) is not None:
-        _refuse(f"the body {excess}")
-    status: TrainerStatus | None
     try:
-        status = _decode_known(data).trainer_status
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        data = _mended(data)
-        body = _read(data)
-        status = body.trainer_status
-        if status is None:
-            is_document = body.timestamp is not UNSET or body.schema_version is not UNSET
-            return _own_document(data) if is_document else _NOTHING
+        parsed = _parse(data)
+    except Refusal as refusal:
+        _refuse(f"the body {refusal.refused.message}")
+    if parsed is None:
+        return _NOTHING
+    if not isinstance(parsed, dict):
+        _refuse("the body must be an object")
     try:
-        echo, report = fit(status)
+        status = _find_status(parsed)
+        if status is not None:
+            echo, report = fit(status)
+            return Payload(echo=_encode(TrainerStatusUpdate(echo)) + b"\n", report=report)
+        if "timestamp" in parsed or "schemaVersion" in parsed:
+            # The echo is empty: Kubeflow Trainer would know none of its fields.
+            return Payload(echo=_NOTHING.echo, report=read_document(parsed))
+        return _NOTHING
     except Refusal as refusal:
         _refuse(refusal.refused.message)
-    return Payload(echo=_encode(TrainerStatusUpdate(echo)) + b"\n", report=report)
 
 
-def _read(data: bytes) -> _Body:
+def _parse(data: bytes) -> object:
+    """The first JSON value, with what is not UTF-8 replaced; Kubeflow Trainer reads it so. Raises Refusal."""
     try:
-        return _decode(data)
-    except msgspec.ValidationError as error:
-        if data.strip() == b"null":
-            return _Body()
-        reason, words = describe_mismatch(data, error)
-        _refuse(words if reason == "InvalidField" else f"the body {words}")
-    except msgspec.DecodeError:
-        _refuse("the body is not JSON")
-
-
-def _own_document(data: bytes) -> Payload:
-    """The echo is empty: Kubeflow Trainer would know none of its fields."""
-    outcome = parse_document(data)
-    if isinstance(outcome, Refused):
-        raise Invalid(outcome.message)
-    return Payload(echo=_NOTHING.echo, report=outcome)
-
-
-def _mended(data: bytes) -> bytes:
-    """The first JSON value in UTF-8, with known names in their own case; Kubeflow Trainer reads it so."""
-    data = _HALF.sub(b"?", data.decode(errors="replace").encode())
-    try:
-        msgspec.json.decode(data, type=Raw)
-    except msgspec.DecodeError as error:
+        msgspec.json.decode(data, type=Raw)  # makes nothing of it, but says where it ends
+    except (msgspec.DecodeError, RecursionError) as error:
         if match := _TRAILING.match(str(error)):
             data = data[: int(match[1]) - 1]  # it counts from 1
-    if data.count(b'"') > MAX_QUOTES:
-        return data
-    return _NAME.sub(lambda match: _NAMES[match[1].lower()], data)
+    data = replace_halves(data)
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        data = data.decode(errors="replace").encode()
+    return parse_json(data)
+
+
+def _find_status(parsed: dict[str, Any]) -> TrainerStatus | None:
+    """None when there is none. Raises Refusal."""
+    try:
+        return msgspec.convert(parsed, _Known).trainer_status
+    except msgspec.ValidationError:
+        pass
+    status = _in_own_case(_in_own_case(parsed, _STATUS).get("trainerStatus"), _FIELDS)
+    if isinstance(status, dict) and isinstance(metrics := status.get("metrics"), list):
+        status["metrics"] = [_in_own_case(metric, _PAIR) for metric in metrics[:MAX_METRICS]]
+    try:
+        return msgspec.convert({"trainerStatus": status}, _Body).trainer_status
+    except msgspec.ValidationError as error:
+        raise Refusal("InvalidField", describe_mismatch(error)) from None
+
+
+def _in_own_case(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401 - any JSON
+    """A copy with the known names in their own case; unchanged what is no object."""
+    if not isinstance(value, dict) or len(value) > MAX_NAMES:
+        return value
+    return {names.get(name.lower(), name): each for name, each in value.items()}
 
 
 def _refuse(why: str) -> NoReturn:

@@ -14,10 +14,9 @@ MAX_METRIC_CHARACTERS = 64  # of a name and of a value, as upstream's trainerSta
 MAX_MESSAGE_CHARACTERS = 1024
 MAX_TIME_CHARACTERS = 64
 MAX_INTEGER = 2**53  # JSON readers that hold numbers as doubles lose those above (RFC 8259 section 6)
-MAX_POINTS = 256  # earlier values in one report
-MAX_RECENT_BYTES = 16 * 1024  # of a document: its earlier values
+MAX_POINTS = 256  # rows of earlier values in one report
+MAX_MEASURED = 2048  # values of metrics that are read of them, the latest: half a millisecond
 MAX_RANKS = 64  # that one report describes
-MAX_RANKS_BYTES = 16 * 1024
 MAX_POINT_AGE_S = 366 * 86400  # before the document's own time
 EARLIEST, LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(9998, 12, 31, tzinfo=UTC)
 

@@ -7,12 +7,11 @@ field that makes no sense is left out: a user cannot mend what an SDK wrote into
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .document import Progress, Refused
+from .document import Progress, Refusal, Refused
 from .fields import (
     MAX_MESSAGE_CHARACTERS,
     MAX_METRIC_CHARACTERS,
@@ -22,11 +21,11 @@ from .fields import (
     total,
     whole,
 )
+from .refusals import parse_json, replace_halves
 
 # No other form has any of these.
 _MARKS = frozenset({"currentStep", "currentEpoch", "currentPhase", "trainMetrics", "evalMetrics"})
 _FOREIGN = frozenset({"timestamp", "trainerStatus"})  # …and with one of these it is not this form
-_MAX_DIGITS = 20  # of a number taken as an integer; int() of thousands of digits is slow, then refused
 _EVAL = "eval_"
 
 
@@ -50,7 +49,7 @@ def parse_open_data_hub(data: bytes) -> Progress | Refused | None:
         progress_percentage=percentage(_finite(fields.get("progressPercentage"))),
         remaining_s=whole(_finite(fields.get("estimatedRemainingSeconds"))),
         metrics=_metrics(fields),
-        message=_text(phase)[:MAX_MESSAGE_CHARACTERS] if isinstance(phase, str) and phase else None,
+        message=phase[:MAX_MESSAGE_CHARACTERS] if isinstance(phase, str) and phase else None,
     )
     if progress == Progress():
         return Refused(reason="NoProgressYet", message="The process answers, but has nothing to report yet.")
@@ -59,14 +58,10 @@ def parse_open_data_hub(data: bytes) -> Progress | Refused | None:
 
 def _object(data: bytes) -> dict[str, Any] | None:
     try:
-        value = json.loads(data.decode(), parse_int=_integer, parse_constant=float)
-    except (ValueError, RecursionError):  # not UTF-8, not JSON; nested too deeply
+        value = parse_json(replace_halves(data), allows_nan=True)
+    except Refusal:
         return None
     return value if isinstance(value, dict) else None
-
-
-def _integer(text: str) -> int | float:
-    return int(text) if len(text) <= _MAX_DIGITS else float(text)
 
 
 def _metrics(fields: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -77,7 +72,7 @@ def _metrics(fields: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
             continue
         if len(metrics) == MAX_METRICS:
             break
-        metrics.setdefault(_text(name)[:MAX_METRIC_CHARACTERS], text)
+        metrics.setdefault(name[:MAX_METRIC_CHARACTERS], text)
     return tuple(metrics.items())
 
 
@@ -95,12 +90,7 @@ def _metric(value: object) -> str | None:
     """NaN and infinities as the texts `nan`, `inf`, `-inf`, as in our own document."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
-    return _text(str(value))[:MAX_METRIC_CHARACTERS] or None
-
-
-def _text(text: str) -> str:
-    """`text` with what JSON may carry but UTF-8 may not (half of a surrogate pair) replaced."""
-    return text.encode("utf-8", "replace").decode()
+    return str(value)[:MAX_METRIC_CHARACTERS] or None
 
 
 def _finite(value: object) -> float | None:
@@ -109,7 +99,7 @@ def _finite(value: object) -> float | None:
         return None
     try:
         number = float(value[:MAX_METRIC_CHARACTERS] if isinstance(value, str) else value)
-    except ValueError:
+    except (ValueError, OverflowError):  # no number; an integer of hundreds of digits
         return None
     return number if math.isfinite(number) else None
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from .fields import MAX_INTEGER, MAX_METRIC_CHARACTERS, MAX_RANKS, MAX_RANKS_BYTES, TIME_SCHEMA, says
+from .fields import MAX_INTEGER, MAX_METRIC_CHARACTERS, MAX_RANKS, TIME_SCHEMA, says
 
 _Rows = msgspec.Meta(max_length=MAX_RANKS)
 _Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_INTEGER)]
@@ -31,7 +31,7 @@ class RankRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Ranks(msgspec.Struct, frozen=True, gc=False):
     """One account of the ranks."""
 
-    mark: int  # of its bytes: until the next account a document repeats the one before
+    mark: int  # of what it says: until the next account a document repeats the one before
     at: datetime | None  # when it was gathered, by the training process's clock; None: it does not say
     rows: tuple[RankRow, ...]  # in order of rank, each once
 
@@ -55,18 +55,12 @@ class RankColumns(msgspec.Struct, rename="camel"):
     ] = None
 
 
-_decode = msgspec.json.Decoder(RankColumns).decode
-
-
-def read_ranks(data: msgspec.Raw) -> Ranks:
-    """The account in `data`. One that breaks a rule of docs/document.md is empty: it is no reason to refuse
-    the report it comes with."""
-    view = memoryview(data)
-    if view.nbytes > MAX_RANKS_BYTES:
-        return NO_RANKS
+def read_ranks(parsed: object) -> Ranks:
+    """The account that was parsed. One that breaks a rule of docs/document.md is empty: it is no reason to
+    refuse the report it comes with."""
     try:
-        found = _decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        found = msgspec.convert(parsed, RankColumns)
+    except msgspec.ValidationError:
         return NO_RANKS
     ranks, none = found.rank, [None] * len(found.rank)
     columns = (found.name or none, found.step or none, found.step_seconds or none)
@@ -79,4 +73,5 @@ def read_ranks(data: msgspec.Raw) -> Ranks:
     ]
     if not rows:
         return NO_RANKS
-    return Ranks(zlib.crc32(view), found.timestamp, tuple(sorted(rows, key=lambda row: row.rank)))
+    rows.sort(key=lambda row: row.rank)
+    return Ranks(zlib.crc32(msgspec.json.encode((found.timestamp, rows))), found.timestamp, tuple(rows))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-import msgspec
-
 from .document import Outcome, Progress, Refused
 from .fields import MAX_INTEGER
 from .open_data_hub import parse_open_data_hub
+from .refusals import parse_json
 from .training_document import parse_document
 
 # Reasons that hold for every form.
@@ -22,13 +21,6 @@ _FOREIGN = Refused(
     reason="NotAReport",
     message="There is a document with a time, but neither a position nor a schemaVersion.",
 )
-
-
-class _Marks(msgspec.Struct):
-    """Fields that a document has only if it is meant for us."""
-
-    schemaVersion: int | None = None
-    trainerStatus: dict[str, object] | None = None
 
 
 def parse_report(data: bytes, *, is_path_trusted: bool = True) -> Outcome:
@@ -54,11 +46,8 @@ def parse_report(data: bytes, *, is_path_trusted: bool = True) -> Outcome:
 def _is_marked(report: Progress, data: bytes) -> bool:
     if report.step is not None or report.epoch is not None or report.progress_percentage is not None:
         return True
-    try:
-        marks = msgspec.json.decode(data, type=_Marks)
-    except msgspec.ValidationError:  # a version that is no integer
-        return False
-    return marks.schemaVersion is not None or marks.trainerStatus is not None
+    fields = parse_json(data)  # a document that has these is meant for us
+    return type(fields.get("schemaVersion")) is int or isinstance(fields.get("trainerStatus"), dict)
 
 
 def _parse_argo(data: bytes) -> Outcome | None:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Annotated, Any, NoReturn
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, UnsetType
 
 from .document import ENDINGS, STATES, Progress, Refusal, Refused
 from .fields import (
@@ -32,7 +32,7 @@ from .fields import (
 )
 from .points import read_recent
 from .ranks import NO_RANKS, read_ranks
-from .refusals import describe_excess, describe_mismatch
+from .refusals import describe_mismatch, parse_json
 from .trainer_status import Number, TrainerStatus, fit
 
 _COUNT: dict[str, Any] = {"type": "integer", "minimum": 0, "maximum": MAX_INTEGER}
@@ -59,7 +59,7 @@ class ProgressDocument(msgspec.Struct, kw_only=True, rename="camel"):
 
     # The types are what is read; the schemas are what writers should write.
     schema_version: Annotated[
-        Raw | UnsetType,
+        Any | UnsetType,
         says("Version of this form. Known fields never change their meaning.", type="integer", minimum=1),
     ] = UNSET
     state: Annotated[
@@ -104,7 +104,7 @@ class ProgressDocument(msgspec.Struct, kw_only=True, rename="camel"):
         Number, says("Earlier starts of this training, where the launcher counts them.", **_COUNT)
     ] = None
     recent: Annotated[
-        Raw | UnsetType,
+        Any | UnsetType,
         says(
             "Values that came shortly before, without the document's own, so that readers that come rarely"
             " miss none. At most 16 KiB of text. Readers ignore it where it breaks a rule.",
@@ -112,7 +112,7 @@ class ProgressDocument(msgspec.Struct, kw_only=True, rename="camel"):
         ),
     ] = UNSET
     ranks: Annotated[
-        Raw | UnsetType,
+        Any | UnsetType,
         says(
             "The pace of all ranks, as rank 0 has last gathered it: of more than 64 the slowest and a"
             " selection. At most 16 KiB of text. Readers ignore it where it breaks a rule.",
@@ -122,24 +122,22 @@ class ProgressDocument(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class _Wrapped(msgspec.Struct, rename="camel"):
-    """Upstream's form, as it is pushed, or bare; what has a timestamp is our own."""
+    """Upstream's form, as it is pushed."""
 
-    timestamp: Raw | UnsetType = UNSET
-
-    trainer_status: TrainerStatus | UnsetType | None = UNSET
-    last_updated_time: Raw | UnsetType = UNSET
-
-
-_decode = msgspec.json.Decoder(ProgressDocument).decode
-_decode_wrapped = msgspec.json.Decoder(_Wrapped).decode
-_decode_bare = msgspec.json.Decoder(TrainerStatus).decode
+    trainer_status: TrainerStatus
 
 
 def parse_document(data: bytes) -> Progress | Refused:
     """The document in `data`: our own form, or upstream's trainerStatus, wrapped as pushed or bare."""
     try:
         _check(data)
-        return _read(data)
+        try:
+            parsed = parse_json(data)
+        except Refusal as refusal:
+            _refuse(refusal.refused.reason, f"The document {refusal.refused.message}.")
+        if not isinstance(parsed, dict):
+            _refuse("NotAnObject", "The document must be an object.")
+        return read_document(parsed)
     except Refusal as refusal:
         return refusal.refused
 
@@ -150,41 +148,22 @@ def _check(data: bytes) -> None:
     if not data.strip():
         _refuse("Empty", "The document is empty.")
     try:
-        data.decode()  # fields that are not read, too
+        data.decode()
     except UnicodeDecodeError:
         _refuse("NotUTF8", "The document is not UTF-8 text.")
-    if (excess := describe_excess(data)) is not None:
-        _refuse("TooDeep" if "nested" in excess else "TooComplex", f"The document {excess}.")
 
 
-def _read(data: bytes) -> Progress:
+def read_document(parsed: dict[str, Any]) -> Progress:
+    """The report of what was parsed. Raises Refusal."""
     try:
-        try:
-            found = _decode(data)
-        except msgspec.ValidationError:
-            status = _trainer_status(data)
-            if status is None:
-                raise
-        else:
-            status = _trainer_status(data) if found.timestamp is None else None
-        return _progress(found) if status is None else fit(status)[1]
+        if "timestamp" not in parsed:
+            if "trainerStatus" in parsed:
+                return fit(msgspec.convert(parsed, _Wrapped).trainer_status)[1]
+            if "lastUpdatedTime" in parsed:
+                return fit(msgspec.convert(parsed, TrainerStatus))[1]
+        return _progress(msgspec.convert(parsed, ProgressDocument))
     except msgspec.ValidationError as error:
-        reason, words = describe_mismatch(data, error)
-        _refuse(reason, f"{words}." if reason == "InvalidField" else f"The document {words}.")
-    except msgspec.DecodeError:
-        _refuse("NotJSON", "The document is not JSON.")
-
-
-def _trainer_status(data: bytes) -> TrainerStatus | None:
-    """None when it is not upstream's form."""
-    found = _decode_wrapped(data)
-    if found.timestamp is not UNSET:
-        return None
-    if found.trainer_status is None:
-        _refuse("InvalidField", "trainerStatus must be an object.")
-    if found.trainer_status is not UNSET:
-        return found.trainer_status
-    return None if found.last_updated_time is UNSET else _decode_bare(data)
+        _refuse("InvalidField", f"{describe_mismatch(error)}.")
 
 
 def _progress(found: ProgressDocument) -> Progress:
