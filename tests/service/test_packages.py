@@ -118,7 +118,8 @@ def test_the_reporters_wheel_is_the_reporter_and_requires_nothing(reporter: Whee
 
 def test_the_servers_wheel_is_the_server_with_its_data_and_no_other_package(server: Wheel) -> None:
     assert server.metadata["Name"] == "trainjob-visibility"
-    assert server.files == files_of(ROOT / "visibility_api")
+    published = {f"visibility_api/{name}" for name in files_of(ROOT / "openapi")}  # a link leads there
+    assert server.files == files_of(ROOT / "visibility_api") | published
     assert "visibility_api/py.typed" in server.files
     assert any(name.endswith(".json") for name in server.files)
     assert server.info["entry_points.txt"].split(b"\n")[1] == b"visibility-api = visibility_api.__main__:main"
