@@ -90,9 +90,13 @@ class VisibilityServer:
             env={"PATH": os.environ.get("PATH", ""), "HOME": str(directory)},
         )
         self._daemon.start()
-        self.wait_ready()
-        if is_registered:
-            self.register()
+        try:
+            self.wait_ready()
+            if is_registered:
+                self.register()
+        except BaseException:  # nobody else knows of the process, which would keep the Lease
+            self.stop()
+            raise
 
     def register(self) -> None:
         """Let the aggregator forward to this server, whichever was there before."""
