@@ -234,16 +234,14 @@ def test_a_push_to_a_follower_is_shown_by_the_owner_and_outlives_it(
     with contextlib.ExitStack() as ending:
         ending.callback(server.register)
         owner = VisibilityServer(cluster, tmp_path / "owner", flags=[NOBODY])
-        first = ending.enter_context(contextlib.ExitStack())
-        first.callback(owner.stop)
-        follower = VisibilityServer(
-            cluster, tmp_path / "follower", beside=owner
-        )  # readers are sent to it now
+        until_owner_stops = ending.enter_context(contextlib.ExitStack())
+        until_owner_stops.callback(owner.stop)
+        # Readers are sent to it now.
+        follower = VisibilityServer(cluster, tmp_path / "follower", beside=owner)
         ending.callback(follower.stop)
         pusher.wait_rank0("bert", bert)
         assert pusher.percentage("bert") is None
         answer = pusher.at(follower).post(pusher.path("bert"), token, 55)
-        assert answer.status_code == 200, answer.text
         assert undated(answer) == undated(pusher.at(owner).post(pusher.path("bert"), token, 55))
         assert pusher.percentage("bert") == 55
         owner.register()
@@ -252,7 +250,7 @@ def test_a_push_to_a_follower_is_shown_by_the_owner_and_outlives_it(
         assert refused.json() == pusher.at(owner).post(pusher.path("bert"), "nobody's", 60).json()
         assert refused.status_code == 403
         follower.register()
-        first.pop_all()
+        until_owner_stops.pop_all()
         assert owner.stop() == 0, owner.log_text()[-2000:]
         assert pusher.percentage("bert") == 55
         assert pusher.team.document("bert")["status"]["observation"]["source"] == "push"
@@ -262,7 +260,8 @@ def test_a_push_to_a_follower_is_shown_by_the_owner_and_outlives_it(
 
 
 def undated(answer: httpx.Response) -> Object:
-    """The answer to a push, without the time at which it was taken."""
-    status: Object = answer.json()["trainerStatus"]
-    assert status.pop("lastUpdatedTime")
-    return status
+    """The answer to a push, without the time at which the push was taken."""
+    assert answer.status_code == 200, answer.text
+    found: Object = answer.json()
+    assert found["trainerStatus"].pop("lastUpdatedTime")
+    return found

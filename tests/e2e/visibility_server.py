@@ -94,7 +94,7 @@ class VisibilityServer:
             self.wait_ready()
             if is_registered:
                 self.register()
-        except BaseException:  # nobody else knows of the process, which would keep the Lease
+        except BaseException:  # the caller has nothing to stop, and the process would keep the Lease
             self.stop()
             raise
 
