@@ -1,7 +1,6 @@
 /** Parts of the page that are loaded when they are first needed, so that the list of jobs is there sooner. */
 
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
 
 import { useLoaded } from "./hooks";
 import { Empty } from "./parts";
@@ -16,10 +15,12 @@ interface Props<T> {
   children: (part: T) => ComponentChildren;
 }
 
-/** `children` of what `load` brings. After an update of the server its scripts have other names: that is said. */
+/**
+ * `children` of what `load` brings. After an update of the server its scripts have other names: that is said.
+ * A browser keeps the failure of an `import()` for as long as the page lives, so only a reload asks again.
+ */
 export function Later<T>({ load, what, children }: Props<T>) {
-  const [tries, again] = useState(0);
-  const part = useLoaded(load, [load, tries]);
+  const part = useLoaded(load, [load]);
   if (part.state === "here") return <>{children(part.value)}</>;
   return (
     <main id="content" tabIndex={-1} class="job">
@@ -30,9 +31,6 @@ export function Later<T>({ load, what, children }: Props<T>) {
           <p>The connection is lost, or the server was updated and has another version of this page.</p>
           <button type="button" class="button primary" onClick={() => location.reload()}>
             Load the page again
-          </button>{" "}
-          <button type="button" class="button" onClick={() => again(tries + 1)}>
-            Try again
           </button>
         </Empty>
       )}
