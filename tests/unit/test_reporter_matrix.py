@@ -5,11 +5,12 @@ Each Python sees each way to end once here; `make test-frameworks` has the whole
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.matrix import ENDS, STARTS, check
+from tests.matrix import ENDS, NOISE, REPORTER, STARTS, check
 from tests.pythons import VERSIONS, find_python
 
 CASES = [
@@ -22,3 +23,22 @@ CASES = [
 @pytest.mark.parametrize(("version", "start", "end"), CASES)
 def test_a_training_ends_as_it_does_without_us(version: str, start: str, end: str, tmp_path: Path) -> None:
     check(find_python(version), "plain", start, end, tmp_path)
+
+
+def test_a_line_that_only_a_reporting_training_prints_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = '\nif os.environ["REPORTS"]: print("a warning of ours", file=sys.stderr)\n'
+    monkeypatch.setattr("tests.matrix.REPORTER", REPORTER + fault)
+    with pytest.raises(AssertionError, match="a warning of ours"):
+        check(sys.executable, "plain", "none", "return", tmp_path)
+
+
+def test_what_a_training_prints_now_and_then_by_itself_is_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counter = 'number = len([name for name in os.listdir("..") if name.endswith(".err")])\n'
+    varies = counter + 'print("odd" if number % 2 else "even", file=sys.stderr)\n'
+    noise = f'if number == 2: print("{NOISE[0]}", file=sys.stderr)\n'
+    monkeypatch.setattr("tests.matrix.REPORTER", REPORTER + varies + noise)
+    check(sys.executable, "plain", "none", "return", tmp_path)
