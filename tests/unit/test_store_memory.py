@@ -174,10 +174,10 @@ def test_changes_after_a_revision_are_given_in_order_as_long_as_they_are_held() 
     store = MemoryStore(base_revision=BASE, max_changes=16)
     for step in range(10):
         store.put(document("a", step=step))
-    since = store.changes("trainjobs", BASE + 7)
+    since = store.log_after(BASE + 7)
     assert since is not None
     assert [change.revision for change in since] == [BASE + 8, BASE + 9, BASE + 10]
-    assert store.changes("trainjobs", store.revision) == []
+    assert store.log_after(store.revision) == []
     for step in range(10, 20):
         store.put(document("a", step=step))
-    assert store.changes("trainjobs", BASE) is None
+    assert store.log_after(BASE) is None

@@ -9,11 +9,11 @@ from visibility_api.errors.status import ObjectNotFound, TooLargeResourceVersion
 from visibility_api.models.served import Resource
 from visibility_api.store import Entry, Store
 
-from .cached_lists import ListCache
 from .disconnect import unless_gone
 from .forms import Form, Forms
 from .list_layout import layout_of
 from .list_options import read_get_options, read_list_options
+from .lists import Lists
 from .message import ResourceRequest, ResourceResponse
 from .negotiation import JSON, Representation, Target, negotiate_request
 from .rendering import render
@@ -30,7 +30,7 @@ class Collection:
         self._plural = resource.plural
         self._store = store
         self._forms = Forms(Codec(resource), now)
-        self._lists = ListCache(store, resource.plural, now=now)
+        self._lists = Lists(store, resource.plural)
 
     async def get(self, request: ResourceRequest) -> ResourceResponse:
         """One document, also as a subresource. Raises ObjectNotFound, which names the object itself."""
@@ -62,7 +62,7 @@ class Collection:
     async def list(self, request: ResourceRequest) -> ResourceResponse:
         """The documents of one namespace or of all.
 
-        Raises what `read_list_options` and `ListCache.body` raise; ClientGone.
+        Raises what `read_list_options` and `Lists.body` raise; ClientGone.
         """
         representation = negotiate_request(request, Target.LIST)
         form = self._forms.choose(representation, request)

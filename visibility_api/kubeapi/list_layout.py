@@ -7,7 +7,6 @@ they can be cached.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 
@@ -18,74 +17,41 @@ from .negotiation import JSON, Representation
 from .rendering import indent, to_yaml
 
 
-class Layout(Protocol):
-    """One form in one representation."""
+class Layout:
+    """One form in one representation: compact JSON, unless a subclass says otherwise."""
 
-    @property
-    def key(self) -> str:
-        """Identifies the layout among those of one resource."""
-        ...
+    is_costly = False  # whether an item takes long to write
+    items_at_once = 100  # how many items are written before other tasks run: a millisecond or two
+    separator = b","
+    _kind = ""
 
-    @property
-    def is_timeless(self) -> bool:
-        """Whether an item depends on its entry alone, not on the time."""
-        ...
-
-    @property
-    def is_costly(self) -> bool:
-        """Whether an item takes long to write."""
-        ...
-
-    @property
-    def items_at_once(self) -> int:
-        """How many items are written before other tasks run: a millisecond or two."""
-        ...
-
-    @property
-    def separator(self) -> bytes: ...
+    def __init__(self, form: Form) -> None:
+        self._form = form
+        self.key = f"{form.key} {self._kind}"  # identifies the layout among those of one resource
+        self.moment = form.moment
 
     def items(self) -> Callable[[Entry], bytes]:
         """What writes one item; the ages in all that it writes are of the time of this call."""
-        ...
+        return self._form.items()
 
-    def around(self, list_meta: bytes, *, is_empty: bool) -> tuple[bytes, bytes]:
+    def around(self, list_meta: bytes, *, is_empty: bool) -> tuple[bytes, bytes]:  # noqa: ARG002 - of others
         """What comes before and after the items; `list_meta` is the list's encoded `metadata`."""
-        ...
+        return self._form.head(list_meta), b"]}\n"
 
 
 def layout_of(form: Form, representation: Representation) -> Layout:
     """The layout of a list response."""
     if representation.media_type != JSON:
         return _Yaml(form)
-    return _Indented(form) if representation.pretty else _Compact(form)
+    return _Indented(form) if representation.pretty else Layout(form)
 
 
-class _Compact:
-    is_costly = False
-    items_at_once = 100
-    separator = b","
-
-    def __init__(self, form: Form) -> None:
-        self.key = form.key
-        self.is_timeless = form.is_timeless
-        self.items = form.items
-        self._head = form.head
-
-    def around(self, list_meta: bytes, *, is_empty: bool) -> tuple[bytes, bytes]:  # noqa: ARG002 - of others
-        return self._head(list_meta), b"]}\n"
-
-
-class _Indented:
+class _Indented(Layout):
     """Two spaces a level."""
 
     is_costly = True
     items_at_once = 25
-    separator = b","
-
-    def __init__(self, form: Form) -> None:
-        self.key = f"{form.key} indented"
-        self.is_timeless = form.is_timeless
-        self._form = form
+    _kind = "indented"
 
     def items(self) -> Callable[[Entry], bytes]:
         item = self._form.items()
@@ -98,17 +64,13 @@ class _Indented:
         return (before + b"[]", after + b"\n") if is_empty else (before + b"[", b"\n  ]" + after + b"\n")
 
 
-class _Yaml:
+class _Yaml(Layout):
     """Keys are sorted, so the items come in the middle."""
 
     is_costly = True
     items_at_once = 2
     separator = b""
-
-    def __init__(self, form: Form) -> None:
-        self.key = f"{form.key} yaml"
-        self.is_timeless = form.is_timeless
-        self._form = form
+    _kind = "yaml"
 
     def items(self) -> Callable[[Entry], bytes]:
         item = self._form.items()

@@ -143,10 +143,6 @@ class Store(Protocol):
         """
         ...
 
-    def changes(self, resource: str, since: int) -> Sequence[Change] | None:
-        """Changes of the resource after revision `since`, in order; None when not all are held any more."""
-        ...
-
     def watch(self, resource: str, since: int) -> Feed:
         """Changes of the resource after `since`, replayed from history, then live.
 

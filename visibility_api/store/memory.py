@@ -10,6 +10,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
+from cachetools import TTLCache
+
 from visibility_api.jobs.job import JobRef, list_order
 from visibility_api.jobs.summary import JobProgress
 
@@ -22,6 +24,7 @@ EPOCH_BITS = 30
 MAX_CHANGES = 10_000  # of one resource; with 50 changes a second some three minutes of history
 MAX_HISTORY_BYTES = 64 * 1024 * 1024  # of one resource, as estimated by `_size_bytes`
 MAX_REACHED = 1024  # revisions that readers wait for at one time
+MAX_PAST, PAST_FOR_S = 8, 60.0  # earlier states that are kept
 MAX_EPOCHS_AHEAD = 3600  # seconds: an owner's clock may be ahead
 _BASE_SIZE_BYTES = 4096  # of a document with few metrics, as Python objects and as JSON together
 
@@ -99,6 +102,8 @@ class MemoryStore:
         self._wake_ups = wake_ups
         self._resources: dict[str, _State] = {}
         self._all = self._new_log()
+        # Of lists in pages: each further page is of the same past state.
+        self._past: TTLCache[tuple[str, str | None, int], Listing] = TTLCache(MAX_PAST, PAST_FOR_S)
         self.is_follower = False  # revisions come from another replica
         self._marks = {base_revision}  # revisions without a change: where an epoch began
         self._reached: dict[int, asyncio.Event] = {}  # revisions that readers wait for
@@ -136,6 +141,7 @@ class MemoryStore:
         self._advance(revision)
         self._marks = {revision}
         self._resources, self._all = {}, self._new_log()
+        self._past.clear()
         for at, document in entries:
             ref = document.job.ref
             state = self._of(ref.resource)
@@ -236,11 +242,10 @@ class MemoryStore:
             return state.listing(namespace, self._revision)
         if not state.log.base_revision <= at <= self._revision:
             raise RevisionExpired(at, state.log.base_revision)
-        return state.past_listing(namespace, at)
-
-    def changes(self, resource: str, since: int) -> Sequence[Change] | None:
-        log = self._of(resource).log
-        return log.after(since) if since >= log.base_revision else None
+        past = self._past.get((resource, namespace, at))
+        if past is None:
+            past = self._past[resource, namespace, at] = state.past_listing(namespace, at)
+        return past
 
     def watch(self, resource: str, since: int) -> LogFeed:
         state = self._of(resource)

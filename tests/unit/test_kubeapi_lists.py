@@ -1,4 +1,4 @@
-"""Lists of everything: made of kept slices, and never of an outdated one."""
+"""Lists of everything: made of kept parts, and never of an outdated one."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from tests.jobs import NOW, document
 from tests.reviews import until
 from tests.unit.resource_server import BASE_REVISION
 from visibility_api.errors.status import TooManyRequests
-from visibility_api.kubeapi import list_slices
-from visibility_api.kubeapi.cached_lists import MAX_AGE, MAX_WAITING_PER_USER, ListCache
+from visibility_api.kubeapi import lists
 from visibility_api.kubeapi.forms import Form, Forms
 from visibility_api.kubeapi.list_layout import Layout, layout_of
 from visibility_api.kubeapi.list_options import ListOptions
-from visibility_api.kubeapi.list_slices import ITEMS_A_SLICE, SLICE_BYTES
+from visibility_api.kubeapi.lists import ITEMS_A_PART, MAX_WAITING_PER_USER, Lists
 from visibility_api.kubeapi.metadata import MetadataForm
 from visibility_api.kubeapi.negotiation import Representation
 from visibility_api.kubeapi.rendering import render
 from visibility_api.kubeapi.selectors.parsing import parse_label_selector
 from visibility_api.kubeapi.selectors.selection import Selection
-from visibility_api.kubeapi.table import TableForm
+from visibility_api.kubeapi.table import MAX_AGE, TableForm
 from visibility_api.kubeapi.v1alpha1 import Codec
 from visibility_api.models.served import TRAINJOBS
 from visibility_api.store import Entry
@@ -42,13 +41,11 @@ class Jobs:
     """Jobs that come, change and go, and the list of them all."""
 
     def __init__(
-        self, number: int = 0, *, max_cached_bytes: int = 1024 * 1024, max_changes: int = 10_000
+        self, number: int = 0, *, max_kept_bytes: int = 1024 * 1024, max_changes: int = 10_000
     ) -> None:
         self.store = MemoryStore(base_revision=BASE_REVISION, max_changes=max_changes)
         self.now = NOW
-        self.lists = ListCache(
-            self.store, "trainjobs", now=lambda: self.now, max_cached_bytes=max_cached_bytes
-        )
+        self.lists = Lists(self.store, "trainjobs", max_kept_bytes=max_kept_bytes)
         self.forms = Forms(Codec(TRAINJOBS), lambda: self.now)
         self.form = self.forms.document
         self.written = 0  # items
@@ -119,41 +116,21 @@ def steps(body: Sequence[bytes]) -> list[int]:
 
 
 def kept(before: Sequence[bytes], after: Sequence[bytes]) -> list[bool]:
-    """Which of the slices of the list after are of the one before."""
+    """Which of the parts of the list after are of the one before."""
     return [any(new is old for old in before) for new in after[1:-1]]
 
 
-async def test_only_the_slice_of_a_changed_document_is_made_anew() -> None:
-    jobs = Jobs(3 * ITEMS_A_SLICE)
+async def test_only_the_part_of_a_changed_document_is_made_anew() -> None:
+    jobs = Jobs(3 * ITEMS_A_PART)
     before = await jobs.body()
-    jobs.put(ITEMS_A_SLICE + 1, step=7)
+    jobs.put(ITEMS_A_PART + 1, step=7)
     after = await jobs.body()
     assert kept(before, after) == [True, False, True]
-    assert steps(after)[ITEMS_A_SLICE + 1] == 7
-
-
-async def test_a_slice_whose_documents_have_grown_is_halved_and_the_others_stay() -> None:
-    jobs = Jobs(3 * ITEMS_A_SLICE)
-    before = await jobs.body()
-    for number in range(ITEMS_A_SLICE, 2 * ITEMS_A_SLICE):
-        jobs.put(number, step=number, message="x" * (3 * SLICE_BYTES // ITEMS_A_SLICE))
-    after = await jobs.body()
-    assert len(after) == len(before) + 3
-    assert max(map(len, after)) <= SLICE_BYTES
-    assert after[1] is before[1]
-    assert after[-2] is before[-2]
-    assert steps(after) == [number if 100 <= number < 200 else 0 for number in range(300)]
-
-
-async def test_a_document_larger_than_a_slice_is_one_of_its_own() -> None:
-    jobs = Jobs(2)
-    await jobs.body()
-    jobs.put(1, step=1, message="x" * 2 * SLICE_BYTES)
-    assert steps(await jobs.body()) == [0, 1]
+    assert steps(after)[ITEMS_A_PART + 1] == 7
 
 
 async def test_a_list_larger_than_all_that_may_be_kept_leaves_room_for_others() -> None:
-    jobs = Jobs(2, max_cached_bytes=100)
+    jobs = Jobs(2, max_kept_bytes=100)
     jobs.store.put(document("other", namespace="team-b", step=0))
     everything, of_team = await jobs.body(), await jobs.body("team-b")
     assert steps(everything) == [0, 0, 0]
@@ -162,39 +139,15 @@ async def test_a_list_larger_than_all_that_may_be_kept_leaves_room_for_others() 
     assert steps(await jobs.body()) == [0, 1, 0]
 
 
-@pytest.mark.parametrize("number", [0, 150, 299])
-async def test_a_job_that_comes_or_goes_changes_its_slice_alone(number: int) -> None:
-    jobs = Jobs(3 * ITEMS_A_SLICE)
+async def test_a_job_that_comes_or_goes_leaves_the_parts_before_it() -> None:
+    jobs = Jobs(3 * ITEMS_A_PART)
     before = await jobs.body()
-    jobs.delete(number)
+    jobs.delete(2 * ITEMS_A_PART)
     gone = await jobs.body()
-    assert sorted(kept(before, gone)) == [False, True, True]
+    assert kept(before, gone) == [True, True, False]
     assert b"".join(gone) == jobs.plain()
-    jobs.put(number)
-    back = await jobs.body()
-    assert sorted(kept(gone, back)) == [False, True, True]
-    assert b"".join(back) == jobs.plain()
-
-
-async def test_the_first_slice_that_is_left_begins_the_list() -> None:
-    jobs = Jobs(3 * ITEMS_A_SLICE)
-    before = await jobs.body()
-    for number in range(ITEMS_A_SLICE):
-        jobs.delete(number)
-    after = await jobs.body()
-    assert kept(before, after) == [False, True]
-    assert b"".join(after) == jobs.plain()
-
-
-async def test_slices_of_which_little_is_left_are_joined_again() -> None:
-    jobs = Jobs(3 * ITEMS_A_SLICE)
-    await jobs.body()
-    for number in range(3 * ITEMS_A_SLICE):
-        if number % 10:
-            jobs.delete(number)
-    after = await jobs.body()
-    assert len(after) == len([b"head", b"slice", b"end"])
-    assert b"".join(after) == jobs.plain()
+    jobs.put(2 * ITEMS_A_PART)
+    assert b"".join(await jobs.body()) == jobs.plain()
 
 
 async def test_changes_elsewhere_leave_the_list_of_a_namespace_as_it_was() -> None:
@@ -219,44 +172,19 @@ async def test_a_list_that_nobody_asked_for_during_many_changes_is_of_now(max_ch
 
 
 async def test_a_list_says_of_which_state_it_is_whatever_happens_while_it_is_made() -> None:
-    jobs = Jobs(3 * ITEMS_A_SLICE)
+    jobs = Jobs(3 * ITEMS_A_PART)
     await jobs.body()
-    for number in range(0, 3 * ITEMS_A_SLICE, 10):
+    for number in range(0, 3 * ITEMS_A_PART, 10):
         jobs.put(number, step=1)
     expected = jobs.plain()
     making = asyncio.create_task(jobs.body())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not making.done()
-    for number in range(0, 3 * ITEMS_A_SLICE, 10):
+    for number in range(0, 3 * ITEMS_A_PART, 10):
         jobs.put(number, step=2)
     assert b"".join(await making) == expected
     assert b"".join(await jobs.body()) == jobs.plain()
-
-
-async def test_many_jobs_that_come_into_one_slice_hold_nobody_up() -> None:
-    jobs = Jobs(3 * ITEMS_A_SLICE)
-    await jobs.body()
-    for number in range(1000, 1200):
-        jobs.put(number)
-    making, turns = asyncio.create_task(jobs.body()), 0
-    while not making.done():
-        turns += 1
-        await asyncio.sleep(0)
-    assert turns >= 200 / 8
-    assert b"".join(await making) == jobs.plain()
-
-
-async def test_who_waits_for_a_list_is_served_what_was_made_meanwhile() -> None:
-    jobs = Jobs(3 * ITEMS_A_SLICE)
-    making = asyncio.create_task(jobs.body())
-    await asyncio.sleep(0)
-    waiting = asyncio.create_task(jobs.body())
-    await asyncio.sleep(0)
-    jobs.put(0, step=7)  # after both had asked
-    first, second = await making, await waiting
-    assert all(mine is yours for mine, yours in zip(first[1:-1], second[1:-1], strict=True))
-    assert steps(await jobs.body())[0] == 7
 
 
 NAMES = st.tuples(st.sampled_from(["team-a", "team-b"]), st.integers(0, 8))
@@ -273,7 +201,7 @@ HAPPENINGS = st.one_of(
 def test_a_list_is_what_it_would_be_without_what_is_kept(
     happenings: list[tuple[str, tuple[str, int], int | str, str]], max_changes: int
 ) -> None:
-    """With slices of few documents, so that there are some."""
+    """With parts of few documents, so that there are some."""
 
     async def check() -> None:
         jobs = Jobs(max_changes=max_changes)
@@ -290,9 +218,7 @@ def test_a_list_is_what_it_would_be_without_what_is_kept(
                 case ("list", namespace):
                     assert b"".join(await jobs.body(namespace)) == jobs.plain(namespace)
 
-    with (
-        mock.patch.multiple(list_slices, SLICE_BYTES=3000, TOO_LARGE_BYTES=3200),
-    ):
+    with mock.patch.object(lists, "ITEMS_A_PART", 3):
         asyncio.run(check())
 
 
@@ -305,7 +231,7 @@ async def test_lists_of_nothing_leave_nothing_behind() -> None:
     await jobs.body()
     jobs.delete(0)
     assert steps(await jobs.body()) == []
-    assert len(jobs.lists._cache) == 0
+    assert len(jobs.lists._kept) == 0
 
 
 TABLE = Representation(transform="Table")
@@ -350,16 +276,17 @@ async def test_every_form_is_what_it_would_be_written_at_once(
     assert b"".join(await jobs.list(representation)) == rendered(jobs, representation)
 
 
-async def test_a_table_is_made_once_for_all_who_ask_within_its_age() -> None:
-    jobs = Jobs(2 * ITEMS_A_SLICE)
+async def test_the_ages_of_a_table_are_of_the_last_seconds() -> None:
+    jobs = Jobs(2 * ITEMS_A_PART)
+    jobs.now = NOW - timedelta(seconds=NOW.timestamp() % MAX_AGE.total_seconds())
     before = await jobs.list(TABLE)
-    jobs.now = NOW + MAX_AGE - timedelta(seconds=1)
+    jobs.now += MAX_AGE - timedelta(seconds=1)
     assert kept(before, await jobs.list(TABLE)) == [True, True]
     jobs.put(0, step=7)
     after = await jobs.list(TABLE)
     assert kept(before, after) == [False, True]
     assert b'"7/' in after[1] or b'"7"' in after[1]
-    jobs.now = NOW + MAX_AGE
+    jobs.now += timedelta(seconds=1)
     assert kept(after, await jobs.list(TABLE)) == [False, False]
 
 
@@ -384,17 +311,6 @@ async def test_a_list_whose_clients_have_gone_is_not_written_further() -> None:
         await asyncio.sleep(0)
     assert jobs.written == written < 40
     assert b"".join(await jobs.list(YAML)) == rendered(jobs, YAML)
-
-
-async def test_who_still_waits_for_a_list_goes_on_where_another_left_it() -> None:
-    jobs = Jobs(40)
-    first = asyncio.create_task(jobs.list(YAML, user="first"))
-    second = asyncio.create_task(jobs.list(YAML, user="second"))
-    await until(lambda: jobs.written > 0)
-    first.cancel()
-    body = await second
-    assert jobs.written == 40
-    assert b"".join(body) == rendered(jobs, YAML)
 
 
 async def test_users_take_turns_with_costly_lists_and_do_not_hold_up_cheap_ones() -> None:
@@ -459,4 +375,3 @@ async def test_a_list_that_cannot_be_written_is_an_error_for_all_and_kept_by_nob
     assert [type(outcome) for outcome in outcomes] == [KeyError] * 3
     jobs.fault = None
     assert b"".join(await jobs.list(YAML)) == rendered(jobs, YAML)
-    assert jobs.lists._flights == {}

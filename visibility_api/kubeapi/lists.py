@@ -1,0 +1,136 @@
+"""The bodies of lists. Unfiltered lists are kept, in parts, and a part is used again while its items stay.
+
+A few lists are made at a time, and users take turns. While a list is made, other tasks run between its parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Sequence
+
+import msgspec
+from cachetools import LRUCache
+
+from visibility_api.flowcontrol.client_queues import ClientQueues
+from visibility_api.store import Entry, Store
+
+from .compression import Part
+from .list_layout import Layout
+from .list_options import ListOptions
+from .paging import Page, find_page, read_token
+
+ITEMS_A_PART = 64  # some 100 KiB: one write, and half a millisecond to encode
+MAX_KEPT_BYTES = 64 * 1024 * 1024  # of all namespaces and forms together, except the two largest lists
+MIN_SIZE_BYTES = 4 * 1024  # what a small list takes beside its bytes
+# Lists that are made at one time. Each runs for a millisecond or two, then all else has its turn.
+MAX_CHEAP, MAX_COSTLY = 2, 1
+MAX_WAITING, MAX_WAITING_PER_USER = 256, 64
+_CROWDED = (
+    "too many lists wait to be rendered; request compact JSON, which is cheaper, or try again after the time "
+    "in Retry-After"
+)
+
+_Key = tuple[str | None, str]  # namespace, None = all of them; layout
+_Revisions = tuple[
+    int, ...
+]  # of a part's items: equal revisions are equal bytes; first, whether it follows another
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """The items of a list as they were made last. Documents are not held: they would stay in memory."""
+
+    revision: int
+    moment: int  # of the layout's ages
+    parts: dict[_Revisions, Part]
+    size_bytes: int
+
+
+class Lists:
+    """The lists of one resource. When too much is kept, the least recently used list is dropped."""
+
+    def __init__(self, store: Store, plural: str, *, max_kept_bytes: int = MAX_KEPT_BYTES) -> None:
+        self._store = store
+        self._plural = plural
+        # A list larger than half of the limit counts as half, so that two of them are kept: one for each
+        # request would take more memory.
+        self._kept: LRUCache[_Key, _Kept] = LRUCache(
+            max_kept_bytes,
+            getsizeof=lambda kept: min(max_kept_bytes // 2, kept.size_bytes + MIN_SIZE_BYTES),
+        )
+        self._cheap, self._costly = _queues(MAX_CHEAP), _queues(MAX_COSTLY)
+
+    async def body(
+        self, layout: Layout, namespace: str | None, options: ListOptions, *, user: Hashable = ""
+    ) -> list[bytes]:
+        """The response to a list. Users take turns.
+
+        Raises what `find_page` raises; TooManyRequests when too many lists are to be made.
+        """
+        token = read_token(options)
+        await self._store.reach(token.rv if token is not None else options.revision or 0)
+        key = (namespace, layout.key) if _is_whole(options) else None
+        held = self._kept.get(key) if key is not None else None
+        if (
+            held is not None
+            and held.revision == self._store.revision >= (options.revision or 0)
+            and held.moment == layout.moment()
+        ):
+            return _around(layout, Page(revision=held.revision, entries=()), list(held.parts.values()))
+        async with (self._costly if layout.is_costly else self._cheap).slot(user):
+            page = await find_page(self._store, self._plural, namespace, options)
+            return _around(layout, page, await self._parts(layout, page, key))
+
+    async def _parts(self, layout: Layout, page: Page, key: _Key | None) -> list[bytes]:
+        """The items of a page, those of a list with a key from what is kept, as far as they are the same."""
+        held, moment = self._kept.get(key) if key is not None else None, layout.moment()
+        known = held.parts if held is not None and held.moment == moment else {}
+        write, parts = layout.items(), dict[_Revisions, Part]()
+        for start in range(0, len(page.entries), ITEMS_A_PART):
+            entries = page.entries[start : start + ITEMS_A_PART]
+            revisions = (int(start > 0), *[entry.revision for entry in entries])
+            part = known.get(revisions)
+            if part is None:
+                items = await _written(write, entries, layout.items_at_once)
+                part = Part(layout.separator.join([b"", *items] if start else items))
+            parts[revisions] = part
+        if key is not None:
+            if parts:
+                size_bytes = sum(map(len, parts.values()))
+                self._kept[key] = _Kept(page.revision, moment, parts, size_bytes)
+            else:  # namespaces without jobs, which clients may invent, are not kept
+                self._kept.pop(key, None)
+        return list(parts.values())
+
+
+async def _written(write: Callable[[Entry], bytes], entries: Sequence[Entry], at_once: int) -> list[bytes]:
+    """The items of some entries. Other tasks run after every `at_once`."""
+    items = []
+    for start in range(0, len(entries), at_once):
+        items += [write(entry) for entry in entries[start : start + at_once]]
+        await asyncio.sleep(0)
+    return items
+
+
+def _is_whole(options: ListOptions) -> bool:
+    """Whether all items of the present state are requested."""
+    return (
+        options.selection.is_everything
+        and not options.limit
+        and not options.continue_token
+        and not options.is_exact
+    )
+
+
+def _around(layout: Layout, page: Page, parts: list[bytes]) -> list[bytes]:
+    head, end = layout.around(page.list_meta(), is_empty=not parts)
+    return [head, *parts, end]
+
+
+def _queues(running: int) -> ClientQueues:
+    return ClientQueues(
+        crowded=_CROWDED,
+        max_running=running,
+        max_running_per_client=1,
+        max_waiting=MAX_WAITING,
+        max_waiting_per_client=MAX_WAITING_PER_USER,
+    )
