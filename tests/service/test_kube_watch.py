@@ -437,6 +437,25 @@ async def test_a_refusal_carries_the_status_and_nothing_longer() -> None:
     assert len(raised.value.message) == 500
 
 
+async def test_a_refusal_that_comes_in_pieces_is_read_whole() -> None:
+    """A read of aiohttp's returns what has come, not all that was asked for."""
+    began = asyncio.Event()
+
+    async def refuse(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=403)
+        await response.prepare(request)
+        await response.write(b'{"reason":"Forbidden",')
+        await began.wait()
+        await response.write(b'"message":"no"}')
+        return response
+
+    async with fake_apiserver(refuse) as client:
+        asyncio.get_running_loop().call_later(0.05, began.set)
+        with pytest.raises(ApiError) as raised:
+            await client.get(PATH)
+    assert (raised.value.reason, raised.value.message) == ("Forbidden", "no")
+
+
 async def test_an_answer_beyond_its_bound_is_not_kept() -> None:
     async def flood(_request: web.Request) -> web.Response:
         return web.Response(body=b"x" * 5000)

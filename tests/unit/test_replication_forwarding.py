@@ -12,6 +12,7 @@ from yarl import URL
 
 from visibility_api.errors.status import (
     Forbidden,
+    InternalError,
     RequestError,
     TooManyRequests,
     Unavailable,
@@ -19,7 +20,7 @@ from visibility_api.errors.status import (
 )
 from visibility_api.pushing.paths import UPSTREAM_PREFIX
 from visibility_api.replication.addresses import Address
-from visibility_api.replication.forwarding import CLIENT, Pushes
+from visibility_api.replication.forwarding import CLIENT, MAX_ANSWER_BYTES, Pushes
 from visibility_api.replication.recognition import PROOF
 
 PATH = f"{UPSTREAM_PREFIX}v1alpha1/namespaces/team-a/trainjobs/bert/status"
@@ -41,8 +42,10 @@ class Answer:
     def content(self) -> Answer:
         return self
 
-    async def read(self, _most: int) -> bytes:
-        return self.body
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        """As from a socket: in pieces."""
+        for start in range(0, len(self.body), 16 * 1024):
+            yield self.body[start : start + 16 * 1024]
 
 
 @dataclass
@@ -99,6 +102,17 @@ async def test_what_the_owner_refuses_is_refused_in_its_words(error: RequestErro
     with pytest.raises(type(error), match=error.message) as caught:
         await push(Others(answers=[refused(error)]).forwarder())
     assert caught.value.retry_after_s == error.retry_after_s
+
+
+async def test_a_long_answer_of_the_owner_is_passed_on_whole() -> None:
+    echo = b"e" * 60_000
+    assert await push(Others(answers=[Answer(200, echo)]).forwarder()) == echo
+
+
+@pytest.mark.parametrize("answer", [Answer(200, b"e" * (MAX_ANSWER_BYTES + 1)), Answer(403, b"<html>")])
+async def test_an_answer_of_the_owner_that_cannot_be_read_is_an_error(answer: Answer) -> None:
+    with pytest.raises(InternalError, match="no answer that can be read"):
+        await push(Others(answers=[answer]).forwarder())
 
 
 @pytest.mark.parametrize("first", [OSError("reset"), TimeoutError(), refused(Unavailable("not the owner"))])

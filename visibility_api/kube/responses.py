@@ -35,7 +35,7 @@ async def raise_for_status(response: aiohttp.ClientResponse) -> None:
     """Raise ApiError unless the response is a success."""
     if response.status < 300:
         return
-    body = await response.content.read(MAX_ERROR_BYTES)
+    body = await read_start(response, MAX_ERROR_BYTES)
     status = _Status()
     with suppress(msgspec.DecodeError, UnicodeDecodeError):  # a proxy's HTML or plain text has only the code
         status = msgspec.json.decode(body, type=_Status)
@@ -60,6 +60,16 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
             raise TooLarge(f"GET {response.url.path}: the response exceeds {max_bytes} bytes")
         chunks.append(chunk)
     return b"".join(chunks)
+
+
+async def read_start(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    """The body, or its first `max_bytes`. One `read` of aiohttp's returns no more than what has come."""
+    start = b""
+    async for chunk in response.content.iter_any():
+        start += chunk
+        if len(start) >= max_bytes:
+            break
+    return start[:max_bytes]
 
 
 @dataclass(frozen=True, slots=True)

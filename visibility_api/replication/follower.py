@@ -16,6 +16,7 @@ from visibility_api.errors.faults import describe_fault
 from visibility_api.history.job_history import restore as restore_history
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
+from visibility_api.kube.responses import read_start
 from visibility_api.store.job_log import JobLog
 
 from .addresses import Address, resolve, split_name
@@ -140,7 +141,7 @@ class Follower:
             "POST", url, data=_confirmations(confirmations), timeout=timeout
         ) as response:
             if response.status != 200:
-                body = await response.content.read(4096)
+                body = await read_start(response, 4096)
                 if response.status == 409:
                     return msgspec.json.decode(body, type=Refusal)
                 raise BadFrame(f"it answers {response.status}")

@@ -29,6 +29,7 @@ from visibility_api.errors.status import (
     Unavailable,
 )
 from visibility_api.flowcontrol.deadline import within
+from visibility_api.kube.responses import read_start
 from visibility_api.pushing.body import Headers, Receive, check_length, read_body
 from visibility_api.pushing.endpoint import JOB_SHARE, Admitted, PushEndpoint
 
@@ -43,6 +44,7 @@ BODY_TIMEOUT_S = 10.0
 RETRY_S = 0.05
 MAX_ANSWER_BYTES = 256 * 1024
 _PASSED_ON = ("authorization", "content-type")
+_UNREADABLE = "the replica that owns the jobs gave no answer that can be read"
 _NO_OWNER = "no replica owns the jobs now; try again later"
 _REFUSALS: dict[str, type[RequestError]] = {
     each.reason: each
@@ -191,10 +193,12 @@ class Pushes:
                 headers={**headers, CLIENT.decode(): push.client},
                 timeout=aiohttp.ClientTimeout(total=max(RETRY_S, left_s)),
             ) as response:
-                answer = await response.content.read(MAX_ANSWER_BYTES)
+                answer = await read_start(response, MAX_ANSWER_BYTES + 1)
                 status = response.status
         except (aiohttp.ClientError, OSError, TimeoutError):
             return None
+        if len(answer) > MAX_ANSWER_BYTES:
+            raise InternalError(_UNREADABLE)
         if status == 200:
             return answer
         if status == Unavailable.code:
@@ -202,7 +206,7 @@ class Pushes:
         try:
             found = msgspec.json.decode(answer, type=Status)
         except msgspec.MsgspecError:
-            raise InternalError("the replica that owns the jobs gave no answer that can be read") from None
+            raise InternalError(_UNREADABLE) from None
         kind = _REFUSALS.get(found.reason, InternalError)
         refusal = kind.__new__(kind)  # with the owner's details, whatever its own would be
         RequestError.__init__(refusal, found.message, details=found.details)

@@ -1,0 +1,52 @@
+"""The stream between replicas, cut anywhere, and what is no stream of ours."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+
+import pytest
+from hypothesis import given, strategies as st
+
+from tests.jobs import document
+from visibility_api.replication.frames import (
+    MAX_FRAME_BYTES,
+    BadFrame,
+    Beat,
+    Changed,
+    Frame,
+    FrameReader,
+    Hello,
+    encode,
+)
+
+FRAMES = [
+    Hello(epoch=1, revision=2, is_resumed=False),
+    Changed("ADDED", 3, document("bert", step=7)),
+    Beat(position=1, revision=3, unlisted=(None, "team-a"), is_last=True),
+]
+
+
+@given(cuts=st.lists(st.integers(0, 2000), max_size=20))
+def test_a_stream_gives_the_same_frames_however_it_is_cut(cuts: list[int]) -> None:
+    stream, reader, read = b"".join(map(encode, FRAMES)), FrameReader(), []
+    places = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+    for start, end in itertools.pairwise(places):
+        read += list(reader.feed(stream[start:end]))
+    assert read == FRAMES
+
+
+def test_a_frame_that_says_it_is_longer_than_the_limit_is_not_waited_for() -> None:
+    with pytest.raises(BadFrame, match="longer than the limit"):
+        list(FrameReader().feed(struct.pack(">I", MAX_FRAME_BYTES + 1)))
+
+
+@given(body=st.binary(max_size=200))
+def test_bytes_that_are_no_frame_end_the_stream(body: bytes) -> None:
+    reader = FrameReader()
+    assert list(reader.feed(encode(FRAMES[0]))) == FRAMES[:1]
+    try:
+        read = list(reader.feed(struct.pack(">I", len(body)) + body))
+    except BadFrame:
+        return
+    assert all(isinstance(frame, Frame) for frame in read)
