@@ -63,4 +63,4 @@ def pytest_runtest_makereport(
 @pytest.fixture(autouse=True)
 def _last_documents_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """By a reporter in this process, however slow the machine; tests of that limit set their own."""
-    monkeypatch.setattr("trainjob_progress.reporter.FLUSH_TIMEOUT_S", 60.0)
+    monkeypatch.setattr("trainjob_progress.termination.FLUSH_TIMEOUT_S", 60.0)

@@ -17,11 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Optional
 
-    from .live_run import LiveRun
-
 _numbers = count(1)
 _inside: ContextVar[tuple[int, ...]] = ContextVar("trainjob_progress", default=())
-_last: ContextVar[Optional[tuple[ref[LiveRun], Flow]]] = ContextVar("trainjob_progress.last", default=None)
 
 
 class Flow:
@@ -68,21 +65,9 @@ class Flow:
         return self.number in _inside.get()
 
 
-def enter(numbers: tuple[int, ...], run: Optional[LiveRun] = None) -> None:
-    """From now on the caller, and tasks that it makes, run inside of what these stand for, and nothing else.
-
-    `run`: what they report to.
-    """
+def enter(numbers: tuple[int, ...]) -> None:
+    """From now on the caller, and tasks that it makes, run inside of what these stand for alone."""
     _inside.set(numbers)
-    if run is not None:
-        _last.set((ref(run), Flow()))
-
-
-def find_last() -> tuple[Optional[LiveRun], bool]:
-    """The run that was begun last in the caller's context, or in one that it was made in; and whether the
-    caller runs where it was begun."""
-    last = _last.get()
-    return (None, False) if last is None else (last[0](), last[1].is_here)
 
 
 def count_moment() -> int:

@@ -42,20 +42,18 @@ class Level:
     """One reporter's own counts. The base of `Reporter`, so that its hot loop has one object to look at."""
 
     __slots__ = (
-        "_counts",
-        "_epoch",
-        "_initial_step",
-        "_inner",
-        "_inner_done",
-        "_inner_round",
-        "_is_loop",
-        "_percentage",
-        "_step",
-        "_total_epochs",
+        "_counts", "_epoch", "_flow", "_initial_step", "_inner", "_inner_done", "_inner_key", "_inner_round",
+        "_is_entered", "_is_iterating", "_is_loop", "_percentage", "_run", "_step", "_total_epochs",
         "_total_steps",
     )  # fmt: skip
+    stands_for_loop = False  # one that nobody tracks, around one that is tracked
 
     def __init__(self) -> None:
+        self._run: Any = None  # the LiveRun that it is a part of
+        self._flow: Any = None  # the Flow in which it began
+        self._is_entered = False  # in a `with` block
+        self._is_iterating = False  # a loop, between its first item and its end
+        self._inner_key: object = None  # the place in the code whose loop counts steps inside this one
         self._step: Any = 0
         self._initial_step: Optional[int] = 0
         self._total_steps: Optional[int] = None
@@ -73,6 +71,9 @@ class Level:
         self._inner = inner
         self._inner_done += inner.step or 0
         self._inner_round = self._rounds
+
+    def _leave(self) -> None:
+        """What it counts is behind the caller: a `Reporter` takes itself out of its run."""
 
     @property
     def _rounds(self) -> float:

@@ -14,7 +14,7 @@ from queue import Empty
 from . import document, extremes, flows, forks, settings, termination
 from .document import MAX_METRICS, Snapshot
 from .estimate import Pace, find_percentage
-from .levels import Level, find_position
+from .levels import find_position
 from .publisher import Publisher, wait_for_end, warn
 from .values import Held, read_held, to_metrics
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Mapping, Optional, Sequence
 
     from .extremes import Spans
-    from .reporter import Phase, Reporter
+    from .flows import Flow
+    from .levels import Level
     from .sinks import Sink
     from .values import Number
 
@@ -51,10 +52,10 @@ class LiveRun:
         self.values: Optional[dict[str, Any]] = None
         self.seen: Spans = {}  # what the metrics were since the last sample; replaced with each
         self._between: list[Spans] = []  # of the last samples, oldest first
-        self.levels: list[Reporter] = []  # that are open, outermost first
+        self.levels: list[Level] = []  # that are open, outermost first
         self.message: Optional[str] = None
         self.message_before: Optional[str] = None  # all open phases
-        self.phases: list[Phase] = []  # that are open; replaced, never changed
+        self.phases: list[tuple[str, Flow]] = []  # that are open; replaced, never changed
         # What other threads and tasks do at the same time is a run without sinks of its own, beside this one:
         # it has a part of this one's message, and the names of metrics that this one has not.
         self.beside: list[LiveRun] = []  # several threads append to it and remove from it
@@ -129,7 +130,7 @@ class LiveRun:
     @property
     def is_entered(self) -> bool:
         """Whether some level is in its `with` block."""
-        return any(getattr(level, "_is_entered", False) for level in self.levels)
+        return any(level._is_entered for level in self.levels)
 
     @property
     def takes_results(self) -> bool:
@@ -351,8 +352,6 @@ class LiveRun:
 
     def end_unsaid(self) -> None:
         """Nobody has said that the run is over, but it is."""
-        from .reporter import FLUSH_TIMEOUT_S, describe
-
         error = termination.find_uncaught()
         position = find_position(self.levels)
         ending: Optional[str] = None
@@ -367,8 +366,8 @@ class LiveRun:
         elif self.was_left:
             ending = "stopped"
         if error is not None:
-            self.message = describe(error)
-        self.finish(ending, FLUSH_TIMEOUT_S)
+            self.message = termination.describe(error)
+        self.finish(ending, termination.FLUSH_TIMEOUT_S)
 
     def _absorb(self, beside: LiveRun) -> None:
         """One that was beside this run is over. The last of them ends what was only waiting for it."""
@@ -377,9 +376,7 @@ class LiveRun:
         results = {**self._results, **beside._read_values()}
         self._results = {name: results[name] for name in tuple(results)[:MAX_METRICS]}
         if self.later is not None and not self.is_busy and self.is_active:
-            from .reporter import FLUSH_TIMEOUT_S
-
-            self.finish(self.later, FLUSH_TIMEOUT_S)
+            self.finish(self.later, termination.FLUSH_TIMEOUT_S)
 
     def _hasten_for_another(self) -> None:
         """Write what is known now, on another thread than this run's: no device is asked."""
@@ -458,12 +455,10 @@ class LiveRun:
 
         A thread that has had no core yet has hung in nothing: what it has to write is all that will be known.
         """
-        from .reporter import FLUSH_TIMEOUT_S
-
-        deadline_s = time.monotonic() + max(BUSY_S, FLUSH_TIMEOUT_S)
+        deadline_s = time.monotonic() + max(BUSY_S, termination.FLUSH_TIMEOUT_S)
         while not is_done() and time.monotonic() < deadline_s:
             running = [publisher for publisher in self._publishers if publisher.is_running]
-            if running and all(publisher.is_stuck(FLUSH_TIMEOUT_S) for publisher in running):
+            if running and all(publisher.is_stuck(termination.FLUSH_TIMEOUT_S) for publisher in running):
                 self.say("slow", "a sink has not taken the last document in time")
                 return
             time.sleep(0.001)
@@ -534,7 +529,7 @@ class LiveRun:
             between=tuple(self._between),
         )
 
-    def _find_counted(self) -> Sequence[Reporter]:
+    def _find_counted(self) -> Sequence[Level]:
         """The open levels whose steps and epochs are shown."""
         counted = []
         for level in tuple(self.levels):

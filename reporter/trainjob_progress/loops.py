@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 
-from . import flows, open_runs, settings
+from . import open_runs, settings
 from .call_site import find_loop, find_place, is_break
 from .flows import Flow
 from .levels import find_position
@@ -19,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Generic, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
 
+    from .levels import Level
     from .sinks import Sink
     from .values import Metric
 
@@ -81,12 +82,13 @@ def current() -> Reporter:
     open_runs.prune()
     run = open_runs.find_around()
     if run is None:
-        last, is_own = flows.find_last()
+        last, is_own = open_runs.find_last()
         if last is not None and last.takes_results and (is_own or not open_runs.is_any_begun_after(last)):
             return _make_handle(last)
         run = open_runs.runs[-1] if open_runs.runs else None
-    if run is not None and run.levels:
-        return run.levels[-1]
+    innermost = run.levels[-1] if run is not None and run.levels else None
+    if isinstance(innermost, Reporter):
+        return innermost
     return _newest if _newest is not None else Reporter()
 
 
@@ -493,11 +495,11 @@ def _join(reporter: Reporter, run: LiveRun, place: object) -> None:
     run.levels.append(reporter)
 
 
-def _does_count(reporter: Reporter, run: LiveRun, outer: Reporter, place: object) -> bool:
+def _does_count(reporter: Reporter, run: LiveRun, outer: Level, place: object) -> bool:
     """Whether the steps of a new, inner reporter are the run's steps."""
     if not outer._counts:
         return False
-    if any(phase.flow.is_around for phase in run.phases):
+    if any(flow.is_around for _, flow in run.phases):
         return False
     if outer._is_loop:
         if outer._inner_key is None:

@@ -6,7 +6,11 @@ its message. What a new reporter becomes, in the run that is found here, is `loo
 
 from __future__ import annotations
 
+from _weakref import ref  # the part of weakref that takes no time to import
+from contextvars import ContextVar
+
 from . import flows
+from .flows import Flow
 from .levels import find_position
 from .live_run import LiveRun
 
@@ -14,10 +18,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional, Sequence
 
-    from .flows import Flow
-    from .reporter import Reporter
+    from .levels import Level
 
 runs: list[LiveRun] = []  # newest last
+_last: ContextVar[Optional[tuple[ref[LiveRun], Flow]]] = ContextVar("trainjob_progress.last", default=None)
 
 
 def find_around() -> Optional[LiveRun]:
@@ -36,6 +40,13 @@ def find_around() -> Optional[LiveRun]:
 def _find_flow(run: LiveRun, level: int = -1) -> Flow:
     flow: Flow = run.levels[level]._flow
     return flow
+
+
+def find_last() -> tuple[Optional[LiveRun], bool]:
+    """The run that was begun last in the caller's context, or in one that it was made in; and whether the
+    caller runs where it was begun."""
+    last = _last.get()
+    return (None, False) if last is None else (last[0](), last[1].is_here)
 
 
 def is_any_begun_after(ended: LiveRun) -> bool:
@@ -80,7 +91,7 @@ def begin_beside(run: Optional[LiveRun]) -> Optional[LiveRun]:
     return made
 
 
-def part(track: Reporter) -> None:
+def part(track: Level) -> None:
     """A loop goes on while one around it does as well: neither is inside of the other."""
     run = track._run
     if track not in run.levels[1:]:
@@ -104,13 +115,14 @@ def enter(run: LiveRun) -> None:
     if run.main is not None and is_around(run.main):
         levels += run.main.levels
     around = flows.find_numbers()
-    phases = [phase for one in (run, run.main) if one is not None for phase in one.phases]
+    phases = [flow for one in (run, run.main) if one is not None for _, flow in one.phases]
     numbers = [level._flow.number for level in levels]
-    numbers += [phase.flow.number for phase in phases if phase.flow.number in around]
-    flows.enter(tuple(numbers), run)
+    numbers += [flow.number for flow in phases if flow.number in around]
+    flows.enter(tuple(numbers))
+    _last.set((ref(run), Flow()))
 
 
-def holds(level: Reporter) -> bool:
+def holds(level: Level) -> bool:
     """Whether a new reporter is one inside of this one, not one after it."""
     if level._is_iterating and not (level._flow.is_inherited or level._flow.is_here):
         return not level._flow.is_over

@@ -32,9 +32,6 @@ else:
         return function
 
 
-# How long the end of a run waits for sinks, unless asked for more: leaving the block and the process in all.
-# With what else is done then, on a machine that others use, it is below 0.2 s.
-FLUSH_TIMEOUT_S = 0.12
 ENDINGS = {"completed": "finished", "finished": "finished", "stopped": "stopped", "preempted": "preempted",
            "failed": "failed"}  # fmt: skip
 # Names that look like arguments and are none, where they are given by name.
@@ -53,17 +50,13 @@ class Reporter(Level):
     Copies and pickles as one that reports nowhere: a model may hold one.
     """
 
-    __slots__ = ("__weakref__", "_flow", "_inner_key", "_is_entered", "_is_iterating", "_run", "_wait_s")
-    stands_for_loop = False  # one that nobody tracks, around one that is tracked
+    __slots__ = ("__weakref__", "_wait_s")
+    _run: LiveRun
 
     def __init__(self) -> None:
         super().__init__()
         self._run = NOWHERE
-        self._flow: Any = None  # the Flow in which it began
-        self._wait_s: Optional[float] = None  # None: FLUSH_TIMEOUT_S
-        self._is_entered = False  # in a `with` block
-        self._is_iterating = False  # a loop, between its first item and its end
-        self._inner_key: object = None  # the place in the code whose loop counts steps inside this one
+        self._wait_s: Optional[float] = None  # None: termination.FLUSH_TIMEOUT_S
 
     def __reduce__(self) -> Any:
         return Reporter, ()
@@ -249,7 +242,7 @@ class Reporter(Level):
 
         `state`: completed, stopped (early, on purpose), preempted or failed. By default what is known
         decides: preempted after a SIGTERM, stopped before the planned end, else completed. `wait_s`: how long
-        to wait for sinks that are slow; FLUSH_TIMEOUT_S by default.
+        to wait for sinks that are slow; 0.12 s by default.
         """
         run = self._run
         try:
@@ -309,9 +302,9 @@ class Reporter(Level):
         elif self in self._run.levels[1:]:
             self._leave()  # whoever is around it will see the exception, or not
         elif self._run.is_terminated:
-            self.finish("preempted", None if termination.is_exit(error) else describe(error))
+            self.finish("preempted", None if termination.is_exit(error) else termination.describe(error))
         else:
-            self.finish("failed", describe(error))
+            self.finish("failed", termination.describe(error))
 
     def _conclude(self) -> None:
         """The loop or the block is over; so is the run, unless another thread or task still works in it."""
@@ -335,7 +328,7 @@ class Reporter(Level):
     def _find_wait(self, wait_s: Optional[float]) -> float:
         if isinstance(wait_s, (int, float)):
             return wait_s
-        return FLUSH_TIMEOUT_S if self._wait_s is None else self._wait_s
+        return termination.FLUSH_TIMEOUT_S if self._wait_s is None else self._wait_s
 
     def _leave(self) -> None:
         """This level is over, the run is not: it goes on in the level around."""
@@ -457,24 +450,24 @@ class Reporter(Level):
 class Phase:
     """Something that is done between steps, for as long as its block runs."""
 
-    __slots__ = ("_reporter", "_text", "flow")
+    __slots__ = ("_flow", "_reporter", "_text")
 
     def __init__(self, reporter: Reporter, text: str) -> None:
         self._reporter = reporter
         self._text = text
-        self.flow = Flow()
+        self._flow = Flow()
 
     def __reduce__(self) -> Any:
         return Phase, (self._reporter, self._text)
 
     def __enter__(self) -> Reporter:
         run = self._reporter._run
-        self.flow = Flow()
+        self._flow = Flow()
         if run.values is not None and not run.is_over:
             if not run.phases:
                 run.message_before = run.message
-            run.phases = [*run.phases, self]
-            enter((*find_numbers(), self.flow.number))
+            run.phases = [*run.phases, (self._text, self._flow)]
+            enter((*find_numbers(), self._flow.number))
         self._reporter.message(self._text)
         return self._reporter
 
@@ -485,10 +478,11 @@ class Phase:
         trace: Optional[TracebackType],
     ) -> None:
         run = self._reporter._run
-        enter(tuple(number for number in find_numbers() if number != self.flow.number))
-        if self in run.phases:
-            run.phases = [phase for phase in run.phases if phase is not self]
-            self._reporter.message(run.phases[-1]._text if run.phases else run.message_before or "")
+        enter(tuple(number for number in find_numbers() if number != self._flow.number))
+        others = [phase for phase in run.phases if phase[1] is not self._flow]
+        if len(others) < len(run.phases):
+            run.phases = others
+            self._reporter.message(others[-1][0] if others else run.message_before or "")
 
 
 def show(value: object) -> str:
@@ -497,12 +491,3 @@ def show(value: object) -> str:
         return repr(value)[:60]
     except Exception:  # an integer of thousands of digits, or a foreign type's own trouble
         return f"a {type(value).__name__}"
-
-
-def describe(error: Optional[BaseException]) -> str:
-    """An exception's type and the first line of what it says, at most 200 characters."""
-    try:
-        lines = str(error).strip().splitlines()
-    except Exception:
-        lines = []
-    return f"{type(error).__name__}: {lines[0]}"[:200] if lines else type(error).__name__

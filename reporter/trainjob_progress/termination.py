@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     Flush = Callable[[bool], object]
 
+# How long the end of a run waits for sinks, unless asked for more: leaving the block and the process in all.
+# With what else is done then, on a machine that others use, it is below 0.2 s.
+FLUSH_TIMEOUT_S = 0.12
 _flushes: list[Flush] = []
 # By which schedulers announce an end, as Slurm (--signal) and submitit do. We only look who handles them.
 _ANNOUNCING = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGXCPU")
@@ -113,3 +116,12 @@ def find_uncaught() -> Optional[BaseException]:
     if hasattr(sys, "ps1"):
         return None  # an interactive session goes on after one
     return getattr(sys, "last_value", None)
+
+
+def describe(error: Optional[BaseException]) -> str:
+    """An exception's type and the first line of what it says, at most 200 characters."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:
+        lines = []
+    return f"{type(error).__name__}: {lines[0]}"[:200] if lines else type(error).__name__

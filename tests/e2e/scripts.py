@@ -29,9 +29,9 @@ for step in itertools.count(1):
 # Ends well after a few steps; its last word is step 5 of 5, however slow the machine is.
 SHORT = """
 import time
-from trainjob_progress import report, reporter
+from trainjob_progress import report, termination
 
-reporter.FLUSH_TIMEOUT_S = 60
+termination.FLUSH_TIMEOUT_S = 60
 with report(total_steps=5) as r:
     for step in range(5):
         r.step(loss=1 / (step + 1))

@@ -30,9 +30,9 @@ TEAM = "team-a"
 
 TRAINING = """
 import time
-from trainjob_progress import report, reporter
+from trainjob_progress import report, termination
 
-reporter.FLUSH_TIMEOUT_S = 60  # the last document comes however slow the machine is
+termination.FLUSH_TIMEOUT_S = 60  # the last document comes however slow the machine is
 with report(total_steps=5) as r:
     for step in range(5):
         r.step(loss=1 / (step + 1))

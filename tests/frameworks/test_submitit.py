@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = """
     import os, shutil, signal, sys, time
     import submitit
-    from trainjob_progress import report, reporter
-    reporter.FLUSH_TIMEOUT_S = 60  # the last document comes however slow the machine is
+    from trainjob_progress import report, termination
+    termination.FLUSH_TIMEOUT_S = 60  # the last document comes however slow the machine is
 
     class Training(submitit.helpers.Checkpointable):
         def __init__(self, order):

@@ -28,8 +28,8 @@ def snapshot(**fields: Any) -> Snapshot:
 # The end waits for the last document however slow the machine is.
 PATIENT = """
 from trainjob_progress import *
-from trainjob_progress import reporter
-reporter.FLUSH_TIMEOUT_S = 60
+from trainjob_progress import termination
+termination.FLUSH_TIMEOUT_S = 60
 """
 
 

@@ -244,7 +244,7 @@ class Clock:
 def test_the_process_does_not_wait_once_more_for_a_sink_that_hangs(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("trainjob_progress.reporter.FLUSH_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("trainjob_progress.termination.FLUSH_TIMEOUT_S", 0.01)
     clock = Clock()
     hanging = HangingSink()
     r = report(sinks=[hanging])
@@ -262,7 +262,7 @@ def test_the_process_waits_for_a_thread_that_has_not_got_a_core_yet(
     monkeypatch: pytest.MonkeyPatch, sink: MemorySink, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Seen: on a busy machine the last document of a run that had finished was its first."""
-    monkeypatch.setattr("trainjob_progress.reporter.FLUSH_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("trainjob_progress.termination.FLUSH_TIMEOUT_S", 0.01)
     monkeypatch.setattr("trainjob_progress.live_run.BUSY_S", 60.0)
     has_a_core = threading.Event()
     r = report(total_steps=3, sinks=[sink])
