@@ -21,11 +21,11 @@ from localcluster.machinery.client import ApiClient
 from localcluster.machinery.metadata import condition_is
 from localcluster.machinery.pki import Authority, client_context, write_pair
 from localcluster.machinery.status import ApiError
+from tests.service.waiting import DEADLINE_S
 
 GROUP, VERSION = "things.example.org", "v1"
 ROOT = f"/apis/{GROUP}/{VERSION}"
 KUBECTL = Path(sys.executable).with_name("kubectl")
-DEADLINE_S = 90.0
 WIDGET = {
     "kind": "Widget",
     "apiVersion": f"{GROUP}/{VERSION}",
@@ -118,12 +118,6 @@ class Extension:
         if request.path.endswith("/widgets/one"):
             return web.json_response(WIDGET)
         return web.json_response({"kind": "Status"}, status=404)
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[LocalCluster]:
-    async with LocalCluster.start(tmp_path / "cluster") as running:
-        yield running
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -20,17 +19,9 @@ from localcluster.apiserver.identity import User
 from localcluster.machinery.client import ApiClient, Reflector
 from localcluster.machinery.pki import Authority, client_context, write_pair
 from localcluster.machinery.status import ApiError
-from tests.e2e.processes import free_port
+from tests.service.waiting import DEADLINE_S
 
-DEADLINE_S = 90.0
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[LocalCluster]:
-    # A port that stays free while the API server starts anew.
-    async with LocalCluster.start(tmp_path / "cluster", port=free_port()) as running:
-        yield running
 
 
 def config_map(name: str, **rest: Any) -> dict[str, Any]:

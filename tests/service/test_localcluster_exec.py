@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ from localcluster import LocalCluster
 from localcluster.apiserver.identity import User
 from localcluster.machinery.client import ApiClient
 from localcluster.machinery.pki import client_context
+from tests.service.waiting import DEADLINE_S, eventually
 
-DEADLINE_S = 90.0
 POD = "/api/v1/namespaces/default/pods/p"
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 Frames = list[tuple[int, bytes]]
@@ -38,12 +38,6 @@ async def _says_up(cluster: LocalCluster) -> bool:
     if pod["status"]["phase"] != "Running":
         return False
     return b"up" in await cluster.kubelet.logs("default", "p", "c")
-
-
-async def eventually(claim: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not await claim():  # noqa: ASYNC110 - what is waited for happens behind an API
-            await asyncio.sleep(0.02)
 
 
 def exec_path(*argv: str, container: str = "c") -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,10 @@ from localcluster.kubelet.memory import limit_bytes
 from localcluster.machinery.metadata import condition_is, labels_of
 from localcluster.machinery.node_agent import ExecError
 from localcluster.machinery.status import ApiError
+from tests.service.waiting import DEADLINE_S, eventually
 
-DEADLINE_S = 90.0
 NAMESPACE = "default"
 FOREVER = "import time; print('up', flush=True); time.sleep(600)"
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[LocalCluster]:
-    async with LocalCluster.start(tmp_path / "cluster") as running:
-        yield running
 
 
 async def start_job(cluster: LocalCluster, name: str, script: str, **spec: Any) -> None:
@@ -60,12 +54,6 @@ async def pods_of(cluster: LocalCluster, job: str, count: int = 1, phase: str = 
 
     await eventually(are_there)
     return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
-
-
-async def eventually(claim: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not await claim():  # noqa: ASYNC110 - what is waited for happens behind an API
-            await asyncio.sleep(0.02)
 
 
 async def _exists(path: Path) -> bool:

@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +16,9 @@ import pytest_asyncio
 import yaml
 
 from localcluster import LocalCluster
+from tests.service.waiting import DEADLINE_S, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-DEADLINE_S = 90.0
 KUBECTL = Path(sys.executable).with_name("kubectl")
 
 COUNTING = """
@@ -105,12 +105,6 @@ def train_job(namespace: str, name: str, script: str, **spec: object) -> str:
     meta = {"name": name, "namespace": namespace}
     kind = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
     return yaml.safe_dump(kind | {"metadata": meta, "spec": wanted})
-
-
-async def eventually(claim: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not await claim():  # noqa: ASYNC110 - it happens behind an API
-            await asyncio.sleep(0.02)
 
 
 async def running_pod(cluster: LocalCluster, namespace: str, index: int = 0) -> str:

@@ -12,8 +12,7 @@ import yaml
 
 from localcluster.machinery.client import ApiClient
 from localcluster.machinery.pki import client_context
-
-DEADLINE_S = 90.0
+from tests.service.waiting import DEADLINE_S
 
 
 async def test_it_prints_its_kubeconfig_and_takes_its_pods_along_when_it_ends(tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ steps = st.fixed_dictionaries({"loss": numbers}, optional={"grad_norm": numbers,
 runs = st.lists(st.lists(steps, min_size=1, max_size=8), min_size=1, max_size=6)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(runs, st.sampled_from([0.00001, 0.0005, 0.01]))
 def test_of_any_series_the_least_the_greatest_and_one_that_is_not_finite_are_rows(
     run: list[list[dict[str, float]]], after_s: float
@@ -267,7 +267,7 @@ def test_of_any_series_the_least_the_greatest_and_one_that_is_not_finite_are_row
                     assert not all(map(math.isfinite, seen))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(steps, min_size=18, max_size=40))
 def test_thinning_keeps_the_extremes_of_each_metric_and_what_is_not_finite(
     given_rows: list[dict[str, float]],
