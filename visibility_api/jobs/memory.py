@@ -16,11 +16,10 @@ from msgspec.structs import replace
 from visibility_api.history.attempt import UNREADABLE
 from visibility_api.history.job_history import JobHistory, restore as restore_columns
 
-from .conditions import restore as restore_conditions
 from .job import JobRef, Rank0
 from .observation import Addition
 from .record import Record, State
-from .summary import Beginning
+from .summary import Beginning, Condition
 
 # Of a state and of a history; of one in another format nothing is read.
 FORMAT, HISTORY_FORMAT = 4, 3
@@ -64,7 +63,12 @@ def take_state(record: Record, state: bytes) -> bool:
     if kept.report is not None:
         record.reports.setdefault(kept.reporter, kept.report)
     record.attempts = (kept.rank0.attempt,) if kept.rank0 is not None else ()
-    record.conditions = restore_conditions((each.type, each.status, each.since) for each in kept.began)
+    record.conditions = tuple(  # `evaluate` gives them reasons and messages
+        [
+            Condition(type=each.type, status=each.status, reason="", message="", since=each.since)
+            for each in kept.began
+        ]
+    )
     return True
 
 

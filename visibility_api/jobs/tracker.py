@@ -18,7 +18,7 @@ from visibility_api.reports.document import Progress
 from visibility_api.reports.ranks import NO_RANKS
 from visibility_api.reports.report import parse_report
 
-from .conditions import evaluate, gather
+from .conditions import evaluate
 from .failure import Failure
 from .job import JobRef, Rank0, TrainingJob
 from .memory import encode_state, take_state
@@ -26,6 +26,7 @@ from .merge import LOGS, STATUS, TERMINATION, counts, merge, take
 from .observation import Addition, Observation, without_points
 from .record import PASSES_IN_S, Record, hold, note_failure, note_reached, summarise
 from .summary import JobProgress
+from .training_health import gather
 
 log = structlog.get_logger("visibility.jobs")
 

@@ -1,6 +1,6 @@
 """Each type of condition, described once: for the published documents, the column REASON and Events.
 
-What makes a condition true is a rule in `jobs/conditions.py`.
+What makes a condition true is a `Rule` in `reporting`, `training_health` or `conditions` of `jobs/`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,213 @@
+"""The conditions Stalled, Diverged, Plateaued and Straggling: how the training itself goes.
+
+Rules and beginnings as in `reporting`. Plateaued and Straggling are absent until there is something to say.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+
+from visibility_api.reports.document import Progress
+from visibility_api.reports.ranks import Ranks
+
+from .clock import later
+from .job import Phase
+from .record import Record
+from .reporting import PLAIN, Found, Rule, describe_age, is_running, unreported_since
+from .rhythm import longest_pause_s
+from .straggling import FACTOR, REPORTS, Slow
+from .summary import STALLED
+from .watched import GRAD_NORM, LOSSES, WATCHED, Goal
+
+NEVER_STALLED_S = 10.0  # nor does any annotation ask for less: most jobs have reported since
+STALL_INTERVALS = 4.0  # probes at least, before a run that was not seen to advance counts as stalled
+NAMED_STALL_INTERVALS = 2.0  # the same where an annotation says after how long
+# Without an improvement: values at least, and share of the run so far. Evaluations are few and say much.
+PLATEAU_EVALUATIONS = (10, 0.3)
+PLATEAU_LOSSES = (200, 0.5)
+PLATEAU_VALUES = 3  # at least, where an annotation says after how long
+NOT_TRAINING = "NotTraining"
+_NO_METRIC = f"The reports contain none of {', '.join(WATCHED)}."
+
+
+def _find_stalled(record: Record, now: datetime) -> Found:
+    phase = record.job.phase
+    if phase is not Phase.RUNNING and (phase.is_final or phase is Phase.SUSPENDED):
+        return "False", NOT_TRAINING, PLAIN
+    if phase is not Phase.RUNNING or record.moved_at is None or not record.is_current:
+        return "Unknown", "NotJudged", "Only a running job with reports is evaluated."
+    if record.report is not None and record.report.is_final:
+        return "False", "Finished", "The run has reported its end."
+    if record.pace.position is None:
+        return "Unknown", "NotJudged", "The reports contain no step, percentage or epoch."
+    if not is_running(record.job):
+        return "Unknown", "NotJudged", "Rank 0 is not running, so nothing can be said to stand still."
+    still = now - record.moved_at
+    still_s = still.total_seconds()
+    if still_s <= NEVER_STALLED_S or record.report is None:
+        return "False", "Advancing", PLAIN
+    if still_s <= stalled_after_s(record, record.report):
+        return "False", "Advancing", PLAIN
+    if record.failure is not None and not _is_held(record, "Stalled", "True"):
+        return "Unknown", "NotJudged", "Rank 0 cannot be probed, so it is not known whether it advances."
+    message = (
+        f"No advance for {describe_age(still)}; the longest pause before was "
+        f"{describe_age(timedelta(seconds=record.pace.longest_gap_s))}. Check the training process."
+    )
+    return "True", STALLED, message
+
+
+def stalled_after_s(record: Record, report: Progress) -> float:
+    """Seconds after its last advance at which a run that stands still counts as stalled."""
+    named_s = record.job.hints.thresholds.stalled_after_s
+    if named_s is not None:
+        return max(named_s, NAMED_STALL_INTERVALS * record.interval_s)
+    return max(longest_pause_s(record.pace, report), STALL_INTERVALS * record.interval_s)
+
+
+def _is_held(record: Record, type_: str, status: str | None = None) -> bool:
+    """Whether the job had this condition when it was last evaluated, with this status if one is given."""
+    return any(held.type == type_ and (status is None or held.status == status) for held in record.conditions)
+
+
+def _find_diverged(record: Record, _now: datetime) -> Found:
+    watched = record.watched
+    above = record.job.hints.thresholds.diverged_above
+    if above is not None and record.report is not None:
+        for name, text in record.report.metrics:
+            if name != GRAD_NORM and name in WATCHED and _is_above(text, above):
+                allowed = f"above the {above:g} of the job's annotation diverged-above"
+                return "True", "AboveThreshold", f"{name} is {text}, {allowed}."
+    alarm = watched.alarm
+    if alarm is not None:
+        if alarm.usual is None:
+            return "True", "NonFiniteMetric", f"{alarm.name} is not a finite number."
+        if above is None:
+            message = (
+                f"{alarm.name} is {alarm.text}, and was about {alarm.usual:.3g} before. Check the learning"
+                " rate and the data; resume from an earlier checkpoint."
+            )
+            return "True", "FarAboveUsual", message
+    return ("False", "Finite", PLAIN) if watched.courses else ("Unknown", "NotJudged", _NO_METRIC)
+
+
+def _is_above(text: str, limit: float) -> bool:
+    try:
+        return float(text) > limit
+    except ValueError:
+        return False
+
+
+def _find_plateaued(record: Record, _now: datetime) -> Found | None:
+    """Not there before it is true for the first time in an attempt."""
+    goal, report = record.watched.goal, record.report
+    if goal is None or report is None:
+        return None
+    values = record.watched.since_best
+    if values >= PLATEAU_VALUES - 1 and _has_plateaued(record, goal, report, values):
+        where = f" at {record.pace.unit} {goal.position:g}" if goal.position is not None else ""
+        message = f"{goal.name} has not improved for long: its best was {goal.best:.4g}{where}."
+        return "True", "NoImprovement", f"{message} Stop the run, or change its learning rate."
+    if _is_held(record, "Plateaued"):
+        return "False", "Improving", PLAIN
+    return None
+
+
+def _has_plateaued(record: Record, goal: Goal, report: Progress, values: int) -> bool:
+    thresholds = record.job.hints.thresholds
+    if thresholds.plateau_values is not None:
+        return values >= thresholds.plateau_values
+    if thresholds.plateau_after_s is not None:
+        if goal.at is None or report.timestamp is None or values < PLATEAU_VALUES:
+            return False
+        return (report.timestamp - goal.at).total_seconds() >= thresholds.plateau_after_s
+    least, share = PLATEAU_LOSSES if goal.name in LOSSES else PLATEAU_EVALUATIONS
+    if values < least:
+        return False
+    position, base = record.pace.position, record.pace.base
+    if position is None or goal.position is None:
+        return values >= share * (goal.values + values)
+    return position - goal.position >= share * (position - base)
+
+
+def _plateaued_began(record: Record, status: str, *_: object) -> datetime | None:
+    goal = record.watched.goal
+    if status != "True" or goal is None or goal.at is None or record.reported_at is None:
+        return None
+    return min(record.reported_at, later(goal.at, -record.clock.ahead_s))
+
+
+def gather(record: Record, ranks: Ranks) -> None:
+    """Take over what the record's report, which has just come, says of the other ranks."""
+    report, named = record.report, record.job.hints.thresholds.straggling_above
+    if report is None or report.timestamp is None or named == math.inf:
+        return
+    record.gathered = record.gathered.advance(
+        ranks,
+        ranks.at or report.timestamp,
+        attempt=record.attempt,
+        factor=named or FACTOR,
+        pause_s=stalled_after_s(record, report),
+    )
+
+
+def _find_straggling(record: Record, _now: datetime) -> Found | None:
+    """Not there unless rank 0 reports of the others, in this attempt."""
+    gathered, report = record.gathered, record.report
+    if not gathered.reports or gathered.attempt != record.attempt or report is None:
+        return None
+    if record.job.hints.thresholds.straggling_above == math.inf:
+        return None
+    if not record.is_current or record.job.phase is not Phase.RUNNING or report.is_final:
+        return "False", NOT_TRAINING, PLAIN
+    lagging = gathered.lagging
+    if lagging:
+        return "True", "SlowReplica", _describe_slow(lagging)
+    if gathered.reports < REPORTS:
+        return "Unknown", "NotJudged", f"Rank 0 has reported of the others fewer than {REPORTS} times yet."
+    return "False", "NoSlowReplica", PLAIN
+
+
+def _describe_slow(lagging: tuple[Slow, ...]) -> str:
+    worst, *others = lagging
+    name = f" ({worst.name})" if worst.name else ""
+    if worst.step_s < math.inf:
+        takes = f"takes {worst.step_s:.3g} s for a step, {worst.step_s / worst.usual_s:.2g} times as long as"
+    else:
+        takes = "does not advance, in contrast to"
+    median = f"the median of the {worst.others} others ({worst.usual_s:.3g} s)"
+    if worst.others == 1:
+        median = f"the other one ({worst.usual_s:.3g} s)"
+    also = ""
+    if others:
+        also = f" Also slow: rank {', '.join(str(each.rank) for each in others)}."
+    return f"Rank {worst.rank}{name} {takes} {median}.{also} Check its node, its accelerator and its data."
+
+
+def _straggling_began(record: Record, status: str, *_: object) -> datetime | None:
+    lagging = record.gathered.lagging
+    if status != "True" or not lagging or record.reported_at is None:
+        return None
+    began = min(each.since for each in lagging)
+    return min(record.reported_at, later(began, -record.clock.ahead_s))
+
+
+def _stalled_began(record: Record, status: str, reason: str, _now: datetime) -> datetime | None:
+    if reason == NOT_TRAINING:
+        return record.job.ended_at if record.job.phase.is_final else record.job.suspension_changed_at
+    if status == "Unknown":
+        return record.reported_at if record.is_current else unreported_since(record)
+    return record.moved_at
+
+
+def _diverged_began(record: Record, *_: object) -> datetime | None:
+    return record.reported_at or unreported_since(record)
+
+
+TRAINING = (
+    Rule("Stalled", _find_stalled, _stalled_began),
+    Rule("Diverged", _find_diverged, _diverged_began),
+    Rule("Straggling", _find_straggling, _straggling_began),
+    Rule("Plateaued", _find_plateaued, _plateaued_began),
+)
