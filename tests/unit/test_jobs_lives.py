@@ -15,9 +15,10 @@ from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0, REF, T0
 from visibility_api.jobs.conditions import evaluate
+from visibility_api.jobs.holding import hold
 from visibility_api.jobs.job import Phase, Rank0, Termination, TrainingJob
 from visibility_api.jobs.observation import Observation
-from visibility_api.jobs.record import hold, summarise
+from visibility_api.jobs.record import summarise
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.jobs.tracker import Tracker
 from visibility_api.kubeapi.v1alpha1 import status_of

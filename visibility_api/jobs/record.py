@@ -12,10 +12,10 @@ from visibility_api.errors.text import harmless
 from visibility_api.history.job_history import JobHistory
 from visibility_api.reports.document import Progress, Refused
 
-from .clock import UNKNOWN_CLOCK, NodeClock, later
+from .clock import UNKNOWN_CLOCK, NodeClock
 from .estimate import Pace, percentage
 from .failure import Failure, first_of
-from .holding import NOTHING_HELD, Holding, Seen, advance, held_s, wasted_s
+from .holding import NOTHING_HELD, Holding, held_s, wasted_s
 from .job import Phase, Rank0, Termination, TrainingJob
 from .observation import Addition, Observation
 from .straggling import NOTHING_GATHERED, Gathered
@@ -156,28 +156,6 @@ def note_failure(record: Record, found: Failure) -> None:
     if has_moved and started_at is not None and moved_at is not None:
         started_at = max(started_at, moved_at)  # it went on, and rank 0 was not started again
     record.failed = first_of(held, found, started_at=started_at)
-
-
-def hold(record: Record, now: datetime) -> None:
-    """Bring up to date for how long the accelerators are held. Needs the record's conditions of now."""
-    job, report, reported_at, ended = record.job, record.report, record.reported_at, record.last_termination
-    if not job.accelerators:
-        return
-    stalled = next((c for c in record.conditions if c.type == "Stalled"), None)
-    began_at = reported_at
-    if report is not None and report.started_at is not None and reported_at is not None:
-        # Of a run that was reporting before it was first read: its reports began as it did, by its own clock.
-        began_at = min(reported_at, later(report.started_at, -record.clock.ahead_s))
-    seen = Seen(
-        attempt=record.attempts[0] if job.rank0 is not None else "",
-        is_reporting=record.is_current,
-        reported_at=began_at,
-        stalled_since=record.moved_at if stalled is not None and stalled.status == "True" else None,
-        moved_at=record.moved_at,
-        started_at=record.rank0.started_at if record.rank0 is not None else None,
-        ended_at=ended.finished_at if ended is not None else None,
-    )
-    record.holding = advance(record.holding, job, seen, now)
 
 
 def _resources(record: Record, now: datetime) -> Resources | None:

@@ -20,11 +20,12 @@ from visibility_api.reports.report import parse_report
 
 from .conditions import evaluate
 from .failure import Failure
+from .holding import hold
 from .job import JobRef, Rank0, TrainingJob
 from .memory import encode_state, take_state
 from .merge import LOGS, STATUS, TERMINATION, counts, merge, take
 from .observation import Addition, Observation, without_points
-from .record import PASSES_IN_S, Record, hold, note_failure, note_reached, summarise
+from .record import PASSES_IN_S, Record, note_failure, note_reached, summarise
 from .summary import JobProgress
 from .training_health import gather
 
