@@ -120,8 +120,9 @@ if __name__ == "__main__" and sys.argv[3:]:
     repeat(names)
 
 if os.environ["REPORTS"]:
-    from trainjob_progress import report as make_reporter
+    from trainjob_progress import report as make_reporter, termination
 
+    termination.FLUSH_TIMEOUT_S = 20  # a disk may be slow; what hangs takes longer than Run.took_s may
     def make_callbacks(name, *arguments):
         from importlib import import_module
         return [import_module(f"trainjob_progress.integrations.{name}").ReportProgress(*arguments)]

@@ -30,6 +30,15 @@ class MemorySink:
         return self.written[-1]
 
 
+class ReopeningSink(MemorySink):
+    """Takes documents after its end too."""
+
+    reopens = True
+
+    def write(self, snapshot: Snapshot) -> None:
+        self.written.append(snapshot)
+
+
 class HangingSink(MemorySink):
     """Takes nothing until it is released, as a disk or a network that hangs."""
 

@@ -102,23 +102,6 @@ SLOW_LOOP = (
 )
 
 
-def test_sigterm_writes_the_last_document_and_still_ends_the_process(tmp_path: Path) -> None:
-    training = Training(tmp_path, SLOW_LOOP)
-    training.wait_for_line()
-    training.process.terminate()
-    assert training.end() == (-signal.SIGTERM, "")
-    assert (training.document["step"], training.document["metrics"]) == (7, {"loss": 0.5})
-
-
-def test_a_handler_of_ones_own_still_gets_sigterm(tmp_path: Path) -> None:
-    own = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(17))\n"
-    training = Training(tmp_path, own + SLOW_LOOP)
-    training.wait_for_line()
-    training.process.terminate()
-    assert training.end() == (17, "")
-    assert training.document["step"] == 7
-
-
 def test_handlers_put_over_each_other_all_get_sigterm(tmp_path: Path) -> None:
     script = """
 import os, signal
@@ -189,16 +172,6 @@ def test_a_process_started_after_the_run_reports_again(tmp_path: Path) -> None:
     training = Training(tmp_path, script)
     assert training.end() == (0, "")
     assert training.document["step"] == 9
-
-
-def test_an_ignored_sigterm_stays_ignored(tmp_path: Path) -> None:
-    script = (
-        "import os, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "with report(total_steps=9) as r: r.step(7); os.kill(os.getpid(), signal.SIGTERM); r.step(2)"
-    )
-    training = Training(tmp_path, script)
-    assert training.end() == (0, "")
-    assert (training.document["state"], training.document["step"]) == ("completed", 9)
 
 
 def test_the_old_sigterm_handler_is_back_after_the_run(tmp_path: Path) -> None:

@@ -13,12 +13,18 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PREAMBLE = """
+import os, signal, sys, threading, time
+from trainjob_progress import *
+from trainjob_progress import termination
+termination.FLUSH_TIMEOUT_S = 60  # the last document comes however slow the machine is
+"""
 
 
 def run(directory: Path, script: str) -> tuple[int, str, dict[str, Any]]:
     """(exit code, output, document) of a script that ends by itself."""
     path = directory / "progress.json"
-    script = "import os, signal, sys, threading, time\nfrom trainjob_progress import *\n" + script
+    script = PREAMBLE + script
     environ = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(ROOT / "reporter"),
@@ -107,9 +113,12 @@ for i in track(range(10)):
 def test_without_a_handler_the_process_ends_as_it_would_and_the_document_says_preempted(
     tmp_path: Path,
 ) -> None:
-    code, output, document = run(tmp_path, f"r = report(total_steps=10); r.step(4); {TERM}; time.sleep(60)")
+    code, output, document = run(
+        tmp_path, f"r = report(total_steps=10); r.step(4, loss=0.5); {TERM}; time.sleep(60)"
+    )
     assert (code, output) == (-signal.SIGTERM, "")
     assert (document["state"], document["ending"], document["step"]) == ("running", "preempted", 4)
+    assert document["metrics"] == {"loss": 0.5}
 
 
 def test_a_run_that_outlives_a_sigterm_and_keeps_its_plan_is_finished(tmp_path: Path) -> None:
@@ -134,16 +143,18 @@ print(signal.getsignal(signal.SIGTERM) is found)
     assert output.splitlines()[:3] == ["True True False False", "True", "True"]
 
 
-def test_an_ignored_sigterm_is_inherited_by_children_as_ignored(tmp_path: Path) -> None:
+def test_an_ignored_sigterm_stays_ignored_by_children_too(tmp_path: Path) -> None:
     script = """
 import subprocess
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 with report(total_steps=1) as r:
     child = "import os, signal; os.kill(os.getpid(), signal.SIGTERM); print('alive')"
     subprocess.run([sys.executable, "-c", child])
+    os.kill(os.getpid(), signal.SIGTERM)
     r.step()
 """
-    assert run(tmp_path, script)[:2] == (0, "alive\n")
+    code, output, document = run(tmp_path, script)
+    assert (code, output, document["ending"]) == (0, "alive\n", "finished")
 
 
 def test_other_signals_are_left_alone(tmp_path: Path) -> None:
@@ -174,6 +185,7 @@ with report(total_steps=10) as r:
 
 def test_the_programs_own_handler_does_not_wait_for_a_sink_that_hangs(tmp_path: Path) -> None:
     script = f"""
+termination.FLUSH_TIMEOUT_S = 0.12
 from trainjob_progress.live_run import LiveRun
 waits = []
 await_all = LiveRun._await_all

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.reporting import MemorySink, wait_until
+from tests.reporting import MemorySink, ReopeningSink, wait_until
 from trainjob_progress import current, loops, report, report_metrics, track
 
 WARNING = "two loops or reporters run at once"
@@ -92,13 +92,7 @@ def test_what_was_begun_before_two_tasks_takes_nothing_of_theirs(
 
 
 def test_results_from_a_task_of_the_run_that_has_ended_are_its_while_others_go_on() -> None:
-    class Reopening(MemorySink):
-        reopens = True
-
-        def write(self, snapshot: Any) -> None:
-            self.written.append(snapshot)
-
-    own, other = Reopening(), Reopening()
+    own, other = ReopeningSink(), ReopeningSink()
 
     async def evaluate() -> None:
         report_metrics(score=1)
@@ -386,13 +380,7 @@ def test_phases_of_two_tasks_end_each_for_itself(sink: MemorySink) -> None:
 
 
 def test_results_after_the_end_belong_to_the_tasks_own_run() -> None:
-    class Reopening(MemorySink):
-        reopens = True
-
-        def write(self, snapshot: Any) -> None:
-            self.written.append(snapshot)
-
-    sinks = [Reopening(), Reopening()]
+    sinks = [ReopeningSink(), ReopeningSink()]
 
     async def train(number: int) -> None:
         with report(total_steps=2, sinks=[sinks[number]]) as r:

@@ -135,18 +135,6 @@ def test_a_resumed_run_starts_at_its_step_and_has_no_wrong_rate(sink: MemorySink
     assert sink.last.remaining_s >= 4  # 97 steps of 50 ms and more; now / time would say 0
 
 
-def test_a_total_that_was_too_small_is_dropped(sink: MemorySink) -> None:
-    with report(total_steps=3, sinks=[sink]) as r:
-        r.step(4)
-    assert (sink.last.step, sink.last.total_steps, sink.last.percentage) == (4, None, None)
-
-
-def test_no_total_means_no_percentage_and_no_end(sink: MemorySink) -> None:
-    with report(sinks=[sink]) as r:
-        r.step(5, loss=1)
-    assert (sink.last.step, sink.last.percentage, sink.last.remaining_s) == (5, None, None)
-
-
 def test_epochs_alone_make_a_percentage(sink: MemorySink) -> None:
     r = report(total_epochs=4, sinks=[sink])
     r.epoch()
@@ -369,14 +357,6 @@ def test_no_call_raises_whatever_it_is_given(call: Callable[[Reporter], None]) -
     assert sink.is_closed
 
 
-def test_metric_names_that_change_every_step_are_not_kept() -> None:
-    with report(sinks=[MemorySink(interval_s=60)]) as r:
-        for i in range(10_000):
-            r.step(**{f"loss_{i}": 0.5})
-            assert r._run.values is not None
-            assert len(r._run.values) <= 256
-
-
 def test_several_threads_may_report_without_harm(capfd: pytest.CaptureFixture[str]) -> None:
     sinks = [MemorySink(interval_s=0.0005), MemorySink(interval_s=0.0005)]
     r = report(total_steps=10**9, sinks=sinks)
@@ -426,13 +406,6 @@ def test_a_second_report_replaces_an_unfinished_one_and_says_so(
     assert json.loads((tmp_path / "progress.json").read_bytes())["step"] == 3
 
 
-def test_report_metrics_has_katibs_signature_and_uses_the_reporter_there_is(sink: MemorySink) -> None:
-    with report(sinks=[sink]):
-        report_metrics({"accuracy": 0.5}, timeout=1)
-        report_metrics(metrics={"loss": "0.25"})
-    assert sink.last.metrics == {"accuracy": 0.5, "loss": "0.25"}
-
-
 def test_track_counts_what_its_body_has_finished(sink: MemorySink) -> None:
     seen: list[Any] = []
     for item in track("abcd", epochs=3, sinks=[sink]):
@@ -477,17 +450,6 @@ def test_a_loader_that_breaks_is_a_failed_run(sink: MemorySink) -> None:
         1,
         "OSError: shard 7 is missing",
     )
-
-
-def test_what_is_said_last_comes_into_the_file_without_another_step(tmp_path: Path) -> None:
-    path = tmp_path / "progress.json"
-    with report(total_steps=1000, sinks=[FileSink(str(path))]) as r:
-        wait_until(path.exists)
-        for steps in (1, 3, 10):
-            for _ in range(steps):
-                r.step()
-            step = r._step
-            wait_until(lambda step=step: json.loads(path.read_bytes())["step"] == step)
 
 
 def test_a_number_read_from_a_device_once_is_kept(sink: MemorySink) -> None:
