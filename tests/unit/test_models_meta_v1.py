@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import pytest
 
 from tests.jobs import document
@@ -74,14 +75,46 @@ def test_a_refusal_is_a_status(error: RequestError) -> None:
     assert json.loads(status.encode()) == json.loads(body)
 
 
+class Column(msgspec.Struct, forbid_unknown_fields=True):
+    """All fields are required, in clients too."""
+
+    name: str
+    type: str
+    format: str
+    description: str
+    priority: int
+
+
+class RowCondition(msgspec.Struct, forbid_unknown_fields=True):
+    type: Literal["Completed"]
+    status: Literal["True"]
+    reason: str | None = None
+
+
+class Row(msgspec.Struct, forbid_unknown_fields=True):
+    cells: list[str | None]
+    object: dict[str, Any] | None
+    conditions: list[RowCondition] | None = None
+
+
+class Table(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """meta.k8s.io/v1, which no published definition has."""
+
+    kind: Literal["Table"]
+    api_version: Literal["meta.k8s.io/v1"]
+    metadata: dict[str, Any]
+    column_definitions: list[Column]
+    rows: list[Row]
+
+
 @pytest.mark.parametrize("include", ["None", "Metadata", "Object"])
 async def test_a_table_is_one(include: str) -> None:
     server = ResourceServer()
     server.store.put(document(phase=Phase.SUCCEEDED))
     answer = await server.get(f"{ALL}?includeObject={include}", TABLE)
-    table = meta_v1.Table.model_validate_json(answer.body, strict=True, extra="forbid")
+    table = msgspec.json.decode(answer.body, type=Table)
+    meta_v1.ListMeta.model_validate(table.metadata, extra="forbid")
     assert [row.cells[0] for row in table.rows] == ["bert"]
-    assert table.column_definitions is not None
     assert {len(row.cells) for row in table.rows} == {len(table.column_definitions)}
     assert (table.rows[0].object is None) == (include == "None")
 
@@ -90,14 +123,18 @@ async def test_metadata_alone_is_metadata() -> None:
     server = ResourceServer()
     server.store.put(document())
     answer = await server.get(BERT, PARTIAL)
-    found = meta_v1.PartialObjectMetadata.model_validate_json(answer.body, strict=True, extra="forbid")
-    assert found.metadata.name == "bert"
+    found = answer.json()
+    assert found.keys() == {"kind", "apiVersion", "metadata"}
+    assert (found["kind"], found["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
+    assert (
+        meta_v1.ObjectMeta.model_validate_json(json.dumps(found["metadata"]), extra="forbid").name == "bert"
+    )
 
 
 async def test_each_line_of_a_watch_is_an_event() -> None:
     server = ResourceServer()
     server.store.put(document())
     async with server.watch(f"{ALL}?watch=1&allowWatchBookmarks=true&timeoutSeconds=1") as client:
-        lines = [json.dumps(event) for event in [await client.event(), *await client.rest()]]
-    events = [meta_v1.WatchEvent.model_validate_json(line, strict=True, extra="forbid") for line in lines]
-    assert [event.type for event in events] == ["ADDED", "BOOKMARK"]
+        events = [await client.event(), *await client.rest()]
+    assert all(event.keys() == {"type", "object"} for event in events)
+    assert [event["type"] for event in events] == ["ADDED", "BOOKMARK"]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from msgspec.structs import replace
 
 from visibility_api.reports.document import Progress
-from visibility_api.reports.fields import MAX_METRICS
+from visibility_api.reports.fields import MAX_METRICS, total
 
 from .estimate import percentage
-
-N = TypeVar("N", int, float)
 
 
 def complete(report: Progress, held: Progress) -> Progress:
@@ -32,9 +28,9 @@ def complete(report: Progress, held: Progress) -> Progress:
         state=state,
         ending=ending,
         step=step,
-        total_steps=_plan(report.total_steps or held.total_steps, step),
+        total_steps=total(report.total_steps or held.total_steps, step),
         epoch=epoch,
-        total_epochs=_plan(report.total_epochs or held.total_epochs, epoch),
+        total_epochs=total(report.total_epochs or held.total_epochs, epoch),
         metrics=tuple(metrics.items()),
         message=report.message or held.message,
         started_at=report.started_at or held.started_at,
@@ -46,15 +42,7 @@ def complete(report: Progress, held: Progress) -> Progress:
 
 def _is_behind(report: Progress, held: Progress) -> bool:
     """A run that has ended does not go back: this is the next one of the same process or container."""
-    return any(
-        now is not None and before is not None and now < before
-        for now, before in ((report.step, held.step), (percentage(report), percentage(held)))
-    )
-
-
-def _plan(total: N | None, done: float | None) -> N | None:
-    """A wrong plan is no plan (docs/document.md): two reports may be of two runs, one after the other."""
-    return total if total is not None and total >= (done or 0) else None
+    return _is_less(report.step, held.step) or _is_less(percentage(report), percentage(held))
 
 
 def has_position(report: Progress) -> bool:

@@ -25,7 +25,7 @@ from .watched import NOTHING_WATCHED
 
 Points = Sequence[Point]
 
-FILE, TERMINATION, STATUS, LOGS, PUSH = "exec", "termination", "status", "logs", "push"
+FILE, TERMINATION, STATUS, LOGS = "exec", "termination", "status", "logs"
 OTHER_RANK = "another rank"  # a reporter, beside the sources
 EARLIER_ATTEMPT = "earlier"
 NO_PROGRESS_IN_LOG = "NoProgressInLog"  # of reports/log_tail.py

@@ -9,7 +9,7 @@ https://github.com/kubernetes/apimachinery/blob/v0.36.2/pkg/apis/meta/v1/types.g
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -74,57 +74,6 @@ class Status(WireModel):
     reason: str
     details: StatusDetails | None = None
     code: Int32
-
-
-class WatchEvent(WireModel):
-    """One line of a watch. `object` is a document, a Table, metadata alone, or the Status of an ERROR."""
-
-    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
-    object: dict[str, Any]
-
-
-class PartialObjectMetadata(WireModel):
-    """An object reduced to its metadata."""
-
-    kind: Literal["PartialObjectMetadata"]
-    api_version: Literal["meta.k8s.io/v1", "meta.k8s.io/v1beta1"]
-    metadata: ObjectMeta
-
-
-class TableColumnDefinition(WireModel):
-    """One column of a Table. All five fields are always there."""
-
-    name: str
-    type: str
-    format: str
-    description: str
-    priority: Int32
-
-
-class TableRowCondition(WireModel):
-    """Marks a row, here that of a job that has ended."""
-
-    type: Literal["Completed"]
-    status: Literal["True", "False", "Unknown"]
-    reason: str | None = None
-
-
-class TableRow(WireModel):
-    """The cells of one object; null shows as blank. `object` is null unless the client asks for it."""
-
-    cells: tuple[str | None, ...]
-    conditions: tuple[TableRowCondition, ...] | None = None
-    object: dict[str, Any] | None
-
-
-class Table(WireModel):
-    """What `kubectl get` prints. Only the first Table of a watch has column definitions, then it is null."""
-
-    kind: Literal["Table"]
-    api_version: Literal["meta.k8s.io/v1", "meta.k8s.io/v1beta1"]
-    metadata: ListMeta
-    column_definitions: tuple[TableColumnDefinition, ...] | None
-    rows: tuple[TableRow, ...]
 
 
 class APIResource(WireModel):
