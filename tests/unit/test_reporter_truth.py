@@ -268,12 +268,11 @@ def test_a_sink_that_asks_seldom_does_not_make_a_hung_run_look_fresh() -> None:
     wait_until(lambda: r.is_due)
     r.step(3)
     r.step(3)
-    moved = time.time()
     wait_until(lambda: r._run.snapshot is not None and r._run.snapshot.step == 6)
-    time.sleep(0.3)
+    seen = time.time()
     r.flush(60)
     assert sink.last.step == 6
-    assert sink.last.timestamp < moved + 2 * 0.5 + 0.25 + 0.3
+    assert sink.last.timestamp <= seen
 
 
 # Results after the end
