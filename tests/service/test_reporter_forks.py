@@ -104,7 +104,9 @@ def test_children_of_a_fork_run_to_their_end(version: str, start: str, tmp_path:
     """
     script = (
         "import multiprocessing, os, subprocess, sys, threading\n"
-        f"from trainjob_progress import report\n{CHILD}\nif __name__ == '__main__':\n"
+        "from trainjob_progress import report, termination\n"
+        "termination.FLUSH_TIMEOUT_S = 60\n"  # the last document comes however slow the machine is
+        f"{CHILD}\nif __name__ == '__main__':\n"
         "  with report(total_steps=5) as r:\n"
         + "".join(f"    {line}\n" for line in STARTS[start].strip().splitlines())
     )
