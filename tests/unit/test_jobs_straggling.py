@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests import paces
-from tests.jobs import JOB, RANK0
+from tests.jobs import JOB, RANK0, T0
 from tests.unit.test_jobs_memory import memory_of
 from tests.unit.test_jobs_tracker import Bench
 from trainjob_progress.document import Snapshot, encode
@@ -100,6 +100,15 @@ class TestTheCondition:
         found = bench.last.condition("Straggling")
         assert found is not None
         assert found.since == began
+
+    def test_it_keeps_its_time_while_another_rank_takes_over(self, bench: Gathering) -> None:
+        for step_seconds in (SLOW, [0.4, 0.41, 0.9, 0.91], [0.4, 0.41, 0.9, 0.4]):
+            for _ in range(REPORTS):
+                bench.say(step_seconds=step_seconds)
+            found = bench.last.condition("Straggling")
+            assert found is not None
+            assert (found.status, found.since) == ("True", T0 + timedelta(seconds=20))
+        assert found.message.startswith("Rank 2 ")
 
     def test_it_ends_when_the_rank_is_no_longer_slow(self, bench: Gathering) -> None:
         for _ in range(REPORTS):
