@@ -41,8 +41,14 @@ def _evaluate(rule: Rule, old: Condition | None, record: Record, now: datetime) 
         began = rule.began(record, status, reason, now)
         if began is not None and (began <= now or rule.is_jobs_own):
             since = began
-    made = Condition(type=rule.type, status=status, reason=reason, message=message, since=since or now)
-    return old if made == old else made
+    if old is not None and (old.status, old.reason, old.message, old.since) == (
+        status,
+        reason,
+        message,
+        since,
+    ):
+        return old
+    return Condition(type=rule.type, status=status, reason=reason, message=message, since=since or now)
 
 
 def _begins_anew(before: str, reason: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from datetime import datetime, timedelta
 
 import msgspec
@@ -84,9 +83,6 @@ class Record(State, kw_only=True):
     message_read: int = 0  # of the termination message read last: a hash, of attempt and text
     shown: JobProgress | None = None  # what was published last
     shown_at: datetime | None = None
-    # The estimated end, and between when; and what it was made of.
-    end: tuple[datetime, tuple[datetime, datetime] | None] | None = None
-    end_of: tuple[Progress, Pace, datetime | None] | None = None
     passes_at: datetime | None = None  # when the estimated end that was shown will have passed
 
     @property
@@ -278,33 +274,19 @@ def _is_moving(record: Record, report: Progress) -> bool:
 
 def _end(record: Record, report: Progress, now: datetime) -> _End:
     """Seconds left, when the attempt will end, and between when; nothing when that should be over."""
-    of = (report, record.pace, record.reported_at)
-    if record.end_of is None or not all(map(operator.is_, of, record.end_of)):
-        record.end_of = of
-        record.end = _estimate_end(record, report)
-    if record.end is None:
+    found = record.pace.left_s(report)
+    if found is None or found[0] > LONGEST_RUN_S or record.reported_at is None:
         return _NO_END
-    completion_at, within = record.end
+    remaining_s, least_s, most_s = found
+    completion_at = record.reported_at + timedelta(seconds=remaining_s)
     left_s = (completion_at - now).total_seconds()
     if left_s <= PASSES_IN_S:
         return _NO_END
-    if within is not None and within[0] < now:
-        within = now, within[1]
-    return round(left_s), completion_at, within
-
-
-def _estimate_end(
-    record: Record, report: Progress
-) -> tuple[datetime, tuple[datetime, datetime] | None] | None:
-    found = record.pace.left_s(report)
-    if found is None or found[0] > LONGEST_RUN_S or record.reported_at is None:
-        return None
-    remaining_s, least_s, most_s = found
-    completion_at = record.reported_at + timedelta(seconds=remaining_s)
     if least_s is None or most_s is None:
-        return completion_at, None
+        return round(left_s), completion_at, None
+    earliest = max(now, record.reported_at + timedelta(seconds=least_s))
     latest = record.reported_at + timedelta(seconds=min(most_s, 2 * LONGEST_RUN_S))
-    return completion_at, (record.reported_at + timedelta(seconds=least_s), latest)
+    return round(left_s), completion_at, (earliest, latest)
 
 
 def _ended_at(job: TrainingJob) -> datetime | None:
