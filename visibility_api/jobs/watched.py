@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from visibility_api.reports.document import Progress
 
@@ -79,13 +80,13 @@ class Course(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """With one more value."""
         count, usual, noise = self.count, self.usual, self.noise
         if not -LARGEST < value < LARGEST:
-            return self._with(self.far, self.far_at, self.broken + 1)
+            return replace(self, broken=self.broken + 1)
         by = value - usual
         if count >= KNOWN_AFTER:
             if (by > NOISES * noise or self.has_learned) and self.is_far(value):
-                return self._with(self.far + 1, self.far_at or at)
+                return replace(self, far=self.far + 1, far_at=self.far_at or at, broken=0)
             if self.far > _UNDONE:
-                return self._with(self.far - _UNDONE, self.far_at)
+                return replace(self, far=self.far - _UNDONE, broken=0)
             if noise:
                 most = NOISE_STEP * noise
                 by = most if by > most else max(by, -most)
@@ -147,20 +148,6 @@ class Course(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def _scale(self) -> float:
         return max(abs(self.usual), abs(self.first), 5 * self.noise, 1e-12)
 
-    def _with(self, far: int, far_at: datetime | None, broken: int = 0) -> Course:
-        return Course(
-            self.name,
-            self.count,
-            self.usual,
-            self.noise,
-            self.first,
-            self.best,
-            self.has_learned,
-            far,
-            far_at,
-            broken,
-        )
-
 
 class Goal(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The best that the metric which the run is to improve has reached: of evaluations a value, of losses and
@@ -206,21 +193,15 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=Fal
         goal_rank = _NO_RANK
         ranks = _GOAL_RANKS if target is None else {target: 0}
         made: list[Course] = []
-        for index, metric in enumerate(report.metrics):
+        for metric in report.metrics:
             name, text = metric
             if name not in _LEVELS and name != target:
                 continue
             rank = ranks.get(name, _NO_RANK)
             goal_rank = min(goal_rank, rank)
-            number = len(made)
-            course = held[number] if number < len(held) and held[number].name == name else _find(held, name)
+            course = next((each for each in held if each.name == name), None) or Course(name)
             # The same text is the same value, shown until there is a new one; but all NaN look the same.
-            is_new = (
-                shown[index] != metric
-                if index < len(shown) and shown[index][0] == name
-                else metric not in shown
-            )
-            if is_new or course.broken:
+            if metric not in shown or course.broken:
                 try:
                     value = float(text)
                 except ValueError:
@@ -245,13 +226,6 @@ def is_higher_better(name: str) -> bool:
     """Whether the metric is one of which more is better, by its name."""
     lower = name.lower()
     return "loss" not in lower and "error" not in lower and _HIGHER.search(lower) is not None
-
-
-def _find(courses: tuple[Course, ...], name: str) -> Course:
-    for course in courses:
-        if course.name == name:
-            return course
-    return Course(name)
 
 
 def _reached(
