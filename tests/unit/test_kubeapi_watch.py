@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -24,6 +26,7 @@ from tests.unit.resource_server import (
     names,
 )
 from visibility_api.jobs.job import Phase
+from visibility_api.kubeapi import v1alpha1
 from visibility_api.kubeapi.columns import COLUMNS
 from visibility_api.kubeapi.watch import WatchLimits
 
@@ -278,6 +281,26 @@ async def test_selectors_turn_changes_into_comings_and_goings(server: ResourceSe
     assert events[1]["object"]["status"]["steps"]["current"] == 2  # as it was last seen
     assert events[1]["object"]["metadata"]["labels"] == {"app": "x"}
     assert revision(events[3]) == gone_at
+
+
+async def test_a_job_that_leaves_many_selectors_is_encoded_once(server: ResourceServer) -> None:
+    """Labels of one's own jobs and a thousand selectors must not cost an encoding each."""
+    server.put("a", labels={"app": "x"}, step=1)
+    made = mock.Mock(wraps=v1alpha1.status_of)
+    selectors = [f"app%3Dx,k{number}!%3Dv" for number in range(5)]
+    with mock.patch.object(v1alpha1, "status_of", made):
+        async with contextlib.AsyncExitStack() as stack:
+            clients = [
+                await stack.enter_async_context(server.watch(f"{WATCH}&labelSelector={selector}"))
+                for selector in selectors
+            ]
+            for client in clients:
+                await client.event()
+            made.reset_mock()
+            server.put("a", labels={"app": "y"}, step=2)
+            for client in clients:
+                assert names([await client.event()]) == [("DELETED", "a")]
+    assert made.call_count == 1
 
 
 async def test_a_phase_can_be_watched(server: ResourceServer) -> None:

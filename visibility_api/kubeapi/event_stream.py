@@ -98,10 +98,8 @@ class EventStream:
             return ("DELETED", entry) if matched else None
         if self._selection.matches(entry.document):
             return ("MODIFIED" if matched else "ADDED"), entry
-        if previous is None or not matched:
-            return None
-        # The last matching content, with the revision of the change.
-        return "DELETED", Entry(document=previous.document, revision=change.revision)
+        left = change.left() if matched else None
+        return ("DELETED", left) if left is not None else None
 
     def _join(self, events: Iterator[_Event] | Sequence[_Event]) -> bytes:
         lines = []

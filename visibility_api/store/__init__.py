@@ -41,10 +41,18 @@ class Change:
     type: ChangeType
     entry: Entry
     previous: Entry | None  # None for ADDED
+    _left: Entry | None = field(default=None, repr=False)
 
     @property
     def revision(self) -> int:
         return self.entry.revision
+
+    def left(self) -> Entry | None:
+        """The previous content at this revision: what a watch shows whose selectors match no longer. The
+        same object for all watches, so that it is encoded once."""
+        if self._left is None and self.previous is not None:
+            self._left = Entry(document=self.previous.document, revision=self.revision)
+        return self._left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
