@@ -116,10 +116,15 @@ class Scene:
 
 @contextlib.asynccontextmanager
 async def scene(
-    jobs: int, *, changes_per_s: float = 0, earlier: int = 0, of_server: tuple[str, ...] = ()
+    jobs: int,
+    *,
+    changes_per_s: float = 0,
+    earlier: int = 0,
+    of_server: tuple[str, ...] = (),
+    of_cluster: tuple[str, ...] = (),
 ) -> AsyncIterator[Scene]:
     """All jobs have a document, with so many earlier values of each metric, and nobody looks for another."""
-    of_cluster = ("--changes-per-s", str(changes_per_s), "--earlier", str(earlier))
+    of_cluster = ("--changes-per-s", str(changes_per_s), "--earlier", str(earlier), *of_cluster)
     async with started(jobs, of_cluster=of_cluster, of_server=of_server) as at:
         await until_all_probed(at.ours, at.ca_file, jobs)
         yield at

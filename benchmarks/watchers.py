@@ -106,14 +106,20 @@ async def measure(
     token: str,
     watchers: int,
     seconds: float,
+    users: int = 1,
     observe: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> Delivery:
-    """`watchers` watches of `path`, observed for `seconds` once all are open; `observe` waits so long."""
+    """`watchers` watches of `path`, observed for `seconds` once all are open; `observe` waits so long.
+
+    More than one of `users` have tokens that end in their number.
+    """
     context = ssl.create_default_context(cafile=ca_file)
-    request = (
+    head = (
         f"GET {path}?watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan HTTP/1.1\r\n"
-        f"Host: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"
-    ).encode()
+        f"Host: localhost\r\nAuthorization: Bearer {token}"
+    )
+    ends = [""] if users == 1 else [f"-{user}" for user in range(users)]
+    requests = [f"{head}{end}\r\n\r\n".encode() for end in ends]
     loop = asyncio.get_running_loop()
     total = _Count()
     slots = asyncio.Semaphore(CONNECTING_AT_ONCE)
@@ -124,7 +130,7 @@ async def measure(
     async def connect(number: int) -> None:
         async with slots:
             transport, watcher = await loop.create_connection(
-                lambda: _Watcher(request, total, looks=number % 20 == 0),
+                lambda: _Watcher(requests[number % users], total, looks=number % 20 == 0),
                 "127.0.0.1",
                 server.port,
                 ssl=context,

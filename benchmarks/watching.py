@@ -16,6 +16,7 @@ from .scene import ALL, ONE, Scene, fetch, scene
 JOBS = 500
 SECONDS = 10.0
 IDLE_WATCHERS = 1000
+USERS = 40  # the watchers are shared out among them: one user may have 100
 # Watchers, and changes a second: as many events as this machine's other core can take in.
 CROWDS = ((1000, 50.0), (2000, 20.0))
 
@@ -54,7 +55,13 @@ async def beside_bare(number: int, changes_per_s: float) -> tuple[watchers.Deliv
 
 async def _measure(at: Scene, number: int) -> watchers.Delivery:
     return await watchers.measure(
-        at.ours, ALL, ca_file=at.ca_file, token=kubernetes.TOKEN, watchers=number, seconds=SECONDS
+        at.ours,
+        ALL,
+        ca_file=at.ca_file,
+        token=kubernetes.TOKEN,
+        watchers=number,
+        seconds=SECONDS,
+        users=USERS,
     )
 
 

@@ -168,3 +168,47 @@ async def test_another_resource_wakes_nobody(store: MemoryStore) -> None:
 def test_a_store_can_be_filled_before_there_is_a_loop(store: MemoryStore) -> None:
     store.put(document("a"))
     assert store.revision == BASE + 1
+
+
+@in_virtual_time
+async def test_a_client_with_many_watchers_is_woken_less_often_and_after_others() -> None:
+    wake_ups = WakeUps(gap_per_feed_s=0, gap_per_feed_of_client_s=0.1, max_gap_of_client_s=10)
+    store = MemoryStore(base_revision=BASE, wake_ups=wake_ups)
+    loop, seen = asyncio.get_running_loop(), dict[str, list[float]]()
+    order: list[str] = []
+
+    async def watch(client: str) -> None:
+        feed = store.watch("trainjobs", BASE, client)
+        for _ in range(2):
+            await read(feed, 1)
+            seen.setdefault(client, []).append(loop.time())
+            order.append(client)
+
+    async with asyncio.TaskGroup() as group:
+        for client in ("many",) * 30 + ("few",):
+            group.create_task(watch(client))
+        await asyncio.sleep(1)
+        store.put(document("a", step=0))
+        await asyncio.sleep(1)
+        store.put(document("a", step=1))
+    assert order[0] == "few"
+    first, second = seen["many"][0], seen["many"][-1]
+    assert second - first == pytest.approx(3.0, abs=0.1)
+    assert seen["few"][1] - seen["few"][0] == pytest.approx(1.0, abs=0.15)
+
+
+async def test_a_client_whose_watches_have_ended_leaves_nothing_behind() -> None:
+    store = MemoryStore(base_revision=BASE)
+    store.put(document("a", step=0))
+    for number in range(3):
+        feed = store.watch("trainjobs", BASE, f"user-{number}")
+        assert await read(feed, 1) == [0]
+        waiting = asyncio.create_task(feed.next_batch())
+        await asyncio.sleep(0)
+        feed.close()
+        feed.close()
+        assert steps(await waiting) == []
+    log = store._resources["trainjobs"].log
+    assert not log._of_client
+    assert not log._next_of
+    assert not log._waiting

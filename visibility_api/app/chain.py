@@ -80,7 +80,8 @@ class Limits:
     in_flight: int = 400  # requests other than open watches
     in_flight_of_user: int = 100
     watches: int = 10_000
-    watches_of_user: int = 2_500
+    # Ten users with all of theirs take some 70 MiB (decision 38).
+    watches_of_user: int = 100
     push_timeout_s: float = 30.0  # admission and body
     # Of responses on one connection to requests whose sender is not known, or is over a limit: further ones
     # wait, so that endless retries cost little. A kubelet sends one request on each connection.

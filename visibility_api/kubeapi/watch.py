@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -88,7 +88,7 @@ class Watches:
             if self._is_draining:
                 return
             try:
-                feed, listing = self._open(namespace, options)
+                feed, listing = self._open(namespace, options, request.user)
             except RevisionExpired as error:
                 await send_chunk(error_event(Expired(str(error))))  # clients list again
                 return
@@ -104,13 +104,15 @@ class Watches:
 
         return ResourceStream(write=write)
 
-    def _open(self, namespace: str | None, options: ListOptions) -> tuple[Feed, Listing | None]:
+    def _open(
+        self, namespace: str | None, options: ListOptions, user: Hashable
+    ) -> tuple[Feed, Listing | None]:
         """The stream's start, and the state to send first, if any. Raises RevisionExpired."""
         if not options.sends_initial_events:
-            return self._store.watch(self._plural, options.revision or self._store.revision), None
+            return self._store.watch(self._plural, options.revision or self._store.revision, user), None
         # No await between the two: no change is missed or sent twice.
         listing = self._store.list(self._plural, namespace)
-        return self._store.watch(self._plural, listing.revision), listing
+        return self._store.watch(self._plural, listing.revision, user), listing
 
     def _counted(self, send_chunk: SendChunk) -> SendChunk:
         async def send(chunk: bytes) -> None:

@@ -151,8 +151,9 @@ class Store(Protocol):
         """
         ...
 
-    def watch(self, resource: str, since: int) -> Feed:
-        """Changes of the resource after `since`, replayed from history, then live.
+    def watch(self, resource: str, since: int, client: Hashable = None) -> Feed:
+        """Changes of the resource after `since`, replayed from history, then live. The watches of one client
+        share its part of the wake-ups; None: one of its own.
 
         Raises RevisionExpired for a revision before the history or after `revision`, which is of
         another process.

@@ -2,21 +2,26 @@
 
 A watcher is a place in the shared log, not a queue: its cost is the same however much happens, and what is
 due to many of them is one `Batch`, encoded once. Watchers are woken together, the more of them the less
-often, so that changes that come close together leave in one write.
+often, so that changes that come close together leave in one write. Clients with few watchers come first,
+those with many are woken less often, and other tasks run after each millisecond or two.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import Counter, OrderedDict, deque
+from collections.abc import Hashable
 from dataclasses import dataclass
 from operator import attrgetter
 
 from . import Batch, Change, RevisionExpired
 
 MAX_BATCH_CHANGES = 256  # about half a megabyte of JSON in one write
-_WOKEN_AT_ONCE = 64  # between two such groups other requests have their turn
+TURN_S = 0.0015  # of the event loop, while watchers are woken; then other tasks have their turn
+_WOKEN_AT_ONCE = 64  # at most in one turn; fewer where that takes longer
 _KEPT_BATCHES = 4  # watchers stand at few places; those far behind share less
 
 _EMPTY = Batch()
@@ -30,6 +35,9 @@ class WakeUps:
     # costs to write to each of them anyway.
     gap_per_feed_s: float = 0.00008
     max_gap_s: float = 0.1  # what an event may be late so that it is sent with others
+    # Of one client's watchers: they cost a hundredth of a core at most, by some 20 µs for each write.
+    gap_per_feed_of_client_s: float = 0.002
+    max_gap_of_client_s: float = 0.5
 
 
 class ChangeLog:
@@ -53,9 +61,13 @@ class ChangeLog:
         self._first = 0  # how many changes were dropped: the place of `_changes[0]`
         self._batches: OrderedDict[tuple[int, int], Batch] = OrderedDict()
         self._feeds: set[LogFeed] = set()
-        self._waiting: dict[LogFeed, None] = {}  # in the order in which they came
-        self._alarm: asyncio.Handle | None = None
+        self._waiting: dict[Hashable, dict[LogFeed, None]] = {}  # by client, in the order in which they came
+        self._of_client: Counter[Hashable] = Counter()  # feeds
+        self._next_of: dict[Hashable, float] = {}  # event loop time from which a client is woken again
+        self._alarm: asyncio.Handle | None = None  # for all clients
+        self._late: asyncio.TimerHandle | None = None  # for the next of those whose time had not come
         self._woke_at = 0.0  # event loop time
+        self._at_once = 1  # how many are woken in one turn now
 
     @property
     def base_revision(self) -> int:
@@ -95,13 +107,17 @@ class ChangeLog:
         for feed in list(self._feeds):
             feed.cut()
 
-    def feed(self, since: int) -> LogFeed:
-        """A watcher of what follows revision `since`. Raises RevisionExpired when that is not all held."""
+    def feed(self, since: int, client: Hashable = None) -> LogFeed:
+        """A watcher of what follows revision `since`. Raises RevisionExpired when that is not all held.
+
+        `client`: whose share of wake-ups it takes; None: a share of its own.
+        """
         if since < self._base_revision:
             raise RevisionExpired(since, self._base_revision)
         place = self._first + bisect_right(self._changes, since, key=attrgetter("revision"))
-        feed = LogFeed(self, place=place, revision=since)
+        feed = LogFeed(self, place=place, revision=since, client=client)
         self._feeds.add(feed)
+        self._of_client[feed.client] += 1
         return feed
 
     def holds(self, place: int) -> bool:
@@ -117,19 +133,33 @@ class ChangeLog:
                 self._batches.popitem(last=False)
         return batch
 
-    def is_due(self, place: int) -> bool:
-        """Whether a watcher there is served now rather than at the next common wake-up."""
+    def is_due(self, place: int, client: Hashable) -> bool:
+        """Whether a watcher there is served now rather than at the next wake-up."""
         behind = self.end - place
-        return behind > 0 and (self._alarm is None or behind >= MAX_BATCH_CHANGES)
+        return behind > 0 and (
+            behind >= MAX_BATCH_CHANGES
+            or (self._alarm is None and self._next_of.get(client, 0.0) <= asyncio.get_running_loop().time())
+        )
 
-    def wait(self, feed: LogFeed) -> None:
-        self._waiting[feed] = None
+    def wait(self, feed: LogFeed, place: int) -> None:
+        self._waiting.setdefault(feed.client, {})[feed] = None
+        if self.end > place and self._alarm is None:
+            self._set_late()
 
     def wait_no_longer(self, feed: LogFeed) -> None:
-        self._waiting.pop(feed, None)
+        if (feeds := self._waiting.get(feed.client)) is not None:
+            feeds.pop(feed, None)
+            if not feeds:
+                del self._waiting[feed.client]
 
     def forget(self, feed: LogFeed) -> None:
+        if feed not in self._feeds:
+            return
         self._feeds.discard(feed)
+        self._of_client[feed.client] -= 1
+        if not self._of_client[feed.client]:  # clients choose their names: none may stay behind
+            del self._of_client[feed.client]
+            self._next_of.pop(feed.client, None)
 
     def _drop(self) -> None:
         """Drops a sixteenth more than it must: moving the rest up is then rare."""
@@ -154,24 +184,61 @@ class ChangeLog:
         self._alarm = loop.call_later(wait_s, self._wake) if wait_s > 0 else loop.call_soon(self._wake)
 
     def _wake(self) -> None:
-        loop = asyncio.get_running_loop()
+        """Wake every client whose time has come, first those with the fewest watchers."""
+        loop, gaps = asyncio.get_running_loop(), self._wake_ups
         self._alarm, self._woke_at = None, loop.time()
-        waiting, self._waiting = list(self._waiting), {}
-        self._wake_from(waiting, 0, self.end)
+        due: list[dict[LogFeed, None]] = []
+        for client in [c for c in self._waiting if self._next_of.get(c, 0.0) <= self._woke_at]:
+            due.append(self._waiting.pop(client))
+            gap_s = min(gaps.max_gap_of_client_s, self._of_client[client] * gaps.gap_per_feed_of_client_s)
+            self._next_of[client] = self._woke_at + gap_s
+        self._set_late()
+        woken = deque(feed for feeds in sorted(due, key=len) for feed in feeds)
+        self._wake_some(woken, self.end, time.perf_counter())
 
-    def _wake_from(self, waiting: list[LogFeed], start: int, end: int) -> None:
-        for feed in waiting[start : start + _WOKEN_AT_ONCE]:
-            feed.wake(end)
-        if start + _WOKEN_AT_ONCE < len(waiting):
-            asyncio.get_running_loop().call_soon(self._wake_from, waiting, start + _WOKEN_AT_ONCE, end)
+    def _set_late(self) -> None:
+        """An alarm for the clients that wait longer than the others."""
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+        soonest = min([self._next_of.get(client, 0.0) for client in self._waiting], default=math.inf)
+        if soonest < math.inf:
+            self._late = asyncio.get_running_loop().call_at(soonest, self._wake_late)
+
+    def _wake_late(self) -> None:
+        self._late = None
+        if self._alarm is None:  # else they are woken with all others
+            self._wake()
+
+    def _wake_some(self, feeds: deque[LogFeed], end: int, began: float) -> None:
+        """Wake a group, and the next when other tasks had their turn; `began`: when the last was woken."""
+        spent_s = time.perf_counter() - began
+        if spent_s > TURN_S:
+            self._at_once = max(1, self._at_once // 2)
+        elif spent_s < TURN_S / 2:
+            self._at_once = min(_WOKEN_AT_ONCE, self._at_once * 2)
+        for _ in range(min(self._at_once, len(feeds))):
+            feeds.popleft().wake(end)
+        if feeds:
+            asyncio.get_running_loop().call_soon(self._wake_some, feeds, end, time.perf_counter())
 
 
 class LogFeed:
     """One watcher's place in a `ChangeLog`. One task at a time may wait for it."""
 
-    __slots__ = ("_is_closed", "_is_cut", "_is_interrupted", "_log", "_place", "_revision", "_waiter")
+    __slots__ = (
+        "_is_closed",
+        "_is_cut",
+        "_is_interrupted",
+        "_log",
+        "_place",
+        "_revision",
+        "_waiter",
+        "client",
+    )
 
-    def __init__(self, log: ChangeLog, *, place: int, revision: int) -> None:
+    def __init__(self, log: ChangeLog, *, place: int, revision: int, client: Hashable = None) -> None:
+        self.client = self if client is None else client
         self._log = log
         self._place = place
         self._revision = revision
@@ -195,7 +262,7 @@ class LogFeed:
     async def next_batch(self) -> Batch:
         if self._is_stopped():
             return _EMPTY
-        end = self._log.end if self._log.is_due(self._place) else await self._wait()
+        end = self._log.end if self._log.is_due(self._place, self.client) else await self._wait()
         if self._is_stopped():
             return _EMPTY
         if not self._log.holds(self._place):
@@ -214,7 +281,7 @@ class LogFeed:
 
     async def _wait(self) -> int:
         self._waiter = asyncio.get_running_loop().create_future()
-        self._log.wait(self)
+        self._log.wait(self, self._place)
         try:
             return await self._waiter
         finally:

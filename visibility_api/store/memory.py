@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain, islice
 
 from cachetools import TTLCache
@@ -247,11 +247,11 @@ class MemoryStore:
             past = self._past[resource, namespace, at] = state.past_listing(namespace, at)
         return past
 
-    def watch(self, resource: str, since: int) -> LogFeed:
+    def watch(self, resource: str, since: int, client: Hashable = None) -> LogFeed:
         state = self._of(resource)
         if since > self._revision:
             raise RevisionExpired(since, state.log.base_revision)  # of another process
-        return state.log.feed(since)
+        return state.log.feed(since, client)
 
     def _of(self, resource: str) -> _State:
         state = self._resources.get(resource)
