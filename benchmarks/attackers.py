@@ -432,6 +432,8 @@ ATTACKS: dict[str, Attack] = {
     "unfinished, users' address": hellos("127.0.0.1", number=100),
     "3,000 more, users' address": hellos("127.0.0.1", number=3000, hold_s=PATIENCE_S),
 }
+# Their attackers are training pods, with tokens of their own.
+OF_PODS = frozenset(name for name in ATTACKS if name.startswith("hostile pushes"))
 # Who comes from the users' own address while more come than handshakes are begun waits among them
 # (docs/security.md): measured from when all of these have had their first answer.
 ON_WAY = {
