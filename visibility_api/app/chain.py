@@ -79,7 +79,7 @@ class Limits:
 
     in_flight: int = 400  # requests other than open watches
     in_flight_of_user: int = 100
-    watches: int = 10_000
+    watches: int = 2_000
     # Ten users with all of theirs take some 70 MiB (decision 38).
     watches_of_user: int = 100
     push_timeout_s: float = 30.0  # admission and body

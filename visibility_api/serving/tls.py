@@ -46,8 +46,9 @@ class Connection(Protocol):
 class ConnectionLimits:
     """Limits on the server's connections."""
 
-    # Open at one time, when none is idle and could be closed (`connection_memory`).
-    connections: int = 6_144
+    # Open at one time, when none is idle and could be closed (`connection_memory`). With what each may keep
+    # they fit the Deployment's memory limit, beside all else that is bounded (test_serving_limits.py).
+    connections: int = 2_560
     # From the connection, or the first byte of a request, to the end of its headers, as in kube-apiserver:
     # github.com/kubernetes/kubernetes/blob/master/staging/src/k8s.io/apiserver/pkg/server/secure_serving.go
     head_timeout_s: float = 32.0
