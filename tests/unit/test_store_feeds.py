@@ -212,3 +212,26 @@ async def test_a_client_whose_watches_have_ended_leaves_nothing_behind() -> None
     assert not log._of_client
     assert not log._next_of
     assert not log._waiting
+
+
+@in_virtual_time
+async def test_watchers_that_have_everything_are_left_alone() -> None:
+    """Also when others of their client, or other clients, are woken later."""
+    store, woken = MemoryStore(base_revision=BASE), list[str]()  # for nothing
+
+    async def watch(client: str) -> None:
+        feed = store.watch("trainjobs", BASE, client)
+        while True:
+            if not (await feed.next_batch()).changes:
+                woken.append(client)
+
+    clients = ("many",) * 50 + ("few",) * 2 + ("one",)
+    tasks = [asyncio.create_task(watch(client), name=client) for client in clients]
+    await asyncio.sleep(1)
+    for step in range(3):
+        store.put(document("a", step=step))
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(60)
+    assert not woken
+    for task in tasks:
+        task.cancel()

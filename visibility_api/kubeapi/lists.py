@@ -31,9 +31,8 @@ _CROWDED = (
 )
 
 _Key = tuple[str | None, str]  # namespace, None = all of them; layout
-_Revisions = tuple[
-    int, ...
-]  # of a part's items: equal revisions are equal bytes; first, whether it follows another
+# Whether a part follows another, and the revisions of its items: equal ones are equal bytes.
+_Revisions = tuple[int, ...]
 
 
 class _Kept(msgspec.Struct, frozen=True):
