@@ -25,12 +25,12 @@ SCRIPT = """
 
         def __setstate__(self, state):  # submitit sets its handlers after it has loaded the job
             self.__dict__.update(state)
+            if self.done:  # before the new reporter writes its first document
+                shutil.copy("document.json", "preempted.json")
             if os.environ.get("SUBMITIT_EXECUTOR") and self.order == "before":
                 self.reporter = report(total_steps=6, initial_step=self.done)
 
         def __call__(self):
-            if self.done:
-                shutil.copy("document.json", "preempted.json")
             if self.order == "after":
                 self.reporter = report(total_steps=6, initial_step=self.done)
             with self.reporter as r:
