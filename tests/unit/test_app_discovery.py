@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import pytest
@@ -186,7 +185,7 @@ async def test_the_tag_changes_with_the_document() -> None:
 async def test_discovery_is_yaml_for_whoever_wants_it() -> None:
     answer = await get(BASE, ("Accept", "application/yaml"))
     assert answer.header("content-type") == "application/yaml"
-    assert yaml.safe_load(answer.body) == json.loads(resource_list(RESOURCES).encode())
+    assert yaml.safe_load(answer.body) == (await get(BASE)).json()
 
 
 def test_every_resource_has_a_kind_of_its_own() -> None:
@@ -197,7 +196,7 @@ def test_every_resource_has_a_kind_of_its_own() -> None:
 
 def test_nothing_is_promised_that_controllers_would_act_on() -> None:
     """D5, D7: an untrue `delete` makes every namespace deletion call us; `all` breaks `kubectl get all`."""
-    for entry in json.loads(resource_list(RESOURCES).encode())["resources"]:
+    for entry in resource_list(RESOURCES)["resources"]:
         assert set(entry["verbs"]) <= {"get", "list", "watch"}
         assert entry["verbs"] == sorted(entry["verbs"])
         assert "categories" not in entry
@@ -221,11 +220,10 @@ def test_a_new_resource_needs_one_entry_of_the_table() -> None:
         namespaced=False,
         subresources=(Subresource(name="history", kind="JobSetProgressHistory", description=""),),
     )
-    names = [entry.name for entry in resource_list((*RESOURCES, new)).resources]
+    names = [entry["name"] for entry in resource_list((*RESOURCES, new))["resources"]]
     below = ["trainjobs/progress", "trainjobs/history", "trainjobs/log-tail"]
     assert names == ["trainjobs", *below, "jobsets", "jobsets/history"]
-    entry = aggregated((*RESOURCES, new)).items[0].versions[0].resources[1]
-    assert entry.scope == "Cluster"
-    assert entry.subresources is not None
-    assert entry.subresources[0].response_kind.kind == "JobSetProgressHistory"
-    assert entry.short_names is None
+    entry = aggregated((*RESOURCES, new))["items"][0]["versions"][0]["resources"][1]
+    assert entry["scope"] == "Cluster"
+    assert entry["subresources"][0]["responseKind"]["kind"] == "JobSetProgressHistory"
+    assert "shortNames" not in entry

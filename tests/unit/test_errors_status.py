@@ -18,7 +18,6 @@ from visibility_api.auth.identity import Attributes, Identity
 from visibility_api.errors.quoting import quote
 from visibility_api.errors.status import (
     BadRequest,
-    Cause,
     Expired,
     InvalidListOptions,
     MethodNotAllowed,
@@ -30,6 +29,7 @@ from visibility_api.errors.status import (
     TooLargeResourceVersion,
     Unavailable,
     UnknownRoute,
+    cause,
     encode_status,
     to_request_error,
 )
@@ -140,15 +140,13 @@ def test_the_fields_come_in_the_api_servers_own_order() -> None:
 
 def test_excluding_options_are_reported_by_field() -> None:
     """L4: one fault stands alone, several in brackets."""
-    first = Cause(
-        reason="FieldValueForbidden",
-        message="Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
-        field="resourceVersionMatch",
+    first = cause(
+        "FieldValueForbidden",
+        "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+        "resourceVersionMatch",
     )
-    second = Cause(
-        reason="FieldValueForbidden",
-        message="Forbidden: sendInitialEvents is forbidden for list",
-        field="sendInitialEvents",
+    second = cause(
+        "FieldValueForbidden", "Forbidden: sendInitialEvents is forbidden for list", "sendInitialEvents"
     )
     one, two = body_of(InvalidListOptions([first])), body_of(InvalidListOptions([first, second]))
     assert one["message"] == (

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from tests.jobs import JOB, RANK0
 from visibility_api.app.routers.metrics import metrics
-from visibility_api.errors.status import Cause, Invalid, InvalidListOptions, NotFound, encode_status
+from visibility_api.errors.status import Invalid, InvalidListOptions, NotFound, cause, encode_status
 from visibility_api.errors.text import REPLACEMENT, harmless, harmless_lines
 from visibility_api.jobs.job import Phase, ProbeHints, Replica, Termination, TrainingJob
 from visibility_api.jobs.observation import Observation
@@ -137,12 +137,12 @@ def test_errors_are_harmless(text: str) -> None:
     for error in (
         NotFound(text),
         Invalid(text),
-        InvalidListOptions([Cause(reason="FieldValueInvalid", message=text, field=text)]),
+        InvalidListOptions([cause("FieldValueInvalid", text, text)]),
     ):
         status = json.loads(encode_status(error))
         assert_harmless(status["message"] + str(error.message))
-        for cause in status.get("details", {}).get("causes", ()):
-            assert_harmless(cause["message"] + cause["field"])
+        for each in status.get("details", {}).get("causes", ()):
+            assert_harmless(each["message"] + each["field"])
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])

@@ -31,55 +31,15 @@ Codes, reasons and texts are those of k8s.io/apimachinery/pkg/api/errors and k8s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
-
-import msgspec
+from typing import ClassVar
 
 from visibility_api.auth.errors import AccessDenied, ReviewFailed, Unauthenticated
 from visibility_api.errors.quoting import quote
 from visibility_api.errors.text import harmless
+from visibility_api.models.meta_v1 import ListMeta, Status, StatusCause, StatusDetails
 from visibility_api.models.served import GROUP
 
 RETRY_AFTER_S = 1  # as the API server's
-
-
-class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One of several faults of a request."""
-
-    reason: str = ""
-    message: str = ""
-    field: str = ""
-
-    def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "message", harmless(self.message))
-        msgspec.structs.force_setattr(self, "field", harmless(self.field))
-
-
-class Details(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Details for clients, beside the reason."""
-
-    name: str = ""
-    group: str = ""
-    kind: str = ""  # the plural resource, not the kind
-    causes: tuple[Cause, ...] = ()
-    retryAfterSeconds: int = 0
-
-
-class _ListMeta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    continue_token: str = msgspec.field(default="", name="continue")
-
-
-class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """metav1.Status, with fields in the API server's order."""
-
-    kind: Literal["Status"]
-    apiVersion: Literal["v1"]
-    metadata: _ListMeta
-    status: Literal["Failure"]
-    message: str
-    reason: str
-    details: Details | None = None
-    code: int
 
 
 class RequestError(Exception):
@@ -89,7 +49,9 @@ class RequestError(Exception):
     reason: ClassVar[str]
     is_plain_text: ClassVar[bool] = False  # sent as text, not as a Status
 
-    def __init__(self, message: str, *, details: Details | None = None, continue_token: str = "") -> None:
+    def __init__(
+        self, message: str, *, details: StatusDetails | None = None, continue_token: str = ""
+    ) -> None:
         super().__init__(message)
         self.message = harmless(message)  # repeats names of the request
         self.details = details
@@ -98,7 +60,7 @@ class RequestError(Exception):
     @property
     def retry_after_s(self) -> int:
         """Whole seconds until the client should retry; 0 = it should not. Also the Retry-After header."""
-        return self.details.retryAfterSeconds if self.details is not None else 0
+        return (self.details.retry_after_seconds or 0) if self.details is not None else 0
 
 
 class BadRequest(RequestError):
@@ -128,13 +90,13 @@ class ObjectNotFound(NotFound):
     def __init__(self, resource: str, name: str) -> None:
         super().__init__(
             f"{resource}.{GROUP} {quote(name)} not found",
-            details=Details(name=name, group=GROUP, kind=resource),
+            details=StatusDetails(name=name, group=GROUP, kind=resource),
         )
 
 
 class UnknownRoute(NotFound):
     def __init__(self) -> None:
-        super().__init__("the server could not find the requested resource", details=Details())
+        super().__init__("the server could not find the requested resource", details=StatusDetails())
 
 
 class PageNotFound(NotFound):
@@ -150,7 +112,9 @@ class MethodNotAllowed(RequestError):
     code, reason = 405, "MethodNotAllowed"
 
     def __init__(self) -> None:
-        super().__init__("the server does not allow this method on the requested resource", details=Details())
+        super().__init__(
+            "the server does not allow this method on the requested resource", details=StatusDetails()
+        )
 
 
 class NotAcceptable(RequestError):
@@ -185,13 +149,18 @@ class Invalid(RequestError):
 class InvalidListOptions(Invalid):
     """List or watch options that exclude each other. `causes` has at least one fault, with its field."""
 
-    def __init__(self, causes: Sequence[Cause]) -> None:
+    def __init__(self, causes: Sequence[StatusCause]) -> None:
         faults = [f"{cause.field}: {cause.message}" for cause in causes]
         text = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
         super().__init__(
             f'ListOptions.meta.k8s.io "" is invalid: {text}',
-            details=Details(group="meta.k8s.io", kind="ListOptions", causes=tuple(causes)),
+            details=StatusDetails(group="meta.k8s.io", kind="ListOptions", causes=tuple(causes)),
         )
+
+
+def cause(reason: str, message: str, field: str) -> StatusCause:
+    """One of several faults of a request. Its texts may repeat what the request says."""
+    return StatusCause(reason=reason, message=harmless(message), field=harmless(field))
 
 
 class TooManyRequests(RequestError):
@@ -200,7 +169,7 @@ class TooManyRequests(RequestError):
     code, reason = 429, "TooManyRequests"
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, details=Details(retryAfterSeconds=RETRY_AFTER_S))
+        super().__init__(message, details=StatusDetails(retry_after_seconds=RETRY_AFTER_S))
 
 
 class Overloaded(TooManyRequests):
@@ -221,7 +190,9 @@ class InternalError(RequestError):
         self,
         what: str = "the request failed unexpectedly; the server's log has the cause under this Audit-Id",
     ) -> None:
-        super().__init__(f"Internal error occurred: {what}", details=Details(causes=(Cause(message=what),)))
+        super().__init__(
+            f"Internal error occurred: {what}", details=StatusDetails(causes=(StatusCause(message=what),))
+        )
 
 
 class ReviewUnavailable(RequestError):
@@ -242,14 +213,14 @@ class Unavailable(RequestError):
     code, reason = 503, "ServiceUnavailable"
 
     def __init__(self, message: str, *, retry_after_s: int = RETRY_AFTER_S) -> None:
-        super().__init__(message, details=Details(retryAfterSeconds=retry_after_s))
+        super().__init__(message, details=StatusDetails(retry_after_seconds=retry_after_s))
 
 
 class Timeout(RequestError):
     code, reason = 504, "Timeout"
 
-    def __init__(self, why: str, *, details: Details | None = None) -> None:
-        super().__init__(f"Timeout: {why}", details=details or Details())
+    def __init__(self, why: str, *, details: StatusDetails | None = None) -> None:
+        super().__init__(f"Timeout: {why}", details=details or StatusDetails())
 
 
 class TooLargeResourceVersion(Timeout):
@@ -258,9 +229,9 @@ class TooLargeResourceVersion(Timeout):
     def __init__(self, requested: int, current: int) -> None:
         super().__init__(
             f"Too large resource version: {requested}, current: {current}",
-            details=Details(
-                causes=(Cause(reason="ResourceVersionTooLarge", message="Too large resource version"),),
-                retryAfterSeconds=RETRY_AFTER_S,
+            details=StatusDetails(
+                causes=(StatusCause(reason="ResourceVersionTooLarge", message="Too large resource version"),),
+                retry_after_seconds=RETRY_AFTER_S,
             ),
         )
 
@@ -282,18 +253,14 @@ def to_request_error(error: Exception, *, uri: str) -> RequestError:
 
 def encode_status(error: RequestError) -> bytes:
     """The Status as compact JSON without a newline: a body, or the object of a watch event."""
-    return msgspec.json.encode(
-        Status(
-            kind="Status",
-            apiVersion="v1",
-            metadata=_ListMeta(continue_token=error.continue_token),
-            status="Failure",
-            message=error.message,
-            reason=error.reason,
-            details=error.details,
-            code=error.code,
-        )
+    status = Status(
+        metadata=ListMeta(continue_=error.continue_token or None),
+        message=error.message,
+        reason=error.reason,
+        details=error.details,
+        code=error.code,
     )
+    return status.encode()
 
 
 def _forbidden(error: AccessDenied) -> Forbidden:
@@ -301,7 +268,7 @@ def _forbidden(error: AccessDenied) -> Forbidden:
     denied = error.attributes
     user = quote(error.identity.user)
     if not denied.is_resource:
-        subject, details = "forbidden", Details()
+        subject, details = "forbidden", StatusDetails()
         refused = f"User {user} cannot {denied.verb} path {quote(denied.path)}"
     else:
         plural = f"{denied.resource}.{denied.group}"
@@ -310,7 +277,9 @@ def _forbidden(error: AccessDenied) -> Forbidden:
         where = f"in the namespace {quote(denied.namespace)}" if denied.namespace else "at the cluster scope"
         group = quote(denied.group)
         refused = f"User {user} cannot {denied.verb} resource {quote(what)} in API group {group} {where}"
-        details = Details(name=denied.name, group=denied.group, kind=denied.resource)
+        details = StatusDetails(
+            name=denied.name or None, group=denied.group or None, kind=denied.resource or None
+        )
     message = f"{subject}: {_without_markup(refused)}"
     return Forbidden(f"{message}: {error.reason}" if error.reason else message, details=details)
 

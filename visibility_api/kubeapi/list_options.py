@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from visibility_api.errors.quoting import quote
-from visibility_api.errors.status import BadRequest, Cause, InvalidListOptions
+from visibility_api.errors.status import BadRequest, InvalidListOptions, cause
 from visibility_api.kubeapi.selectors.label_syntax import invalid_value
 from visibility_api.kubeapi.selectors.parsing import parse_field_selector, parse_label_selector
 from visibility_api.kubeapi.selectors.selection import FieldSelector, LabelSelector, Selection, parse_int64
+from visibility_api.models.meta_v1 import StatusCause
 
 from .message import ResourceRequest
 
@@ -47,7 +48,7 @@ def read_list_options(request: ResourceRequest) -> ListOptions:
     selection, limit, _ = _parse(query)
     match = query.get(_FIELD, "")
     version, token = query.get("resourceVersion", ""), query.get("continue", "")
-    faults: list[Cause] = []
+    faults: list[StatusCause] = []
     if match:
         if not version:
             faults.append(_forbidden(f"{_FIELD} is forbidden unless resourceVersion is provided"))
@@ -83,7 +84,7 @@ def read_watch_options(request: ResourceRequest) -> ListOptions:
     bookmarks = _boolean(query, "allowWatchBookmarks") is True
     if initial is None and not match and version in ("", "0"):
         initial, match = True, _NOT_OLDER  # the server's default since Kubernetes 1.34
-    faults: list[Cause] = []
+    faults: list[StatusCause] = []
     if initial is not None and match != _NOT_OLDER:
         faults.append(_forbidden(f"sendInitialEvents requires setting {_FIELD} to {_NOT_OLDER}"))
     if match:
@@ -179,11 +180,11 @@ def _refuse_export(query: Mapping[str, str]) -> None:
         raise BadRequest("the export parameter, deprecated since v1.14, is no longer supported")
 
 
-def _forbidden(why: str, *, field: str = _FIELD) -> Cause:
-    return Cause(reason="FieldValueForbidden", message=f"Forbidden: {why}", field=field)
+def _forbidden(why: str, *, field: str = _FIELD) -> StatusCause:
+    return cause("FieldValueForbidden", f"Forbidden: {why}", field)
 
 
-def _unsupported(value: str, supported: tuple[str, ...]) -> Cause:
+def _unsupported(value: str, supported: tuple[str, ...]) -> StatusCause:
     names = ", ".join(quote(name) for name in supported)
     message = f"Unsupported value: {quote(value)}: supported values: {names}"
-    return Cause(reason="FieldValueNotSupported", message=message, field=_FIELD)
+    return cause("FieldValueNotSupported", message, _FIELD)

@@ -7,89 +7,104 @@ five requests at a time, and the whole API counts as unavailable when none succe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
+import msgspec
 from fastapi import Request
 from starlette.responses import Response
 
 from visibility_api.app.documents import Document
 from visibility_api.kubeapi.negotiation import JSON, parse_accept
-from visibility_api.models.discovery_v2 import (
-    APIGroupDiscovery,
-    APIGroupDiscoveryList,
-    APIResourceDiscovery,
-    APISubresourceDiscovery,
-    APIVersionDiscovery,
-    GroupName,
-    GroupVersionKind,
-)
-from visibility_api.models.meta_v1 import (
-    APIGroup,
-    APIGroupList,
-    APIResource,
-    APIResourceList,
-    GroupVersionForDiscovery,
-    ListMeta,
-)
 from visibility_api.models.served import GROUP, GROUP_VERSION, VERSION, Resource
 
 # With fewer parameters clients read the body as a legacy document.
 AGGREGATED_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
-def resource_list(resources: Sequence[Resource]) -> APIResourceList:
+def resource_list(resources: Sequence[Resource]) -> dict[str, Any]:
     """Our group version. Verbs are sorted, and only those that are served: an untrue `delete` would make each
     deletion of a namespace call this server."""
-    entries: list[APIResource] = []
+    entries: list[dict[str, Any]] = []
     for resource in resources:
-        entries.append(
-            APIResource(
-                name=resource.plural,
-                singular_name=resource.singular,
-                namespaced=resource.namespaced,
-                kind=resource.kind,
-                verbs=_sorted(resource.verbs),
-                short_names=resource.short_names or None,
-            )
-        )
+        entry = {
+            "name": resource.plural,
+            "singularName": resource.singular,
+            "namespaced": resource.namespaced,
+            "kind": resource.kind,
+            "verbs": sorted(resource.verbs),
+        }
+        entries.append(entry | _short_names(resource))
         entries.extend(
-            APIResource(
-                name=f"{resource.plural}/{subresource.name}",
-                singular_name="",
-                namespaced=resource.namespaced,  # as the parent, or the aggregator cannot convert it
-                kind=subresource.kind,
-                verbs=_sorted(subresource.verbs),
-            )
+            {
+                "name": f"{resource.plural}/{subresource.name}",
+                "singularName": "",
+                "namespaced": resource.namespaced,  # as the parent, or the aggregator cannot convert it
+                "kind": subresource.kind,
+                "verbs": sorted(subresource.verbs),
+            }
             for subresource in resource.subresources
         )
-    return APIResourceList(group_version=GROUP_VERSION, resources=tuple(entries))
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": GROUP_VERSION,
+        "resources": entries,
+    }
 
 
-def group() -> APIGroup:
-    """Our group by itself."""
-    return _GROUP.model_copy(update={"kind": "APIGroup", "api_version": "v1"})
+def aggregated(resources: Sequence[Resource]) -> dict[str, Any]:
+    """The aggregated document (https://github.com/kubernetes/api/blob/v0.36.2/apidiscovery/v2/types.go)."""
+    version = {
+        "version": VERSION,
+        "resources": [_aggregated_entry(resource) for resource in resources],
+        "freshness": "Current",
+    }
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": [{"metadata": {"name": GROUP}, "versions": [version]}],
+    }
 
 
-def group_list() -> APIGroupList:
-    """All groups, which is ours alone; only direct clients see it, not those of kube-apiserver."""
-    return APIGroupList(groups=(_GROUP,))
+def _aggregated_entry(resource: Resource) -> dict[str, Any]:
+    entry = {
+        "resource": resource.plural,
+        "responseKind": _response_kind(resource.kind),
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": sorted(resource.verbs),
+    }
+    subresources = [
+        {"subresource": s.name, "responseKind": _response_kind(s.kind), "verbs": sorted(s.verbs)}
+        for s in resource.subresources
+    ]
+    return entry | _short_names(resource) | ({"subresources": subresources} if subresources else {})
 
 
-def aggregated(resources: Sequence[Resource]) -> APIGroupDiscoveryList:
-    """The aggregated discovery document."""
-    version = APIVersionDiscovery(version=VERSION, resources=tuple(map(_aggregated_entry, resources)))
-    group = APIGroupDiscovery(metadata=GroupName(name=GROUP), versions=(version,))
-    return APIGroupDiscoveryList(metadata=ListMeta(), items=(group,))
+def _short_names(resource: Resource) -> dict[str, Any]:
+    return {"shortNames": resource.short_names} if resource.short_names else {}
+
+
+def _response_kind(kind: str) -> dict[str, str]:
+    """client-go drops an entry whose own is empty."""
+    return {"group": GROUP, "version": VERSION, "kind": kind}
+
+
+_VERSION = {"groupVersion": GROUP_VERSION, "version": VERSION}
+_GROUP = {"name": GROUP, "versions": [_VERSION], "preferredVersion": _VERSION}
 
 
 class Discovery:
     """The discovery documents, all in memory."""
 
     def __init__(self, resources: Sequence[Resource]) -> None:
-        self._group_list = Document(group_list().encode())
-        self._group = Document(group().encode())
-        self._resources = Document(resource_list(resources).encode())
-        self._aggregated = Document(aggregated(resources).encode())
+        # All groups, which is ours alone. Only direct clients see it, not those of kube-apiserver.
+        self._group_list = _document({"kind": "APIGroupList", "apiVersion": "v1", "groups": [_GROUP]})
+        self._group = _document({"kind": "APIGroup", "apiVersion": "v1", **_GROUP})
+        self._resources = _document(resource_list(resources))
+        self._aggregated = _document(aggregated(resources))
 
     def groups(self, request: Request) -> Response:
         """APIGroupList, or the aggregated document under its ETag for a client that accepts it."""
@@ -126,30 +141,5 @@ def _wants_aggregated(accept: str) -> bool:
     return False
 
 
-_VERSION = GroupVersionForDiscovery(group_version=GROUP_VERSION, version=VERSION)
-_GROUP = APIGroup(name=GROUP, versions=(_VERSION,), preferred_version=_VERSION)
-
-
-def _aggregated_entry(resource: Resource) -> APIResourceDiscovery:
-    subresources = tuple(
-        APISubresourceDiscovery(subresource=s.name, response_kind=_kind(s.kind), verbs=_sorted(s.verbs))
-        for s in resource.subresources
-    )
-    return APIResourceDiscovery(
-        resource=resource.plural,
-        response_kind=_kind(resource.kind),
-        scope="Namespaced" if resource.namespaced else "Cluster",
-        singular_resource=resource.singular,
-        verbs=_sorted(resource.verbs),
-        short_names=resource.short_names or None,
-        subresources=subresources or None,
-    )
-
-
-def _kind(kind: str) -> GroupVersionKind:
-    """A responseKind; client-go drops an entry whose own is empty."""
-    return GroupVersionKind(group=GROUP, version=VERSION, kind=kind)
-
-
-def _sorted(verbs: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(verbs))
+def _document(content: dict[str, Any]) -> Document:
+    return Document(msgspec.json.encode(content))

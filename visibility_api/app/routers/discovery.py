@@ -14,25 +14,24 @@ from starlette.responses import Response
 
 from visibility_api import __version__
 from visibility_api.app.dependencies import DiscoveryDocuments, OpenApiDocuments
-from visibility_api.models.meta_v1 import APIGroup, APIGroupList, APIResourceList, VersionInfo
 from visibility_api.models.served import GROUP, GROUP_VERSION
 
 router = APIRouter(tags=["discovery"])
 
 
-@router.api_route("/apis", methods=["GET", "HEAD"], response_model=APIGroupList)
+@router.api_route("/apis", methods=["GET", "HEAD"])
 async def groups(request: Request, documents: DiscoveryDocuments) -> Response:
     """APIGroupList, or the aggregated discovery document for a client that accepts it."""
     return documents.groups(request)
 
 
-@router.api_route(f"/apis/{GROUP}", methods=["GET", "HEAD"], response_model=APIGroup)
+@router.api_route(f"/apis/{GROUP}", methods=["GET", "HEAD"])
 async def group(request: Request, documents: DiscoveryDocuments) -> Response:
     """APIGroup."""
     return documents.group(request)
 
 
-@router.api_route(f"/apis/{GROUP_VERSION}", methods=["GET", "HEAD"], response_model=APIResourceList)
+@router.api_route(f"/apis/{GROUP_VERSION}", methods=["GET", "HEAD"])
 async def resources(request: Request, documents: DiscoveryDocuments) -> Response:
     """APIResourceList of our group version."""
     return documents.resources(request)
@@ -61,20 +60,20 @@ async def openapi(
 
 
 _MAJOR, _MINOR, *_ = [*__version__.split("."), "", ""]
-_VERSION = VersionInfo(
-    major=_MAJOR,
-    minor=_MINOR,
-    git_version=f"v{__version__}",
-    git_commit="",
-    git_tree_state="",
-    build_date="",
-    go_version=f"{sys.implementation.name}{platform.python_version()}",  # there is no other field for it
-    compiler=sys.implementation.name,
-    platform=f"{sys.platform}/{platform.machine()}",
-)
+_VERSION = {
+    "major": _MAJOR,
+    "minor": _MINOR,
+    "gitVersion": f"v{__version__}",
+    "gitCommit": "",
+    "gitTreeState": "",
+    "buildDate": "",
+    "goVersion": f"{sys.implementation.name}{platform.python_version()}",  # there is no other field for it
+    "compiler": sys.implementation.name,
+    "platform": f"{sys.platform}/{platform.machine()}",
+}
 
 
 @router.api_route("/version", methods=["GET", "HEAD"])
-async def version() -> VersionInfo:
+async def version() -> dict[str, str]:
     """The version of this server, in the form of every Kubernetes component."""
     return _VERSION
