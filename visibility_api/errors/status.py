@@ -254,7 +254,7 @@ def to_request_error(error: Exception, *, uri: str) -> RequestError:
 def encode_status(error: RequestError) -> bytes:
     """The Status as compact JSON without a newline: a body, or the object of a watch event."""
     status = Status(
-        metadata=ListMeta(continue_=error.continue_token or None),
+        metadata=ListMeta.model_validate({"continue": error.continue_token or None}),
         message=error.message,
         reason=error.reason,
         details=error.details,

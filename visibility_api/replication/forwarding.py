@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
 import aiohttp
-import msgspec
+from pydantic import ValidationError
 from yarl import URL
 
 from visibility_api.errors.status import (
@@ -23,13 +23,13 @@ from visibility_api.errors.status import (
     NotFound,
     RequestEntityTooLarge,
     RequestError,
-    Status,
     Timeout,
     TooManyRequests,
     Unavailable,
 )
 from visibility_api.flowcontrol.deadline import within
 from visibility_api.kube.responses import read_start
+from visibility_api.models.meta_v1 import Status
 from visibility_api.pushing.body import Headers, Receive, check_length, read_body
 from visibility_api.pushing.endpoint import JOB_SHARE, Admitted, PushEndpoint
 
@@ -204,8 +204,8 @@ class Pushes:
         if status == Unavailable.code:
             return None
         try:
-            found = msgspec.json.decode(answer, type=Status)
-        except msgspec.MsgspecError:
+            found = Status.model_validate_json(answer)
+        except ValidationError:
             raise InternalError(_UNREADABLE) from None
         kind = _REFUSALS.get(found.reason, InternalError)
         refusal = kind.__new__(kind)  # with the owner's details, whatever its own would be
