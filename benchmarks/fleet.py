@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from localcluster.machinery.node_agent import ExecError
@@ -28,8 +29,131 @@ BEAT_S = 5.0  # between two reports of a job that is steady
 FIRST_STEP, TOTAL_STEPS = 100, 1000
 OLD = timedelta(minutes=10)  # as old is the only report of a job that is not steady
 RUNNING_FOR = timedelta(hours=1)
+IMAGE = "registry.example/train:1"
 TRAINER, JOBSETS = "/apis/trainer.kubeflow.org/v1alpha1", "/apis/jobset.x-k8s.io/v1alpha2"
 GROUP = "visibility.trainer.kubeflow.org"
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod, or another object, that exists."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+def create_node(api: Api, name: str, kubelet_port: int) -> None:
+    """A node whose kubelet listens on this machine."""
+    api.create("/api/v1/nodes", {"metadata": {"name": name}})
+    status = {
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}},
+        "declaredFeatures": ["ExtendWebSocketsToKubelet"],  # of the ways of an exec the cheapest
+    }
+    api.patch(f"/api/v1/nodes/{name}/status", {"status": status})
+
+
+def create_account(api: Api, namespace: str, name: str = "default") -> None:
+    api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": name}})
+
+
+def create_pods(
+    api: Api,
+    number: int,
+    train_job_uid: str,
+    *,
+    node: str,
+    began: datetime,
+    env: Mapping[str, str] = MappingProxyType({}),
+    ranks: int = 1,
+) -> list[Pod]:
+    """The JobSet, the Job and the running pods, one for each rank, of a TrainJob that exists. Blocks."""
+    name, namespace = kubernetes.job_name(number), kubernetes.namespace(number)
+    job_set = _own(
+        api, f"{JOBSETS}/namespaces/{namespace}/jobsets", "JobSet", name,
+        {"spec": kubernetes.job_set(number)["spec"]}, ("TrainJob", name, train_job_uid),
+    )  # fmt: skip
+    of_job_set = {f"{kubernetes.JOBSET}jobset-uid": job_set.uid}
+    container = {"name": "node", "image": IMAGE, "env": [{"name": n, "value": v} for n, v in env.items()]}
+    template = {"containers": [container], "restartPolicy": "Never"}
+    job = _own(
+        api, f"/apis/batch/v1/namespaces/{namespace}/jobs", "Job", f"{name}-node-0",
+        {
+            "metadata": {"labels": kubernetes.batch_job(number)["metadata"]["labels"] | of_job_set},
+            "spec": {"completionMode": "Indexed", "completions": ranks, "template": {"spec": template}},
+        },
+        ("JobSet", name, job_set.uid),
+    )  # fmt: skip
+    of_job = {"batch.kubernetes.io/controller-uid": job.uid, "batch.kubernetes.io/job-name": job.name}
+    spec = template | {
+        "nodeName": node,
+        "serviceAccountName": "default",
+        "terminationGracePeriodSeconds": 0,
+    }
+    found = []
+    for rank in range(ranks):
+        meta = kubernetes.pod(number, rank)["metadata"]
+        kept = {"labels": meta["labels"] | of_job_set | of_job, "annotations": meta["annotations"]}
+        pod = _own(
+            api, f"/api/v1/namespaces/{namespace}/pods", "Pod", meta["name"],
+            {"metadata": kept, "spec": spec}, ("Job", job.name, job.uid),
+        )  # fmt: skip
+        show_pod(api, pod, {"running": {"startedAt": _rfc3339(began)}}, began=began)
+        found.append(pod)
+    return found
+
+
+def _own(
+    api: Api, path: str, kind: str, name: str, body: Object, owner: tuple[str, str, str] | None = None
+) -> Pod:
+    """Create it, controlled by the owner: kind, name and uid."""
+    meta = {"name": name, **body.get("metadata", {})}
+    if owner is not None:
+        versions = {"TrainJob": "trainer.kubeflow.org/v1alpha1", "JobSet": "jobset.x-k8s.io/v1alpha2"}
+        reference = {"apiVersion": versions.get(owner[0], "batch/v1"), "kind": owner[0], "name": owner[1]}
+        reference |= {"uid": owner[2], "controller": True, "blockOwnerDeletion": True}
+        meta["ownerReferences"] = [reference]
+    api_version = "/".join(path.removeprefix("/apis/").removeprefix("/api/").split("/")[:-3])
+    made = api.create(path, body | {"apiVersion": api_version, "kind": kind, "metadata": meta})["metadata"]
+    return Pod(made["namespace"], made["name"], made["uid"])
+
+
+def show_pod(
+    api: Api, pod: Pod, state: Object, *, began: datetime, phase: str = "Running", **more: Any
+) -> None:
+    """Its status, as a kubelet writes it; more of its container's."""
+    status = {
+        "phase": phase,
+        "startTime": _rfc3339(began),
+        "containerStatuses": [
+            {
+                "name": "node",
+                "image": IMAGE,
+                "imageID": "",
+                "restartCount": 0,
+                "ready": phase == "Running",
+                "state": state,
+                **more,
+            }
+        ],
+    }
+    api.patch(f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status", {"status": status})
+
+
+def token_of(api: Api, pod: Pod) -> str:
+    """A token for pushes that is bound to it."""
+    body = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {
+            "audiences": [AUDIENCE],
+            "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": pod.name, "uid": pod.uid},
+        },
+    }
+    path = f"/api/v1/namespaces/{pod.namespace}/serviceaccounts/default/token"
+    token: str = api.create(path, body)["status"]["token"]
+    return token
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,7 +164,7 @@ class Job:
     source: str
     manner: str
     began: datetime  # of the first report
-    uids: dict[str, str] = field(default_factory=dict)  # by kind
+    pod: Pod | None = None
     token: str = ""  # of its pod, if it pushes
     quiet_from: datetime | None = None  # it reports nothing after that
     has_changed: bool = False  # what its manner says has happened to it
@@ -52,10 +176,6 @@ class Job:
     @property
     def namespace(self) -> str:
         return kubernetes.namespace(self.number)
-
-    @property
-    def pod(self) -> str:
-        return f"{self.name}-node-0-0-abcde"
 
     @property
     def is_steady(self) -> bool:
@@ -104,7 +224,7 @@ class Fleet:
         self._api, self._now = api, now
         self.started = now().replace(microsecond=0)
         self.jobs = [self._job(number) for number in range(jobs)]
-        self._by_pod = {job.pod: job for job in self.jobs}
+        self._by_name = {job.name: job for job in self.jobs}
 
     def _job(self, number: int) -> Job:
         manner = MANNERS[number // len(SOURCES) % len(MANNERS)]
@@ -117,17 +237,9 @@ class Fleet:
     def create(self, kubelet_port: int) -> None:
         """Nodes, and for each job its TrainJob, JobSet, Job, and a pod that runs. Blocks."""
         for number in range(NODES):
-            name = f"node-{number}"
-            self._api.create("/api/v1/nodes", {"metadata": {"name": name}})
-            status = {
-                "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-                "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}},
-                "declaredFeatures": ["ExtendWebSocketsToKubelet"],  # of the ways of an exec the cheapest
-            }
-            self._api.patch(f"/api/v1/nodes/{name}/status", {"status": status})
+            create_node(self._api, f"node-{number}", kubelet_port)
         for number in range(kubernetes.NAMESPACES):
-            accounts = f"/api/v1/namespaces/{kubernetes.namespace(number)}/serviceaccounts"
-            self._api.create(accounts, {"metadata": {"name": "default"}})
+            create_account(self._api, kubernetes.namespace(number))
         self._each(self._create, self.jobs)
 
     def change(self) -> None:
@@ -140,89 +252,26 @@ class Fleet:
                 pass
 
     def _create(self, job: Job) -> None:
-        name, namespace = job.name, job.namespace
         made = kubernetes.train_job(job.number)
-        self._own(
-            job, "TrainJob", f"{TRAINER}/namespaces/{namespace}/trainjobs", None,
-            {"metadata": {"labels": made["metadata"]["labels"]}, "spec": made["spec"]},
-        )  # fmt: skip
-        self._own(
-            job, "JobSet", f"{JOBSETS}/namespaces/{namespace}/jobsets", "TrainJob",
-            {"spec": kubernetes.job_set(job.number)["spec"]},
-        )  # fmt: skip
-        pod = kubernetes.pod(job.number)
-        labels = pod["metadata"]["labels"] | {f"{kubernetes.JOBSET}jobset-uid": job.uids["JobSet"]}
-        del labels["batch.kubernetes.io/controller-uid"], labels["batch.kubernetes.io/job-name"]
-        container = {"name": "node", "image": "registry.example/train:1"}
-        if job.source == "exec":
-            container |= {"env": [{"name": "TRAINJOB_PROGRESS_FILE", "value": "/tmp/progress.json"}]}
-        template = {"containers": [container], "restartPolicy": "Never"}
-        of_job = kubernetes.batch_job(job.number)["metadata"]["labels"] | {
-            f"{kubernetes.JOBSET}jobset-uid": job.uids["JobSet"]
-        }
-        self._own(
-            job, "Job", f"/apis/batch/v1/namespaces/{namespace}/jobs", "JobSet",
-            {
-                "metadata": {"name": f"{name}-node-0", "labels": of_job},
-                "spec": {"completionMode": "Indexed", "completions": 1, "template": {"spec": template}},
-            },
-        )  # fmt: skip
-        labels |= {
-            "batch.kubernetes.io/controller-uid": job.uids["Job"],
-            "batch.kubernetes.io/job-name": f"{name}-node-0",
-        }
-        spec = template | {
-            "nodeName": f"node-{job.number % NODES}",
-            "serviceAccountName": "default",
-            "terminationGracePeriodSeconds": 0,
-        }
-        meta = {"name": job.pod, "labels": labels, "annotations": pod["metadata"]["annotations"]}
-        self._own(job, "Pod", f"/api/v1/namespaces/{namespace}/pods", "Job", {"metadata": meta, "spec": spec})
-        self._show_pod(job, {"running": {"startedAt": _rfc3339(self.started - RUNNING_FOR)}})
+        labels = {"labels": made["metadata"]["labels"]}
+        uid = _own(
+            self._api, f"{TRAINER}/namespaces/{job.namespace}/trainjobs", "TrainJob", job.name,
+            {"metadata": labels, "spec": made["spec"]},
+        ).uid  # fmt: skip
+        env = {"TRAINJOB_PROGRESS_FILE": "/tmp/progress.json"} if job.source == "exec" else {}
+        (job.pod,) = create_pods(
+            self._api, job.number, uid, node=f"node-{job.number % NODES}", env=env, began=self._began
+        )
         if job.source == "push":
-            job.token = self._token(job)
+            job.token = token_of(self._api, job.pod)
 
-    def _own(self, job: Job, kind: str, path: str, owner: str | None, body: Object) -> None:
-        meta = {"name": job.name, **body.get("metadata", {})}
-        if owner is not None:
-            api = {"TrainJob": "trainer.kubeflow.org/v1alpha1", "JobSet": "jobset.x-k8s.io/v1alpha2"}
-            name = f"{job.name}-node-0" if owner == "Job" else job.name
-            reference = {"apiVersion": api.get(owner, "batch/v1"), "kind": owner, "name": name}
-            reference |= {"uid": job.uids[owner], "controller": True, "blockOwnerDeletion": True}
-            meta["ownerReferences"] = [reference]
-        api_version = "/".join(path.removeprefix("/apis/").removeprefix("/api/").split("/")[:-3])
-        made = self._api.create(path, body | {"apiVersion": api_version, "kind": kind, "metadata": meta})
-        job.uids[kind] = made["metadata"]["uid"]
+    @property
+    def _began(self) -> datetime:
+        return self.started - RUNNING_FOR
 
     def _show_pod(self, job: Job, state: Object, *, phase: str = "Running", **more: Any) -> None:
-        status = {
-            "phase": phase,
-            "startTime": _rfc3339(self.started - RUNNING_FOR),
-            "containerStatuses": [
-                {
-                    "name": "node",
-                    "image": "registry.example/train:1",
-                    "imageID": "",
-                    "restartCount": 0,
-                    "ready": phase == "Running",
-                    "state": state,
-                    **more,
-                }
-            ],
-        }
-        path = f"/api/v1/namespaces/{job.namespace}/pods/{job.pod}/status"
-        self._api.patch(path, {"status": status})
-
-    def _token(self, job: Job) -> str:
-        pod = {"kind": "Pod", "apiVersion": "v1", "name": job.pod, "uid": job.uids["Pod"]}
-        body = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"audiences": [AUDIENCE], "boundObjectRef": pod},
-        }
-        path = f"/api/v1/namespaces/{job.namespace}/serviceaccounts/default/token"
-        token: str = self._api.create(path, body)["status"]["token"]
-        return token
+        assert job.pod is not None
+        show_pod(self._api, job.pod, state, began=self._began, phase=phase, **more)
 
     def _change(self, job: Job) -> None:
         job.has_changed = True
@@ -250,7 +299,8 @@ class Fleet:
             path = f"{TRAINER}/namespaces/{job.namespace}/trainjobs/{job.name}/status"
             self._api.patch(path, {"status": {"conditions": [complete]}})
         if job.manner == "gone":
-            self._api.delete(f"/api/v1/namespaces/{job.namespace}/pods/{job.pod}", gracePeriodSeconds=0)
+            assert job.pod is not None
+            self._api.delete(f"/api/v1/namespaces/{job.namespace}/pods/{job.pod.name}", gracePeriodSeconds=0)
 
     # --- the node agent
 
@@ -261,7 +311,7 @@ class Fleet:
         container: str,
         argv: Sequence[str],  # noqa: ARG002 - a NodeAgent takes it
     ) -> Output:
-        job = self._by_pod[pod]
+        job = self._by_name[pod.partition("-node-")[0]]
         if job.manner == "gone" and job.has_changed:
             raise ExecError("InternalError", f'container not found ("{container}")')
         if job.source != "exec" or (job.has_changed and job.manner in ("lost", "crashed")):
@@ -277,7 +327,7 @@ class Fleet:
         previous: bool = False,
         **options: Any,  # noqa: ARG002 - a NodeAgent takes it
     ) -> AsyncIterator[bytes]:
-        job = self._by_pod[pod]
+        job = self._by_name[pod.partition("-node-")[0]]
         has_log = not job.has_changed or job.manner not in ("lost", "crashed", "gone")
         if job.source == "logs" and has_log and not previous:
             last = job.last_step(self._now())
