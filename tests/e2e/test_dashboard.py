@@ -62,20 +62,18 @@ def test_what_protects_the_page_comes_through_kube_apiserver(
         assert (head.status_code, head.headers["etag"], head.content) == (200, get.headers["etag"], b"")
 
 
-def test_the_page_of_all_namespaces_needs_a_right_in_all_of_them(
+def test_whoever_is_logged_in_gets_the_page_and_no_data_with_it(
     shared: Workspace, browser: httpx.Client
 ) -> None:
-    refused = browser.get(f"{PREFIX}/dashboard")
-    assert refused.status_code == 403
-    message = refused.json()["message"]
-    assert 'cannot list resource "dashboard"' in message
-    assert message.endswith("at the cluster scope")
-    assert shared.admin.api.raw("GET", f"{PREFIX}/dashboard").status_code == 200
-
-
-def test_who_may_not_view_a_namespace_gets_neither_page_nor_script(
-    shared: Workspace, browser: httpx.Client
-) -> None:
+    """To a user without rights the page says which one is missing (decision 46)."""
     page = browser.get(f"{PREFIX}/namespaces/{shared.name}/dashboard")
-    for path in (page.url.path, *(each.path for each in _assets(page))):
-        assert shared.bob.api.raw("GET", path).status_code == 403
+    for path in (f"{PREFIX}/dashboard", page.url.path, *(each.path for each in _assets(page))):
+        assert shared.bob.api.raw("GET", path).status_code == 200, path
+    for path in (f"{PREFIX}/trainjobs", shared.collection):
+        assert shared.bob.api.raw("GET", path).status_code == 403, path
+
+
+def test_without_a_login_there_is_no_page(shared: Workspace) -> None:
+    nobody = {"Impersonate-User": "system:anonymous", "Impersonate-Group": "system:unauthenticated"}
+    answer = shared.admin.api.raw("GET", f"{PREFIX}/dashboard", headers=nobody)
+    assert answer.status_code == 403

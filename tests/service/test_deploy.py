@@ -57,6 +57,10 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Objects:
     return by_name(render(tmp_path_factory.mktemp("deploy")))
 
 
+SERVER = {"kind": "ServiceAccount", "name": "visibility-api", "namespace": "trainjob-visibility"}
+PAGE = "trainjob-visibility:page"
+
+
 def server_pod(objects: Objects) -> dict[str, Any]:
     pod: dict[str, Any] = objects["Deployment", "visibility-api"]["spec"]["template"]["spec"]
     return pod
@@ -79,7 +83,9 @@ def granted(objects: Objects) -> list[tuple[str, str, tuple[str, ...]]]:
     names = [
         thing["roleRef"]["name"]
         for (kind, _), thing in sorted(objects.items())
-        if kind == "ClusterRoleBinding" and thing["roleRef"]["name"].startswith("trainjob-visibility:")
+        if kind == "ClusterRoleBinding"
+        and thing["roleRef"]["name"].startswith("trainjob-visibility:")
+        and thing["subjects"] == [SERVER]
     ]
     return [
         (group, resource, tuple(rule["verbs"]))
@@ -298,11 +304,12 @@ def test_the_e2e_suite_runs_with_what_is_recommended_and_exec_everywhere_the_dem
     assert tested.COMPONENTS == ("source-exec", "source-push")
 
 
-def test_nobody_but_the_server_is_bound_to_anything(tmp_path: Path) -> None:
+def test_nobody_but_the_server_is_bound_to_more_than_the_page(tmp_path: Path) -> None:
     everything = by_name(render(tmp_path, EVERYTHING))
-    bindings = [thing for (kind, _), thing in everything.items() if kind.endswith("RoleBinding")]
-    server = {"kind": "ServiceAccount", "name": "visibility-api", "namespace": "trainjob-visibility"}
-    assert all(thing["subjects"] == [server] for thing in bindings)
+    bindings = [
+        thing for (kind, name), thing in everything.items() if kind.endswith("RoleBinding") and name != PAGE
+    ]
+    assert all(thing["subjects"] == [SERVER] for thing in bindings)
     assert {thing["roleRef"]["name"] for thing in bindings} == {
         "extension-apiserver-authentication-reader",
         "system:auth-delegator",
@@ -310,6 +317,21 @@ def test_nobody_but_the_server_is_bound_to_anything(tmp_path: Path) -> None:
         "trainjob-visibility:lease",
         *(f"trainjob-visibility:{name}" for name, (_, rights) in COMPONENTS.items() if rights),
     }
+
+
+def test_every_authenticated_user_may_open_the_page_and_nothing_more_comes_with_that(
+    objects: Objects,
+) -> None:
+    """It holds no data; to a user without rights it names the one that is missing (decision 46)."""
+    (subject,) = objects["ClusterRoleBinding", PAGE]["subjects"]
+    assert (subject["kind"], subject["name"]) == ("Group", "system:authenticated")
+    assert objects["ClusterRole", PAGE]["rules"] == [
+        {
+            "apiGroups": ["visibility.trainer.kubeflow.org"],
+            "resources": ["dashboard"],
+            "verbs": ["get", "list"],
+        }
+    ]
 
 
 def test_the_example_policies_let_the_server_through_to_open_data_hubs_port() -> None:

@@ -79,8 +79,3 @@ export async function getNamespaces(address: Address): Promise<string[]> {
   );
   return (found.items ?? []).flatMap(({ metadata }) => metadata.name ?? []);
 }
-
-export async function mayOpen(page: string): Promise<boolean> {
-  const answer = await fetch(page, { method: "HEAD", credentials: "same-origin" });
-  return answer.ok;
-}

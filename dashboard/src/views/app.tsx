@@ -3,7 +3,7 @@
 import { useCallback, useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 
 import { pageOf, parseAddress, type Address } from "../api/address";
-import { getKinds, mayOpen, type ResourceKind } from "../api/requests";
+import { getKinds, type ResourceKind } from "../api/requests";
 import { Fleet } from "../model/fleet";
 import { fleetLink, formatRoute, parseRoute, type Route } from "../model/routes";
 import { Sparks } from "../model/sparks";
@@ -12,7 +12,6 @@ import { loadSettings, remember, saveSettings, SettingsContext, type Settings } 
 import { ConnectionLine } from "./connection-line";
 import { FleetView } from "./fleet-view";
 import { SettingsMenu } from "./settings-menu";
-import { useLoaded } from "./hooks";
 import { Later, loadDocsView, loadJobView } from "./later";
 import { Text } from "./parts";
 
@@ -166,19 +165,11 @@ function useSettingsOfBrowser(address: Address): [Settings, (settings: Settings)
   return [settings, setSettings];
 }
 
-/** The page of all namespaces is offered to those who may open it: to others its address is an error in JSON. */
 function Scope({ address }: { address: Address }) {
-  const all = useLoaded(async () => address.namespace !== undefined && mayOpen(pageOf(address)), [address]);
   if (address.namespace === undefined) return null;
   return (
     <span class="scope">
-      namespace <Text>{address.namespace}</Text>
-      {all.state === "here" && all.value && (
-        <>
-          {" · "}
-          <a href={pageOf(address)}>all namespaces</a>
-        </>
-      )}
+      namespace <Text>{address.namespace}</Text> · <a href={pageOf(address)}>all namespaces</a>
     </span>
   );
 }
