@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import os
 import ssl
 import sys
@@ -12,7 +11,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import aiohttp
 import pytest
 from aiohttp import web
 
@@ -228,12 +226,6 @@ async def test_a_watch_streams_event_by_event(cluster: LocalCluster, extension: 
         assert await response.content.readline() == b'{"type":"MODIFIED"}\n'
 
 
-async def test_a_redirect_becomes_502(cluster: LocalCluster, extension: Extension) -> None:
-    url = f"{cluster.url}{ROOT}/namespaces/default/widgets/moved"
-    async with cluster.admin.session.get(url, allow_redirects=False) as response:
-        assert response.status == 502
-
-
 async def test_discovery_and_explain_show_the_aggregated_group(
     cluster: LocalCluster, extension: Extension, tmp_path: Path
 ) -> None:
@@ -244,24 +236,6 @@ async def test_discovery_and_explain_show_the_aggregated_group(
     root = await cluster.admin.request("GET", "/openapi/v3")
     assert ROOT[1:] in root["paths"]
     assert "version" not in root["paths"]  # a server speaks for its own group alone (O1)
-
-
-async def test_a_server_with_legacy_discovery_only_is_understood(
-    cluster: LocalCluster, extension: Extension, tmp_path: Path
-) -> None:
-    extension.speaks_aggregated_discovery = False
-    extension.requests.clear()
-    found = await cluster.admin.get("apiservices", f"{VERSION}.{GROUP}")
-    await cluster.admin.patch("apiservices", found["metadata"]["name"], {"spec": {"versionPriority": 50}})
-
-    def is_asked_without_a_group() -> bool:  # A14: the second call is
-        return any(path == ROOT and "X-Remote-Group" not in seen.headers for path, seen in extension.requests)
-
-    async with asyncio.timeout(DEADLINE_S):
-        while not is_asked_without_a_group():  # noqa: ASYNC110 - it happens behind an API
-            await asyncio.sleep(0.02)
-    shown = await kubectl(cluster, tmp_path, "get", "--raw", "/apis")
-    assert GROUP in [group["name"] for group in json.loads(shown)["groups"]]
 
 
 async def test_an_unreachable_server_is_unavailable_and_answers_503(
@@ -291,20 +265,3 @@ async def test_a_certificate_for_another_name_is_not_trusted(
     )
     await cluster.admin.patch("apiservices", f"{VERSION}.{GROUP}", {"spec": {"service": {"name": "other"}}})
     assert (await availability(cluster, "False"))["reason"] == "FailedDiscoveryCheck"
-
-
-async def test_ready_endpoints_of_a_cluster_service_are_dialled(
-    cluster: LocalCluster, extension: Extension
-) -> None:
-    ports = [{"name": "https", "port": extension.port}]
-    await cluster.admin.patch(
-        "services", "things", {"spec": {"type": "ClusterIP", "externalName": None, "ports": ports}}, "default"
-    )
-    assert (await availability(cluster, "False"))["reason"] == "MissingEndpoints"
-    meta = {"name": "things-1", "namespace": "default", "labels": {"kubernetes.io/service-name": "things"}}
-    endpoint = {"addresses": ["127.0.0.1"], "conditions": {"ready": True}}
-    await cluster.admin.create(
-        "endpointslices", {"metadata": meta, "addressType": "IPv4", "ports": ports, "endpoints": [endpoint]}
-    )
-    await availability(cluster, "True")
-    assert isinstance(cluster.admin.session, aiohttp.ClientSession)

@@ -78,25 +78,6 @@ async def test_the_first_frames_are_empty_and_the_last_is_the_status(
     assert status_of(frames)["status"] == "Success"
 
 
-async def test_an_exit_code_is_a_cause_of_the_failure(cluster: LocalCluster) -> None:
-    _, frames = await run(cluster.admin, exec_path("cat", "--", "/no/such/file"))
-    status = status_of(frames)
-    assert (status["status"], status["reason"]) == ("Failure", "NonZeroExitCode")
-    assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "1"}]
-    assert b"No such file" in output(frames, 2)
-
-
-async def test_a_missing_program_is_an_internal_error_after_the_upgrade(cluster: LocalCluster) -> None:
-    _, frames = await run(cluster.admin, exec_path("no-such-program"))
-    assert status_of(frames)["reason"] == "InternalError"
-    assert "executable file not found" in status_of(frames)["message"]
-
-
-async def test_without_a_common_protocol_nothing_runs(cluster: LocalCluster) -> None:
-    protocol, frames = await run(cluster.admin, exec_path("echo", "x"), "chat")
-    assert (protocol, frames) == (None, [])
-
-
 @pytest.mark.parametrize(
     ("path", "code"),
     [

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from localcluster import LocalCluster
-from localcluster.kubelet.memory import limit_bytes
 from localcluster.machinery.metadata import condition_is, labels_of
-from localcluster.machinery.node_agent import ExecError
 from localcluster.machinery.status import ApiError
 from tests.service.waiting import DEADLINE_S, eventually
 
@@ -148,22 +145,6 @@ async def test_a_container_that_takes_more_memory_than_it_may_is_killed(cluster:
     assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
-        ("64Mi", 64 * 2**20),
-        ("1Gi", 2**30),
-        ("128M", 128 * 10**6),
-        ("1000", 1000),
-        ("0.5Gi", None),
-        (None, None),
-    ],
-)
-def test_a_memory_limit_is_read_as_kubernetes_writes_it(written: str | None, expected: int | None) -> None:
-    limits = {"memory": written} if written else {}
-    assert limit_bytes({"resources": {"limits": limits}}) == expected
-
-
 async def test_a_job_past_its_backoff_limit_fails_and_its_pod_is_deleted(cluster: LocalCluster) -> None:
     runtime = await cluster.admin.get("clustertrainingruntimes", "torch-distributed")
     spec = runtime["spec"]
@@ -225,29 +206,8 @@ async def test_deleting_the_train_job_ends_its_processes_gracefully(
     assert farewell.read_text() == "saved"
 
 
-async def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(cluster: LocalCluster) -> None:
-    script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)"
-    container = {"name": "c", "image": "i", "command": ["python", "-c", f"{script}; time.sleep(600)"]}
-    spec = {"containers": [container], "terminationGracePeriodSeconds": 1}
-    await cluster.admin.create("pods", {"metadata": {"name": "deaf", "namespace": NAMESPACE}, "spec": spec})
-    await until(cluster, "pods", "deaf", lambda each: each["status"]["phase"] == "Running")
-    await eventually(lambda: _says_up(cluster, "deaf", "c"))
-    async with asyncio.timeout(DEADLINE_S), aclosing(cluster.admin.watch("pods", NAMESPACE)) as events:
-        await cluster.admin.delete("pods", "deaf", NAMESPACE)
-        last = [thing async for kind, thing in _until_deleted(events)][-1]
-    assert last["metadata"]["deletionGracePeriodSeconds"] == 1
-    assert last["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
-
-
 async def _says_up(cluster: LocalCluster, pod: str, container: str = "node") -> bool:
     return b"up" in await cluster.kubelet.logs(NAMESPACE, pod, container)
-
-
-async def _until_deleted(events: AsyncIterator[tuple[str, Any]]) -> AsyncIterator[tuple[str, Any]]:
-    async for kind, thing in events:
-        yield kind, thing
-        if kind == "DELETED":
-            return
 
 
 async def test_volumes_bring_files_and_a_token_bound_to_the_pod(cluster: LocalCluster) -> None:
@@ -283,50 +243,7 @@ async def test_volumes_bring_files_and_a_token_bound_to_the_pod(cluster: LocalCl
     assert json.loads(await cluster.kubelet.logs(NAMESPACE, "v", "node")) == [2, "CA", "v"]
 
 
-async def test_init_containers_run_first_and_stop_the_pod_when_they_fail(cluster: LocalCluster) -> None:
-    def pod(name: str, code: int) -> dict[str, Any]:
-        init = {"name": "first", "image": "i", "command": ["python", "-c", f"raise SystemExit({code})"]}
-        main = {"name": "main", "image": "i", "command": ["python", "-c", "print('ran')"]}
-        spec = {"initContainers": [init], "containers": [main], "restartPolicy": "Never"}
-        return {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
-
-    await cluster.admin.create("pods", pod("good", 0))
-    await cluster.admin.create("pods", pod("bad", 4))
-    await until(cluster, "pods", "good", lambda each: each["status"]["phase"] == "Succeeded")
-    failed = await until(cluster, "pods", "bad", lambda each: each["status"]["phase"] == "Failed")
-    assert failed["status"]["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 4
-    with pytest.raises(ApiError, match="is waiting to start"):
-        await cluster.kubelet.logs(NAMESPACE, "bad", "main")
-
-
 # Exec, logs and the last message
-
-
-async def test_exec_maps_absolute_paths_and_stays_below_the_container(cluster: LocalCluster) -> None:
-    await start_job(cluster, "e", FOREVER)
-    pod = (await pods_of(cluster, "e"))[0]["metadata"]["name"]
-    root = cluster.kubelet.root(NAMESPACE, pod, "node")
-    (root / "tmp" / "file").write_text("inside")
-    for path in ("/tmp/file", "/../../../tmp/file", "/tmp/../tmp/file"):
-        process = await cluster.kubelet.exec(NAMESPACE, pod, "node", ["cat", "--", path])
-        assert await process.stdout.read() == b"inside"
-        assert await process.wait() == 0
-        await process.close()
-
-
-async def test_exec_into_an_image_without_programs_fails_as_a_runtime_does(cluster: LocalCluster) -> None:
-    await start_job(cluster, "bare", FOREVER, trainer={"image": "gcr.io/distroless/python3"})
-    pod = (await pods_of(cluster, "bare"))[0]["metadata"]["name"]
-    with pytest.raises(ExecError, match='exec: "cat": executable file not found in \\$PATH') as refused:
-        await cluster.kubelet.exec(NAMESPACE, pod, "node", ["cat", "--", "/tmp/x"])
-    assert refused.value.reason == "InternalError"
-
-
-async def test_exec_after_the_end_finds_no_container(cluster: LocalCluster) -> None:
-    await start_job(cluster, "over", "print('bye')")
-    pod = (await pods_of(cluster, "over", 1, "Succeeded"))[0]["metadata"]["name"]
-    with pytest.raises(ExecError, match="container not found"):
-        await cluster.kubelet.exec(NAMESPACE, pod, "node", ["cat", "x"])
 
 
 async def test_logs_select_by_tail_and_by_bytes_from_the_start(cluster: LocalCluster) -> None:
@@ -361,15 +278,6 @@ async def test_the_last_4096_bytes_of_the_termination_message_are_kept(
     )
     pod = (await pods_of(cluster, "t", 1, "Succeeded"))[0]
     assert pod["status"]["containerStatuses"][0]["state"]["terminated"].get("message") == shown
-
-
-async def test_a_command_that_does_not_exist_is_a_start_error(cluster: LocalCluster) -> None:
-    container = {"name": "c", "image": "i", "command": ["/no/such/program"]}
-    spec = {"containers": [container], "restartPolicy": "Never"}
-    await cluster.admin.create("pods", {"metadata": {"name": "lost", "namespace": NAMESPACE}, "spec": spec})
-    pod = await until(cluster, "pods", "lost", lambda each: each["status"]["phase"] == "Failed")
-    ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
-    assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
 
 
 @pytest.mark.parametrize("field", ["runtimePatches", "podTemplateOverrides"])

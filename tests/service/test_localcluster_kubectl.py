@@ -124,16 +124,6 @@ async def running_pod(cluster: LocalCluster, namespace: str, index: int = 0) -> 
     return found[0]
 
 
-async def test_version_names_the_server(kubectl: Shell) -> None:
-    assert "Server Version: v1.36" in await kubectl.output("version")
-
-
-async def test_api_resources_lists_every_group(kubectl: Shell) -> None:
-    shown = await kubectl.output("api-resources")
-    for line in ("trainjobs", "jobsets", "pods", "clusterroles", "apiservices"):
-        assert line in shown
-
-
 async def test_applied_twice_an_object_is_created_then_configured(kubectl: Shell, namespace: str) -> None:
     first = (
         f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a, namespace: {namespace}}}\ndata: {{k: one}}\n"
@@ -147,44 +137,6 @@ async def test_applied_twice_an_object_is_created_then_configured(kubectl: Shell
     assert shown == "two"
     applied = await kubectl.output("apply", "--server-side", "-f", "-", stdin=first)
     assert "serverside-applied" in applied
-
-
-async def test_typed_create_commands_are_understood(kubectl: Shell, namespace: str) -> None:
-    for arguments in (
-        ("configmap", "c", "--from-literal=key=value"),
-        ("secret", "generic", "s", "--from-literal=key=value"),
-        ("serviceaccount", "sa"),
-        ("role", "r", "--verb=get,list", "--resource=pods"),
-        ("rolebinding", "rb", "--role=r", "--user=dora"),
-        ("service", "externalname", "svc", "--external-name=localhost", "--tcp=443"),
-    ):
-        assert "created" in await kubectl.output("create", "-n", namespace, *arguments)
-    assert (
-        await kubectl.output("get", "secret", "s", "-n", namespace, "-o", "jsonpath={.data.key}")
-        == "dmFsdWU="
-    )
-    rules = json.loads(await kubectl.output("get", "role", "r", "-n", namespace, "-o", "json"))["rules"]
-    assert rules == [{"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]}]
-    token = await kubectl.output("create", "token", "sa", "-n", namespace, "--audience", "somebody")
-    assert token.count(".") == 2
-
-
-async def test_patch_edits_in_all_three_ways(kubectl: Shell, namespace: str) -> None:
-    await kubectl.output("create", "configmap", "p", "-n", namespace, "--from-literal=a=1")
-    for kind, patch in (
-        ("merge", '{"data":{"b":"2"}}'),
-        ("json", '[{"op":"add","path":"/data/c","value":"3"}]'),
-        ("strategic", '{"data":{"a":null}}'),
-    ):
-        await kubectl.output("patch", "configmap", "p", "-n", namespace, "--type", kind, "-p", patch)
-    shown = json.loads(await kubectl.output("get", "configmap", "p", "-n", namespace, "-o", "json"))
-    assert shown["data"] == {"b": "2", "c": "3"}
-
-
-async def test_a_missing_object_is_refused_in_the_servers_words(kubectl: Shell, namespace: str) -> None:
-    ran = await kubectl("get", "trainjob", "nobody", "-n", namespace)
-    assert ran.code == 1
-    assert 'Error from server (NotFound): trainjobs.trainer.kubeflow.org "nobody" not found' in ran.err
 
 
 async def test_a_train_job_runs_to_its_end_and_wait_sees_it(
@@ -286,21 +238,3 @@ async def _can_create(kubectl: Shell, namespace: str) -> bool:
         "auth", "can-i", "create", "trainjobs.trainer.kubeflow.org", "-n", namespace, user="alice"
     )
     return answered.out.strip() == "yes"
-
-
-async def test_can_i_answers_for_oneself_and_for_others(kubectl: Shell) -> None:
-    assert await kubectl.output("auth", "can-i", "delete", "nodes") == "yes\n"
-    refused = await kubectl("auth", "can-i", "delete", "nodes", "--as", "bob")
-    assert (refused.code, refused.out) == (1, "no\n")
-    forbidden = await kubectl("get", "pods", "--as", "alice", user="bob")
-    assert 'User "bob" cannot impersonate resource "users"' in forbidden.err
-    assert "carol" in await kubectl.output("auth", "whoami", user="carol")
-
-
-async def test_a_namespace_is_gone_once_its_pods_are(kubectl: Shell, cluster: LocalCluster) -> None:
-    await kubectl.output("create", "namespace", "short-lived")
-    await kubectl.output("create", "-f", "-", stdin=train_job("short-lived", "job", COUNTING))
-    await running_pod(cluster, "short-lived")
-    await kubectl.output("delete", "namespace", "short-lived")
-    assert (await kubectl("get", "namespace", "short-lived")).code == 1
-    assert await cluster.admin.list("pods", "short-lived") == []

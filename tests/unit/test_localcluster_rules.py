@@ -5,21 +5,20 @@ from __future__ import annotations
 import base64
 import copy
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from localcluster.apiserver import protobuf, tables
+from localcluster.apiserver import protobuf
 from localcluster.apiserver.patches import json_patch, merge_patch, strategic_merge_patch
 from localcluster.apiserver.request_info import parse_request
 from localcluster.controllers import jobs, jobsets
 from localcluster.controllers.runtimes import DEEPSPEED, TORCH
 from localcluster.controllers.trainjobs import jobset_for
 from localcluster.kubelet.containers import environment, path_below
-from localcluster.machinery.metadata import labels_of, timestamp
+from localcluster.machinery.metadata import labels_of
 from localcluster.machinery.resources import BY_PLURAL
 from localcluster.machinery.selectors import field_selector, field_terms, label_selector
 from localcluster.machinery.status import ApiError
@@ -75,12 +74,6 @@ def test_a_label_selector_that_does_not_parse_is_400(text: str) -> None:
     assert refused.value.code == 400
 
 
-@given(st.text(max_size=40))
-def test_any_selector_text_is_understood_or_refused(text: str) -> None:
-    assert refusal(lambda: label_selector(text)(labelled())) in (None, 400)
-    assert refusal(lambda: field_selector(BY_PLURAL["pods"], text)(labelled())) in (None, 400)
-
-
 def test_field_selectors_read_escapes_and_nested_fields() -> None:
     assert field_terms(r"metadata.name=a\,b\=c,spec.nodeName!=n") == [
         ("metadata.name", "=", "a,b=c"),
@@ -116,13 +109,6 @@ def test_a_path_is_read_as_kubernetes_reads_it(
     assert (info.verb, info.namespace, info.resource, info.name, info.subresource) == expected
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/apis", "/apis/g", "/apis/g/v1", "/api/v1", "/healthz", "/openapi/v3/apis/g/v1"]
-)
-def test_short_and_foreign_paths_are_no_resources(path: str) -> None:
-    assert not parse_request("GET", path, {}).is_resource
-
-
 # Patches
 
 
@@ -132,11 +118,6 @@ def test_a_merge_patch_leaves_its_input_alone_and_is_idempotent(target: Any, pat
     once = merge_patch(target, patch)
     assert merge_patch(once, patch) == once
     assert (target, patch) == before
-
-
-@given(JSON, st.lists(JSON, max_size=3))
-def test_anything_but_operations_is_refused_as_a_json_patch(target: Any, operations: Any) -> None:
-    assert refusal(lambda: json_patch(target, operations)) == (422 if operations else None)
 
 
 def test_json_patch_operations() -> None:
@@ -187,12 +168,6 @@ def test_a_protobuf_secret_becomes_json() -> None:
     }
 
 
-def test_a_kind_without_a_shape_is_415() -> None:
-    with pytest.raises(ApiError) as refused:
-        protobuf.decode(envelope("apps/v1", "DaemonSet", b""))
-    assert refused.value.code == 415
-
-
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     assert refusal(lambda: protobuf.decode(data)) == 400
@@ -201,34 +176,6 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 
 
 # Tables
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0s"),
-        (119, "119s"),
-        (120, "2m"),
-        (330, "5m30s"),
-        (42 * 60, "42m"),
-        (3 * 3600, "3h"),
-        (5 * 3600 + 600, "5h10m"),
-        (30 * 3600, "30h"),
-        (76 * 3600, "3d4h"),
-        (400 * 86400, "400d"),
-        (1145 * 86400, "3y50d"),
-        (10 * 365 * 86400, "10y"),
-        (-5, "<invalid>"),
-    ],
-)
-def test_ages_read_as_kubectl_prints_them(seconds: int, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Clock(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> Clock:
-            return cls(2026, 1, 23, 10, 30, 45, tzinfo=tz)
-
-    monkeypatch.setattr(tables, "datetime", Clock)
-    assert tables.age(timestamp(Clock.now(UTC) - timedelta(seconds=seconds))) == text
 
 
 # Jobs and JobSets
@@ -251,23 +198,6 @@ def test_only_missing_indexes_are_created() -> None:
     present = [with_phase(first, "Succeeded"), with_phase(second, "Failed"), with_phase(third, "Running")]
     again = jobs.pods_to_create(wanted, present)
     assert [pod["metadata"]["annotations"][jobs.COMPLETION_INDEX] for pod in again] == ["1"]
-
-
-def test_a_succeeded_index_counts_after_its_pod_is_gone() -> None:
-    wanted = job()
-    pods = [with_phase(pod, "Succeeded") for pod in jobs.pods_to_create(wanted, [])]
-    status = jobs.job_status(wanted, pods[:1] + pods[2:])
-    assert status["completedIndexes"] == "0,2"
-    remembered = wanted | {"status": status}
-    assert jobs.job_status(remembered, pods[1:2])["completedIndexes"] == "0-2"
-
-
-def test_parallelism_bounds_what_runs_at_once() -> None:
-    assert len(jobs.pods_to_create(job(parallelism=2, completions=5), [])) == 2
-    plain = job(parallelism=2, completions=3, completionMode="NonIndexed")
-    running = [with_phase(pod, "Running") for pod in jobs.pods_to_create(plain, [])]
-    assert len(running) == 2
-    assert jobs.pods_to_create(plain, running) == []
 
 
 def test_restarts_in_place_count_towards_the_backoff_limit() -> None:
