@@ -18,11 +18,11 @@ from cryptography.x509.oid import NameOID
 from tests.fuzz.authority import POOL
 from tests.fuzz.kept_targets import history_query, recent, saved_history, saved_state
 from visibility_api.app.request_info import parse_query, read_request, timeout_fault
-from visibility_api.auth.bearer import header_token
 from visibility_api.auth.certificates import Peer, last_text
 from visibility_api.auth.client_certificate import ClientCertificates, _read_identity
 from visibility_api.auth.errors import CredentialRejected, TrustUnusable
 from visibility_api.auth.front_proxy import FrontProxy, ProxyHeaders
+from visibility_api.auth.token_review import header_token
 from visibility_api.errors.status import RequestError, encode_status
 from visibility_api.errors.text import harmless
 from visibility_api.kube.decoding import UNDECODABLE, truncate_depth

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import pytest
-from fastapi import HTTPException, Query
+from fastapi import Query
 from pydantic import BaseModel
 
 from tests.pushing import OURS, UPSTREAM, Cluster, Endpoint
@@ -27,9 +27,6 @@ def shell_with(operation: Any, path: str = "/things", methods: tuple[str, ...] =
 @pytest.mark.parametrize(
     ("error", "code", "reason", "message"),
     [
-        (HTTPException(403, "not you"), 403, "Forbidden", "not you"),
-        (HTTPException(404, "no such rule"), 404, "NotFound", "no such rule"),
-        (HTTPException(503, "later"), 503, "ServiceUnavailable", "later"),
         (Unavailable("not yet"), 503, "ServiceUnavailable", "not yet"),
         (TimeoutError(), 504, "Timeout", "Timeout: request did not complete within the allotted timeout"),
     ],
@@ -48,14 +45,6 @@ async def test_what_an_operation_raises_is_a_status(
         reason,
         message,
     )
-
-
-async def test_headers_of_an_http_exception_are_kept() -> None:
-    async def operation() -> None:
-        raise HTTPException(503, {"a": 1}, headers={"Retry-After": "3"})
-
-    answer = await shell_with(operation).get("/things")
-    assert (answer.header("retry-after"), isinstance(answer.json()["message"], str)) == ("3", True)
 
 
 async def test_an_error_of_auth_in_an_operation_is_not_logged_as_a_fault(

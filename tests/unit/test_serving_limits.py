@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from visibility_api.app.chain import Limits
+from visibility_api.app import Limits
 from visibility_api.serving import listener, strangers
 from visibility_api.serving.connection_memory import CONNECTION_BYTES
 from visibility_api.serving.flow import _KEPT_BYTES

@@ -5,6 +5,6 @@ inside the chain, before FastAPI's own layers; everything else is an operation i
 """
 
 from .application import Application, Parts, create_app
-from .chain import Limits
+from .limits import Limits
 
 __all__ = ["Application", "Limits", "Parts", "create_app"]

@@ -16,12 +16,13 @@ from visibility_api.pushing.body import MAX_BODY_BYTES
 from visibility_api.replication.forwarding import Pushes
 from visibility_api.replication.requests import LogRequests
 
-from .chain import Limits, RequestChain
+from .chain import RequestChain
 from .dependencies import HistorySource, LogTails
 from .description.discovery import Discovery
 from .description.openapi import OpenApi
 from .exception_handlers import add_exception_handlers
 from .health import Check, Health
+from .limits import Limits
 from .page import Page
 from .request_metrics import RequestMetrics
 from .resource_routes import ResourceRoutes, RouteKey
@@ -76,14 +77,15 @@ class Application(FastAPI):
         self.state.health = Health(parts.checks)
         self.state.discovery = Discovery(parts.resources)
         self.state.openapi = OpenApi()  # of models/served.py's resources, whatever `parts` has
-        self.state.pushes = parts.pushes
         self.state.log_tails = parts.log_tails
         self.state.page = parts.page
         self.state.histories = parts.histories
         add_exception_handlers(self)
         if parts.page is not None:
             self.include_router(dashboard.router)
-        for subject in (health, discovery, metrics, history, log_tail):
+        if parts.log_tails is not None:
+            self.include_router(log_tail.router)
+        for subject in (health, discovery, metrics, history):
             self.include_router(subject.router)
         self._chain = self.middleware_stack = self.build_middleware_stack()
 

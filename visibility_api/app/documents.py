@@ -8,35 +8,26 @@ from collections.abc import Sequence
 from fastapi import Request
 from starlette.responses import Response
 
+from visibility_api.errors.status import NotAcceptable
 from visibility_api.kubeapi.message import ResourceResponse
-from visibility_api.kubeapi.negotiation import Representation, Target, negotiate
+from visibility_api.kubeapi.negotiation import JSON, YAML, Target, negotiate, parse_accept
 from visibility_api.kubeapi.rendering import render
 
 NO_SNIFFING = {"X-Content-Type-Options": "nosniff"}
 
 
 class Document:
-    """A JSON document with a strong ETag. Its forms, four at most, are encoded when first requested."""
+    """A JSON document with a strong ETag."""
 
     def __init__(self, encoded: bytes) -> None:
         """`encoded`: compact JSON without a newline."""
         self._json = encoded
-        self._forms: dict[Representation, bytes] = {}
         self.hash = hashlib.sha512(encoded).hexdigest().upper()
         self._etag = f'"{self.hash}"'  # of the content: clusters keep the old document until it changes
 
     def negotiated(self, request: Request) -> Response:
         """The document as JSON, indented JSON or YAML, as the client accepts. Raises NotAcceptable."""
-        form = negotiate(
-            request.headers.get("accept"),
-            target=Target.PLAIN,
-            pretty=next((v for k, v in request.query_params.multi_items() if k == "pretty"), None),
-            user_agent=request.headers.get("user-agent"),
-        )
-        body = self._forms.get(form)
-        if body is None:
-            body = self._forms[form] = render(self._json, form)
-        return whole(body, form.media_type)
+        return negotiated(request, self._json)
 
     def tagged(
         self, request: Request, media_type: str = "application/json", headers: dict[str, str] | None = None
@@ -46,6 +37,27 @@ class Document:
         if request.headers.get("if-none-match") == self._etag:
             return whole(b"", media_type, status=304, headers=headers)
         return whole(self._json + b"\n", media_type, headers=headers)
+
+
+def negotiated(request: Request, encoded: bytes, headers: dict[str, str] | None = None) -> Response:
+    """Compact JSON as JSON, indented JSON or YAML, as the client accepts. Raises NotAcceptable."""
+    form = negotiate(
+        request.headers.get("accept"),
+        target=Target.PLAIN,
+        pretty=next((v for k, v in request.query_params.multi_items() if k == "pretty"), None),
+        user_agent=request.headers.get("user-agent"),
+    )
+    return whole(render(encoded, form), form.media_type, headers=headers)
+
+
+def choose(request: Request, *others: str) -> str:
+    """The media type that the client prefers, of JSON, YAML and others. Raises NotAcceptable."""
+    served = (JSON, YAML, *others)
+    for clause in parse_accept(request.headers.get("accept", "")):
+        for media_type in served:
+            if clause.matches(media_type):
+                return media_type
+    raise NotAcceptable(served)
 
 
 def whole(

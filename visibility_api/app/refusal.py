@@ -51,7 +51,7 @@ def error_response(
 
 def is_unforeseen(error: Exception) -> bool:
     """Whether it is a fault of this server. All others reach the client in full, or are logged by `auth`."""
-    return not isinstance(error, (RequestError, AuthError))
+    return not isinstance(error, (RequestError, AuthError, TimeoutError))
 
 
 def log_failure(error: Exception, *, scope: Scope, audit_id: bytes) -> None:

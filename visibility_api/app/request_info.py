@@ -5,7 +5,6 @@ Authorisation and routing use the same result, so that the two can never disagre
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
@@ -30,8 +29,6 @@ _VERBS = {
     "DELETE": "delete",
 }
 _SELECTING_VERBS = frozenset(("list", "watch", "deletecollection"))  # the ones with selectors
-_DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d*)([^\d.]*)", re.ASCII)
-_DURATION_UNITS = frozenset(("ns", "us", "µs", "μs", "ms", "s", "m", "h"))
 _NAMESPACE_SUBRESOURCES = frozenset(("status", "finalize"))
 
 Query = Sequence[tuple[str, str]]
@@ -46,11 +43,19 @@ class RequestInfo:
     # False: empty or surplus segments, or the deprecated /apis/GROUP/VERSION/watch/…; always a 404
     is_routable: bool = True
     timeout_s: float = DEFAULT_TIMEOUT_S
-    has_timeout_fault: bool = False  # `?timeout` is not a duration; reported after authorisation
+    bad_timeout: str = ""  # a `?timeout` that is not a duration
 
     @property
     def is_watch(self) -> bool:
         return self.attributes.verb == "watch" and self.attributes.is_resource
+
+    def check_timeout(self) -> None:
+        """Raises BadRequest for a `?timeout` that is not a duration; called once the caller may know."""
+        if self.bad_timeout:
+            shown = quote(self.bad_timeout[:_MAX_REPEATED_CHARACTERS])
+            raise BadRequest(
+                f"invalid timeout specified in the request URL: {shown} is not a duration such as 30s"
+            )
 
 
 def parse_query(query_string: bytes) -> Query:
@@ -73,17 +78,9 @@ def read_request(method: str, path: str, query_string: bytes) -> RequestInfo:
     segments = path.strip("/").split("/")
     if len(segments) < 4 or segments[0] != "apis":  # a non-resource request
         attributes = Attributes(verb=method.lower(), path=path)
-        timeout_s, is_faulty = _read_timeout(query)
-        return RequestInfo(
-            attributes=attributes, query=query, timeout_s=timeout_s, has_timeout_fault=is_faulty
-        )
+        timeout_s, bad_timeout = _read_timeout(query)
+        return RequestInfo(attributes=attributes, query=query, timeout_s=timeout_s, bad_timeout=bad_timeout)
     return _read_resource(method, path, segments[1:], query)
-
-
-def timeout_fault(query: Query) -> BadRequest:
-    """The error of a `?timeout` that is not a duration, in the words of Go's time.ParseDuration."""
-    text = (_first(query, "timeout") or "")[:_MAX_REPEATED_CHARACTERS]
-    return BadRequest(f"invalid timeout specified in the request URL - time: {_describe_fault(text)}")
 
 
 def is_true(value: str | None) -> bool:
@@ -111,7 +108,7 @@ def _read_resource(method: str, path: str, segments: list[str], query: Query) ->
     elif not name and verb == "delete":
         verb = "deletecollection"
     # A watch has a limit of its own, `timeoutSeconds`; `timeout` is ignored.
-    timeout_s, is_faulty = (DEFAULT_TIMEOUT_S, False) if verb == "watch" else _read_timeout(query)
+    timeout_s, bad_timeout = (DEFAULT_TIMEOUT_S, "") if verb == "watch" else _read_timeout(query)
     fields: tuple[Requirement, ...] = ()
     labels: tuple[Requirement, ...] = ()
     if verb in _SELECTING_VERBS and not name and not is_deprecated_watch:
@@ -134,25 +131,24 @@ def _read_resource(method: str, path: str, segments: list[str], query: Query) ->
         query=query,
         is_routable=len(rest) <= 3 and "" not in segments and not is_deprecated_watch,
         timeout_s=timeout_s,
-        has_timeout_fault=is_faulty,
+        bad_timeout=bad_timeout,
     )
 
 
 def _requirements(query: Query) -> tuple[tuple[Requirement, ...], tuple[Requirement, ...]]:
-    """The selectors' requirements for the access review. One that cannot be parsed is left out: the review is
-    then of more than was requested, never of less."""
-    fields: tuple[Requirement, ...] = ()
-    labels: tuple[Requirement, ...] = ()
-    if text := _first(query, "fieldSelector"):
+    """Of the field and of the label selector, for the access review. A selector that cannot be parsed is left
+    out: the review is then of more than was requested, never of less."""
+    found: list[tuple[Requirement, ...]] = []
+    for name, parse in (
+        ("fieldSelector", parsing.parse_field_selector),
+        ("labelSelector", parsing.parse_label_selector),
+    ):
+        text = _first(query, name)
         try:
-            fields = tuple(parsing.parse_field_selector(text).requirements())
+            found.append(tuple(parse(text).requirements()) if text else ())
         except BadRequest:
-            fields = ()
-    if text := _first(query, "labelSelector"):
-        try:
-            labels = tuple(parsing.parse_label_selector(text).requirements())
-        except BadRequest:
-            labels = ()
+            found.append(())
+    fields, labels = found
     return fields, labels
 
 
@@ -169,38 +165,18 @@ def _exact_name(requirements: tuple[Requirement, ...]) -> str:
     return ""
 
 
-def _read_timeout(query: Query) -> tuple[float, bool]:
-    """The limit in seconds, and whether `?timeout` cannot be parsed.
+def _read_timeout(query: Query) -> tuple[float, str]:
+    """The limit in seconds, and the `?timeout` that cannot be parsed.
 
-    The parameter shortens the limit and never lengthens it; 0 and less leave the default.
+    The parameter shortens the limit and never lengthens it; 0 leaves the default.
     """
     text = _first(query, "timeout")
     if not text:
-        return DEFAULT_TIMEOUT_S, False
-    seconds = _parse_go_duration_s(text)
+        return DEFAULT_TIMEOUT_S, ""
+    seconds = parse_duration_s(text)
     if seconds is None:
-        return DEFAULT_TIMEOUT_S, True
-    return (seconds if 0 < seconds < DEFAULT_TIMEOUT_S else DEFAULT_TIMEOUT_S), False
-
-
-def _parse_go_duration_s(text: str) -> float | None:
-    """A duration as Go writes it, with its sign; None when `text` is not one."""
-    seconds = parse_duration_s(text[1:] if text[0] in "+-" else text)
-    return -seconds if seconds is not None and text.startswith("-") else seconds
-
-
-def _describe_fault(text: str) -> str:
-    rest = text[1:] if text[:1] in ("+", "-") else text
-    while part := _DURATION_PART.match(rest):
-        number, unit = part.groups()
-        if number == ".":
-            break
-        if not unit:
-            return f"missing unit in duration {quote(text)}"
-        if unit not in _DURATION_UNITS:
-            return f"unknown unit {quote(unit)} in duration {quote(text)}"
-        rest = rest[part.end() :]
-    return f"invalid duration {quote(text)}"
+        return DEFAULT_TIMEOUT_S, text
+    return (seconds if 0 < seconds < DEFAULT_TIMEOUT_S else DEFAULT_TIMEOUT_S), ""
 
 
 def _first(query: Query, name: str) -> str | None:

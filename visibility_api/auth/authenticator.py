@@ -14,18 +14,16 @@ from typing import Any
 import structlog
 from cachetools import TTLCache
 
-from .bearer import header_token
 from .certificates import PEER, Peer
 from .errors import AccessDenied, CredentialRejected, Unauthenticated
 from .front_proxy import HeaderPrefixes
 from .identity import ANONYMOUS, Attributes, Identity
 from .request_header_config import Trust
-from .token_review import TokenReviewer
+from .token_review import TokenReviewer, header_token
 
 log = structlog.get_logger("visibility.auth")
 
 MAX_LOGGED, LOG_AGAIN_S = 64, 60.0  # how often the same fault of a client is logged
-WARNING = "warning"  # key in scope["state"] of a text for the Warning header
 OWN_CERTIFICATE = "own_certificate"  # key in scope["state"]: the connection's certificate is the caller's own
 FORWARDED = "forwarded"  # key in scope["state"]: a verified front proxy has sent the request
 _IMPERSONATION_REFUSED = "Impersonate-* headers are not accepted here: send the request to kube-apiserver"
@@ -99,10 +97,7 @@ class RequestAuthenticator:
         self, scope: MutableMapping[str, Any], headers: Headers, faults: list[str]
     ) -> Identity | None:
         try:
-            token, warning = header_token(headers)
-            if warning:
-                scope["state"][WARNING] = warning
-            if token:
+            if token := header_token(headers):
                 return await self._tokens.identify(token, address=_address(scope))
         except CredentialRejected as error:
             faults.append(str(error))

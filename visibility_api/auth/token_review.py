@@ -23,6 +23,7 @@ from .review_cache import TTL_S, ReviewCache
 from .review_client import ReviewClient
 
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
+MAX_TOKEN_BYTES = 16 * 1024  # a token with hundreds of groups in it is a few KiB
 MAX_ENTRIES = 8192
 MAX_REFUSALS = 8192  # more than are admitted while one is cached
 # A token that was accepted within this time is known: its next review does not wait behind unknown ones.
@@ -58,6 +59,24 @@ class _Status(msgspec.Struct):
 
 class _ReviewedToken(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
+
+
+def header_token(headers: Sequence[tuple[bytes, bytes]]) -> str:
+    """The token of the first Authorization header; "" when there is none.
+
+    Raises CredentialRejected for a token that no server could have issued.
+    """
+    value = next((value for name, value in headers if name == b"authorization"), b"").strip()
+    scheme, _, rest = value.partition(b" ")
+    token = rest.partition(b" ")[0]  # "" after a second space, as in the API server
+    if scheme.lower() != b"bearer" or not token:
+        return ""
+    if len(token) > MAX_TOKEN_BYTES:
+        raise CredentialRejected(f"the token is longer than {MAX_TOKEN_BYTES} bytes")
+    try:
+        return token.decode()
+    except UnicodeDecodeError:
+        raise CredentialRejected("the token is not UTF-8") from None
 
 
 class TokenReviewer:

@@ -247,6 +247,8 @@ def to_request_error(error: Exception, *, uri: str) -> RequestError:
             return _forbidden(error)
         case ReviewFailed():
             return ReviewUnavailable(uri)
+        case TimeoutError():
+            return Timeout("request did not complete within the allotted timeout")
         case _:
             return InternalError()
 

@@ -20,11 +20,10 @@ import msgspec
 import structlog
 from cachetools import TTLCache
 
-from visibility_api.auth.bearer import MAX_TOKEN_BYTES
 from visibility_api.auth.errors import CredentialRejected, TokenReviewFailed
 from visibility_api.auth.identity import Identity
 from visibility_api.auth.review_admission import ReviewAdmission
-from visibility_api.auth.token_review import KNOWN_FOR_S, TokenReviewer
+from visibility_api.auth.token_review import KNOWN_FOR_S, MAX_TOKEN_BYTES, TokenReviewer
 from visibility_api.errors.status import (
     Forbidden,
     InternalError,

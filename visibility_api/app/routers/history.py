@@ -11,17 +11,15 @@ from pydantic import PlainValidator, StringConstraints, WithJsonSchema
 from starlette.responses import Response
 
 from visibility_api.app.dependencies import Caller, Histories
-from visibility_api.app.documents import whole
-from visibility_api.errors.status import BadRequest, NotAcceptable, ObjectNotFound
+from visibility_api.app.documents import choose, negotiated, whole
+from visibility_api.errors.status import BadRequest, ObjectNotFound
 from visibility_api.history.attempt import MAX_SERIES
 from visibility_api.history.view import HistoryView, Selection, select
 from visibility_api.kubeapi.compression import accepts_gzip, gzip
 from visibility_api.kubeapi.delivery import GZIP_ABOVE_BYTES
 from visibility_api.kubeapi.history import encode_csv, encode_json, encode_ndjson
-from visibility_api.kubeapi.negotiation import JSON, YAML, Target, negotiate, parse_accept
-from visibility_api.kubeapi.rendering import render
 from visibility_api.models.served import GROUP_VERSION, TRAINJOBS
-from visibility_api.models.subresources import JobHistoryDocument, TrainJobProgressHistory
+from visibility_api.models.subresources import TrainJobProgressHistory
 from visibility_api.models.wire import parse_duration_s
 from visibility_api.reports.fields import MAX_TIME_CHARACTERS, parse_time
 from visibility_api.store import Entry
@@ -103,7 +101,7 @@ async def history(
         max_points=max_points,
         attempt=attempt,
     )
-    media_type = _choose(request.headers.get("accept", ""))
+    media_type = choose(request, NDJSON, CSV)
     async with histories.queues.slot(caller.user):
         await asyncio.sleep(0)  # others first
         found = histories.find(namespace, name)
@@ -111,38 +109,19 @@ async def history(
             raise ObjectNotFound(TRAINJOBS.plural, name)
         entry, kept = found
         view = select(kept, selection, now_s=now.timestamp())
-        body, content_type = _encode(request, media_type, entry, view)
-    return await _respond(request, body, content_type)
+        response = _encode(request, media_type, entry, view)
+    return await _compress(request, response)
 
 
-def _encode(request: Request, media_type: str, entry: Entry, view: HistoryView) -> tuple[bytes, str]:
-    """The body and its Content-Type. Raises NotAcceptable."""
+def _encode(request: Request, media_type: str, entry: Entry, view: HistoryView) -> Response:
+    """Raises NotAcceptable."""
+    headers = {"Vary": "Accept", "X-Content-Type-Options": "nosniff"}
     if media_type == NDJSON:
-        return encode_ndjson(view), NDJSON
+        return whole(encode_ndjson(view), NDJSON, headers=headers)
     if media_type == CSV:
-        return encode_csv(view), "text/csv; charset=utf-8; header=present"
-    form = negotiate(
-        request.headers.get("accept"),
-        target=Target.PLAIN,
-        pretty=request.query_params.get("pretty"),
-        user_agent=request.headers.get("user-agent"),
-    )
-    body = encode_json(_kind(TrainJobProgressHistory), entry, view)
-    return render(body, form), form.media_type
-
-
-def _kind(model: type[JobHistoryDocument]) -> str:
-    return str(model.model_fields["kind"].default)
-
-
-def _choose(accept: str) -> str:
-    """The media type that the client prefers; JSON and YAML are negotiated further. Raises NotAcceptable."""
-    served = (JSON, YAML, NDJSON, CSV)
-    for clause in parse_accept(accept):
-        for media_type in served:
-            if clause.matches(media_type):
-                return media_type
-    raise NotAcceptable(served)
+        return whole(encode_csv(view), "text/csv; charset=utf-8; header=present", headers=headers)
+    kind = str(TrainJobProgressHistory.model_fields["kind"].default)
+    return negotiated(request, encode_json(kind, entry, view), headers)
 
 
 def _instant(moment: datetime | float | None, now: datetime) -> float | None:
@@ -152,10 +131,12 @@ def _instant(moment: datetime | float | None, now: datetime) -> float | None:
     return None if moment is None else now.timestamp() - moment
 
 
-async def _respond(request: Request, body: bytes, media_type: str) -> Response:
-    """The response, compressed as large ones of the resource path are."""
-    headers = {"Vary": "Accept", "X-Content-Type-Options": "nosniff"}
-    if len(body) > GZIP_ABOVE_BYTES and accepts_gzip(request.scope["headers"]):
-        body = b"".join([piece async for piece in gzip(body)])
-        headers |= {"Content-Encoding": "gzip", "Vary": "Accept, Accept-Encoding"}
-    return whole(body, media_type, headers=headers)
+async def _compress(request: Request, response: Response) -> Response:
+    """Large ones of the resource path are compressed in the same way."""
+    body = bytes(response.body)
+    if len(body) <= GZIP_ABOVE_BYTES or not accepts_gzip(request.scope["headers"]):
+        return response
+    headers = {**response.headers, "Content-Encoding": "gzip", "Vary": "Accept, Accept-Encoding"}
+    del headers["content-length"]
+    body = b"".join([piece async for piece in gzip(body)])
+    return Response(body, headers=headers)

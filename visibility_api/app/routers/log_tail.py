@@ -9,20 +9,17 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from visibility_api.app.dependencies import Caller, LogTailParts
-from visibility_api.app.documents import text, whole
+from visibility_api.app.documents import choose, negotiated, text
 from visibility_api.auth.identity import Attributes
 from visibility_api.errors.quoting import quote
 from visibility_api.errors.status import (
     Forbidden,
-    NotAcceptable,
     NotFound,
     ObjectNotFound,
     RequestError,
     Unavailable,
 )
 from visibility_api.kube.errors import ApiError, Unreachable
-from visibility_api.kubeapi.negotiation import JSON, YAML, Target, negotiate, parse_accept
-from visibility_api.kubeapi.rendering import render
 from visibility_api.kubeapi.v1alpha1 import metadata_of
 from visibility_api.models.served import GROUP_VERSION, TRAINJOBS
 from visibility_api.models.subresources import TrainJobLogTail
@@ -60,7 +57,7 @@ async def log_tail(
 
     Raises AccessDenied, Forbidden, NotFound, NotAcceptable, TooManyRequests, Unavailable.
     """
-    media_type = _choose(request.headers.get("accept", ""))
+    media_type = choose(request, TEXT)
     entry = parts.find(namespace, name)
     if entry is None:
         raise ObjectNotFound(TRAINJOBS.plural, name)
@@ -82,13 +79,7 @@ async def log_tail(
             raise Unavailable("The log could not be read from its node; try again.") from error
     if media_type == TEXT:
         return text("".join(f"{line}\n" for line in found.lines))
-    form = negotiate(
-        request.headers.get("accept"),
-        target=Target.PLAIN,
-        pretty=request.query_params.get("pretty"),
-        user_agent=request.headers.get("user-agent"),
-    )
-    return whole(render(_body(entry, found), form), form.media_type, headers={"Vary": "Accept"})
+    return negotiated(request, _body(entry, found), headers={"Vary": "Accept"})
 
 
 def _body(entry: Entry, found: LogEnd) -> bytes:
@@ -134,13 +125,3 @@ def _refusal(error: ApiError, place: Place) -> RequestError:
         run = "no earlier run of the container" if place.is_previous else "no log yet"
         return NotFound(f"Pod {quote(place.pod_name)} has {run}.")
     return Unavailable("The log could not be read from its node; try again.")
-
-
-def _choose(accept: str) -> str:
-    """The media type that the client prefers; JSON and YAML are negotiated further. Raises NotAcceptable."""
-    served = (JSON, YAML, TEXT)
-    for clause in parse_accept(accept):
-        for media_type in served:
-            if clause.matches(media_type):
-                return media_type
-    raise NotAcceptable(served)

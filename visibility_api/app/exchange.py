@@ -1,0 +1,156 @@
+"""One request and its response: the headers of every response, time limits of sending, metrics, the log."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from time import perf_counter
+
+import structlog
+from starlette.types import ASGIApp, Message
+
+from visibility_api.errors.faults import describe_fault
+from visibility_api.flowcontrol.deadline import within
+from visibility_api.kubeapi.delivery import DEFAULT_CACHE_CONTROL, ReaderTooSlow, deliver
+from visibility_api.kubeapi.message import (
+    Headers,
+    Receive,
+    ResourceResponse,
+    ResourceStream,
+    Scope,
+    Send,
+)
+from visibility_api.kubeapi.turns import Turns
+
+from .limits import Limits, Places
+from .refusal import is_unforeseen, log_failure, refuse
+from .request_info import RequestInfo
+from .request_metrics import Series
+
+log = structlog.get_logger(__name__)
+
+CLIENT_CLOSED_REQUEST = 499  # as nginx counts it; the client has gone
+MAX_AUDIT_ID_BYTES = 128  # of one that comes with the request
+_PRINTABLE = bytes(range(0x21, 0x7F))
+
+
+@dataclass(slots=True, kw_only=True)
+class Exchange:
+    """A response is sent by one of `deliver`, `stream` and `forward`, which counts it."""
+
+    scope: Scope
+    receive: Receive
+    send: Send
+    limits: Limits
+    turns: Turns
+    info: RequestInfo  # of "/" until the request line is parsed
+    series: Series  # of its metrics
+    place: tuple[Places, str] | None = None  # among the requests in flight, and whose it is
+    began: float = field(default_factory=perf_counter)
+    audit_id: bytes = b""
+    own_headers: Headers = ()  # of every response
+
+    def __post_init__(self) -> None:
+        self.audit_id = _audit_id(self.scope["headers"])
+        self.own_headers = ((b"audit-id", self.audit_id),)
+
+    def refuse(self, error: Exception) -> ResourceResponse:
+        """The response for `error`, which is logged when it is a fault of this server."""
+        if is_unforeseen(error):
+            log_failure(error, scope=self.scope, audit_id=self.audit_id)
+        return refuse(error, scope=self.scope, query=self.info.query)
+
+    def record(self, status: int) -> None:
+        """Count the request as finished."""
+        self.series.record(status, perf_counter() - self.began)
+
+    def leave(self) -> None:
+        """Give the place in flight back, if one was taken."""
+        if self.place is not None:
+            places, user = self.place
+            places.leave(user)
+
+    async def deliver(self, response: ResourceResponse) -> None:
+        """Send a whole response. When the reader is too slow, uvicorn closes the connection."""
+        sending = deliver(
+            response,
+            send=self.send,
+            own_headers=self.own_headers,
+            headers=self.scope["headers"],
+            turns=self.turns,
+        )
+        try:
+            await within(self.limits.send_timeout_s, sending)
+        except TimeoutError:
+            self._log_slow_client()
+        self.record(response.status)
+
+    async def stream(self, stream: ResourceStream) -> None:
+        """Send the headers at once (client-go's `Watch` returns with them), then what the handler writes."""
+        self.series.count(200)
+        content_type = (b"content-type", stream.content_type.encode())
+        headers = [content_type, *self.own_headers, DEFAULT_CACHE_CONTROL]
+        try:
+            await self.send({"type": "http.response.start", "status": 200, "headers": headers})
+            await stream.write(self._send_chunk)
+            await self.send({"type": "http.response.body"})
+        except ReaderTooSlow:
+            self._log_slow_client()
+        except Exception as error:
+            log.error("stream failed", audit_id=self.audit_id.decode(), **describe_fault(error))
+
+    async def forward(self, inner: ASGIApp) -> None:
+        """Let FastAPI respond, and add the headers of every response."""
+        self.scope["request_info"] = self.info
+        status = 0
+
+        async def send_on(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = message["headers"] = [*message["headers"], *self.own_headers]
+                if not any(name == b"cache-control" for name, _ in headers):
+                    headers.append(DEFAULT_CACHE_CONTROL)
+            await self.send(message)
+
+        try:
+            limit_s = min(self.info.timeout_s, self.limits.send_timeout_s)
+            await within(limit_s, inner(self.scope, self.receive, send_on))
+        except Exception as error:
+            if not status:
+                await self.deliver(self.refuse(error))
+                return
+            if isinstance(error, TimeoutError):
+                self._log_slow_client()
+            else:  # Starlette has sent a 500 and raises it again
+                log_failure(error, scope=self.scope, audit_id=self.audit_id)
+        self.record(status)
+
+    async def _send_chunk(self, chunk: bytes) -> None:
+        message = {"type": "http.response.body", "body": chunk, "more_body": True}
+        try:
+            await within(self.limits.chunk_timeout_s, self.send(message))
+        except TimeoutError as error:
+            raise ReaderTooSlow from error
+
+    def _log_slow_client(self) -> None:
+        log.info("client too slow, connection closed", audit_id=self.audit_id.decode())
+
+
+def _audit_id(headers: Headers) -> bytes:
+    """The request's own id, which kube-apiserver always sets, else a new one."""
+    sent = next((value for name, value in headers if name == b"audit-id"), b"")
+    if 0 < len(sent) <= MAX_AUDIT_ID_BYTES and not sent.translate(None, _PRINTABLE):
+        return sent
+    return next(_new_audit_ids)
+
+
+def _count_audit_ids() -> Iterator[bytes]:
+    """Each is a version 4 UUID whose last part is a counter: unique by the random rest, and cheap to make."""
+    form = str(uuid.uuid4())[:24].encode() + b"%012x"
+    return (form % number for number in itertools.count(1))
+
+
+_new_audit_ids = _count_audit_ids()

@@ -1,0 +1,113 @@
+"""Limits of requests: places in flight, times to send, and the rate of refusals on one connection.
+
+Callers that are not authenticated yet have no place: they wait in the queues of `auth.review_admission`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from visibility_api.auth.authenticator import OWN_CERTIFICATE
+from visibility_api.auth.certificates import PEER, Peer
+from visibility_api.auth.identity import MASTERS_GROUP, Identity
+from visibility_api.errors.status import Overloaded, TooManyRequests
+from visibility_api.flowcontrol.token_bucket import Bucket
+from visibility_api.kubeapi.message import Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits on concurrent requests, and on the time to send responses.
+
+    `in_flight` and `watches` are of direct callers, of forwarded ones and of system:masters each.
+    """
+
+    in_flight: int = 400  # requests other than open watches
+    in_flight_of_user: int = 100
+    watches: int = 2_000
+    # Ten users with all of theirs take some 70 MiB (decision 38).
+    watches_of_user: int = 100
+    push_timeout_s: float = 30.0  # admission and body
+    # Of responses on one connection to requests whose sender is not known, or is over a limit: further ones
+    # wait, so that endless retries cost little. A kubelet sends one request on each connection.
+    unknown_per_s: float = 1.0
+    unknown_burst: float = 4.0
+    send_timeout_s: float = 60.0  # for a whole response to a slow reader, as the Go server's request limit
+    chunk_timeout_s: float = 10.0  # for one chunk of a watch; a slower reader is disconnected
+
+
+class Places:
+    """The places of one class of callers."""
+
+    __slots__ = ("_most", "_most_of_user", "_of_user", "taken")
+
+    def __init__(self, *, most: int, most_of_user: int) -> None:
+        self.taken = 0
+        self._most = most
+        self._most_of_user = most_of_user
+        self._of_user: dict[str, int] = {}
+
+    def enter(self, user: str) -> None:
+        """Take a place, which must be given back by `leave`. Raises Overloaded or TooManyRequests."""
+        if self.taken >= self._most:
+            raise Overloaded
+        of_user = self._of_user.get(user, 0)
+        if of_user >= self._most_of_user:
+            raise TooManyRequests(
+                f"this user has {of_user} requests or watches open, as many as one may have; "
+                "wait until one of them ends"
+            )
+        self._of_user[user] = of_user + 1
+        self.taken += 1
+
+    def leave(self, user: str) -> None:
+        """Give a place back."""
+        self.taken -= 1
+        of_user = self._of_user[user] - 1
+        if of_user:
+            self._of_user[user] = of_user
+        else:
+            del self._of_user[user]  # callers choose their names: none may stay behind
+
+
+class Shares:
+    """Places of direct callers, of forwarded ones and of system:masters, which each class keeps."""
+
+    def __init__(self, *, most: int, most_of_user: int) -> None:
+        self._direct = Places(most=most, most_of_user=most_of_user)
+        self._forwarded = Places(most=most, most_of_user=most_of_user)
+        self._masters = Places(most=most, most_of_user=most)
+
+    def count(self) -> int:
+        """The number of places that are taken."""
+        return self._direct.taken + self._forwarded.taken + self._masters.taken
+
+    def of(self, identity: Identity, *, is_forwarded: bool) -> Places:
+        """The places that a caller may take; `is_forwarded`: by a verified front proxy."""
+        if MASTERS_GROUP in identity.groups:
+            return self._masters
+        return self._forwarded if is_forwarded else self._direct
+
+
+async def hold_back(scope: Scope, limits: Limits, *, unless_known: bool = False) -> None:
+    """Delay the response to a request of an unknown sender, or of one over a limit, when its connection had
+    many.
+
+    A connection with a certificate is delayed only if that is the caller's own: users share a proxy's.
+    `unless_known`: neither is one that was authenticated before, such as a pod that pushes too often.
+    """
+    peer: Peer | None = scope["state"].get(PEER)
+    if peer is None or (unless_known and peer.is_known):
+        return
+    if peer.chain and OWN_CERTIFICATE not in scope["state"]:
+        return
+    loop = asyncio.get_running_loop()
+    bucket = peer.unknown
+    if bucket is None:
+        bucket = peer.unknown = Bucket(
+            per_s=limits.unknown_per_s, burst=limits.unknown_burst, now=loop.time()
+        )
+    if not bucket.take(loop.time()):
+        await asyncio.sleep(bucket.wait_s(loop.time()))
+        bucket.take(loop.time())
