@@ -171,8 +171,9 @@ def test_a_store_can_be_filled_before_there_is_a_loop(store: MemoryStore) -> Non
 
 
 @in_virtual_time
-async def test_a_client_with_many_watchers_is_woken_less_often_and_after_others() -> None:
-    wake_ups = WakeUps(gap_per_feed_s=0, gap_per_feed_of_client_s=0.1, max_gap_of_client_s=10)
+async def test_what_the_watchers_of_a_client_take_delays_their_own_next_wake_up_alone() -> None:
+    """The client with fewer watchers comes first."""
+    wake_ups = WakeUps(gap_per_feed_s=0, share_of_client=0.01, max_gap_of_client_s=10)
     store = MemoryStore(base_revision=BASE, wake_ups=wake_ups)
     loop, seen = asyncio.get_running_loop(), dict[str, list[float]]()
     order: list[str] = []
@@ -181,6 +182,7 @@ async def test_a_client_with_many_watchers_is_woken_less_often_and_after_others(
         feed = store.watch("trainjobs", BASE, client)
         for _ in range(2):
             await read(feed, 1)
+            feed.charge(0.001)
             seen.setdefault(client, []).append(loop.time())
             order.append(client)
 
@@ -197,16 +199,33 @@ async def test_a_client_with_many_watchers_is_woken_less_often_and_after_others(
     assert seen["few"][1] - seen["few"][0] == pytest.approx(1.0, abs=0.15)
 
 
+@in_virtual_time
+async def test_a_client_far_behind_is_served_by_its_share_too() -> None:
+    """Else it would do best by never keeping up."""
+    store = MemoryStore(base_revision=BASE, wake_ups=WakeUps(share_of_client=0.01, max_gap_of_client_s=10))
+    feed = store.watch("trainjobs", BASE, "far behind")
+    for step in range(600):
+        store.put(document("a", step=step))
+    loop, at = asyncio.get_running_loop(), list[float]()
+    for expected in (256, 256, 88):
+        assert len((await feed.next_batch()).changes) == expected
+        at.append(loop.time())
+        feed.charge(0.02)
+    assert [later - at[0] for later in at] == pytest.approx([0, 2, 4], abs=0.15)
+
+
 async def test_a_client_whose_watches_have_ended_leaves_nothing_behind() -> None:
     store = MemoryStore(base_revision=BASE)
     store.put(document("a", step=0))
     for number in range(3):
         feed = store.watch("trainjobs", BASE, f"user-{number}")
         assert await read(feed, 1) == [0]
+        feed.charge(0.001)
         waiting = asyncio.create_task(feed.next_batch())
         await asyncio.sleep(0)
         feed.close()
         feed.close()
+        feed.charge(0.001)
         assert steps(await waiting) == []
     log = store._resources["trainjobs"].log
     assert not log._of_client

@@ -5,7 +5,7 @@ Watches with the same selectors and form share the bytes, by the caches of the s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from visibility_api.errors.status import RequestError, encode_status
 from visibility_api.kubeapi.selectors.selection import Selection
@@ -29,6 +29,7 @@ class EventStream:
         # A string caches its hash, and thousands of streams look up the bytes at every change. The namespace
         # is quoted: one that is called `None` must differ from all namespaces.
         self._key = f"{form.key} {namespace!r} {selection}"
+        self.changes_at_once = selection.matched_at_once // 2  # each is matched before and after it
         # The first event of a Table watch has the column definitions, so its bytes are not shared.
         self._is_first = True
 
@@ -42,12 +43,13 @@ class EventStream:
         entries = candidates(listing.entries, self._namespace, self._selection)
         is_shared = self._selection.is_everything
         slices = self._shared(listing) if is_shared else []
-        for number, start in enumerate(range(0, len(entries), _EVENTS_A_SLICE)):
+        size = min(_EVENTS_A_SLICE, self._selection.matched_at_once)
+        for number, start in enumerate(range(0, len(entries), size)):
             if number < len(slices):
                 self._is_first = False
                 yield slices[number]
                 continue
-            slice_ = self._added(entries[start : start + _EVENTS_A_SLICE])
+            slice_ = self._added(entries[start : start + size])
             if is_shared:
                 slices.append(slice_)
             yield slice_
@@ -66,7 +68,11 @@ class EventStream:
         """The events of a batch of changes for this watch; empty when there are none."""
         if self._is_first and not self._form.is_timeless:
             return self._join(self._events(batch.changes))
-        return batch.encoded(self._key, lambda changes: self._join(self._events(changes)))
+        key = self._form.key
+        return batch.encoded(
+            self._key,
+            lambda changes: b"".join([batch.line(key, *each, self._line) for each in self._events(changes)]),
+        )
 
     def bookmark(self, revision: int, *, ends_initial_events: bool = False) -> bytes:
         """A BOOKMARK event; the one that ends the initial events is what `sendInitialEvents` waits for."""
@@ -76,7 +82,7 @@ class EventStream:
 
     def _added(self, entries: Sequence[Entry]) -> bytes:
         """ADDED events of the entries that match."""
-        return self._join([("ADDED", entry) for entry in entries if self._selection.matches(entry.document)])
+        return self._join(("ADDED", entry) for entry in entries if self._selection.matches(entry.document))
 
     def _events(self, changes: Sequence[Change]) -> Iterator[_Event]:
         for change in changes:
@@ -101,13 +107,13 @@ class EventStream:
         left = change.left() if matched else None
         return ("DELETED", left) if left is not None else None
 
-    def _join(self, events: Iterator[_Event] | Sequence[_Event]) -> bytes:
-        lines = []
-        for type_, entry in events:
-            shown = self._form.event(entry, is_first=self._is_first)
-            lines.append(b'{"type":"%s","object":%s}\n' % (type_.encode(), shown))
-            self._is_first = False
-        return b"".join(lines)
+    def _join(self, events: Iterable[_Event]) -> bytes:
+        return b"".join([self._line(type_, entry) for type_, entry in events])
+
+    def _line(self, type_: str, entry: Entry) -> bytes:
+        shown = self._form.event(entry, is_first=self._is_first)
+        self._is_first = False
+        return b'{"type":"%s","object":%s}\n' % (type_.encode(), shown)
 
 
 def error_event(error: RequestError) -> bytes:

@@ -22,7 +22,6 @@ from visibility_api.store import Entry, Listing, RevisionExpired, Store
 
 from .list_options import ListOptions
 
-_MATCHED_AT_ONCE = 512  # less than a millisecond of matching; then other tasks run
 _MAX_TOKEN_CHARACTERS = 2048  # two names and a number
 _CURRENT = -1  # in a token: continue with the current state, at the price of an inconsistent list
 
@@ -114,9 +113,9 @@ async def _matching(
     entries: Sequence[Entry], selection: Selection, limit: int
 ) -> tuple[Sequence[Entry], int]:
     """The first `limit` entries that match, and how many come after the last of them, matching or not."""
-    shown: list[Entry] = []
+    shown, at_once = list[Entry](), selection.matched_at_once
     for at, entry in enumerate(entries):
-        if at % _MATCHED_AT_ONCE == _MATCHED_AT_ONCE - 1:
+        if at % at_once == at_once - 1:
             await asyncio.sleep(0)
         if selection.matches(entry.document):
             shown.append(entry)

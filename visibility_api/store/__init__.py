@@ -15,6 +15,7 @@ T = TypeVar("T")
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 REACH_S = 3.0  # as kube-apiserver waits for its cache to become as new as requested
+MAX_BATCH_CHANGES = 256  # about half a megabyte of JSON in one write
 _MAX_FORMS = 64  # of one batch: as many selectors as clients may invent, so as much memory otherwise
 
 
@@ -61,6 +62,15 @@ class Batch:
 
     changes: Sequence[Change] = ()
     _encoded: dict[Hashable, bytes] = field(default_factory=dict, repr=False)
+    _lines: dict[tuple[str, str, int], bytes] = field(default_factory=dict, repr=False)
+
+    def line(self, form: str, type_: str, entry: Entry, encode: Callable[[str, Entry], bytes]) -> bytes:
+        """One event in `form`, made once for all watchers, whatever their selectors."""
+        key = form, type_, entry.revision
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = encode(type_, entry)
+        return line
 
     def encoded(self, form: Hashable, encode: Callable[[Sequence[Change]], bytes]) -> bytes:
         """All of it joined in `form`, made once for every watcher that wants that form."""
@@ -112,8 +122,12 @@ class Feed(Protocol):
     @property
     def is_closed(self) -> bool: ...
 
-    async def next_batch(self) -> Batch:
+    async def next_batch(self, at_most: int = MAX_BATCH_CHANGES) -> Batch:
         """The changes that are due, in order; waits for the first. Empty when cut, closed or interrupted."""
+        ...
+
+    def charge(self, spent_s: float) -> None:
+        """This watcher has kept the event loop for so long: its client is woken the later, others are not."""
         ...
 
     def interrupt(self) -> None:

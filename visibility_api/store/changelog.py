@@ -2,8 +2,8 @@
 
 A watcher is a place in the shared log, not a queue: its cost is the same however much happens, and what is
 due to many of them is one `Batch`, encoded once. Watchers are woken together, the more of them the less
-often, so that changes that come close together leave in one write. Clients with few watchers come first,
-those with many are woken less often, and other tasks run after each millisecond or two.
+often, so that changes that come close together leave in one write. Clients with few watchers come first.
+What a client's watchers take of the event loop delays their own next wake-up, and nobody else's.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from operator import attrgetter
 
-from . import Batch, Change, RevisionExpired
+from . import MAX_BATCH_CHANGES, Batch, Change, RevisionExpired
 
-MAX_BATCH_CHANGES = 256  # about half a megabyte of JSON in one write
-TURN_S = 0.0015  # of the event loop, while watchers are woken; then other tasks have their turn
+TURN_S = 0.0005  # of the event loop, while watchers are woken; then other tasks have their turn
 _WOKEN_AT_ONCE = 64  # at most in one turn; fewer where that takes longer
 _KEPT_BATCHES = 4  # watchers stand at few places; those far behind share less
 
@@ -34,9 +33,9 @@ class WakeUps:
     # costs to write to each of them anyway.
     gap_per_feed_s: float = 0.00008
     max_gap_s: float = 0.1  # what an event may be late so that it is sent with others
-    # Of one client's watchers: 500 wake-ups a second at most, whatever their number up to 250.
-    gap_per_feed_of_client_s: float = 0.002
-    max_gap_of_client_s: float = 0.5
+    # What all watchers of one client may take of the event loop, and what their events may be late for it.
+    share_of_client: float = 0.01
+    max_gap_of_client_s: float = 1.0
 
 
 class ChangeLog:
@@ -135,10 +134,9 @@ class ChangeLog:
     def is_due(self, place: int, client: Hashable) -> bool:
         """Whether a watcher there is served now rather than at the next wake-up."""
         behind = self.end - place
-        return behind > 0 and (
-            behind >= MAX_BATCH_CHANGES
-            or (self._alarm is None and self._next_of.get(client, 0.0) <= asyncio.get_running_loop().time())
-        )
+        if behind <= 0 or self._next_of.get(client, 0.0) > asyncio.get_running_loop().time():
+            return False
+        return behind >= MAX_BATCH_CHANGES or self._alarm is None
 
     def wait(self, feed: LogFeed) -> None:
         self._waiting.setdefault(feed.client, {})[feed] = None
@@ -150,6 +148,12 @@ class ChangeLog:
             feeds.pop(feed, None)
             if not feeds:
                 del self._waiting[feed.client]
+
+    def charge(self, client: Hashable, spent_s: float) -> None:
+        """The client has used this much of its share. What is due to it waits until the share allows it."""
+        gaps, now = self._wake_ups, asyncio.get_running_loop().time()
+        at = max(now, self._next_of.get(client, 0.0)) + spent_s / gaps.share_of_client
+        self._next_of[client] = min(at, now + gaps.max_gap_of_client_s)
 
     def forget(self, feed: LogFeed) -> None:
         if feed not in self._feeds:
@@ -184,7 +188,7 @@ class ChangeLog:
 
     def _wake(self) -> None:
         """Wake the watchers that are behind, of each client whose time has come; small crowds first."""
-        gaps, now, end = self._wake_ups, asyncio.get_running_loop().time(), self.end
+        now, end = asyncio.get_running_loop().time(), self.end
         self._alarm, self._woke_at = None, now
         due: list[list[LogFeed]] = []
         for client, feeds in list(self._waiting.items()):
@@ -194,8 +198,6 @@ class ChangeLog:
             if (at := self._next_of.get(client, 0.0)) > now:
                 self._wake_at(at)
                 continue
-            gap_s = min(gaps.max_gap_of_client_s, self._of_client[client] * gaps.gap_per_feed_of_client_s)
-            self._next_of[client] = now + gap_s
             for feed in behind:
                 self.wait_no_longer(feed)
             due.append(behind)
@@ -216,7 +218,7 @@ class ChangeLog:
 
     def _wake_some(self, feeds: deque[LogFeed], end: int, began: float | None) -> None:
         """Wake a group, and the next when other tasks had their turn; `began`: when the last was woken."""
-        spent_s = TURN_S if began is None else time.perf_counter() - began
+        spent_s = TURN_S if began is None else time.thread_time() - began
         if spent_s > TURN_S:
             self._at_once = max(1, self._at_once // 2)
         elif spent_s < TURN_S / 2:
@@ -224,7 +226,7 @@ class ChangeLog:
         for _ in range(min(self._at_once, len(feeds))):
             feeds.popleft().wake(end)
         if feeds:
-            asyncio.get_running_loop().call_soon(self._wake_some, feeds, end, time.perf_counter())
+            asyncio.get_running_loop().call_soon(self._wake_some, feeds, end, time.thread_time())
 
 
 class LogFeed:
@@ -263,7 +265,7 @@ class LogFeed:
     def is_closed(self) -> bool:
         return self._is_closed
 
-    async def next_batch(self) -> Batch:
+    async def next_batch(self, at_most: int = MAX_BATCH_CHANGES) -> Batch:
         if self._is_stopped():
             return _EMPTY
         end = self._log.end if self._log.is_due(self.place, self.client) else await self._wait()
@@ -273,7 +275,7 @@ class LogFeed:
             self._is_cut = True
             self.close()
             return _EMPTY
-        batch = self._log.batch(self.place, min(end, self.place + MAX_BATCH_CHANGES))
+        batch = self._log.batch(self.place, min(end, self.place + at_most))
         if batch.changes:
             self.place += len(batch.changes)
             self._revision = batch.changes[-1].revision
@@ -296,6 +298,10 @@ class LogFeed:
         """Gives the waiting task the changes before place `end`; nothing happens when none waits."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(end)
+
+    def charge(self, spent_s: float) -> None:
+        if not self._is_closed:
+            self._log.charge(self.client, spent_s)
 
     def cut(self) -> None:
         self._is_cut = True

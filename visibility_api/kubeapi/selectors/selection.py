@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from visibility_api.auth.identity import Requirement
@@ -14,6 +14,7 @@ from visibility_api.jobs.summary import JobProgress
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
 
 FIELDS = ("metadata.name", "metadata.namespace", "status.phase")  # the fields that can be selected
+_TERMS_AT_ONCE = 2048  # each takes a quarter of a microsecond
 _INT64_DIGITS = 20  # more than an int64 has
 
 
@@ -25,19 +26,24 @@ class LabelRequirement:
     operator: Operator
     values: frozenset[str] = frozenset()
 
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        value = labels.get(self.key)
+    @property
+    def is_negative(self) -> bool:
+        """Whether it matches objects without the key, too."""
+        return self.operator in ("NotIn", "DoesNotExist")
+
+    def matches(self, value: str) -> bool:
+        """Whether it matches an object whose label has this value."""
         match self.operator:
             case "In":
                 return value in self.values
             case "NotIn":
-                return value not in self.values  # also without the key
+                return value not in self.values
             case "Exists":
-                return value is not None
+                return True
             case "DoesNotExist":
-                return value is None
+                return False
             case "Gt" | "Lt":
-                return value is not None and self._compares(value)
+                return self._compares(value)
 
     def _compares(self, value: str) -> bool:
         held, bound = parse_int64(value), parse_int64(next(iter(self.values)))
@@ -48,12 +54,32 @@ class LabelRequirement:
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
-    """All terms must match; without terms it matches everything."""
+    """All terms must match; without terms it matches everything.
+
+    Matching takes as long as the object has labels: thousands of watches may have twenty terms each.
+    """
 
     terms: tuple[LabelRequirement, ...] = ()
+    _by_key: dict[str, list[LabelRequirement]] = field(init=False, repr=False, compare=False)
+    _keys: frozenset[str] = field(init=False, repr=False, compare=False)  # that an object must have
+
+    def __post_init__(self) -> None:
+        by_key: dict[str, list[LabelRequirement]] = {}
+        for term in self.terms:
+            by_key.setdefault(term.key, []).append(term)
+        object.__setattr__(self, "_by_key", by_key)
+        keys = frozenset(term.key for term in self.terms if not term.is_negative)
+        object.__setattr__(self, "_keys", keys)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        return all(term.matches(labels) for term in self.terms)
+        if not self._keys <= labels.keys():
+            return False
+        by_key = self._by_key
+        for key, value in labels.items():
+            for term in by_key.get(key, ()):
+                if not term.matches(value):
+                    return False
+        return True
 
     def requirements(self) -> Iterator[Requirement]:
         """The terms that an access review can express. Gt and Lt are left out: the review is then of more."""
@@ -113,6 +139,11 @@ class Selection:
     def names_one(self) -> bool:
         """At most one object of each namespace can match."""
         return self.fields.required("metadata.name") is not None
+
+    @property
+    def matched_at_once(self) -> int:
+        """The number of documents that are matched in half a millisecond; then other tasks run."""
+        return _TERMS_AT_ONCE // max(4, len(self.labels.terms) + len(self.fields.terms))
 
     def matches(self, document: JobProgress) -> bool:
         return self.labels.matches(document.job.labels) and self.fields.matches(document)
