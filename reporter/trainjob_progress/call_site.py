@@ -5,11 +5,19 @@ from __future__ import annotations
 import opcode
 import os
 import sys
+import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import FrameType
-    from typing import Optional
+    from types import CodeType, FrameType
+    from typing import Iterator, Mapping, Optional, Sequence
+
+    from .flows import Flow
+
+# Instructions after which the next one does not follow; a jump goes where it goes.
+_GOING_AWAY = ("JUMP_FORWARD", "JUMP_ABSOLUTE", "JUMP_BACKWARD", "RETURN_", "RAISE_", "RERAISE")
+MAX_FRAMES = 50  # of those that are looked at: a loop is near
+_GENERATORS, _COROUTINE = 0x20 | 0x200, 0x80  # flags of code: generators, asynchronous ones too; `async def`
 
 _STDLIB = os.path.dirname(os.__file__)
 _DROPPING = {opcode.opmap[name] for name in ("POP_TOP", "POP_ITER") if name in opcode.opmap}
@@ -34,27 +42,109 @@ def find_loop() -> object:
     Looks at the caller's function, and at those that called it, as far as they are the program's own: whether
     there is a jump back over the place where each of them is.
     """
-    import dis
-
     found: object = None
     frame = _find_caller()
     while frame is not None and not _is_library(frame.f_code.co_filename):
-        at, before = frame.f_lasti, ""
-        for instruction in dis.get_instructions(frame.f_code):
-            # Of `await` and `yield from`: back to the waiting, and from a throw() to what comes after it.
-            is_await = instruction.opname == "JUMP_BACKWARD_NO_INTERRUPT" or before == "CLEANUP_THROW"
-            before = instruction.opname
-            if is_await:
-                continue
-            if instruction.opcode not in dis.hasjrel and instruction.opcode not in dis.hasjabs:
-                continue
-            if isinstance(instruction.argval, int) and instruction.argval <= at <= instruction.offset:
-                found = (frame.f_code, instruction.argval)
-                break
+        for start, _ in _find_loops(frame.f_code, frame.f_lasti):
+            found = (frame.f_code, start)
+            break
         if frame.f_code.co_name == "<module>":
             break
         frame = frame.f_back
     return found
+
+
+def _find_loops(code: CodeType, at: int) -> Iterator[tuple[int, int]]:
+    """The jumps back over `at` that make a loop around it, with what they jump to before them."""
+    import dis
+
+    whole = dis.Bytecode(code)
+    instructions = list(whole)
+    following: dict[int, list[int]] = {}
+    back, before = [], ""
+    for instruction, later in zip(instructions, [*instructions[1:], None]):  # noqa: B905 — younger than 3.9
+        name, offset, to = instruction.opname, instruction.offset, instruction.argval
+        is_jump = instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs
+        following[offset] = [to] if is_jump else []
+        if later is not None and not name.startswith(_GOING_AWAY):
+            following[offset].append(later.offset)
+        # Of `await` and `yield from`: back to the waiting, and from a throw() to what comes after it.
+        is_await = name == "JUMP_BACKWARD_NO_INTERRUPT" or before == "CLEANUP_THROW"
+        if is_jump and not is_await and to <= at <= offset:
+            back.append((to, offset))
+        before = name
+    if not back:
+        return
+    for entry in getattr(whole, "exception_entries", ()):  # Python 3.11 and later
+        for offset in range(entry.start, entry.end, 2):
+            if offset in following:
+                following[offset].append(entry.target)
+    at = max(offset for offset in following if offset <= at)  # a call has more than one place
+    for to, offset in back:  # out of a handler at the function's end, too: that makes no loop
+        if at in _reach(to, following) and offset in _reach(at, following):
+            yield to, offset
+
+
+def _reach(start: int, following: Mapping[int, Sequence[int]]) -> set[int]:
+    found, waiting = {start}, [start]
+    while waiting:
+        for offset in following[waiting.pop()]:
+            if offset not in found:
+                found.add(offset)
+                waiting.append(offset)
+    return found
+
+
+class Home:
+    """The loop of the program that asks a tracked one for its items, and whether it is still there.
+
+    An exception may leave a loop while a traceback or a variable keeps its iterator. This holds no frame,
+    which would keep the function's variables. It reads the code when another loop begins, not before.
+    """
+
+    __slots__ = ("_chain", "_loop", "_thread_id")
+
+    def __init__(self, frame: Optional[FrameType]) -> None:
+        """`frame`: the caller of `next`."""
+        self._thread_id = threading.get_ident()
+        self._loop: Optional[tuple[int, CodeType, range, range]] = None
+        # Of the functions that run, innermost first. Not generators: they may rest, and be on no stack.
+        self._chain: list[tuple[int, CodeType, int]] = []
+        while frame is not None and len(self._chain) < MAX_FRAMES:
+            code = frame.f_code
+            if not code.co_flags & _GENERATORS and frame.f_globals.get("__package__") != __package__:
+                self._chain.append((id(frame), code, frame.f_lasti))
+            frame = frame.f_back
+
+    def is_left(self, flow: Flow) -> bool:
+        """Whether the program runs in that loop no more. `flow`: in which the tracked one was begun."""
+        if self._chain:
+            self._loop = self._find_loop()
+            self._chain = []
+        if self._loop is None:
+            return False
+        number, code, offsets, lines = self._loop
+        frame = sys._current_frames().get(self._thread_id)
+        if frame is None or (code.co_flags & _COROUTINE and not flow.is_here):
+            return False  # a coroutine may wait for what runs here
+        while frame is not None:
+            if id(frame) == number and frame.f_code is code:
+                return frame.f_lasti not in offsets and (frame.f_lineno or 0) not in lines
+            frame = frame.f_back
+        return True
+
+    def _find_loop(self) -> Optional[tuple[int, CodeType, range, range]]:
+        """The nearest one. It is told by its offsets, and by its lines: handlers may stand elsewhere."""
+        import dis
+
+        for number, code, at in self._chain:
+            found = [] if _is_library(code.co_filename) else list(_find_loops(code, at))
+            if found:
+                start = max(found)[0]
+                offsets = range(start, max(end for begin, end in found if begin == start) + 1)
+                lines = [line for offset, line in dis.findlinestarts(code) if offset in offsets and line]
+                return number, code, offsets, range(min(lines, default=0), max(lines, default=0) + 1)
+        return None
 
 
 def _is_library(path: str) -> bool:

@@ -42,9 +42,9 @@ class Level:
     """One reporter's own counts. The base of `Reporter`, so that its hot loop has one object to look at."""
 
     __slots__ = (
-        "_counts", "_epoch", "_flow", "_initial_step", "_inner", "_inner_done", "_inner_key", "_inner_round",
-        "_is_entered", "_is_iterating", "_is_loop", "_percentage", "_run", "_step", "_total_epochs",
-        "_total_steps",
+        "_counts", "_epoch", "_failed_steps", "_flow", "_initial_step", "_inner", "_inner_done", "_inner_key",
+        "_inner_round", "_is_entered", "_is_iterating", "_is_loop", "_percentage", "_run", "_step",
+        "_total_epochs", "_total_steps",
     )  # fmt: skip
     stands_for_loop = False  # one that nobody tracks, around one that is tracked
 
@@ -65,14 +65,22 @@ class Level:
         self._inner_done = 0  # steps of levels inside that have ended
         self._inner: Optional[Position] = None  # where the last one of them ended
         self._inner_round: Optional[float] = None  # the iteration in which it ended
+        self._failed_steps = 0  # of `_inner_done`: of the last one, if it failed
 
-    def _absorb(self, inner: Position) -> None:
+    def _absorb(self, inner: Position, *, has_failed: bool) -> None:
         """A level inside this one has ended at `inner`."""
         self._inner = inner
         self._inner_done += inner.step or 0
         self._inner_round = self._rounds
+        self._failed_steps = (inner.step or 0) if has_failed else 0
 
-    def _leave(self) -> None:
+    def _try_again(self) -> None:
+        """A level begins inside this one: steps of one that failed in this round do not count."""
+        if self._inner_round == self._rounds:
+            self._inner_done -= self._failed_steps
+        self._failed_steps = 0
+
+    def _leave(self, *, has_failed: bool = False) -> None:
         """What it counts is behind the caller: a `Reporter` takes itself out of its run."""
 
     @property

@@ -42,8 +42,8 @@ class LiveRun:
     __slots__ = (
         "__weakref__", "_attempt", "_between", "_due_since_s", "_final", "_is_parked", "_pace", "_pid",
         "_publishers", "_rank", "_results", "_start_time", "_warned", "beside", "due", "ended", "ending",
-        "is_over", "is_terminated", "is_through", "later", "levels", "main", "message", "message_before",
-        "phases", "ranks", "remaining_s", "seen", "snapshot", "values", "was_left",
+        "has_failed", "is_over", "is_terminated", "is_through", "later", "levels", "main", "message",
+        "message_before", "phases", "ranks", "remaining_s", "seen", "snapshot", "values", "was_left",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -69,6 +69,7 @@ class LiveRun:
         self.is_over = False
         self.is_terminated = False  # SIGTERM has come
         self.is_through = False  # every loop that was begun has come to its end
+        self.has_failed = False  # an exception has left its outermost loop
         self.was_left = False  # a loop was left early, without an exception
         self.snapshot: Optional[Snapshot] = None
         self._final: Optional[Snapshot] = None  # what is written once it is over; None: nothing

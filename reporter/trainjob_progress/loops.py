@@ -7,7 +7,7 @@ import sys
 import threading
 
 from . import open_runs, settings
-from .call_site import find_loop, find_place, is_break
+from .call_site import Home, find_loop, find_place, is_break
 from .flows import Flow
 from .levels import find_position
 from .live_run import LiveRun
@@ -133,7 +133,8 @@ class Track(Reporter, Over[T]):
     """A loop that counts its own steps, and a reporter for what happens in it."""
 
     __slots__ = (
-        "_accumulate", "_epochs", "_first", "_is_in_body", "_is_started", "_items", "_iterable", "_options",
+        "_accumulate", "_epochs", "_first", "_home", "_is_in_body", "_is_started", "_items", "_iterable",
+        "_options",
     )  # fmt: skip
 
     def __init__(
@@ -144,6 +145,7 @@ class Track(Reporter, Over[T]):
         self._epochs = epochs
         self._accumulate = max(accumulate, 1)
         self._first = initial_step
+        self._home: Optional[Home] = None  # the loop that asks for items
         self._is_started = False
         self._is_in_body = False  # it has given an item, and was not asked for the next one yet
         self._is_loop = True
@@ -201,20 +203,26 @@ class Track(Reporter, Over[T]):
             **self._options,
         )  # fmt: skip
 
-    def _close(self) -> None:
-        """The loop has come to its end, or was left."""
+    @property
+    def _is_left(self) -> bool:
+        return self._home is not None and self._home.is_left(self._flow)
+
+    def _close(self, *, has_failed: bool = False) -> None:
+        """The loop has come to its end, or was left; `has_failed`: by an exception."""
         self._is_iterating = self._is_in_body = False
-        self._items = None
+        self._items = self._home = None
         _retire(self)
         if self._is_entered or self not in self._run.levels:
             return
         if self._run.levels[0] is not self:
             outer = self._run.levels[self._run.levels.index(self) - 1]
-            self._leave()
-            if isinstance(outer, Around) and self._counts:
+            self._leave(has_failed=has_failed)
+            if isinstance(outer, Around) and self._counts and not has_failed:
                 outer._step += 1
         elif self._run.main is not None:
             self._run.finish(None, 0)
+        else:
+            self._run.has_failed = has_failed
 
     def _end_loop(self) -> None:
         self._close()
@@ -226,7 +234,7 @@ class Track(Reporter, Over[T]):
 
     def _fail(self, error: BaseException) -> None:
         is_alone = not self._is_entered and self in self._run.levels[:1]
-        self._close()
+        self._close(has_failed=True)
         if is_alone:
             self._end(error)
 
@@ -265,6 +273,7 @@ class Items(Over[T]):
         self._round = None if self._outer is None else self._outer._step  # in which all of this loop runs
 
     def __iter__(self) -> Items[T]:
+        self._track._home = None  # another loop goes on with it: nobody knows which until it begins anew
         return self
 
     def __next__(self) -> T:
@@ -278,6 +287,7 @@ class Items(Over[T]):
             try:
                 if self._items is None:
                     self._items = iter(track._iterable)
+                    track._home = Home(sys._getframe(1))
                 item = next(self._items)
             except StopIteration:
                 if not self._end_epoch():
@@ -304,6 +314,8 @@ class Items(Over[T]):
 
     def _count(self) -> None:
         track = self._track
+        if not track._is_iterating:
+            self._go_on()
         if self._outer is not None and self._outer._step != self._round:
             self._outer = None
             open_runs.part(track)
@@ -333,18 +345,31 @@ class Items(Over[T]):
         track._end_loop()
         return False
 
+    def _go_on(self) -> None:
+        """This loop was taken for one that is over, and is not."""
+        track = self._track
+        track._is_iterating = True
+        begin(
+            track, track._total_steps, total_epochs=track._total_epochs, initial_step=track._step,
+            **track._options,
+        )  # fmt: skip
+        self._outer = _find_outer(track)
+        self._round = None if self._outer is None else self._outer._step
+
     def _leave(self, *, is_break: bool) -> None:
         if self._is_over:
             return
         self._is_over = True
         self._items = self._outer = None
         track = self._track
+        if not track._is_iterating:
+            return  # that was noticed before
         try:
             if is_break:
                 if self._is_pending:
                     self._count()  # the body has run
                 track._run.was_left = True
-            track._close()
+            track._close(has_failed=not is_break)
             track._run.hasten()
         except Exception as error:
             track._run.warn(error)
@@ -382,6 +407,7 @@ def begin(
         turn = _turns.setdefault(os.getpid(), threading.RLock())
         is_alone_here = turn.acquire(timeout=TURN_S)
         try:
+            _end_left()
             run = _find_run(reporter, loop, is_quiet=is_quiet) if sinks is None else None
             if run is not None and run.levels:
                 _join(reporter, run, place)
@@ -467,6 +493,8 @@ def _find_run(reporter: Reporter, loop: object, *, is_quiet: bool) -> Optional[L
         level._leave()
     if run.was_left or find_position(run.levels).is_at_end:
         run.end_unsaid()
+    elif run.has_failed:
+        run.abandon()  # it is tried again
     elif isinstance(reporter, Track):
         return run  # some loop inside of a training: not a training that follows it
     else:
@@ -478,6 +506,19 @@ def _find_run(reporter: Reporter, loop: object, *, is_quiet: bool) -> Optional[L
         run.abandon()
     open_runs.prune()
     return None
+
+
+def _end_left() -> None:
+    """End loops that an exception has left, though a traceback or a variable keeps what they go over."""
+    for run in tuple(open_runs.runs):
+        for one in (run, *tuple(run.beside)):
+            levels = one.levels
+            left = next((level for level in levels if isinstance(level, Track) and level._is_left), None)
+            for level in reversed(levels[levels.index(left) :] if left is not None else ()):
+                if isinstance(level, Track):
+                    level._close(has_failed=True)
+                else:
+                    level._leave(has_failed=True)
 
 
 def _find_outer(track: Reporter) -> Optional[Track[Any]]:
@@ -492,6 +533,8 @@ def _join(reporter: Reporter, run: LiveRun, place: object) -> None:
     reporter._run = run
     run.is_through = False
     reporter._counts = _does_count(reporter, run, outer, place)
+    if reporter._counts:
+        outer._try_again()
     run.levels.append(reporter)
 
 

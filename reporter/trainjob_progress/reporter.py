@@ -300,7 +300,7 @@ class Reporter(Level):
         if not is_fault:
             self._conclude()
         elif self in self._run.levels[1:]:
-            self._leave()  # whoever is around it will see the exception, or not
+            self._leave(has_failed=True)  # whoever is around it will see the exception, or not
         elif self._run.is_terminated:
             self.finish("preempted", None if termination.is_exit(error) else termination.describe(error))
         else:
@@ -330,14 +330,14 @@ class Reporter(Level):
             return wait_s
         return termination.FLUSH_TIMEOUT_S if self._wait_s is None else self._wait_s
 
-    def _leave(self) -> None:
+    def _leave(self, *, has_failed: bool = False) -> None:
         """This level is over, the run is not: it goes on in the level around."""
         levels = self._run.levels
         place = levels.index(self)
         inner = find_position(levels[place:])
         del levels[place:]
         if self._counts:
-            levels[-1]._absorb(inner)
+            levels[-1]._absorb(inner, has_failed=has_failed)
 
     def _step_as_meant(self, n: Any, metrics: Any, loss: Any, named: dict[str, Any]) -> None:
         if loss is not None:

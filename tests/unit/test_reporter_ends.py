@@ -1,0 +1,482 @@
+"""A tracked loop ends when the program leaves it, whatever keeps its iterator or its frame alive."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from tests.pythons import VERSIONS, find_python
+from tests.reporting import MemorySink
+from trainjob_progress import current, report, track
+from trainjob_progress.loops import Track, abandon_all
+
+ROOT = Path(__file__).parents[2]
+
+
+def numbers(sink: MemorySink) -> tuple[Any, ...]:
+    last = sink.last
+    return last.state, last.ending, last.step, last.total_steps, last.epoch, last.percentage
+
+
+DONE = ("completed", "finished", 100, 100, 1, 100)
+
+
+@pytest.fixture
+def sink(monkeypatch: pytest.MonkeyPatch) -> MemorySink:
+    """Where every run of the test is written, one after the other, as to the file of a pod."""
+    made = MemorySink()
+    made.close = lambda: None  # type: ignore[method-assign]
+    monkeypatch.setattr("trainjob_progress.settings.find_sinks", lambda **_: [made])
+    return made
+
+
+def train(items: int, fails_at: int | None = None) -> None:
+    for item in track(range(items)):
+        if item == fails_at:
+            raise RuntimeError("out of memory")
+
+
+def train_by_a_kept_iterator(items: int, fails_at: int | None = None) -> None:
+    batches = enumerate(track(range(items)))
+    for item, _ in batches:
+        if item == fails_at:
+            raise RuntimeError("out of memory")
+
+
+def train_by_a_kept_generator(items: int, fails_at: int | None = None) -> None:
+    batches = (item for item in track(range(items)))
+    for item in batches:
+        if item == fails_at:
+            raise RuntimeError("out of memory")
+
+
+def train_by_hand(items: int, fails_at: int | None = None) -> None:
+    batches = iter(track(range(items)))
+    while True:
+        try:
+            item = next(batches)
+        except StopIteration:
+            return
+        if item == fails_at:
+            raise RuntimeError("out of memory")
+
+
+TRAININGS = [train, train_by_a_kept_iterator, train_by_a_kept_generator, train_by_hand]
+
+
+@pytest.mark.parametrize("training", TRAININGS)
+def test_a_retry_inside_of_except_is_a_run_of_its_own(sink: MemorySink, training: Any) -> None:
+    """Seen: running, step 100 of 14,000, epoch 61 of 200, in the last document, too."""
+    try:
+        training(200, fails_at=60)
+    except RuntimeError:
+        training(100)
+    assert numbers(sink) == DONE
+
+
+@pytest.mark.parametrize("training", TRAININGS)
+def test_a_retry_while_the_exception_is_kept_is_a_run_of_its_own(sink: MemorySink, training: Any) -> None:
+    kept = None
+    try:
+        training(200, fails_at=60)
+    except RuntimeError as error:
+        kept = error
+    training(100)
+    assert kept is not None
+    assert numbers(sink) == DONE
+
+
+@pytest.mark.parametrize("training", TRAININGS)
+def test_what_failed_before_a_retry_does_not_count(sink: MemorySink, training: Any) -> None:
+    """Seen: 160 of 160, epoch 2."""
+    with contextlib.suppress(RuntimeError):
+        training(200, fails_at=60)
+    training(100)
+    assert numbers(sink) == DONE
+
+
+@pytest.mark.parametrize("training", TRAININGS)
+def test_a_loop_of_retries_counts_the_one_that_succeeds(sink: MemorySink, training: Any) -> None:
+    items = 400
+    while True:
+        try:
+            training(items, fails_at=60 if items > 100 else None)
+            break
+        except RuntimeError:
+            items //= 2
+    current()._run.exit()  # what the end of the process does
+    assert numbers(sink) == DONE
+
+
+def test_a_retry_in_the_same_function_ends_the_loop_above_it(sink: MemorySink) -> None:
+    batches = enumerate(track(range(200)))
+    try:
+        for item, _ in batches:
+            if item == 60:
+                raise RuntimeError
+    except RuntimeError:
+        for _ in track(range(100)):
+            pass
+    assert numbers(sink) == DONE
+
+
+def test_folds_count_each_its_own_steps_though_each_is_tried_twice(sink: MemorySink) -> None:
+    for _ in range(3):
+        try:
+            train(200, fails_at=60)
+        except RuntimeError:
+            train(100)
+    current()._run.exit()
+    assert numbers(sink) == ("completed", "finished", 300, 300, 3, 100)
+
+
+def test_an_epoch_that_is_tried_again_counts_once(sink: MemorySink) -> None:
+    for epoch in track(range(3)):
+        try:
+            train(10, fails_at=5 if epoch else None)
+        except RuntimeError:
+            train(10)
+    assert numbers(sink) == ("completed", "finished", 30, 30, 3, 100)
+
+
+def test_steps_of_an_epoch_that_an_exception_cuts_short_stay_where_it_is_not_tried_again(
+    sink: MemorySink,
+) -> None:
+    for _ in track(range(3)):
+        with contextlib.suppress(RuntimeError):
+            train(10, fails_at=5)
+    last = sink.last
+    assert (last.state, last.step, last.epoch) == ("completed", 15, 3)
+
+
+def test_a_block_around_a_retry_counts_the_one_that_succeeds(sink: MemorySink) -> None:
+    with report():
+        try:
+            train(200, fails_at=60)
+        except RuntimeError:
+            train(100)
+    assert numbers(sink)[:4] == DONE[:4]
+
+
+def test_a_retry_in_a_thread_or_a_task_is_a_run_of_its_own(sink: MemorySink) -> None:
+    async def train_in_a_task(items: int, fails_at: int | None = None) -> None:
+        batches = enumerate(track(range(items)))
+        for item, _ in batches:
+            await asyncio.sleep(0)
+            if item == fails_at:
+                raise RuntimeError
+
+    async def try_twice() -> None:
+        try:
+            await train_in_a_task(200, fails_at=60)
+        except RuntimeError:
+            await train_in_a_task(100)
+
+    asyncio.run(try_twice())
+    assert numbers(sink) == DONE
+    sink.written.clear()
+
+    def in_a_thread() -> None:
+        try:
+            train_by_a_kept_iterator(200, fails_at=60)
+        except RuntimeError:
+            train_by_a_kept_iterator(100)
+
+    thread = threading.Thread(target=in_a_thread)
+    thread.start()
+    thread.join()
+    assert numbers(sink) == DONE
+
+
+def test_a_loop_that_is_fed_by_helpers_goes_on_beneath_them(sink: MemorySink) -> None:
+    """A wrapper's `__next__` or a helper that asks for an item and returns is no loop that ends."""
+
+    class Wrapper:
+        def __init__(self) -> None:
+            self._items = iter(track(range(3)))
+
+        def __iter__(self) -> Wrapper:
+            return self
+
+        def __next__(self) -> int:
+            return next(self._items)
+
+    def fetch(items: Any) -> Any:
+        return next(items)
+
+    for _ in Wrapper():
+        train(10)
+    assert numbers(sink) == ("completed", "finished", 30, 30, 3, 100)
+    items = iter(track(range(3)))
+    for _ in range(3):
+        fetch(items)
+        train(10)
+    assert next(items, None) is None
+    assert numbers(sink) == ("completed", "finished", 30, 30, 3, 100)
+
+
+def test_a_loop_that_goes_on_after_all_is_counted_on(sink: MemorySink) -> None:
+    """Taken up by one loop and finished by another: between the two nobody can know."""
+    items = enumerate(track(range(10)))
+    for at, _ in items:
+        if at == 3:
+            break
+    for _ in track(range(2)):
+        pass
+    for _ in items:
+        current().flush(60)
+    assert numbers(sink) == ("completed", "finished", 10, 10, 1, 100)
+
+
+# Random programs, against what is true of them
+
+
+@dataclass
+class Loop:
+    """`for … in track(range(items))`, in some form; at item `at` the body is left `how`."""
+
+    form: str
+    items: int
+    at: int
+    how: str | None
+    body: list[Any]
+
+
+@dataclass
+class Plain:
+    """A loop that is not tracked."""
+
+    items: int
+    body: list[Any]
+
+
+@dataclass
+class Try:
+    body: list[Any]
+    handler: list[Any]
+    keeps: bool
+
+
+@dataclass
+class Call:
+    body: list[Any]
+
+
+class Probe:
+    """Here the open loops are compared."""
+
+
+class Boom(Exception):
+    pass
+
+
+FORMS = {
+    "for": "for _ in track(range({n})):",
+    "name": "{it} = track(range({n}))\n{pad}for _ in {it}:",
+    "enumerate": "{it} = enumerate(track(range({n})))\n{pad}for _ in {it}:",
+    "generator": "{it} = (x for x in track(range({n})))\n{pad}for _ in {it}:",
+    "function": "{it} = wrap(track(range({n})))\n{pad}for _ in {it}:",
+    "by hand": (
+        "{it} = iter(track(range({n})))\n{pad}while True:\n{pad}    if next({it}, None) is None:"
+        "\n{pad}        break"
+    ),
+}
+
+
+def programs() -> st.SearchStrategy[list[Any]]:
+    return st.recursive(
+        st.builds(Probe),
+        lambda inner: st.one_of(
+            st.builds(
+                Loop,
+                st.sampled_from(sorted(FORMS)),
+                st.integers(1, 3),
+                st.integers(0, 3),
+                st.sampled_from([None, None, "break", "raise", "raise", "return"]),
+                st.lists(inner, max_size=3),
+            ),
+            st.builds(Plain, st.integers(1, 2), st.lists(inner, max_size=2)),
+            st.builds(Try, st.lists(inner, max_size=3), st.lists(inner, max_size=2), st.booleans()),
+            st.builds(Call, st.lists(inner, max_size=3)),
+        ),
+        max_leaves=12,
+    ).map(lambda statement: [statement])
+
+
+@dataclass
+class Writer:
+    """Makes a program's text."""
+
+    lines: list[str] = field(default_factory=list)
+    made: int = 0
+
+    def write(self, block: list[Any], pad: str) -> None:
+        self.lines.append(f"{pad}pass")
+        for one in block:
+            self.made += 1
+            number = self.made
+            if isinstance(one, Probe):
+                self.lines.append(f"{pad}probe()")
+            elif isinstance(one, Loop):
+                head = FORMS[one.form].format(n=one.items, it=f"it{number}", pad=pad)
+                self.lines += [f"{pad}at{number} = -1", *f"{pad}{head}".split("\n")]
+                self.lines += [f"{pad}    at{number} += 1", f"{pad}    probe()"]
+                self.write(one.body, pad + "    ")
+                if one.how is not None:
+                    words = {"raise": "raise Boom"}.get(one.how, one.how)
+                    self.lines.append(f"{pad}    if at{number} == {one.at}: {words}")
+            elif isinstance(one, Plain):
+                self.lines.append(f"{pad}for _ in range({one.items}):")
+                self.write(one.body, pad + "    ")
+            elif isinstance(one, Try):
+                self.lines.append(f"{pad}try:")
+                self.write(one.body, pad + "    ")
+                self.lines.append(f"{pad}except Boom as error:")
+                if one.keeps:
+                    self.lines.append(f"{pad}    kept.append(error)")
+                self.write(one.handler, pad + "    ")
+            elif isinstance(one, Call):
+                self.lines.append(f"{pad}def call{number}():")
+                self.write(one.body, pad + "    ")
+                self.lines.append(f"{pad}call{number}()")
+
+
+class Return(Exception):
+    pass
+
+
+class Truth:
+    """Runs a program without running it: which tracked loops are open at each probe, and how far."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[list[tuple[int, int]], bool]] = []  # and whether a loop has just begun
+        self._open: list[list[int]] = []
+
+    def run(self, block: list[Any]) -> None:
+        for one in block:
+            if isinstance(one, Probe):
+                self._probe()
+            elif isinstance(one, Loop):
+                self._loop(one)
+            elif isinstance(one, Plain):
+                for _ in range(one.items):
+                    self.run(one.body)
+            elif isinstance(one, Try):
+                try:
+                    self.run(one.body)
+                except Boom:
+                    self.run(one.handler)
+            elif isinstance(one, Call):
+                with contextlib.suppress(Return):
+                    self.run(one.body)
+
+    def _probe(self, *, is_begun: bool = False) -> None:
+        self.seen.append(([(done, items) for done, items in self._open], is_begun))
+
+    def _loop(self, loop: Loop) -> None:
+        depth = len(self._open)
+        self._open.append([0, loop.items])
+        try:
+            for at in range(loop.items):
+                self._open[-1][0] = at
+                self._probe(is_begun=at == 0)
+                self.run(loop.body)
+                if at == loop.at and loop.how == "break":
+                    return
+                if at == loop.at and loop.how is not None:
+                    raise Boom if loop.how == "raise" else Return
+        finally:
+            del self._open[depth:]
+
+
+def wrap(items: Any) -> Any:
+    yield from items
+
+
+def check(program: list[Any]) -> None:
+    abandon_all()
+    writer = Writer()
+    writer.write([Call(program)], "")
+    truth = Truth()
+    with contextlib.suppress(Boom):
+        truth.run([Call(program)])
+    seen: list[list[tuple[int, int]]] = []
+
+    def probe() -> None:
+        levels = current()._run.levels
+        seen.append(
+            [
+                (level._step, len(level._iterable))  # type: ignore[arg-type]
+                for level in levels
+                if isinstance(level, Track) and level._is_iterating
+            ]
+        )
+
+    scope: dict[str, Any] = {"track": track, "probe": probe, "Boom": Boom, "kept": [], "wrap": wrap}
+    text = "\n".join(writer.lines)
+    with contextlib.suppress(Boom):
+        exec(compile(text, "program.py", "exec"), scope)
+    for (true, is_begun), mine in zip(truth.seen, seen, strict=True):
+        # What is over and kept is noticed when another loop begins: until then it is inside of the others.
+        assert (mine if is_begun else mine[: len(true)]) == true, text
+
+
+@settings(max_examples=300, deadline=None)
+@given(programs())
+def test_in_every_body_the_open_loops_are_those_whose_bodies_run(program: list[Any]) -> None:
+    places: list[MemorySink] = []
+
+    def find_sinks(**_: Any) -> list[MemorySink]:
+        places.append(MemorySink(3600))
+        return places[-1:]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trainjob_progress.settings.find_sinks", find_sinks)
+        check(program)
+        abandon_all()
+
+
+SCRIPT = """
+import json, os, sys
+os.environ["TRAINJOB_PROGRESS_FILE"] = sys.argv[1]
+from trainjob_progress import track
+def train(items, fails_at=None):
+    try:
+        open("/nonexistent")
+    except OSError as error:
+        pass  # Python 3.12 puts this at the function's end, from which it jumps back
+    batches = enumerate(track(range(items)))
+    for item, _ in batches:
+        if item == fails_at:
+            raise RuntimeError
+def main():
+    try:
+        train(200, 60)
+    except RuntimeError as error:
+        kept = error
+        train(100)
+main()
+"""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_retry_counts_alike_in_every_python(version: str, tmp_path: Path) -> None:
+    """Seen: a `try` above the loop made a loop around it in Python 3.12, without a total."""
+    path = tmp_path / "progress.json"
+    subprocess.run(
+        [find_python(version), "-S", "-c", SCRIPT, str(path)],
+        env={"PYTHONPATH": str(ROOT / "reporter")},
+        check=True,
+    )
+    last = json.loads(path.read_bytes())
+    wanted = {"ending": "finished", "step": 100, "totalSteps": 100, "epoch": 1, "totalEpochs": 1}
+    assert {name: last.get(name) for name in wanted} == wanted
