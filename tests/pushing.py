@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from msgspec.structs import replace
@@ -25,7 +26,8 @@ from visibility_api.jobs.observation import Observation
 from visibility_api.kube.errors import ApiError
 from visibility_api.kubeapi.message import Handler, ResourceRequest, ResourceResponse, Scope
 from visibility_api.pushing.admission import TIMEOUT_S, Admission
-from visibility_api.pushing.endpoint import PushEndpoint, PushLimits
+from visibility_api.pushing.body import Bodies
+from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.pushing.ownership import Owners
 from visibility_api.pushing.paths import AUDIENCE
 from visibility_api.replication.addresses import Address
@@ -189,7 +191,7 @@ class Endpoint:
         self,
         cluster: Cluster,
         *,
-        limits: PushLimits | None = None,
+        bodies: Bodies | None = None,
         queues: ClientQueues | None = None,  # of unknown callers
         clock: Callable[[], float] | None = None,
         admission_timeout_s: float = TIMEOUT_S,
@@ -204,6 +206,7 @@ class Endpoint:
         self.outcomes: list[str] = []
         self.is_news = True  # what is handed on counts
         self.is_synced = True
+        self.is_watched = True  # the watch of pods works
         self.is_counted = True
 
         async def no_sleep(_delay_s: float) -> None:
@@ -211,9 +214,10 @@ class Endpoint:
 
         self.admission = Admission(
             TokenReviewer(ReviewClient(cluster, PATH, sleep=no_sleep), clock=clock),
-            Owners(cluster, clock=clock),
+            Owners(cluster, clock=clock, now=lambda: T0 + timedelta(seconds=clock())),
             find_job=cluster.find_job,
             is_synced=lambda _namespace: self.is_synced,
+            is_watched=lambda _namespace: self.is_watched,
             reviews=ReviewAdmission(unknown=queues, clock=clock),
             clock=clock,
             timeout_s=admission_timeout_s,
@@ -226,7 +230,7 @@ class Endpoint:
             count=self.outcomes.append,
             now=lambda: T0,
             clock=clock,
-            limits=limits or PushLimits(bodies=10),
+            bodies=bodies or Bodies(places=10),
         )
         registry = CollectorRegistry()
         self.app = create_app(

@@ -251,6 +251,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
                 Owners(cluster),
                 find_job=partial(_find_job, jobs),
                 is_synced=jobs.is_listed,
+                is_watched=partial(_are_pods_watched, watches),
                 reviews=given.review_admission,
             ),
             record=tracker.observed,
@@ -296,6 +297,15 @@ def _sources(settings: Settings, client: KubeClient) -> dict[str, Source]:
 def _find_job(jobs: JobLog, namespace: str, name: str) -> TrainingJob | None:
     entry = jobs.store.get(TRAINJOBS.plural, namespace, name)
     return entry.document.job if entry is not None else None
+
+
+def _are_pods_watched(watches: Sequence[Watch[Any]], namespace: str) -> bool:
+    """Whether the watch of this namespace's pods works now."""
+    return any(
+        watch.health.synced and watch.health.down_since is None
+        for watch in watches
+        if watch.path.endswith("/pods") and watch.scope in (None, namespace)
+    )
 
 
 def _now() -> datetime:

@@ -7,6 +7,7 @@ import copy
 import itertools
 import secrets
 import ssl
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.e2e.processes import PATIENCE_S, wait_until
 from tests.e2e.scripts import SILENT
 from tests.e2e.visibility_server import GROUP, NOBODY, PREFIX, VisibilityServer
 from tests.e2e.workspace import TRAINER, User, Workspace, condition
+from visibility_api.pushing.admission import POD_SEEN_FOR_S
 
 EXAMPLES = Path(__file__).parents[2] / "examples/push"
 ACCOUNT = "trainer"
@@ -208,6 +210,35 @@ def test_the_token_of_a_pod_that_is_no_more_changes_nothing(pusher: Pusher) -> N
     assert refused(pusher.post(path, unused, 90)) == (403, "Forbidden")
     pusher.post(path, known, 91)  # believed for a while yet; but the pod speaks for no current attempt
     assert pusher.percentage("restarted") == 5
+
+
+def test_a_pod_that_hangs_in_its_deletion_reports_no_longer_than_its_token_is_valid(
+    request: pytest.FixtureRequest, pusher: Pusher
+) -> None:
+    """kube-apiserver accepts it until 60 s after the grace period; here the answer may be 10 s old."""
+    if request.config.getoption("--cluster") != "real":
+        pytest.skip("the stand-in's tokens do not end with their pods")
+    pod = pusher.start("hanging")
+    admin, token, path = pusher.team.cluster.admin, pusher.token(pod, GROUP), pusher.path("hanging")
+    pod_path = f"/api/v1/namespaces/{pusher.team.name}/pods/{pod['metadata']['name']}"
+    admin.patch(pod_path, {"metadata": {"finalizers": ["tests.example.com/hang"]}})
+    try:
+        admin.delete(pod_path, gracePeriodSeconds=0)
+        assert pusher.post(path, token, 30).status_code == 200
+
+        def is_over() -> bool:
+            body = {"spec": {"token": token, "audiences": [GROUP]}}
+            review = admin.create("/apis/authentication.k8s.io/v1/tokenreviews", body)
+            return not review["status"].get("authenticated", False)
+
+        wait_until(is_over, what="kube-apiserver accepts the token no longer")
+        pusher.post(path, token, 31)
+        over_at = time.monotonic()
+        wait_until(lambda: time.monotonic() > over_at + POD_SEEN_FOR_S, what="what was seen is too old")
+        assert refused(pusher.post(path, token, 32)) == (403, "Forbidden")
+        assert pusher.percentage("hanging") != 32
+    finally:
+        admin.patch(pod_path, {"metadata": {"finalizers": None}})
 
 
 def test_jobs_of_a_runtime_push_by_themselves(

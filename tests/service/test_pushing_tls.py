@@ -22,7 +22,7 @@ from tests.pushing import BODY, OURS, UPSTREAM, Cluster, Endpoint
 from trainjob_progress import report
 from trainjob_progress.document import Snapshot
 from trainjob_progress.sinks.push import PushSink, find_push_sink
-from visibility_api.pushing.endpoint import PushLimits
+from visibility_api.pushing.body import Bodies
 from visibility_api.reports.document import Progress
 from visibility_api.serving.connection import TlsConnection
 from visibility_api.serving.tls import ServingTls
@@ -99,16 +99,16 @@ class Connection:
 
 
 @pytest.fixture
-def limits() -> PushLimits:
-    return PushLimits(bodies=10)
+def bodies() -> Bodies:
+    return Bodies(places=10)
 
 
 @pytest.fixture
-async def server(tmp_path: Path, limits: PushLimits) -> AsyncIterator[Running]:
+async def server(tmp_path: Path, bodies: Bodies) -> AsyncIterator[Running]:
     cluster = Cluster()
     cluster.add_job("bert")
     cluster.add_job("gpt")
-    endpoint = Endpoint(cluster, limits=limits)
+    endpoint = Endpoint(cluster, bodies=bodies)
     certificate, key = SERVING.issue("server", usages=[], hosts=["127.0.0.1"]).write(tmp_path, "server")
     tls = ServingTls(certificate_file=certificate, key_file=key)
     ca_file, token_file = tmp_path / "ca.crt", tmp_path / "token"
@@ -241,7 +241,7 @@ async def test_a_client_that_waits_to_be_asked_for_its_body_is_asked(server: Run
         assert (await connection.answer())[0] == 200
 
 
-@pytest.mark.parametrize("limits", [PushLimits(body_timeout_s=0.05)])
+@pytest.mark.parametrize("bodies", [Bodies(timeout_s=0.05)])
 async def test_a_body_that_does_not_come_is_given_up(server: Running) -> None:
     async with server.connect() as connection:
         connection.send("Content-Length: 100", body=b'{"trainer')

@@ -22,9 +22,10 @@ from visibility_api.errors.status import (
     Unavailable,
 )
 from visibility_api.kube.errors import ApiError, Unreachable
-from visibility_api.pushing.admission import BURST, GRANT_TTL_S, LOG_AGAIN_S, PUSHES_PER_S, _bound
+from visibility_api.pushing.admission import GRANT_TTL_S, LOG_AGAIN_S
 from visibility_api.pushing.ownership import Membership
 from visibility_api.pushing.paths import AUDIENCE, find_target
+from visibility_api.pushing.shares import PUSHES
 
 POD0, POD1 = "team-a-bert-job-pod0", "team-a-bert-job-pod1"
 
@@ -54,8 +55,7 @@ async def admit(
     target = find_target(path.format(namespace, name))
     assert target is not None
     headers = [(b"authorization", (authorization or f"Bearer {token}").encode("latin-1"))]
-    _, grant = await endpoint.admission.admit(target, headers, client)
-    return grant.membership
+    return (await endpoint.admission.admit(target, headers, client)).membership
 
 
 @pytest.mark.parametrize("path", [UPSTREAM, OURS])
@@ -406,13 +406,13 @@ async def test_a_missing_right_to_read_owners_is_our_own_trouble(
 
 async def test_a_pod_may_push_so_often_whatever_its_tokens(endpoint: Endpoint, cluster: Cluster) -> None:
     cluster.tokens["second"] = cluster.tokens[POD0]
-    for number in range(int(BURST)):
+    for number in range(int(PUSHES.burst)):
         await admit(endpoint, ("second", POD0)[number % 2])
     for token in ("second", POD0):
         with pytest.raises(TooManyRequests):
             await admit(endpoint, token)
     await admit(endpoint, POD1)  # another pod of the job is not held up
-    endpoint.time += 1 / PUSHES_PER_S
+    endpoint.time += 1 / PUSHES.per_s
     await admit(endpoint)
 
 
@@ -451,19 +451,4 @@ async def test_a_token_that_is_refused_now_is_known_no_longer(endpoint: Endpoint
     endpoint.time = GRANT_TTL_S + 1
     with pytest.raises(Forbidden):
         await admit(endpoint)
-    assert endpoint.admission._grants == {}
-
-
-async def test_of_too_many_grants_the_one_that_was_renewed_last_stays(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("visibility_api.pushing.admission.MAX_GRANTS", 2)
-    grants = endpoint.admission._grants
-    await admit(endpoint)
-    first = next(iter(grants))
-    grants["elsewhere", b""] = grants[first]
-    endpoint.time += GRANT_TTL_S
-    await admit(endpoint)
-    grants["another", b""] = grants[first]
-    _bound(grants, 2)
-    assert list(grants) == [first, ("another", b"")]
+    assert not endpoint.admission._grants

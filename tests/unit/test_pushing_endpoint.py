@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from typing import Any
 from urllib.parse import unquote
 
@@ -12,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.asgi import Answer, http_scope
-from tests.jobs import rank0
+from tests.jobs import T0, rank0
 from tests.pushing import BODY, OURS, UPSTREAM, Cluster, Endpoint
 from tests.reviews import until
 from tests.unit.virtual_time import in_virtual_time
@@ -20,9 +21,10 @@ from visibility_api.app import Limits
 from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.jobs.job import ProbeHints
 from visibility_api.kube.errors import ApiError
-from visibility_api.pushing.admission import BURST, POD_SEEN_FOR_S
-from visibility_api.pushing.endpoint import OTHER_RANK_BURST, PushEndpoint, PushLimits
-from visibility_api.pushing.shares import POD
+from visibility_api.pushing.admission import POD_SEEN_FOR_S
+from visibility_api.pushing.body import Bodies
+from visibility_api.pushing.paths import is_push
+from visibility_api.pushing.shares import OTHER_RANKS, POD, PUSHES, UNIT_MS
 from visibility_api.reports.document import Progress
 
 POD0, POD1 = "team-a-bert-job-pod0", "team-a-bert-job-pod1"
@@ -77,7 +79,7 @@ async def post(
     scope = http_scope(method, path.format(*JOB), sent)
     if peer is not None:
         scope["state"][PEER] = peer
-    assert PushEndpoint.takes(scope["method"], scope["path"])
+    assert is_push(scope["method"], scope["path"])
     await endpoint.app(scope, receive or next_piece, send)
     return answer
 
@@ -111,13 +113,13 @@ def status_of(answer: Answer) -> tuple[int, str]:
 def test_only_two_paths_are_taken_and_the_rest_is_left_to_the_api(
     method: str, path: str, is_taken: bool
 ) -> None:
-    assert PushEndpoint.takes(method, path.format(*JOB)) is is_taken
+    assert is_push(method, path.format(*JOB)) is is_taken
 
 
 @pytest.mark.parametrize("name", ["Bert", "a.b", "-a", "a" * 64, "%2e%2e", "a%2Fb", "", "ä"])
 def test_what_can_be_no_name_is_left_to_the_api(name: str) -> None:
-    assert not PushEndpoint.takes("POST", unquote(UPSTREAM.format("team-a", name)))
-    assert not PushEndpoint.takes("POST", unquote(UPSTREAM.format(name, "bert")))
+    assert not is_push("POST", unquote(UPSTREAM.format("team-a", name)))
+    assert not is_push("POST", unquote(UPSTREAM.format(name, "bert")))
 
 
 @pytest.mark.parametrize("path", [UPSTREAM, OURS])
@@ -191,7 +193,7 @@ async def test_a_body_may_come_in_pieces(endpoint: Endpoint) -> None:
 
 
 async def test_a_body_that_does_not_come_is_given_up(cluster: Cluster) -> None:
-    endpoint = Endpoint(cluster, limits=PushLimits(body_timeout_s=0.01))
+    endpoint = Endpoint(cluster, bodies=Bodies(timeout_s=0.01))
 
     async def never() -> dict[str, Any]:
         await asyncio.Event().wait()
@@ -228,7 +230,7 @@ async def test_a_push_that_says_nothing_changes_nothing(endpoint: Endpoint, body
 
 
 async def test_who_pushes_too_often_gets_a_retry_after(endpoint: Endpoint) -> None:
-    many = int(BURST)
+    many = int(PUSHES.burst)
     *taken, refused = [await post(endpoint) for _ in range(many + 1)]
     assert [answer.status for answer in taken] == [200] * many
     assert status_of(refused) == (429, "TooManyRequests")
@@ -238,7 +240,7 @@ async def test_who_pushes_too_often_gets_a_retry_after(endpoint: Endpoint) -> No
 
 
 async def test_bodies_under_way_are_bounded(cluster: Cluster) -> None:
-    endpoint = Endpoint(cluster, limits=PushLimits(bodies=1))
+    endpoint = Endpoint(cluster, bodies=Bodies(places=1))
     come = asyncio.Event()
 
     async def late() -> dict[str, Any]:
@@ -256,7 +258,7 @@ async def test_bodies_under_way_are_bounded(cluster: Cluster) -> None:
 
 async def test_slow_bodies_of_one_job_leave_room_for_those_of_another(cluster: Cluster) -> None:
     cluster.add_job("gpt")
-    endpoint = Endpoint(cluster, limits=PushLimits(bodies=20))
+    endpoint = Endpoint(cluster, bodies=Bodies(places=20))
     come, waiting = asyncio.Event(), 0
 
     async def late() -> dict[str, Any]:
@@ -280,7 +282,7 @@ async def test_slow_bodies_of_one_namespace_leave_room_for_those_of_another(clus
     for name in ("gpt", "t5"):
         cluster.add_job(name)
     cluster.add_job("bert", "team-b")
-    endpoint = Endpoint(cluster, limits=PushLimits(bodies=10))
+    endpoint = Endpoint(cluster, bodies=Bodies(places=10))
     come, waiting = asyncio.Event(), 0
 
     async def late() -> dict[str, Any]:
@@ -318,16 +320,134 @@ async def test_another_pod_of_the_job_stands_in_for_rank_0(endpoint: Endpoint) -
     assert endpoint.pushed == []  # rank 0 is still asked
 
 
-async def test_a_stand_in_whose_pod_has_gone_changes_nothing_after_10_s(
-    endpoint: Endpoint, cluster: Cluster
+# --- a token ends with its pod
+
+PODS = "/api/v1/namespaces/team-a/pods"
+POD0_PATH, POD1_PATH = f"{PODS}/bert-node-0-0-abcde", f"{PODS}/bert-node-0-1-abcde"
+
+
+def delete(cluster: Cluster, path: str) -> None:
+    del cluster.objects[path]
+
+
+def succeed(cluster: Cluster, path: str) -> None:
+    cluster.objects[path]["status"] = {"phase": "Succeeded"}
+
+
+def fail(cluster: Cluster, path: str) -> None:
+    cluster.objects[path]["status"] = {"phase": "Failed"}
+
+
+def hang(cluster: Cluster, path: str) -> None:
+    """Its grace period ended 51 s ago, and a finalizer keeps it."""
+    ended_at = T0 - timedelta(seconds=51)
+    cluster.objects[path]["metadata"]["deletionTimestamp"] = ended_at.isoformat()
+
+
+def of_another_rank(endpoint: Endpoint) -> None:
+    """It is not watched."""
+
+
+def of_rank_0_while_the_watch_fails(endpoint: Endpoint) -> None:
+    endpoint.is_watched = False
+
+
+def of_rank_0_that_terminates(endpoint: Endpoint) -> None:
+    endpoint.cluster.restart(endpoint.cluster.jobs[JOB], is_terminating=True)
+
+
+def of_rank_0_that_does_not_run(endpoint: Endpoint) -> None:
+    endpoint.cluster.restart(endpoint.cluster.jobs[JOB], is_running=False)
+
+
+@pytest.mark.parametrize("ends", [delete, succeed, fail, hang])
+@pytest.mark.parametrize(
+    "whose",
+    [
+        of_another_rank,
+        of_rank_0_while_the_watch_fails,
+        of_rank_0_that_terminates,
+        of_rank_0_that_does_not_run,
+    ],
+)
+async def test_a_pod_that_has_ended_changes_nothing_after_10_s(
+    endpoint: Endpoint,
+    cluster: Cluster,
+    whose: Callable[[Endpoint], None],
+    ends: Callable[[Cluster, str], None],
 ) -> None:
-    """Its token would be accepted for two minutes, and by kube-apiserver's cache for 10 s."""
-    await post(endpoint, token=POD1)
-    del cluster.objects["/api/v1/namespaces/team-a/pods/bert-node-0-1-abcde"]
+    """A review of its token counts for two minutes, and kube-apiserver caches its own for 10 s."""
+    token = POD1 if whose is of_another_rank else POD0
+    assert (await post(endpoint, token=token)).status == 200
+    whose(endpoint)
+    ends(cluster, POD1_PATH if token == POD1 else POD0_PATH)
     endpoint.time = POD_SEEN_FOR_S
     for _ in range(2):
-        assert status_of(await post(endpoint, token=POD1)) == (403, "Forbidden")
+        assert status_of(await post(endpoint, token=token)) == (403, "Forbidden")
     assert len(endpoint.seen) == 1
+
+
+async def test_a_pod_may_report_until_a_minute_after_its_grace_period(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    """So long kube-apiserver accepts its token. The last report often comes within the grace period."""
+    of_rank_0_that_terminates(endpoint)
+    cluster.objects[POD0_PATH]["metadata"]["deletionTimestamp"] = T0.isoformat()
+    for endpoint.time, status in ((0.0, 200), (59.0, 200), (70.0, 403)):
+        assert (await post(endpoint)).status == status
+    assert len(endpoint.seen) == 2
+
+
+async def test_rank_0_is_not_read_while_the_watch_shows_that_it_runs(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    await post(endpoint)
+    asked = len(cluster.asked)
+    for endpoint.time in (30.0, 60.0, 90.0):
+        await post(endpoint)
+    assert (len(endpoint.seen), len(cluster.asked)) == (4, asked)
+    endpoint.is_watched = False  # what it has shown counts for 10 s
+    for endpoint.time, reads in ((99.0, 0), (100.0, 1), (105.0, 1), (110.0, 2)):
+        await post(endpoint)
+        assert cluster.asked[asked:] == [POD0_PATH] * reads
+
+
+async def test_what_changes_while_a_body_comes_counts_for_it(endpoint: Endpoint, cluster: Cluster) -> None:
+    job = cluster.jobs[JOB]
+
+    def another_job() -> None:
+        cluster.jobs[JOB] = replace(job, ref=replace(job.ref, uid="another"))
+
+    def no_job() -> None:
+        del cluster.jobs[JOB]
+
+    def successor() -> None:
+        cluster.restart(job, pod_name="bert-node-0-0-fghij", pod_uid="newer")
+
+    def next_run() -> None:
+        cluster.restart(job, restart_count=1)
+
+    for change, status, seen in (
+        (another_job, 404, 0),
+        (no_job, 404, 0),
+        (successor, 200, 0),
+        (next_run, 200, 1),
+    ):
+        cluster.jobs[JOB] = job
+        pieces = [BODY[:10], BODY[10:]]
+
+        async def receive(
+            change: Callable[[], None] = change, pieces: list[bytes] = pieces
+        ) -> dict[str, Any]:
+            piece = pieces.pop(0)
+            if not pieces:
+                change()
+            return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
+
+        assert (await post(endpoint, receive=receive)).status == status
+        assert len(endpoint.seen) == seen
+    assert job.rank0 is not None
+    assert endpoint.seen[0].attempt == replace(job.rank0, restart_count=1).attempt
 
 
 async def test_a_stand_in_is_not_read_while_rank_0_reports(endpoint: Endpoint, cluster: Cluster) -> None:
@@ -351,7 +471,7 @@ async def test_who_takes_much_time_is_refused_and_nobody_else(
     endpoint: Endpoint, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.add_job("bert", "team-b")
-    monkeypatch.setattr("visibility_api.pushing.shares.MS_PER_BYTE", POD.burst_ms / len(BODY))
+    monkeypatch.setattr("visibility_api.pushing.shares.MS_PER_BYTE", POD.burst * UNIT_MS / len(BODY))
     monkeypatch.setattr("visibility_api.pushing.shares.HOLD_S", 0.0)
     assert (await post(endpoint)).status == 200
     refused = await post(endpoint)
@@ -390,7 +510,7 @@ async def test_stand_ins_beyond_a_few_a_second_are_answered_and_passed_over(
         uid = f"pod{number}"
         cluster.add_pod(f"bert-node-0-{number + 2}-abcde", uid, "team-a-bert-job-batch", "bert-node-0")
         assert (await post(endpoint, token=uid)).status == 200
-    assert len(endpoint.seen) == OTHER_RANK_BURST
+    assert len(endpoint.seen) == OTHER_RANKS.burst
     await post(endpoint)
     assert not endpoint.seen[-1].is_other_rank  # rank 0 itself is never passed over
 

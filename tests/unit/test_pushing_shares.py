@@ -10,33 +10,41 @@ import pytest
 from tests.unit.virtual_time import in_virtual_time
 from visibility_api.errors.status import TooManyRequests
 from visibility_api.pushing.shares import (
+    BUDGETS,
     JOB,
     MS_PER_BYTE,
     NAMESPACE,
     POD,
+    PUSHES,
+    UNIT_MS,
+    Budget,
     Budgets,
     PushTurns,
-    charge,
 )
+
+
+def ms(budget: Budget) -> float:
+    """How much may be used up at once."""
+    return budget.burst * UNIT_MS
 
 
 @in_virtual_time
 async def test_a_pod_a_job_and_a_namespace_have_budgets_of_their_own() -> None:
     budgets = Budgets(clock=asyncio.get_running_loop().time)
 
-    async def push(namespace: str, job: str, pod: str, ms: float = 0.0) -> None:
-        buckets = budgets.find(namespace, job, pod)
-        await budgets.enter(buckets, 2)
-        charge(buckets, ms)
+    async def push(namespace: str, job: str, pod: str, costs_ms: float = 0.0) -> None:
+        shares = budgets.find(namespace, job, pod)
+        await budgets.enter(shares, 2)
+        shares.charge(costs_ms)
 
-    await push("team-a", "bert", "1", POD.burst_ms)
-    with pytest.raises(TooManyRequests, match=f"this pod's {POD.ms_per_s:g} ms"):
+    await push("team-a", "bert", "1", ms(POD))
+    with pytest.raises(TooManyRequests, match="this pod's 20 ms"):
         await push("team-a", "bert", "1")
-    await push("team-a", "bert", "2", JOB.burst_ms)
-    with pytest.raises(TooManyRequests, match=f"this job's {JOB.ms_per_s:g} ms"):
+    await push("team-a", "bert", "2", ms(JOB))
+    with pytest.raises(TooManyRequests, match="this job's 80 ms"):
         await push("team-a", "bert", "3")
-    await push("team-a", "gpt", "4", NAMESPACE.burst_ms)
-    with pytest.raises(TooManyRequests, match=f"this namespace's {NAMESPACE.ms_per_s:g} ms"):
+    await push("team-a", "gpt", "4", ms(NAMESPACE))
+    with pytest.raises(TooManyRequests, match="this namespace's 120 ms"):
         await push("team-a", "t5", "5")
     await push("team-b", "bert-b", "6")
     await asyncio.sleep(10.0)
@@ -47,7 +55,7 @@ async def test_a_pod_a_job_and_a_namespace_have_budgets_of_their_own() -> None:
 async def test_what_one_pod_is_refused_is_not_charged_to_its_job() -> None:
     budgets = Budgets(clock=asyncio.get_running_loop().time)
     mine, others = budgets.find("team-a", "bert", "1"), budgets.find("team-a", "bert", "2")
-    charge(mine[:1], POD.burst_ms)
+    mine.budgets[BUDGETS.index(POD)].charge(POD.burst)
 
     async def push() -> None:
         with pytest.raises(TooManyRequests):
@@ -66,25 +74,28 @@ async def test_a_refusal_waits_for_room_so_that_reading_what_is_refused_costs_li
 
     async def push(pod: int) -> None:
         nonlocal pushed
-        buckets = budgets.find("team-a", str(pod % 60), str(pod))
+        shares = budgets.find("team-a", str(pod % 60), str(pod))
         while loop.time() < ends:
             with contextlib.suppress(TooManyRequests):
-                await budgets.enter(buckets, 65_536)
-                charge(buckets, 0.75)
+                await budgets.enter(shares, 65_536)
+                shares.charge(0.75)
             pushed += 1
             await asyncio.sleep(0.05)
 
     await asyncio.gather(*map(push, range(1000)))
-    assert pushed * 65_536 * MS_PER_BYTE / 60.0 < 1.5 * NAMESPACE.ms_per_s
+    assert pushed * 65_536 * MS_PER_BYTE / 60.0 < 1.5 * NAMESPACE.per_s * UNIT_MS
 
 
 @in_virtual_time
 async def test_a_refusal_of_small_pushes_does_not_wait() -> None:
     loop = asyncio.get_running_loop()
     budgets, began = Budgets(clock=loop.time), loop.time()
+    shares = budgets.find("team-a", "bert", "1")
+    for _ in range(int(PUSHES.burst)):
+        await budgets.enter(shares, 500)
     for _ in range(1000):
-        with pytest.raises(TooManyRequests, match="too often"):
-            await budgets.enter(budgets.find("team-a", "bert", "1"), 500, refusal="too often")
+        with pytest.raises(TooManyRequests, match="a pod may push 20 times a second"):
+            await budgets.enter(shares, 500)
     assert loop.time() == began
 
 

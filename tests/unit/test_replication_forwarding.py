@@ -139,7 +139,7 @@ async def test_only_a_replica_is_believed_about_the_address_of_a_pod() -> None:
     clients = []
 
     class Endpoint:
-        async def admit(self, _method: str, _path: str, _headers: object, client: str) -> None:
+        async def admit(self, _target: object, _headers: object, client: str) -> None:
             clients.append(client)
 
     pushes = Others(pushes=Endpoint()).forwarder()

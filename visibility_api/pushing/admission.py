@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 import structlog
-from cachetools import TTLCache
+from cachetools import LRUCache, TTLCache
 
 from visibility_api.auth.errors import CredentialRejected, TokenReviewFailed
 from visibility_api.auth.identity import Identity
@@ -32,42 +32,35 @@ from visibility_api.errors.status import (
     TooManyRequests,
     Unavailable,
 )
-from visibility_api.flowcontrol.token_bucket import Bucket
 from visibility_api.jobs.job import TrainingJob
 from visibility_api.kube.errors import ApiError, ClusterError
 
 from .ownership import Membership, Owners
 from .paths import Target
-from .shares import Buckets, Budgets
+from .shares import Budgets, Shares
 
 log = structlog.get_logger("visibility.pushing")
 
-K = TypeVar("K")
-V = TypeVar("V")
 Headers = Sequence[tuple[bytes, bytes]]
 FindJob = Callable[[str, str], TrainingJob | None]  # by namespace and name
 
 # How long a reviewed token is accepted, unless its pod goes or it expires earlier. Ten seconds, as elsewhere,
 # would mean a review for every other push.
 GRANT_TTL_S = 120.0
-POD_SEEN_FOR_S = 10.0  # how long a pod that is not watched counts as being there after it was read
+POD_SEEN_FOR_S = 10.0  # how long a pod counts as being there after it was read, or the watch has shown it
 TIMEOUT_S = 4.0  # clients wait 5 s
 MAX_GRANTS = 32_768
 # A token that was refused is seldom accepted a moment later, and its client goes on pushing.
 REFUSED_FOR_S = 30.0
 MAX_REFUSALS = 16_384  # more than are reviewed in that time
 MAX_LOGGED, LOG_AGAIN_S = 64, 60.0  # how often the same fault of this server is logged
-# Of one pod. The Kubeflow SDK sends one in 5 s from each process; a node with many accelerators runs 32 or 64
-# of them. After a refusal it tries again at each training step, and the step waits for the response.
-PUSHES_PER_S, BURST = 20.0, 64.0
 
 _POD = "authentication.kubernetes.io/pod-"
 _ACCOUNT = "system:serviceaccount"
 _CROWDED = "too many pushes wait to be authenticated; try again after the time in Retry-After"
 _NO_TOKEN = "a bearer token is required: that of the training pod"
 _NOT_ACCEPTED = "the token is not accepted: it must be valid, and have this path's audience"
-_TOO_OFTEN = f"a pod may push {PUSHES_PER_S:g} times a second"
-_GONE = "the token's pod has gone"
+_GONE = "the token's pod has gone, or has ended"
 _NOT_BOUND = (
     "the token must be bound to a pod of this TrainJob, and its service account must be of this namespace"
 )
@@ -78,11 +71,10 @@ class Grant:
     """One token may push to one job."""
 
     membership: Membership
-    bucket: Bucket  # one for each pod, shared by all of its tokens
-    budgets: Buckets  # which its pushes are charged to
+    shares: Shares  # which its pushes are charged to
     until: float
-    is_watched: bool = False  # the pod is rank 0's, which the watch shows
-    seen_at: float = -math.inf  # when the pod was last read: of others
+    is_watched: bool = False  # the watch has shown the pod: it is, or was, rank 0's
+    seen_at: float = -math.inf  # when the pod was last read, or the watch showed that it runs
 
 
 class _JobState(NamedTuple):
@@ -101,7 +93,8 @@ class _Refused(NamedTuple):
 
 
 class Admission:
-    """`find_job` is called with namespace and name; `is_synced`: whether a namespace's jobs are listed."""
+    """`find_job` is called with namespace and name; `is_synced`: whether a namespace's jobs are listed;
+    `is_watched`: whether the watch of its pods works now."""
 
     def __init__(
         self,
@@ -110,6 +103,7 @@ class Admission:
         *,
         find_job: FindJob,
         is_synced: Callable[[str], bool] = lambda _namespace: True,
+        is_watched: Callable[[str], bool] = lambda _namespace: True,
         reviews: ReviewAdmission | None = None,
         clock: Callable[[], float] = time.monotonic,
         timeout_s: float = TIMEOUT_S,
@@ -118,22 +112,20 @@ class Admission:
         self._owners = owners
         self._find_job = find_job
         self._is_synced = is_synced
+        self._is_watched = is_watched
         self._reviews = ReviewAdmission(clock=clock) if reviews is None else reviews
         self._clock = clock
         self._timeout_s = timeout_s
-        # By path and credential, the oldest first. Those whose time is over tell known tokens.
-        self._grants: dict[tuple[str, bytes], Grant] = {}
+        # By path and credential, those used last. Those whose time is over tell known tokens.
+        self._grants: LRUCache[tuple[str, bytes], Grant] = LRUCache(MAX_GRANTS)
         self._refusals: TTLCache[tuple[str, bytes], _Refused] = TTLCache(
             MAX_REFUSALS, REFUSED_FOR_S, timer=clock
         )  # by path and credential
-        self._buckets: dict[str, Bucket] = {}  # by pod uid, the oldest first
         self._budgets = Budgets(clock=clock)
         self._logged: TTLCache[str, bool] = TTLCache(MAX_LOGGED, LOG_AGAIN_S, timer=clock)  # by reason
 
-    async def admit(
-        self, target: Target, headers: Headers, client: str, size: int = 0
-    ) -> tuple[TrainingJob, Grant]:
-        """The job, and the pod that pushes. Raises a RequestError.
+    async def admit(self, target: Target, headers: Headers, client: str, size: int = 0) -> Grant:
+        """What the token allows. Raises a RequestError.
 
         `client` is the caller's address, `size` that of the body in bytes.
         """
@@ -141,28 +133,37 @@ class Admission:
         key = (target.path, _hash(credentials))
         job = self._find_job(target.namespace, target.name)
         grant = self._grants.get(key)
-        now = self._clock()
-        if grant is not None and grant.is_watched and not _is_watched(job, grant):
-            self._end(grant)
-        if grant is None or now >= grant.until or job is None or grant.membership.job_uid != job.ref.uid:
-            grant = await self._authenticate(key, target, credentials, client)
-            self._grants.pop(key, None)  # one that is renewed is the youngest
-            self._grants[key] = grant
-            _bound(self._grants, MAX_GRANTS)
-            job = self._find_job(target.namespace, target.name)
-            if job is None or grant.membership.job_uid != job.ref.uid:
-                raise NotFound("there is no such TrainJob")
-        grant.is_watched = _is_watched(job, grant)
-        refusal = "" if grant.bucket.take(self._clock()) else _TOO_OFTEN
-        await self._budgets.enter(grant.budgets, size, refusal=refusal)
-        return job, grant
+        if grant is not None:
+            self._see(job, grant)
+        if (
+            grant is None
+            or self._clock() >= grant.until
+            or job is None
+            or grant.membership.job_uid != job.ref.uid
+        ):
+            grant = self._grants[key] = await self._authenticate(key, target, credentials, client)
+            self._see(self.find_job(target, grant), grant)
+        await self._budgets.enter(grant.shares, size)
+        return grant
+
+    def find_job(self, target: Target, grant: Grant) -> TrainingJob:
+        """The job as it is now. Raises NotFound when the grant is for another one of that name."""
+        job = self._find_job(target.namespace, target.name)
+        if job is None or grant.membership.job_uid != job.ref.uid:
+            raise NotFound("there is no such TrainJob")
+        return job
+
+    def is_seen(self, job: TrainingJob, grant: Grant) -> bool:
+        """Whether the pod was seen within POD_SEEN_FOR_S; else `check_pod` comes before its report counts.
+
+        The watch shows rank 0's pod, but says too little of one that is being deleted or does not run.
+        """
+        self._see(job, grant)
+        return self._clock() < grant.seen_at + POD_SEEN_FOR_S
 
     async def check_pod(self, target: Target, grant: Grant) -> None:
-        """Raises Forbidden when the pod has gone, InternalError when that cannot be known."""
-        now = self._clock()
-        if now < grant.seen_at + POD_SEEN_FOR_S:
-            return
-        pod = grant.membership
+        """Reads the pod. Raises Forbidden when it has gone, InternalError when that cannot be known."""
+        now, pod = self._clock(), grant.membership
         try:
             async with asyncio.timeout(self._timeout_s):
                 is_there = await self._owners.is_there(target.namespace, pod.pod_name, pod.pod_uid)
@@ -172,6 +173,21 @@ class Admission:
             self._end(grant)
             raise Forbidden(_GONE)
         grant.seen_at = now
+
+    def _see(self, job: TrainingJob | None, grant: Grant) -> None:
+        """Note what the watch shows of the pod; a grant ends when the watch shows that its pod has gone."""
+        if job is None or not self._is_watched(job.ref.namespace):
+            return
+        uid = grant.membership.pod_uid
+        for pod in (job.rank0, *job.alternates):
+            if pod is not None and pod.pod_uid == uid:
+                grant.is_watched = True
+                if pod.is_running and not pod.is_terminating:
+                    grant.seen_at = self._clock()
+                return
+        if grant.is_watched:
+            grant.is_watched = False
+            self._end(grant)
 
     def _end(self, grant: Grant) -> None:
         """The pod is to be read anew before another push of it is taken."""
@@ -200,7 +216,11 @@ class Admission:
             self._refusals[key] = _Refused(job_state, type(refusal), refusal.message)
             self._grants.pop(key, None)
             raise
-        return self._grant(target.namespace, membership, self._clock() + min(GRANT_TTL_S, _valid_s(token)))
+        return Grant(
+            membership=membership,
+            shares=self._budgets.find(target.namespace, membership.job_uid, membership.pod_uid),
+            until=self._clock() + min(GRANT_TTL_S, _valid_s(token)),
+        )
 
     async def _review(
         self, target: Target, token: str, slot: AbstractAsyncContextManager[None]
@@ -222,15 +242,6 @@ class Admission:
             raise self._internal(f"the pod's owners could not be read: HTTP {error.status}") from None
         except (ClusterError, msgspec.MsgspecError):
             raise self._internal("the pod's owners could not be read") from None
-
-    def _grant(self, namespace: str, membership: Membership, until: float) -> Grant:
-        bucket = self._buckets.get(membership.pod_uid)
-        if bucket is None:
-            bucket = Bucket(per_s=PUSHES_PER_S, burst=BURST, now=self._clock())
-            self._buckets[membership.pod_uid] = bucket
-            _bound(self._buckets, MAX_GRANTS)
-        budgets = self._budgets.find(namespace, membership.job_uid, membership.pod_uid)
-        return Grant(membership=membership, bucket=bucket, budgets=budgets, until=until)
 
     async def _find_membership(self, target: Target, token: str) -> Membership:
         identity = await self._tokens.identify(token, target.audiences)
@@ -287,14 +298,6 @@ def _valid_s(token: str) -> float:
         return math.inf
 
 
-def _is_watched(job: TrainingJob | None, grant: Grant) -> bool:
-    """Whether the pod is one that the watch shows: rank 0's, or one that may be."""
-    if job is None or job.rank0 is None:
-        return False
-    uid = grant.membership.pod_uid
-    return job.rank0.pod_uid == uid or uid in [each.pod_uid for each in job.alternates]
-
-
 def _pod_of(identity: Identity, namespace: str) -> tuple[str, str]:
     """Name and uid of the pod that the token is bound to."""
     extra = dict(identity.extra)
@@ -303,9 +306,3 @@ def _pod_of(identity: Identity, namespace: str) -> tuple[str, str]:
     if account != f"{_ACCOUNT}:{namespace}" or len(names) != 1 or len(uids) != 1:
         raise Forbidden(_NOT_BOUND)
     return names[0], uids[0]
-
-
-def _bound(held: dict[K, V], most: int) -> None:
-    """Drop the oldest entries; their owners are reviewed again at their next push."""
-    while len(held) > most:
-        del held[next(iter(held))]

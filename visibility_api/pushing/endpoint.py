@@ -7,45 +7,25 @@ Responses are Kubeflow Trainer's: 200 with an echo, or a Status with its codes a
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from cachetools import LRUCache
-
-from visibility_api.errors.status import (
-    InternalError,
-    Invalid,
-    NotFound,
-    RequestError,
-    TooManyRequests,
-    Unavailable,
-)
-from visibility_api.flowcontrol.deadline import within
-from visibility_api.flowcontrol.token_bucket import Bucket
+from visibility_api.errors.status import InternalError, RequestError, Unavailable
 from visibility_api.jobs.completion import has_position
 from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.observation import Observation
 from visibility_api.reports.document import Progress
 
 from .admission import Admission, Grant
-from .body import ClientGone, Headers, Receive, check_length, read_body
+from .body import Bodies, ClientGone, Headers, Receive, check_length
 from .ownership import Membership, replica_name
-from .paths import UPSTREAM_PREFIX, Target, find_target
+from .paths import Target
 from .payload import read_payload
-from .shares import PushTurns, charge
+from .shares import PushTurns
 
 SOURCE = "push"
 SWITCHED_OFF = "none"  # of the source annotation: this job's reports are not taken
-JOB_SHARE = 10  # the pods of one job, however many, may hold 1/10 of PushLimits.bodies
-NAMESPACE_SHARE = 4  # those of one namespace 1/4
-MAX_JOBS = 16_384
-# Reports of all pods of a job that are not rank 0, which are taken while rank 0 does not report. Further ones
-# get 200 but are not recorded: the Kubeflow SDK pushes from every process, and retries a refusal at once.
-OTHER_RANK_REPORTS_PER_S, OTHER_RANK_BURST = 5.0, 10.0
-
 # The outcomes of a push, for a metric; beside them, the reasons of refusals.
 TAKEN = "Taken"
 PASSED_OVER = "PassedOver"  # answered 200 without effect: it was empty, or not of the current attempt
@@ -55,19 +35,10 @@ _WHY = "Rank 0 pushes."
 _WHY_OTHER_RANK = "A process other than rank 0 pushes."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PushLimits:
-    """Limits on pushes after admission."""
-
-    bodies: int = 1000  # that are being read, or wait to be parsed, at one time
-    body_timeout_s: float = 10.0  # for reading one body, as Kubeflow Trainer's read timeout
-
-
 class Admitted(NamedTuple):
     """A push whose body may be read: the token's pod belongs to the job that the path names."""
 
     target: Target
-    job: TrainingJob
     grant: Grant
 
 
@@ -90,7 +61,7 @@ class PushEndpoint:
         count: Callable[[str], None] = lambda _outcome: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
-        limits: PushLimits = PushLimits(),
+        bodies: Bodies | None = None,
     ) -> None:
         self._admission = admission
         self._record = record
@@ -100,27 +71,14 @@ class PushEndpoint:
         self._count = count
         self._now = now
         self._clock = clock
-        self._limits = limits
-        self._bodies = 0  # being read
-        self._bodies_of: Counter[str] = Counter()  # by job's uid, and by namespace
+        self._bodies = Bodies() if bodies is None else bodies
         self._turns = PushTurns()
-        self._other_ranks: LRUCache[JobRef, Bucket] = LRUCache(MAX_JOBS)
 
-    @staticmethod
-    def takes(method: str, path: str) -> bool:
-        """Whether a request is a push: a POST to either path, or any method on Kubeflow Trainer's."""
-        if method != "POST" and not path.startswith(UPSTREAM_PREFIX):
-            return False
-        return find_target(path) is not None
-
-    async def admit(self, method: str, path: str, headers: Headers, client: str) -> Admitted:
+    async def admit(self, target: Target, headers: Headers, client: str) -> Admitted:
         """Authenticates a push; `client` is the caller's address. Raises RequestError."""
         try:
-            target = find_target(path)
-            if target is None or method != "POST":
-                raise NotFound("only POST to the status of a TrainJob is served here")
             size = check_length(headers)
-            return Admitted(target, *await self._admission.admit(target, headers, client, size))
+            return Admitted(target, await self._admission.admit(target, headers, client, size))
         except Exception as error:
             self._count(error.reason if isinstance(error, RequestError) else InternalError.reason)
             raise
@@ -137,20 +95,23 @@ class PushEndpoint:
         return echo
 
     async def _take(self, admitted: Admitted, receive: Receive) -> tuple[bytes, str]:
-        target, job, grant = admitted
-        body = await self._read(receive, job.ref)
+        target, grant = admitted
+        with self._bodies.place(target.namespace, target.name):
+            body = await self._bodies.read(receive)
+            await self._turns.wait(target.namespace)
         began = time.perf_counter()
         try:
             payload = read_payload(body)
-            observation = self._observe(job, grant.membership, payload.report)
-            if observation is not None and observation.is_other_rank:
-                if not self._counts(observation) or not self._may_report_beside_rank0(job.ref):
-                    return payload.echo, PASSED_OVER
+            job = self._admission.find_job(target, grant)
+            observation = self._observe(job, grant, payload.report)
+            if observation is not None and not self._admission.is_seen(job, grant):
                 self._charge(grant, began)
                 try:
-                    await self._admission.check_pod(target, grant)  # rank 0's is watched
+                    await self._admission.check_pod(target, grant)
                 finally:
                     began = time.perf_counter()
+                job = self._admission.find_job(target, grant)  # it may have changed meanwhile
+                observation = self._observe(job, grant, payload.report, is_counted=True)
             if not self._may_write():
                 raise Unavailable("another replica owns the jobs by now; try again")
             if observation is None or not self._record(observation):
@@ -163,40 +124,21 @@ class PushEndpoint:
 
     def _charge(self, grant: Grant, began: float) -> None:
         ms = 1000 * (time.perf_counter() - began)
-        charge(grant.budgets, ms)
+        grant.shares.charge(ms)
         self._turns.spend(ms)
 
-    async def _read(self, receive: Receive, ref: JobRef) -> bytes:
-        """The body, when it is its turn to be parsed."""
-        most, held = self._limits.bodies, self._bodies_of
-        job, namespace = ref.uid, ref.namespace
-        if self._bodies >= most or held[job] * JOB_SHARE >= most or held[namespace] * NAMESPACE_SHARE >= most:
-            raise TooManyRequests("too many pushes are under way; try again later")
-        self._bodies += 1
-        held[job] += 1
-        held[namespace] += 1
-        try:
-            body = await within(self._limits.body_timeout_s, read_body(receive))
-            await self._turns.wait(namespace)
-            return body
-        except TimeoutError:
-            raise Invalid(f"the body was not complete within {self._limits.body_timeout_s:g} s") from None
-        finally:
-            self._bodies -= 1
-            for key in (job, namespace):
-                held[key] -= 1
-                if not held[key]:
-                    del held[key]
-
     def _observe(
-        self, job: TrainingJob, membership: Membership, report: Progress | None
+        self, job: TrainingJob, grant: Grant, report: Progress | None, *, is_counted: bool = False
     ) -> Observation | None:
-        """What is to be recorded; only reports of the current attempt are."""
-        reporter = _reporter(job, membership)
+        """What is to be recorded: reports of the current attempt, of rank 0 or while rank 0 does not report.
+
+        `is_counted`: it is charged to the budget of other ranks already.
+        """
+        reporter = _reporter(job, grant.membership)
         if report is None or reporter is None or job.hints.source == SWITCHED_OFF:
             return None
         attempt, is_other_rank = reporter
-        return Observation(
+        observation = Observation(
             ref=job.ref,
             attempt=attempt,
             source=SOURCE,
@@ -205,14 +147,10 @@ class PushEndpoint:
             why=_WHY_OTHER_RANK if is_other_rank else _WHY,
             is_other_rank=is_other_rank,
         )
-
-    def _may_report_beside_rank0(self, ref: JobRef) -> bool:
-        now = self._clock()
-        bucket = self._other_ranks.get(ref)
-        if bucket is None:
-            bucket = Bucket(per_s=OTHER_RANK_REPORTS_PER_S, burst=OTHER_RANK_BURST, now=now)
-            self._other_ranks[ref] = bucket
-        return bucket.take(now)
+        if not is_other_rank or is_counted:
+            return observation
+        is_counted = self._counts(observation) and grant.shares.other_ranks.take(self._clock())
+        return observation if is_counted else None
 
 
 class _Reporter(NamedTuple):

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -24,6 +25,10 @@ MAX_ENTRIES = 32_768
 CACHE_TTL_S = 3600.0
 UNOWNED_TTL_S = 10.0  # short: an owner may not be visible yet
 TIMEOUT_S = 4.0
+# After a pod's deletionTimestamp, which is when its grace period ends. A finalizer or a node that has gone
+# may keep the pod for ever; kube-apiserver accepts its tokens for so long (invalidIfDeletedBefore in
+# https://github.com/kubernetes/kubernetes/blob/master/pkg/serviceaccount/claims.go).
+TERMINATING = timedelta(seconds=60)
 MAX_OBJECT_BYTES = 4 * 1024 * 1024
 
 _NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
@@ -57,8 +62,13 @@ def replica_name(pod_name: str) -> str:
     return pod_name.rpartition("-")[0]
 
 
+class _PodStatus(msgspec.Struct):
+    phase: str = ""
+
+
 class _Pod(msgspec.Struct):
     metadata: Meta
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
 
 
 class _JobSpec(msgspec.Struct, rename="camel"):
@@ -112,8 +122,15 @@ class _Parent:
 class Owners:
     """Reads the owners through `client`, which needs `get` on pods, jobs and jobsets."""
 
-    def __init__(self, client: Reader, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        client: Reader,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         self._client = client
+        self._now = now
         self._members: TTLCache[str, Membership] = TTLCache(
             MAX_ENTRIES, CACHE_TTL_S, timer=clock
         )  # by pod uid
@@ -136,15 +153,23 @@ class Owners:
         return found
 
     async def is_there(self, namespace: str, pod_name: str, pod_uid: str) -> bool:
-        """Whether the pod exists now. Raises ClusterError when it cannot be read."""
-        return await self._get(_Pod, f"/api/v1/namespaces/{namespace}/pods", pod_name, pod_uid) is not None
+        """Whether the pod exists now and may run. Raises ClusterError when it cannot be read."""
+        return await self._read_pod(namespace, pod_name, pod_uid) is not None
 
     def forget(self, membership: Membership) -> None:
         """The pod is read anew when it is asked for next."""
         self._members.pop(membership.pod_uid, None)
 
-    async def _read_owners(self, namespace: str, pod_name: str, pod_uid: str) -> Membership | None:
+    async def _read_pod(self, namespace: str, pod_name: str, pod_uid: str) -> _Pod | None:
+        """None when it is gone, has ended, or kube-apiserver accepts its tokens no longer."""
         pod = await self._get(_Pod, f"/api/v1/namespaces/{namespace}/pods", pod_name, pod_uid)
+        if pod is None or pod.status.phase in ("Succeeded", "Failed"):
+            return None
+        ends_at = pod.metadata.deletion_timestamp
+        return None if ends_at is not None and self._now() > ends_at + TERMINATING else pod
+
+    async def _read_owners(self, namespace: str, pod_name: str, pod_uid: str) -> Membership | None:
+        pod = await self._read_pod(namespace, pod_name, pod_uid)
         owner = pod.metadata.controller if pod is not None else None
         if pod is None or owner is None or owner.kind != "Job":
             return None

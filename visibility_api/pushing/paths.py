@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from visibility_api.errors.status import NotFound
+
 GROUP = "visibility.trainer.kubeflow.org"
 UPSTREAM_PREFIX = "/apis/trainer.kubeflow.org/"
 AUDIENCE = GROUP  # our own: one for all jobs, so that a runtime can name it once
@@ -25,6 +27,19 @@ class Target:
     namespace: str
     name: str
     audiences: tuple[str, ...]  # a token must have one of them
+
+
+def is_push(method: str, path: str) -> bool:
+    """Whether a request is a push: a POST to either path, or any method on Kubeflow Trainer's."""
+    return (method == "POST" or path.startswith(UPSTREAM_PREFIX)) and find_target(path) is not None
+
+
+def find_push(method: str, path: str) -> Target:
+    """The job that a push is for. Raises NotFound for other methods than POST."""
+    target = find_target(path)
+    if target is None or method != "POST":
+        raise NotFound("only POST to the status of a TrainJob is served here")
+    return target
 
 
 def find_target(path: str) -> Target | None:

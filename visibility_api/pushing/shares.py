@@ -1,4 +1,4 @@
-"""Shares out the event loop's time among those who push: budgets of pods, jobs and namespaces, and turns."""
+"""Shares out the event loop among those who push: budgets of pods, jobs and namespaces, and turns."""
 
 from __future__ import annotations
 
@@ -17,64 +17,91 @@ UNIT_MS = 0.02  # what each push is charged at least
 # Taken by connection and decryption before a body is parsed: 64 KiB take a quarter of a millisecond.
 MS_PER_BYTE = 0.25 / 65_536
 TURN_MS = 1.0  # in one turn of the event loop; the push that exceeds it is the last
-MAX_BUCKETS = 65_536
+MAX_BUCKETS = 98_304
 HOLD_S = 4.0  # a refusal waits no longer: clients wait 5 s
 MAX_HELD = 1000  # refusals that wait; each keeps a body in its connection
 
 
-class _Budget(NamedTuple):
-    ms_per_s: float
-    burst_ms: float
-    whose: str
+class Budget(NamedTuple):
+    """A limit for a pod, a job or a namespace."""
+
+    per_s: float  # pushes, or units of UNIT_MS
+    burst: float
+    refusal: str
+    is_time: bool = True  # units; else pushes
 
 
-# A usual push takes 0.05 ms. Thousands of processes of one job may push every 5 s, as the Kubeflow SDK does.
-POD = _Budget(20.0, 200.0, "this pod's")
-JOB = _Budget(80.0, 300.0, "this job's")
-NAMESPACE = _Budget(120.0, 500.0, "this namespace's")
-BUDGETS = (POD, JOB, NAMESPACE)
-Buckets = tuple[Bucket, ...]  # one for each of them
+def _ms(per_s: float, burst: float, whose: str) -> Budget:
+    refusal = f"pushes have used up {whose} {per_s:g} ms of CPU time a second; send smaller reports, or fewer"
+    return Budget(per_s / UNIT_MS, burst / UNIT_MS, refusal)
+
+
+# The Kubeflow SDK pushes every 5 s from each process; a node with many accelerators runs 32 or 64 of them.
+# After a refusal it tries again at each training step, and the step waits for the response.
+PUSHES = Budget(20.0, 64.0, "a pod may push 20 times a second", is_time=False)
+# A usual push takes 0.05 ms. Thousands of processes of one job may push every 5 s.
+POD = _ms(20.0, 200.0, "this pod's")
+JOB = _ms(80.0, 300.0, "this job's")
+NAMESPACE = _ms(120.0, 500.0, "this namespace's")
+BUDGETS = (PUSHES, POD, JOB, NAMESPACE)  # of every push
+# Reports of all pods of a job that are not rank 0, which are taken while rank 0 does not report. Further ones
+# get 200 but are not recorded: the Kubeflow SDK retries a refusal at once.
+OTHER_RANKS = Budget(5.0, 10.0, "", is_time=False)
+
+
+class Shares(NamedTuple):
+    """What the pushes of one pod are charged to."""
+
+    budgets: tuple[Bucket, ...]  # one for each of BUDGETS
+    other_ranks: Bucket
+
+    def charge(self, ms: float) -> None:
+        """A push took so much of the event loop's time."""
+        for budget, bucket in zip(BUDGETS, self.budgets, strict=True):
+            if budget.is_time:
+                bucket.charge(ms / UNIT_MS)
 
 
 class Budgets:
-    """Milliseconds of the event loop that pushes may take, bytes included (`MS_PER_BYTE`)."""
+    """How often pods may push, and what it may cost: bytes are charged as `MS_PER_BYTE`."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         # The budgets that were used last; a new one is full.
-        self._buckets: LRUCache[tuple[str, str], Bucket] = LRUCache(MAX_BUCKETS)
+        self._buckets: LRUCache[tuple[Budget, str], Bucket] = LRUCache(MAX_BUCKETS)
         self._held = 0
 
-    def find(self, namespace: str, job_uid: str, pod_uid: str) -> Buckets:
+    def find(self, namespace: str, job_uid: str, pod_uid: str) -> Shares:
         """What this pod's pushes are charged to."""
-        found = []
-        for budget, key in zip(BUDGETS, (pod_uid, job_uid, namespace), strict=True):
-            bucket = self._buckets.get((budget.whose, key))
-            if bucket is None:
-                bucket = Bucket(
-                    per_s=budget.ms_per_s / UNIT_MS, burst=budget.burst_ms / UNIT_MS, now=self._clock()
-                )
-                self._buckets[budget.whose, key] = bucket
-            found.append(bucket)
-        return tuple(found)
+        owners = zip(BUDGETS, (pod_uid, pod_uid, job_uid, namespace), strict=True)
+        return Shares(
+            tuple(self._bucket(budget, owner) for budget, owner in owners),
+            self._bucket(OTHER_RANKS, job_uid),
+        )
 
-    async def enter(self, buckets: Buckets, size: int, *, refusal: str = "") -> None:
-        """Charges a push's `size` in bytes.
+    def _bucket(self, budget: Budget, owner: str) -> Bucket:
+        bucket = self._buckets.get((budget, owner))
+        if bucket is None:
+            bucket = Bucket(per_s=budget.per_s, burst=budget.burst, now=self._clock())
+            self._buckets[budget, owner] = bucket
+        return bucket
 
-        Raises TooManyRequests with `refusal`, or when a budget is used up. The refusal of a pod that goes on
-        over a budget waits until there is room again: reading what is refused is most of its cost.
+    async def enter(self, shares: Shares, size: int) -> None:
+        """Charges a push's `size` in bytes. Raises TooManyRequests when a budget is used up.
+
+        The refusal of a pod that goes on over a budget of time waits until there is room again: reading what
+        is refused is most of its cost.
         """
-        now, units, wait_s = self._clock(), size * MS_PER_BYTE / UNIT_MS, 0.0
-        for budget, bucket in zip(BUDGETS, buckets, strict=True):
+        now, units, wait_s, refusal = self._clock(), size * MS_PER_BYTE / UNIT_MS, 0.0, ""
+        for budget, bucket in zip(BUDGETS, shares.budgets, strict=True):
             has_room = bucket.take(now)
-            bucket.charge(units)
-            if not has_room:  # it is charged to no one else
-                wait_s = bucket.wait_s(now)
-                refusal = refusal or (
-                    f"pushes have used up {budget.whose} {budget.ms_per_s:g} ms of CPU time a second;"
-                    " send smaller reports, or fewer"
-                )
-                break
+            if budget.is_time:
+                bucket.charge(units)
+            if not has_room:
+                refusal = refusal or budget.refusal
+                if budget.is_time:  # it is charged to no one else
+                    wait_s = bucket.wait_s(now)
+                    break
         if not refusal:
             return
         if wait_s and self._held < MAX_HELD:
@@ -84,11 +111,6 @@ class Budgets:
             finally:
                 self._held -= 1
         raise TooManyRequests(refusal)
-
-
-def charge(buckets: Buckets, ms: float) -> None:
-    for bucket in buckets:
-        bucket.charge(ms / UNIT_MS)
 
 
 class PushTurns:

@@ -7,7 +7,6 @@ authenticates the push, and is told the pod's address. While nobody owns the log
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -27,20 +26,18 @@ from visibility_api.errors.status import (
     TooManyRequests,
     Unavailable,
 )
-from visibility_api.flowcontrol.deadline import within
 from visibility_api.kube.responses import read_start
 from visibility_api.models.meta_v1 import Status
-from visibility_api.pushing.body import Headers, Receive, check_length, read_body
-from visibility_api.pushing.endpoint import JOB_SHARE, Admitted, PushEndpoint
+from visibility_api.pushing.body import Bodies, Headers, Receive, check_length
+from visibility_api.pushing.endpoint import Admitted, PushEndpoint
+from visibility_api.pushing.paths import Target, find_push, is_push
 
 from .addresses import Address
 from .peer_client import PeerClient
 from .recognition import is_proof
 
 CLIENT = b"x-visibility-client"  # the address of the pod, as the follower has seen it
-MAX_FORWARDED = 1000  # at one time
 TIMEOUT_S = 4.0  # clients wait 5 s
-BODY_TIMEOUT_S = 10.0
 RETRY_S = 0.05
 MAX_ANSWER_BYTES = 256 * 1024
 _PASSED_ON = ("authorization", "content-type")
@@ -73,8 +70,7 @@ class Push(NamedTuple):
     """One that may be read: admitted here, or to be passed on."""
 
     here: tuple[PushEndpoint, Admitted] | None
-    method: str
-    path: str
+    target: Target
     headers: Headers
     client: str
 
@@ -82,7 +78,7 @@ class Push(NamedTuple):
 class Pushes:
     """The pushes to this replica. `replicated` returns when every follower has what was taken."""
 
-    takes = staticmethod(PushEndpoint.takes)
+    takes = staticmethod(is_push)
 
     def __init__(
         self,
@@ -98,8 +94,7 @@ class Pushes:
         self._proof = proof
         self._replicated = replicated
         self._timeout_s = timeout_s
-        self._forwarded = 0
-        self._forwarded_of: Counter[str] = Counter()  # by path
+        self._bodies = Bodies()  # that are passed on
         self._taken = 0  # being taken here now
 
     def is_forwarded(self, headers: Headers) -> bool:
@@ -113,28 +108,19 @@ class Pushes:
             if endpoint is None:
                 raise Unavailable(_NO_OWNER)
             client = next((value.decode("latin-1") for name, value in headers if name == CLIENT), client)
+        target = find_push(method, path)
         if endpoint is None:
             check_length(headers)
-            return Push(None, method, path, headers, client)
-        admitted = await endpoint.admit(method, path, headers, client)
-        return Push((endpoint, admitted), method, path, headers, client)
+            return Push(None, target, headers, client)
+        return Push((endpoint, await endpoint.admit(target, headers, client)), target, headers, client)
 
     async def take(self, push: Push, receive: Receive) -> bytes:
         """Reads and records an admitted push, or passes it on; returns the echo. Raises RequestError,
         ClientGone."""
         if push.here is not None:
             return await self._take(*push.here, receive)
-        if self._forwarded >= MAX_FORWARDED or self._forwarded_of[push.path] * JOB_SHARE >= MAX_FORWARDED:
-            raise TooManyRequests("too many pushes are under way; try again later")
-        self._forwarded += 1
-        self._forwarded_of[push.path] += 1
-        try:
-            return await self._pass_on(push, await self._read(receive))
-        finally:
-            self._forwarded -= 1
-            self._forwarded_of[push.path] -= 1
-            if not self._forwarded_of[push.path]:
-                del self._forwarded_of[push.path]
+        with self._bodies.place(push.target.namespace, push.target.name):
+            return await self._pass_on(push, await self._bodies.read(receive))
 
     async def drained(self, within_s: float) -> None:
         """Until no push is being taken here, or time is up."""
@@ -152,12 +138,6 @@ class Pushes:
             self._taken -= 1
         return echo
 
-    async def _read(self, receive: Receive) -> bytes:
-        try:
-            return await within(BODY_TIMEOUT_S, read_body(receive))
-        except TimeoutError:
-            raise Invalid(f"the body was not complete within {BODY_TIMEOUT_S:g} s") from None
-
     async def _pass_on(self, push: Push, body: bytes) -> bytes:
         """To whoever owns the log within the time; that may be this replica by then."""
         loop = asyncio.get_running_loop()
@@ -165,7 +145,7 @@ class Pushes:
         while True:
             endpoint, owner = self._ownership.pushes, self._ownership.owner
             if endpoint is not None:
-                admitted = await endpoint.admit(push.method, push.path, push.headers, push.client)
+                admitted = await endpoint.admit(push.target, push.headers, push.client)
                 return await self._take(endpoint, admitted, _receiving(body))
             if owner is not None and self._client is not None:
                 answer = await self._exchange(self._client, owner, push, body, until - loop.time())
@@ -184,10 +164,10 @@ class Pushes:
             for name, value in push.headers
             if name.decode("latin-1") in _PASSED_ON
         }
-        url = URL.build(scheme="https", host=owner.host, port=owner.port, path=push.path)
+        url = URL.build(scheme="https", host=owner.host, port=owner.port, path=push.target.path)
         try:
             async with client.request(
-                push.method,
+                "POST",
                 url,
                 data=body,
                 headers={**headers, CLIENT.decode(): push.client},
