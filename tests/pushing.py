@@ -232,6 +232,7 @@ class Endpoint:
             clock=clock,
             bodies=bodies or Bodies(places=10),
         )
+        self.pushes = Pushes(Here(self.endpoint), None, proof=lambda: proof, replicated=_nothing)
         registry = CollectorRegistry()
         self.app = create_app(
             Parts(
@@ -240,7 +241,7 @@ class Endpoint:
                 handlers=HANDLERS,
                 registry=registry,
                 metrics=RequestMetrics(registry),
-                pushes=Pushes(Here(self.endpoint), None, proof=lambda: proof, replicated=_nothing),
+                pushes=self.pushes,
             )
         )
 

@@ -102,7 +102,7 @@ async def test_another_spelling_of_a_pushs_path_is_not_served(path: str) -> None
     cluster = Cluster()
     cluster.add_job("bert")
     endpoint = Endpoint(cluster)
-    shell = Shell(pushes=endpoint.endpoint)
+    shell = Shell(pushes=endpoint.pushes)
     token = ("Authorization", "Bearer team-a-bert-job-pod0")
     answer = await shell.get(path.format("team-a", "bert"), token, method="POST")
     assert (answer.status, endpoint.seen, endpoint.outcomes) == (404, [], [])
