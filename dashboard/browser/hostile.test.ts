@@ -134,7 +134,8 @@ test("a hundred metrics, five thousand points, fifty attempts", async () => {
   const names = Array.from({ length: 100 }, (_, at) => `metric_${at}`);
   reports(Object.fromEntries(names.map((name) => [name, wave(50)])));
   await show();
-  await until(charts, (count) => count === 100);
+  await page.getByText("100 of 100 charts").waitFor();
+  await until(charts, (count) => count > 0 && count < 25); // drawn when they are seen
   fixture.change(job);
   reports({ loss: wave(100) }, 50);
   await page.reload();

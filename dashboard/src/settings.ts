@@ -11,25 +11,34 @@ export interface Settings {
   readonly zone: string | undefined;
   /** Namespaces whose pages were opened, the latest first. */
   readonly namespaces: readonly string[];
+  /** Charts that come first, of every job. */
+  readonly pinned: readonly string[];
 }
 
 const KEY = "trainjob-visibility";
 const MOST_NAMESPACES = 8;
-const USUAL: Settings = { theme: "auto", zone: undefined, namespaces: [] };
+const MOST_PINNED = 50;
+const USUAL: Settings = { theme: "auto", zone: undefined, namespaces: [], pinned: [] };
 
 export function loadSettings(): Settings {
   try {
-    const { theme, zone, namespaces } = JSON.parse(localStorage.getItem(KEY) ?? "{}") as Record<string, unknown>;
+    const { theme, zone, namespaces, pinned } = JSON.parse(localStorage.getItem(KEY) ?? "{}") as Record<
+      string,
+      unknown
+    >;
     return {
       theme: theme === "light" || theme === "dark" ? theme : "auto",
       zone: typeof zone === "string" && isZone(zone) ? zone : undefined,
-      namespaces: Array.isArray(namespaces)
-        ? namespaces.filter((name): name is string => typeof name === "string").slice(0, MOST_NAMESPACES)
-        : [],
+      namespaces: texts(namespaces, MOST_NAMESPACES),
+      pinned: texts(pinned, MOST_PINNED),
     };
   } catch {
     return USUAL;
   }
+}
+
+function texts(kept: unknown, most: number): string[] {
+  return Array.isArray(kept) ? kept.filter((one): one is string => typeof one === "string").slice(0, most) : [];
 }
 
 export function saveSettings(settings: Settings): void {
@@ -54,5 +63,15 @@ function isZone(zone: string): boolean {
   }
 }
 
+export function togglePinned(settings: Settings, group: string): Settings {
+  const others = settings.pinned.filter((one) => one !== group);
+  return {
+    ...settings,
+    pinned: others.length < settings.pinned.length ? others : [...others, group].slice(-MOST_PINNED),
+  };
+}
+
 export const SettingsContext = createContext<Settings>(USUAL);
 export const useSettings = () => useContext(SettingsContext);
+export const ChooseSettings = createContext<(settings: Settings) => void>(() => undefined);
+export const useChooseSettings = () => useContext(ChooseSettings);

@@ -1,5 +1,6 @@
 /** Requests with the viewer's own identity, and what can go wrong with them. */
 
+import { readClock } from "./clock";
 import type { Status } from "./types";
 
 /** An answer other than 2xx. `message` is the server's own sentence where it gave one. */
@@ -35,10 +36,13 @@ export async function getText(path: string, accept: string, signal?: AbortSignal
   return inFlight(signal, () => answer.text());
 }
 
-function reach(path: string, accept: string, signal?: AbortSignal): Promise<Response> {
-  return inFlight(signal, () =>
+async function reach(path: string, accept: string, signal?: AbortSignal): Promise<Response> {
+  const askedAt = Date.now();
+  const answer = await inFlight(signal, () =>
     fetch(path, { headers: { Accept: accept }, credentials: "same-origin", cache: "no-store", signal: signal ?? null }),
   );
+  readClock(answer.headers.get("Date"), askedAt, Date.now());
+  return answer;
 }
 
 /** Whatever the browser raises while bytes are on their way means one thing, unless we gave up ourselves. */

@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 
 import type { Axis } from "../model/series";
-import { duration, metricValue } from "../model/format";
+import { duration, tickTexts } from "../model/format";
 import { useSize } from "../views/hooks";
 import { faint, type Palette } from "./palette";
 import { divisible } from "./range";
@@ -15,19 +15,27 @@ export interface Range {
   readonly max: number;
 }
 
+export interface LineStyle {
+  readonly colour: string;
+  /** Lengths of dash and gap; none for a whole line. */
+  readonly dash: readonly number[];
+}
+
 interface Props {
   plan: Plan;
   axis: Axis;
   isLog: boolean;
   zone: string | undefined;
   colours: Palette;
-  colourOf: (line: Line) => string;
+  styleOf: (line: Line) => LineStyle;
+  /** Changes when what `styleOf` returns does. */
+  styleKey: string;
   /** Positions at which attempts began. */
   marks: readonly { at: number; label: string }[];
   range: Range | undefined;
   zoom: (range: Range | undefined) => void;
-  /** The index of the column under the pointer; undefined when there is none. */
-  point: (index: number | undefined) => void;
+  /** The place under the pointer; undefined when there is none. */
+  point: (x: number | undefined) => void;
   height: number;
   syncKey: string;
   description: string;
@@ -39,7 +47,7 @@ export function LineChart(props: Props) {
   const latest = useRef(props);
   latest.current = props;
   const { plan, axis, isLog, zone, colours, height, range, description } = props;
-  const shape = JSON.stringify([plan.lines, axis, isLog, zone, colours.text, props.colourOf.name]);
+  const shape = JSON.stringify([plan.lines, axis, isLog, zone, colours.text, props.styleKey]);
   useEffect(() => {
     const parent = box.current;
     if (!parent || width === 0) return;
@@ -84,7 +92,7 @@ function applyRange(chart: uPlot, range: Range | undefined): void {
 }
 
 function options(latest: { current: Props }, width: number): uPlot.Options {
-  const { plan, axis, isLog, zone, colours, colourOf, height, syncKey } = latest.current;
+  const { plan, axis, isLog, zone, colours, styleOf, height, syncKey } = latest.current;
   const font = "11px system-ui, sans-serif";
   const axisLook = { stroke: colours.text, font, grid: { stroke: colours.grid, width: 1 }, ticks: { show: false } };
   return {
@@ -116,16 +124,16 @@ function options(latest: { current: Props }, width: number): uPlot.Options {
       },
       {
         ...axisLook,
-        size: 54,
+        size: (_, texts) => Math.max(54, 14 + 6.4 * Math.max(0, ...(texts ?? []).map((text) => text.length))),
         incrs: TICKS,
         gap: 4,
-        values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : metricValue(tick))),
+        values: (_, ticks, _axis, _space, step) => tickTexts(ticks, isLog ? undefined : step),
       },
     ],
     series: [
       {},
       ...plan.lines.map((line): uPlot.Series => {
-        const colour = colourOf(line);
+        const { colour, dash } = styleOf(line);
         return {
           stroke: line.isRaw
             ? faint(colour, line.isLastAttempt ? "38" : "22")
@@ -133,8 +141,15 @@ function options(latest: { current: Props }, width: number): uPlot.Options {
               ? colour
               : faint(colour, "80"),
           width: line.isRaw ? 1 : 1.8,
+          dash: line.isRaw ? [] : [...dash],
           spanGaps: false,
-          points: { show: line.showsPoints && !line.isRaw, size: 5, fill: colour },
+          points: {
+            show: line.showsPoints && !line.isRaw,
+            filter: (_, index, isShown) =>
+              isShown || line.isRaw ? null : [...(latest.current.plan.lone[index - 1] ?? [])],
+            size: 5,
+            fill: colour,
+          },
         };
       }),
     ],
@@ -148,7 +163,7 @@ function options(latest: { current: Props }, width: number): uPlot.Options {
           latest.current.zoom(range);
         },
       ],
-      setCursor: [(chart) => latest.current.point(chart.cursor.idx ?? undefined)],
+      setCursor: [(chart) => latest.current.point(chart.data[0][chart.cursor.idx ?? -1])],
       ready: [(chart) => chart.over.addEventListener("dblclick", () => latest.current.zoom(undefined))],
       drawClear: [(chart) => drawMarks(chart, latest.current)],
     },

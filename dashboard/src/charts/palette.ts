@@ -3,6 +3,9 @@
 const LIGHT = ["#0b7285", "#c2410c", "#6d28d9", "#15803d", "#be185d", "#a16207", "#1d4ed8", "#57534e"];
 const DARK = ["#4fc3d9", "#ff9d6c", "#b79bff", "#6fd08c", "#ff8fbe", "#e3c15a", "#86aaff", "#b8b2ab"];
 
+/** Of the metrics in one chart, where colours tell jobs apart. */
+export const DASHES: readonly (readonly number[])[] = [[], [6, 4], [2, 3], [10, 3, 2, 3]];
+
 export interface Palette {
   readonly lines: readonly string[];
   readonly text: string;

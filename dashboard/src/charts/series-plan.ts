@@ -1,5 +1,6 @@
 /** From curves to what uPlot draws: columns on one axis, a faint raw line and a smoothed one for each curve. */
 
+import { isSchedule } from "../model/main-metric";
 import { isEvaluation, positions, type Axis, type Curve } from "../model/series";
 import { LARGEST, SMALLEST_ON_LOG } from "./range";
 import { smooth } from "./smoothing";
@@ -20,12 +21,26 @@ export interface Line {
   readonly showsPoints: boolean;
 }
 
+/** A curve by position on the axis, with its values as they were reported. */
+export interface Placed {
+  readonly line: Line;
+  readonly xs: readonly number[];
+  readonly values: readonly number[];
+  /** Of each of `values`; undefined where the curve is not smoothed. */
+  readonly smoothed: readonly (number | null)[] | undefined;
+}
+
 export interface Plan {
   /** The axis first, then a column for each of `lines`; undefined is "no point here", null "a gap". */
   readonly columns: [number[], ...(number | null | undefined)[][]];
   readonly lines: readonly Line[];
-  /** Axis positions of values that are not finite. */
+  readonly curves: readonly Placed[];
+  /** For each of `lines`: where a point has no neighbour that a line could lead to. */
+  readonly lone: readonly (readonly number[])[];
+  /** Axis positions of values that are not drawn: not finite, or too large for an axis. */
   readonly broken: readonly number[];
+  /** How many of them are finite. */
+  readonly large: number;
   /** How many values a logarithmic axis cannot show. */
   readonly hidden: number;
 }
@@ -40,14 +55,16 @@ const FEW = 40; // points that are shown as such, however they are measured
 
 export function plan(owned: readonly Owned[], { axis, isLog, weight }: Look): Plan {
   const broken: number[] = [];
-  let hidden = 0;
+  let [hidden, large] = [0, 0];
   const lines: Line[] = [];
+  const curves: Placed[] = [];
   const tables: { xs: number[]; values: (number | null)[] }[] = [];
   for (const { curve, job, start } of owned) {
     const { xs, values } = placed(curve, axis, start);
     const shown = values.map((value, at) => {
       if (!(Math.abs(value) <= LARGEST)) {
         broken.push(xs[at] ?? 0);
+        if (Number.isFinite(value)) large++;
         return null;
       }
       if (isLog && value < SMALLEST_ON_LOG) {
@@ -64,15 +81,18 @@ export function plan(owned: readonly Owned[], { axis, isLog, weight }: Look): Pl
       isLastAttempt: curve.attempt === last,
       showsPoints: isEvaluation(curve.metric) || xs.length <= FEW,
     };
-    const isSmoothed = weight > 0 && xs.length > 2 && !isEvaluation(curve.metric);
+    const isSmoothed = weight > 0 && xs.length > 2 && !isEvaluation(curve.metric) && !isSchedule(curve.metric);
+    const smoothed = isSmoothed ? smooth(shown, weight) : undefined;
     tables.push({ xs, values: shown });
     lines.push({ ...line, isRaw: isSmoothed });
-    if (isSmoothed) {
-      tables.push({ xs, values: smooth(shown, weight) });
+    curves.push({ line: { ...line, isRaw: false }, xs, values, smoothed });
+    if (smoothed) {
+      tables.push({ xs, values: smoothed });
       lines.push({ ...line, isRaw: false, showsPoints: false });
     }
   }
-  return { columns: join(tables), lines, broken, hidden };
+  const columns = join(tables);
+  return { columns, lines, curves, lone: columns.slice(1).map(lonePoints), broken, large, hidden };
 }
 
 /** By position; of several points at one place the last counts (a step that is reported again). */
@@ -96,6 +116,39 @@ function join(tables: readonly { xs: number[]; values: (number | null)[] }[]): P
     return column;
   });
   return [xs, ...columns];
+}
+
+function lonePoints(column: readonly (number | null | undefined)[]): number[] {
+  const places = column.flatMap((value, at) => (value === undefined ? [] : [at])); // undefined interrupts no line
+  const isGap = (at: number | undefined) => at === undefined || column[at] === null;
+  return places.filter((place, at) => !isGap(place) && isGap(places[at - 1]) && isGap(places[at + 1]));
+}
+
+/** What a curve has at a place: there, or else at the last point before it. */
+export function valueAt(
+  curve: Placed,
+  x: number,
+): { x: number; value: number; smoothed: number | undefined } | undefined {
+  let [low, high] = [0, curve.xs.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((curve.xs[middle] ?? 0) <= x) low = middle + 1;
+    else high = middle;
+  }
+  const [at, value] = [curve.xs[low - 1], curve.values[low - 1]];
+  if (at === undefined || value === undefined) return undefined;
+  return { x: at, value, smoothed: curve.smoothed?.[low - 1] ?? undefined };
+}
+
+/** The curves that are told of at `x`: of each job and metric those attempts that were there, else the last. */
+export function curvesAt({ curves }: Plan, x: number | undefined): Placed[] {
+  if (x === undefined) return curves.filter(({ line }) => line.isLastAttempt);
+  const isThere = ({ xs }: Placed) => (xs[0] ?? Infinity) <= x && x <= (xs.at(-1) ?? -Infinity);
+  const same = (one: Placed, other: Placed) => one.line.job === other.line.job && one.line.metric === other.line.metric;
+  return curves.filter(
+    (curve) =>
+      isThere(curve) || (curve.line.isLastAttempt && !curves.some((other) => same(curve, other) && isThere(other))),
+  );
 }
 
 /** In a sentence, for those who cannot see the chart. */

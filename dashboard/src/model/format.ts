@@ -25,6 +25,29 @@ export function metricValue(text: string | number): string {
   return minus(String(Number(value.toPrecision(4))));
 }
 
+/** All digits of a value, as the shortest text that means the same number. */
+export function exactValue(value: number): string {
+  return Number.isFinite(value) ? minus(String(value).replace("e+", "e")) : metricValue(value);
+}
+
+/** Ticks of an axis, with as many digits as two neighbours, `step` apart, need to differ. Without `step`: four. */
+export function tickTexts(ticks: readonly (number | null)[], step: number | undefined): string[] {
+  const told = (tell: (tick: number) => string) => ticks.map((tick) => (tick === null ? "" : minus(tell(tick))));
+  if (!step) return told(metricValue);
+  const [digits = "", power = "0"] = step.toExponential(2).split("e");
+  const finest = Number(power) - (digits.startsWith("2.5") ? 1 : 0); // power of ten of the last digit
+  const places = (tick: number) => Math.max(0, Math.min(17, Math.floor(Math.log10(Math.abs(tick))) - finest));
+  const powers = told((tick) => (tick === 0 ? "0" : tick.toExponential(places(tick)).replace("e+", "e")));
+  const largest = Math.max(0, ...ticks.map((tick) => Math.abs(tick ?? 0)));
+  if (largest >= 1e15 || finest < -20) return powers;
+  const plain = told((tick) => grouped(tick.toFixed(Math.max(0, -finest))));
+  const isUsual = largest < 1e7 && largest >= 1e-3;
+  const longest = (texts: readonly string[]) => Math.max(0, ...texts.map((text) => text.length));
+  return isUsual || longest(plain) <= longest(powers) ? plain : powers;
+}
+
+const grouped = (text: string) => text.replace(/^(-?\d+)/, (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ","));
+
 const minus = (text: string) => text.replaceAll("-", "−");
 
 /** "2 h 10 min": two units at most, "0 s" for less than a second. */

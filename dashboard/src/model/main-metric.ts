@@ -10,6 +10,11 @@ const FIRST = ["loss", "train_loss", "train/loss", "training_loss", "eval_loss",
 const SELDOM =
   /(^|[_/.\s-])(lr|learning_?rate|epoch|step|time|seconds|memory|mem|samples?_per_second|steps_per_second)$/i;
 
+// Of what is set and not measured the steps themselves are of interest. Lightning appends the optimizer: lr-AdamW.
+const SCHEDULE = /(^|[_/.\s-])(lr|learning_?rate|momentum|weight_?decay|epoch|step)([_/.\s-]|$)/i;
+
+export const isSchedule = (name: string) => SCHEDULE.test(name);
+
 export function mainMetric(metrics: readonly Metric[]): Metric | undefined {
   for (const name of FIRST) {
     const found = metrics.find((metric) => metric.name.toLowerCase() === name);

@@ -114,6 +114,22 @@ export function metricNames(curves: readonly Curve[]): string[] {
 
 const SIDES = /^(train|training|eval|evaluation|val|valid|validation|test|dev)[_/.\- ]+(?=.)/i;
 
+const SOME_POINTS = 10;
+const LEAST_LOST_S = 120;
+
+/** Where the last attempt's curves begin, if that is far later than its run did (seconds); undefined else. */
+export function keptSince({ curves }: Curves, start: number): { time: number; step: number | null } | undefined {
+  const last = Math.max(...curves.map(({ attempt }) => attempt));
+  const own = curves.filter(({ attempt, times }) => attempt === last && times.length > 1);
+  const [first] = own.sort((one, other) => (one.times[0] ?? 0) - (other.times[0] ?? 0));
+  const [time, step = null] = [first?.times[0], first?.steps[0]];
+  if (!first || time === undefined) return undefined;
+  const widest = (of: readonly (number | null)[]) =>
+    Math.max(...of.slice(1, SOME_POINTS).map((value, at) => (value ?? 0) - (of[at] ?? 0)));
+  const isLost = time - start > Math.max(LEAST_LOST_S, 3 * widest(first.times));
+  return isLost && (step === null || step > 3 * widest(first.steps)) ? { time, step } : undefined;
+}
+
 /** Metrics that belong into one chart: loss, train_loss and eval/loss are of the group loss. */
 export function groupMetrics(names: readonly string[]): Map<string, string[]> {
   const groups = new Map<string, string[]>();

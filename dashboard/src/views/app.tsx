@@ -8,7 +8,7 @@ import { Fleet } from "../model/fleet";
 import { fleetLink, formatRoute, parseRoute, type Route } from "../model/routes";
 import { Sparks } from "../model/sparks";
 import { visible } from "../model/text";
-import { loadSettings, remember, saveSettings, SettingsContext, type Settings } from "../settings";
+import { ChooseSettings, loadSettings, remember, saveSettings, SettingsContext, type Settings } from "../settings";
 import { ConnectionLine } from "./connection-line";
 import { FleetView } from "./fleet-view";
 import { SettingsMenu } from "./settings-menu";
@@ -33,19 +33,21 @@ export function App() {
   }, [address]);
   return (
     <SettingsContext.Provider value={settings}>
-      <header class="top">
-        <a class="skip" href="#content" onClick={skipTo}>
-          Skip to the content
-        </a>
-        <a class="home" href={fleetLink()}>
-          <Logo />
-          Training jobs
-        </a>
-        <Scope address={address} />
-        <span class="fill" />
-        <SettingsMenu settings={settings} choose={choose} />
-      </header>
-      <Views address={address} kinds={kinds} route={route} go={go} />
+      <ChooseSettings.Provider value={choose}>
+        <header class="top">
+          <a class="skip" href="#content" onClick={skipTo}>
+            Skip to the content
+          </a>
+          <a class="home" href={fleetLink()}>
+            <Logo />
+            Training jobs
+          </a>
+          <Scope address={address} />
+          <span class="fill" />
+          <SettingsMenu settings={settings} choose={choose} />
+        </header>
+        <Views address={address} kinds={kinds} route={route} go={go} />
+      </ChooseSettings.Provider>
     </SettingsContext.Provider>
   );
 }

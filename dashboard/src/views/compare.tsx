@@ -9,6 +9,7 @@ import { jobLink, type JobLook } from "../model/routes";
 import { visible } from "../model/text";
 import { useChanges } from "./hooks";
 import { Popover } from "./popover";
+import { Swatch } from "./swatch";
 import { useIsDark } from "./theme";
 
 interface Props {
@@ -36,7 +37,7 @@ export function ComparedJobs({ jobs, look, change }: Omit<Props, "fleet">) {
     <ul class="compared" aria-label="Compared jobs">
       {jobs.map(({ ref }, at) => (
         <li key={nameOf(ref)}>
-          <span class="swatch" style={{ background: lines[at % lines.length] ?? "" }} aria-hidden="true" />
+          <Swatch colour={lines[at % lines.length] ?? ""} dash={[]} />
           {at === 0 ? (
             <bdi>{visible(ref.name)}</bdi>
           ) : (

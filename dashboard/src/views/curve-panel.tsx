@@ -2,16 +2,19 @@
 
 import { useMemo, useState } from "preact/hooks";
 
-import { LineChart, type Range } from "../charts/line-chart";
-import { palette } from "../charts/palette";
-import { describe, plan, type Line, type Owned, type Plan } from "../charts/series-plan";
+import { LineChart, type LineStyle, type Range } from "../charts/line-chart";
+import { DASHES, palette } from "../charts/palette";
+import { curvesAt, describe, plan, valueAt, type Line, type Owned, type Placed } from "../charts/series-plan";
+import { bestOf, type Best } from "../model/best";
 import { nameOf, type ComparedJob } from "../model/compared";
-import { count, duration, fullTime, metricValue } from "../model/format";
+import { count, duration, exactValue, fullTime, metricValue } from "../model/format";
 import type { JobLook } from "../model/routes";
 import { AXES, type Axis } from "../model/series";
 import { time } from "../model/job";
 import { visible } from "../model/text";
 import { useSettings } from "../settings";
+import { useSeen } from "./hooks";
+import { Swatch } from "./swatch";
 import { useIsDark } from "./theme";
 
 interface Props {
@@ -23,46 +26,71 @@ interface Props {
   range: Range | undefined;
   zoom: (range: Range | undefined) => void;
   isLarge: boolean;
+  isPinned: boolean;
+  pin: () => void;
 }
 
-export function CurvePanel({ group, metrics, jobs, axis, look, range, zoom, isLarge }: Props) {
-  const { zone } = useSettings();
-  const isDark = useIsDark();
-  const colours = useMemo(() => palette(isDark), [isDark]);
-  const [pointed, point] = useState<number>();
+/** Its curves are worked out and drawn while it is seen: a job may have hundreds of metrics. */
+export function CurvePanel(props: Props) {
+  const { group, isLarge, isPinned, pin } = props;
   const [isWide, widen] = useState(false);
-  const { isLog, weight } = look;
-  const owned = useMemo(() => owners(jobs, metrics), [jobs, metrics.join("\n")]);
-  const drawn = useMemo(() => plan(owned, { axis, isLog, weight }), [owned, axis, isLog, weight]);
-  const isCompared = jobs.length > 1;
-  const colourOf = useMemo(() => {
-    const index = (line: Line) =>
-      isCompared ? line.job + jobs.length * metrics.indexOf(line.metric) : metrics.indexOf(line.metric);
-    const pick = (line: Line) => colours.lines[index(line) % colours.lines.length] ?? colours.text;
-    Object.defineProperty(pick, "name", { value: [isDark, isCompared, jobs.length, metrics.join()].join() });
-    return pick;
-  }, [colours, isCompared, jobs.length, metrics.join("\n")]);
-  const marks = useMemo(() => (isCompared ? [] : attemptMarks(jobs[0], axis)), [jobs, axis, isCompared]);
-  const at = pointed ?? lastIndex(drawn.columns);
+  const [panel, isSeen] = useSeen<HTMLElement>();
+  const height = isWide || isLarge ? 340 : 210;
   return (
-    <figure class={`curve-panel ${isWide || isLarge ? "wide" : ""}`}>
+    <figure class={`curve-panel ${isWide || isLarge ? "wide" : ""}`} ref={panel}>
       <figcaption>
         <h3>
           <bdi>{visible(group)}</bdi>
         </h3>
-        <span class="where">{whereText(drawn.columns[0][at], axis, zone)}</span>
         {!isLarge && (
-          <button type="button" class="button plain" aria-pressed={isWide} onClick={() => widen(!isWide)}>
-            {isWide ? "Smaller" : "Larger"}
-          </button>
+          <>
+            <button
+              type="button"
+              class="button plain pin"
+              aria-pressed={isPinned}
+              aria-label={`Keep ${visible(group)} on top`}
+              title="Keep on top, for all jobs"
+              onClick={pin}
+            >
+              {isPinned ? "★" : "☆"}
+            </button>
+            <button type="button" class="button plain" aria-pressed={isWide} onClick={() => widen(!isWide)}>
+              {isWide ? "Smaller" : "Larger"}
+            </button>
+          </>
         )}
       </figcaption>
+      {isSeen ? <Chart {...props} height={height} /> : <div style={{ height: `${height + 26}px` }} />}
+    </figure>
+  );
+}
+
+function Chart({ group, metrics, jobs, axis, look, range, zoom, height }: Props & { height: number }) {
+  const { zone } = useSettings();
+  const isDark = useIsDark();
+  const colours = useMemo(() => palette(isDark), [isDark]);
+  const [pointed, point] = useState<number>();
+  const { isLog, weight } = look;
+  const owned = useMemo(() => owners(jobs, metrics), [jobs, metrics.join("\n")]);
+  const drawn = useMemo(() => plan(owned, { axis, isLog, weight }), [owned, axis, isLog, weight]);
+  const isCompared = jobs.length > 1;
+  const styleOf = ({ job, metric }: Line): LineStyle => {
+    const at = metrics.indexOf(metric);
+    const colour = colours.lines[(isCompared ? job : at) % colours.lines.length] ?? colours.text;
+    return { colour, dash: isCompared ? (DASHES[at % DASHES.length] ?? []) : [] };
+  };
+  const marks = useMemo(() => (isCompared ? [] : attemptMarks(jobs[0], axis)), [jobs, axis, isCompared]);
+  const at = pointed ?? drawn.columns[0].at(-1);
+  return (
+    <>
       <Legend
-        entries={entries(drawn.lines).map(({ line, column }) => ({
-          line,
-          label: label(line, metrics, jobs),
-          value: valueNear(drawn, column + 1, at),
-          colour: colourOf(line),
+        where={whereText(at, axis, zone)}
+        entries={curvesAt(drawn, pointed).map((curve) => ({
+          line: curve.line,
+          label: label(curve.line, metrics, jobs),
+          style: styleOf(curve.line),
+          best: isCompared || pointed !== undefined ? undefined : bestOf(curve.line.metric, curve.values),
+          ...told(curve, at, axis, zone),
         }))}
       />
       <LineChart
@@ -71,12 +99,13 @@ export function CurvePanel({ group, metrics, jobs, axis, look, range, zoom, isLa
         isLog={isLog}
         zone={zone}
         colours={colours}
-        colourOf={colourOf}
+        styleOf={styleOf}
+        styleKey={[isDark, isCompared, metrics.join()].join()}
         marks={marks}
         range={range}
         zoom={zoom}
         point={point}
-        height={isWide || isLarge ? 340 : 210}
+        height={height}
         syncKey={`curves ${axis}`}
         description={[
           `${visible(group)}.`,
@@ -84,8 +113,8 @@ export function CurvePanel({ group, metrics, jobs, axis, look, range, zoom, isLa
           ...marks.map(({ at: began, label: what }) => `${what} began at ${whereText(began, axis, zone)}.`),
         ].join(" ")}
       />
-      <Notes broken={drawn.broken.length} hidden={drawn.hidden} />
-    </figure>
+      <Notes broken={drawn.broken.length - drawn.large} large={drawn.large} hidden={drawn.hidden} />
+    </>
   );
 }
 
@@ -118,69 +147,76 @@ function attemptMarks(job: ComparedJob | undefined, axis: Axis): { at: number; l
   });
 }
 
-/** One entry for each curve of a last attempt: its smoothed line where there is one. */
-function entries(lines: readonly Line[]): { line: Line; column: number }[] {
-  return lines.flatMap((line, column) => (line.isRaw || !line.isLastAttempt ? [] : [{ line, column }]));
-}
-
 function label(line: Line, metrics: readonly string[], jobs: readonly ComparedJob[]): string {
   const job = jobs[line.job];
-  if (jobs.length === 1 || !job) return line.metric;
+  const attempt = line.isLastAttempt ? "" : ` attempt ${line.attempt + 1}`;
+  if (jobs.length === 1 || !job) return line.metric + attempt;
   const name = line.job === 0 ? job.ref.name : nameOf(job.ref);
-  return metrics.length === 1 ? name : `${name} ${line.metric}`;
+  return (metrics.length === 1 ? name : `${name} ${line.metric}`) + attempt;
 }
 
-interface Entry {
+interface Told {
+  value: number | undefined;
+  smoothed: number | undefined;
+  /** Where the value is from, if that is not the place of the legend. */
+  own: string;
+}
+
+function told(curve: Placed, x: number | undefined, axis: Axis, zone: string | undefined): Told {
+  const found = x === undefined ? undefined : valueAt(curve, x);
+  if (!found) return { value: undefined, smoothed: undefined, own: "" };
+  return { value: found.value, smoothed: found.smoothed, own: found.x === x ? "" : whereText(found.x, axis, zone) };
+}
+
+interface Entry extends Told {
   line: Line;
   label: string;
-  value: number | undefined;
-  colour: string;
+  style: LineStyle;
+  best: Best | undefined;
 }
 
-function Legend({ entries: shown }: { entries: readonly Entry[] }) {
+function Legend({ where, entries }: { where: string; entries: readonly Entry[] }) {
   return (
-    <ul class="legend">
-      {shown.map(({ line, label: name, value, colour }) => (
-        <li key={`${line.job} ${line.metric}`}>
-          <span class="swatch" style={{ background: colour }} aria-hidden="true" />
-          <bdi title={visible(name)}>{visible(name)}</bdi>
-          <b>{value === undefined ? "" : metricValue(value)}</b>
-        </li>
-      ))}
-    </ul>
+    <div class="legend-line">
+      <ul class="legend">
+        {entries.map(({ line, label: name, value, smoothed, own, style, best }) => (
+          <li key={`${line.job} ${line.attempt} ${line.metric}`}>
+            <Swatch {...style} />
+            <bdi title={visible(name)}>{visible(name)}</bdi>
+            <b>{value === undefined ? "" : exactValue(value)}</b>
+            {smoothed !== undefined && <small>smoothed {metricValue(smoothed)}</small>}
+            {own && <small>{own}</small>}
+            {best && best.value !== value && (
+              <small>
+                {best.name} {metricValue(best.value)}
+              </small>
+            )}
+          </li>
+        ))}
+      </ul>
+      <span class="where">{where}</span>
+    </div>
   );
 }
 
-function Notes({ broken, hidden }: { broken: number; hidden: number }) {
-  if (broken === 0 && hidden === 0) return null;
+function Notes({ broken, large, hidden }: { broken: number; large: number; hidden: number }) {
+  if (broken + large + hidden === 0) return null;
+  const many = (number: number) => `${count(number)} ${number === 1 ? "value" : "values"}`;
   return (
     <p class="notes">
       {broken > 0 && (
         <span class="bad-text">
-          {count(broken)} {broken === 1 ? "value is" : "values are"} NaN or infinite (✕).{" "}
+          {many(broken)} {broken === 1 ? "is" : "are"} NaN or infinite (✕).{" "}
         </span>
       )}
-      {hidden > 0 && (
-        <span>
-          {count(hidden)} {hidden === 1 ? "value" : "values"} of 0 or less cannot be shown on a log scale.
+      {large > 0 && (
+        <span class="bad-text">
+          {many(large)} {large === 1 ? "is" : "are"} too large to be drawn (✕).{" "}
         </span>
       )}
+      {hidden > 0 && <span>{many(hidden)} of 0 or less cannot be shown on a log scale.</span>}
     </p>
   );
-}
-
-function lastIndex([xs]: readonly [readonly number[], ...unknown[]]): number {
-  return xs.length - 1;
-}
-
-/** At this index, or else the last before it; NaN where that is not finite: no older value stands for it. */
-function valueNear({ columns, broken }: Plan, column: number, index: number): number | undefined {
-  for (let at = index; at >= 0; at--) {
-    const value = columns[column]?.[at];
-    if (typeof value === "number") return value;
-    if (value === null) return broken.includes(columns[0][at] ?? NaN) ? NaN : undefined;
-  }
-  return undefined;
 }
 
 function whereText(x: number | undefined, axis: Axis, zone: string | undefined): string {

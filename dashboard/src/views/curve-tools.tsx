@@ -1,13 +1,16 @@
 /** What the curves are drawn over and how. All of it is in the address of the page. */
 
 import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
 
 import type { Address } from "../api/address";
 import { getHistoryCsv, type JobRef } from "../api/requests";
+import { count } from "../model/format";
 import type { JobLook } from "../model/routes";
 import { AXES, type Axis } from "../model/series";
 import { visible } from "../model/text";
 import { Popover } from "./popover";
+import { save } from "./save";
 
 interface Props {
   address: Address;
@@ -58,28 +61,12 @@ export function CurveTools({ address, jobRef, axes, axis, names, look, change, i
           label={look.metrics.length === 0 ? "All metrics" : `${look.metrics.length} of ${names.length} metrics`}
           isChosen={look.metrics.length > 0}
         >
-          <div class="options" role="group" aria-label="Metrics">
-            {names.map((name) => (
-              <div key={name} class="option">
-                <label>
-                  <input
-                    type="checkbox"
-                    checked={look.metrics.length === 0 || look.metrics.includes(name)}
-                    onChange={() => toggle(name)}
-                  />
-                  <bdi class="option-name">{visible(name)}</bdi>
-                </label>
-                <button
-                  type="button"
-                  class="button plain only"
-                  aria-label={`Only ${visible(name)}`}
-                  onClick={() => change({ ...look, metrics: [name] })}
-                >
-                  only
-                </button>
-              </div>
-            ))}
-          </div>
+          <MetricChoice
+            names={names}
+            chosen={look.metrics}
+            toggle={toggle}
+            only={(name) => change({ ...look, metrics: [name] })}
+          />
           {look.metrics.length > 0 && (
             <button type="button" class="button plain" onClick={() => change({ ...look, metrics: [] })}>
               All
@@ -97,18 +84,82 @@ export function CurveTools({ address, jobRef, axes, axis, names, look, change, i
       >
         Show all
       </button>
-      <button type="button" class="button" onClick={() => void download(address, jobRef)}>
-        CSV
-      </button>
+      <Download address={address} jobRef={jobRef} />
     </div>
   );
 }
 
-async function download(address: Address, ref: JobRef): Promise<void> {
-  const text = await getHistoryCsv(address, ref, {});
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-  link.download = `${ref.namespace}-${ref.name}.csv`;
-  link.click();
-  URL.revokeObjectURL(link.href);
+const MANY = 12; // names that take a search
+const MOST = 60; // names in the list
+
+interface ChoiceProps {
+  names: readonly string[];
+  /** None means all. */
+  chosen: readonly string[];
+  toggle: (name: string) => void;
+  only: (name: string) => void;
+}
+
+function MetricChoice({ names, chosen, toggle, only }: ChoiceProps) {
+  const [text, search] = useState("");
+  const found = names.filter((name) => name.toLowerCase().includes(text.toLowerCase()));
+  return (
+    <>
+      {names.length > MANY && (
+        <input
+          type="search"
+          placeholder="Find a metric"
+          aria-label="Find a metric to choose"
+          value={text}
+          onInput={(event) => search(event.currentTarget.value)}
+        />
+      )}
+      <div class="options" role="group" aria-label="Metrics">
+        {found.slice(0, MOST).map((name) => (
+          <div key={name} class="option">
+            <label>
+              <input
+                type="checkbox"
+                checked={chosen.length === 0 || chosen.includes(name)}
+                onChange={() => toggle(name)}
+              />
+              <bdi class="option-name">{visible(name)}</bdi>
+            </label>
+            <button
+              type="button"
+              class="button plain only"
+              aria-label={`Only ${visible(name)}`}
+              onClick={() => only(name)}
+            >
+              only
+            </button>
+          </div>
+        ))}
+        {found.length > MOST && <p class="muted">{count(found.length - MOST)} more: type a part of the name.</p>}
+      </div>
+    </>
+  );
+}
+
+function Download({ address, jobRef }: { address: Address; jobRef: JobRef }) {
+  const [error, fail] = useState<Error>();
+  const download = async () => {
+    fail(undefined);
+    try {
+      const text = await getHistoryCsv(address, jobRef, {});
+      save(text, `${jobRef.namespace}-${jobRef.name}.csv`, "text/csv");
+    } catch (cause) {
+      fail(cause as Error);
+    }
+  };
+  return (
+    <>
+      <button type="button" class="button" onClick={() => void download()}>
+        CSV
+      </button>
+      <span role="status" class="bad-text">
+        {error && `No CSV: ${visible(error.message)}`}
+      </span>
+    </>
+  );
 }

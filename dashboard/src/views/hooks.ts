@@ -1,5 +1,6 @@
 import { useEffect, useReducer, useRef, useState } from "preact/hooks";
 
+import { serverNow } from "../api/clock";
 import type { Notifier } from "../model/notifier";
 
 /** Draws the component again when `notifier` tells, at most every `ms`. Returns how often it has. */
@@ -26,14 +27,19 @@ export function useChanges(notifier: Notifier, ms = 0): number {
   return version;
 }
 
-/** The time, which moves on every `ms`; it stands still while nobody sees the page. */
+/** The time by the server's clock. It moves on every `ms`, and stands still while nobody sees the page. */
 export function useNow(ms = 1000): number {
-  const [now, setNow] = useState(Date.now);
+  const [now, setNow] = useState(serverNow);
   useEffect(() => {
-    const timer = setInterval(() => {
-      if (!document.hidden) setNow(Date.now());
-    }, ms);
-    return () => clearInterval(timer);
+    const move = () => {
+      if (!document.hidden) setNow(serverNow());
+    };
+    const timer = setInterval(move, ms);
+    document.addEventListener("visibilitychange", move);
+    return () => {
+      clearInterval(timer);
+      document.removeEventListener("visibilitychange", move);
+    };
   }, [ms]);
   return now;
 }
@@ -80,4 +86,21 @@ export function useLoaded<T>(load: (signal: AbortSignal) => Promise<T>, causes: 
     return () => stopping.abort();
   }, causes);
   return loaded;
+}
+
+const AHEAD = "500px"; // drawn that far before it comes into view
+
+/** Whether an element is in the window, or nearly. */
+export function useSeen<E extends HTMLElement>() {
+  const element = useRef<E>(null);
+  const [isSeen, see] = useState(false);
+  useEffect(() => {
+    if (!element.current) return;
+    const observer = new IntersectionObserver((entries) => see(entries.at(-1)?.isIntersecting ?? false), {
+      rootMargin: AHEAD,
+    });
+    observer.observe(element.current);
+    return () => observer.disconnect();
+  }, []);
+  return [element, isSeen] as const;
 }

@@ -9,9 +9,14 @@ import type { Fleet } from "../model/fleet";
 import type { FollowedJob } from "../model/followed-job";
 import { docsLink, type JobLook } from "../model/routes";
 import { INSTRUMENT } from "../model/instrument";
-import { groupMetrics, metricNames, usableAxes, type Axis } from "../model/series";
+import { groupMetrics, keptSince, metricNames, usableAxes, type Axis } from "../model/series";
 import { visible } from "../model/text";
+import { serverNow } from "../api/clock";
+import { clock, count } from "../model/format";
+import { time } from "../model/job";
+import { togglePinned, useChooseSettings, useSettings } from "../settings";
 import { Compare, ComparedJobs } from "./compare";
+import { CompareTable } from "./compare-table";
 import { CurvePanel } from "./curve-panel";
 import { CurveTools } from "./curve-tools";
 import { useNow } from "./hooks";
@@ -28,6 +33,9 @@ interface Props {
 const AGAIN_MS = 30_000;
 const NO_JOBS: ComparedJob[] = [];
 
+const FEW = 8; // charts that need no search
+const PAGE = 24; // charts, until more are asked for
+
 export function Curves({ address, fleet, followed, look, change }: Props) {
   const { curves, ref, document } = followed;
   const others = useCompared(address, ref.plural, look.others);
@@ -36,8 +44,9 @@ export function Curves({ address, fleet, followed, look, change }: Props) {
   const axes = usableAxes(all);
   const axis: Axis = look.axis && axes.includes(look.axis) ? look.axis : (axes[0] ?? "step");
   const reported = document?.status.metrics?.map(({ name }) => name) ?? [];
-  const names = [...new Set([...reported.filter((name) => metricNames(all).includes(name)), ...metricNames(all)])];
-  const groups = groupMetrics(names.filter((name) => look.metrics.length === 0 || look.metrics.includes(name)));
+  const known = metricNames(all);
+  const names = [...new Set([...reported.filter((name) => known.includes(name)), ...known])];
+  const chosen = names.filter((name) => look.metrics.length === 0 || look.metrics.includes(name));
   const [range, zoom] = useState<Range>();
   useEffect(() => zoom(undefined), [axis]);
   if (all.length === 0) return <NoCurves followed={followed} />;
@@ -64,22 +73,89 @@ export function Curves({ address, fleet, followed, look, change }: Props) {
           {visible(error.error?.message ?? "")}
         </Notice>
       )}
+      {jobs.length > 1 && <CompareTable jobs={jobs} metrics={chosen} />}
+      <KeptSince followed={followed} />
+      <Charts names={chosen} jobs={jobs} axis={axis} look={look} range={range} zoom={zoom} />
+    </section>
+  );
+}
+
+interface ChartsProps {
+  names: readonly string[];
+  jobs: readonly ComparedJob[];
+  axis: Axis;
+  look: JobLook;
+  range: Range | undefined;
+  zoom: (range: Range | undefined) => void;
+}
+
+function Charts({ names, ...shown }: ChartsProps) {
+  const settings = useSettings();
+  const choose = useChooseSettings();
+  const [text, search] = useState("");
+  const [isByName, sortByName] = useState(false);
+  const [most, show] = useState(PAGE);
+  const groups = groupMetrics(names);
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const isPinned = (group: string) => settings.pinned.includes(group);
+  const found = [...groups].filter(([group, metrics]) => {
+    const searched = [group, ...metrics].join(" ").toLowerCase();
+    return words.every((word) => searched.includes(word));
+  });
+  if (isByName) found.sort(([one], [other]) => one.localeCompare(other, "en", { numeric: true }));
+  const ordered = [...found.filter(([group]) => isPinned(group)), ...found.filter(([group]) => !isPinned(group))];
+  return (
+    <>
+      {groups.size > FEW && (
+        <div class="chart-search" role="search">
+          <input
+            type="search"
+            placeholder="Find a metric"
+            aria-label="Find a metric"
+            value={text}
+            onInput={(event) => search(event.currentTarget.value)}
+          />
+          <label class="check">
+            <input type="checkbox" checked={isByName} onChange={() => sortByName(!isByName)} />
+            By name
+          </label>
+          <span class="muted" role="status">
+            {count(found.length)} of {count(groups.size)} charts
+          </span>
+        </div>
+      )}
       <div class={`charts ${groups.size === 1 ? "single" : ""}`}>
-        {[...groups].map(([group, metrics]) => (
+        {ordered.slice(0, most).map(([group, metrics]) => (
           <CurvePanel
             key={group}
             group={group}
             metrics={metrics}
-            jobs={jobs}
-            axis={axis}
-            look={look}
-            range={range}
-            zoom={zoom}
             isLarge={groups.size === 1}
+            isPinned={isPinned(group)}
+            pin={() => choose(togglePinned(settings, group))}
+            {...shown}
           />
         ))}
       </div>
-    </section>
+      {ordered.length > most && (
+        <button type="button" class="button" onClick={() => show(most + PAGE)}>
+          Show {count(Math.min(PAGE, ordered.length - most))} more of {count(ordered.length - most)}
+        </button>
+      )}
+    </>
+  );
+}
+
+/** A server that kept nothing over a restart has no beginning of the curve. */
+function KeptSince({ followed: { curves, document } }: { followed: FollowedJob }) {
+  const { zone } = useSettings();
+  const from = useMemo(() => keptSince(curves, time(document?.status.startTime) / 1000), [curves, document]);
+  if (!from) return null;
+  return (
+    <p class="muted">
+      Curves are kept since {clock(from.time * 1000, zone, serverNow())}
+      {from.step !== null && ` (step ${count(from.step)})`}. The run began before.
+    </p>
   );
 }
 

@@ -1,0 +1,241 @@
+import type { Browser, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+
+import { launch, open, until } from "./chromium";
+import { Fixture } from "./fixture";
+import type { MadeJob } from "./fixture-jobs";
+
+let browser: Browser;
+let fixture: Fixture;
+let page: Page;
+let faults: string[];
+const NOW = Math.floor(Date.now() / 1000);
+
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(() => browser.close());
+beforeEach(async () => {
+  fixture = await Fixture.start({ jobs: 60 });
+});
+afterEach(async () => {
+  await page.context().close();
+  await fixture.stop();
+  expect(faults).toEqual([]);
+});
+
+type Points = readonly (readonly [step: number, value: string])[];
+
+/** The job's curves are these, by metric, a list for each attempt; its document has the last values. */
+function has(job: MadeJob, curves: Record<string, Points[]>): void {
+  const at = (step: number) => NOW - 3600 + step;
+  const all = Object.entries(curves).flatMap(([metric, attempts]) =>
+    attempts.map((points, attempt) => ({
+      metric,
+      attempt,
+      times: points.map(([step]) => at(step) + 1800 * attempt),
+      steps: points.map(([step]) => step),
+      values: points.map(([, value]) => value),
+    })),
+  );
+  const numbers = [...new Set(all.map(({ attempt }) => attempt))];
+  const attempts = numbers.map((number) => {
+    const own = all.filter(({ attempt }) => attempt === number);
+    return {
+      number,
+      startTime: new Date(Math.min(...own.flatMap(({ times }) => times)) * 1000).toISOString(),
+      firstStep: Math.min(...own.flatMap(({ steps }) => steps)),
+    };
+  });
+  job.hasHistory = { attempts, progress: [], series: all };
+  const last = Math.max(...all.map(({ times }) => times.at(-1) ?? 0));
+  job.says = {
+    startTime: new Date((NOW - 3600) * 1000).toISOString(),
+    lastUpdatedTime: new Date(last * 1000).toISOString(),
+    steps: { current: Math.max(...all.map(({ steps }) => steps.at(-1) ?? 0)) },
+    metrics: Object.entries(curves).map(([name, lists]) => ({ name, value: lists.at(-1)?.at(-1)?.[1] ?? "0" })),
+  };
+}
+
+const range = (from: number, to: number, by: number, value: (step: number) => number): Points =>
+  Array.from({ length: Math.floor((to - from) / by) + 1 }, (_, at) => {
+    const step = from + at * by;
+    return [step, String(value(step))] as const;
+  });
+
+const trains = (job: MadeJob) => job.isTraining && job.trouble === "" && !job.isHostile;
+
+async function show(job: MadeJob, look = ""): Promise<void> {
+  ({ page, faults } = await open(browser, "about:blank"));
+  await page.addInitScript(() => {
+    // What is written on canvases cannot be read there.
+    const written: string[] = [];
+    Object.assign(window, { written });
+    const real = CanvasRenderingContext2D.prototype.fillText;
+    CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+      written.push(text);
+      return real.call(this, text, ...(rest as [number, number]));
+    };
+  });
+  await page.goto(`${fixture.page()}#/trainjobs/${job.namespace}/${job.name}${look}`);
+  await page.locator(".plot canvas").first().waitFor();
+}
+
+async function pointAt(share: number): Promise<void> {
+  // A chart is made anew when the history comes.
+  const box = await until(() => page.locator(".plot .u-over").first().boundingBox(), Boolean);
+  await page.mouse.move(box!.x + box!.width * share, box!.y + box!.height / 2);
+}
+
+const legend = () => page.locator(".legend li").allTextContents();
+const written = () => page.evaluate(() => (window as unknown as { written: string[] }).written);
+
+/** Of the first chart, how many pixels have about this colour. */
+const pixels = (red: number, green: number, blue: number) =>
+  page.evaluate(
+    ([r = 0, g = 0, b = 0]) => {
+      const canvas = document.querySelector<HTMLCanvasElement>(".plot canvas")!;
+      const { data } = canvas.getContext("2d")!.getImageData(0, 0, canvas.width, canvas.height);
+      let found = 0;
+      for (let at = 0; at < data.length; at += 4) {
+        const off = Math.abs(data[at]! - r) + Math.abs(data[at + 1]! - g) + Math.abs(data[at + 2]! - b);
+        if (data[at + 3]! > 200 && off < 30) found++;
+      }
+      return found;
+    },
+    [red, green, blue],
+  );
+const FIRST_COLOUR = [0x0b, 0x72, 0x85] as const; // of the palette on light
+
+test("the value as it was reported is shown exactly, the smoothed one beside it, both named", async () => {
+  const job = fixture.jobs.find(trains)!;
+  has(job, { loss: [[...range(0, 40, 10, (step) => 2 - step / 100), [50, "1.2900001"]]] });
+  await show(job);
+  await until(legend, ([text]) => /^loss\s*1\.2900001\s*smoothed\s*1\.\d+$/.test(text ?? ""));
+  await pointAt(0);
+  await until(legend, ([text]) => /^loss\s*2\s*smoothed\s*2$/.test(text ?? ""));
+});
+
+test("an earlier attempt under the pointer has its values in the legend", async () => {
+  const job = fixture.jobs.find(trains)!;
+  has(job, { loss: [range(0, 400, 10, () => 5), range(350, 1000, 10, () => 3)] });
+  await show(job);
+  await until(legend, ([text]) => /^loss\s*3/.test(text ?? ""));
+  await pointAt(0.1);
+  await until(legend, (texts) => texts.length === 1 && /^loss attempt 1\s*5/.test(texts[0] ?? ""));
+  await pointAt(0.38);
+  await until(legend, (texts) => texts.length === 2);
+});
+
+test.each([
+  ["between values that are not finite", "", ["NaN", "1.5", "NaN", "NaN", "2.5", "NaN"]],
+  ["on a log scale between values of 0 and less", "?log=1", ["-1", "1.5", "0", "-2", "2.5", "-1"]],
+])("a lone value %s is a dot", async (_, look, values) => {
+  const job = fixture.jobs.find(trains)!;
+  const many = Array.from({ length: 60 }, (_, at) => [at, values[at % values.length]!] as const);
+  has(job, { loss: [many] });
+  await show(job, look);
+  await until(
+    () => pixels(...FIRST_COLOUR),
+    (count) => count > 20 * 8, // twenty dots
+  );
+});
+
+test.each([
+  [(step: number) => 123456789 + step / 10, /^1\.2345679\d+e8$|^123,456,7\d\d$/],
+  [(step: number) => 0.3 + step * 1e-11, /^0\.30000000\d+$/],
+])("ticks are as fine as the range", async (value, form) => {
+  const job = fixture.jobs.find(trains)!;
+  has(job, { loss: [range(0, 100, 10, value)] });
+  await show(job);
+  const ticks = await until(
+    async () => [...new Set((await written()).filter((text) => form.test(text)))],
+    (found) => found.length >= 3,
+  );
+  expect(ticks.length).toBeGreaterThanOrEqual(3);
+});
+
+test("past the last value of a compared job, its value is told with its own step", async () => {
+  const [job, other] = fixture.jobs.filter(trains) as [MadeJob, MadeJob];
+  has(job, { loss: [range(0, 1000, 10, () => 3)] });
+  has(other, { loss: [range(0, 200, 10, () => 4)] });
+  await show(job, `?with=${other.namespace}/${other.name}`);
+  await pointAt(0.9);
+  await until(legend, (texts) => texts.some((text) => text.includes(other.name) && /step 200/.test(text)));
+  expect((await legend()).find((text) => text.includes(job.name))).not.toContain("step");
+});
+
+test("a learning rate is never smoothed", async () => {
+  const job = fixture.jobs.find(trains)!;
+  has(job, { "train/lr-AdamW": [range(0, 100, 10, (step) => (step < 50 ? 1 : 0.1))] });
+  await show(job);
+  await until(legend, ([text]) => /0\.1/.test(text ?? ""));
+  expect((await legend()).join()).not.toContain("smoothed");
+});
+
+test("a curve whose beginning is not kept says since when it is", async () => {
+  const job = fixture.jobs.find(trains)!;
+  has(job, { loss: [range(1200, 1800, 10, () => 3)] });
+  await show(job);
+  await page.getByText(/Curves are kept since \d\d:\d\d \(step 1,200\)/).waitFor();
+});
+
+test("a run that goes on from a checkpoint is no curve that lost its beginning", async () => {
+  const job = fixture.jobs.find(trains)!;
+  has(job, { loss: [range(1200, 1800, 10, () => 3)] });
+  job.says.startTime = new Date((NOW - 3600 + 1190) * 1000).toISOString();
+  await show(job);
+  await until(legend, ([text]) => /^loss/.test(text ?? ""));
+  expect(await page.getByText(/Curves are kept since/).count()).toBe(0);
+});
+
+test("eight compared jobs have a colour each, and a table of last and best values", async () => {
+  const jobs = fixture.jobs.filter(trains).slice(0, 8);
+  for (const [at, job] of jobs.entries())
+    has(job, {
+      loss: [range(0, 100, 10, (step) => 3 + at - step / 100)],
+      eval_loss: [range(0, 100, 50, (step) => 2 + at + step / 100)],
+    });
+  const [first, ...others] = jobs as [MadeJob, ...MadeJob[]];
+  await show(first, `?${others.map((job) => `with=${job.namespace}/${job.name}`).join("&")}`);
+  await until(legend, (texts) => texts.length === 16);
+  const colours = await page
+    .locator(".legend .swatch")
+    .evaluateAll((all) => all.map((one) => getComputedStyle(one).borderTopColor));
+  expect(new Set(colours).size).toBe(8);
+  const table = page.getByRole("table", { name: "Last and best values" });
+  expect(await table.locator("tbody tr").count()).toBe(8);
+  const row = await table.locator("tbody tr", { hasText: jobs[2]!.name }).textContent();
+  expect(row).toMatch(/4\s*4/); // loss falls: the last is the best
+  expect(row).toMatch(/5\s*4/); // eval_loss rises
+});
+
+test("of 300 metrics those in view are drawn, and any is found and kept on top", async () => {
+  const job = fixture.jobs.find(trains)!;
+  has(
+    job,
+    Object.fromEntries(
+      Array.from({ length: 300 }, (_, at) => [`layer${at}/norm`, [range(0, 100, 1, (step) => step * at)]]),
+    ),
+  );
+  await show(job);
+  expect(await page.locator(".plot canvas").count()).toBeLessThan(20);
+  expect(await page.locator(".curve-panel").count()).toBeLessThan(60);
+  await page.getByRole("searchbox", { name: "Find a metric" }).fill("layer299");
+  await page.getByRole("heading", { name: "layer299/norm" }).waitFor();
+  await until(
+    () => page.locator(".curve-panel").count(),
+    (count) => count === 1,
+  );
+  await page.getByRole("button", { name: "Keep layer299/norm on top" }).click();
+  await page.getByRole("searchbox", { name: "Find a metric" }).fill("");
+  await until(
+    () => page.locator(".curve-panel h3").first().textContent(),
+    (text) => text === "layer299/norm",
+  );
+  await page.reload();
+  await until(
+    () => page.locator(".curve-panel h3").first().textContent(),
+    (text) => text === "layer299/norm",
+  );
+});
