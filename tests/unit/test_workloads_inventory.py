@@ -115,6 +115,33 @@ async def test_a_job_names_its_object_that_is_too_large_to_be_read_until_it_can_
     assert heard.gone == []
 
 
+MANY_LABELS = {f"label-{number}": "x" * 63 for number in range(300)}
+LONG_LABELS = trainjob(labels=MANY_LABELS)
+LONG_ANNOTATION = trainjob(annotations={PREFIX + "path": "/" * 200_000})
+MANY_GROUPS = jobset(*[(f"group-{number}", None) for number in range(20_000)])
+LONG_MESSAGES = pod(last={"terminated": {"exitCode": 1, "message": "m" * 70_000}})
+
+
+@pytest.mark.parametrize(
+    ("kind", "object_", "named"),
+    [
+        ("trainjob", LONG_LABELS, "TrainJob bert"),
+        ("trainjob", LONG_ANNOTATION, "TrainJob bert"),
+        ("jobset", MANY_GROUPS, "JobSet bert"),
+        ("pod", LONG_MESSAGES, "pod bert-node-0-0-p1"),
+    ],
+    ids=["labels", "annotation", "groups", "messages"],
+)
+async def test_an_object_that_takes_too_much_memory_is_known_by_name_alone_and_its_job_says_so(
+    kind: str, object_: Any, named: str
+) -> None:
+    """Whoever may create an object may make it 1.5 MB long, and labels are in every document and list."""
+    heard = await Heard.of([trainjob()], [TORCH], [pod()])
+    getattr(heard.inventory, f"change_{kind}")("MODIFIED", object_)
+    assert heard.jobs[-1].unread == (named, "ObjectTooLarge")
+    assert len(msgspec.msgpack.encode(heard.jobs[-1])) < 4096
+
+
 async def test_what_changes_before_all_collections_are_listed_is_taken_into_account() -> None:
     heard = Heard()
     await heard.inventory.list_trainjobs(in_slices([trainjob(), named("other")]))

@@ -12,10 +12,14 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from .objects import BatchJob, JobSet, OwnerReference, Pod, TrainJob
+from visibility_api.kube.object_reader import TOO_LARGE
+
+from .objects import BatchJob, JobSet, OwnerReference, Pod, TrainJob, without_all_else
 from .rank0 import precedence
 
 Key = tuple[str, str]  # namespace and name, of an object or of its owner
+# Of one object: those that keep to what Kubernetes is used with take some KiB. Labels are in each document.
+MAX_KEPT_BYTES, MAX_LABELS_BYTES = 64 * 1024, 16 * 1024
 MAX_PODS_OF_ONE = 32  # that claim index 0 of one Job; its controller keeps one and deletes the others
 
 AnyObject = TrainJob | JobSet | BatchJob | Pod
@@ -40,12 +44,21 @@ class ObjectCache(Generic[T]):
         return [key for key in self._packed if scope is None or key[0] == scope]
 
     def put(self, key: Key, object_: T) -> Sequence[Key]:
-        """Store the object under its key (`key_of`). One that equals the stored one affects no job."""
+        """Store the object under its key (`key_of`). One that equals the stored one affects no job.
+
+        Of one that takes too much memory only what names it is stored, and that it is too large.
+        """
         packed = self._encoder.encode(object_)
+        if len(packed) > MAX_LABELS_BYTES and self._is_too_large(object_, packed):
+            packed = self._encoder.encode(without_all_else(object_, TOO_LARGE))
         if self._packed.get(key) == packed:
             return ()
         self._packed[key] = packed
         return (key,)
+
+    def _is_too_large(self, object_: T, packed: bytes) -> bool:
+        labels = self._encoder.encode(object_.metadata.labels)
+        return len(packed) > MAX_KEPT_BYTES or len(labels) > MAX_LABELS_BYTES
 
     def drop(self, key: Key) -> Sequence[Key]:
         return (key,) if self._packed.pop(key, None) is not None else ()

@@ -455,3 +455,21 @@ _Kind = TypeVar("_Kind", TrainJob, JobSet, BatchJob, Pod)
 def mark_unread(object_: _Kind, reason: str) -> _Kind:
     """The object, of which nothing but metadata is known, for this reason."""
     return replace(object_, metadata=replace(object_.metadata, unread=reason))
+
+
+_Known = TypeVar("_Known", bound=TrainJob | JobSet | BatchJob | Pod)
+
+
+def without_all_else(object_: _Known, reason: str) -> _Known:
+    """The object with what names it and its controller, marked as unread for this reason."""
+    meta = object_.metadata
+    controller = meta.controller
+    named = type(meta)(
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        creation_timestamp=meta.creation_timestamp,
+        owner_references=(controller,) if controller is not None else None,
+        unread=reason,
+    )
+    return type(object_)(metadata=named)  # type: ignore[arg-type]  # of the kind that the object has
