@@ -11,9 +11,16 @@ from hypothesis import given, strategies as st
 
 from tests.reviews import FakeApi, until
 from visibility_api.auth.errors import CredentialRejected
-from visibility_api.auth.review_admission import REVIEW_BURST, ReviewAdmission, site_of, unknown_queues
+from visibility_api.auth.review_admission import (
+    REVIEW_BURST,
+    START_BURST,
+    STARTS_PER_S,
+    ReviewAdmission,
+    site_of,
+    unknown_queues,
+)
 from visibility_api.auth.review_client import ReviewClient
-from visibility_api.auth.token_review import MAX_REFUSALS, PATH, TokenReviewer, header_token
+from visibility_api.auth.token_review import MAX_ENTRIES, PATH, TokenReviewer, header_token
 from visibility_api.errors.status import TooManyRequests
 from visibility_api.kube.errors import ApiError, Unreachable
 
@@ -212,31 +219,32 @@ async def test_token_is_kept_nowhere() -> None:
     """A17: the cache is keyed by a hash with a key of this process."""
     tokens = reviewer(FakeApi(status=JANE))
     await tokens.identify("t0ken-in-memory")
-    (key,) = tokens._accepted._results
+    (key,) = tokens._results._results
     assert list(tokens._known) == [key]
     assert b"t0ken" not in key[0]
     other = reviewer(FakeApi(status=JANE))
     await other.identify("t0ken-in-memory")
-    assert list(other._accepted._results) != [key]
-    assert "t0ken" not in repr(list(tokens._accepted._results.values()))
+    assert list(other._results._results) != [key]
+    assert "t0ken" not in repr(list(tokens._results._results.values()))
     refusing = reviewer(FakeApi(status={}))
     with pytest.raises(CredentialRejected):
         await refusing.identify("t0ken-in-memory")
-    assert "t0ken" not in repr(list(refusing._refused.items()))
+    assert "t0ken" not in repr(list(refusing._results._results.items()))
 
 
 async def test_made_up_tokens_do_not_push_those_of_users_out_of_the_cache() -> None:
+    """As many as are reviewed within the time for which a result is cached."""
     api = FakeApi(status=JANE)
     tokens = reviewer(api)
     await tokens.identify("t0ken")
     api.status = {}
-    for number in range(MAX_REFUSALS + 10):
+    for number in range(int(10 * STARTS_PER_S + START_BURST)):
         with pytest.raises(CredentialRejected):
             await tokens.identify(f"made-up-{number}")
     calls = len(api.calls)
     assert (await tokens.identify("t0ken")).user == "jane"
     assert len(api.calls) == calls
-    assert len(tokens._refused) == MAX_REFUSALS
+    assert len(tokens._results._results) <= MAX_ENTRIES
 
 
 async def test_a_flood_of_made_up_tokens_is_reviewed_at_a_bounded_rate() -> None:

@@ -16,7 +16,6 @@ from cachetools import TTLCache
 
 from .certificates import PEER, Peer
 from .errors import AccessDenied, CredentialRejected, Unauthenticated
-from .front_proxy import HeaderPrefixes
 from .identity import ANONYMOUS, Attributes, Identity
 from .request_header_config import Trust
 from .token_review import TokenReviewer, header_token
@@ -37,7 +36,6 @@ class RequestAuthenticator:
     def __init__(self, trust: Callable[[], Trust], tokens: TokenReviewer) -> None:
         self._trust = trust
         self._tokens = tokens
-        self._impersonates = HeaderPrefixes((b"impersonate-",))
         self._logged: TTLCache[str, bool] = TTLCache(MAX_LOGGED, LOG_AGAIN_S)  # by reason
 
     async def authenticate(self, scope: MutableMapping[str, Any]) -> Identity:
@@ -59,8 +57,7 @@ class RequestAuthenticator:
                     self._log_faults(faults)
                     raise Unauthenticated("; ".join(faults))
                 identity = ANONYMOUS  # such as a kubelet's probe
-        impersonates = self._impersonates
-        if [True for name, _ in headers if impersonates[name]]:
+        if [True for name, _ in headers if name.startswith(b"impersonate-")]:
             attempted = Attributes(verb="impersonate", path=scope["path"])
             raise AccessDenied(identity, attempted, _IMPERSONATION_REFUSED)
         return identity

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
 from .certificates import CaPool, Peer
@@ -19,8 +20,6 @@ from .identity import Identity, authenticated
 
 MAX_CACHED = 1024  # identities; many requests come from few users
 MAX_CACHED_BYTES = 16 * 1024  # of the headers of one identity
-MAX_CACHED_NAMES = 512  # of headers; clients send at most some dozens of different ones
-MAX_CACHED_NAME_BYTES = 128
 _MALFORMED_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -38,35 +37,37 @@ class ProxyHeaders:
     extra_prefixes: tuple[bytes, ...] = ()
 
 
-class HeaderPrefixes(dict[bytes, bool]):
-    """`prefixes[name]`: whether a header's name (in lower case) begins with one of the prefixes.
+class VerifiedProxy:
+    """A peer whose certificate has the right CA and an allowed name."""
 
-    A dictionary of the names seen before: a look-up costs half of a comparison, for every header of every
-    request.
-    """
+    def __init__(self, pool: CaPool, allowed_names: Sequence[str] | None, *, called: str) -> None:
+        """`allowed_names`: exact common names; None = every certificate of the pool is accepted."""
+        self.pool = pool
+        self._allowed_names = None if allowed_names is None else frozenset(allowed_names)
+        self._called = called  # in a rejection
 
-    def __init__(self, prefixes: Sequence[bytes]) -> None:
-        super().__init__()
-        self._prefixes = tuple(prefixes)
-
-    def __missing__(self, name: bytes) -> bool:
-        is_match = name.startswith(self._prefixes)
-        if len(self) < MAX_CACHED_NAMES and len(name) <= MAX_CACHED_NAME_BYTES:
-            self[name] = is_match
-        return is_match
+    def verify(self, peer: Peer) -> None:
+        """Raises CredentialRejected when the certificate is not the proxy's."""
+        verified = self.pool.verify(peer)
+        if verified.certificate is None:
+            raise CredentialRejected(verified.fault)
+        if self._allowed_names is not None and verified.common_name not in self._allowed_names:
+            raise CredentialRejected(
+                f"the client certificate's common name is not an allowed {self._called}'s"
+            )
 
 
 class FrontProxy:
-    """Identifies users by the headers of a peer whose certificate has the right CA and an allowed name."""
+    """Identifies users by the headers of a verified front proxy."""
 
     def __init__(self, pool: CaPool, headers: ProxyHeaders, allowed_names: Sequence[str]) -> None:
-        """`allowed_names`: exact common names; without any, every certificate of the pool is accepted."""
+        """Without `allowed_names` every certificate of the pool is accepted, as the ConfigMap means it."""
         self.pool = pool
-        self._allowed_names = frozenset(allowed_names)
+        self._proxy = VerifiedProxy(pool, allowed_names or None, called="front proxy")
         self._headers = headers
         # Longer names match as well; `_decode` leaves them out.
-        self._relevant = HeaderPrefixes(headers.user + headers.group + headers.uid + headers.extra_prefixes)
-        self._cache: dict[Headers, Identity] = {}
+        self._relevant = headers.user + headers.group + headers.uid + headers.extra_prefixes
+        self._cached = lru_cache(MAX_CACHED)(self._decode)
 
     def identify(self, peer: Peer, headers: Headers) -> Identity | None:
         """The user that the headers name; None when they name none, or the peer has no certificate.
@@ -75,26 +76,11 @@ class FrontProxy:
         """
         if not peer.chain:
             return None
-        verified = self.pool.verify(peer)
-        if verified.certificate is None:
-            raise CredentialRejected(verified.fault)
-        if self._allowed_names and verified.common_name not in self._allowed_names:
-            raise CredentialRejected("the client certificate's common name is not an allowed front proxy's")
-        is_relevant = self._relevant
-        relevant = tuple([header for header in headers if is_relevant[header[0]]])
-        return self._cache.get(relevant) or self._read_identity(relevant)
-
-    def _read_identity(self, headers: Headers) -> Identity | None:
-        """The user, cached unless the headers are large."""
-        identity = self._decode(headers)
-        if (
-            identity is not None
-            and sum(len(name) + len(value) for name, value in headers) <= MAX_CACHED_BYTES
-        ):
-            if len(self._cache) >= MAX_CACHED:
-                self._cache.clear()  # simpler than dropping the oldest; reading all again takes milliseconds
-            self._cache[headers] = identity
-        return identity
+        self._proxy.verify(peer)
+        relevant = tuple([header for header in headers if header[0].startswith(self._relevant)])
+        if sum([len(name) + len(value) for name, value in relevant]) <= MAX_CACHED_BYTES:
+            return self._cached(relevant)
+        return self._decode(relevant)
 
     def _decode(self, headers: Headers) -> Identity | None:
         names = self._headers

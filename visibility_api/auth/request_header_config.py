@@ -69,10 +69,7 @@ class Trust:
         return "".join(each.pool.pem for each in trusted if each)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ProxyNames:
-    headers: ProxyHeaders
-    allowed: tuple[str, ...]
+_ProxyNames = tuple[ProxyHeaders, tuple[str, ...]]  # of its headers, and the allowed ones of its certificate
 
 
 class RequestHeaderConfig:
@@ -151,7 +148,12 @@ class RequestHeaderConfig:
         self._renew_trust()
 
     def _renew_trust(self) -> None:
-        self.trust = self._build_trust()
+        pool, names = self._proxy_pool, self._proxy_names
+        self.trust = Trust(
+            client_certificates=ClientCertificates(self._client_pool) if self._client_pool else None,
+            front_proxy=FrontProxy(pool, *names) if pool and names else None,
+            trusted_proxy=self._trusted_proxy,
+        )
         log.info(
             "client CAs loaded",
             client_certificates=self.trust.client_certificates is not None,
@@ -162,14 +164,6 @@ class RequestHeaderConfig:
             self._on_change(self.trust)
         except TrustUnusable as error:
             log.error("client CAs not used for new connections", error=str(error))
-
-    def _build_trust(self) -> Trust:
-        pool, names = self._proxy_pool, self._proxy_names
-        return Trust(
-            client_certificates=ClientCertificates(self._client_pool) if self._client_pool else None,
-            front_proxy=FrontProxy(pool, names.headers, names.allowed) if pool and names else None,
-            trusted_proxy=self._trusted_proxy,
-        )
 
     def _read_pool(self, data: Mapping[str, str], key: str, held: CaPool | None) -> CaPool | None:
         """The pool in `data`, the held one when that is missing or bad; None = that login is off."""
@@ -192,15 +186,13 @@ def _read_names(data: Mapping[str, str], held: _ProxyNames | None) -> _ProxyName
         log.warning("front proxy's header names kept", error="they are missing now")
         return held
     try:
-        return _ProxyNames(
-            headers=ProxyHeaders(
-                user=_header_list(data, "requestheader-username-headers"),
-                group=_header_list(data, "requestheader-group-headers"),
-                uid=_header_list(data, "requestheader-uid-headers"),
-                extra_prefixes=_header_list(data, "requestheader-extra-headers-prefix"),
-            ),
-            allowed=_string_list(data, "requestheader-allowed-names"),
+        headers = ProxyHeaders(
+            user=_header_list(data, "requestheader-username-headers"),
+            group=_header_list(data, "requestheader-group-headers"),
+            uid=_header_list(data, "requestheader-uid-headers"),
+            extra_prefixes=_header_list(data, "requestheader-extra-headers-prefix"),
         )
+        return headers, _string_list(data, "requestheader-allowed-names")
     except TrustUnusable as error:
         log.error("front proxy's header names not updated", error=str(error))
         return held

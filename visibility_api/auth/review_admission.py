@@ -11,11 +11,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 
-from cachetools import LRUCache
-
 from visibility_api.errors.status import TooManyRequests
 from visibility_api.flowcontrol.client_queues import ClientQueues
-from visibility_api.flowcontrol.token_bucket import Bucket
+from visibility_api.flowcontrol.token_bucket import Buckets
 
 # Of unknown callers. Ten thousand pods that start within a minute need 167 a second. A token review costs
 # kube-apiserver 0.7 ms of CPU and us as much: a fifth of a core.
@@ -75,7 +73,8 @@ class ReviewAdmission:
             wait_s=WAIT_S,
         )
         self._clock = clock
-        self._buckets: LRUCache[str, Bucket] = LRUCache(MAX_ADDRESSES)  # by `site_of` an address
+        # By `site_of` an address.
+        self._buckets = Buckets(per_s=REVIEWS_PER_S, burst=REVIEW_BURST, most=MAX_ADDRESSES)
 
     @asynccontextmanager
     async def slot(self, address: str, queue: Hashable = None, *, is_known: bool) -> AsyncIterator[None]:
@@ -86,16 +85,11 @@ class ReviewAdmission:
         """
         site = site_of(address)
         queues = self._known if is_known else self._unknown
-        if not is_known and not self._bucket(site).take(self._clock()):
+        now = self._clock()
+        if not is_known and not self._buckets.of(site, now).take(now):
             raise TooManyRequests(_FLOODED)
         async with queues.slot((site, queue)):
             yield
-
-    def _bucket(self, site: str) -> Bucket:
-        bucket = self._buckets.get(site)
-        if bucket is None:
-            bucket = self._buckets[site] = Bucket(per_s=REVIEWS_PER_S, burst=REVIEW_BURST, now=self._clock())
-        return bucket
 
 
 def site_of(address: str) -> str:

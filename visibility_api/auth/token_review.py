@@ -1,7 +1,6 @@
 """Users by bearer token, by TokenReview.
 
-A token is never stored: results are cached under a hash that is keyed with a secret of this process. Accepted
-and refused tokens have caches of their own, so that made-up tokens do not push out those of users.
+A token is never stored: results are cached under a hash that is keyed with a secret of this process.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 import msgspec
 from cachetools import TTLCache
@@ -19,29 +19,17 @@ from visibility_api.kube.errors import ApiError, ClusterError
 from .errors import CredentialRejected, TokenReviewFailed
 from .identity import Identity, authenticated
 from .review_admission import ReviewAdmission
-from .review_cache import TTL_S, ReviewCache
+from .review_cache import ReviewCache
 from .review_client import ReviewClient
 
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 MAX_TOKEN_BYTES = 16 * 1024  # a token with hundreds of groups in it is a few KiB
-MAX_ENTRIES = 8192
-MAX_REFUSALS = 8192  # more than are admitted while one is cached
+MAX_ENTRIES = 16_384  # 3,100 unknown tokens are reviewed while one result is cached
 # A token that was accepted within this time is known: its next review does not wait behind unknown ones.
 KNOWN_FOR_S = 3600.0
 MAX_KNOWN = 32_768
 
 _Key = tuple[bytes, tuple[str, ...]]  # of token and audiences
-
-
-class _Spec(msgspec.Struct, omit_defaults=True):
-    token: str
-    audiences: Sequence[str] = ()
-
-
-class _TokenReview(msgspec.Struct):
-    apiVersion: str
-    kind: str
-    spec: _Spec
 
 
 class _User(msgspec.Struct):
@@ -93,8 +81,7 @@ class TokenReviewer:
         self._reviews = reviews
         self._admission = admission
         self._key = secrets.token_bytes(32)
-        self._accepted: ReviewCache[_Key, Identity] = ReviewCache(max_entries=MAX_ENTRIES, clock=clock)
-        self._refused: TTLCache[_Key, str] = TTLCache(MAX_REFUSALS, TTL_S, timer=clock)  # why, by key
+        self._results: ReviewCache[_Key, Identity | str] = ReviewCache(max_entries=MAX_ENTRIES, clock=clock)
         self._known: TTLCache[_Key, bool] = TTLCache(MAX_KNOWN, KNOWN_FOR_S, timer=clock)
 
     async def identify(self, token: str, audiences: Sequence[str] = (), *, address: str = "") -> Identity:
@@ -106,40 +93,36 @@ class TokenReviewer:
         """
         wanted = tuple(audiences)
         key = self._key_of(token, wanted)
-        accepted = self._accepted.get(key)
-        if accepted is not None:
-            return accepted
-        refusal = self._refused.get(key)
-        if refusal is not None:
-            raise CredentialRejected(refusal)
-        return await self._accepted.find(key, lambda: self._admit(key, token, wanted, address))
+        found = self._results.get(key)
+        if found is None:
+            found = await self._results.find(key, lambda: self._admit(key, token, wanted, address))
+        if isinstance(found, str):
+            raise CredentialRejected(found)
+        return found
 
     def _key_of(self, token: str, audiences: tuple[str, ...]) -> _Key:
         return hashlib.blake2b(token.encode(), key=self._key, digest_size=32).digest(), audiences
 
-    async def _admit(self, key: _Key, token: str, audiences: Sequence[str], address: str) -> Identity:
+    async def _admit(self, key: _Key, token: str, audiences: Sequence[str], address: str) -> Identity | str:
         """The result of one review, which concurrent requests with the same token share."""
-        if self._admission is None:
-            return await self._keep(key, token, audiences)
-        async with self._admission.slot(address, is_known=key in self._known):
-            return await self._keep(key, token, audiences)
-
-    async def _keep(self, key: _Key, token: str, audiences: Sequence[str]) -> Identity:
-        try:
-            identity = await self._review(token, audiences)
-        except TokenReviewFailed:
-            raise
-        except CredentialRejected as refusal:
-            self._refused[key] = str(refusal)
-            self._known.pop(key, None)
-            raise
-        self._known[key] = True
-        return identity
-
-    async def _review(self, token: str, audiences: Sequence[str]) -> Identity:
-        review = _TokenReview(
-            "authentication.k8s.io/v1", "TokenReview", _Spec(token=token, audiences=audiences)
+        slot = (
+            self._admission.slot(address, is_known=key in self._known) if self._admission else nullcontext()
         )
+        async with slot:
+            found = await self._review(token, audiences)
+        if isinstance(found, str):
+            self._known.pop(key, None)
+        else:
+            self._known[key] = True
+        return found
+
+    async def _review(self, token: str, audiences: Sequence[str]) -> Identity | str:
+        """The user, or why the token is refused. Raises TokenReviewFailed."""
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token} | ({"audiences": audiences} if audiences else {}),
+        }
         try:
             body = await self._reviews.post(msgspec.json.encode(review))
             status = msgspec.json.decode(body, type=_ReviewedToken).status
@@ -150,9 +133,9 @@ class TokenReviewer:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             raise TokenReviewFailed("the token review's response cannot be read") from None
         if not status.authenticated or not status.user.username:
-            raise CredentialRejected("the token is not accepted")
+            return "the token is not accepted"
         if audiences and not set(audiences).intersection(status.audiences or ()):
-            raise CredentialRejected("the token is for another audience")
+            return "the token is for another audience"
         user = status.user
         return authenticated(
             Identity(

@@ -17,13 +17,12 @@ from pathlib import Path
 import structlog
 
 from .certificates import CaPool, Peer
-from .errors import CredentialRejected, TrustUnusable, Unauthenticated
+from .errors import TrustUnusable, Unauthenticated
+from .front_proxy import MAX_CACHED, MAX_CACHED_BYTES, VerifiedProxy
 from .identity import Identity, authenticated
 
 log = structlog.get_logger("visibility.auth")
 
-MAX_CACHED = 1024  # identities
-MAX_CACHED_BYTES = 16 * 1024  # of the headers of one identity
 RESERVED_PREFIX = "system:"  # of Kubernetes' own users and groups
 FILE_INTERVAL_S = 30.0  # between two checks of the CA's file, as of the serving certificate's
 
@@ -46,7 +45,7 @@ class TrustedProxy:
 
     def __init__(self, pool: CaPool, rules: ProxyRules) -> None:
         self.pool = pool
-        self._allowed_names = frozenset(rules.allowed_names)
+        self._proxy = VerifiedProxy(pool, rules.allowed_names, called="trusted proxy")
         self._user_header = rules.user_header.lower().encode()
         self._group_header = rules.group_header.lower().encode()
         self._prefixes = rules.user_prefix, rules.group_prefix
@@ -59,15 +58,11 @@ class TrustedProxy:
         it; Unauthenticated when it is and the headers do not name one user whom it may name. Then no other
         method is tried: the proxy's own certificate must not become whoever forgot to log in.
         """
-        verified = self.pool.verify(peer)
-        if verified.certificate is None:
-            raise CredentialRejected(verified.fault)
-        if verified.common_name not in self._allowed_names:
-            raise CredentialRejected("the client certificate's common name is not an allowed trusted proxy's")
+        self._proxy.verify(peer)
         users = [value for name, value in headers if name == self._user_header]
         if len(users) != 1 or not users[0].strip():
             # Two: the client's own may be among them.
-            raise Unauthenticated("the trusted proxy's request has not one user header")
+            raise Unauthenticated("the trusted proxy's request does not have exactly one user header")
         groups = tuple([v for name, v in headers if name == self._group_header]) if self._group_header else ()
         if len(users[0]) + sum(map(len, groups)) <= MAX_CACHED_BYTES:
             return self._cached_identity(users[0], groups)
@@ -118,7 +113,7 @@ class TrustedProxyFile:
         return True
 
     async def follow(self, *, interval_s: float = FILE_INTERVAL_S) -> None:
-        """Load it whenever it changes, for ever."""
+        """Load it whenever it changes, until cancelled."""
         fault = ""
         while True:
             await asyncio.sleep(interval_s)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
+from cachetools import LRUCache
+
 
 class Bucket:
     """Full at first. `now` is a monotonic clock in seconds."""
@@ -37,3 +41,18 @@ class Bucket:
     def wait_s(self, now: float) -> float:
         """Seconds until the next token; 0.0 when there is one."""
         return max(0.0, (1.0 - self._left) / self._per_s - (now - self._at))
+
+
+class Buckets:
+    """A bucket for each key, such as a user. The least recently used of `most` is dropped."""
+
+    def __init__(self, *, per_s: float, burst: float, most: int) -> None:
+        self._per_s = per_s
+        self._burst = burst
+        self._buckets: LRUCache[Hashable, Bucket] = LRUCache(most)
+
+    def of(self, key: Hashable, now: float) -> Bucket:
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            bucket = self._buckets[key] = Bucket(per_s=self._per_s, burst=self._burst, now=now)
+        return bucket
