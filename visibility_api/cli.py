@@ -57,9 +57,6 @@ def _serve(arguments: Sequence[str]) -> int:
         require_tested_uvicorn()  # first: with another version the next import may fail
     except UntestedUvicorn as error:
         return _failed(f"serve: {error}")
-    from visibility_api.unused_modules import skip_unused_modules
-
-    skip_unused_modules()
     from visibility_api.server import StartFailed, run
 
     try:

@@ -18,7 +18,7 @@ import structlog
 from visibility_api.auth.review_admission import ReviewAdmission
 from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import TokenReviewer
-from visibility_api.errors.faults import describe_fault
+from visibility_api.errors.text import describe_fault
 from visibility_api.events.announcer import Announcer
 from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.observation import Observation

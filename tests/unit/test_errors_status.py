@@ -15,7 +15,6 @@ from hypothesis import given, strategies as st
 from visibility_api.app.refusal import error_response as refuse
 from visibility_api.auth.errors import AccessDenied, ReviewFailed, Unauthenticated
 from visibility_api.auth.identity import Attributes, Identity
-from visibility_api.errors.quoting import quote
 from visibility_api.errors.status import (
     BadRequest,
     Expired,
@@ -33,6 +32,7 @@ from visibility_api.errors.status import (
     encode_status,
     to_request_error,
 )
+from visibility_api.errors.text import quote
 from visibility_api.kubeapi.message import ResourceResponse
 
 GROUP = "visibility.trainer.kubeflow.org"

@@ -12,7 +12,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from visibility_api.auth.errors import AuthError
-from visibility_api.errors.quoting import quote
 from visibility_api.errors.status import (
     BadRequest,
     InternalError,
@@ -22,6 +21,7 @@ from visibility_api.errors.status import (
     RequestError,
     UnknownRoute,
 )
+from visibility_api.errors.text import quote
 
 from .documents import to_response
 from .refusal import refuse

@@ -11,7 +11,7 @@ from time import perf_counter
 import structlog
 from starlette.types import ASGIApp, Message
 
-from visibility_api.errors.faults import describe_fault
+from visibility_api.errors.text import describe_fault
 from visibility_api.flowcontrol.deadline import within
 from visibility_api.kubeapi.delivery import DEFAULT_CACHE_CONTROL, ReaderTooSlow, deliver
 from visibility_api.kubeapi.message import (

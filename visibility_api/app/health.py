@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from visibility_api.errors.faults import describe_fault
-from visibility_api.errors.quoting import quote
+from visibility_api.errors.text import describe_fault, quote
 
 log = structlog.get_logger(__name__)
 

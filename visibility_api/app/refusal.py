@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import structlog
 
 from visibility_api.auth.errors import AuthError
-from visibility_api.errors.faults import describe_fault
 from visibility_api.errors.status import Forbidden, RequestError, encode_status, to_request_error
+from visibility_api.errors.text import describe_fault
 from visibility_api.kubeapi.message import Headers, ResourceResponse, Scope
 from visibility_api.kubeapi.negotiation import negotiate_error
 from visibility_api.kubeapi.rendering import render

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from visibility_api.auth.identity import Attributes, Requirement
-from visibility_api.errors.quoting import quote
 from visibility_api.errors.status import BadRequest
+from visibility_api.errors.text import quote
 from visibility_api.kubeapi.selectors import parsing
 from visibility_api.models.wire import parse_duration_s
 

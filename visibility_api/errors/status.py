@@ -34,8 +34,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from visibility_api.auth.errors import AccessDenied, ReviewFailed, Unauthenticated
-from visibility_api.errors.quoting import quote
-from visibility_api.errors.text import harmless
+from visibility_api.errors.text import harmless, quote
 from visibility_api.models.meta_v1 import ListMeta, Status, StatusCause, StatusDetails
 from visibility_api.models.served import GROUP
 

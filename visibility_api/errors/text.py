@@ -1,4 +1,4 @@
-"""Text of strangers, made harmless for whoever reads it in a terminal, a log or a browser.
+"""Text that errors, logs and conditions may repeat, and how an unforeseen error is described.
 
 Pods, annotations, names of users and requests may carry escape sequences, which a terminal obeys. They may
 carry characters that reorder or hide others (https://www.unicode.org/reports/tr36/, section 3). What the JSON
@@ -8,12 +8,19 @@ of a document repeats of a report is left as it was reported; all else passes th
 from __future__ import annotations
 
 import re
+import traceback
+from pathlib import PurePath
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 # Printable for Python, but without a shape: Default_Ignorable_Code_Point of the Unicode database.
 _SHAPELESS = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
 )
+_NAMED = {
+    "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
+    "\\": "\\\\", '"': '\\"',
+}  # fmt: skip
+_FRAMES = 6  # the innermost ones
 
 
 def harmless(text: str) -> str:
@@ -36,3 +43,35 @@ def _harmless_character(character: str) -> str:
     if character.isprintable():
         return character
     return " " if character.isspace() else REPLACEMENT
+
+
+def quote(text: str) -> str:
+    """`text` in double quotes as Go's `%q` writes it, so that messages equal the API server's.
+
+    All but printable characters are escaped.
+    """
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(_NAMED.get(c) or (c if c.isprintable() else _escape(ord(c))) for c in text) + '"'
+
+
+def _escape(code: int) -> str:
+    if code < 0x20 or code == 0x7F:
+        return f"\\x{code:02x}"
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that was not UTF-8, as decoded with surrogateescape
+        return f"\\x{code - 0xDC00:02x}"
+    if 0xD800 <= code <= 0xDFFF:
+        return "\\ufffd"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def describe_fault(error: BaseException) -> dict[str, str]:
+    """Fields for a log event: `error`, the class name; `at`, `file:line function`, innermost first.
+
+    Never the text of an exception: it may quote its input, such as bytes of a pod, an annotation or a token.
+    """
+    frames = reversed(traceback.extract_tb(error.__traceback__)[-_FRAMES:])
+    return {
+        "error": type(error).__name__,
+        "at": ", ".join(f"{PurePath(f.filename).name}:{f.lineno} {f.name}" for f in frames),
+    }

@@ -19,7 +19,7 @@ import msgspec
 import structlog
 from cachetools import LRUCache
 
-from visibility_api.errors.faults import describe_fault
+from visibility_api.errors.text import describe_fault
 from visibility_api.flowcontrol.token_bucket import Bucket
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress

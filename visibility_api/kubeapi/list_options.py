@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from visibility_api.errors.quoting import quote
 from visibility_api.errors.status import BadRequest, InvalidListOptions, cause
+from visibility_api.errors.text import quote
 from visibility_api.kubeapi.selectors.label_syntax import invalid_value
 from visibility_api.kubeapi.selectors.parsing import parse_field_selector, parse_label_selector
 from visibility_api.kubeapi.selectors.selection import FieldSelector, LabelSelector, Selection, parse_int64

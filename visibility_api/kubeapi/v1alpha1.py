@@ -13,7 +13,7 @@ from typing import Literal, cast
 import msgspec
 import structlog
 
-from visibility_api.errors.faults import describe_fault
+from visibility_api.errors.text import describe_fault
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import Rank0, Replica, Termination
 from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary, Resources

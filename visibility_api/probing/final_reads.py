@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 import structlog
 from msgspec.structs import replace
 
-from visibility_api.errors.faults import describe_fault
+from visibility_api.errors.text import describe_fault
 from visibility_api.jobs.job import JobRef, Rank0, TrainingJob
 from visibility_api.reports.document import Outcome, Refused, RetryClass
 

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import structlog
 
-from visibility_api.errors.faults import describe_fault
+from visibility_api.errors.text import describe_fault
 from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.reports.document import Refused, RetryClass
 from visibility_api.reports.preparation import preparation

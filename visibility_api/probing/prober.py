@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import msgspec
 import structlog
 
-from visibility_api.errors.faults import describe_fault
+from visibility_api.errors.text import describe_fault
 from visibility_api.jobs.job import JobRef, Phase, Rank0, TrainingJob
 from visibility_api.jobs.observation import Observation
 from visibility_api.reports.document import Refused, RetryClass

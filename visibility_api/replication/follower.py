@@ -12,7 +12,7 @@ import msgspec
 import structlog
 from yarl import URL
 
-from visibility_api.errors.faults import describe_fault
+from visibility_api.errors.text import describe_fault
 from visibility_api.history.job_history import restore as restore_history
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 from starlette.types import Receive, Send
 
-from visibility_api.errors.faults import describe_fault
+from visibility_api.errors.text import describe_fault
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.observation import Addition
 from visibility_api.store.job_log import JobLog

@@ -17,7 +17,7 @@ import structlog
 
 from visibility_api.auth.certificates import Peer
 from visibility_api.auth.review_admission import site_of
-from visibility_api.errors.faults import describe_fault
+from visibility_api.errors.text import describe_fault
 
 from .strangers import Strangers
 

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 import structlog
 
-from visibility_api.errors.faults import describe_fault
+from visibility_api.errors.text import describe_fault
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.memory import SavedJob, save_points
 from visibility_api.jobs.observation import Addition

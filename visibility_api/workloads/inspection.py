@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 import structlog
 
-from visibility_api.errors.faults import describe_fault
+from visibility_api.errors.text import describe_fault
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import JobRef, Phase, Replica as ReplicaCounts, TrainingJob
 from visibility_api.kube.client import KubeClient

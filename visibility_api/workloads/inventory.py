@@ -17,8 +17,7 @@ from typing import Any, Literal
 import msgspec
 import structlog
 
-from visibility_api.errors.faults import describe_fault
-from visibility_api.errors.text import harmless
+from visibility_api.errors.text import describe_fault, harmless
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import (
     JobRef,

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import structlog
 
-from visibility_api.errors.faults import describe_fault
+from visibility_api.errors.text import describe_fault
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.summary import JobProgress

@@ -11,7 +11,6 @@ from starlette.responses import Response
 from visibility_api.app.dependencies import Caller, LogTailParts
 from visibility_api.app.documents import choose, negotiated, text
 from visibility_api.auth.identity import Attributes
-from visibility_api.errors.quoting import quote
 from visibility_api.errors.status import (
     Forbidden,
     NotFound,
@@ -19,6 +18,7 @@ from visibility_api.errors.status import (
     RequestError,
     Unavailable,
 )
+from visibility_api.errors.text import quote
 from visibility_api.kube.errors import ApiError, Unreachable
 from visibility_api.kubeapi.v1alpha1 import metadata_of
 from visibility_api.models.served import GROUP_VERSION, TRAINJOBS

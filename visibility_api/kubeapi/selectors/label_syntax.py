@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from visibility_api.errors.quoting import quote
+from visibility_api.errors.text import quote
 
 _NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = rf"({_NAME})?"

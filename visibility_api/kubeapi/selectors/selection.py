@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from visibility_api.auth.identity import Requirement
-from visibility_api.errors.quoting import quote
 from visibility_api.errors.status import BadRequest
+from visibility_api.errors.text import quote
 from visibility_api.jobs.summary import JobProgress
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
