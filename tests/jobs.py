@@ -39,6 +39,7 @@ RANK0 = Rank0(
     last_termination=None,
     termination_message="",
 )
+RESTARTED = replace(RANK0, restart_count=1, started_at=T0 + timedelta(seconds=60))
 JOB = TrainingJob(ref=REF, created_at=T0, phase=Phase.RUNNING, reason="Rank0Running", rank0=RANK0)
 KILLED = Termination(exit_code=137, signal=9, reason="OOMKilled", finished_at=T0)
 

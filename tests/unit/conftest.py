@@ -1,4 +1,4 @@
-"""What tests of the reporter share."""
+"""What unit tests share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.jobs import JOB
 from tests.reporting import MemorySink
+
+from .bench import Bench
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """With a job whose rank 0 runs."""
+    bench = Bench()
+    bench.job(JOB)
+    return bench
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
@@ -12,38 +12,9 @@ from tests.jobs import JOB, KILLED, RANK0, T0
 from visibility_api.jobs.job import Phase, Termination
 from visibility_api.reports.document import Progress
 
-from .test_jobs_memory import heir
-from .test_jobs_tracker import Bench
+from .bench import Bench, at
 
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture
-def bench() -> Bench:
-    bench = Bench()
-    bench.job(JOB)
-    return bench
-
-
-def at(seconds: float) -> datetime:
-    return T0 + timedelta(seconds=seconds)
-
-
-def since(bench: Bench, type_: str) -> datetime:
-    found = bench.last.condition(type_)
-    assert found is not None
-    return found.since
-
-
-def message(bench: Bench, type_: str) -> str:
-    found = bench.last.condition(type_)
-    assert found is not None
-    return found.message
-
-
-def review(bench: Bench) -> None:
-    for _ in range(2):  # the first round may have been at its end
-        bench.tracker.review(1.0)
 
 
 def estimates(bench: Bench) -> tuple[object, ...]:
@@ -69,19 +40,24 @@ class TestAServerThatStartsLate:
     def test_what_began_before_us_began_then(self, bench: Bench) -> None:
         bench.advance(600)
         bench.observe(Progress(timestamp=T0, step=10, metrics=(("loss", "nan"),)))
-        assert since(bench, "Reporting") == since(bench, "Stalled") == since(bench, "Diverged") == T0
-        assert since(bench, "Fresh") == at(45)
+        assert (
+            bench.shown("Reporting").since
+            == bench.shown("Stalled").since
+            == bench.shown("Diverged").since
+            == T0
+        )
+        assert bench.shown("Fresh").since == at(45)
 
     def test_a_report_without_a_time_may_be_as_old_as_its_container(self, bench: Bench) -> None:
         bench.advance(600)
         bench.observe(Progress(step=10, total_steps=100))
         assert bench.condition("Fresh") == ("Unknown", "AgeNotKnown")
-        assert message(bench, "Fresh").startswith("The report bears no time:")
+        assert bench.shown("Fresh").message.startswith("The report bears no time:")
         assert bench.last.seen_at is None
         bench.advance(15)
         bench.observe(Progress(step=20, total_steps=100))
         assert bench.condition("Fresh") == ("True", "RecentReport")
-        assert message(bench, "Fresh").startswith("The report bears no time:")
+        assert bench.shown("Fresh").message.startswith("The report bears no time:")
         assert bench.last.seen_at == bench.now
 
     def test_a_report_without_a_time_is_no_older_than_a_container_that_just_started(
@@ -95,7 +71,7 @@ class TestAServerThatStartsLate:
         bench.advance(600)
         bench.observe(Progress(timestamp=bench.now + HOUR, step=10))
         assert bench.condition("Fresh") == ("Unknown", "AgeNotKnown")
-        assert "at least 60m ahead" in message(bench, "Fresh")
+        assert "at least 60m ahead" in bench.shown("Fresh").message
         assert bench.last.seen_at is None
 
 
@@ -107,14 +83,14 @@ def test_a_node_whose_clock_is_off_is_called_out_and_its_ages_are_right(
         bench.advance(15)
         bench.observe(Progress(timestamp=bench.now + off, step=step, total_steps=100))
     assert bench.condition("Fresh") == ("True", "RecentReport")
-    assert name in message(bench, "Fresh")
+    assert name in bench.shown("Fresh").message
     assert bench.last.seen_at == bench.now
     assert bench.last.updated_at == bench.now + off
     assert bench.last.remaining_s == 97 * 15
     bench.advance(60)
-    review(bench)
+    bench.review()
     assert bench.condition("Fresh") == ("False", "NoNewReport")
-    assert name in message(bench, "Fresh")
+    assert name in bench.shown("Fresh").message
 
 
 def test_a_pushed_report_from_before_its_container_shows_a_clock_that_is_behind(bench: Bench) -> None:
@@ -128,7 +104,7 @@ class TestARunThatDoesNotAdvance:
     def test_it_has_no_rate_and_no_end_once_its_report_is_old(self, bench: Bench) -> None:
         trained(bench)
         bench.advance(50)
-        review(bench)
+        bench.review()
         assert bench.condition("Fresh") == ("False", "NoNewReport")
         assert bench.condition("Stalled") == ("False", "Advancing")
         assert estimates(bench) == (None, None, None)
@@ -163,13 +139,13 @@ class TestARunThatDoesNotAdvance:
     def test_it_is_stalled_since_its_last_advance(self, bench: Bench) -> None:
         trained(bench)
         bench.advance(2000)
-        review(bench)
+        bench.review()
         assert bench.condition("Stalled") == ("True", "NoAdvance")
-        assert since(bench, "Stalled") == at(10)
+        assert bench.shown("Stalled").since == at(10)
         bench.advance(5)
         bench.report(210)
         assert bench.condition("Stalled") == ("False", "Advancing")
-        assert since(bench, "Stalled") == bench.now
+        assert bench.shown("Stalled").since == bench.now
 
 
 def test_an_end_that_passes_is_withdrawn_then_and_not_a_minute_later(bench: Bench) -> None:
@@ -189,25 +165,25 @@ class TestWhatTheJobItselfShows:
     def test_its_conditions_keep_its_times(self, bench: Bench) -> None:
         bench.advance(600)
         bench.job(replace(JOB, phase=Phase.SUCCEEDED, ended_at=at(300)))
-        assert since(bench, "Complete") == at(300)
+        assert bench.shown("Complete").since == at(300)
         bench.job(replace(JOB, phase=Phase.SUSPENDED, is_suspended=True, suspension_changed_at=at(200)))
-        assert since(bench, "Suspended") == at(200)
+        assert bench.shown("Suspended").since == at(200)
         bench.job(replace(JOB, is_suspended=False, suspension_changed_at=at(400)))
         assert bench.condition("Suspended") == ("False", "Resumed")
-        assert since(bench, "Suspended") == at(400)
+        assert bench.shown("Suspended").since == at(400)
 
     def test_a_time_that_its_controller_gives_later_counts(self, bench: Bench) -> None:
         bench.job(replace(JOB, phase=Phase.SUSPENDED, is_suspended=True))
-        assert since(bench, "Suspended") == T0
+        assert bench.shown("Suspended").since == T0
         bench.advance(60)
         bench.job(replace(JOB, phase=Phase.SUSPENDED, is_suspended=True, suspension_changed_at=at(1)))
-        assert since(bench, "Suspended") == at(1)
+        assert bench.shown("Suspended").since == at(1)
 
     def test_a_condition_without_a_time_is_kept_since_it_was_first_seen(self, bench: Bench) -> None:
         bench.job(replace(JOB, phase=Phase.FAILED))
         bench.advance(60)
         bench.job(replace(JOB, phase=Phase.FAILED, reason="FailedJobs"))
-        assert since(bench, "Failed") == T0
+        assert bench.shown("Failed").since == T0
 
     def test_when_it_ended_and_how_long_it_ran_are_known(self, bench: Bench) -> None:
         trained(bench)
@@ -236,7 +212,7 @@ class TestWhatTheJobItselfShows:
         bench.advance(20)
         bench.job(replace(JOB, phase=Phase.FAILED, ended_at=at(25)))
         assert bench.condition("Fresh") == ("False", "EndedWithoutFinalReport")
-        assert since(bench, "Fresh") == at(25)
+        assert bench.shown("Fresh").since == at(25)
 
 
 class TestBeforeThereIsAnythingToJudge:
@@ -263,15 +239,15 @@ class TestBeforeThereIsAnythingToJudge:
             each.advance(20)
             each.job(ended)
             assert each.condition("Stalled") == ("False", "NotTraining")
-            assert since(each, "Stalled") == at(9)
+            assert each.shown("Stalled").since == at(9)
 
     def test_it_does_not_since_it_was_suspended_then_since_it_ended(self, bench: Bench) -> None:
         trained(bench)
         bench.advance(20)
         bench.job(replace(JOB, phase=Phase.SUSPENDED, is_suspended=True, suspension_changed_at=at(5)))
-        assert since(bench, "Stalled") == at(5)
+        assert bench.shown("Stalled").since == at(5)
         bench.job(replace(JOB, phase=Phase.FAILED, ended_at=at(9)))
-        assert since(bench, "Stalled") == at(9)
+        assert bench.shown("Stalled").since == at(9)
 
 
 def test_a_termination_message_without_a_time_was_left_when_the_container_ended(bench: Bench) -> None:
@@ -285,12 +261,12 @@ def test_a_termination_message_without_a_time_was_left_when_the_container_ended(
 
 def test_reports_missed_while_nobody_looked_make_no_long_pause(bench: Bench) -> None:
     trained(bench)
-    other = heir(bench)
+    other = bench.heir()
     other.now = at(3000)
     other.job(JOB)
     other.observe(Progress(timestamp=at(2999), step=200 + 29_890, total_steps=100_000))
     other.advance(1900)
-    review(other)
+    other.review()
     assert other.condition("Stalled") == ("True", "NoAdvance")
 
 
@@ -312,15 +288,13 @@ def test_while_the_cluster_is_not_followed_no_report_of_a_job_counts_as_fresh(
     trained(bench)
     for namespaces, expected in ((unwatched, ("Unknown", "WatchDown")), ({"b"}, ("True", "RecentReport"))):
         bench.tracker.unwatched = frozenset(namespaces)
-        review(bench)
-        fresh = bench.last.condition("Fresh")
-        assert fresh is not None
+        bench.review()
+        fresh = bench.shown("Fresh")
         assert (fresh.status, fresh.reason) == expected
 
 
 def test_an_object_that_cannot_be_read_is_said_where_reports_are(bench: Bench) -> None:
     bench.job(replace(JOB, unread=("pod bert-node-0-0-x7", "ObjectTooLarge")))
-    found = bench.last.condition("Reporting")
-    assert found is not None
+    found = bench.shown("Reporting")
     assert (found.status, found.reason) == ("Unknown", "ObjectTooLarge")
     assert "pod bert-node-0-0-x7" in found.message

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from tests.jobs import JOB, KILLED, rank0
 from visibility_api.jobs.job import Phase, Rank0, TrainingJob
 
-from .test_jobs_memory import heir
-from .test_jobs_tracker import Bench
+from .bench import Bench
 
 NEVER_RUN = rank0(is_running=False, started_at=None, waiting_reason="ContainerCreating")
 
@@ -56,6 +55,6 @@ def test_a_process_that_starts_later_counts_on() -> None:
     bench = Bench()
     bench.job(JOB)
     bench.job(of(rank0(pod_uid="p2")))
-    later = heir(bench)
+    later = bench.heir()
     later.job(of(rank0(pod_uid="p2", restart_count=1)))
     assert later.last.attempts == 3

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from itertools import permutations
 
 from msgspec.structs import replace
 
-from tests.jobs import JOB, T0, rank0
+from tests.jobs import JOB, rank0
 from visibility_api.jobs.failure import Failure, first_of
 from visibility_api.jobs.job import Phase
 
-from .test_jobs_memory import heir
-from .test_jobs_tracker import Bench
-
-
-def at(seconds: float) -> datetime:
-    return T0 + timedelta(seconds=seconds)
+from .bench import Bench, at
 
 
 def failure(
@@ -126,7 +120,7 @@ def test_a_failure_of_a_job_that_is_gone_matters_to_nobody() -> None:
 
 def test_it_is_known_after_a_restart() -> None:
     bench = failed(failure("node-3", s=10, reason="OOMKilled"))
-    later = heir(bench)
+    later = bench.heir()
     later.job(replace(JOB, rank0=None))
     assert later.last.failure == bench.last.failure
 

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec.structs import replace
 
-from tests.jobs import JOB, T0, rank0
+from tests.jobs import JOB, rank0
 from visibility_api.jobs.holding import held_s, wasted_s
 from visibility_api.jobs.job import Phase, Termination, TrainingJob
 from visibility_api.reports.document import Progress
 
-from .test_jobs_memory import heir, memory_of
-from .test_jobs_tracker import Bench
+from .bench import Bench, at
 
 GPUS = (("nvidia.com/gpu", 8),)
-
-
-def at(seconds: float) -> datetime:
-    return T0 + timedelta(seconds=seconds)
 
 
 def job(*, uid: str = "p1", pod_s: float | None = 0, **more: Any) -> TrainingJob:
@@ -40,8 +34,7 @@ def go_on(made: Bench, until_s: float, step: int | None = None, **more: Any) -> 
     made.now = at(until_s)
     if step is not None:
         made.report(step, **more)
-    made.tracker.review(1)
-    made.tracker.review(1)
+    made.review()
 
 
 def seconds(made: Bench) -> tuple[float, float | None]:
@@ -176,7 +169,7 @@ def test_whoever_takes_over_counts_on() -> None:
     made.now = at(1000)
     made.job(job(pod_s=900, uid="p2"))
     made.report(1, attempt="p2/0/0")
-    later = heir(made)
+    later = made.heir()
     later.job(job(pod_s=900, uid="p2"))
     assert seconds(later) == seconds(made) == (250, 110)
 
@@ -231,7 +224,7 @@ def test_a_failed_pod_that_outlives_the_next_one_is_not_taken_for_a_watch_that_i
 
 def counted(made: Bench) -> tuple[float, float]:
     """Held and wasted up to now, whether it is shown or not."""
-    holding = memory_of(made).holding
+    holding = made.memory().holding
     assert holding is not None
     return held_s(holding, made.now), wasted_s(holding, made.now)
 
@@ -255,6 +248,6 @@ def test_what_was_held_is_known_when_the_jobset_and_its_pods_are_gone() -> None:
     gone = replace(ended, accelerators=())
     made.now = at(9000)
     made.job(gone)
-    later = heir(made)
+    later = made.heir()
     later.job(gone)
     assert seconds(made) == seconds(later) == (7200, 100)

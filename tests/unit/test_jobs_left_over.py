@@ -8,19 +8,11 @@ from typing import Literal
 import pytest
 from msgspec.structs import replace
 
-from tests.jobs import JOB, RANK0
+from tests.jobs import JOB, RANK0, RESTARTED
 from visibility_api.jobs.job import Phase
 from visibility_api.reports.document import Progress
 
-from .test_jobs_merge import RESTARTED, at
-from .test_jobs_tracker import Bench
-
-
-@pytest.fixture
-def bench() -> Bench:
-    bench = Bench()
-    bench.job(JOB)
-    return bench
+from .bench import Bench, at
 
 
 def test_a_file_that_an_earlier_run_left_in_a_volume_is_not_shown_as_current(bench: Bench) -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
-from tests.jobs import JOB, KILLED, RANK0, REF, T0
+from tests.jobs import JOB, RANK0, REF, T0
 from visibility_api.history.job_history import JobHistory
 from visibility_api.jobs.estimate import Pace
-from visibility_api.jobs.job import Phase, TrainingJob
+from visibility_api.jobs.job import TrainingJob
 from visibility_api.jobs.memory import (
     FORMAT,
     restore,
@@ -25,32 +25,10 @@ from visibility_api.jobs.memory import (
 )
 from visibility_api.jobs.record import Record, State
 from visibility_api.jobs.summary import JobProgress
-from visibility_api.jobs.tracker import Tracker
 from visibility_api.jobs.watched import Course
 from visibility_api.reports.document import Point, Progress, Refused
 
-from .test_jobs_tracker import Bench
-
-
-def memory_of(bench: Bench) -> State:
-    state = bench.tracker.state(REF)
-    assert state is not None
-    return msgspec.msgpack.decode(state, type=State)
-
-
-def heir(bench: Bench) -> Bench:
-    """Another process, which starts now and continues from the state of the first one."""
-    state = bench.tracker.state(REF)
-    other = Bench()
-    other.now = bench.now
-    other.tracker = Tracker(
-        publish=other.published.append,
-        retract=other.retracted.append,
-        now=lambda: other.now,
-        interval_s=15.0,
-        recall=lambda _ref: (state, None),
-    )
-    return other
+from .bench import Bench
 
 
 def shown(document: JobProgress) -> JobProgress:
@@ -72,17 +50,17 @@ def test_earlier_values_that_come_with_a_report_are_neither_held_nor_news() -> N
     report = Progress(timestamp=bench.now, step=190, total_steps=1000)
     earlier = Point(timestamp=bench.now - timedelta(seconds=1), step=189, metrics=(("loss", "0.5"),))
     bench.observe(msgspec.structs.replace(report, points=(earlier,)))
-    memory, published = memory_of(bench), len(bench.published)
+    memory, published = bench.memory(), len(bench.published)
     assert memory.report is not None
     assert (memory.report.step, memory.report.points) == (190, ())
     bench.observe(report)
     bench.observe(msgspec.structs.replace(report, points=(earlier, earlier)))
-    assert memory_of(bench) == memory
+    assert bench.memory() == memory
     assert len(bench.published) == published
     assert not any(report.points for report in memory.reports.values() if report)
     message = f'{{"timestamp":"{bench.now.isoformat()}","step":1000,"recent":{{"secondsBefore":[1]}}}}'
     bench.job(replace(JOB, rank0=replace(RANK0, is_running=False, termination_message=message)))
-    ended = memory_of(bench)
+    ended = bench.memory()
     assert ended.report is not None
     assert (ended.report.step, ended.report.points) == (1000, ())
     assert not any(report.points for report in ended.reports.values() if report)
@@ -100,16 +78,16 @@ def test_it_does_not_change_while_a_job_reports_nothing_new() -> None:
     bench = trained()
     report = Progress(timestamp=bench.now, step=190)
     bench.observe(report)
-    before = memory_of(bench)
+    before = bench.memory()
     bench.advance(15)
     bench.observe(report)
-    assert memory_of(bench) == before
+    assert bench.memory() == before
 
 
 def test_a_restarted_process_shows_what_the_first_one_would() -> None:
     bench = trained()
     bench.advance(600)
-    other = heir(bench)
+    other = bench.heir()
     for each in (bench, other):
         each.job(replace(JOB, labels={"seen": "again"}))
     assert shown(other.last) == shown(bench.last)
@@ -118,7 +96,7 @@ def test_a_restarted_process_shows_what_the_first_one_would() -> None:
 def test_a_restarted_process_knows_which_source_answered() -> None:
     bench = trained()
     bench.observe(Progress(timestamp=bench.now, step=190), source="logs")
-    other = heir(bench)
+    other = bench.heir()
     assert other.tracker.source_of(REF) == ""
     other.job(JOB)
     assert other.tracker.source_of(REF) == "logs"
@@ -126,50 +104,14 @@ def test_a_restarted_process_knows_which_source_answered() -> None:
     assert other.tracker.source_of(REF) == ""
 
 
-def test_an_ended_job_whose_pod_is_gone_keeps_its_document() -> None:
-    bench = trained()
-    bench.job(replace(JOB, rank0=replace(RANK0, is_running=False, last_termination=KILLED)))
-    ended = replace(JOB, phase=Phase.FAILED, reason="FailedJobs", rank0=None)
-    bench.job(ended)
-    other = heir(bench)
-    other.job(ended)
-    assert shown(other.last) == shown(bench.last)
-    assert other.last.job.rank0 is not None
-    assert other.last.job.rank0.last_termination == KILLED
-
-
-def test_reports_go_on_where_they_were() -> None:
-    bench = trained()
-    other = heir(bench)
-    other.job(JOB)
-    other.report(190)
-    bench.report(190)
-    assert other.last.steps_per_s is not None
-    assert shown(other.last) == shown(bench.last)
-
-
-def test_a_node_whose_clock_is_behind_is_still_known_after_a_restart() -> None:
-    bench = Bench()
-    bench.job(JOB)
-    for step in range(3):
-        bench.observe(Progress(timestamp=bench.now - timedelta(hours=1), step=step))
-        bench.advance(15)
-    other = heir(bench)
-    for each in (bench, other):
-        each.job(replace(JOB, labels={"seen": "again"}))
-    assert other.condition("Fresh") == ("True", "RecentReport")
-    assert shown(other.last) == shown(bench.last)
-
-
 def test_why_the_last_probe_brought_nothing_is_said_before_the_next_one() -> None:
     bench = trained()
     bench.observe(Refused(reason="NoProgressFile", message="No progress file."))
-    other = heir(bench)
+    other = bench.heir()
     other.job(JOB)
-    assert other.last.observation is not None
-    assert (other.last.observation.reason, other.last.observation.source) == ("NoProgressFile", "exec")
+    assert (other.observation.reason, other.observation.source) == ("NoProgressFile", "exec")
     other.report(200)
-    assert other.last.observation.reason == ""
+    assert other.observation.reason == ""
 
 
 def test_a_log_that_was_rotated_away_shows_a_restarted_process_nothing_new_either() -> None:
@@ -179,7 +121,7 @@ def test_a_log_that_was_rotated_away_shows_a_restarted_process_nothing_new_eithe
     bench.observe(report, source="logs")
     bench.advance(600)
     bench.observe(report, source="logs")  # its reader remembers
-    other = heir(bench)
+    other = bench.heir()
     other.job(JOB)
     other.observe(Refused(reason="NoProgressInLog", message="…"), source="logs")
     assert [condition.reason for condition in other.last.conditions] == [

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
-from tests.jobs import JOB, RANK0, REF, T0
-from visibility_api.jobs.observation import Observation
+from tests.jobs import JOB, RANK0, RESTARTED, T0
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.reports.document import Progress, Refused
 
-from .test_jobs_tracker import Bench
-
-RESTARTED = replace(RANK0, restart_count=1, started_at=T0 + timedelta(seconds=60))
-
-
-@pytest.fixture
-def bench() -> Bench:
-    bench = Bench()
-    bench.job(JOB)
-    return bench
-
-
-def at(seconds: float) -> datetime:
-    return T0 + timedelta(seconds=seconds)
+from .bench import Bench, at
 
 
 def test_what_only_one_source_reports_stays_while_they_take_turns(bench: Bench) -> None:
@@ -190,18 +176,13 @@ def test_pushed_positions_count_as_steps(bench: Bench) -> None:
     assert bench.last.remaining_s == 980
 
 
-def push(bench: Bench, report: Progress, *, is_other_rank: bool = False) -> bool:
-    return bench.tracker.observed(
-        Observation(
-            ref=REF, attempt=RANK0.attempt, source="push", at=bench.now, outcome=report,
-            is_other_rank=is_other_rank,
-        )
-    )  # fmt: skip
+def push(bench: Bench, report: Progress, *, is_other_rank: bool = False) -> None:
+    bench.observe(report, source="push", is_other_rank=is_other_rank)
 
 
 def test_another_rank_reports_until_rank_0_does(bench: Bench) -> None:
     push(bench, Progress(timestamp=bench.now, step=5), is_other_rank=True)
-    assert (bench.last.step, bench.last.observation.source) == (5, "push")  # type: ignore[union-attr]
+    assert (bench.last.step, bench.observation.source) == (5, "push")  # type: ignore[union-attr]
     push(bench, Progress(timestamp=bench.now, step=7))
     bench.advance(5)
     push(bench, Progress(timestamp=bench.now, step=6), is_other_rank=True)
@@ -252,16 +233,7 @@ def test_two_pods_that_may_hold_rank_0_report_one_run() -> None:
 
 
 def last_word(bench: Bench, step: int, attempt: str = RANK0.attempt) -> None:
-    bench.tracker.observed(
-        Observation(
-            ref=REF,
-            attempt=attempt,
-            source="logs",
-            at=bench.now,
-            outcome=Progress(step=step),
-            is_final_read=True,
-        )
-    )
+    bench.observe(Progress(step=step), source="logs", attempt=attempt, is_final_read=True)
 
 
 def test_the_final_read_of_a_crashed_attempt_is_shown_until_the_next_one_reports(bench: Bench) -> None:
@@ -308,8 +280,7 @@ def test_jobs_that_are_not_probed_are_evaluated_anew_all_the_same(bench: Bench) 
     bench.observe(Progress(timestamp=at(0), step=1), source="push")
     assert bench.condition("Fresh") == ("True", "RecentReport")
     bench.advance(3600)
-    for _ in range(2):  # the first round begins, the second comes to the job
-        bench.tracker.review(1.0)
+    bench.review()
     assert bench.condition("Fresh") == ("False", "NoNewReport")
 
 
@@ -371,19 +342,6 @@ def test_an_ended_attempt_changes_nothing_whatever_its_sources_report(words: lis
         )
         last_word(bench, 3)
     assert bench.last == before
-
-
-def test_what_open_data_hub_leaves_in_the_termination_message_is_the_final_report(bench: Bench) -> None:
-    bench.observe(Progress(timestamp=at(1), step=90, total_steps=100))
-    left = '{"progressPercentage": 100, "currentStep": 100, "totalSteps": 100, "trainMetrics": {"loss": 0.1}}'
-    bench.job(replace(JOB, rank0=replace(RANK0, is_running=False, termination_message=left)))
-    assert (bench.last.step, bench.last.progress_percentage, dict(bench.last.metrics)) == (
-        100,
-        100,
-        {"loss": "0.1"},
-    )
-    assert bench.last.observation is not None
-    assert bench.last.observation.source == "termination"
 
 
 @pytest.mark.parametrize("source", ["push", "status"])

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
 from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0, REF, T0, rank0
 from visibility_api.history.view import HistoryView, Selection, select
 from visibility_api.reports.document import Point, Progress
 
-from .test_jobs_tracker import Bench
-
-
-@pytest.fixture
-def bench() -> Bench:
-    bench = Bench()
-    bench.job(JOB)
-    return bench
+from .bench import Bench
 
 
 def past(bench: Bench) -> HistoryView:

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
 from msgspec.structs import replace
 
 from tests.jobs import JOB
 from visibility_api.jobs.job import ProbeHints
 from visibility_api.reports.document import Progress, Refused
 
-from .test_jobs_tracker import Bench
-
-
-@pytest.fixture
-def bench() -> Bench:
-    return Bench()
+from .bench import Bench
 
 
 def test_probes_that_bring_nothing_new_are_published_once_a_minute(bench: Bench) -> None:
-    bench.job(JOB)
     bench.report(40)
     report = Progress(timestamp=bench.now, step=40, total_steps=1000)
     before = len(bench.published)
@@ -29,26 +22,22 @@ def test_probes_that_bring_nothing_new_are_published_once_a_minute(bench: Bench)
         bench.observe(report)
     assert bench.condition("Fresh") == ("False", "NoNewReport")
     assert len(bench.published) - before == 2  # when it was no longer fresh, and a minute later
-    assert bench.last.observation is not None
-    assert bench.last.observation.last_probe_at is not None
-    assert bench.now - bench.last.observation.last_probe_at < timedelta(seconds=60)
+    assert bench.observation.last_probe_at is not None
+    assert bench.now - bench.observation.last_probe_at < timedelta(seconds=60)
 
 
 def test_when_our_own_clock_is_set_back_probes_are_shown_no_later_than_else(bench: Bench) -> None:
-    bench.job(JOB)
     silent = Refused(reason="NoProgressFile", message="none")
     bench.observe(silent)
     bench.advance(-3600)
     for _ in range(20):
         bench.advance(15)
         bench.observe(silent)
-    assert bench.last.observation is not None
-    assert bench.last.observation.last_probe_at is not None
-    assert abs(bench.now - bench.last.observation.last_probe_at) <= timedelta(seconds=60)
+    assert bench.observation.last_probe_at is not None
+    assert abs(bench.now - bench.observation.last_probe_at) <= timedelta(seconds=60)
 
 
 def test_a_silent_job_is_published_once_a_minute_however_often_it_is_probed(bench: Bench) -> None:
-    bench.job(JOB)
     silent = Refused(reason="NoProgressFile", message="No progress file at /tmp/x.")
     bench.observe(silent)
     before = len(bench.published)
@@ -56,25 +45,16 @@ def test_a_silent_job_is_published_once_a_minute_however_often_it_is_probed(benc
         bench.advance(10)
         bench.observe(silent)
     assert len(bench.published) - before == 2
-    assert bench.last.observation is not None
-    assert bench.last.observation.consecutive_failures == 13
+    assert bench.observation.consecutive_failures == 13
 
 
-def test_a_new_report_is_published_at_once(bench: Bench) -> None:
-    bench.job(JOB)
-    for step in range(5):
-        bench.advance(1)
-        bench.report(step)
-        assert bench.last.step == step
-
-
-def test_a_zero_width_character_of_an_annotation_makes_no_new_conditions(bench: Bench) -> None:
+def test_a_zero_width_character_of_an_annotation_makes_no_new_conditions() -> None:
     """The stored message is made harmless; it was compared with the one that was not."""
+    bench = Bench()
     job = replace(JOB, hints=ProbeHints(faults=("Annotation a\u200bb is not a number.",)))
     bench.job(job)
     record = bench.tracker._records[job.ref]
     before = record.conditions
     assert "a\ufffdb" in before[0].message
-    bench.tracker.review(1.0)
-    bench.tracker.review(1.0)
+    bench.review()
     assert record.conditions is before

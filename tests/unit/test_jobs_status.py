@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-
 import pytest
 from msgspec.structs import replace
 
-from tests.jobs import JOB, RANK0, T0
+from tests.jobs import JOB, RANK0
 from visibility_api.jobs.job import Phase
 from visibility_api.jobs.observation import Observation
 from visibility_api.reports.document import Progress
 
-from .test_jobs_tracker import Bench
+from .bench import Bench, at
 
 ELSEWHERE = replace(JOB, rank0=None, runs_elsewhere=True)
-
-
-@pytest.fixture
-def bench() -> Bench:
-    return Bench()
-
-
-def at(seconds: float) -> datetime:
-    return T0 + timedelta(seconds=seconds)
 
 
 def status(seconds: float, percent: int = 40) -> Progress:
     return Progress(timestamp=at(seconds), progress_percentage=percent)
 
 
-def review(bench: Bench) -> None:
-    for _ in range(2):  # the first round may have been at its end
-        bench.tracker.review(1.0)
-
-
 class TestAJobThatRunsElsewhere:
-    def test_its_status_is_its_progress(self, bench: Bench) -> None:
+    def test_its_status_is_its_progress(self) -> None:
+        bench = Bench()
         bench.job(ELSEWHERE)
         assert bench.condition("Reporting") == ("False", "NotInStatus")
         for turn in (1, 2, 3):
@@ -46,16 +31,17 @@ class TestAJobThatRunsElsewhere:
         assert bench.condition("Fresh") == ("True", "RecentReport")
         assert bench.last.progress_percentage == 30
         assert bench.last.remaining_s == pytest.approx(70, abs=1)
-        assert bench.last.observation is not None
-        assert bench.last.observation.source == "status"
+        assert bench.observation.source == "status"
 
-    def test_a_status_that_stands_still_is_not_fresh(self, bench: Bench) -> None:
+    def test_a_status_that_stands_still_is_not_fresh(self) -> None:
+        bench = Bench()
         bench.job(ELSEWHERE, status=status(0))
         bench.advance(60)
-        review(bench)
+        bench.review()
         assert bench.condition("Fresh") == ("False", "NoNewReport")
 
-    def test_a_status_that_stood_there_long_before_us_is_not_fresh(self, bench: Bench) -> None:
+    def test_a_status_that_stood_there_long_before_us_is_not_fresh(self) -> None:
+        bench = Bench()
         bench.advance(7200)
         bench.job(ELSEWHERE, status=status(0))
         assert bench.last.progress_percentage == 40
@@ -65,7 +51,8 @@ class TestAJobThatRunsElsewhere:
         bench.job(ELSEWHERE, status=status(7201, 41))
         assert bench.condition("Fresh") == ("True", "RecentReport")
 
-    def test_nothing_is_fresh_while_it_waits_for_its_pods(self, bench: Bench) -> None:
+    def test_nothing_is_fresh_while_it_waits_for_its_pods(self) -> None:
+        bench = Bench()
         bench.job(replace(ELSEWHERE, phase=Phase.PENDING), status=status(0))
         assert bench.condition("Fresh") == ("False", "Rank0NotRunning")
 
@@ -75,7 +62,8 @@ class TestAnEcho:
 
     @pytest.mark.parametrize("source", ["exec", "logs", "push"])
     @pytest.mark.parametrize("age_s", [0, 5])
-    def test_it_is_no_new_report_and_wakes_no_watcher(self, bench: Bench, source: str, age_s: float) -> None:
+    def test_it_is_no_new_report_and_wakes_no_watcher(self, source: str, age_s: float) -> None:
+        bench = Bench()
         has_time = source != "logs"
         bench.job(JOB)
         for turn in (1, 2):
@@ -87,29 +75,28 @@ class TestAnEcho:
         bench.job(JOB, status=Progress(timestamp=at(10 - age_s), progress_percentage=10, step=1))
         assert len(bench.published) == published
         bench.advance(59)
-        review(bench)
+        bench.review()
         assert (bench.last.step, bench.last.seen_at) == (2, before.seen_at)
-        assert bench.last.observation is not None
-        assert bench.last.observation.source == source
+        assert bench.observation.source == source
 
-    def test_it_speaks_until_rank_0_does_when_we_have_just_started(self, bench: Bench) -> None:
+    def test_it_speaks_until_rank_0_does_when_we_have_just_started(self) -> None:
+        bench = Bench()
         bench.advance(600)
         bench.job(JOB, status=Progress(timestamp=at(580), step=70, total_steps=100))
         assert bench.last.progress_percentage == 70
         bench.advance(1)
         bench.observe(Progress(timestamp=at(580), step=70, total_steps=100, message="epoch 7"))
         assert bench.last.message == "epoch 7"
-        assert bench.last.observation is not None
-        assert bench.last.observation.source == "exec"
+        assert bench.observation.source == "exec"
 
-    def test_lines_without_a_time_are_dated_by_our_clock_after_an_old_one(self, bench: Bench) -> None:
+    def test_lines_without_a_time_are_dated_by_our_clock_after_an_old_one(self) -> None:
+        bench = Bench()
         bench.advance(600)
         bench.job(JOB, status=Progress(timestamp=at(10), step=7))
         bench.observe(Progress(step=8), source="logs")
         assert bench.last.updated_at == bench.now
 
     def test_it_is_not_taken_for_the_word_of_an_attempt_that_began_just_after_it(self, bench: Bench) -> None:
-        bench.job(JOB)
         bench.advance(60)
         bench.observe(Progress(timestamp=bench.now, step=97, total_steps=100))
         restarted = replace(RANK0, restart_count=1, started_at=at(61))
@@ -122,7 +109,6 @@ class TestAnEcho:
 
 
 def test_a_later_status_counts_beside_other_sources(bench: Bench) -> None:
-    bench.job(JOB)
     bench.advance(5)
     bench.observe(Progress(timestamp=bench.now, step=4, total_steps=10))
     bench.advance(5)
@@ -131,12 +117,10 @@ def test_a_later_status_counts_beside_other_sources(bench: Bench) -> None:
 
 
 def test_a_status_may_be_observed_like_any_other_source(bench: Bench) -> None:
-    bench.job(JOB)
     bench.advance(5)
     report = Progress(timestamp=at(5), step=5)
     status = Observation(ref=JOB.ref, attempt="", source="status", at=bench.now, outcome=report)
     assert bench.tracker.observed(status)
     assert not bench.tracker.observed(status)  # the same again is no news
     assert bench.last.step == 5
-    assert bench.last.observation is not None
-    assert bench.last.observation.source == "status"
+    assert bench.observation.source == "status"

@@ -11,8 +11,6 @@ from msgspec.structs import replace
 
 from tests import paces
 from tests.jobs import JOB, RANK0, T0
-from tests.unit.test_jobs_memory import memory_of
-from tests.unit.test_jobs_tracker import Bench
 from trainjob_progress.document import Snapshot, encode
 from trainjob_progress.ranks import make_columns
 from visibility_api.jobs.job import Phase, ProbeHints, Thresholds
@@ -20,6 +18,8 @@ from visibility_api.jobs.straggling import REPORTS
 from visibility_api.reports.document import Progress
 from visibility_api.reports.ranks import NO_RANKS, Ranks, read_ranks
 from visibility_api.reports.report import parse_report
+
+from .bench import Bench
 
 RUNS = 10  # of each sort here; python -m benchmarks.verdicts has 1,000
 EVEN = [0.4, 0.41, 0.39, 0.4]
@@ -49,8 +49,7 @@ class Gathering(Bench):
         self.observe(report)
 
     def message(self) -> str:
-        found = self.last.condition("Straggling")
-        assert found is not None
+        found = self.shown("Straggling")
         return found.message
 
 
@@ -97,16 +96,14 @@ class TestTheCondition:
         began = bench.now + timedelta(seconds=20)
         for _ in range(REPORTS):
             bench.say(step_seconds=SLOW)
-        found = bench.last.condition("Straggling")
-        assert found is not None
+        found = bench.shown("Straggling")
         assert found.since == began
 
     def test_it_keeps_its_time_while_another_rank_takes_over(self, bench: Gathering) -> None:
         for step_seconds in (SLOW, [0.4, 0.41, 0.9, 0.91], [0.4, 0.41, 0.9, 0.4]):
             for _ in range(REPORTS):
                 bench.say(step_seconds=step_seconds)
-            found = bench.last.condition("Straggling")
-            assert found is not None
+            found = bench.shown("Straggling")
             assert (found.status, found.since) == ("True", T0 + timedelta(seconds=20))
         assert found.message.startswith("Rank 2 ")
 
@@ -213,11 +210,11 @@ class TestTheCondition:
         for _ in range(REPORTS):
             bench.say(step_seconds=[0.4] * 33 + [0.9] * 31, names=["x" * 64] * 64)
         assert bench.condition("Straggling") == ("True", "SlowReplica")
-        assert len(msgspec.json.encode(memory_of(bench).gathered)) < 2048
+        assert len(msgspec.json.encode(bench.memory().gathered)) < 2048
 
     def test_no_report_of_ranks_is_kept_with_the_report(self, bench: Gathering) -> None:
         bench.say(step_seconds=SLOW)
-        memory = memory_of(bench)
+        memory = bench.memory()
         assert memory.report is not None
         assert memory.report.ranks == NO_RANKS
 

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from tests import verdicts
 from tests.jobs import JOB, RANK0, T0
-from tests.unit.test_jobs_tracker import Bench
 from visibility_api.jobs.estimate import Pace
 from visibility_api.jobs.job import ProbeHints, Termination, Thresholds
 from visibility_api.jobs.rhythm import longest_pause_s
@@ -28,12 +27,9 @@ from visibility_api.jobs.watched import (
 )
 from visibility_api.reports.document import Progress, Refused
 
+from .bench import Bench
+
 RUNS = 25  # of each sort here; python -m benchmarks.verdicts has 1,000
-
-
-@pytest.fixture
-def bench() -> Bench:
-    return Bench()
 
 
 class TestSimulatedRuns:
@@ -138,7 +134,8 @@ class TestHowLongARunMayStandStill:
 
 
 class TestStalled:
-    def test_an_annotation_says_after_how_long(self, bench: Bench) -> None:
+    def test_an_annotation_says_after_how_long(self) -> None:
+        bench = Bench()
         bench.job(replace(JOB, hints=ProbeHints(thresholds=Thresholds(stalled_after_s=40))))
         bench.report(10)
         bench.advance(40)
@@ -148,7 +145,8 @@ class TestStalled:
         bench.report(10)
         assert bench.condition("Stalled") == ("True", "NoAdvance")
 
-    def test_it_waits_for_two_probes_whatever_the_annotation_says(self, bench: Bench) -> None:
+    def test_it_waits_for_two_probes_whatever_the_annotation_says(self) -> None:
+        bench = Bench()
         bench.job(replace(JOB, hints=ProbeHints(interval_s=60, thresholds=Thresholds(stalled_after_s=10))))
         bench.report(10)
         bench.advance(110)
@@ -156,15 +154,15 @@ class TestStalled:
         assert bench.condition("Stalled") == ("False", "Advancing")
 
     def test_a_job_that_cannot_be_probed_is_not_said_to_stall(self, bench: Bench) -> None:
-        bench.job(JOB)
         bench.report(10)
         bench.advance(2000)
         bench.observe(Refused(reason="PodUnreachable", message="no"))
         assert bench.condition("Stalled") == ("Unknown", "NotJudged")
 
     @pytest.mark.parametrize("ended", [True, False], ids=["ended", "waits for its restart"])
-    def test_a_job_whose_rank_0_does_not_run_is_not_said_to_stall(self, bench: Bench, ended: bool) -> None:
+    def test_a_job_whose_rank_0_does_not_run_is_not_said_to_stall(self, ended: bool) -> None:
         """Nothing is there that could advance: the others may go on, or it is restarted."""
+        bench = Bench()
         for step in range(0, 600, 10):
             bench.advance(15)
             bench.report(step)
@@ -179,7 +177,6 @@ class TestStalled:
             assert bench.condition("Stalled") == ("Unknown", "NotJudged")
 
     def test_a_job_that_has_stalled_is_said_to_while_it_cannot_be_probed(self, bench: Bench) -> None:
-        bench.job(JOB)
         bench.report(10)
         bench.advance(2000)
         bench.report(10)
@@ -200,14 +197,12 @@ def wave(level: float, count: int) -> list[float]:
 
 class TestDiverged:
     def test_a_loss_that_is_no_number_says_so_at_once(self, bench: Bench) -> None:
-        bench.job(JOB)
         losses(bench, 1.0, "nan")
         assert bench.condition("Diverged") == ("True", "NonFiniteMetric")
         losses(bench, 1.1)
         assert bench.condition("Diverged") == ("False", "Finite")
 
     def test_gradients_may_overflow_now_and_then(self, bench: Bench) -> None:
-        bench.job(JOB)
         for number in range(GRAD_NORMS_NOT_FINITE):
             assert number == 0 or bench.condition("Diverged") == ("False", "Finite")
             bench.advance(15)
@@ -215,37 +210,32 @@ class TestDiverged:
         assert bench.condition("Diverged") == ("True", "NonFiniteMetric")
 
     def test_a_loss_that_stays_far_above_what_was_usual(self, bench: Bench) -> None:
-        bench.job(JOB)
         losses(bench, *wave(2.5, 60), *wave(11, 39))
         assert bench.condition("Diverged") == ("False", "Finite")
         losses(bench, *wave(11, 10))
         assert bench.condition("Diverged") == ("True", "FarAboveUsual")
-        shown = bench.last.condition("Diverged")
-        assert shown is not None
+        shown = bench.shown("Diverged")
         assert "and was about 2.5" in shown.message
 
     def test_the_farther_the_sooner(self, bench: Bench) -> None:
-        bench.job(JOB)
         losses(bench, *wave(2.5, 60), *wave(1e4, 4))
         assert bench.condition("Diverged") == ("True", "FarAboveUsual")
 
     def test_it_ends_when_the_loss_has_come_back(self, bench: Bench) -> None:
-        bench.job(JOB)
         losses(bench, *wave(2.5, 60), *wave(1e4, 4), *wave(2.5, 1))
         assert bench.condition("Diverged") == ("False", "Finite")
 
     def test_a_spike_is_no_divergence(self, bench: Bench) -> None:
-        bench.job(JOB)
         for _ in range(5):
             losses(bench, *wave(2.5, 30), *wave(25, 15))
             assert bench.condition("Diverged") == ("False", "Finite")
 
     def test_a_loss_that_is_back_where_it_began(self, bench: Bench) -> None:
-        bench.job(JOB)
         losses(bench, *wave(10.8, 10), *wave(6, 30), *wave(2.5, 100), *wave(10.7, 70))
         assert bench.condition("Diverged") == ("True", "FarAboveUsual")
 
-    def test_an_annotation_says_above_what(self, bench: Bench) -> None:
+    def test_an_annotation_says_above_what(self) -> None:
+        bench = Bench()
         bench.job(replace(JOB, hints=ProbeHints(thresholds=Thresholds(diverged_above=20))))
         losses(bench, 19.9)
         assert bench.condition("Diverged") == ("False", "Finite")
@@ -253,7 +243,6 @@ class TestDiverged:
         assert bench.condition("Diverged") == ("True", "AboveThreshold")
 
     def test_another_attempt_begins_anew(self, bench: Bench) -> None:
-        bench.job(JOB)
         losses(bench, "nan")
         assert JOB.rank0 is not None
         bench.job(replace(JOB, rank0=replace(JOB.rank0, restart_count=1)))
@@ -264,29 +253,28 @@ class TestDiverged:
 
 class TestPlateaued:
     def test_it_is_not_there_while_the_run_improves(self, bench: Bench) -> None:
-        bench.job(JOB)
         losses(bench, *[5 - 0.1 * number for number in range(40)], name="eval_loss")
         assert bench.last.condition("Plateaued") is None
 
     def test_an_evaluation_that_has_not_improved_for_long(self, bench: Bench) -> None:
-        bench.job(JOB)
         losses(bench, *[5 - 0.1 * number for number in range(20)], name="eval_loss")
         best_at = bench.now
         losses(bench, *wave(4, 20), name="eval_loss")
         assert bench.condition("Plateaued") == ("True", "NoImprovement")
-        shown = bench.last.condition("Plateaued")
-        assert shown is not None
+        shown = bench.shown("Plateaued")
         assert shown.since == best_at
         assert "eval_loss has not improved for long: its best was 3.1 at steps 300." in shown.message
 
-    def test_it_is_false_once_the_run_improves_again(self, bench: Bench) -> None:
+    def test_it_is_false_once_the_run_improves_again(self) -> None:
+        bench = Bench()
         bench.job(replace(JOB, hints=ProbeHints(thresholds=Thresholds(plateau_values=3))))
         losses(bench, 3, 3.1, 3.2, 3.3, name="eval_loss")
         assert bench.condition("Plateaued") == ("True", "NoImprovement")
         losses(bench, 1, name="eval_loss")
         assert bench.condition("Plateaued") == ("False", "Improving")
 
-    def test_an_annotation_names_the_metric_of_which_more_is_better(self, bench: Bench) -> None:
+    def test_an_annotation_names_the_metric_of_which_more_is_better(self) -> None:
+        bench = Bench()
         thresholds = Thresholds(plateau_metric="eval_accuracy", plateau_after_s=120)
         bench.job(replace(JOB, hints=ProbeHints(thresholds=thresholds)))
         losses(bench, *[0.1 * number for number in range(10)], name="eval_accuracy")

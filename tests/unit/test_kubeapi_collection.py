@@ -6,7 +6,6 @@ import asyncio
 from base64 import urlsafe_b64encode
 from typing import Any
 
-import msgspec
 import pytest
 import yaml
 from hypothesis import given, settings, strategies as st
@@ -386,28 +385,6 @@ async def test_a_list_is_the_same_in_every_form(server: ResourceServer) -> None:
         assert curl.body == pretty.body
 
 
-async def test_those_who_list_together_are_given_one_body(server: ResourceServer) -> None:
-    """Or a crowd that comes back after a restart would need the memory of a whole list each."""
-    for number in range(350):
-        server.put(f"job-{number:03}")
-    first, second = await asyncio.gather(server.get(ALL), server.get(ALL))
-    shared = list(zip(first.chunks, second.chunks, strict=True))[1:-1]  # head and end leave with the others
-    assert len(shared) > 1
-    assert all(mine is yours for mine, yours in shared)
-
-
-async def test_a_pretty_list_is_indented_as_if_made_at_once(server: ResourceServer) -> None:
-    """R13"""
-    for number in range(120):
-        server.put(f"job-{number:03}")
-    plain = await server.get(ALL)
-    pretty = await server.get(f"{ALL}?pretty=true")
-    assert pretty.body == msgspec.json.format(plain.body.strip(), indent=2) + b"\n"
-    page = await server.get(f"{ALL}?limit=1")
-    pretty_page = await server.get(f"{ALL}?limit=1&pretty=1")
-    assert pretty_page.body == msgspec.json.format(page.body.strip(), indent=2) + b"\n"
-
-
 async def test_partial_metadata_has_nothing_but_metadata(server: ResourceServer) -> None:
     """R9, R12"""
     server.put(labels={"a": "b"}, step=1)
@@ -422,27 +399,3 @@ async def test_partial_metadata_has_nothing_but_metadata(server: ResourceServer)
             "metadata": full["items"][0]["metadata"],
         }
     ]
-
-
-async def test_the_metadata_client_is_served_json(server: ResourceServer) -> None:
-    """R12: it sends protobuf, JSON and plain JSON in that order."""
-    server.put()
-    form = "as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-    accept = f"application/vnd.kubernetes.protobuf;{form},application/json;{form},application/json"
-    answer = await server.get(BERT, ("Accept", accept))
-    assert answer.json()["kind"] == "PartialObjectMetadata"
-    assert set(answer.json()) == {"kind", "apiVersion", "metadata"}
-
-
-@pytest.mark.parametrize(
-    ("target", "kind"), [(ALL, "PartialObjectMetadata"), (BERT, "PartialObjectMetadataList")]
-)
-async def test_a_form_of_the_wrong_number_is_not_acceptable(
-    server: ResourceServer, target: str, kind: str
-) -> None:
-    """R9"""
-    server.put()
-    code, reason, _ = await server.refused(
-        target, ("Accept", f"application/json;as={kind};g=meta.k8s.io;v=v1")
-    )
-    assert (code, reason) == (406, "NotAcceptable")

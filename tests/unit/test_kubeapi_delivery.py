@@ -50,27 +50,6 @@ async def test_an_answer_without_a_body_tells_no_length(status: int) -> None:
     assert (await deliver(b"", status=status)).header("content-length") is None
 
 
-async def test_others_have_their_turn_between_the_slices_of_a_large_answer() -> None:
-    """A list must not hold up whoever asks for one document."""
-    order: list[bytes] = []
-
-    async def note(message: dict[str, object]) -> None:
-        body = message.get("body")
-        if isinstance(body, bytes) and body:
-            order.append(body[:5])
-
-    async def handler(request: ResourceRequest) -> ResourceResponse:
-        large = [digit * YIELD_BYTES for digit in (b"1", b"2", b"3")]
-        return ResourceResponse(body=large if request.attributes.name == "bert" else b"small")
-
-    shell = Shell(handler=handler)
-    await asyncio.gather(
-        shell.get(ONE, before_send=note), shell.get(ONE.replace("bert", "other"), before_send=note)
-    )
-    assert order[0] == b"11111"
-    assert order.index(b"small") < order.index(b"33333")
-
-
 @pytest.mark.parametrize("body", [LARGE, [LARGE[:70_000], LARGE[70_000:]]])
 async def test_a_large_body_is_compressed_for_whoever_takes_gzip(body: bytes | Sequence[bytes]) -> None:
     """R14."""

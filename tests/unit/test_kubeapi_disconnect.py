@@ -63,32 +63,6 @@ async def test_work_ends_when_its_client_has_gone() -> None:
     assert is_cancelled
 
 
-async def test_what_the_work_raises_comes_as_it_is() -> None:
-    async def work() -> None:
-        await asyncio.sleep(0)
-        raise KeyError("a fault")
-
-    with pytest.raises(KeyError, match="a fault"):
-        await unless_gone(Client().receive, work())
-
-
-async def test_a_result_counts_also_when_the_client_stays_silent() -> None:
-    async def work() -> int:
-        for _ in range(5):
-            await asyncio.sleep(0)
-        return 7
-
-    assert await unless_gone(Client().receive, work()) == 7
-
-
-async def test_who_is_cancelled_from_outside_stays_cancelled() -> None:
-    task = asyncio.create_task(unless_gone(Client().receive, asyncio.Event().wait()))
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-
 async def test_a_list_whose_client_leaves_is_given_up_and_its_place_is_free() -> None:
     server = ResourceServer()
     for number in range(60):

@@ -139,38 +139,6 @@ async def test_a_list_larger_than_all_that_may_be_kept_leaves_room_for_others() 
     assert steps(await jobs.body()) == [0, 1, 0]
 
 
-async def test_a_job_that_comes_or_goes_leaves_the_parts_before_it() -> None:
-    jobs = Jobs(3 * ITEMS_A_PART)
-    before = await jobs.body()
-    jobs.delete(2 * ITEMS_A_PART)
-    gone = await jobs.body()
-    assert kept(before, gone) == [True, True, False]
-    assert b"".join(gone) == jobs.plain()
-    jobs.put(2 * ITEMS_A_PART)
-    assert b"".join(await jobs.body()) == jobs.plain()
-
-
-async def test_changes_elsewhere_leave_the_list_of_a_namespace_as_it_was() -> None:
-    jobs = Jobs(2)
-    before = await jobs.body("team-a")
-    for number in range(10):
-        jobs.store.put(document(f"other-{number}", namespace="team-b"))
-    after = await jobs.body("team-a")
-    assert kept(before, after) == [True]
-    assert b"".join(after) == jobs.plain("team-a")
-
-
-@pytest.mark.parametrize("max_changes", [20, 10_000])
-async def test_a_list_that_nobody_asked_for_during_many_changes_is_of_now(max_changes: int) -> None:
-    """Also when not all of them are held any more."""
-    jobs = Jobs(40, max_changes=max_changes)
-    await jobs.body()
-    for number in range(30):
-        jobs.put(number, step=number + 1)
-    jobs.delete(39)
-    assert b"".join(await jobs.body()) == jobs.plain()
-
-
 async def test_a_list_says_of_which_state_it_is_whatever_happens_while_it_is_made() -> None:
     jobs = Jobs(3 * ITEMS_A_PART)
     await jobs.body()
@@ -349,23 +317,6 @@ async def test_too_many_waiting_lists_are_refused_with_what_to_do() -> None:
     assert len(refused) == 1
     assert "compact JSON" in refused[0].message
     assert refused[0].retry_after_s >= 1
-
-
-async def test_pages_are_of_one_state_whatever_happens_between_them() -> None:
-    jobs = Jobs(250)
-    whole = msgspec.json.decode(jobs.plain())
-    shown, token = [], ""
-    while True:
-        options = ListOptions(selection=Selection(), limit=60, continue_token=token)
-        page = msgspec.json.decode(b"".join(await jobs.list(Representation(), options=options)))
-        shown += page["items"]
-        assert page["metadata"]["resourceVersion"] == whole["metadata"]["resourceVersion"]
-        assert page["metadata"].get("remainingItemCount", 0) == 250 - len(shown)
-        jobs.put(200, step=len(shown))
-        token = page["metadata"].get("continue", "")
-        if not token:
-            break
-    assert shown == whole["items"]
 
 
 async def test_a_list_that_cannot_be_written_is_an_error_for_all_and_kept_by_nobody() -> None:

@@ -51,21 +51,6 @@ async def test_a_streams_headers_leave_before_there_is_anything_to_tell() -> Non
     assert shell.sample("apiserver_longrunning_requests", verb="WATCH") == 0
 
 
-async def test_a_watcher_too_slow_is_cut_without_an_end() -> None:
-    """W20: so that it resumes from its last resourceVersion."""
-
-    async def write(send: Callable[[bytes], Awaitable[None]]) -> None:
-        await send(b"1\n")
-        await send(b"2\n")
-
-    async def stuck(message: dict[str, Any]) -> None:
-        if message.get("body") == b"2\n":
-            await asyncio.Event().wait()
-
-    answer = await Shell(handler=streaming(write)).get(f"{BASE}/trainjobs?watch=1", before_send=stuck)
-    assert (answer.chunks, answer.is_complete) == ([b"1\n"], False)
-
-
 async def test_a_stream_that_breaks_is_not_ended_as_if_it_were_whole() -> None:
     async def write(send: Callable[[bytes], Awaitable[None]]) -> None:
         await send(b"1\n")

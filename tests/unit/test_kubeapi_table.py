@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 from msgspec.structs import replace
 
 from tests.jobs import KILLED, NOW, document, rank0
@@ -172,18 +171,6 @@ async def test_v1beta1_is_served_under_its_own_name(server: ResourceServer) -> N
     answer = await server.get(TEAM, ("Accept", "application/json;as=Table;v=v1beta1;g=meta.k8s.io"))
     assert answer.json()["apiVersion"] == "meta.k8s.io/v1beta1"
     assert answer.json()["rows"][0]["object"]["apiVersion"] == "meta.k8s.io/v1beta1"
-
-
-async def test_a_table_can_be_yaml_and_pretty(server: ResourceServer) -> None:
-    """R9, R13"""
-    for name in ("a", "b"):
-        server.put(name, **SHOWN)
-    plain = (await server.get(TEAM, TABLE)).json()
-    as_yaml = await server.get(TEAM, ("Accept", "application/yaml;as=Table;v=v1;g=meta.k8s.io"))
-    assert yaml.safe_load(as_yaml.body) == plain
-    pretty = await server.get(f"{TEAM}?pretty=1", TABLE)
-    assert pretty.json() == plain
-    assert pretty.text.startswith('{\n  "kind": "Table"')
 
 
 async def test_rows_of_ended_runs_are_marked(server: ResourceServer) -> None:

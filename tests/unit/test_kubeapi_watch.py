@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from datetime import timedelta
 from typing import Any
 from unittest import mock
 
@@ -15,7 +14,6 @@ from tests.unit.resource_server import (
     ALL,
     BASE,
     BASE_REVISION,
-    BERT,
     JSON,
     PARTIAL,
     PARTIAL_LIST,
@@ -25,7 +23,6 @@ from tests.unit.resource_server import (
     ResourceServer,
     names,
 )
-from visibility_api.jobs.job import Phase
 from visibility_api.kubeapi import v1alpha1
 from visibility_api.kubeapi.columns import COLUMNS
 from visibility_api.kubeapi.watch import WatchLimits
@@ -303,15 +300,6 @@ async def test_a_job_that_leaves_many_selectors_is_encoded_once(server: Resource
     assert made.call_count == 1
 
 
-async def test_a_phase_can_be_watched(server: ResourceServer) -> None:
-    """L17, W12"""
-    async with server.watch(f"{WATCH}&fieldSelector=status.phase%3DFailed") as client:
-        server.put("a", phase=Phase.RUNNING)
-        server.put("a", phase=Phase.FAILED)
-        server.put("a", phase=Phase.RUNNING)
-        assert names(await client.events(2)) == [("ADDED", "a"), ("DELETED", "a")]
-
-
 async def test_one_namespace_sees_one_namespace(server: ResourceServer) -> None:
     server.put("a", namespace="team-a")
     server.put("b", namespace="team-b")
@@ -334,32 +322,12 @@ async def test_a_recreated_job_is_deleted_first(server: ResourceServer) -> None:
     ]
 
 
-async def test_watchers_of_the_same_share_the_bytes(server: ResourceServer) -> None:
-    """Issue 6: one encoding of an event for all its watchers, whatever their number."""
-    async with server.watch(WATCH) as first, server.watch(WATCH) as second, server.watch(TEAM + "?watch=1"):
-        server.put("a")
-        await first.event()
-        await second.event()
-        assert first.chunks[-1] is second.chunks[-1]
-
-
 async def test_a_namespace_called_none_is_not_all_of_them(server: ResourceServer) -> None:
     """Watchers share bytes by what they asked for, and `None` may be asked for."""
     async with server.watch(f"{BASE}/namespaces/None/trainjobs?watch=1") as one, server.watch(WATCH) as every:
         server.put("a")
         assert names([await every.event()]) == [("ADDED", "a")]
         assert one.chunks == []
-
-
-async def test_watchers_that_begin_together_share_the_first_events(server: ResourceServer) -> None:
-    """Or a crowd that comes back after a restart would need the memory of a whole state each."""
-    for number in range(250):
-        server.put(f"job-{number:03}")
-    async with server.watch(WATCH) as first, server.watch(WATCH) as second:
-        await first.events(250)
-        await second.events(250)
-    assert len(first.chunks) == 3
-    assert all(mine is yours for mine, yours in zip(first.chunks, second.chunks, strict=True))
 
 
 async def test_a_table_watch_sends_a_row_an_event(server: ResourceServer) -> None:
@@ -380,27 +348,6 @@ async def test_a_table_watch_sends_a_row_an_event(server: ResourceServer) -> Non
         assert len(event["object"]["rows"]) == 1
     assert [e["object"]["rows"][0]["cells"][0] for e in (first, second, third)] == ["a", "b", "b"]
     assert (third["type"], revision(third)) == ("MODIFIED", changed_at)
-
-
-async def test_the_initial_events_of_table_watches_are_made_once(server: ResourceServer) -> None:
-    """W15: each has the columns first, and ages as old as in a list at most."""
-    for name in ("a", "b"):
-        server.put(name)
-    seen: list[list[Any]] = []
-    for later_s in (0, 1, 10):
-        server.now += timedelta(seconds=later_s)
-        async with server.watch(WATCH, TABLE) as client:
-            events = await client.events(2)
-            changed_at = server.put("c") if later_s == 10 else None
-            if changed_at is not None:
-                assert (await client.event())["object"]["columnDefinitions"] is None
-        assert [len(e["object"]["columnDefinitions"] or ()) for e in events] == [len(COLUMNS), 0]
-        seen.append(events)
-    assert seen[0] == seen[1]
-    assert seen[1] != seen[2]  # ages
-    async with server.watch(f"{WATCH}&labelSelector=x", TABLE) as client:
-        server.put("d", labels={"x": ""})
-        assert len((await client.event())["object"]["columnDefinitions"]) == len(COLUMNS)
 
 
 async def test_a_table_watch_from_a_list_says_the_columns_first(server: ResourceServer) -> None:
@@ -449,19 +396,6 @@ async def test_a_watch_is_json_of_single_objects(server: ResourceServer) -> None
     assert (await server.refused(WATCH, PARTIAL_LIST))[0] == 406
 
 
-async def test_kubectl_get_name_w_sees_the_first_change(server: ResourceServer) -> None:
-    """W17"""
-    server.put("bert", step=1)
-    assert (await server.get(BERT)).status == 200
-    async with server.watch(
-        f"{TEAM}?watch=true&fieldSelector=metadata.name%3Dbert&resourceVersion=0"
-    ) as client:
-        await client.event()  # kubectl suppresses this one
-        server.put("other")
-        server.put("bert", step=2)
-        assert (await client.event())["object"]["status"]["steps"] == {"current": 2}
-
-
 async def test_a_slow_watcher_is_cut_and_holds_nobody_up() -> None:
     """W20: it resumes from its last revision, or lists anew."""
     server = ResourceServer(max_changes=32)
@@ -483,17 +417,6 @@ async def test_a_slow_watcher_is_cut_and_holds_nobody_up() -> None:
         told = [event["object"]["status"]["steps"]["current"] for event in events]
         assert told == list(range(1, len(told) + 1))  # no gap before the cut
         assert len(told) < 200
-
-
-async def test_a_client_that_leaves_frees_its_watch(server: ResourceServer) -> None:
-    """W22"""
-    async with server.watch(WATCH) as client:
-        server.put("a")
-        await client.event()
-        assert len(server.watches) == 1
-        client.disconnect()
-        await client.rest()
-        assert len(server.watches) == 0
 
 
 async def test_draining_ends_watches_in_order(server: ResourceServer) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
-import timeit
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -86,13 +84,6 @@ def test_each_shared_vector_is_read_as_it_says(vector: dict[str, Any]) -> None:
     assert columns_of(outcome) == said.get("recent")
 
 
-@given(st.binary(max_size=2000))
-def test_any_bytes_give_a_document_or_a_named_refusal(data: bytes) -> None:
-    outcome = parse_document(data)
-    if isinstance(outcome, Refused):
-        assert outcome.reason in REASONS
-
-
 HUGE = st.integers(min_value=-(10**600), max_value=10**600)  # beyond what a float can hold
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | HUGE | st.floats() | st.text(max_size=80),
@@ -143,24 +134,6 @@ def test_a_percentage_of_any_length_is_clamped() -> None:
     assert outcome.progress_percentage == 100
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"s3cr3t-token",
-        b'{"timestamp":"s3cr3t-token"}',
-        b'{"step":"s3cr3t-token",' + STAMP.encode() + b"}",
-        b'{"state":"s3cr3t-token",' + STAMP.encode() + b"}",
-        b'{"metrics":{"s3cr3t-token":[]},' + STAMP.encode() + b"}",
-        b'"s3cr3t-token"',
-        b'{"trainerStatus":{"lastUpdatedTime":"s3cr3t-token"}}',
-    ],
-)
-def test_a_refusal_never_repeats_what_was_read(data: bytes) -> None:
-    outcome = parse_document(data)
-    assert isinstance(outcome, Refused)
-    assert "s3cr3t" not in outcome.reason + outcome.message
-
-
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
 def test_levels_are_counted_outside_of_strings(opening: bytes, closing: bytes) -> None:
     for depth in (MAX_DEPTH - 1, MAX_DEPTH):
@@ -190,18 +163,6 @@ HEAD = b'{"timestamp":"2026-01-23T10:30:45Z","x":['
 def test_what_costs_more_than_its_length_is_refused(unit: bytes, number: int, reason: str | None) -> None:
     outcome = parse_document(HEAD + unit * number + b"0]}")
     assert (outcome.reason if isinstance(outcome, Refused) else None) == reason
-
-
-@pytest.mark.parametrize("number", ["1e23", "1e308", "5e-324", "9007199254740993.0", "9" * 39])
-def test_no_number_costs_many_times_what_another_does(number: str) -> None:
-    """A decoder that is slow with one such number took 0.3 to 9 us for each, where 0.5 takes 0.02."""
-
-    def cpu_s(each: str) -> float:
-        metrics = ",".join([f'"a":{each}'] * 1000)
-        data = f'{{{STAMP},"metrics":{{{metrics}}}}}'.encode()
-        return min(timeit.repeat(lambda: parse_document(data), timer=time.thread_time, number=3, repeat=5))
-
-    assert cpu_s(number) < 10 * cpu_s("0.5")
 
 
 def test_of_very_many_earlier_values_the_latest_rows_are_read() -> None:

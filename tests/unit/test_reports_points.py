@@ -11,7 +11,7 @@ from visibility_api.history.view import Selection, select
 from visibility_api.reports.log_tail import TailReader
 from visibility_api.reports.report import parse_report
 
-from .test_jobs_tracker import Bench
+from .bench import Bench
 
 
 def kept(bench: Bench) -> list[tuple[int, float]]:

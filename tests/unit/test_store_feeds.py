@@ -153,23 +153,6 @@ async def test_a_cancelled_watcher_leaves_the_others_alone(store: MemoryStore) -
     assert steps(await waiting) == [1]
 
 
-async def test_another_resource_wakes_nobody(store: MemoryStore) -> None:
-    feed = store.watch("jobsets", BASE)
-    waiting = asyncio.create_task(feed.next_batch())
-    await asyncio.sleep(0)
-    store.put(document("a"))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    feed.close()
-    await waiting
-
-
-def test_a_store_can_be_filled_before_there_is_a_loop(store: MemoryStore) -> None:
-    store.put(document("a"))
-    assert store.revision == BASE + 1
-
-
 @in_virtual_time
 async def test_what_the_watchers_of_a_client_take_delays_their_own_next_wake_up_alone() -> None:
     """The client with fewer watchers comes first."""
