@@ -124,7 +124,7 @@ class OwnersTerm:
         changing = 0
         while True:
             await asyncio.sleep(EVALUATION_S)
-            unwatched = frozenset(watch.scope for watch in self.watches if watch.health.is_down(WATCH_DOWN_S))
+            unwatched = frozenset(each for watch in self.watches for each in watch.down_scopes(WATCH_DOWN_S))
             changing = CHANGE_S if unwatched != self.owner.unwatched else max(0, changing - 1)
             self.owner.unwatched = unwatched
             share = SHARE_OF_CHANGE if changing else EVALUATION_S / REFRESH.total_seconds()

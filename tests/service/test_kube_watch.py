@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ from aiohttp import web
 
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
+from visibility_api.kube.separate import SeparateNamespaces, SeparationLimits
 from visibility_api.kube.watch import Backoff, Watch, WatchLimits
 from visibility_api.workloads.objects import TrainJob, mark_unread
 
@@ -50,6 +52,7 @@ class Script:
     def __init__(self, *steps: Any) -> None:
         self.steps = list(steps)
         self.requests: list[dict[str, str]] = []
+        self.paths: list[str] = []
         self.accepted: list[str] = []
         self.ended = asyncio.Event()
         self.asked = asyncio.Condition()
@@ -60,6 +63,7 @@ class Script:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(dict(request.query))
+        self.paths.append(request.path)
         self.accepted.append(request.headers["Accept"])
         async with self.asked:
             self.asked.notify_all()
@@ -398,6 +402,52 @@ async def test_an_event_that_is_not_read_costs_its_object_alone(event: bytes, wh
     assert sum("watch" not in request for request in script.requests) == 1  # it was not listed again
     assert script.requests[2]["resourceVersion"] == "7"
     assert "as=PartialObjectMetadata;" in script.accepted[2]
+
+
+async def test_a_namespace_of_large_events_gets_a_watch_of_its_own() -> None:
+    """Else the others wait until kube-apiserver has encoded them (decision 0040)."""
+    seen, other = Seen(), Seen()
+    script = Script(
+        a_list(7, trainjob("b", 1)),
+        [
+            line("MODIFIED", large("odd", 8)),
+            line("MODIFIED", large("odd", 9)),
+            line("MODIFIED", large("odd", 10)),
+        ],
+    )
+    async with fake_apiserver(script.handle) as client:
+
+        def make(namespace: str | None) -> Watch[TrainJob]:
+            return Watch(
+                client,
+                f"/namespaces/{namespace}/trainjobs" if namespace else PATH,
+                kind=TrainJob,
+                on_list=(other if namespace else seen).on_list,
+                on_event=(other if namespace else seen).on_event,
+                scope=namespace,
+                separate=None if namespace else separate,
+                limits=SOON,
+            )
+
+        limits = SeparationLimits(large_bytes=1000, bytes_a_minute=6000)
+        separate: SeparateNamespaces[Watch[TrainJob]] = SeparateNamespaces(make, limits)
+        watch = make(None)
+        task = asyncio.create_task(watch.run())
+        await other.until("LIST ")
+        await seen.until("LIST b", "MODIFIED odd", "MODIFIED odd")
+        await script.until_asked(5)
+        by_path = [
+            (path, query.get("resourceVersion"), query.get("fieldSelector"))
+            for path, query in zip(script.paths, script.requests, strict=True)
+        ]
+        assert (PATH, "9", "metadata.namespace!=a") in by_path
+        assert ("/namespaces/a/trainjobs", "1", None) in by_path
+        (part,) = separate
+        part.health.down_since = time.monotonic() - 61
+        assert list(watch.down_scopes(60)) == ["a"]  # and of no other namespace
+        task.cancel()
+        script.ended.set()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_events_whose_metadata_cannot_be_had_are_met_twice_and_then_listed() -> None:

@@ -29,6 +29,9 @@ class Watched:
     async def run(self) -> None:
         await asyncio.Event().wait()
 
+    def down_scopes(self, for_s: float) -> list[str | None]:
+        return [self.scope] if self.health.is_down(for_s) else []
+
 
 class Taken:
     """A term that has taken these jobs over; `exist` are those that the cluster has shown."""

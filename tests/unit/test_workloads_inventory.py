@@ -164,6 +164,14 @@ async def test_a_namespace_of_which_a_collection_is_not_known_holds_up_no_other(
     assert [j.ref.namespace for j in heard.jobs] == ["team-b"]
 
 
+async def test_a_list_of_the_cluster_takes_nothing_from_a_namespace_that_is_watched_separately() -> None:
+    heard = await Heard.of()
+    for scope in ("team-b", "team-c"):
+        await heard.inventory.list_trainjobs(in_slices([named("other", namespace=scope)]), scope=scope)
+    await heard.inventory.list_trainjobs(in_slices([trainjob()]), but={"team-b"})
+    assert [ref.namespace for ref in heard.gone] == ["team-c"]
+
+
 async def test_a_long_list_lets_others_in_and_takes_over_what_they_change_meanwhile() -> None:
     heard = await Heard.of()
     names = [f"job-{number}" for number in range(20)]

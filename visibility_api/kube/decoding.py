@@ -37,10 +37,11 @@ class ListPage(msgspec.Struct, Generic[T]):
 
 
 class Versioned(msgspec.Struct):
-    """An object's resourceVersion; of the Status in an event of type ERROR the rest."""
+    """An object's resourceVersion and namespace; of the Status in an event of type ERROR the rest."""
 
     class Meta(msgspec.Struct):
         resourceVersion: str = ""
+        namespace: str = ""
 
     metadata: Meta = msgspec.field(default_factory=Meta)
     code: object = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
@@ -21,6 +21,7 @@ from .decoding import SLICE_S, UNDECODABLE, EventBody, EventHead, ListMeta, List
 from .errors import ApiError, ClusterError, TooLarge, Unreachable
 from .object_reader import TOO_LARGE, UNREADABLE, ObjectReader
 from .responses import Oversized
+from .separate import SeparateNamespaces
 
 log = structlog.get_logger("visibility.watch")
 
@@ -105,6 +106,7 @@ class Watch(Generic[T]):
     in memory at once. The callee may yield to other tasks but must not wait for anything else.
     on_event: called with ADDED, MODIFIED or DELETED, and the object after the change (for DELETED before it).
     scope: the namespace of `path`; None: the whole cluster.
+    separate: namespaces that this watch leaves out, each with a watch that `run` runs as well.
     mark, count_unread: for objects that are too large or cannot be decoded (`ObjectReader`).
     """
 
@@ -119,12 +121,14 @@ class Watch(Generic[T]):
         label_selector: str = "",
         field_selector: str = "",
         scope: str | None = None,
+        separate: SeparateNamespaces[Watch[T]] | None = None,
         limits: WatchLimits = WatchLimits(),
         mark: Callable[[T, str], T] = lambda object_, _reason: object_,
         count_unread: Callable[[str], None] = lambda _reason: None,
     ) -> None:
         self.path = path
         self.scope = scope
+        self._separate = separate
         self._limits = limits
         self.health = WatchHealth()
         self._client = client
@@ -135,12 +139,21 @@ class Watch(Generic[T]):
         self._was_listed = False
         # The version after which the last stream, and the one before, failed by what it contained.
         self._spoilt = self._failed_at = ""
-        self._selectors = [
-            pair for pair in (("labelSelector", label_selector), ("fieldSelector", field_selector)) if pair[1]
-        ]
+        self._label_selector, self._field_selector = label_selector, field_selector
+
+    def down_scopes(self, for_s: float) -> Iterator[str | None]:
+        """The scopes of this watch and of separate namespaces' that have not worked for so many seconds."""
+        if self.health.is_down(for_s):
+            yield self.scope
+        for watch in self._separate or ():
+            yield from watch.down_scopes(for_s)
 
     async def run(self) -> None:
         """Follow the collection until cancelled; retry after every failure."""
+        async with asyncio.TaskGroup() as group:
+            await self._run(group)
+
+    async def _run(self, group: asyncio.TaskGroup) -> None:
         backoff = Backoff(self._limits)
         longest_s = self._limits.longest_delay_s
         clock = asyncio.get_running_loop().time
@@ -150,7 +163,9 @@ class Watch(Generic[T]):
                 if not self._version:
                     await self._list()
                     backoff.reset()
-                await self._follow()
+                if (separated := await self._follow()) is not None:
+                    log.warning("namespace watched separately", path=separated.path)
+                    group.create_task(separated.run(), name=f"watch {separated.path}")
                 self._recovered()
                 continue
             except ApiError as error:
@@ -196,7 +211,7 @@ class Watch(Generic[T]):
         """
         token, limit = "", PAGE
         while True:
-            query = [*self._selectors, ("limit", str(limit))]
+            query = [*self._selectors(), ("limit", str(limit))]
             if token:
                 query.append(("continue", token))
             try:
@@ -235,11 +250,22 @@ class Watch(Generic[T]):
         read = (self._reader.unread_of(item, reason) for item in page.items or ())
         return page.metadata, [object_ for object_ in read if object_ is not None]
 
-    async def _follow(self) -> None:
-        """Pass on the changes after the last version until the stream ends."""
+    def _selectors(self) -> Query:
+        fields = self._field_selector
+        if self._separate is not None:
+            fields = self._separate.field_selector
+        return [
+            pair for pair in (("labelSelector", self._label_selector), ("fieldSelector", fields)) if pair[1]
+        ]
+
+    async def _follow(self) -> Watch[T] | None:
+        """Pass on the changes after the last version until the stream ends, or leaves a namespace out.
+
+        Returns the watch of that namespace.
+        """
         timeout_s = random.randint(*WATCH_TIMEOUT_S)
         query = [
-            *self._selectors,
+            *self._selectors(),
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
             ("resourceVersion", self._version),
@@ -251,33 +277,39 @@ class Watch(Generic[T]):
             if not self._spoilt:
                 self._recovered()
             async for line in lines:
-                await self._take(line)
+                namespace = await self._take(line)
                 self._recovered()
+                size = line.size if isinstance(line, Oversized) else len(line)
+                if (
+                    self._separate is not None
+                    and (watch := self._separate.count(namespace, size)) is not None
+                ):
+                    return watch
         if asyncio.get_running_loop().time() - began < 1.0:
             raise Unreachable(
                 f"GET {self.path}: the watch ended within a second"
             )  # back off, as client-go does
+        return None
 
-    async def _take(self, line: bytes | Oversized) -> None:
-        """Pass on one event."""
+    async def _take(self, line: bytes | Oversized) -> str:
+        """Pass on one event. Returns the namespace of its object."""
         if isinstance(line, Oversized):
-            await self._take_metadata(TOO_LARGE)
-            return
+            return await self._take_metadata(TOO_LARGE)
         try:
             head = await self._reader.head(line)
         except UNDECODABLE:
-            await self._take_metadata(UNREADABLE)
-            return
+            return await self._take_metadata(UNREADABLE)
         self._raise_error(head)
         if head.type in CHANGES and (changed := await self._reader.body(line)) is not None:
             self._on_event(head.type, changed)  # type: ignore[arg-type]  # narrowed by `in`
         self._version = head.object.metadata.resourceVersion or self._version
+        return head.object.metadata.namespace
 
-    async def _take_metadata(self, reason: str) -> None:
-        """Pass on the first change after the last version with its metadata alone."""
+    async def _take_metadata(self, reason: str) -> str:
+        """Pass on the first change after the last version with its metadata alone; as `_take`."""
         self._spoilt = self._version
         query = [
-            *self._selectors,
+            *self._selectors(),
             ("watch", "true"),
             ("resourceVersion", self._version),
             ("timeoutSeconds", f"{METADATA_S:.0f}"),
@@ -294,7 +326,7 @@ class Watch(Generic[T]):
                     if (known := self._reader.unread_of(object_, reason)) is not None:
                         self._on_event(head.type, known)  # type: ignore[arg-type]  # narrowed by `in`
                     self._version = head.object.metadata.resourceVersion
-                    return
+                    return head.object.metadata.namespace
         raise Unreachable(f"GET {self.path}: an event cannot be read, nor its metadata")
 
     def _raise_error(self, head: EventHead) -> None:

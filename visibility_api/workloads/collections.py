@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from visibility_api.kube.client import KubeClient
+from visibility_api.kube.separate import SeparateNamespaces
 from visibility_api.kube.watch import Watch
 
 from .inventory import TrainJobInventory
@@ -39,18 +40,27 @@ def trainjob_watches(
         (f"{BATCH_API}%s/jobs", BatchJob, inventory.list_jobs, inventory.change_job, JOB_SELECTOR),
         (f"{CORE_API}%s/pods", Pod, inventory.list_pods, inventory.change_pod, POD_SELECTOR),
     )
-    return [
-        Watch(
+
+    def make(collection: str, kind: tuple[str, type[Any], Any, Any, str], scope: str | None) -> Watch[Any]:
+        path, type_, on_list, on_event, selector = kind
+        separate: SeparateNamespaces[Watch[Any]] | None = None
+        if scope is None:
+            separate = SeparateNamespaces(partial(make, collection, kind))
+        return Watch(
             client,
             path % ("" if scope is None else f"/namespaces/{scope}"),
-            kind=kind,
-            on_list=partial(on_list, scope=scope),
+            kind=type_,
+            on_list=partial(on_list, scope=scope, but=separate or ()),
             on_event=on_event,
             scope=scope,
+            separate=separate,
             mark=mark_unread,
             count_unread=partial(count_unread, collection),
             label_selector=selector,
         )
+
+    return [
+        make(collection, kind, scope)
         for scope in namespaces or (None,)
-        for collection, (path, kind, on_list, on_event, selector) in zip(COLLECTIONS, kinds, strict=True)
+        for collection, kind in zip(COLLECTIONS, kinds, strict=True)
     ]

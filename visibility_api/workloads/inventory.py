@@ -7,7 +7,7 @@ because the four collections are never listed at the same moment.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice
@@ -58,6 +58,8 @@ MAX_REASON_CHARACTERS, MAX_MESSAGE_CHARACTERS = 256, 1024
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+Scope = str | None
+But = Container[str]
 _COLLECTIONS = 4
 
 # The Job of that name in the job's namespace, with the pods that name its uid; None while there is none.
@@ -101,20 +103,23 @@ class TrainJobInventory:
         known = self._known.get((ref.namespace, ref.name))
         return known is not None and known.ref == ref
 
-    # Called by the watches. `scope` is the namespace of a list; None: the whole cluster. A list comes again
+    # Called by the watches. `scope` is the namespace of a list; None: the whole cluster, but for the
+    # namespaces of `but`. A list comes again
     # whenever a watch has expired; only the jobs that it changes are evaluated again.
 
-    async def list_trainjobs(self, objects: AsyncIterable[TrainJob], scope: str | None = None) -> None:
-        await self._list(self._trainjobs, objects, scope)
+    async def list_trainjobs(
+        self, objects: AsyncIterable[TrainJob], scope: Scope = None, but: But = ()
+    ) -> None:
+        await self._list(self._trainjobs, objects, scope, but)
 
-    async def list_jobsets(self, objects: AsyncIterable[JobSet], scope: str | None = None) -> None:
-        await self._list(self._jobsets, objects, scope)
+    async def list_jobsets(self, objects: AsyncIterable[JobSet], scope: Scope = None, but: But = ()) -> None:
+        await self._list(self._jobsets, objects, scope, but)
 
-    async def list_jobs(self, objects: AsyncIterable[BatchJob], scope: str | None = None) -> None:
-        await self._list(self._batch_jobs, objects, scope)
+    async def list_jobs(self, objects: AsyncIterable[BatchJob], scope: Scope = None, but: But = ()) -> None:
+        await self._list(self._batch_jobs, objects, scope, but)
 
-    async def list_pods(self, objects: AsyncIterable[Pod], scope: str | None = None) -> None:
-        await self._list(self._pods, objects, scope)
+    async def list_pods(self, objects: AsyncIterable[Pod], scope: Scope = None, but: But = ()) -> None:
+        await self._list(self._pods, objects, scope, but)
 
     def change_trainjob(self, change: ChangeType, object_: TrainJob) -> None:
         self._apply(self._trainjobs, change, object_, key_of(object_))
@@ -135,7 +140,9 @@ class TrainJobInventory:
             self._said[key] = said
             self._refresh((key,))
 
-    async def _list(self, cache: ObjectCache[Any], objects: AsyncIterable[Any], scope: str | None) -> None:
+    async def _list(
+        self, cache: ObjectCache[Any], objects: AsyncIterable[Any], scope: Scope, but: But
+    ) -> None:
         """Apply a list. Events of the same watch wait meanwhile; those of others may arrive in between.
 
         Each object is applied at once, because it is newer than what is known; a list that fails in between
@@ -147,7 +154,7 @@ class TrainJobInventory:
             listed.add(key)
             self._apply(cache, "MODIFIED", object_, key)
         async for key in in_slices(cache.keys(scope)):
-            if key not in listed:
+            if key not in listed and key[0] not in but:
                 self._refresh(self._jobs_of(cache, cache.drop(key)))
         lists = self._listed.setdefault(scope, set())
         if cache not in lists:
