@@ -30,14 +30,12 @@ from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ClusterError
 from visibility_api.replication.recognition import derive_proof
 from visibility_api.serving.certificate import provide_certificate
-from visibility_api.serving.http_server import HttpServer, http_server
+from visibility_api.serving.http_server import HttpServer
 from visibility_api.serving.tls import ServingTls
 from visibility_api.settings import Settings, shown
 from visibility_api.telemetry import set_up_logs
 
 log = structlog.get_logger("visibility.server")
-
-BACKLOG = 2048
 
 
 class StartFailed(Exception):
@@ -82,7 +80,7 @@ async def _serve(settings: Settings) -> None:
         )
         await assembly.load()
         followed = [tls.follow_files, *([proxy_file.follow] if proxy_file else [])]
-        await _run(settings, assembly, followed, http_server(assembly.app, tls), listener, stopping)
+        await _run(settings, assembly, followed, HttpServer(assembly.app, tls), listener, stopping)
 
 
 async def _run(
@@ -170,15 +168,13 @@ def _listen(settings: Settings) -> socket.socket:
     try:
         if ipaddress.ip_address(address).is_unspecified:
             try:
-                return socket.create_server(
-                    ("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG
-                )
+                return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
             except OSError as error:
                 if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
                     raise
                 address = "0.0.0.0"  # noqa: S104 - this host has no IPv6
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        return socket.create_server((address, port), family=family, backlog=BACKLOG)
+        return socket.create_server((address, port), family=family)
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error)
         raise StartFailed(f"cannot listen on {address} port {port}: {why}") from error

@@ -5,38 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
 from tests.certificates import Authority
 from tests.pushing import BODY, OURS, UPSTREAM, Cluster, Endpoint
+from tests.service.tls_server import serving
 from trainjob_progress import report
 from trainjob_progress.document import Snapshot
 from trainjob_progress.sinks.push import PushSink, find_push_sink
 from visibility_api.pushing.body import Bodies
 from visibility_api.reports.document import Progress
-from visibility_api.serving.connection import TlsConnection
 from visibility_api.serving.tls import ServingTls
 
 SERVING = Authority("serving")
 DEADLINE_S = 90.0
 POD0 = "team-a-bert-job-pod0"
 JOB = ("team-a", "bert")
-
-
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield  # the test runner's own stay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,25 +107,8 @@ async def server(tmp_path: Path, bodies: Bodies) -> AsyncIterator[Running]:
     ca_file.write_text(SERVING.pem)
     token_file.write_text(POD0 + "\n")
 
-    http = _Server(
-        uvicorn.Config(
-            endpoint.app,
-            http=TlsConnection,
-            ssl_context_factory=lambda _config, _default: tls.context,
-            lifespan="off",
-            log_config=None,
-        )
-    )
-    listener = socket.create_server(("127.0.0.1", 0))
-    async with asyncio.TaskGroup() as group:
-        serving = group.create_task(http.serve([listener]))
-        async with asyncio.timeout(DEADLINE_S):
-            while not http.started:  # noqa: ASYNC110 - there is no event
-                await asyncio.sleep(0.005)
-        port = listener.getsockname()[1]
+    async with serving(endpoint.app, tls) as (_, port):
         yield Running(endpoint=endpoint, port=port, ca_file=ca_file, token_file=token_file)
-        http.should_exit = http.force_exit = True
-        await serving
 
 
 # --- clients

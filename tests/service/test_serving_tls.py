@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import json
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -30,13 +31,11 @@ from visibility_api.serving.connection import (
     MAX_PIPELINED,
     MAX_STRANGERS_HEAD_BYTES,
     MAX_STRANGERS_HEADERS,
-    MAX_STRANGERS_PIPELINED,
     STRANGERS_PIECE_BYTES,
     TlsConnection,
 )
-from visibility_api.serving.connection_memory import CONNECTION_BYTES, ConnectionMemory
-from visibility_api.serving.strangers import Stranger, Strangers
-from visibility_api.serving.tls import ConnectionLimits, peer_of
+from visibility_api.serving.connections import CONNECTION_BYTES, Connection, ConnectionLimits
+from visibility_api.serving.tls import peer_of
 
 CLIENTS, PROXIES, STRANGERS = Authority("kubernetes"), Authority("front-proxy"), Authority("kubernetes")
 PROXY = PROXIES.issue("front-proxy-client")
@@ -229,8 +228,8 @@ async def test_changed_files_are_loaded_by_themselves(server: RunningServer) -> 
     following = asyncio.ensure_future(server.tls.follow_files(interval_s=0.01))
     try:
         leaf.write(server.directory, "server")
-        before = server.tls.context.current
-        await until(lambda: server.tls.context.current is not before)
+        before = server.tls.context
+        await until(lambda: server.tls.context is not before)
         async with server.connect(client_context(renewed.pem)) as client:
             assert (await client.ask())["user"] == ANONYMOUS
     finally:
@@ -242,7 +241,7 @@ async def test_only_http_1_1_is_negotiated_and_tls_1_1_is_refused(server: Runnin
     context.set_alpn_protocols(["h2", "http/1.1"])
     async with server.connect(context) as client:
         assert client.writer.get_extra_info("ssl_object").selected_alpn_protocol() == "http/1.1"
-    assert server.tls.context.current.minimum_version == ssl.TLSVersion.TLSv1_2
+    assert server.tls.context.minimum_version == ssl.TLSVersion.TLSv1_2
 
 
 @pytest.mark.parametrize("first", ["AES128", "AES256"])
@@ -274,7 +273,7 @@ async def test_a_client_that_is_not_known_may_send_a_shorter_head_than_the_front
 
 
 async def test_a_user_s_unfinished_heads_take_no_memory_without_bound(server: RunningServer) -> None:
-    server.tls.context.strangers = Strangers(most_head_bytes=100_000)
+    server.http.connections.limits = ConnectionLimits(head_bytes=100_000)
     jane = server.context(CLIENTS.issue("jane"))
     async with server.connect(jane) as one, server.connect(jane) as two:
         for each in (one, two):
@@ -284,7 +283,7 @@ async def test_a_user_s_unfinished_heads_take_no_memory_without_bound(server: Ru
         assert [each.result() for each in done] == [b"HTTP/1.1 400"]
         for read in pending:
             read.cancel()
-        assert server.tls.context.strangers.head_bytes <= 100_000
+        assert server.http.connections.head_bytes <= 100_000
     assert server.seen == []
 
 
@@ -320,15 +319,17 @@ async def test_cookies_are_not_kept(server: RunningServer) -> None:
     assert [name for name, _ in server.seen[0]["headers"]] == [b"host", b"a"]
 
 
-@pytest.mark.parametrize(("certificate", "most"), [(None, MAX_STRANGERS_PIPELINED), (PROXY, MAX_PIPELINED)])
+@pytest.mark.parametrize("certificate", [None, PROXY])
 async def test_requests_sent_far_ahead_are_answered_up_to_a_bound(
-    server: RunningServer, certificate: Certificate | None, most: int
+    server: RunningServer, certificate: Certificate | None
 ) -> None:
     """One read of the socket holds thousands, and all that is known of each is kept until its turn."""
     async with server.connect(server.context(certificate) if certificate else None) as client:
-        client.writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\nX-Remote-User: jane\r\n\r\n" * (3 * most))
-        answers = await client.answers(1 + most)
-        assert [answer["closes"] for answer in answers] == [False] * most + [True]
+        client.writer.write(
+            b"GET /x HTTP/1.1\r\nHost: h\r\nX-Remote-User: jane\r\n\r\n" * (3 * MAX_PIPELINED)
+        )
+        answers = await client.answers(1 + MAX_PIPELINED)
+        assert [answer["closes"] for answer in answers] == [False] * MAX_PIPELINED + [True]
         assert await client.is_closed_by_server()
 
 
@@ -387,7 +388,7 @@ async def test_a_connection_that_never_completes_a_head_is_closed(
     async with server.connect() as slow, server.connect() as dribbling:
         for each in (slow, dribbling):
             await each.ask()
-        server.tls.context.limits = ConnectionLimits(head_timeout_s=0.05)
+        server.http.connections.limits = ConnectionLimits(head_timeout_s=0.05)
         async with server.connect() as silent:
             assert await silent.is_closed_by_server()
         slow.writer.write(b"GET /x HT")
@@ -400,7 +401,7 @@ async def test_connection_between_two_requests_has_more_time_than_one_within_a_h
     server: RunningServer,
 ) -> None:
     """The aggregator keeps its idle connections for 90 s."""
-    server.tls.context.limits = ConnectionLimits(head_timeout_s=0.05)
+    server.http.connections.limits = ConnectionLimits(head_timeout_s=0.05)
 
     async def talk(idle: Client) -> bool:
         """False when the machine stood still just within a head."""
@@ -443,17 +444,38 @@ def test_all_of_it_holds_on_uvloop_too(tmp_path: Path) -> None:
 async def test_connections_beyond_the_bound_are_ended_and_the_others_go_on(
     server: RunningServer,
 ) -> None:
-    server.tls.context.limits = ConnectionLimits(connections=1)
-    async with server.connect() as first:
-        assert (await first.ask())["user"] == ANONYMOUS
+    server.http.connections.limits = ConnectionLimits(connections=1, reserve=0)
+    async with server.connect(server.context(PROXY)) as first:
+        assert (await first.ask("X-Remote-User: jane"))["user"] == "jane"
         async with server.connect() as surplus:
             with contextlib.suppress(ConnectionError):
                 assert await surplus.is_closed_by_server()
-        assert (await first.ask())["user"] == ANONYMOUS
+        assert (await first.ask("X-Remote-User: jane"))["user"] == "jane"
+
+
+async def test_the_last_connections_are_answered_429_and_health_is_shown_on_them(
+    server: RunningServer,
+) -> None:
+    server.http.connections.limits = ConnectionLimits(connections=4, reserve=2)
+    proxy = server.context(PROXY)
+    async with server.connect(proxy) as first, server.connect(proxy) as second, server.connect() as surplus:
+        for each in (first, second):
+            assert (await each.ask("X-Remote-User: jane"))["user"] == "jane"
+            server.seen[-1]["state"]["peer"].is_front_proxy = True  # is not closed, being idle
+        surplus.writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+        head, _, body = (await surplus.reader.read()).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 429 ")
+        assert {b"retry-after: 1", b"connection: close"} <= set(head.split(b"\r\n"))
+        status = json.loads(body)
+        assert status["reason"] == "TooManyRequests"
+        assert "too many connections" in status["message"]
+        async with server.connect() as kubelet:
+            kubelet.writer.write(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
+            assert (await kubelet.reader.readline()).startswith(b"HTTP/1.1 200 ")
 
 
 async def test_idle_connections_are_closed_when_all_take_too_much_memory(server: RunningServer) -> None:
-    server.tls.context.memory = ConnectionMemory(most=3 * CONNECTION_BYTES)
+    server.http.connections.limits = ConnectionLimits(kept_bytes=3 * CONNECTION_BYTES)
     jane = server.context(CLIENTS.issue("jane"))
     async with server.connect(jane) as first, server.connect(jane) as second, server.connect(jane) as third:
         for each in (second, first, third):
@@ -487,7 +509,7 @@ def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(tmp_path: P
                     async with server.connect() as client:
                         await client.ask("X-Long: " + "x" * 9000)
                         client.writer.write(b"GET /x HTTP/1.1\r\nX-Unfinished: 1\r\n")
-                await until(lambda: not server.tls.context.memory.bytes)
+                await until(lambda: not server.http.connections)
                 await asyncio.sleep(0)
                 kept = [each for each in gc.get_objects() if isinstance(each, TlsConnection)]
                 assert len(kept) <= 1
@@ -497,16 +519,18 @@ def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(tmp_path: P
     uvloop.run(scenario())
 
 
-async def test_a_large_head_of_a_user_is_read_in_turn(server: RunningServer) -> None:
+async def test_a_large_head_of_a_user_is_read_in_turn(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Or a few hundred users who send such heads at one moment would have all others wait."""
     turns: list[object] = []
+    read_in_turn = server.http.connections.read_in_turn
 
-    class Counted(Strangers):
-        def read_in_turn(self, connection: Stranger, read: Callable[[], None]) -> None:
-            turns.append(connection)
-            super().read_in_turn(connection, read)
+    def counted(connection: Connection) -> None:
+        turns.append(connection)
+        read_in_turn(connection)
 
-    server.tls.context.strangers = Counted()
+    monkeypatch.setattr(server.http.connections, "read_in_turn", counted)
     long = f"X-Long: {'x' * 200_000}"
     async with server.connect(server.context(CLIENTS.issue("jane"))) as jane:
         assert (await jane.ask())["user"] == "jane"
@@ -523,12 +547,12 @@ async def test_a_large_head_of_a_user_is_read_in_turn(server: RunningServer) -> 
 
 
 async def test_what_follows_a_refused_head_is_neither_read_nor_kept(server: RunningServer) -> None:
-    server.tls.context.strangers = Strangers(most_head_bytes=100_000)
+    server.http.connections.limits = ConnectionLimits(head_bytes=100_000)
     async with server.connect(server.context(CLIENTS.issue("jane"))) as client:
         client.writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\nX-Big: " + b"a" * 900_000)
         assert (await client.reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 400 ")
-        await until(lambda: not server.tls.context.strangers.head_bytes)
+        await until(lambda: not server.http.connections.head_bytes)
         with contextlib.suppress(ConnectionError):
             await client.reader.read()
-    await until(lambda: not server.tls.context.memory.bytes)
+    await until(lambda: not server.http.connections)
     assert server.seen == []

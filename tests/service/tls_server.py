@@ -7,12 +7,10 @@ import contextlib
 import json
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import uvicorn
 
 from tests.certificates import Authority, client_context
 from tests.reviews import FakeApi
@@ -21,7 +19,7 @@ from visibility_api.auth.errors import AuthError
 from visibility_api.auth.request_header_config import ConfigMap, RequestHeaderConfig
 from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import PATH, TokenReviewer
-from visibility_api.serving.connection import TlsConnection
+from visibility_api.serving.http_server import HttpServer
 from visibility_api.serving.tls import ServingTls
 
 SERVING = Authority("serving")
@@ -41,12 +39,6 @@ def config_map(**data: str) -> ConfigMap:
     return found
 
 
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield  # the test runner's own stay
-
-
 @dataclass(slots=True, kw_only=True)
 class RunningServer:
     """`seen` are the scopes of all requests, in order; `then` is called in the turn that made an answer."""
@@ -55,6 +47,7 @@ class RunningServer:
     tls: ServingTls
     config: RequestHeaderConfig
     directory: Path
+    http: HttpServer
     seen: list[dict[str, Any]] = field(default_factory=list)
     then: Callable[[], None] = lambda: None
 
@@ -131,56 +124,32 @@ async def running_server(
         await send({"type": "http.response.body", "body": body})
         running.then()
 
-    server = _Server(
-        uvicorn.Config(
-            application,
-            http=TlsConnection,
-            ws="none",
-            ssl_context_factory=lambda _config, _default: tls.context,
-            lifespan="off",
-            log_config=None,
-            timeout_keep_alive=60,
-        )
-    )
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    running = RunningServer(
-        port=listener.getsockname()[1], tls=tls, config=config, directory=directory, seen=seen
-    )
-    async with asyncio.TaskGroup() as group:
-        serving = group.create_task(server.serve([listener]))
-        await until(lambda: server.started)
-        try:
-            yield running
-        finally:
-            server.should_exit = server.force_exit = True
-            await serving
+    async with serving(application, tls) as (http, port):
+        running = RunningServer(port=port, tls=tls, config=config, directory=directory, http=http, seen=seen)
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def serving(application: Any, tls: ServingTls) -> AsyncIterator[tuple[HttpServer, int]]:
+    """Serve an application as the server does; the port."""
+    http = HttpServer(application, tls)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        async with asyncio.TaskGroup() as group:
+            ending = group.create_task(http.serve([listener]))
+            await until(lambda: http.started)
+            try:
+                yield http, port
+            finally:
+                http.should_exit = http.force_exit = True
+                await ending
 
 
 @contextlib.asynccontextmanager
 async def serving_app(application: Any, certificate: Path, key: Path) -> AsyncIterator[int]:
-    """Serve an application as the server does; the port."""
     tls = ServingTls(certificate_file=certificate, key_file=key)
-    server = _Server(
-        uvicorn.Config(
-            application,
-            http=TlsConnection,
-            ws="none",
-            ssl_context_factory=lambda _config, _default: tls.context,
-            lifespan="off",
-            log_config=None,
-        )
-    )
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    async with asyncio.TaskGroup() as group:
-        serving = group.create_task(server.serve([listener]))
-        await until(lambda: server.started)
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            server.should_exit = server.force_exit = True
-            await serving
+    async with serving(application, tls) as (_, port):
+        yield port
 
 
 async def until(holds: Callable[[], bool]) -> None:

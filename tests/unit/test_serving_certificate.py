@@ -106,11 +106,11 @@ def test_files_that_hold_no_pair_are_unusable(tmp_path: Path) -> None:
         with pytest.raises(TrustUnusable):
             ServingTls(certificate_file=pair[0], key_file=pair[1])
     tls = ServingTls(certificate_file=certificate_file, key_file=key_file)
-    before = tls.context.current
+    before = tls.context
     for _ in range(2):  # it was not taken for the new value the first time
         with pytest.raises(TrustUnusable):
             tls.trust("junk")
-    assert tls.context.current is before
+    assert tls.context is before
     assert not tls.reload_files()
 
 

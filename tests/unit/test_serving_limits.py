@@ -8,16 +8,14 @@ from typing import Any
 import yaml
 
 from visibility_api.app import Limits
-from visibility_api.serving import listener, strangers
-from visibility_api.serving.connection_memory import CONNECTION_BYTES
-from visibility_api.serving.flow import _KEPT_BYTES
-from visibility_api.serving.tls import CONNECTION_LIMITS
+from visibility_api.serving.connection import MAX_STRANGERS_HEAD_BYTES
+from visibility_api.serving.connections import CONNECTION_BYTES, ConnectionLimits
+from visibility_api.serving.writer import KEPT_BYTES
 
 MIB = 1024 * 1024
 # Of a server with 3,000 jobs: their documents and the lists that it keeps (docs/security.md).
 JOBS_BYTES = 290 * MIB
 HANDSHAKE_BYTES = 130_000
-HEADS = 2  # of unknown and of known clients, each with a bound of its own
 
 
 def _memory_limit() -> int:
@@ -32,14 +30,14 @@ def _memory_limit() -> int:
 
 
 def test_what_is_bounded_fits_the_memory_limit_of_the_deployment() -> None:
-    connections = CONNECTION_LIMITS.connections * (CONNECTION_BYTES + _KEPT_BYTES)
-    handshakes = listener.MAX_HANDSHAKES * HANDSHAKE_BYTES
-    heads = HEADS * strangers.MAX_HEAD_BYTES
-    assert connections + handshakes + heads + JOBS_BYTES <= _memory_limit()
+    limits = ConnectionLimits()
+    connections = limits.connections * (CONNECTION_BYTES + KEPT_BYTES)
+    strangers = limits.strangers * max(HANDSHAKE_BYTES, MAX_STRANGERS_HEAD_BYTES)
+    assert connections + strangers + limits.head_bytes + JOBS_BYTES <= _memory_limit()
 
 
 def test_watches_leave_connections_for_requests() -> None:
     """Also when every class of callers has all the watches that it may have, requests find a connection."""
-    limits = Limits()
-    assert limits.watches < CONNECTION_LIMITS.connections
+    limits, connections = Limits(), ConnectionLimits()
+    assert limits.watches < connections.connections - 2 * connections.reserve
     assert limits.watches_of_user * 10 <= limits.watches

@@ -13,14 +13,8 @@ import pytest
 
 from tests.certificates import Authority
 from tests.unit.virtual_time import in_virtual_time
-from visibility_api.serving.listener import (
-    MAX_WAIT_S,
-    RECEIVE_BYTES,
-    STARTED_AT_ONCE,
-    SWEEP_S,
-    TURN_S,
-    Listener,
-)
+from visibility_api.serving.connections import ConnectionLimits, Connections
+from visibility_api.serving.listener import BEGUN_AT_ONCE, RECEIVE_BYTES, TURN_S, Listener
 
 CA = Authority("serving")
 DEADLINE_S = 30.0
@@ -32,14 +26,17 @@ class Echo(asyncio.Protocol):
 
 
 @contextlib.asynccontextmanager
-async def listening(tmp_path: Any, make_protocol: Any = Echo, **options: Any) -> AsyncIterator[int]:
+async def listening(
+    tmp_path: Any, make_protocol: Any = Echo, *, strangers: int = 100, **options: Any
+) -> AsyncIterator[int]:
     """A listener on loopback; its port."""
     certificate, key = CA.issue("server", usages=[], hosts=["127.0.0.1"]).write(tmp_path, "server")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
-    listener = Listener(sock, make_protocol, tls, **options)
+    connections = Connections(ConnectionLimits(strangers=strangers))
+    listener = Listener(sock, make_protocol, lambda: tls, connections, **options)
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
         port = sock.getsockname()[1]
         listener.start(group)
@@ -47,12 +44,7 @@ async def listening(tmp_path: Any, make_protocol: Any = Echo, **options: Any) ->
             yield port
         finally:
             listener.close()
-    assert (listener._tasks, listener._waiting, listener._ready, listener._until_newest) == (
-        set(),
-        {},
-        {},
-        {},
-    )
+    assert (listener._handshakes, len(listener._waiting), connections.strangers) == (set(), 0, 0)
 
 
 async def greet(port: int) -> bytes:
@@ -113,25 +105,13 @@ async def test_without_a_free_file_descriptor_it_tries_again(
     assert failures == []
 
 
-async def test_a_client_that_sends_nothing_is_no_handshake(tmp_path: Any) -> None:
-    async with listening(tmp_path, max_handshakes=1, max_waiting=2) as port:
-        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
-        assert await asyncio.gather(*[reader.read() for reader, _ in silent[:2]]) == [b"", b""]
-        assert await greet(port) == b"hello"
-        reader, writer = silent[3]  # the newest was kept
-        await writer.start_tls(ssl.create_default_context(cadata=CA.pem), server_hostname="127.0.0.1")
-        assert await reader.read(100) == b"hello"
-    for _, writer in silent:
-        writer.transport.abort()
-
-
 async def test_of_too_many_handshakes_that_are_not_completed_the_oldest_is_given_up(tmp_path: Any) -> None:
     hello = ssl.MemoryBIO()
     tls = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost")
     with pytest.raises(ssl.SSLWantReadError):
         tls.do_handshake()
     first_bytes = hello.read()
-    async with listening(tmp_path, max_handshakes=3) as port:
+    async with listening(tmp_path, strangers=3) as port:
         begun = []
         for _ in range(5):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -148,21 +128,11 @@ async def test_of_too_many_handshakes_that_are_not_completed_the_oldest_is_given
 
 
 class Waiting:
-    """A socket whose client has sent something, and is there or has left."""
+    """A socket that was accepted."""
 
-    def __init__(self, address: str, *, has_left: bool = False) -> None:
+    def __init__(self, address: str) -> None:
         self.address = address
         self.is_closed = False
-        self._state = b"\x08" if has_left else b"\x01"
-
-    def recv(self, _size: int, _flags: int) -> bytes:
-        return b"\x16"
-
-    def getsockopt(self, *_: int) -> bytes:
-        return self._state
-
-    def fileno(self) -> int:
-        return -1
 
     def close(self) -> None:
         self.is_closed = True
@@ -193,11 +163,11 @@ async def beginning(**options: int) -> AsyncIterator[tuple[Any, list[tuple[Any, 
     async def handshake(_make: Any, connection: Any, **_more: Any) -> None:
         begun.append((connection, loop.time() - began))
 
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     listening = socket.socket()
-    listener = Listener(listening, Echo, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), **options)
+    listener = Listener(listening, Echo, lambda: tls, Connections(ConnectionLimits()), **options)
     listening.close()
     loop.connect_accepted_socket = handshake  # type: ignore[method-assign, assignment]
-    loop.remove_reader = lambda _: False  # type: ignore[method-assign]
     async with asyncio.TaskGroup() as group:
         listener._loop, listener._group = loop, group
 
@@ -206,18 +176,18 @@ async def beginning(**options: int) -> AsyncIterator[tuple[Any, list[tuple[Any, 
             return connection
 
         yield accept, begun
-        await asyncio.sleep(MAX_WAIT_S + SWEEP_S)
-        assert (listener._ready, len(listener._waiting_by_site)) == ({}, 0)
+        await asyncio.sleep(1_000 * TURN_S)
+        assert not listener._waiting
 
 
 @in_virtual_time
 async def test_handshakes_begin_at_a_rate_and_one_address_does_not_wait_for_another() -> None:
     async with beginning() as (accept, begun):
-        for _ in range(STARTED_AT_ONCE * 50):
+        for _ in range(BEGUN_AT_ONCE * 50):
             accept(Waiting("10.9.9.9"))
         await asyncio.sleep(TURN_S * 1.5)
         user = accept(Waiting("10.0.0.1"))
-    assert [at for _, at in begun[:STARTED_AT_ONCE]] == [0.0] * STARTED_AT_ONCE
+    assert [at for _, at in begun[:BEGUN_AT_ONCE]] == [0.0] * BEGUN_AT_ONCE
     assert dict(begun)[user] == pytest.approx(2 * TURN_S)
     assert begun[-1][1] == pytest.approx(50 * TURN_S)
 
@@ -235,23 +205,14 @@ async def test_a_crowd_of_the_same_address_that_came_before_delays_nobody() -> N
 @in_virtual_time
 async def test_a_crowd_of_the_same_address_that_keeps_coming_keeps_nobody_waiting_for_ever() -> None:
     async with beginning() as (accept, begun):
-        for _ in range(30 * STARTED_AT_ONCE):
+        for _ in range(30 * BEGUN_AT_ONCE):
             accept(Waiting("10.9.9.9"))
         user = accept(Waiting("10.9.9.9"))
         for _ in range(200):  # as many as are served
-            for _ in range(STARTED_AT_ONCE):
+            for _ in range(BEGUN_AT_ONCE):
                 accept(Waiting("10.9.9.9"))
             await asyncio.sleep(TURN_S)
     assert dict(begun)[user] <= 45 * TURN_S
-
-
-@in_virtual_time
-async def test_clients_that_have_left_cost_neither_a_handshake_nor_a_turn() -> None:
-    async with beginning() as (accept, begun):
-        crowd = [accept(Waiting("10.9.9.9", has_left=True)) for _ in range(60)]
-        user = accept(Waiting("10.9.9.9"))
-    assert [connection for connection, _ in begun] == [user]
-    assert all(each.is_closed for each in crowd)
 
 
 @in_virtual_time
@@ -260,13 +221,5 @@ async def test_when_too_many_wait_the_oldest_of_the_largest_crowd_is_closed() ->
         user = accept(Waiting("10.0.0.1"))
         crowd = [accept(Waiting("10.9.9.9")) for _ in range(20)]
     assert not user.is_closed
-    begun = STARTED_AT_ONCE - 1
+    begun = BEGUN_AT_ONCE - 1
     assert [each.is_closed for each in crowd] == [False] * begun + [True] * (10 - begun) + [False] * 10
-
-
-@in_virtual_time
-async def test_who_has_waited_longer_than_a_client_does_is_closed() -> None:
-    async with beginning(max_waiting=30_000) as (accept, begun):
-        crowd = [accept(Waiting("10.9.9.9")) for _ in range(25_000)]
-    assert begun[-1][1] <= MAX_WAIT_S + SWEEP_S
-    assert any(each.is_closed for each in crowd)

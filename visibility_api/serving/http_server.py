@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import uvicorn
 
 from .connection import TlsConnection
+from .connections import ConnectionLimits, Connections
 from .listener import Listener
 from .tls import ServingTls
 
@@ -25,22 +26,44 @@ AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]  # the types of scope, rece
 class HttpServer(uvicorn.Server):
     """uvicorn with `Listener`, and without its signal handlers: server.py shuts down in order by its own."""
 
-    _listeners: Sequence[Listener] = ()
     drain: Callable[[], None] = staticmethod(lambda: None)  # ends the open watches at shutdown
+
+    def __init__(self, app: AsgiApp, tls: ServingTls, limits: ConnectionLimits | None = None) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=TlsConnection,
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=DRAIN_S,
+                proxy_headers=False,  # X-Forwarded-For is not used, and reading it would cost every request
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                date_header=True,
+            )
+        )
+        self.connections = Connections(limits or ConnectionLimits())
+        self._tls = tls
+        self._listeners: list[Listener] = []
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve on these sockets until `should_exit` is set."""
-        config = self.config
-        if not config.loaded:
-            config.load()
-        tls = config.ssl
-        if tls is None:
-            raise ValueError("this server speaks TLS only")
-        self._listeners = [Listener(each, self._new_connection, tls) for each in sockets or ()]
+        self._listeners = [
+            Listener(each, self._new_connection, lambda: self._tls.context, self.connections)
+            for each in sockets or ()
+        ]
         async with asyncio.TaskGroup() as handshakes:
             for listener in self._listeners:
                 listener.start(handshakes)
             await super().serve(sockets=[])
+
+    async def on_tick(self, counter: int) -> bool:
+        """Called by uvicorn every 0.1 s."""
+        self.connections.sweep(asyncio.get_running_loop().time(), has_client_ca=self._tls.has_client_ca)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more connections, and end the open ones in order."""
@@ -52,28 +75,8 @@ class HttpServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     def _new_connection(self) -> asyncio.Protocol:
-        return TlsConnection(config=self.config, server_state=self.server_state, app_state={})
+        return TlsConnection(config=self.config, server_state=self.server_state, connections=self.connections)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-
-def http_server(app: AsgiApp, tls: ServingTls) -> HttpServer:
-    return HttpServer(
-        uvicorn.Config(
-            app,
-            http=TlsConnection,
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            ssl_context_factory=lambda _config, _default: tls.context,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=DRAIN_S,
-            proxy_headers=False,  # X-Forwarded-For is not used, and reading it would cost every request
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            date_header=True,
-        )
-    )

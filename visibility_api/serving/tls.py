@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import structlog
 from cryptography import x509
@@ -23,10 +21,6 @@ from visibility_api.auth.certificates import MAX_CHAIN, Peer
 from visibility_api.auth.errors import TrustUnusable
 from visibility_api.kube.pem import NO_PASSPHRASE, describe_pair_fault
 
-from .connection_memory import ConnectionMemory
-from .memory import trim_memory
-from .strangers import Strangers
-
 log = structlog.get_logger("visibility.tls")
 
 # Between two checks of the files; kube-apiserver checks its own every minute
@@ -34,76 +28,16 @@ log = structlog.get_logger("visibility.tls")
 FILES_INTERVAL_S = 30.0
 
 
-class Connection(Protocol):
-    """A connection that can be shut down gracefully."""
-
-    def shutdown(self) -> None:
-        """Close after the response in progress."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
-    """Limits on the server's connections."""
-
-    # Open at one time, when none is idle and could be closed (`connection_memory`). With what each may keep
-    # they fit the Deployment's memory limit, beside all else that is bounded (test_serving_limits.py).
-    connections: int = 2_560
-    # From the connection, or the first byte of a request, to the end of its headers, as in kube-apiserver:
-    # github.com/kubernetes/kubernetes/blob/master/staging/src/k8s.io/apiserver/pkg/server/secure_serving.go
-    head_timeout_s: float = 32.0
-
-
-CONNECTION_LIMITS = ConnectionLimits()
-
-
-class ServingContext(ssl.SSLContext):
-    """The context that a server is given: each new connection is made with the current one."""
-
-    current: ssl.SSLContext
-    without_certificate: set[Connection]  # open connections of which no certificate was requested
-    strangers: Strangers
-    memory: ConnectionMemory
-    limits: ConnectionLimits
-
-    def wrap_bio(
-        self,
-        incoming: ssl.MemoryBIO,
-        outgoing: ssl.MemoryBIO,
-        server_side: bool = False,
-        server_hostname: str | bytes | None = None,
-        session: ssl.SSLSession | None = None,
-    ) -> ssl.SSLObject:
-        """Called by asyncio and uvloop at the start of each connection."""
-        return self.current.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
-
-    def track(self, connection: Connection, tls: ssl.SSLObject) -> None:
-        """Remember a new connection that has no certificate because none was requested."""
-        if tls.context.verify_mode != ssl.CERT_NONE:
-            return
-        if self.current.verify_mode == ssl.CERT_NONE:
-            self.without_certificate.add(connection)
-        else:
-            connection.shutdown()  # a CA became known during its handshake
-
-
 class ServingTls:
     """The context built from the serving certificate's files and the client CAs."""
 
-    def __init__(
-        self, *, certificate_file: Path, key_file: Path, limits: ConnectionLimits = CONNECTION_LIMITS
-    ) -> None:
+    def __init__(self, *, certificate_file: Path, key_file: Path) -> None:
         """Raises TrustUnusable when the files are not a certificate and its key."""
         self._files = (certificate_file, key_file)
         self._ca_pem = ""
         self._loaded = self._read_files()
         self._leaf: bytes | None = None  # of `_loaded`, once somebody asked for it
-        self.context = ServingContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.without_certificate = set()
-        self.context.strangers = Strangers()
-        self.context.memory = ConnectionMemory(on_calm=trim_memory)
-        self.context.limits = limits
-        self.context.current = self._make_context()
+        self.context = self._make_context()  # of new connections
 
     @property
     def certificate(self) -> bytes:
@@ -111,6 +45,11 @@ class ServingTls:
         if self._leaf is None:
             self._leaf = x509.load_pem_x509_certificate(self._loaded[0]).public_bytes(Encoding.DER)
         return self._leaf
+
+    @property
+    def has_client_ca(self) -> bool:
+        """Certificates are requested from new connections."""
+        return bool(self._ca_pem)
 
     @property
     def pair(self) -> tuple[bytes, bytes]:
@@ -127,26 +66,22 @@ class ServingTls:
             return
         before, self._ca_pem = self._ca_pem, ca_pem
         try:
-            self.context.current = self._make_context()
+            self.context = self._make_context()
         except TrustUnusable:
             self._ca_pem = before
             raise
-        if ca_pem:
-            for connection in tuple(self.context.without_certificate):
-                connection.shutdown()
-            self.context.without_certificate.clear()
 
     def reload_files(self) -> bool:
         """Load the files if they have changed; whether they had. Raises TrustUnusable and keeps the old."""
         found = self._read_files()
         if found == self._loaded:
             return False
-        self.context.current = self._make_context()
+        self.context = self._make_context()
         self._loaded, self._leaf = found, None
         return True
 
     async def follow_files(self, *, interval_s: float = FILES_INTERVAL_S) -> None:
-        """Reload the files whenever they change, for ever. Half-written ones are tried again."""
+        """Reload the files whenever they change. Half-written ones are tried again."""
         while True:
             await asyncio.sleep(interval_s)
             try:

@@ -1,0 +1,65 @@
+"""Items of client addresses, which take turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Generic, Protocol, TypeVar
+
+NEWEST_EACH = 4  # turns of an address
+
+
+class Item(Protocol):
+    """What came from a client."""
+
+    site: str  # what tells clients apart: `auth.review_admission.site_of` its address
+
+
+T = TypeVar("T", bound=Item)
+
+
+class ByAddress(Generic[T]):
+    """A set. Of one address the oldest item is taken first, but each fourth time the newest: neither a crowd
+    that keeps coming nor one that came before delays a client for long."""
+
+    def __init__(self) -> None:
+        self._of_site: dict[str, dict[T, None]] = {}  # the next to be taken from first; its oldest first
+        self._turns: dict[str, int] = {}  # taken of each address of `_of_site`
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[T]:
+        return chain.from_iterable(self._of_site.values())
+
+    def add(self, item: T) -> None:
+        of_site = self._of_site.setdefault(item.site, {})
+        self._count += item not in of_site
+        of_site[item] = None
+
+    def discard(self, item: T) -> None:
+        of_site = self._of_site.get(item.site, {})
+        if item not in of_site:
+            return
+        del of_site[item]
+        self._count -= 1
+        if not of_site:
+            del self._of_site[item.site]
+            self._turns.pop(item.site, None)
+
+    def take(self) -> T:
+        """Remove the next item; there must be one."""
+        site, of_site = next(iter(self._of_site.items()))
+        turn = self._turns[site] = self._turns.get(site, 0) + 1
+        item = next(iter(of_site) if turn % NEWEST_EACH else reversed(of_site))
+        self.discard(item)
+        if of_site:
+            self._of_site[site] = self._of_site.pop(site)
+        return item
+
+    def take_oldest_of_most(self) -> T:
+        """Remove the oldest item of the address that has most."""
+        item = next(iter(max(self._of_site.items(), key=lambda each: len(each[1]))[1]))
+        self.discard(item)
+        return item

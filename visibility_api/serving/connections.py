@@ -1,0 +1,210 @@
+"""All connections of one server: how many there are, what they hold, and which give way to others.
+
+Whoever reaches the port can open connections and send headers, and whoever has a token may keep thousands of
+them open. Only these limits bound what that takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+from collections import Counter, defaultdict, deque
+from dataclasses import dataclass
+from typing import Protocol
+
+from visibility_api.auth.certificates import Peer
+
+from .by_address import ByAddress
+
+CONNECTION_BYTES = 48 * 1024  # measured with TLS, after one small request: 30 to 54 KiB
+# Connections that are read from in one turn of the event loop: a request costs up to half a millisecond, and
+# a thousand connections may send theirs at the same moment.
+READ_AT_ONCE = 4
+KEPT_SHARE = 15 / 16  # of memory, after closing idle ones: looking through all of them takes milliseconds
+CROWD = 256  # connections, whose memory is worth giving back when most of them have gone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """Limits on the server's connections."""
+
+    # Open at one time. With what each may keep they fit the Deployment's memory limit, beside all else that
+    # is bounded (test_serving_limits.py).
+    connections: int = 2_560
+    # Of these the last ones are answered 429, and idle ones are closed before they are reached.
+    reserve: int = 128
+    # Handshakes that are not complete, and connections without a certificate whose caller is not known: up to
+    # 130 kB each. A kubelet's probe lasts milliseconds; pods that push and users with a token are known after
+    # their first request.
+    strangers: int = 1_024
+    # What all connections keep, before idle ones are closed: beside 3,000 jobs and their cached lists, which
+    # take up to 290 MiB, below 512 MiB in all.
+    kept_bytes: int = 192 * 1024 * 1024
+    # Heads of requests that are being read or answered, beyond what each may have anyway, of all clients that
+    # are known but the front proxy. Its connections are shared by users with hundreds of groups.
+    head_bytes: int = 32 * 1024 * 1024
+    # From the connection, or the first byte of a request, to the end of its headers, as in kube-apiserver:
+    # github.com/kubernetes/kubernetes/blob/master/staging/src/k8s.io/apiserver/pkg/server/secure_serving.go
+    head_timeout_s: float = 32.0
+
+
+class Stranger(Protocol):
+    """A connection whose client may not be known yet."""
+
+    site: str  # what tells clients apart: `auth.review_admission.site_of` its address
+    peer: Peer
+
+    def drop(self) -> None:
+        """Close at once."""
+        ...
+
+
+class Connection(Stranger, Protocol):
+    """A connection that is open."""
+
+    head_deadline: float  # loop time; inf: no head is awaited
+    was_asked: bool  # for a certificate
+
+    @property
+    def kept_bytes(self) -> int:
+        """Of memory, as long as it is open."""
+        ...
+
+    @property
+    def idle_since(self) -> float | None:
+        """Loop time; None while a request is awaited for the first time, read or answered."""
+        ...
+
+    def shutdown(self) -> None:
+        """Close after the response in progress."""
+        ...
+
+    def read_on(self) -> None:
+        """Read some of what waits to be read."""
+        ...
+
+
+class Connections:
+    """Those of one server. Each is told of by `enter` and `leave`."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self._open: dict[Connection, None] = {}
+        self._strangers: ByAddress[Stranger] = ByAddress()
+        self._heads: dict[Connection, int] = {}  # bytes
+        self._to_read: ByAddress[Connection] = ByAddress()
+        self._is_reading = False  # in the next turn of the loop
+        self._peak = 0  # connections, since memory was given back
+        self.head_bytes = 0  # of all heads
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def strangers(self) -> int:
+        """How many; some of them may be known meanwhile."""
+        return len(self._strangers)
+
+    def enter(self, connection: Connection) -> None:
+        self._open[connection] = None
+        self._peak = max(self._peak, len(self._open))
+        if not connection.peer.chain:
+            self.enter_stranger(connection)
+
+    def leave(self, connection: Connection) -> None:
+        """It was closed."""
+        self._open.pop(connection, None)
+        self._strangers.discard(connection)
+        self._to_read.discard(connection)
+        self.release_head(connection)
+
+    def enter_stranger(self, stranger: Stranger) -> None:
+        """When there are too many, the oldest of the address that has most is dropped."""
+        self._strangers.add(stranger)
+        if len(self._strangers) > self.limits.strangers:
+            for each in [each for each in self._strangers if each.peer.is_known]:
+                self._strangers.discard(each)
+        if len(self._strangers) > self.limits.strangers:
+            self._strangers.take_oldest_of_most().drop()
+
+    def leave_stranger(self, stranger: Stranger) -> None:
+        self._strangers.discard(stranger)
+
+    def hold_head(self, connection: Connection, size: int) -> bool:
+        """Whether a head may hold so many bytes, until `release_head`."""
+        total = self.head_bytes - self._heads.get(connection, 0) + size
+        if total > self.limits.head_bytes:
+            return False
+        self.head_bytes = total
+        self._heads[connection] = size
+        return True
+
+    def release_head(self, connection: Connection) -> None:
+        """The request was answered; may be called again."""
+        self.head_bytes -= self._heads.pop(connection, 0)
+
+    def read_in_turn(self, connection: Connection) -> None:
+        """Call `read_on` in one of the next turns of the loop, unless it is closed before. Addresses take
+        turns."""
+        self._to_read.add(connection)
+        if not self._is_reading:
+            self._is_reading = True
+            asyncio.get_running_loop().call_soon(self._read_some)
+
+    def _read_some(self) -> None:
+        for _ in range(min(READ_AT_ONCE, len(self._to_read))):
+            self._to_read.take().read_on()
+        self._is_reading = len(self._to_read) > 0
+        if self._is_reading:
+            asyncio.get_running_loop().call_soon(self._read_some)
+
+    def sweep(self, now: float, *, has_client_ca: bool) -> None:
+        """To be called several times a second: close what gives way. `has_client_ca`: certificates are
+        requested now, so that connections from before are of no use."""
+        for each in tuple(self._open):
+            if each.head_deadline <= now:
+                each.drop()
+            elif has_client_ca and not each.was_asked:
+                each.shutdown()
+        kept_bytes = sum(each.kept_bytes for each in self._open)
+        if len(self._open) > self._most_with_idle or kept_bytes > self.limits.kept_bytes:
+            self._close_idle(kept_bytes)
+        if self._peak >= CROWD and len(self._open) <= self._peak // 8:
+            self._peak = len(self._open)
+            trim_memory()
+
+    @property
+    def _most_with_idle(self) -> int:
+        return self.limits.connections - 2 * self.limits.reserve
+
+    def _close_idle(self, kept_bytes: int) -> None:
+        """Until few enough are left: of the address whose connections keep most, the one that has been idle
+        for longest. Never the front proxy's: its users share them."""
+        count = len(self._open)
+        kept_by_site: Counter[str] = Counter()
+        idle: defaultdict[str, deque[Connection]] = defaultdict(deque)
+        for each in sorted(self._open, key=lambda each: each.idle_since or 0.0):
+            if not each.peer.is_front_proxy:
+                kept_by_site[each.site] += each.kept_bytes
+                if each.idle_since is not None:
+                    idle[each.site].append(each)
+        while idle and (count > self._most_with_idle or kept_bytes > KEPT_SHARE * self.limits.kept_bytes):
+            site = max(idle, key=kept_by_site.__getitem__)
+            connection = idle[site].popleft()
+            if not idle[site]:
+                del idle[site]
+            kept_by_site[site] -= connection.kept_bytes
+            kept_bytes -= connection.kept_bytes
+            count -= 1
+            connection.drop()
+
+
+def trim_memory() -> None:
+    """Return to the operating system what the C library keeps of freed memory; takes some milliseconds.
+
+    OpenSSL frees what a connection took in many small pieces, and glibc returns only what is at the end of
+    its heap. Does nothing with another C library.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
