@@ -112,12 +112,6 @@ def test_wide_output_adds_what_explains(team: Workspace) -> None:
     assert [line[-1] for line in lines] == ["EndedWithoutReport", "Suspended"]
 
 
-def test_an_empty_namespace_has_no_resources(team: Workspace) -> None:
-    answer = team.admin.kubectl("get", "tjp", "-n", "default")
-    assert (answer.returncode, answer.stdout) == (0, "")
-    assert answer.stderr == "No resources found in default namespace.\n"
-
-
 @pytest.mark.parametrize("name", ["tjp", "trainjobprogress", f"trainjobs.{GROUP}", "trainjobs.visibility"])
 def test_every_name_of_the_resource_leads_to_the_yaml(team: Workspace, name: str) -> None:
     answer = team.alice.kubectl("get", name, "llama", "-n", team.name, "-o", "yaml")
@@ -135,20 +129,6 @@ def test_a_bare_trainjobs_still_means_the_trainjobs_themselves(team: Workspace) 
     assert "trainjobprogress" not in listed.stdout  # D7: nothing of ours in category `all`
 
 
-def test_name_output_can_be_fed_back_to_kubectl(team: Workspace) -> None:
-    printed = get(team, "-o", "name").splitlines()
-    assert printed == [f"trainjobprogress.{GROUP}/{name}" for name in LABELS]
-    answer = team.alice.kubectl("get", "-n", team.name, "-o", "name", *printed)
-    assert (answer.stdout.splitlines(), answer.stderr) == (printed, "")
-
-
-def test_jsonpath_reaches_into_conditions(team: Workspace) -> None:
-    path = '{range .items[*]}{.metadata.name}={.status.conditions[?(@.type=="%s")].status} {end}'
-    reporting, complete = (get(team, "-o", f"jsonpath={path % type_}") for type_ in ("Reporting", "Complete"))
-    assert reporting == "bert=True llama=False whisper=False "
-    assert complete == "bert= llama=True whisper= "  # as of the TrainJobs themselves (decision 0007)
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -163,13 +143,6 @@ def test_jobs_are_sorted_selected_and_listed_in_chunks(
     team: Workspace, arguments: tuple[str, ...], expected: list[str]
 ) -> None:
     assert names(get(team, "--no-headers", *arguments)) == expected
-
-
-def test_labels_can_be_shown(team: Workspace) -> None:
-    header, *lines = rows(get(team, "--show-labels", "-L", "tier"))
-    assert header[-2:] == ["TIER", "LABELS"]
-    shown = [",".join(f"{key}={value}" for key, value in labels.items()) for labels in LABELS.values()]
-    assert [line[-1] for line in lines] == shown
 
 
 def test_describe_prints_every_condition_of_every_match(team: Workspace) -> None:
@@ -214,21 +187,6 @@ def test_auth_can_i_knows_the_subresource(team: Workspace) -> None:
 
 
 # --- what is refused
-
-
-def test_a_missing_job_is_not_found_in_the_usual_words(team: Workspace) -> None:
-    answer = team.alice.kubectl("get", "tjp", "-n", team.name, "llama", "nobody", "bert", "--no-headers")
-    assert (answer.returncode, names(answer.stdout)) == (1, ["llama", "bert"])
-    assert answer.stderr == f'Error from server (NotFound): trainjobs.{GROUP} "nobody" not found\n'
-
-
-def test_a_viewer_of_one_namespace_may_not_list_them_all(team: Workspace) -> None:
-    answer = team.alice.kubectl("get", "tjp", "-A")
-    assert answer.returncode == 1
-    assert answer.stderr == (
-        f'Error from server (Forbidden): trainjobs.{GROUP} is forbidden: User "alice" cannot list '
-        f'resource "trainjobs" in API group "{GROUP}" at the cluster scope\n'
-    )
 
 
 @pytest.mark.parametrize("words", [("delete", "tjp", "bert"), ("label", "tjp", "bert", "a=b")])

@@ -163,23 +163,6 @@ def test_a_status_is_shown_of_a_job_that_does_not_report_itself(workspace: Works
     assert (status["steps"], status["metrics"]) == ({"current": 61}, metrics[1:])
 
 
-def test_a_deleted_job_is_gone_and_a_new_one_of_its_name_starts_empty(workspace: Workspace) -> None:
-    first = workspace.start_job("bert", REPORTING)
-    workspace.wait_reporting("bert")
-    workspace.delete_job("bert")
-    second = workspace.start_job("bert", SILENT)
-    assert first["metadata"]["uid"] != second["metadata"]["uid"]
-
-    # One look at both: the next one may show the other job.
-    def document_of_second() -> Object:
-        document = workspace.document("bert")
-        assert document["metadata"]["uid"] == second["metadata"]["uid"]
-        return document
-
-    document = wait_until(document_of_second, what="bert shows the new job's uid")
-    assert "steps" not in document["status"]
-
-
 def test_an_mpi_job_is_read_from_its_launcher(workspace: Workspace) -> None:
     # The group `node` comes first, runs sshd and reports nothing.
     workspace.start_job("mpi", REPORTING, runtime="deepspeed-distributed")

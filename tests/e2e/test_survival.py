@@ -45,16 +45,6 @@ def test_a_gigabyte_of_progress_file_costs_no_memory(team: Workspace, server: Vi
     assert server.peak_memory_bytes() - before < 16 * _MEBIBYTE
 
 
-def test_an_exec_that_never_ends_its_output_is_cut_off(
-    workspace: Workspace, cluster: Cluster, server: VisibilityServer, exec_path: ExecPath
-) -> None:
-    before = server.forget_peak_memory()
-    with cluster.agent.inject(workspace.name, Fault.NEVER_ENDS):
-        workspace.start_job("endless", REPORTING)
-        workspace.wait_condition("endless", "Reporting", "False", reason="TooLarge")
-    assert server.peak_memory_bytes() - before < 16 * _MEBIBYTE
-
-
 def test_an_exec_that_drops_half_way_is_no_document(
     workspace: Workspace, cluster: Cluster, exec_path: ExecPath
 ) -> None:
@@ -97,12 +87,6 @@ def test_a_pod_deleted_while_it_is_being_probed_leaves_the_last_report(
         ),
         what="a new pod reports",
     )
-
-
-def test_watches_that_are_cut_are_taken_up_again(workspace: Workspace, server: VisibilityServer) -> None:
-    server.cut_connections()
-    workspace.start_job("after-the-cut", REPORTING)
-    workspace.wait_reporting("after-the-cut")
 
 
 @pytest.mark.parametrize("history", ["kept", "forgotten"])

@@ -14,7 +14,6 @@ import uvicorn
 from tests.unit.api_shell import BASE, ONE, Shell
 from visibility_api.kubeapi.message import ResourceRequest, ResourceResponse, ResourceStream
 
-LARGE = [b"%06d\n" % i * 1000 for i in range(50)]
 DEADLINE_S = 90.0
 
 
@@ -30,39 +29,6 @@ async def serving(shell: Shell) -> AsyncIterator[str]:
         finally:
             server.should_exit = True
             await task
-
-
-async def answer(request: ResourceRequest) -> ResourceResponse | ResourceStream:
-    if request.attributes.verb == "watch":
-
-        async def write(send: Callable[[bytes], Awaitable[None]]) -> None:
-            await send(b'{"n":1}\n')
-            await send(b'{"n":2}\n')
-
-        return ResourceStream(write=write)
-    if request.attributes.verb == "list":
-        return ResourceResponse(body=LARGE)
-    return ResourceResponse(body=b"{}\n")
-
-
-async def test_get_list_and_watch_on_one_connection() -> None:
-    """R14, R15, W1 to W3."""
-    async with (
-        serving(Shell(handler=answer)) as url,
-        httpx.AsyncClient(base_url=url, timeout=DEADLINE_S) as client,
-    ):
-        one = await client.get(ONE, headers={"Audit-ID": "a-1"})
-        assert (one.status_code, one.content, one.headers["audit-id"]) == (200, b"{}\n", "a-1")
-        listed = await client.get(f"{BASE}/trainjobs", headers={"Accept-Encoding": "gzip"})
-        assert (listed.headers["content-encoding"], listed.content) == ("gzip", b"".join(LARGE))
-        plain = await client.get(f"{BASE}/trainjobs", headers={"Accept-Encoding": "identity"})
-        assert (int(plain.headers["content-length"]), plain.content) == (
-            len(b"".join(LARGE)),
-            b"".join(LARGE),
-        )
-        async with client.stream("GET", f"{BASE}/trainjobs?watch=1") as watch:
-            assert watch.headers["transfer-encoding"] == "chunked"
-            assert [line async for line in watch.aiter_lines()] == ['{"n":1}', '{"n":2}']
 
 
 @pytest.mark.parametrize("path", ["/livez", "/version", "/openapi/v3", BASE])

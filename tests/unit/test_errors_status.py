@@ -18,7 +18,6 @@ from visibility_api.auth.identity import Attributes, Identity
 from visibility_api.errors.status import (
     BadRequest,
     Expired,
-    InvalidListOptions,
     MethodNotAllowed,
     NotAcceptable,
     ObjectNotFound,
@@ -28,7 +27,6 @@ from visibility_api.errors.status import (
     TooLargeResourceVersion,
     Unavailable,
     UnknownRoute,
-    cause,
     encode_status,
     to_request_error,
 )
@@ -135,40 +133,6 @@ def test_each_refusal_is_the_status_kubernetes_clients_know(
 def test_the_fields_come_in_the_api_servers_own_order() -> None:
     assert encode_status(ObjectNotFound("trainjobs", "x")).startswith(
         b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":'
-    )
-
-
-def test_excluding_options_are_reported_by_field() -> None:
-    """L4: one fault stands alone, several in brackets."""
-    first = cause(
-        "FieldValueForbidden",
-        "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
-        "resourceVersionMatch",
-    )
-    second = cause(
-        "FieldValueForbidden", "Forbidden: sendInitialEvents is forbidden for list", "sendInitialEvents"
-    )
-    one, two = body_of(InvalidListOptions([first])), body_of(InvalidListOptions([first, second]))
-    assert one["message"] == (
-        'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: '
-        "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
-    )
-    assert one["details"] == {
-        "group": "meta.k8s.io",
-        "kind": "ListOptions",
-        "causes": [
-            {
-                "reason": "FieldValueForbidden",
-                "message": "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
-                "field": "resourceVersionMatch",
-            }
-        ],
-    }
-    assert (one["code"], one["reason"]) == (422, "Invalid")
-    assert two["message"] == (
-        'ListOptions.meta.k8s.io "" is invalid: [resourceVersionMatch: '
-        "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided, "
-        "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list]"
     )
 
 

@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.jobs import JOB, NOW, document
-from tests.unit.test_jobs_straggling import EVEN, SLOW, Gathering
+from tests.jobs import NOW, document
 from visibility_api.events import announcer as subject
 from visibility_api.events.announcer import Announcer
 from visibility_api.events.occurrences import occurrences
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import Phase
-from visibility_api.jobs.straggling import REPORTS
 from visibility_api.jobs.summary import Condition, JobProgress
 from visibility_api.kube.errors import ApiError, Unreachable
 
@@ -192,23 +190,6 @@ async def test_an_event_is_on_the_trainjob_and_says_what_happened(
     assert process.counted == ["Created"]
 
 
-async def test_a_rank_that_lags_is_an_event_which_names_it(cluster: FakeCluster, process: Process) -> None:
-    bench = Gathering()
-    bench.job(JOB)
-    names = [f"bert-node-0-{rank}" for rank in range(4)]
-    for step_s in [EVEN] * REPORTS + [SLOW] * 3 * REPORTS:
-        bench.say(step_seconds=step_s, names=names)
-        process.now = bench.now
-        process.announcer.changed(bench.last)
-        await process.settle()
-    assert bench.condition("Straggling") == ("True", "SlowReplica")
-    (event,) = cluster.events.values()
-    assert (event["type"], event["reason"]) == ("Warning", "TrainingStraggling")
-    assert event["note"].startswith("Rank 3 (bert-node-0-3) takes 0.9 s for a step, 2.2 times as long as")
-    assert event["regarding"]["name"] == JOB.ref.name
-    assert process.counted == ["Created"]
-
-
 async def test_evaluating_a_job_again_writes_nothing(cluster: FakeCluster, process: Process) -> None:
     process.announcer.changed(shown(ADVANCES))
     for age in range(100):
@@ -368,13 +349,6 @@ def test_the_event_of_a_failure_says_what_failed_first() -> None:
     for failure, more in ((of_pod, f" {message}"), (of_job, ""), (None, "")):
         failed = shown(said, phase=Phase.FAILED, failure=failure)
         assert occurrences(None, failed)[0].note == f"jobset failed.{more}"
-
-
-async def test_a_job_that_is_deleted_is_forgotten(process: Process) -> None:
-    found = shown(condition("Diverged"))
-    process.announcer.changed(found)
-    process.announcer.gone(found.job.ref)
-    process.announcer.gone(found.job.ref)
 
 
 async def test_what_is_tried_again_costs_its_job_one_event_of_its_allowance(cluster: FakeCluster) -> None:

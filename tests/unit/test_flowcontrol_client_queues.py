@@ -100,16 +100,6 @@ async def test_when_all_is_full_the_longest_queue_loses_its_last() -> None:
     await requests.cancel()
 
 
-async def test_whoever_leaves_while_waiting_takes_no_turn() -> None:
-    requests = Requests(max_running=1)
-    for name in ("first", "second", "third"):
-        await requests.start(name, "client")
-    requests.tasks["second"].cancel()
-    await requests.finish("first")
-    assert requests.running == ["third"]
-    await requests.cancel()
-
-
 async def test_a_turn_given_to_somebody_who_leaves_in_that_moment_is_not_lost() -> None:
     requests = Requests(max_running=1)
     for name in ("first", "second", "third"):

@@ -51,17 +51,6 @@ async def test_a_streams_headers_leave_before_there_is_anything_to_tell() -> Non
     assert shell.sample("apiserver_longrunning_requests", verb="WATCH") == 0
 
 
-async def test_a_stream_that_breaks_is_not_ended_as_if_it_were_whole() -> None:
-    async def write(send: Callable[[bytes], Awaitable[None]]) -> None:
-        await send(b"1\n")
-        raise KeyError
-
-    shell = Shell(handler=streaming(write))
-    answer = await shell.get(f"{BASE}/trainjobs?watch=1")
-    assert (answer.status, answer.chunks, answer.is_complete) == (200, [b"1\n"], False)
-    assert shell.sample("apiserver_longrunning_requests", verb="WATCH") == 0
-
-
 async def test_watches_are_bounded() -> None:
     end = asyncio.Event()
     running = asyncio.Event()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from datetime import timedelta
 from typing import Any
 from unittest import mock
 
@@ -348,6 +349,27 @@ async def test_a_table_watch_sends_a_row_an_event(server: ResourceServer) -> Non
         assert len(event["object"]["rows"]) == 1
     assert [e["object"]["rows"][0]["cells"][0] for e in (first, second, third)] == ["a", "b", "b"]
     assert (third["type"], revision(third)) == ("MODIFIED", changed_at)
+
+
+async def test_the_initial_events_of_table_watches_are_made_once(server: ResourceServer) -> None:
+    """W15: each has the columns first, and ages as old as in a list at most."""
+    for name in ("a", "b"):
+        server.put(name)
+    seen: list[list[Any]] = []
+    for later_s in (0, 1, 10):
+        server.now += timedelta(seconds=later_s)
+        async with server.watch(WATCH, TABLE) as client:
+            events = await client.events(2)
+            changed_at = server.put("c") if later_s == 10 else None
+            if changed_at is not None:
+                assert (await client.event())["object"]["columnDefinitions"] is None
+        assert [len(e["object"]["columnDefinitions"] or ()) for e in events] == [len(COLUMNS), 0]
+        seen.append(events)
+    assert seen[0] == seen[1]
+    assert seen[1] != seen[2]  # ages
+    async with server.watch(f"{WATCH}&labelSelector=x", TABLE) as client:
+        server.put("d", labels={"x": ""})
+        assert len((await client.event())["object"]["columnDefinitions"]) == len(COLUMNS)
 
 
 async def test_a_table_watch_from_a_list_says_the_columns_first(server: ResourceServer) -> None:

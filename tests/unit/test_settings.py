@@ -136,12 +136,6 @@ def test_the_timeout_is_never_longer_than_the_interval_by_default(
     assert read_settings(arguments).probe_timeout == timedelta(seconds=timeout_s)
 
 
-def test_an_interval_that_cannot_be_read_is_the_only_fault_named() -> None:
-    with pytest.raises(SettingsError) as raised:
-        read_settings(["--probe-interval", "1x"])
-    assert str(raised.value) == '--probe-interval "1x": give a duration from 1s to 3600s, such as "15s"'
-
-
 def test_half_a_key_pair_is_refused(tmp_path: Path) -> None:
     cert = tmp_path / "tls.crt"
     cert.touch()
@@ -212,10 +206,6 @@ def test_a_peer_that_is_no_name_is_refused(peer: str) -> None:
     with pytest.raises(SettingsError) as raised:
         read_settings(["--sources=push", f"--peers={peer}"])
     assert str(raised.value) == f'--peers "{peer}": give HOST or HOST:PORT, separated by commas'
-
-
-def test_peers_need_no_pushes() -> None:
-    assert read_settings(["--peers=one"]).peers == ("one",)
 
 
 def test_state_is_kept_where_a_directory_is_given() -> None:

@@ -25,7 +25,6 @@ from visibility_api.kube.errors import ApiError, ClusterError
 from visibility_api.reports.document import Progress
 from visibility_api.reports.trainer_status import TrainerStatus
 from visibility_api.workloads.inventory import reported_progress
-from visibility_api.writeback.status_client import FIELD_MANAGER
 from visibility_api.writeback.writer import CONCURRENCY, INTERVAL_S, WriteBack
 
 from .virtual_time import in_virtual_time
@@ -133,17 +132,6 @@ async def test_the_first_report_is_written_at_once_within_the_crd() -> None:
             "lastUpdatedTime": "2026-01-23T10:02:00Z",
         }
         assert bench.outcomes == {"Written": 1}
-
-
-@in_virtual_time
-async def test_it_is_an_unforced_apply_that_asks_for_no_more_than_metadata() -> None:
-    async with running() as bench:
-        bench.say(1)
-        await asyncio.sleep(0.1)
-        query, headers = bench.apiserver.sent
-        assert dict(query) == {"fieldManager": FIELD_MANAGER, "force": "false"}
-        assert headers["Content-Type"] == "application/apply-patch+yaml"
-        assert headers["Accept"].startswith("application/json;as=PartialObjectMetadata")
 
 
 @in_virtual_time

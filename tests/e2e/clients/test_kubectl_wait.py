@@ -47,15 +47,6 @@ def test_wait_ends_when_what_it_waits_for_happens(
     assert waiting.lines == [f"trainjobprogress.{GROUP}/{name} condition met"]
 
 
-def test_wait_ends_at_once_when_it_has_happened_already(shared: Workspace, jobs: QuietJobs) -> None:
-    jobs.create("over")
-    jobs.end("over")
-    jobs.wait_served("over")
-    jobs.wait_phase("over", "Succeeded")
-    with wait(shared, "tjp/over", "--for=condition=Complete") as waiting:
-        assert waiting.wait_end() == 0, waiting.complaints
-
-
 def test_wait_for_all_that_a_selector_chooses(
     shared: Workspace, jobs: QuietJobs, server: VisibilityServer
 ) -> None:
@@ -70,9 +61,3 @@ def test_wait_for_all_that_a_selector_chooses(
             jobs.end(name)
         assert waiting.wait_end() == 0, waiting.complaints
     assert waiting.lines == [f"trainjobprogress.{GROUP}/{name} condition met" for name in names]
-
-
-def test_wait_for_nobody_fails_in_the_usual_words(shared: Workspace, jobs: QuietJobs) -> None:
-    with wait(shared, "tjp/nobody", "--for=condition=Complete") as waiting:
-        assert waiting.wait_end() == 1
-    assert waiting.complaints == f'Error from server (NotFound): trainjobs.{GROUP} "nobody" not found\n'

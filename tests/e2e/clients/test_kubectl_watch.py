@@ -85,23 +85,3 @@ def test_the_first_change_of_a_watched_job_is_not_swallowed(pair: QuietJobs, wat
         "round=2",
         "round=the-last",
     ]
-
-
-def test_a_job_that_leaves_the_label_selector_is_deleted_from_the_watch(
-    pair: QuietJobs, watch: Watch
-) -> None:
-    with watch("-w", "-l", "tier=gold", "--output-watch-events") as stream:
-        pair.label("gpt", tier="gold")
-        pair.label("gpt", tier="silver")
-        pair.label("gpt", tier="bronze")
-        pair.label("bert", tier=None)
-        pair.create("the-last", {"tier": "gold"})
-        lines = lines_until(stream, "the-last")
-    assert columns(lines, 2) == [
-        ["EVENT", "NAME"],
-        ["ADDED", "bert"],
-        ["ADDED", "gpt"],
-        ["DELETED", "gpt"],
-        ["DELETED", "bert"],
-        ["ADDED", "the-last"],
-    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -135,18 +134,6 @@ def test_lightkube_gets_lists_selects_and_watches(config: Any, two: QuietJobs) -
                 break
             next(steps)("bert")
     assert seen == STORY
-
-
-async def test_lightkube_waits_for_a_condition(config: Any, bert: QuietJobs) -> None:
-    async with (
-        lightkube.AsyncClient(config=config, namespace=bert.namespace, trust_env=False) as client,
-        asyncio.TaskGroup() as group,
-    ):
-        waiting = group.create_task(
-            client.wait(Lightkube, "bert", for_conditions=["Complete"], raise_for_conditions=["Failed"])
-        )
-        await asyncio.to_thread(bert.end, "bert")
-    assert waiting.result().status["phase"] == "Succeeded"
 
 
 # --- kr8s, by a class made for our kind, and by the resource's names
