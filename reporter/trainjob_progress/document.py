@@ -111,6 +111,19 @@ def encode(
 
 
 _encode: Callable[[Any], str]
+_ahead_s = float("-inf")  # of the wall clock, to the monotonic one
+
+
+def now_s() -> float:
+    """Unix seconds for a document. Where the wall clock is set back they go on from where it was: a later
+    document has a later time."""
+    global _ahead_s
+    wall_s, monotonic_s = time.time(), time.monotonic()
+    ahead_s = wall_s - monotonic_s
+    if ahead_s >= _ahead_s:
+        _ahead_s = ahead_s
+        return wall_s
+    return monotonic_s + _ahead_s
 
 
 def prepare() -> None:

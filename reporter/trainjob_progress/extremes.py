@@ -7,8 +7,8 @@ threads read. Constant memory: a span for each metric, of a bounded number of sa
 from __future__ import annotations
 
 import math
-import time
 
+from .document import now_s
 from .values import to_metrics
 
 TYPE_CHECKING = False
@@ -46,9 +46,9 @@ class Span:
         """`value` lies outside of what was noted."""
         if value - value != 0:  # NaN, an infinity
             if self.odd is None:
-                self.odd = time.time(), step, value
+                self.odd = now_s(), step, value
             return
-        seen = time.time(), step, value
+        seen = now_s(), step, value
         if value < self.low:
             self.low, self.least = value, seen
         if value > self.high:

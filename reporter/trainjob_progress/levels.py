@@ -43,13 +43,14 @@ class Level:
 
     __slots__ = (
         "_counts", "_epoch", "_failed_steps", "_flow", "_initial_step", "_inner", "_inner_done", "_inner_key",
-        "_inner_round", "_is_entered", "_is_iterating", "_is_loop", "_percentage", "_run", "_step",
+        "_inner_round", "_is_entered", "_is_iterating", "_is_loop", "_name", "_percentage", "_run", "_step",
         "_total_epochs", "_total_steps",
     )  # fmt: skip
     stands_for_loop = False  # one that nobody tracks, around one that is tracked
 
     def __init__(self) -> None:
         self._run: Any = None  # the LiveRun that it is a part of
+        self._name: Optional[str] = None  # what it does, for the message
         self._flow: Any = None  # the Flow in which it began
         self._is_entered = False  # in a `with` block
         self._is_iterating = False  # a loop, between its first item and its end
@@ -79,6 +80,12 @@ class Level:
         if self._inner_round == self._rounds:
             self._inner_done -= self._failed_steps
         self._failed_steps = 0
+
+    def _forget_counts(self) -> None:
+        """What was counted belongs to an attempt that is over."""
+        self._step, self._total_steps, self._epoch, self._total_epochs = 0, None, None, None
+        self._percentage = self._inner = self._inner_round = self._inner_key = None
+        self._inner_done = self._failed_steps = 0
 
     def _leave(self, *, has_failed: bool = False) -> None:
         """What it counts is behind the caller: a `Reporter` takes itself out of its run."""

@@ -12,16 +12,16 @@ import time
 from queue import Empty
 
 from . import document, extremes, flows, forks, settings, termination
-from .document import MAX_METRICS, Snapshot
+from .document import MAX_METRICS, MAX_TEXT, Snapshot, now_s
 from .estimate import Pace, find_percentage
 from .levels import find_position
 from .publisher import Publisher, wait_for_end, warn
-from .values import Held, read_held, to_metrics
+from .values import Held, read_held, show, to_metrics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from queue import SimpleQueue
-    from typing import Any, Callable, Mapping, Optional, Sequence
+    from typing import Any, Callable, Literal, Optional, Sequence
 
     from .extremes import Spans
     from .flows import Flow
@@ -29,10 +29,15 @@ if TYPE_CHECKING:
     from .sinks import Sink
     from .values import Number
 
+    Extreme = Literal["min", "max"]
+
 PATIENCE_S = 0.25  # how long a due report waits for the loop to come by
 BUSY_S = 1.0  # how long the end of a process waits for a thread of ours that gets no core
 PAUSE_S = 0.1  # how long a fork waits for a write to end
-MAX_SHOWN = 3  # runs beside another one, in its message
+MAX_SHOWN = 3  # runs beside another one or before it, in its message
+MAX_NOTE = 100  # characters of one before it
+# How runs of this process have ended that failed or have a name: how many, and the last of them.
+earlier: tuple[int, tuple[str, ...]] = (0, ())
 STATES = {"finished": "completed", "stopped": "completed", "preempted": "running", "failed": "failed"}
 
 
@@ -40,10 +45,11 @@ class LiveRun:
     """One run, from `report()` to the process's end: results that come after its end belong to it too."""
 
     __slots__ = (
-        "__weakref__", "_attempt", "_between", "_due_since_s", "_final", "_is_parked", "_pace", "_pid",
-        "_publishers", "_rank", "_results", "_start_time", "_warned", "beside", "due", "ended", "ending",
-        "has_failed", "is_over", "is_terminated", "is_through", "later", "levels", "main", "message",
-        "message_before", "phases", "ranks", "remaining_s", "seen", "snapshot", "values", "was_left",
+        "__weakref__", "_attempt", "_before", "_best", "_between", "_due_since_s", "_final", "_is_parked",
+        "_pace", "_pid", "_publishers", "_rank", "_results", "_start_time", "_warned", "beside", "due",
+        "ended", "ending", "has_failed", "is_over", "is_terminated", "is_through", "later", "levels",
+        "main", "message", "message_before", "phases", "ranks", "remaining_s", "seen", "snapshot", "values",
+        "was_left",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -81,7 +87,9 @@ class LiveRun:
         self._pid = os.getpid()
         self._rank: Optional[int] = None
         self._attempt: Optional[int] = None
-        self._start_time = time.time()
+        self._best: dict[str, tuple[Extreme, Optional[Number]]] = {}  # of metrics, with the best value so far
+        self._start_time = now_s()
+        self._before = earlier  # as it was when this run began
 
     def start(self, places: Sequence[Sink], rank: Optional[int], after: Optional[LiveRun]) -> None:
         """Begin to write to `places`. `after`: nothing is written while that one may still be writing."""
@@ -185,7 +193,9 @@ class LiveRun:
         if final is None or self._pid != os.getpid():
             return
         self._read_values()
-        self._final = final.replace(metrics=self._find_metrics(), timestamp=time.time())
+        metrics = self._find_metrics()
+        self._add_best(metrics, {})
+        self._final = final.replace(metrics=metrics, timestamp=now_s())
         for publisher in self._publishers:
             if publisher.takes_more and not publisher.is_running:
                 publisher.start()
@@ -198,6 +208,7 @@ class LiveRun:
         self.ending = ending
         self._read(is_sign_of_life=True)
         self._final = self.snapshot
+        self._note(ending)
         self.ended = flows.count_moment()
         self.is_over = True
         self.due = False
@@ -210,6 +221,46 @@ class LiveRun:
             self._resume()
             self._await([publisher.end() for publisher in self._publishers], wait_s)
             self._close()
+
+    def begin_again(self) -> None:
+        """This attempt has failed, the next one begins, of which nothing is known yet."""
+        self._note("failed")
+        if self.values is not None:
+            self.values.clear()
+        self.seen, self._results = {}, {}
+        self.remaining_s = self.ranks = self.message = None
+        self._pace = Pace()
+        self._start_time = now_s()
+        self._before = earlier
+
+    def fail(self) -> None:
+        """It has failed, and another run takes its place."""
+        self._note("failed")
+        self.abandon()
+
+    def follow_best(self, wanted: Any) -> dict[str, str]:  # noqa: ANN401 — whatever was given
+        """Show the best values of these metrics too. Returns what is to be said of wrong ones, by name."""
+        said = {}
+        if wanted is not None and not isinstance(wanted, dict):
+            said["best"] = f"best={show(wanted)} is left out: a dictionary of names is needed"
+        for name, which in wanted.items() if isinstance(wanted, dict) else ():
+            if isinstance(name, str) and which in ("min", "max"):
+                self._best[name] = which, None
+            else:
+                said["best"] = f'best={show(wanted)}: {show(name)} is left out: "min" or "max" is needed'
+        return said
+
+    def _note(self, ending: Optional[str]) -> None:
+        """For the message of those that come after it."""
+        global earlier
+        levels = self._find_counted()
+        if self.main is not None or not levels or not self._publishers or (
+            ending != "failed" and levels[0]._name is None
+        ):  # fmt: skip
+            return
+        count, last = earlier
+        text = f"{levels[0]._name or 'an attempt'} {ending or 'ended'} at {_show_count(levels)}"
+        earlier = count + 1, (*last, text[:MAX_NOTE])[-MAX_SHOWN:]
 
     def abandon(self) -> None:
         """Stop without a last document: another run takes this one's place."""
@@ -488,12 +539,14 @@ class LiveRun:
 
     def _take(self) -> Snapshot:
         """What is known now, without asking a device, and what it was since the last time."""
-        now_s, metrics = time.time(), self._find_metrics()  # first: what comes meanwhile is later
+        at_s, metrics = now_s(), self._find_metrics()  # first: what comes meanwhile is later
         self._drain(metrics)
         levels = self.levels
         counted = self._find_counted()
         position = find_position(counted)
         step, total = position.step, position.total_steps
+        if step is None and counted[0]._step is not None:
+            self.say("steps", "steps beyond 2^53 are left out")
         if not total or (step or 0) > total:
             total = None  # the plan was wrong; a reader would drop it too
         if self.ending == "finished" and total is None and counted[0]._inner is not None:
@@ -513,7 +566,7 @@ class LiveRun:
         return Snapshot(
             state=STATES[self.ending] if self.ending else "running",
             ending=self.ending,
-            timestamp=now_s,
+            timestamp=at_s,
             start_time=self._start_time,
             step=step,
             total_steps=total,
@@ -522,7 +575,7 @@ class LiveRun:
             percentage=percentage,
             remaining_s=None if remaining_s is None else round(remaining_s),
             metrics=metrics,
-            message=self._say_message(levels[len(counted) :]),
+            message=self._say_message(counted, levels[len(counted) :]),
             rank=self._rank,
             attempt=self._attempt,
             rate=self._pace.steps_per_s(),
@@ -539,15 +592,28 @@ class LiveRun:
             counted.append(level)
         return counted
 
-    def _drain(self, metrics: Mapping[str, Any]) -> None:
+    def _drain(self, metrics: dict[str, Any]) -> None:
         """Begin to note anew: those beside this run too, of the metrics that this one has not."""
         own = self.values or {}
         noted: Spans = {}
         for one in (self, *tuple(self.beside)):
             seen, one.seen = one.seen, {}
             noted.update({name: seen[name] for name in seen if one is self or name not in own})
+        self._add_best(metrics, noted)
         if noted:
             extremes.keep(self._between, extremes.take(noted, metrics))
+
+    def _add_best(self, metrics: dict[str, Any], noted: Spans) -> None:
+        """`noted`: what the metrics were since the last sample."""
+        for name, (which, before) in tuple(self._best.items()):
+            values = [before, metrics.get(name)]
+            if name in noted:
+                values += [noted[name].low, noted[name].high]
+            known = [one for one in values if isinstance(one, (int, float)) and one - one == 0]
+            if known and len(metrics) < MAX_METRICS:
+                best = min(known) if which == "min" else max(known)
+                self._best[name] = which, best
+                metrics[f"best_{name}"[:MAX_TEXT]] = best
 
     def _find_metrics(self) -> dict[str, Any]:
         values = (self.values or {}).copy()
@@ -556,16 +622,24 @@ class LiveRun:
                 values.setdefault(name, value)
         return to_metrics(values)
 
-    def _say_message(self, uncounted: Sequence[Level]) -> Optional[str]:
-        said = self.message
+    def _say_message(self, counted: Sequence[Level], uncounted: Sequence[Level]) -> Optional[str]:
+        said = ": ".join(part for part in (*(level._name for level in counted), self.message) if part)
         if uncounted:
-            said = f"{said or 'another loop'} {_show_count(uncounted)}"
+            said = f"{said or _find_name(uncounted)} {_show_count(uncounted)}"
+        parts = [said] if said else []
         for one in self.beside[:MAX_SHOWN]:
             levels = tuple(one.levels)
             if levels:
-                said = f"{said}; " if said else ""
-                said += f"{one.message or 'another loop'} {_show_count(levels)}"
-        return said
+                parts.append(f"{one.message or _find_name(levels)} {_show_count(levels)}")
+        if self._before[0]:
+            count, last = self._before
+            more = f" and {count - len(last)} more" if count > len(last) else ""
+            parts.append(f"earlier: {', '.join(last)}{more}")
+        return "; ".join(parts) or None
+
+
+def _find_name(levels: Sequence[Level]) -> str:
+    return next((level._name for level in levels if level._name), "another loop")
 
 
 def _show_count(levels: Sequence[Level]) -> str:

@@ -6,20 +6,21 @@ import os
 import sys
 import threading
 
-from . import open_runs, settings
+from . import live_run, open_runs, settings, termination
 from .call_site import Home, find_loop, find_place, is_break
 from .flows import Flow
 from .levels import find_position
 from .live_run import LiveRun
 from .rank import find_rank, is_helper_process
-from .reporter import Reporter, show
-from .values import to_amount, to_count
+from .reporter import Reporter
+from .values import show, to_amount, to_count, to_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Generic, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
+    from typing import Any, Callable, Generic, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
 
     from .levels import Level
+    from .live_run import Extreme
     from .sinks import Sink
     from .values import Metric
 
@@ -58,6 +59,8 @@ def report(
     sinks: Optional[Sequence[Sink]] = None,
     bar: bool = False,
     wait_s: Optional[float] = None,
+    name: Optional[str] = None,
+    best: Optional[Mapping[str, Extreme]] = None,
 ) -> Reporter:
     """A reporter that has started: `with report(total_steps=N) as r: r.step(loss=loss)`.
 
@@ -65,6 +68,8 @@ def report(
     `rank`: which process this is (default: found); only rank 0 writes. `sinks`: where to (default: what the
     environment asks for; an empty list: nowhere, and what was not finished before is left as it stands).
     `bar`: a bar on the terminal too. `wait_s`: how long the end may wait for slow sinks (default: 0.12 s).
+    `name`: of this run, where a process has several ("fold 2"); the message has it, and how those before it
+    ended. `best`: metrics whose best value so far is shown too: `{"accuracy": "max", "loss": "min"}`.
     Inside a loop that is tracked, or another reporter's `with` block, it counts that one's steps. Beside one,
     in another thread or task, its steps are shown in the message only, and one warning says so. Never raises.
     """
@@ -72,7 +77,7 @@ def report(
     reporter._wait_s = wait_s
     begin(
         reporter, total_steps, total_epochs=total_epochs, initial_step=initial_step, rank=rank, sinks=sinks,
-        bar=bar,
+        bar=bar, name=name, best=best,
     )  # fmt: skip
     return reporter
 
@@ -108,24 +113,30 @@ def track(
     iterable: Iterable[T],
     *,
     epochs: int = 1,
+    total: Optional[int] = None,
+    desc: Optional[str] = None,
     initial_step: int = 0,
     accumulate: int = 1,
     rank: Optional[int] = None,
     sinks: Optional[Sequence[Sink]] = None,
     bar: bool = False,
     wait_s: Optional[float] = None,
+    best: Optional[Mapping[str, Extreme]] = None,
 ) -> Track[T]:
     """Iterates over `iterable`, `epochs` times, and counts a step whenever the loop's body has run.
 
-    The total is `len(iterable) * epochs`, or unknown where there is no len. `accumulate`: items for each
-    optimizer step. Tracked loops may be nested: outer iterations are epochs, inner ones steps. Of loops that
-    run at once and not inside of each other (threads, tasks, `zip`), the first counts steps; the others are
-    shown in the message, and one warning says so. For metrics call `report_metrics` in the loop, or take the
-    handle: `with track(loader) as t`, and `t.update(loss=…)`.
+    The total is `len(iterable) * epochs`, or unknown where there is no len; `total`: in place of that len.
+    `desc`: what the loop does; the message has it. `best`: as of `report`. With `epochs` of 0 or less there
+    is no item, as in `range(0)`. `initial_step`: steps done before. `accumulate`: items for each optimizer
+    step. Tracked loops may be nested: outer iterations are epochs, inner ones steps. Of loops that run at
+    once and not inside of each other (threads, tasks, `zip`), the first counts steps; the others are shown in
+    the message, and one warning says so. For metrics call `report_metrics` in the loop, or take the handle:
+    `with track(loader) as t`, and `t.update(loss=…)`. No argument changes what the loop yields or raises.
     """
     made: Track[T] = Track(iterable, epochs, initial_step, accumulate)
     made._wait_s = wait_s
-    made._options = {"rank": rank, "sinks": sinks, "bar": bar}
+    made._total = total
+    made._options = {"rank": rank, "sinks": sinks, "bar": bar, "name": desc, "best": best}
     return made
 
 
@@ -133,8 +144,8 @@ class Track(Reporter, Over[T]):
     """A loop that counts its own steps, and a reporter for what happens in it."""
 
     __slots__ = (
-        "_accumulate", "_epochs", "_first", "_home", "_is_in_body", "_is_started", "_items", "_iterable",
-        "_options",
+        "_accumulate", "_doubts", "_epochs", "_first", "_home", "_is_in_body", "_is_started", "_items",
+        "_iterable", "_options", "_total",
     )  # fmt: skip
 
     def __init__(
@@ -142,18 +153,28 @@ class Track(Reporter, Over[T]):
     ) -> None:
         super().__init__()
         self._iterable = iterable
-        self._epochs = epochs
-        self._accumulate = max(accumulate, 1)
-        self._first = initial_step
+        self._doubts: dict[str, str] = {}  # of arguments: what is said once it is known to whom
+        self._epochs = max(self._take_whole("epochs", epochs), 0)
+        self._accumulate = self._take_whole("accumulate", accumulate)
+        self._first: Optional[int] = initial_step
         self._home: Optional[Home] = None  # the loop that asks for items
         self._is_started = False
         self._is_in_body = False  # it has given an item, and was not asked for the next one yet
         self._is_loop = True
         self._items: Optional[Items[T]] = None
         self._options: dict[str, Any] = {}
+        self._total: Optional[int] = None  # items of an epoch, as they were given
 
     def __reduce__(self) -> Any:
         return _make_inactive_track, (self._iterable, self._epochs)
+
+    def _take_whole(self, name: str, given: object) -> int:
+        whole = to_whole(given)
+        if whole is not None and (whole > 0 or name == "epochs"):
+            return whole
+        above = "" if name == "epochs" else " above 0"
+        self._doubts[name] = f"{name}={show(given)} is no whole number{above}: 1 is used"
+        return 1
 
     def __len__(self) -> int:
         return len(self._iterable) * self._epochs  # type: ignore[arg-type]  # raises as the iterable's own does
@@ -178,13 +199,16 @@ class Track(Reporter, Over[T]):
 
     def step(self, n: Any = 1, metrics: Any = None, /, **named: Any) -> None:
         """The loop counts by itself: what is given is taken as metrics."""
-        _, named = self._understand(n, metrics, named)
-        self._say("track step", "a tracked loop counts by itself: step() in it only reports metrics")
-        self.update(named)
+        try:
+            _, named = self._understand(n, metrics, named)
+            self._say("track step", "a tracked loop counts by itself: step() in it only reports metrics")
+            self.update(named)
+        except Exception as error:
+            self._run.warn(error)
 
     def _start(self, *, is_entered: bool = False) -> None:
         if self._is_started:
-            if self._is_iterating or not self._step:
+            if self._is_iterating or self._step == self._initial_step:
                 return
             if self._is_entered or self in self._run.levels:
                 self._total_steps = self._total_epochs = None  # once more over the same: how often, who knows
@@ -193,15 +217,21 @@ class Track(Reporter, Over[T]):
             super().__init__()
             self._is_loop, self._is_in_body, self._wait_s = True, False, wait_s
         self._is_started = True
+        items = to_count(self._total)
+        if items is None and self._total is not None:
+            self._doubts["total"] = f"total={show(self._total)} is no whole number: the length is used"
         try:
-            items: Optional[int] = len(self._iterable)  # type: ignore[arg-type]  # asked, not known
+            if items is None:
+                items = len(self._iterable)  # type: ignore[arg-type]  # asked, not known
         except Exception:
             items = None  # a stream; torch's IterableDataset raises its own kind of error here
         steps = None if items is None else -(-items // self._accumulate) * self._epochs
         begin(
-            self, steps, total_epochs=self._epochs, initial_step=self._first, is_alone=not is_entered,
-            **self._options,
+            self, steps, total_epochs=self._epochs, is_alone=not is_entered, doubts=self._doubts,
+            initial_step=0 if self._first is None else self._first, **self._options,
         )  # fmt: skip
+        if self._initial_step and self._total_steps is not None:
+            self._total_steps += self._initial_step
 
     @property
     def _is_left(self) -> bool:
@@ -283,6 +313,10 @@ class Items(Over[T]):
         if self._is_pending:
             self._is_pending = track._is_in_body = False
             self._count()
+        if track._epochs == 0:
+            self._is_over = True
+            self._guard(track._end_loop)
+            raise StopIteration
         while True:
             try:
                 if self._items is None:
@@ -296,7 +330,7 @@ class Items(Over[T]):
             except BaseException as error:
                 self._is_over = True
                 self._items = None
-                track._fail(error)
+                self._guard(track._fail, error)
                 raise
             self._is_pending = track._is_in_body = True
             return item
@@ -312,21 +346,31 @@ class Items(Over[T]):
         except Exception:  # noqa: S110 — at the interpreter's end much is gone
             pass
 
+    def _guard(self, do: Callable[..., object], *arguments: object) -> None:
+        """Nothing that goes wrong here changes what the loop yields or raises."""
+        try:
+            do(*arguments)
+        except Exception as error:
+            self._track._run.warn(error)
+
     def _count(self) -> None:
-        track = self._track
-        if not track._is_iterating:
-            self._go_on()
-        if self._outer is not None and self._outer._step != self._round:
-            self._outer = None
-            open_runs.part(track)
-        self._micro += 1
-        if self._micro < track._accumulate:
-            return
-        self._micro = 0
-        track._step += 1
-        run = track._run
-        if run.due:
-            run.collect()
+        try:
+            track = self._track
+            if not track._is_iterating:
+                self._go_on()
+            if self._outer is not None and self._outer._step != self._round:
+                self._outer = None
+                open_runs.part(track)
+            self._micro += 1
+            if self._micro < track._accumulate:
+                return
+            self._micro = 0
+            track._step += 1
+            run = track._run
+            if run.due:
+                run.collect()
+        except Exception as error:
+            self._track._run.warn(error)
 
     def _end_epoch(self) -> bool:
         """Whether there is another one."""
@@ -342,7 +386,7 @@ class Items(Over[T]):
         self._is_over = True
         if track._total_steps is not None:
             track._total_steps = track._step  # a len is a guess of some data sets; now it is known
-        track._end_loop()
+        self._guard(track._end_loop)
         return False
 
     def _go_on(self) -> None:
@@ -387,19 +431,31 @@ def begin(
     without_push: bool = False,
     is_alone: bool = False,
     is_quiet: bool = False,
+    doubts: Optional[Mapping[str, str]] = None,
+    name: object = None,
+    best: Optional[Mapping[str, Extreme]] = None,
 ) -> None:
     """Start `reporter`: as a level of the run that is open, or as a run of its own.
 
     `without_push`: somebody else pushes already. `is_alone`: a loop without a `with` block around it.
-    `is_quiet`: no warning when it replaces one that was not finished: a framework tries again.
+    `is_quiet`: no warning when it replaces one that was not finished: a framework tries again. `doubts`: what
+    is to be said of other arguments. A wrong one is named in one warning, with what is used in its place.
     """
     global _newest
     try:
+        said = dict(doubts or {})
+        if rank is not None and to_count(rank) is None:
+            said["rank"] = f"rank={show(rank)} is no rank: the one that is found is used"
+            rank = None
+        sinks, doubt = settings.check_sinks(sinks)
+        if doubt:
+            said["sinks"] = doubt
         counts = {"initial_step": initial_step, "total_steps": total_steps, "total_epochs": total_epochs}
         reporter._step = None if initial_step is None else to_count(initial_step) or 0
         reporter._initial_step = reporter._step
         reporter._total_steps = to_count(total_steps)
         reporter._total_epochs = to_amount(total_epochs)
+        reporter._name = name if name is None or isinstance(name, str) else show(name)
         reporter._flow = Flow()
         place, loop = find_place(), None
         if is_alone:
@@ -423,10 +479,17 @@ def begin(
             if is_alone_here:
                 turn.release()
         _newest = reporter
-        for name, given in counts.items():
-            understood = to_amount(given) if name == "total_epochs" else to_count(given)
+        for about, given in counts.items():
+            understood = to_amount(given) if about == "total_epochs" else to_count(given)
             if given is not None and understood is None:
-                reporter._say(name, f"{name}={show(given)} is left out: a number from 0 to 2^53 is needed")
+                said[about] = f"{about}={show(given)} is left out: a number from 0 to 2^53 is needed"
+        if reporter._wait_s is not None and to_amount(reporter._wait_s) is None:
+            used_s = termination.FLUSH_TIMEOUT_S
+            said["wait_s"] = f"wait_s={show(reporter._wait_s)} is no number of seconds: {used_s:g} is used"
+            reporter._wait_s = None
+        said.update(reporter._run.follow_best(best))
+        for about, text in said.items():
+            reporter._say(about, text)
     except Exception as error:
         reporter._run.warn(error)
 
@@ -434,6 +497,7 @@ def begin(
 def abandon_all() -> None:
     """Leave every run as it stands: for tests, which share a process."""
     global _newest
+    live_run.earlier = (0, ())
     open_runs.abandon(open_runs.runs)
     _newest = None
 
@@ -494,7 +558,7 @@ def _find_run(reporter: Reporter, loop: object, *, is_quiet: bool) -> Optional[L
     if run.was_left or find_position(run.levels).is_at_end:
         run.end_unsaid()
     elif run.has_failed:
-        run.abandon()  # it is tried again
+        run.fail()  # it is tried again
     elif isinstance(reporter, Track):
         return run  # some loop inside of a training: not a training that follows it
     else:

@@ -66,7 +66,7 @@ def find_main() -> Optional[LiveRun]:
     run = runs[-1]
     is_held = any(holds(level) for level in run.levels)
     if run.has_failed:
-        run.abandon()
+        run.fail()
         prune()
         return None
     if run.later is None and not is_held and (run.was_left or find_position(run.levels).is_at_end):

@@ -8,14 +8,12 @@ break a CUDA graph that is being captured.
 
 from __future__ import annotations
 
-import time
-
 from . import termination
-from .document import MAX_MESSAGE, MAX_METRICS
+from .document import MAX_MESSAGE, MAX_METRICS, now_s
 from .flows import Flow, enter, find_numbers
 from .levels import Level, find_position
 from .live_run import LiveRun
-from .values import Held, take, to_amount, to_count
+from .values import Held, is_mapping, show, take, to_amount, to_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,6 +39,7 @@ INSTEAD = {
     "total_epochs": "update(total_epochs=…)", "percentage": "update(percentage=…)",
     "percent": "update(percentage=…)", "progress": "update(percentage=…)", "message": "message(…)",
 }  # fmt: skip
+MAX_WAIT_S = 1e7  # a longer one is more than a queue can
 NOWHERE = LiveRun()  # the run of reporters that report to nobody
 
 
@@ -137,7 +136,7 @@ class Reporter(Level):
         """
         run = self._run
         try:
-            if given is not None and not hasattr(given, "items"):
+            if given is not None and not is_mapping(given):
                 what = show(given)
                 self._say(
                     "update", f"update({what}) sets nothing: step({what}) counts, update(step={what}) sets"
@@ -183,12 +182,15 @@ class Reporter(Level):
         metrics: Any = None, **named: Any,
     ) -> None:  # fmt: skip
         """`epoch` epochs are done (default: one more); `total` are planned."""
-        if hasattr(first, "items"):
-            first, metrics = None, {**first, **(metrics or {})}
-        done = epoch if first is None else first
-        if done is None:
-            done = (self._epoch or 0) + 1
-        self.update(metrics, epoch=done, total_epochs=total if second is None else second, metrics=named)
+        try:
+            if is_mapping(first):
+                first, metrics = None, {**first, **(metrics or {})}
+            done = epoch if first is None else first
+            if done is None:
+                done = (self._epoch or 0) + 1
+            self.update(metrics, epoch=done, total_epochs=total if second is None else second, metrics=named)
+        except Exception as error:  # what was given is no mapping, though it looks like one
+            self._run.warn(error)
 
     def message(self, text: str) -> None:
         """Say in a sentence what is being done: "evaluating", "saving checkpoint 12"."""
@@ -220,7 +222,7 @@ class Reporter(Level):
             from .ranks import make_columns
 
             try:
-                run.ranks = make_columns(time.time(), step_seconds, steps, names) or run.ranks
+                run.ranks = make_columns(now_s(), step_seconds, steps, names) or run.ranks
             except (TypeError, ValueError) as error:
                 self._say("ranks", f"ranks are left out: {error}")
             if run.due:
@@ -255,6 +257,26 @@ class Reporter(Level):
                 self._leave()
             elif self in run.levels:
                 run.finish(ending or self._find_ending(), self._find_wait(wait_s))
+        except Exception as error:
+            run.warn(error)
+
+    def restart(
+        self, total_steps: Optional[int] = None, *, initial_step: Optional[int] = 0,
+        total_epochs: Optional[float] = None,
+    ) -> None:  # fmt: skip
+        """This attempt has failed, and the next one begins: with other settings, from its first step."""
+        run = self._run
+        try:
+            if run.is_over or self not in run.levels[:1]:
+                self._say("restart", "restart() is for the reporter of a run that goes on: it is left out")
+                return
+            run.begin_again()
+            for level in run.levels[1:]:
+                level._leave()
+            self._forget_counts()
+            self.update(step=initial_step, total_steps=total_steps, total_epochs=total_epochs)
+            self._initial_step = self._step
+            run.hasten()
         except Exception as error:
             run.warn(error)
 
@@ -326,9 +348,12 @@ class Reporter(Level):
         return "stopped" if is_planned else "finished"
 
     def _find_wait(self, wait_s: Optional[float]) -> float:
-        if isinstance(wait_s, (int, float)):
-            return wait_s
-        return termination.FLUSH_TIMEOUT_S if self._wait_s is None else self._wait_s
+        if wait_s is not None:
+            waits_s = to_amount(wait_s)
+            if waits_s is not None:
+                return min(waits_s, MAX_WAIT_S)
+            self._say("wait", f"{show(wait_s)} is no number of seconds to wait: the default is used")
+        return termination.FLUSH_TIMEOUT_S if self._wait_s is None else min(self._wait_s, MAX_WAIT_S)
 
     def _leave(self, *, has_failed: bool = False) -> None:
         """This level is over, the run is not: it goes on in the level around."""
@@ -350,7 +375,7 @@ class Reporter(Level):
 
     def _understand(self, n: Any, metrics: Any, named: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """What was meant by whatever `step` was given."""
-        if hasattr(n, "items"):
+        if is_mapping(n):
             n, metrics = (1 if metrics is None else metrics), n
         if "n" in named:
             named = dict(named)
@@ -360,7 +385,7 @@ class Reporter(Level):
         if count is None:
             self._say("step", f"step({show(n)}) counts nothing: a whole number of steps is needed")
         if metrics is not None:
-            if hasattr(metrics, "items"):
+            if is_mapping(metrics):
                 named = {**metrics, **named}
             else:
                 self._say("metrics", f"metrics must be a mapping or named, not {type(metrics).__name__}")
@@ -383,7 +408,7 @@ class Reporter(Level):
             if name not in values and room <= 0:
                 is_full = True  # neither read nor copied: of thousands only what is kept costs anything
                 continue
-            if name == "metrics" and hasattr(value, "items"):
+            if name == "metrics" and is_mapping(value):
                 taken.update(self._take_in(value))
                 continue
             try:
@@ -409,7 +434,7 @@ class Reporter(Level):
         values = self._run.values
         if values is None:
             return
-        if not hasattr(metrics, "items"):
+        if not is_mapping(metrics):
             self._say("metrics", f"metrics must be a mapping or named, not {type(metrics).__name__}")
             return
         taken = self._take_in(metrics)
@@ -483,11 +508,3 @@ class Phase:
         if len(others) < len(run.phases):
             run.phases = others
             self._reporter.message(others[-1][0] if others else run.message_before or "")
-
-
-def show(value: object) -> str:
-    """A value as a warning has it: whatever it is, in a few characters."""
-    try:
-        return repr(value)[:60]
-    except Exception:  # an integer of thousands of digits, or a foreign type's own trouble
-        return f"a {type(value).__name__}"

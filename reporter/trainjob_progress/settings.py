@@ -6,10 +6,11 @@ import os
 
 from .publisher import warn
 from .sinks.file import FileSink, TerminationSink
+from .values import show, to_amount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Mapping, Optional
+    from typing import Any, Callable, Mapping, Optional
 
     from .sinks import Sink
 
@@ -39,6 +40,27 @@ def find_sinks(
     if bar or environ.get("TRAINJOB_PROGRESS_BAR", "0") not in ("", "0"):
         sinks += _try(lambda _: _make_bar(), environ)
     return sinks
+
+
+def check_sinks(given: Any) -> tuple[Optional[list[Sink]], Optional[str]]:  # noqa: ANN401 — of anybody's
+    """The sinks among what was given, and what is to be said of the rest. None: those of the environment."""
+    if given is None:
+        return None, None
+    try:
+        offered = [given] if _is_sink(given) else list(given)
+        sinks = [one for one in offered if _is_sink(one)]
+        if len(sinks) == len(offered) and not isinstance(given, (str, bytes)):
+            return sinks, None
+    except Exception:  # no list, or a foreign type's own trouble
+        sinks = []
+    used = f"{len(sinks)} of them" if sinks else "what the environment asks for"
+    return sinks or None, f"sinks={show(given)} need write, close and interval_s each: {used} is used"
+
+
+def _is_sink(one: Any) -> bool:  # noqa: ANN401
+    if isinstance(one, type) or not (callable(getattr(one, "write", None)) and hasattr(one, "close")):
+        return False
+    return to_amount(getattr(one, "interval_s", None)) is not None
 
 
 def find_attempt(environ: Optional[Mapping[str, str]] = None) -> Optional[int]:

@@ -65,6 +65,8 @@ def take(value: Any) -> Union[Value, Held, None]:  # noqa: ANN401 — the point 
 
 def read(value: Any) -> Optional[Number]:  # noqa: ANN401
     """The number that a value holds, waiting for its device. Raises TypeError with the reason."""
+    if type(value).__module__.startswith("numpy.ma") and value.mask.any():
+        raise TypeError("is masked")
     try:
         if hasattr(value, "item"):
             value = value.item()  # torch, NumPy, JAX, Paddle
@@ -113,6 +115,14 @@ def to_metrics(values: Mapping[str, Any]) -> dict[str, Value]:
     return metrics
 
 
+def is_mapping(value: Any) -> bool:  # noqa: ANN401
+    """Whether it looks like one."""
+    try:
+        return hasattr(value, "items")
+    except Exception:  # a foreign type's own trouble
+        return False
+
+
 def to_number(value: Any) -> Optional[Number]:  # noqa: ANN401
     """A Python number for anything that holds exactly one; None for the rest."""
     if type(value) is int or type(value) is float:
@@ -139,6 +149,14 @@ def to_count(value: object) -> Optional[int]:
         return value
     amount = to_amount(value)
     return None if amount is None or amount != int(amount) else int(amount)
+
+
+def to_whole(value: object) -> Optional[int]:
+    """A whole number, negative ones too; None for anything else."""
+    number = to_number(value)
+    if number is None or isinstance(number, int):
+        return number
+    return int(number) if number.is_integer() else None
 
 
 def _take_tensor(tensor: Any) -> Union[Value, Held, None]:  # noqa: ANN401 — of torch or Paddle
@@ -186,3 +204,11 @@ def _scientific(number: int) -> str:
     except OverflowError:
         exponent = int(math.log10(abs(number)))
         return f"{'-' if number < 0 else ''}1e+{exponent}"
+
+
+def show(value: object) -> str:
+    """A value as a warning has it: whatever it is, in a few characters."""
+    try:
+        return repr(value)[:60]
+    except Exception:  # an integer of thousands of digits, or a foreign type's own trouble
+        return f"a {type(value).__name__}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.jobs import JOB, RANK0, REF, T0
-from trainjob_progress import Reporter, extremes, live_run
+from trainjob_progress import Reporter, document, live_run
 from trainjob_progress.document import Snapshot, encode, prepare
 from trainjob_progress.extremes import MAX_EXACT, MAX_SAMPLES
 from trainjob_progress.live_run import LiveRun
@@ -35,9 +36,12 @@ class Training:
     def __init__(self) -> None:
         prepare()
         self.now_s = START_S
-        clock = SimpleNamespace(time=lambda: self.now_s, monotonic=lambda: self.now_s)
+        clock = SimpleNamespace(
+            time=lambda: self.now_s, monotonic=lambda: self.now_s, gmtime=time.gmtime, strftime=time.strftime
+        )
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(extremes, "time", clock)
+        self.patch.setattr(document, "time", clock)
+        self.patch.setattr(document, "_ahead_s", -math.inf)
         self.patch.setattr(live_run, "time", clock)
         self.run = LiveRun()
         self.run.values = {}

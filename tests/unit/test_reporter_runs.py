@@ -1,0 +1,130 @@
+"""Several trainings in one process: what the document shows of each, and of those before it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from tests.reporting import MemorySink
+from trainjob_progress import report, track
+
+
+@pytest.fixture
+def sink(monkeypatch: pytest.MonkeyPatch) -> MemorySink:
+    """Where every run of the test is written, one after the other."""
+    made = MemorySink()
+    made.close = lambda: None  # type: ignore[method-assign]
+    monkeypatch.setattr("trainjob_progress.settings.find_sinks", lambda **_: [made])
+    return made
+
+
+def test_the_runs_of_a_sweep_have_names_and_show_how_those_before_ended(sink: MemorySink) -> None:
+    for rate in (0.1, 0.2, 0.3):
+        with report(total_steps=10, name=f"lr {rate}") as r:
+            r.step(10 if rate < 0.2 else 4)
+            if rate == 0.2:
+                r.finish("stopped")
+    assert (sink.last.step, sink.last.total_steps, sink.last.ending) == (4, 10, "stopped")
+    assert sink.last.message == "lr 0.3; earlier: lr 0.1 finished at 10/10, lr 0.2 stopped at 4/10"
+
+
+def test_of_many_earlier_runs_the_last_three_are_shown(sink: MemorySink) -> None:
+    for fold in range(6):
+        with report(total_steps=1, name=f"fold {fold}") as r:
+            r.step()
+    assert sink.last.message == (
+        "fold 5; earlier: fold 2 finished at 1/1, fold 3 finished at 1/1, fold 4 finished at 1/1 and 2 more"
+    )
+
+
+def test_a_name_stands_before_what_is_said(sink: MemorySink) -> None:
+    with report(total_steps=1, name="fold 1") as r:
+        r.message("evaluating")
+        r.step()
+    assert sink.last.message == "fold 1: evaluating"
+
+
+def test_a_retry_shows_the_attempt_that_failed(sink: MemorySink) -> None:
+    def train(items: int) -> None:
+        for item in track(range(items)):
+            if item == 60:
+                raise RuntimeError
+
+    try:
+        train(200)
+    except RuntimeError:
+        train(50)
+    assert (sink.last.step, sink.last.total_steps, sink.last.state) == (50, 50, "completed")
+    assert sink.last.message == "earlier: an attempt failed at 60/200"
+
+
+def test_a_restart_begins_the_next_attempt_of_the_same_reporter(sink: MemorySink) -> None:
+    with report(total_steps=100, total_epochs=2) as r:
+        r.step(30, loss=0.5)
+        r.epoch(1)
+        started_s = r._run._start_time
+        r.restart(total_steps=200)
+        r.flush(60)
+        last = sink.last
+        assert (last.state, last.step, last.total_steps, last.epoch) == ("running", 0, 200, None)
+        assert (last.metrics, last.message) == ({}, "earlier: an attempt failed at 30/100")
+        assert last.start_time > started_s
+        r.step(200)
+    assert (sink.last.state, sink.last.step, sink.last.percentage) == ("completed", 200, 100)
+
+
+def test_a_restart_after_the_end_or_of_an_inner_reporter_is_a_warning(
+    sink: MemorySink, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with report(total_steps=3) as r:
+        r.step(3)
+    r.restart()
+    assert sink.last.step == 3
+    assert "restart() is for the reporter of a run that goes on" in capfd.readouterr().err
+
+
+def test_two_runs_at_once_are_told_apart_by_their_names(sink: MemorySink) -> None:
+    with track(range(5), desc="generator") as first, track(range(9), desc="discriminator") as second:
+        for _ in zip(first, second, strict=False):
+            pass
+        first.flush(60)
+        assert sink.last.message == "generator; discriminator 4/9"
+
+
+def test_a_loop_has_the_total_and_the_description_that_it_is_given(sink: MemorySink) -> None:
+    """As those who come from tqdm type it."""
+    with track((x for x in range(4)), total=4, desc="training") as t:
+        for _ in t:
+            t.flush(60)
+    assert {each.total_steps for each in sink.written} == {4}
+    assert sink.last.message == "training"
+
+
+@pytest.mark.parametrize("wrong", ["x", -1, 1.5, math.nan])
+def test_a_total_that_is_none_is_a_warning(
+    sink: MemorySink, capfd: pytest.CaptureFixture[str], wrong: Any
+) -> None:
+    for _ in track(range(4), total=wrong):
+        pass
+    assert f"total={wrong!r} is no whole number: the length is used" in capfd.readouterr().err
+    assert sink.last.step == 4
+
+
+def test_the_best_value_so_far_is_shown_whenever_it_was(sink: MemorySink) -> None:
+    sink.interval_s = 3600  # no sample has it
+    with report(best={"loss": "min", "accuracy": "max"}) as r:
+        for loss in (0.5, 0.125, math.nan, 0.25):
+            r.step(loss=loss, accuracy=1 - loss)
+    assert sink.last.metrics == {"loss": 0.25, "accuracy": 0.75, "best_loss": 0.125, "best_accuracy": 0.875}
+
+
+@pytest.mark.parametrize("wrong", ["loss", {"loss": "least"}, {1: "min"}, 5])
+def test_what_is_no_way_to_be_best_is_a_warning(
+    sink: MemorySink, capfd: pytest.CaptureFixture[str], wrong: Any
+) -> None:
+    with report(best=wrong) as r:
+        r.step(loss=1.0)
+    assert sink.last.metrics == {"loss": 1.0}
+    assert capfd.readouterr().err.startswith(f"trainjob_progress: best={wrong!r}")
