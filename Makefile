@@ -89,7 +89,7 @@ attack: $(STAMP)  ## what users notice of attacks, behind a real kube-apiserver 
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.attack $(ARGS)
 
 openapi: $(STAMP)  ## write the published documents in openapi/ again
-	@$(BIN)/visibility-api openapi --out openapi
+	@$(BIN)/python -m apidocs
 
 # Ours are installed from the checkout, never from an index: neither is in a lock.
 lock: LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

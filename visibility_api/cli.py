@@ -7,6 +7,7 @@ import gc
 import re
 import sys
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 
 from visibility_api import __version__
@@ -72,14 +73,11 @@ def _openapi(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--out", type=Path, default=Path("openapi"), metavar="DIR", help="default: openapi/")
     out: Path = parser.parse_args(list(arguments)).out
-    from visibility_api.app.description.published import published
-    from visibility_api.models.served import RESOURCES
-
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for name, body in published(RESOURCES).items():
-            (out / name).write_bytes(body)
-            print(out / name)
+        for document in files("visibility_api").joinpath("openapi").iterdir():
+            (out / document.name).write_bytes(document.read_bytes())
+            print(out / document.name)
     except OSError as error:
         return _failed(f"openapi: cannot write: {error}")
     return 0

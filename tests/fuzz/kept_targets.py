@@ -111,7 +111,7 @@ def recent(data: bytes) -> None:
 def _show(history: JobHistory, selection: Selection) -> None:
     """It can be shown in every form."""
     view = select(history, selection, now_s=_NOW.timestamp())
-    msgspec.json.decode(encode_json("TrainJobProgressHistory", _ENTRY, view))
+    msgspec.json.decode(encode_json(_ENTRY, view))
     for line in encode_ndjson(view).splitlines():
         msgspec.json.decode(line)
     encode_csv(view)

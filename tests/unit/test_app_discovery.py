@@ -9,7 +9,7 @@ import yaml
 
 from tests.asgi import Answer
 from tests.unit.api_shell import Shell
-from visibility_api.app.description.discovery import AGGREGATED_TYPE, Discovery, aggregated, resource_list
+from visibility_api.app.discovery import AGGREGATED_TYPE, Discovery, aggregated, resource_list
 from visibility_api.models.served import RESOURCES, Resource, Subresource
 
 GROUP = "visibility.trainer.kubeflow.org"

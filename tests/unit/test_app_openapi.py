@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from apidocs.__main__ import published, v3_document
+from apidocs.schemas import META, PREFIX
+from apidocs.swagger import to_swagger
 from tests.unit.api_shell import Shell
-from visibility_api.app.description.openapi import FOLDER, ONE_YEAR_S, OpenApi
-from visibility_api.app.description.published import published, v3_document
-from visibility_api.app.description.schemas import META, PREFIX
-from visibility_api.app.description.swagger import to_swagger
+from visibility_api.app.openapi import FOLDER, ONE_YEAR_S, OpenApi
 from visibility_api.jobs.job import Phase
 from visibility_api.models.served import RESOURCES
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 from jsonschema import Draft202012Validator
 
+from apidocs.__main__ import DOCUMENT, document_schema
 from tests.unit.test_app_openapi import PUBLISHED
-from visibility_api.app.description.published import DOCUMENT, document_schema
 from visibility_api.pushing.payload import read_payload
 from visibility_api.reports.document import Progress
 from visibility_api.reports.training_document import parse_document

@@ -9,12 +9,12 @@ from typing import Any
 import jsonschema
 import pytest
 
+from apidocs.__main__ import v3_document
+from apidocs.schemas import PREFIX, REFERENCE
 from tests.jobs import rank0
 from tests.past import Past
 from tests.unit.api_shell import BASE, ONE, Shell
 from tests.unit.test_app_log_tail import FAILURE, TAIL, job as failed_job, shell as log_shell
-from visibility_api.app.description.published import v3_document
-from visibility_api.app.description.schemas import PREFIX, REFERENCE
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import JobRef, Phase, Replica, Termination, TrainingJob
 from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary, Resources

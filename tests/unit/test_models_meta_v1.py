@@ -9,9 +9,9 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
+from apidocs.schemas import META, meta_schemas
 from tests.jobs import document
 from tests.unit.resource_server import ALL, BERT, PARTIAL, TABLE, ResourceServer
-from visibility_api.app.description.schemas import META, meta_schemas
 from visibility_api.jobs.job import Phase
 from visibility_api.models import meta_v1
 from visibility_api.models.wire import WireModel

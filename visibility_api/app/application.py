@@ -18,11 +18,11 @@ from visibility_api.replication.requests import LogRequests
 
 from .chain import RequestChain
 from .dependencies import HistorySource, LogTails
-from .description.discovery import Discovery
-from .description.openapi import OpenApi
+from .discovery import Discovery
 from .exception_handlers import add_exception_handlers
 from .health import Check, Health
 from .limits import Limits
+from .openapi import OpenApi
 from .page import Page
 from .request_metrics import RequestMetrics
 from .resource_routes import ResourceRoutes, RouteKey

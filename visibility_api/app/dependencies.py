@@ -21,9 +21,9 @@ from visibility_api.kubeapi.message import Authorizer
 from visibility_api.probing.log_end import LogEnds
 from visibility_api.store import Entry
 
-from .description.discovery import Discovery
-from .description.openapi import OpenApi
+from .discovery import Discovery
 from .health import Health
+from .openapi import OpenApi
 from .page import Page
 
 MAX_WAITING, MAX_WAITING_PER_USER = 400, 100  # requests for histories

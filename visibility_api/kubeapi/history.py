@@ -13,13 +13,12 @@ import msgspec
 from visibility_api.errors.text import harmless
 from visibility_api.history.view import HistoryView
 from visibility_api.models import subresources as models
-from visibility_api.models.served import GROUP_VERSION
 from visibility_api.models.wire import struct_of
 from visibility_api.store import Entry
 
 from .v1alpha1 import metadata_of
 
-_Document = struct_of(models.JobHistoryDocument)
+_Document = struct_of(models.TrainJobProgressHistory)
 _Attempt = struct_of(models.HistoryAttempt)
 _Progress = struct_of(models.HistoryProgress)
 _Series = struct_of(models.HistorySeries)
@@ -31,12 +30,12 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff2
 _encode = msgspec.json.Encoder().encode
 
 
-def encode_json(kind: str, entry: Entry, view: HistoryView) -> bytes:
+def encode_json(entry: Entry, view: HistoryView) -> bytes:
     """The object, compact and without a newline."""
     return _encode(
         _Document(
-            kind=kind,
-            api_version=GROUP_VERSION,
+            kind="TrainJobProgressHistory",
+            api_version="visibility.trainer.kubeflow.org/v1alpha1",
             metadata=metadata_of(entry),
             attempts=tuple(
                 [

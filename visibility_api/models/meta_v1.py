@@ -1,6 +1,6 @@
 """The parts of Kubernetes' meta/v1 that this API shows, with the fields that it fills.
 
-Published are Kubernetes' own, complete definitions of these names (`app/description/meta_v1.json`): they are
+Published are Kubernetes' own, complete definitions of these names (`apidocs/meta_v1.json`): they are
 merged across the cluster, so a shorter one would be renamed or would replace the complete one. A test holds
 each model here to the definition of its name. Descriptions are therefore not repeated here.
 Reference: https://kubernetes.io/docs/reference/using-api/api-concepts/ and

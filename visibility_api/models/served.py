@@ -1,6 +1,6 @@
 """The table of served resources, from which discovery, OpenAPI and routes are derived.
 
-The OpenAPI of a subresource that is an operation is written in `app/description/`.
+The OpenAPI of a subresource that is an operation is written in `apidocs/`.
 """
 
 from __future__ import annotations

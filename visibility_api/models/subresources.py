@@ -5,13 +5,11 @@ A history is in columns; one that would have nothing but null is absent.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, create_model
+from pydantic import Field
 
 from .meta_v1 import ObjectMeta
-from .served import TRAINJOBS
-from .v1alpha1 import type_meta
 from .wire import Double, Extra, Int32, Int64, Time, WireModel
 
 
@@ -73,11 +71,15 @@ class HistorySeries(WireModel):
     )
 
 
-class JobHistoryDocument(WireModel):
-    """The history of one job. Each resource has a kind of its own, all with these fields."""
+class TrainJobProgressHistory(WireModel):
+    """What the job has reported over time: all of late, further back the extremes."""
 
-    kind: str
-    api_version: str
+    kind: Literal["TrainJobProgressHistory"] | None = Field(
+        default=None, description="Always TrainJobProgressHistory."
+    )
+    api_version: Literal["visibility.trainer.kubeflow.org/v1alpha1"] | None = Field(
+        default=None, description="Always visibility.trainer.kubeflow.org/v1alpha1."
+    )
     metadata: ObjectMeta = Field(
         description="Name, namespace, uid, labels and creation time are those of the job itself. The"
         " resourceVersion is that of the job's progress, of which this is the past."
@@ -87,20 +89,6 @@ class JobHistoryDocument(WireModel):
     )
     progress: tuple[HistoryProgress, ...] = Field(description="Steps and epochs over time, by attempt.")
     series: tuple[HistorySeries, ...] = Field(description="Metrics over time, by attempt.")
-
-
-def history_model(kind: str) -> type[JobHistoryDocument]:
-    """The model of the history of one kind of job."""
-    fields: dict[str, Any] = type_meta(kind)
-    return create_model(
-        kind,
-        __base__=JobHistoryDocument,
-        __doc__="What the job has reported over time: all of late, further back the extremes.",
-        **fields,
-    )
-
-
-TrainJobProgressHistory = history_model(f"{TRAINJOBS.kind}History")
 
 
 class TrainJobLogTail(WireModel):

@@ -120,8 +120,7 @@ def _encode(request: Request, media_type: str, entry: Entry, view: HistoryView) 
         return whole(encode_ndjson(view), NDJSON, headers=headers)
     if media_type == CSV:
         return whole(encode_csv(view), "text/csv; charset=utf-8; header=present", headers=headers)
-    kind = str(TrainJobProgressHistory.model_fields["kind"].default)
-    return negotiated(request, encode_json(kind, entry, view), headers)
+    return negotiated(request, encode_json(entry, view), headers)
 
 
 def _instant(moment: datetime | float | None, now: datetime) -> float | None:

@@ -15,16 +15,18 @@ import msgspec
 from pydantic.json_schema import models_json_schema
 
 from visibility_api.models.served import GROUP, VERSION, Resource
+from visibility_api.models.subresources import TrainJobLogTail, TrainJobProgressHistory
 from visibility_api.models.v1alpha1 import document_model, list_model
 from visibility_api.models.wire import WireModel
-
-from .described import OPERATIONS
 
 Schema = dict[str, Any]
 
 REFERENCE = "#/components/schemas/"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."  # merged cluster-wide by name: must be exact copies
 PREFIX = ".".join(reversed(GROUP.split("."))) + f".{VERSION}."  # unique, or the aggregator would rename it
+
+# Of the subresources that are operations of their own; their names are the kinds.
+_OF_SUBRESOURCES: Sequence[type[WireModel]] = (TrainJobProgressHistory, TrainJobLogTail)
 
 # The order of a schema's fields; all others follow as they come.
 _ORDER = (
@@ -46,9 +48,9 @@ def component_schemas(resources: Sequence[Resource]) -> dict[str, Schema]:
         document = document_model(resource)
         kinds[resource.kind] = document
         kinds[resource.list_kind] = list_model(resource, document)
-        for subresource in resource.subresources:
-            if subresource.kind in OPERATIONS:
-                kinds[subresource.kind] = OPERATIONS[subresource.kind].model
+        for model in _OF_SUBRESOURCES:
+            if model.__name__ in {subresource.kind for subresource in resource.subresources}:
+                kinds[model.__name__] = model
     _, generated = models_json_schema(
         [(model, "validation") for model in kinds.values()], ref_template="{model}"
     )

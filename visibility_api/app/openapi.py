@@ -1,4 +1,4 @@
-"""The OpenAPI documents, v3 and v2, and their responses: those that `published.py` has made.
+"""The OpenAPI documents, v3 and v2, and their responses: as `make openapi` has made them.
 
 All are in memory from the start. The aggregator downloads v3 under a lock, so that a slow response would
 stall every OpenAPI v3 request in the cluster (`kube-aggregator/pkg/controllers/openapiv3/aggregator`).
@@ -15,9 +15,10 @@ import msgspec
 from fastapi import Request
 from starlette.responses import Response
 
-from visibility_api.app.documents import Document, whole
 from visibility_api.kubeapi.negotiation import JSON, parse_accept
 from visibility_api.models.served import GROUP_VERSION
+
+from .documents import Document, whole
 
 FOLDER = "openapi"  # in this package by a link: the folder itself stands at top level
 ONE_YEAR_S = 365 * 24 * 3600

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
-from visibility_api.models.served import GROUP, GROUP_VERSION, VERSION, Resource, Subresource
+from fastapi import APIRouter
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 
-from .described import OPERATIONS, query_parameter
+from visibility_api.app.routers import history, log_tail
+from visibility_api.models.served import GROUP, GROUP_VERSION, VERSION, Resource, Subresource
+from visibility_api.models.wire import not_nullable
+
 from .schemas import META, PREFIX, Schema, group_version_kind, refer
 
 BASE = f"/apis/{GROUP_VERSION}"
@@ -26,6 +32,11 @@ _REFUSALS = {
     "503": "not ready yet, or shutting down; Retry-After says when to try again",
     "504": "not finished in time, or a resourceVersion newer than the server's",
 }
+
+
+def query_parameter(name: str, type_: str, description: str, **schema: object) -> dict[str, Any]:
+    """A query parameter in OpenAPI 3.0."""
+    return {"name": name, "in": "query", "description": description, "schema": {"type": type_, **schema}}
 
 
 _PRETTY = query_parameter(
@@ -93,6 +104,33 @@ _NAMESPACE = {
 }
 
 
+def _parameters(router: APIRouter) -> list[dict[str, Any]]:
+    """Those of the router's GET, in Kubernetes' form: no titles, what may be absent is not null."""
+    (route,) = map(copy, router.routes)
+    assert isinstance(route, APIRoute)  # noqa: S101 - no other is included
+    route.methods = {"GET"}  # HEAD would have the same operation id
+    (path,) = get_openapi(title="", version="", routes=[route])["paths"].values()
+    return [
+        {
+            "name": given["name"],
+            "in": "query",
+            "description": given["schema"].pop("description", given["description"]),
+            "schema": not_nullable(given["schema"], kept=("default",)),
+        }
+        for given in path["get"]["parameters"]
+        if given["in"] == "query"
+    ]
+
+
+_TEXT = {"schema": {"type": "string"}}
+# The subresources that are operations of their own, by kind: their parameters, and what they send beside JSON
+# and YAML.
+_OPERATIONS: Mapping[str, tuple[APIRouter, dict[str, Any]]] = {
+    "TrainJobProgressHistory": (history.router, {"application/x-ndjson": _TEXT, "text/csv": _TEXT}),
+    "TrainJobLogTail": (log_tail.router, {"text/plain": _TEXT}),
+}
+
+
 def paths(resources: Sequence[Resource]) -> dict[str, Any]:
     """Every path under the group version, with its GET."""
     made: dict[str, Any] = {
@@ -124,15 +162,16 @@ def _resource_paths(resource: Resource) -> dict[str, Any]:
         made[f"{scope}/{resource.plural}"]["parameters"].insert(0, _NAMESPACE)
         made[f"{BASE}/{resource.plural}"] = _list_item(resource, "", "ForAllNamespaces")
     for subresource in resource.subresources:
-        described = OPERATIONS.get(subresource.kind)
+        described = _OPERATIONS.get(subresource.kind)
         if subresource.is_operation and described is None:
             continue
         operation = _get(resource, subresource)
         parameters = [_name(resource), *path_parameters, _PRETTY, _TIMEOUT]
         if described is not None:
+            router, media_types = described
             del operation["responses"]["304"]
-            operation["responses"]["200"]["content"] |= described.media_types
-            parameters += described.parameters
+            operation["responses"]["200"]["content"] |= media_types
+            parameters += _parameters(router)
         made[f"{one}/{subresource.name}"] = {"get": operation, "parameters": parameters}
     return made
 

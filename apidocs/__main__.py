@@ -1,28 +1,30 @@
-"""The published documents: what is served, what may be pushed, what training writes.
+"""`python -m apidocs` writes the published documents: what is served, pushed, and written by training.
 
 The first is made from `models/`, the others from the types that read them, in `reports/`.
 
-`make openapi` writes them to `openapi/`, where they are committed. The server reads them
-there: pydantic takes some 50 ms to make them, which was a part of every start.
+They are committed in `openapi/`, from where the server reads them. It has no part in making them: pydantic
+takes some 50 ms for that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from visibility_api.models.served import GROUP, VERSION, Resource
+from visibility_api.models.served import GROUP, RESOURCES, VERSION, Resource
 from visibility_api.reports.points import RecentValues
 from visibility_api.reports.ranks import RankColumns
 from visibility_api.reports.training_document import ProgressDocument
 
-from .operations import paths
+from .paths import paths
 from .push import push_document
 from .schemas import component_schemas, struct_schemas
 from .swagger import to_swagger
 
+FOLDER = Path(__file__).parents[1] / "openapi"
 DOCUMENT = "progress-document.schema.json"
 _SECURITY = {
     "BearerToken": {
@@ -74,3 +76,8 @@ def published(resources: Sequence[Resource]) -> dict[str, bytes]:
         name: msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
         for name, document in documents.items()
     }
+
+
+if __name__ == "__main__":
+    for _name, _body in published(RESOURCES).items():
+        (FOLDER / _name).write_bytes(_body)

@@ -14,9 +14,10 @@ import msgspec
 from fastapi import Request
 from starlette.responses import Response
 
-from visibility_api.app.documents import Document
 from visibility_api.kubeapi.negotiation import JSON, parse_accept
 from visibility_api.models.served import GROUP, GROUP_VERSION, VERSION, Resource
+
+from .documents import Document
 
 # With fewer parameters clients read the body as a legacy document.
 AGGREGATED_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

@@ -1,1 +1,0 @@
-"""What the API says of itself: discovery and OpenAPI."""
