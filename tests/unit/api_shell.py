@@ -15,7 +15,7 @@ from visibility_api.app.health import Check
 from visibility_api.app.page import Page
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.resource_routes import RouteKey
-from visibility_api.auth.authenticator import FORWARDED
+from visibility_api.auth.authenticator import FORWARDED, WARNING
 from visibility_api.auth.identity import Attributes, Identity
 from visibility_api.kubeapi.message import Handler, ResourceRequest, ResourceResponse, ResourceStream, Scope
 from visibility_api.models.served import RESOURCES, Resource
@@ -52,6 +52,7 @@ class Shell:
         self.is_forwarded = False  # by a verified front proxy
         self.asked: list[Attributes] = []  # of the authorizer
         self.requests: list[ResourceRequest] = []  # that reached a handler
+        self.warning = b""  # what authentication has to remark
         self.registry = CollectorRegistry()
         self._handler = handler or self._answer
         handlers: dict[RouteKey, Handler] = {
@@ -101,6 +102,8 @@ class Shell:
             raise self.identity
         if self.is_forwarded:
             scope["state"][FORWARDED] = True
+        if self.warning:
+            scope["state"][WARNING] = self.warning
         return self.identity
 
     async def authorize(self, identity: Identity, attributes: Attributes) -> None:

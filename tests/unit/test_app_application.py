@@ -69,6 +69,14 @@ async def test_a_handlers_own_caching_rule_replaces_the_default() -> None:
     assert (answer.header("cache-control"), answer.header("etag")) == ("public", '"1"')
 
 
+@pytest.mark.parametrize("target", [ONE, f"{BASE}/nonsense"])
+async def test_a_remark_of_authentication_is_a_warning(target: str) -> None:
+    """A15, R16."""
+    shell = Shell()
+    shell.warning = b'299 - "extra space"'
+    assert (await shell.get(target)).header("warning") == '299 - "extra space"'
+
+
 async def test_errors_take_the_form_the_client_accepts() -> None:
     """R10."""
     answer = await Shell().get(f"{BASE}/nonsense", ("Accept", "application/yaml"))

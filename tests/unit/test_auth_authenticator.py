@@ -14,7 +14,7 @@ from cryptography import x509
 from tests.asgi import http_scope
 from tests.certificates import Authority, Certificate, now
 from tests.reviews import FakeApi
-from visibility_api.auth.authenticator import RequestAuthenticator
+from visibility_api.auth.authenticator import WARNING, RequestAuthenticator
 from visibility_api.auth.certificates import CaPool, Peer
 from visibility_api.auth.client_certificate import ClientCertificates
 from visibility_api.auth.errors import AccessDenied, CredentialRejected, Unauthenticated
@@ -111,6 +111,14 @@ async def test_bad_credentials_alone_are_refused(
 async def test_nothing_is_believed_of_certificates_while_no_ca_is_known() -> None:
     """A11, A12."""
     assert await authenticate(FORGED, certificate=PROXY, trust=Trust()) is ANONYMOUS
+
+
+async def test_extra_space_before_a_token_is_ignored_with_a_warning() -> None:
+    """A15."""
+    scope: dict[str, Any] = {}
+    found = await authenticate(("Authorization", "Bearer  good"), token_status=TOKEN_USER, scope_out=scope)
+    assert found is ANONYMOUS
+    assert b"extra space before the bearer token" in scope["state"][WARNING]
 
 
 async def test_every_method_adds_the_group_of_the_authenticated() -> None:

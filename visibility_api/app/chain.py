@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp
 
-from visibility_api.auth.authenticator import FORWARDED
+from visibility_api.auth.authenticator import FORWARDED, WARNING
 from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.auth.identity import ANONYMOUS
 from visibility_api.errors.status import (
@@ -185,8 +185,10 @@ class RequestChain:
     async def _meet_sender(
         self, exchange: Exchange, outcome: ResourceResponse | ResourceStream | None
     ) -> None:
-        """Note on the connection that its sender is known; delay the response to one that is not."""
+        """Tell the sender of a warning; note on the connection that it is known, else delay the response."""
         scope = exchange.scope
+        if (warning := scope.get("state", {}).get(WARNING)) is not None:
+            exchange.own_headers = (*exchange.own_headers, (b"warning", warning))
         if scope.get("identity", ANONYMOUS) is ANONYMOUS:
             await hold_back(scope, self._limits)
         elif isinstance(outcome, ResourceResponse) and outcome.status == TooManyRequests.code:

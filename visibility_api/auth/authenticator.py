@@ -23,8 +23,13 @@ from .token_review import TokenReviewer, header_token
 log = structlog.get_logger("visibility.auth")
 
 MAX_LOGGED, LOG_AGAIN_S = 64, 60.0  # how often the same fault of a client is logged
+WARNING = "warning"  # key in scope["state"] of the value of a Warning header
 OWN_CERTIFICATE = "own_certificate"  # key in scope["state"]: the connection's certificate is the caller's own
 FORWARDED = "forwarded"  # key in scope["state"]: a verified front proxy has sent the request
+# In the API server's words; kubectl prints it.
+_EXTRA_SPACE = (
+    b'299 - "the provided Authorization header contains extra space before the bearer token, and is ignored"'
+)
 _IMPERSONATION_REFUSED = "Impersonate-* headers are not accepted here: send the request to kube-apiserver"
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -94,7 +99,10 @@ class RequestAuthenticator:
         self, scope: MutableMapping[str, Any], headers: Headers, faults: list[str]
     ) -> Identity | None:
         try:
-            if token := header_token(headers):
+            token = header_token(headers)
+            if token is None:
+                scope["state"][WARNING] = _EXTRA_SPACE
+            elif token:
                 return await self._tokens.identify(token, address=_address(scope))
         except CredentialRejected as error:
             faults.append(str(error))

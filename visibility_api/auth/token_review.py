@@ -49,16 +49,18 @@ class _ReviewedToken(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-def header_token(headers: Sequence[tuple[bytes, bytes]]) -> str:
-    """The token of the first Authorization header; "" when there is none.
+def header_token(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+    """The token of the first Authorization header; "" when there is none, None after a second space.
 
     Raises CredentialRejected for a token that no server could have issued.
     """
     value = next((value for name, value in headers if name == b"authorization"), b"").strip()
     scheme, _, rest = value.partition(b" ")
-    token = rest.partition(b" ")[0]  # "" after a second space, as in the API server
-    if scheme.lower() != b"bearer" or not token:
+    if scheme.lower() != b"bearer" or not rest:
         return ""
+    token = rest.partition(b" ")[0]
+    if not token:
+        return None
     if len(token) > MAX_TOKEN_BYTES:
         raise CredentialRejected(f"the token is longer than {MAX_TOKEN_BYTES} bytes")
     try:
