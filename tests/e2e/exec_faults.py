@@ -17,10 +17,9 @@ class Fault(enum.Enum):
 
     HANGS = "accepted, then nothing: no output, no status, no end"
     DROPS = "half of the output, then the connection is cut"
-    NEVER_ENDS = "output without end"
 
 
-_OTHER_COMMAND = {Fault.HANGS: ["sleep", "infinity"], Fault.NEVER_ENDS: ["yes", '{"step": 1}']}
+_OTHER_COMMAND = {Fault.HANGS: ["sleep", "infinity"]}
 
 
 class FaultyAgent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -77,19 +78,19 @@ def test_the_end_that_one_source_reports_stays_beside_the_last_push(bench: Bench
     assert bench.condition("Fresh") == ("True", "FinalReport")
 
 
-def test_a_run_that_was_stopped_early_is_as_far_as_its_steps(bench: Bench) -> None:
-    bench.observe(Progress(timestamp=at(1), step=40, total_steps=100, state="completed", ending="stopped"))
-    assert (bench.last.progress_percentage, bench.last.remaining_s) == (40, 0)
-
-
-def test_a_completed_run_of_a_reporter_that_knows_no_endings_is_all_done(bench: Bench) -> None:
-    bench.observe(Progress(timestamp=at(1), step=40, total_steps=100, state="completed"))
-    assert bench.last.progress_percentage == 100
-
-
-def test_a_preempted_run_has_reported_its_end(bench: Bench) -> None:
-    bench.observe(Progress(timestamp=at(1), step=40, total_steps=100, state="running", ending="preempted"))
-    assert bench.last.progress_percentage == 40
+@pytest.mark.parametrize(
+    ("state", "ending", "percentage", "remaining_s"),
+    [
+        ("completed", "stopped", 40, 0),
+        ("completed", None, 100, 0),  # by a reporter that knows no endings: all is done
+        ("running", "preempted", 40, None),
+    ],
+)
+def test_a_run_that_has_reported_its_end_is_as_far_as_that_says(
+    bench: Bench, state: Any, ending: Any, percentage: int, remaining_s: int | None
+) -> None:
+    bench.observe(Progress(timestamp=at(1), step=40, total_steps=100, state=state, ending=ending))
+    assert (bench.last.progress_percentage, bench.last.remaining_s) == (percentage, remaining_s)
     assert bench.condition("Fresh") == ("True", "FinalReport")
 
 

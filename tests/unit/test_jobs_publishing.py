@@ -4,26 +4,32 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from msgspec.structs import replace
 
-from tests.jobs import JOB
+from tests.jobs import JOB, T0
 from visibility_api.jobs.job import ProbeHints
 from visibility_api.reports.document import Progress, Refused
 
 from .bench import Bench
 
 
-def test_probes_that_bring_nothing_new_are_published_once_a_minute(bench: Bench) -> None:
-    bench.report(40)
-    report = Progress(timestamp=bench.now, step=40, total_steps=1000)
+@pytest.mark.parametrize(
+    "said",
+    [Progress(timestamp=T0, step=40, total_steps=1000), Refused(reason="NoProgressFile", message="none")],
+)
+def test_probes_that_bring_nothing_new_are_published_once_a_minute(
+    bench: Bench, said: Progress | Refused
+) -> None:
+    bench.observe(said)
     before = len(bench.published)
     for _ in range(12):
         bench.advance(10)
-        bench.observe(report)
-    assert bench.condition("Fresh") == ("False", "NoNewReport")
-    assert len(bench.published) - before == 2  # when it was no longer fresh, and a minute later
+        bench.observe(said)
+    assert len(bench.published) - before == 2  # a report is no longer fresh at the first of them
     assert bench.observation.last_probe_at is not None
     assert bench.now - bench.observation.last_probe_at < timedelta(seconds=60)
+    assert bench.observation.consecutive_failures == (13 if isinstance(said, Refused) else 0)
 
 
 def test_when_our_own_clock_is_set_back_probes_are_shown_no_later_than_else(bench: Bench) -> None:
@@ -35,17 +41,6 @@ def test_when_our_own_clock_is_set_back_probes_are_shown_no_later_than_else(benc
         bench.observe(silent)
     assert bench.observation.last_probe_at is not None
     assert abs(bench.now - bench.observation.last_probe_at) <= timedelta(seconds=60)
-
-
-def test_a_silent_job_is_published_once_a_minute_however_often_it_is_probed(bench: Bench) -> None:
-    silent = Refused(reason="NoProgressFile", message="No progress file at /tmp/x.")
-    bench.observe(silent)
-    before = len(bench.published)
-    for _ in range(12):
-        bench.advance(10)
-        bench.observe(silent)
-    assert len(bench.published) - before == 2
-    assert bench.observation.consecutive_failures == 13
 
 
 def test_a_zero_width_character_of_an_annotation_makes_no_new_conditions() -> None:

@@ -95,42 +95,32 @@ class TestHowLongARunMayStandStill:
         report = msgspec.structs.replace(report, timestamp=T0 + timedelta(seconds=335), step=280)
         assert longest_pause_s(pace.advance(report), report) == 325
 
-    def test_what_loads_long_may_evaluate_long(self) -> None:
-        pace, report = started_after(100)
-        assert longest_pause_s(pace, report) == 500
-
-    def test_start_up_does_not_count_once_half_of_it_is_done(self) -> None:
-        pace, report = started_after(100)
-        assert longest_pause_s(pace, msgspec.structs.replace(report, total_steps=500)) == 150
-
-    @pytest.mark.parametrize(("ran_s", "pause_s"), [(615, 300), (2415, 1200), (30_000, 1800)])
-    def test_half_of_what_it_has_run_while_a_first_evaluation_may_come(
-        self, ran_s: int, pause_s: float
-    ) -> None:
-        assert longest_pause_s(*trained(ran_s)) == pause_s
-
-    def test_less_than_five_minutes_once_some_epochs_have_shown_its_pauses(self) -> None:
-        pace, report = trained(915, epoch=0.5)
-        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=3.4)) == 450
-        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=3.5)) == 150
-        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=6.5)) == 120
-
-    def test_no_more_than_twenty_and_then_four_minutes_where_epochs_are_long(self) -> None:
-        pace, report = trained(30_000, epoch=0.5)
-        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=3.5)) == 1200
-        assert longest_pause_s(pace, msgspec.structs.replace(report, epoch=10.5)) == 240
-
-    def test_less_than_five_minutes_once_half_of_it_is_done(self) -> None:
-        assert longest_pause_s(*trained(615, total=1300)) == 300
-        assert longest_pause_s(*trained(615, total=1180)) == 150
+    @pytest.mark.parametrize(
+        ("run", "shown", "pause_s"),
+        [
+            pytest.param(started_after(100), {}, 500, id="what loads long may evaluate long"),
+            pytest.param(started_after(100), {"total_steps": 500}, 150, id="but not when half of it is done"),
+            pytest.param(trained(615), {}, 300, id="half of what it has run, before a first evaluation"),
+            pytest.param(trained(2415), {}, 1200, id="also of two thirds of an hour"),
+            pytest.param(trained(30_000), {}, 1800, id="half an hour at most"),
+            pytest.param(trained(915, epoch=0.5), {"epoch": 3.4}, 450, id="few epochs show no pauses"),
+            pytest.param(trained(915, epoch=0.5), {"epoch": 3.5}, 150, id="some show its pauses"),
+            pytest.param(trained(915, epoch=0.5), {"epoch": 6.5}, 120, id="several show them well"),
+            pytest.param(trained(30_000, epoch=0.5), {"epoch": 3.5}, 1200, id="some long epochs"),
+            pytest.param(trained(30_000, epoch=0.5), {"epoch": 10.5}, 240, id="many long epochs"),
+            pytest.param(trained(615, total=1300), {}, 300, id="less than half is done"),
+            pytest.param(trained(615, total=1180), {}, 150, id="more than half is done"),
+            pytest.param(trained(600, total=600), {}, 1800, id="after the last step"),
+        ],
+    )
+    def test_so_long(self, run: tuple[Pace, Progress], shown: dict[str, float], pause_s: float) -> None:
+        pace, report = run
+        assert longest_pause_s(pace, msgspec.structs.replace(report, **shown)) == pause_s
 
     def test_several_times_the_longest_pause(self) -> None:
         pace, report = trained(600, total=1000)
         report = msgspec.structs.replace(report, timestamp=T0 + timedelta(seconds=700), step=615)
         assert longest_pause_s(pace.advance(report), report) == 500
-
-    def test_half_an_hour_after_the_last_step(self) -> None:
-        assert longest_pause_s(*trained(600, total=600)) == 1800
 
 
 class TestStalled:
@@ -160,9 +150,8 @@ class TestStalled:
         assert bench.condition("Stalled") == ("Unknown", "NotJudged")
 
     @pytest.mark.parametrize("ended", [True, False], ids=["ended", "waits for its restart"])
-    def test_a_job_whose_rank_0_does_not_run_is_not_said_to_stall(self, ended: bool) -> None:
+    def test_a_job_whose_rank_0_does_not_run_is_not_said_to_stall(self, bench: Bench, ended: bool) -> None:
         """Nothing is there that could advance: the others may go on, or it is restarted."""
-        bench = Bench()
         for step in range(0, 600, 10):
             bench.advance(15)
             bench.report(step)
