@@ -348,8 +348,8 @@ def test_a_node_that_hangs_holds_its_places_only() -> None:
     broken = fill(schedule, "broken", 200, node="broken")
     fine = fill(schedule, "fine", 50)
     sim = Simulation(schedule, places=16, took_s=lambda r: 30.0 if r.namespace == "broken" else 0.1)
-    sim.run(2000.0)
-    assert sim.most_on_a_node["broken"] == 8
+    sim.run(4000.0)
+    assert sim.most_on_a_node["broken"] == 4
     assert max(sim.gaps(fine)) <= 10.2
     assert min(len(sim.probes[r]) for r in broken) >= 2, "nobody starves, not even there"
 

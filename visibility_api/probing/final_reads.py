@@ -11,11 +11,11 @@ import structlog
 from msgspec.structs import replace
 
 from visibility_api.errors.text import describe_fault
+from visibility_api.flowcontrol.fair_queue import FairQueue
 from visibility_api.jobs.job import JobRef, Rank0, TrainingJob
 from visibility_api.reports.document import Outcome, Refused, RetryClass
 
 from .choice import Choice
-from .fair_queue import FairQueue
 
 log = structlog.get_logger("visibility.probe")
 
@@ -59,10 +59,8 @@ class FinalReads:
 
     def __init__(self, logs: FinalSource | None, *, per_node: int, at_a_time: int) -> None:
         self._logs = logs
-        self._at_a_time = at_a_time
-        self._queue: FairQueue[Hashable] = FairQueue(per_node=per_node)
+        self._queue: FairQueue[Hashable] = FairQueue(at_a_time=at_a_time, per_node=per_node)
         self._ended: dict[Hashable, EndedAttempt] = {}
-        self._reading = 0
 
     @property
     def waiting(self) -> int:
@@ -111,10 +109,8 @@ class FinalReads:
 
     def take(self) -> EndedAttempt | None:
         """The next one, to be given to `read`; None when there is none or enough are under way."""
-        if self._reading >= self._at_a_time or (key := self._queue.pop()) is None:
-            return None
-        self._reading += 1
-        return self._ended[key]
+        key = self._queue.pop()
+        return None if key is None else self._ended[key]
 
     async def read(self, attempt: EndedAttempt, *, deadline_s: float) -> Outcome:
         """What it has left behind, within the deadline."""
@@ -128,6 +124,5 @@ class FinalReads:
             log.error("final read failed", job=str(attempt.ref), **describe_fault(error))
             return _NOTHING
         finally:
-            self._reading -= 1
             self._queue.release(attempt.key)
             del self._ended[attempt.key]

@@ -58,9 +58,8 @@ class InitializerReads:
         self._said = said
         self._interval_s = interval_s
         self._on_probe = on_probe
-        self._schedule = Schedule(per_node=PER_NODE)
+        self._schedule = Schedule(at_a_time=AT_A_TIME, per_node=PER_NODE)
         self._jobs: dict[JobRef, TrainingJob] = {}
-        self._busy = 0
         self._wake = asyncio.Event()
 
     def __len__(self) -> int:
@@ -97,12 +96,10 @@ class InitializerReads:
         async with asyncio.TaskGroup() as reads:
             while True:
                 self._wake.clear()
-                while self._busy < AT_A_TIME and (turn := self._schedule.take(clock())) is not None:
-                    self._busy += 1
+                while (turn := self._schedule.take(clock())) is not None:
                     reads.create_task(self._work(turn), name="initializers")
-                due = self._schedule.next_due() if self._busy < AT_A_TIME else None
                 with suppress(TimeoutError):
-                    async with asyncio.timeout_at(due):
+                    async with asyncio.timeout_at(self._schedule.next_due()):
                         await self._wake.wait()
 
     async def _work(self, turn: Turn) -> None:
@@ -113,7 +110,6 @@ class InitializerReads:
         except Exception as error:  # of one job: docs/decisions/0005
             log.error("initializers not read", job=str(turn.ref), **describe_fault(error))
         finally:
-            self._busy -= 1
             due = self._schedule.done(turn, now=asyncio.get_running_loop().time(), retry=retry)
             self._wake.set()
         if due is not None:  # else the job has gone, or its initializers have ended

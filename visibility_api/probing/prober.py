@@ -71,18 +71,17 @@ class Prober:
         self._record = record
         self._now = now
         self._interval_s = interval_s
-        self._concurrency = concurrency
         self._deadline_s = deadline_s
         self._on_probe = on_probe
-        self._schedule = Schedule(per_node=PER_NODE)
+        of_ended = max(1, concurrency // 4)
+        self._schedule = Schedule(at_a_time=max(1, concurrency - of_ended), per_node=PER_NODE)
         logs: object = sources.get("logs")
         self._final_reads = FinalReads(
             logs if isinstance(logs, FinalSource) else None,
             per_node=PER_NODE,
-            at_a_time=max(1, concurrency // 4),
+            at_a_time=of_ended,
         )
         self._jobs: dict[JobRef, _Probed] = {}
-        self._busy = 0  # probes and final reads under way
         self._paced_to = 0.0  # first probes are handed out up to this time
         self._wake = asyncio.Event()
         self._wakes_at = 0.0
@@ -182,18 +181,14 @@ class Prober:
         """Begin those that may, TOGETHER at most; returns how many."""
         begun = 0
         now = asyncio.get_running_loop().time()
-        while begun < TOGETHER and self._busy < self._concurrency:
-            work = self._final_reads.take() or self._schedule.take(now)
-            if work is None:
-                break
+        while begun < TOGETHER and (work := self._final_reads.take() or self._schedule.take(now)) is not None:
             begun += 1
-            self._busy += 1
             probes.create_task(self._work(work), name="probe")
         return begun
 
     def _next_turn(self, now: float) -> float:
         """When to go round again, unless something happens before."""
-        due = self._schedule.next_due() if self._busy < self._concurrency else None
+        due = self._schedule.next_due()
         return now + IDLE_S if due is None else min(now + IDLE_S, due)
 
     async def _work(self, work: Turn | EndedAttempt) -> None:
@@ -203,9 +198,7 @@ class Prober:
             else:
                 await self._read_finally(work)
         finally:
-            was_full = self._busy >= self._concurrency
-            self._busy -= 1
-            if was_full or self._schedule.waiting or self._final_reads.waiting:
+            if self._schedule.waiting or self._final_reads.waiting:
                 self._wake.set()  # there is a place again
 
     async def _probe(self, turn: Turn) -> None:

@@ -12,10 +12,9 @@ import random
 from dataclasses import dataclass
 from enum import Enum
 
+from visibility_api.flowcontrol.fair_queue import FairQueue
 from visibility_api.jobs.job import JobRef
 from visibility_api.reports.document import RetryClass
-
-from .fair_queue import FairQueue
 
 JITTER = 0.1  # intervals are shortened by up to this share, never lengthened
 SOON_INTERVALS = 4.0  # longest wait, in intervals, while the connection is in trouble
@@ -78,14 +77,16 @@ class Turn:
 
 
 class Schedule:
-    """Jobs by due time, then by namespaces in turn; these share `per_node` probes at a time on one node."""
+    """Jobs by due time, then by namespaces in turn. They share `at_a_time` probes, `per_node` of a node."""
 
-    def __init__(self, *, per_node: int = 8, random_: random.Random | None = None) -> None:
+    def __init__(
+        self, *, at_a_time: int = 256, per_node: int = 8, random_: random.Random | None = None
+    ) -> None:
         self._turns: dict[JobRef, Turn] = {}
         self._dropped = 0  # of them, during their probe
         self._heap: list[tuple[float, int, JobRef]] = []
         self._numbers = itertools.count(1)
-        self._due: FairQueue[JobRef] = FairQueue(per_node=per_node)
+        self._due: FairQueue[JobRef] = FairQueue(at_a_time=at_a_time, per_node=per_node)
         self._random = random_ or random.Random()
         self.stretch = 1.0  # time between two probes of a job ÷ its interval, mean of the last hundreds
 
@@ -115,16 +116,12 @@ class Schedule:
                 ref=ref, attempt=attempt, node=node, interval_s=interval_s, is_declared=is_declared,
                 silent_since=now, due=due,
             )  # fmt: skip
-            self._due.join(ref.namespace, node)
             self._wait(turn, due)
             return
         if turn.is_dropped:
             turn.is_dropped = False
             self._dropped -= 1
             turn.attempt = ""  # whatever it was: what is known of it was dropped
-        if node != turn.node:
-            self._due.leave(ref.namespace, turn.node)
-            self._due.join(ref.namespace, node)
         had_interval_s, turn.interval_s = turn.interval_s, interval_s
         turn.node, turn.is_declared = node, is_declared
         if turn.attempt != attempt:
@@ -172,7 +169,7 @@ class Schedule:
             self._dropped += 1
         else:
             self._due.remove(ref)
-            self._forget(turn)
+            del self._turns[ref]
 
     def turn(self, ref: JobRef) -> Turn | None:
         """This job's place, to be read only; None when it is not scheduled."""
@@ -208,7 +205,7 @@ class Schedule:
         turn.stage = _Stage.WAITING
         if turn.is_dropped:
             self._dropped -= 1
-            self._forget(turn)
+            del self._turns[turn.ref]
             return None
         if turn.attempt_probed == turn.attempt:  # otherwise it does not concern the attempt that runs now
             turn.failures = turn.failures + 1 if retry is turn.retry else 1
@@ -222,10 +219,6 @@ class Schedule:
             due, turn.again = max(now, turn.again), None
         self._wait(turn, due)
         return due
-
-    def _forget(self, turn: Turn) -> None:
-        del self._turns[turn.ref]
-        self._due.leave(turn.ref.namespace, turn.node)
 
     def _delay_s(self, turn: Turn, now: float) -> float:
         interval_s = turn.interval_s

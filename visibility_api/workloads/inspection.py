@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 import structlog
 
 from visibility_api.errors.text import describe_fault
+from visibility_api.flowcontrol.fair_queue import FairQueue
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import JobRef, Phase, Replica as ReplicaCounts, TrainingJob
 from visibility_api.kube.client import KubeClient
@@ -28,7 +31,8 @@ log = structlog.get_logger("visibility.inspection")
 
 MAX_PAGES = 16  # of a server that answers in pages
 MAX_PAGE_BYTES = 32 * 1024 * 1024  # some 4,000 pods
-TIMEOUT_S = 15.0
+TIMEOUT_S = 15.0  # of all pages
+AT_A_TIME = 2  # jobs, of different namespaces; each is up to MAX_PAGE_BYTES of memory
 PACE_S = 0.2  # between two jobs: a failing rack or network partition fails thousands at one time
 SECOND_LOOK_S = 10.0  # a kubelet reports a status within that time
 MAX_WAITING = 10_000  # jobs; of further ones only rank 0 is known
@@ -53,8 +57,15 @@ class Limits:
     waiting: int = MAX_WAITING
 
 
+class _Look(NamedTuple):
+    """One list of a job's pods."""
+
+    ref: JobRef
+    is_second: bool
+
+
 class Inspector:
-    """Lists the pods of one job after the other, each job twice in `second_look_s` at most.
+    """Lists the pods of jobs, namespaces in turn, each job twice in `second_look_s` at most.
 
     `replica_jobs` names the Jobs whose pods count; `found` is called with what failed first.
     """
@@ -71,8 +82,10 @@ class Inspector:
         self._replica_jobs = replica_jobs
         self._found = found
         self._limits = limits
-        self._due: dict[JobRef, float] = {}  # when each is to be listed, by the loop's clock; in that order
-        self._again: dict[JobRef, float] = {}  # …for the second time
+        self._queue: FairQueue[_Look] = FairQueue(at_a_time=AT_A_TIME, per_node=AT_A_TIME)
+        self._again: dict[
+            JobRef, float
+        ] = {}  # when the second look is due, by the loop's clock; in that order
         self._changed = asyncio.Event()
         self._page = msgspec.json.Decoder(ListPage[msgspec.Raw])
         self._pod = msgspec.json.Decoder(Pod)
@@ -81,59 +94,69 @@ class Inspector:
     @property
     def waiting(self) -> int:
         """Jobs whose pods are to be listed."""
-        return len(self._due) + len(self._again)
+        return len(self._queue) + len(self._again)
 
     def job_changed(self, before: TrainingJob | None, job: TrainingJob) -> None:
         """The cluster shows this job; `before`: as it was shown last, None if it is new here."""
         if not shows_failure(before, job) or self.waiting >= self._limits.waiting:
             return
-        if job.ref not in self._again:  # else it is listed soon enough, however often its pods come and go
-            self._due.setdefault(job.ref, asyncio.get_running_loop().time())
-            self._changed.set()
+        # One that is to be listed again is listed soon enough, however often its pods come and go.
+        if job.ref not in self._again and _Look(job.ref, is_second=True) not in self._queue:
+            self._push(job.ref, is_second=False)
 
     def job_gone(self, ref: JobRef) -> None:
         """The job was deleted."""
-        self._due.pop(ref, None)
+        self._queue.remove(_Look(ref, is_second=False))
+        self._queue.remove(_Look(ref, is_second=True))
         self._again.pop(ref, None)
 
     async def run(self) -> None:
         """List pods as they become due, until cancelled."""
         clock = asyncio.get_running_loop().time
-        while True:
-            ref, at = self._next()
-            if ref is None or at > clock():
+        async with asyncio.TaskGroup() as looks:
+            while True:
                 self._changed.clear()
-                try:
-                    async with asyncio.timeout(None if ref is None else at - clock()):
-                        await self._changed.wait()
-                except TimeoutError:
-                    pass
-                continue
-            if self._due.pop(ref, None) is not None:
-                self._again[ref] = clock() + self._limits.second_look_s
-            else:
-                self._again.pop(ref, None)
-            await self._inspect(ref)
-            await asyncio.sleep(self._limits.pace_s)
+                due = self._push_second(clock())
+                look = self._queue.pop()
+                if look is None:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout_at(due):
+                            await self._changed.wait()
+                    continue
+                if not look.is_second:
+                    self._again[look.ref] = clock() + self._limits.second_look_s
+                looks.create_task(self._inspect(look), name="inspection")
+                await asyncio.sleep(self._limits.pace_s)
 
-    def _next(self) -> tuple[JobRef | None, float]:
-        """Whoever is due first; those that have not been listed at all before others."""
-        for queue in (self._due, self._again):
-            for ref, at in queue.items():
-                return ref, at
-        return None, 0.0
+    def _push(self, ref: JobRef, *, is_second: bool) -> None:
+        self._queue.push(_Look(ref, is_second), namespace=ref.namespace, node=None)
+        self._changed.set()
 
-    async def _inspect(self, ref: JobRef) -> None:
+    def _push_second(self, now: float) -> float | None:
+        """Queue the second looks that are due; returns when the next one is."""
+        for ref, due in list(self._again.items()):
+            if due > now:
+                return due
+            del self._again[ref]
+            self._push(ref, is_second=True)
+        return None
+
+    async def _inspect(self, look: _Look) -> None:
+        ref = look.ref
         try:
-            failures = await self._failures(ref)
+            async with asyncio.timeout(TIMEOUT_S):
+                failures = await self._failures(ref)
             failure = latest(failures, started_at=None)
             if failure is not None:
                 self._found(ref, failure)
-        except (ApiError, Unreachable, TooLarge, *UNDECODABLE) as error:
+        except (ApiError, Unreachable, TooLarge, TimeoutError, *UNDECODABLE) as error:
             # What rank 0 shows is known without; the next failure is another chance.
             log.debug("pods not listed", job=str(ref), error=type(error).__name__)
         except Exception as error:  # of one job: docs/decisions/0005
             log.error("job not inspected", job=str(ref), **describe_fault(error))
+        finally:
+            self._queue.release(look)
+            self._changed.set()
 
     async def _failures(self, ref: JobRef) -> list[Failure]:
         by_uid = {each.job.metadata.uid: each for each in self._replica_jobs(ref)}

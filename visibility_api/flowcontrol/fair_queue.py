@@ -1,6 +1,7 @@
-"""Which waiting job is probed next: namespaces take turns, and share the slots of each node (decision 0029).
+"""Which waiting job is served next: namespaces take turns, and none holds more slots than it leaves free.
 
-Pure. No step costs more with more keys; one that ends a probe looks at the namespaces that wait for its node.
+Slots are those of the whole server, and of each node (decision 0040). Pure. No step costs more with more
+keys; one that takes a slot, or gives one back, looks at the namespaces that wait for it.
 """
 
 from __future__ import annotations
@@ -21,28 +22,46 @@ class _Place:
 
 
 @dataclass(slots=True)
+class _Slots:
+    """So many at one time, of all namespaces together."""
+
+    limit: int
+    taken: Counter[str] = field(default_factory=Counter)  # by namespace
+    total: int = 0
+
+    def may_take(self, namespace: str) -> bool:
+        """Whether one is free, and so many that the namespace holds no more than it leaves."""
+        return self.taken[namespace] < self.limit - self.total
+
+    def take(self, namespace: str) -> None:
+        self.taken[namespace] += 1
+        self.total += 1
+
+    def give_back(self, namespace: str) -> None:
+        self.total -= 1
+        self.taken[namespace] -= 1
+        if not self.taken[namespace]:
+            del self.taken[namespace]
+
+
+@dataclass(slots=True)
 class _Node(Generic[K]):
     """One node's slots, and the keys that wait for one."""
 
-    jobs: Counter[str] = field(default_factory=Counter)  # that were joined, by namespace
-    taken: Counter[str] = field(default_factory=Counter)  # slots, by namespace
+    slots: _Slots
     waiting: OrderedDict[str, OrderedDict[K, _Place]] = field(default_factory=OrderedDict)  # next one first
-
-    def may_take(self, namespace: str, slots: int) -> bool:
-        """Whether a slot is free, and the namespace holds less than its share of `slots`."""
-        share = max(1, slots // max(1, len(self.jobs)))
-        return self.taken.total() < slots and self.taken[namespace] < share
 
 
 class FairQueue(Generic[K]):
     """First come, first served within a namespace; between namespaces in turn (round robin).
 
-    At most `per_node` keys of one node are out at a time, and of one namespace its share of them: as many as
-    of each other namespace that has jobs on that node. Keys that find no slot wait aside, so that a slow node
-    delays no other; a slot that becomes free goes to the next namespace that waits for it.
+    At most `at_a_time` keys are out at one time, and `per_node` of one node. One namespace takes half of them
+    at most, two a third each, and so on: one that comes next finds a free slot, however slow the others are.
+    Keys that find no slot of their node wait aside; one that becomes free goes to the next namespace there.
     """
 
-    def __init__(self, *, per_node: int) -> None:
+    def __init__(self, *, at_a_time: int, per_node: int) -> None:
+        self._slots = _Slots(at_a_time)
         self._per_node = per_node
         self._lines: OrderedDict[str, OrderedDict[K, _Place]] = OrderedDict()  # by namespace, next first
         self._nodes: dict[str, _Node[K]] = {}
@@ -53,16 +72,9 @@ class FairQueue(Generic[K]):
         """Keys that wait."""
         return len(self._waiting)
 
-    def join(self, namespace: str, node: str | None) -> None:
-        """A job of this namespace is on this node, whether it waits or not: it counts for the shares."""
-        if node is not None:
-            self._nodes.setdefault(node, _Node()).jobs[namespace] += 1
-
-    def leave(self, namespace: str, node: str | None) -> None:
-        """The job that was joined has left the node."""
-        if node is not None:
-            _subtract(self._nodes[node].jobs, namespace)
-            self._hand_out(node)
+    def __contains__(self, key: K) -> bool:
+        """Whether it waits."""
+        return key in self._waiting
 
     def push(self, key: K, *, namespace: str, node: str | None, is_urgent: bool = False) -> None:
         """Wait, ahead of others of the namespace when urgent; a key that waits already only moves ahead."""
@@ -78,9 +90,10 @@ class FairQueue(Generic[K]):
 
     def pop(self) -> K | None:
         """The next one that may go; `release` it afterwards. None when there is none."""
-        while self._lines:
-            key, place = _next_of(self._lines)
+        while (namespace := next(filter(self._slots.may_take, self._lines), None)) is not None:
+            key, place = _next_of(self._lines, namespace)
             if self._take_slot(place):
+                self._slots.take(namespace)
                 del self._waiting[key]
                 self._out[key] = place
                 return key
@@ -89,7 +102,9 @@ class FairQueue(Generic[K]):
 
     def release(self, key: K) -> None:
         """One that was popped is done."""
-        self._free_slot(self._out.pop(key))
+        place = self._out.pop(key)
+        self._slots.give_back(place.namespace)
+        self._free_slot(place)
 
     def remove(self, key: K) -> None:
         """Wait no more. Nothing happens to a key that does not wait."""
@@ -107,36 +122,30 @@ class FairQueue(Generic[K]):
     def _take_slot(self, place: _Place) -> bool:
         if place.node is None or place.has_slot:
             return True
-        node = self._nodes.setdefault(place.node, _Node())
+        node = self._nodes.setdefault(place.node, _Node(_Slots(self._per_node)))
         # Not before others of its namespace that wait already.
-        if place.namespace in node.waiting or not node.may_take(place.namespace, self._per_node):
+        if place.namespace in node.waiting or not node.slots.may_take(place.namespace):
             return False
-        node.taken[place.namespace] += 1
+        node.slots.take(place.namespace)
         place.has_slot = True
         return True
 
     def _free_slot(self, place: _Place) -> None:
-        if place.node is None:
+        """Its slot is taken at once by the next one that waits for it: none overtakes that one."""
+        node = self._nodes.get(place.node or "")
+        if node is None:
             return
         if place.has_slot:
-            _subtract(self._nodes[place.node].taken, place.namespace)
-        self._hand_out(place.node)
-
-    def _hand_out(self, name: str) -> None:
-        """Free slots are taken at once by the next ones that wait for them: none overtakes those."""
-        node = self._nodes.get(name)
-        if node is None:  # none of its jobs has come so far as to want a slot
-            return
+            node.slots.give_back(place.namespace)
         found: list[tuple[K, _Place]] = []
-        while namespace := next((n for n in node.waiting if node.may_take(n, self._per_node)), None):
-            node.waiting.move_to_end(namespace, last=False)
-            found.append(_next_of(node.waiting))
-            node.taken[namespace] += 1
-        for key, place in reversed(found):
-            place.has_slot = True
-            _line_up(self._lines, key, place, is_ahead=True)
-        if not (node.jobs or node.taken or node.waiting):
-            del self._nodes[name]
+        while (namespace := next(filter(node.slots.may_take, node.waiting), None)) is not None:
+            found.append(_next_of(node.waiting, namespace))
+            node.slots.take(namespace)
+        for key, waited in reversed(found):
+            waited.has_slot = True
+            _line_up(self._lines, key, waited, is_ahead=True)
+        if not (node.slots.total or node.waiting):
+            del self._nodes[place.node or ""]
 
 
 def _line_up(
@@ -148,18 +157,12 @@ def _line_up(
         line.move_to_end(key, last=False)
 
 
-def _next_of(lines: OrderedDict[str, OrderedDict[K, _Place]]) -> tuple[K, _Place]:
-    """The first one of the namespace whose turn it is, which then waits for the other namespaces."""
-    namespace, line = next(iter(lines.items()))
+def _next_of(lines: OrderedDict[str, OrderedDict[K, _Place]], namespace: str) -> tuple[K, _Place]:
+    """The first one of the namespace, which then waits for the other namespaces."""
+    line = lines[namespace]
     found = line.popitem(last=False)
     if line:
         lines.move_to_end(namespace)
     else:
         del lines[namespace]
     return found
-
-
-def _subtract(counts: Counter[str], name: str) -> None:
-    counts[name] -= 1
-    if not counts[name]:
-        del counts[name]
