@@ -1,8 +1,8 @@
 """What the lines that training programs print say of their progress. Pure: text in, fields of a report out.
 
 Reads our own JSON line, Katib's JSON and text, Hugging Face's dictionaries, tqdm, Lightning, Keras, XGBoost,
-LightGBM, CatBoost, Argo's `N/M`, and lines made of names and numbers. A guess by nature: what is not
-understood is not reported.
+LightGBM, CatBoost, the forms of `forms`, and lines made of names and numbers. What is not understood is not
+reported, and neither is a bare `N/M`, which may be a date.
 
 `trainjob_progress.run` reads a program's own output with it, and the server's `logs` source the end of a
 container's log (docs/decisions/0006): there a line is hostile. So every pattern takes a time that grows with
@@ -17,7 +17,18 @@ from typing import Any, Callable, Mapping, Optional
 
 from .bars import BarReader
 from .drawn import Drawing, find_drawing
-from .pairs import COUNTS, NUMBER, Metrics, Pair, find_pairs, read_entries, read_metrics, to_number
+from .forms import FormReader
+from .pairs import (
+    COUNTS,
+    NUMBER,
+    Metrics,
+    Pair,
+    find_doubted,
+    find_pairs,
+    read_entries,
+    read_metrics,
+    to_number,
+)
 
 Fields = dict[str, Any]  # arguments of Reporter.update
 
@@ -25,7 +36,7 @@ MAX_LINE = 8192  # characters; a longer one is no progress
 _COUNT = r"\d{1,15}"
 _A_NUMBER = re.compile(NUMBER, re.IGNORECASE)
 _MAY_MEAN = re.compile(
-    r"\d|nan|inf|iteration is:", re.IGNORECASE
+    r"\d|nan|inf|iteration is:|_mem ", re.IGNORECASE
 )  # most lines have nothing of this, and cost little
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[A-Za-z]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\))")
 _CURSOR_UP = "\x1b[A"  # how tqdm returns from a bar that it draws below another
@@ -45,7 +56,6 @@ _MNIST = re.compile(
     rf"^train epoch:\s{{0,9}}({_COUNT})\s{{0,9}}\[({_COUNT})/({_COUNT})\s{{0,9}}\(\d{{1,3}}%\)\](.*)$",
     re.IGNORECASE,
 )
-_ARGO = re.compile(rf"^\s*({_COUNT})/({_COUNT})\s*$")
 _BOOSTING = re.compile(rf"^(?:\[\d[\d:]{{0,16}}\]\s{{0,4}})?\[({_COUNT})\]\t(.+)$")
 _CATBOOST = re.compile(rf"^({_COUNT}):\t(.*\btotal:.*)$")
 _ITEM = re.compile(  # of a Python dictionary, as its repr has it; NumPy writes np.float64(0.5)
@@ -55,6 +65,8 @@ _ITEM = re.compile(  # of a Python dictionary, as its repr has it; NumPy writes 
 _FILLING = re.compile(r"[\s|,;()\[\]-]")
 _CLOCK = re.compile(r"\b\w{1,16}:\s{0,4}\d{1,9}(?::\d\d){1,2}\b")  # `eta: 0:10:00`
 _TIME = re.compile(r"^\W{0,16}\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16}\s*")
+_RAY = re.compile(r"^\(\w[\w.]{0,64}(?: pid=\d{1,9})(?:, ip=[\d.]{7,15})?\)\s")  # what Ray puts before a line
+_NUMPY = re.compile(r"\bnp\.\w{1,16}\(([^()]{1,40})\)")
 # What logging libraries put before a message: all up to the level and, as Loguru does, a place in the code.
 _RECORD = re.compile(
     r"^.{0,160}?\b(?:INFO|DEBUG)\b[\s|:\]-]{0,16}(?:[\w.]{1,64}:[\w<>]{1,64}:\d{1,6} - |[\w.]{1,64}:(?=\{))?"
@@ -100,6 +112,7 @@ class LineReader:
         self._is_epoch_over = False
         self._repeats = False  # the next line says what was said before
         self._bars = BarReader(sees_all=sees_all)
+        self._forms = FormReader()
         self._said_step: Optional[int] = None  # by a line that is no bar
 
     def read(self, line: str, *, depth: int = 0) -> Optional[Fields]:
@@ -121,6 +134,12 @@ class LineReader:
         if not _MAY_MEAN.search(words):
             self._repeats = False
             return None
+        if words[0] == "(":
+            words = _RAY.sub("", words)
+        fields = self._forms.read(words, _message)
+        if fields is not None:
+            self._said_step = fields.get("step", self._said_step)
+            return fields or None
         if _may_be_bar(words):
             is_other = "%|" not in words and _IS_OTHER_BAR.match(words)
             fields = None if is_other else self._bars.read(words, is_nested=is_nested)
@@ -142,7 +161,7 @@ class LineReader:
     def copy(self) -> LineReader:
         """One that goes on from here by itself."""
         other = copy(self)
-        other._bars = self._bars.copy()
+        other._bars, other._forms = self._bars.copy(), self._forms.copy()
         return other
 
     def _beside_lines(self, fields: Fields) -> Fields:
@@ -195,6 +214,8 @@ class LineReader:
 
     def _read_pairs(self, line: str) -> Optional[Fields]:
         text = _message(line)
+        if "np." in text:
+            text = _NUMPY.sub(r"\1", text)
         pairs = find_pairs(text)
         if not pairs or not _is_said_by(pairs, text):
             return None
@@ -203,7 +224,10 @@ class LineReader:
             return {}
         values: Metrics = {}
         fields: Fields = {}
+        doubted = find_doubted(pairs)
         for pair in pairs:
+            if pair.name in doubted:
+                continue
             is_epoch = pair.name.lower() == "epoch"
             if pair.total is not None:
                 if pair.name.lower() not in COUNTS:
@@ -304,11 +328,7 @@ def _read_boosting(line: str) -> Optional[Fields]:
 
 
 def _read_counts(line: str) -> Optional[Fields]:
-    """Argo's `N/M`, and the example that counts rows within an epoch."""
-    match = _ARGO.match(line)
-    if match:
-        done, total = int(match.group(1)), int(match.group(2))
-        return {"step": done, "total_steps": total} if done <= total and total > 0 else None
+    """The example that counts rows within an epoch."""
     match = _MNIST.match(line)
     if match is None or int(match.group(3)) == 0:
         return None

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Iterable, NamedTuple, Optional, Union
 
 Metrics = dict[str, Union[float, str]]
 
 NUMBER = r"[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,4})?|[+-]?(?:nan|inf(?:inity)?)"
 _THOUSANDS = r"\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,40})?"
-_END = r"(?![\w.]|[:,]\d)"  # `0:10:00` and `12ms` are not 0 and 12
+_END = r"(?![\w.]|[:,]\d|\sdays?\b)"  # `0:10:00`, `1 day, 0:10:00` and `12ms` are not 0, 1 and 12
 _PAIR = re.compile(
     rf"(?<![\w./-])([A-Za-z][\w./-]{{0,63}})(\s{{0,16}}[=:]\s{{0,16}}|\s{{1,16}})"
     rf"(?:\[(?=\d{{1,15}}\s{{0,4}}/))?({_THOUSANDS}|{NUMBER})(?:\s{{0,16}}/\s{{0,16}}(\d{{1,15}}))?{_END}",
@@ -25,6 +25,9 @@ _NO_NAMES = {"of", "in", "at", "to", "for", "and", "or", "by", "from", "took", "
 # Tell two losses in one line apart: `train loss 2.1, val loss 2.2`.
 _PARTS = {"train", "training", "val", "valid", "validation", "test", "eval", "dev"}
 _PART_CHARACTERS = 12
+# More words of a name: `learning rate: 0.1`, `[D loss: 0.5]`. They begin where something else has ended.
+_WORDS = re.compile(r"(?:^|[|,;:(\[\]){}\t]\s{0,4}|\s\s|\d\s)((?:[A-Za-z][A-Za-z_]{0,31}\s){1,3})$")
+_WORDS_CHARACTERS = 48
 # Before a count: how many there are, or what each of them takes, is not where the run stands.
 _AMOUNT = re.compile(
     r"(?:\b(?:total|max|maximum|num|n|number of|warm-?up|save|log|logging|skipped|per|every|each)|#)\s"
@@ -32,8 +35,9 @@ _AMOUNT = re.compile(
     re.IGNORECASE,
 )
 _AMOUNT_CHARACTERS = 24
+MAX_NAME = 64
 MAX_PAIRS = 320  # what is more is no line of measurements
-COUNTS = {"step", "steps", "global_step", "current_step", "iter", "iteration", "it", "epoch"}
+COUNTS = {"step", "steps", "global_step", "current_step", "num_updates", "iter", "iteration", "it", "epoch"}
 
 
 class Pair(NamedTuple):
@@ -63,15 +67,34 @@ def find_pairs(text: str) -> list[Pair]:
             part = before[:-1].rpartition(" ")[2]
             if part.lower() in _PARTS:
                 name, start = f"{part}_{name}", start - len(part) - 1
+            elif not sign.isspace() and (
+                more := _WORDS.search(text, max(0, start - _WORDS_CHARACTERS), start)
+            ):
+                words = more.group(1)
+                if _NO_NAMES.isdisjoint(words.lower().split()):
+                    name = (words + name)[:MAX_NAME]
         if "," in value:
             value = value.replace(",", "")
         pairs.append(Pair(name, to_number(value), total, sign, start, match.end() - start))
     return pairs
 
 
+def find_doubted(pairs: Iterable[Pair]) -> set[str]:
+    """Names of several values, of which nothing says what tells them apart."""
+    first: dict[str, Any] = {}
+    return {
+        pair.name
+        for pair in pairs
+        if repr(first.setdefault(pair.name, pair.value)) != repr(pair.value)
+        and pair.name.lower() not in COUNTS
+    }
+
+
 def read_metrics(text: str) -> Metrics:
     """All pairs by name, whatever they are."""
-    return {pair.name: pair.value for pair in find_pairs(text)}
+    pairs = find_pairs(text)
+    doubted = find_doubted(pairs)
+    return {pair.name: pair.value for pair in pairs if pair.name not in doubted}
 
 
 def read_entries(text: str) -> Metrics:

@@ -53,7 +53,7 @@ def test_tqdms_bars(line: str, fields: dict[str, Any]) -> None:
     [
         "Map", "Loading checkpoint shards", "Validation DataLoader 0", "Tokenizing",
         "Adding EOS to train dataset", "Packing train dataset", "Truncating train dataset",  # TRL
-        "Fold 2/5", "      3/100      2.3G      1.123         45        640",  # Ultralytics' epoch 3
+        "Fold 2/5",
     ],
 )  # fmt: skip
 def test_bars_that_are_not_the_training_are_left_out(name: str) -> None:

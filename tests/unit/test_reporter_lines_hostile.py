@@ -24,6 +24,9 @@ PARTS = [
     b"100%|##| 3/3 [00:01<00:00]", b"\r", b"\n", b"\b\b\b", b"\x1b[A", b"\x1b[K", b"\x1b[", b"Epoch 1/2",
     b"1/2 \xe2\x94\x81 - loss: 0.5", b"[3]\ttrain-rmse:0.5", b"{'loss': nan, 'epoch': 1.0}",
     b"step 5/10 ", b"%|", b"9" * 400, b"Epochs: ", b"50%|| 1/2 [",
+    b"1/3  2.3G  1.2  20  640: 45% ", b"Epoch(train) [1][10/90]  loss: 1", b"Epoch  GPU_mem  a  b",
+    b"train_inner | epoch 001: 1 / 2 loss=1", b" iteration 1/ 2 | lm loss: 1 |", b"[Rank 0] step=1, lr=[1]",
+    b"Training epoch 0, iteration 0/0 | x: 1", b"(A pid=1) step:1 - a:np.float64(1)", b"[D loss: 1] ",
 ]  # fmt: skip
 DRAWN = st.lists(st.one_of(st.sampled_from(PARTS), st.binary(max_size=20)), max_size=30)
 

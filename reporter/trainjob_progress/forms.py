@@ -1,0 +1,187 @@
+"""Lines of frameworks whose forms say more than names and numbers do. Pure: text in, fields of a report out.
+
+Ultralytics, OpenMMLab (mmengine, mmcv), fairseq, Megatron, DeepSpeed and NeMo. What is said of a validation
+is no position. A line may be hostile (`lines`): repetitions that may meet are bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Callable, Optional
+
+from .pairs import NUMBER, Metrics, read_metrics, to_number
+
+Fields = dict[str, Any]
+
+_COUNT = r"\d{1,15}"
+# `   1/100   2.3G   1.204  …  20   640:  45%|████▌     | 45/100 [00:10<00:12, 4.41it/s]`, or, of Ultralytics'
+# own bar since 8.3, `… 640: 45% ━━━━━╸────── 45/100 4.4it/s 10.2s<12.3s`.
+_YOLO = re.compile(
+    rf"^\s{{0,16}}({_COUNT})/({_COUNT})((?:\s{{1,16}}[\w.+-]{{1,12}}){{3,16}}):\s{{1,4}}\d{{1,3}}%"
+    rf".{{0,300}}?\s({_COUNT})/({_COUNT})\s"
+)
+_YOLO_HEAD = re.compile(r"^\s{0,16}Epoch\s{1,16}(?:GPU|gpu)_mem((?:\s{1,16}\w{1,32}){1,16})\s*$")
+_OPENMMLAB = re.compile(
+    rf"^(Epoch|Iter)(?:\((\w{{1,16}})\))?\s{{1,4}}\[\s{{0,9}}({_COUNT})(?:/({_COUNT}))?\]"
+    rf"(?:\[\s{{0,9}}({_COUNT})/({_COUNT})\])?\s(.*)$"
+)
+_FAIRSEQ = re.compile(
+    rf"^(train_inner|train|valid\w{{0,32}}|test\w{{0,32}}) \| epoch ({_COUNT})"
+    rf"(?::\s{{1,9}}({_COUNT}) / ({_COUNT}))?[\s|](.*)$"
+)
+_MEGATRON = re.compile(
+    rf"^\s{{0,4}}(?:\[[\d: .-]{{19,26}}\]\s{{0,4}})?(?:samples/sec: [\d.]{{1,16}} \|\s)?"
+    rf"\s{{0,4}}iteration\s{{1,16}}({_COUNT})/\s{{0,16}}({_COUNT})\s\|(.*)$"
+)
+_DEEPSPEED = re.compile(
+    rf"\[Rank ({_COUNT})\] step=({_COUNT}), (.*)$|\bmicro_step=({_COUNT})/global_step=({_COUNT}), (.*)$"
+)
+_LIST = re.compile(rf"\b(\w{{1,32}})=\[({NUMBER})[\],]", re.IGNORECASE)  # of groups of parameters: the first
+_NEMO = re.compile(rf"^Training epoch ({_COUNT}), iteration ({_COUNT})/({_COUNT}) \|(.*)$")
+_PART = re.compile(
+    rf"^\s{{0,16}}([A-Za-z][^:|=]{{0,62}}?)(?::\s{{0,16}}|\s)({NUMBER})\s{{0,16}}$", re.IGNORECASE
+)
+
+
+class FormReader:
+    """Reads such lines, and remembers what later ones build on."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []  # of the columns of Ultralytics' table
+        self._counts_from_0 = False  # its epochs: YOLOv5's do
+        self._readers: tuple[tuple[str, Callable[[str], Optional[Fields]]], ...] = (
+            ("% ", self._read_yolo), ("%|", self._read_yolo), ("_mem ", self._read_yolo_head),
+            ("Epoch", _read_openmmlab), ("Iter", _read_openmmlab),
+            ("| epoch", _read_fairseq), ("iteration ", _read_megatron), ("step=", _read_deepspeed),
+            ("Training epoch ", _read_nemo),
+        )  # fmt: skip
+
+    def copy(self) -> FormReader:
+        """One that goes on from here by itself."""
+        other = FormReader()
+        other._names, other._counts_from_0 = self._names, self._counts_from_0
+        return other
+
+    def read(self, line: str, strip: Callable[[str], str]) -> Optional[Fields]:
+        """The fields of a report, perhaps none; None when the line has none of these forms. `strip`: takes a
+        time, and what logging libraries put before a message, off a line."""
+        for mark, read in self._readers:
+            if mark in line:
+                fields = read(strip(line))
+                if fields is not None:
+                    return fields
+        return None
+
+    def _read_yolo_head(self, text: str) -> Optional[Fields]:
+        match = _YOLO_HEAD.match(text)
+        if match is None:
+            return None
+        self._names = match.group(1).split()
+        return {}
+
+    def _read_yolo(self, text: str) -> Optional[Fields]:
+        match = _YOLO.match(text)
+        if match is None:
+            return None
+        epoch, epochs, step, total = (int(match.group(place)) for place in (1, 2, 4, 5))
+        self._counts_from_0 = self._counts_from_0 or epoch == 0
+        if self._counts_from_0:
+            epoch, epochs = epoch + 1, epochs + 1
+        if not 0 < epoch <= epochs or not step <= total or total == 0:
+            return {}
+        columns = match.group(3).split()[1:]  # behind the memory
+        named = zip(self._names, columns) if len(self._names) == len(columns) else ()  # noqa: B905
+        metrics = {name: to_number(text) for name, text in named if name not in ("Instances", "Size")}
+        return {
+            "step": (epoch - 1) * total + step,
+            "total_steps": epochs * total,
+            "epoch": epoch - 1 + (1 if step == total else 0),
+            "total_epochs": epochs,
+            **({"metrics": metrics} if metrics else {}),
+        }
+
+
+def _read_openmmlab(text: str) -> Optional[Fields]:
+    match = _OPENMMLAB.match(text)
+    if match is None:
+        return None
+    kind, mode, first, first_total, step, total, rest = match.groups()
+    if mode not in (None, "train"):
+        return {}
+    metrics = _metrics(rest)
+    if kind == "Iter" and first_total:
+        return {"step": int(first), "total_steps": int(first_total), **metrics}
+    if kind == "Epoch" and total and int(total) > 0:
+        return {**_in_epoch(int(first), int(step), int(total)), **metrics}
+    return None
+
+
+def _read_fairseq(text: str) -> Optional[Fields]:
+    match = _FAIRSEQ.match(text)
+    if match is None:
+        return None
+    kind, epoch, step, total, rest = match.groups()
+    if not kind.startswith("train"):
+        return {}
+    metrics = read_metrics(rest)
+    updates = metrics.pop("num_updates", None)
+    done: Fields = {"epoch": int(epoch)}
+    if total and int(total) > 0:
+        done = {"epoch": _in_epoch(int(epoch), int(step), int(total))["epoch"]}
+    if isinstance(updates, int):
+        done["step"] = updates
+    return {**done, **({"metrics": metrics} if metrics else {})}
+
+
+def _read_megatron(text: str) -> Optional[Fields]:
+    match = _MEGATRON.match(text)
+    if match is None:
+        return None
+    step, total, rest = match.groups()
+    return {"step": int(step), "total_steps": int(total), **_columns(rest)}
+
+
+def _read_deepspeed(text: str) -> Optional[Fields]:
+    match = _DEEPSPEED.search(text)
+    if match is None:
+        return None
+    rank, step, rest, _, global_step, timed = match.groups()
+    if rank is not None and int(rank) != 0:
+        return {}
+    metrics = read_metrics(rest or timed)
+    metrics.update({name: to_number(first) for name, first in _LIST.findall(rest or timed)})
+    return {"step": int(step or global_step), **({"metrics": metrics} if metrics else {})}
+
+
+def _read_nemo(text: str) -> Optional[Fields]:
+    """Epochs and iterations count from 0; the last iteration is named, not how many there are."""
+    match = _NEMO.match(text)
+    if match is None:
+        return None
+    epoch, at, last = (int(match.group(place)) for place in (1, 2, 3))
+    if at > last:
+        return {}
+    columns = _columns(match.group(4))
+    columns.get("metrics", {}).pop("global_step", None)
+    return {**_in_epoch(epoch + 1, at + 1, last + 1), **columns}
+
+
+def _in_epoch(epoch: int, step: int, total: int) -> Fields:
+    """`step` of `total` in an epoch that counts from 1; how many epochs there are, nobody says."""
+    before = max(epoch - 1, 0)
+    return {"step": before * total + step, "epoch": round(before + min(step / total, 1.0), 4)}
+
+
+def _metrics(text: str) -> Fields:
+    metrics = read_metrics(text)
+    return {"metrics": metrics} if metrics else {}
+
+
+def _columns(text: str) -> Fields:
+    """`name: number | name: number |`: names as they are, blanks and all."""
+    metrics: Metrics = {}
+    for part in text.split("|"):
+        match = _PART.match(part)
+        if match is not None:
+            metrics[match.group(1)] = to_number(match.group(2))
+    return {"metrics": metrics} if metrics else {}

@@ -1,0 +1,181 @@
+"""Lines of frameworks with forms of their own: recorded, or made of the format strings in their sources."""
+
+# ruff: noqa: E501 — lines as programs print them
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trainjob_progress.lines import LineReader
+
+HEAD = "      Epoch    GPU_mem   box_loss   cls_loss  Instances       Size"
+
+
+def read(*lines: str) -> dict[str, Any] | None:
+    """What the last line says."""
+    reader = LineReader()
+    found = None
+    for line in lines:
+        found = reader.read(line)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "position", "metrics"),
+    [
+        pytest.param(
+            "04/21 21:03:53 - mmengine - INFO - Epoch(train) [2][10/90]  lr: 1.0000e-02  eta: 0:00:25  "
+            "time: 0.0100  data_time: 0.0000  memory: 0  grad_norm: 2.5  loss: 11.4723",
+            {"step": 100, "epoch": 1.1111},
+            {"lr": 0.01, "grad_norm": 2.5, "loss": 11.4723},
+            id="mmengine, epochs",
+        ),
+        pytest.param(
+            "03/25 23:59:30 - mmengine - INFO - Iter(train) [   50/40000]  base_lr: 1.0000e-02 lr: 1.0000e-02  "
+            "eta: 1 day, 2:03:04  time: 2.3456  memory: 4711  loss: 2.1234  decode.loss_ce: 1.5",
+            {"step": 50, "total_steps": 40000},
+            {"base_lr": 0.01, "lr": 0.01, "loss": 2.1234, "decode.loss_ce": 1.5},
+            id="mmengine, iterations",
+        ),
+        pytest.param(
+            "2022-05-07 13:14:22,908 - mmdet - INFO - Epoch [1][1500/14659]\tlr: 0.01000, "
+            "eta: 1 day, 12:59:34, time: 0.739, memory: 3028, loss_ins: 1.2023, loss: 1.7645",
+            {"step": 1500, "epoch": 0.1023},
+            {"lr": 0.01, "loss_ins": 1.2023, "loss": 1.7645},
+            id="mmcv",
+        ),
+        pytest.param(
+            "2023-03-03 10:00:00 | INFO | train_inner | epoch 002:    773 / 1546 loss=12.3, nll_loss=12, "
+            "ppl=4096, wps=30000, num_updates=2319, lr=1.25e-05, gnorm=2.4, wall=30",
+            {"step": 2319, "epoch": 1.5},
+            {"loss": 12.3, "nll_loss": 12, "lr": 1.25e-05, "gnorm": 2.4},
+            id="fairseq",
+        ),
+        pytest.param(
+            "2023-03-03 10:10:00 | INFO | train | epoch 001 | loss 10.1 | nll_loss 9.5 | ppl 727.1 | "
+            "num_updates 1546 | lr 0.000193 | gnorm 1.9",
+            {"step": 1546, "epoch": 1},
+            {"loss": 10.1, "ppl": 727.1, "lr": 0.000193},
+            id="fairseq, the end of an epoch",
+        ),
+        pytest.param(
+            " [2024-05-01 12:00:00] iteration      100/  500000 | consumed samples:        25600 | elapsed time "
+            "per iteration (ms): 1234.5 | throughput per GPU (TFLOP/s/GPU): 123.4 | learning rate: "
+            "1.500000E-04 | global batch size:   256 | lm loss: 9.123456E+00 | loss scale: 1.0 | grad norm: "
+            "2.345 | number of skipped iterations:   0 | number of nan iterations:   0 |",
+            {"step": 100, "total_steps": 500000},
+            {"learning rate": 0.00015, "lm loss": 9.123456, "grad norm": 2.345, "loss scale": 1.0},
+            id="Megatron",
+        ),
+        pytest.param(
+            "[2023-05-12 09:46:45,021] [INFO] [logging.py:96:log_dist] [Rank 0] step=10, skipped=0, "
+            "lr=[9.65e-06, 1e-05], mom=[(0.9, 0.95), (0.9, 0.95)]",
+            {"step": 10},
+            {"skipped": 0, "lr": 9.65e-06},
+            id="DeepSpeed",
+        ),
+        pytest.param(
+            "[2023-05-12 09:46:45,030] [INFO] [timer.py:199:stop] epoch=0/micro_step=20/global_step=10, "
+            "RunningAvgSamplesPerSec=12.3, CurrSamplesPerSec=12.9, MemAllocated=6.1GB, MaxMemAllocated=12.1GB",
+            {"step": 10},
+            {"RunningAvgSamplesPerSec": 12.3, "CurrSamplesPerSec": 12.9},
+            id="DeepSpeed's timer",
+        ),
+        pytest.param(
+            "[rank0]:[titan] 2025-01-01 00:00:00,000 - root - INFO - \x1b[31mstep: 12  \x1b[32mloss:  8.1309  "
+            "\x1b[38;2;180;60;0mgrad_norm:  1.5123  \x1b[38;2;54;234;195mmemory:  1.20GiB(1.52%)  "
+            "\x1b[34mtps: 1,234  \x1b[36mtflops: 1.25  \x1b[35mmfu: 0.51%\x1b[39m",
+            {"step": 12},
+            {"loss": 8.1309, "grad_norm": 1.5123, "tps": 1234},
+            id="torchtitan",
+        ),
+        pytest.param(
+            "Training epoch 1, iteration 9/99 | lr: 1e-05 | global_batch_size: 8 | global_step: 109 | "
+            "reduced_train_loss: 10.2 | train_step_timing in s: 0.5 | consumed_samples: 80",
+            {"step": 110, "epoch": 1.1},
+            {"lr": 1e-05, "reduced_train_loss": 10.2, "train_step_timing in s": 0.5},
+            id="NeMo",
+        ),
+        pytest.param(
+            "{'loss': 1.25, 'grad_norm': 2.5, 'learning_rate': 4e-05, 'memory/max_active (GiB)': 3.5, "
+            "'epoch': 0.5}",
+            {"epoch": 0.5},
+            {"loss": 1.25, "learning_rate": 4e-05, "memory/max_active (GiB)": 3.5},
+            id="Axolotl",
+        ),
+        pytest.param(
+            "(TaskRunner pid=123, ip=10.0.0.3) step:3 - global_seqlen/min:1200.000 - "
+            "actor/entropy:np.float64(0.352) - critic/score/mean:0.125 - timing_s/step:33.5",
+            {"step": 3},
+            {"actor/entropy": 0.352, "critic/score/mean": 0.125},
+            id="verl",
+        ),
+    ],
+)
+def test_a_line_of_a_framework_gives_its_position_and_whole_names(
+    line: str, position: dict[str, Any], metrics: dict[str, Any]
+) -> None:
+    found = read(line)
+    assert found is not None
+    got = found.pop("metrics")
+    assert found == position
+    assert {name: got.get(name) for name in metrics} == metrics
+    assert not {"rate", "norm", "pid", "eta", "s"} & got.keys()
+
+
+@pytest.mark.parametrize(
+    "bar",
+    [
+        "45%|████▌     | 18/40 [00:10<00:12,  4.41it/s]",
+        "45% ━━━━━╸────── 18/40 4.4it/s 10.2s<12.3s",  # its own, recorded from ultralytics 8.4
+    ],
+)
+def test_ultralytics_epochs_are_steps_of_the_run_and_its_columns_metrics(bar: str) -> None:
+    line = f"      3/100      2.3G      1.204        3.4         20        640: {bar}"
+    assert read(HEAD, line) == {
+        "step": 98, "total_steps": 4000, "epoch": 2, "total_epochs": 100,
+        "metrics": {"box_loss": 1.204, "cls_loss": 3.4},
+    }  # fmt: skip
+
+
+def test_yolov5_counts_its_epochs_from_0() -> None:
+    lines = [
+        f"        {epoch}/2         0G        1.2        3.4         20        640: 100%|██| 4/4 [00:01<00:00, 4it/s]"
+        for epoch in range(3)
+    ]
+    assert read(HEAD, *lines) == {
+        "step": 12, "total_steps": 12, "epoch": 3, "total_epochs": 3,
+        "metrics": {"box_loss": 1.2, "cls_loss": 3.4},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "03/25 23:59:30 - mmengine - INFO - Epoch(val) [1][50/100]    eta: 0:00:25  time: 0.0100  memory: 0  ",
+        "2023-03-03 10:10:10 | INFO | valid | epoch 001 | valid on 'valid' subset | loss 9.3 | num_updates 1546",
+        "[2023-05-12 09:46:45,021] [INFO] [logging.py:96:log_dist] [Rank 1] step=10, skipped=0, lr=[9.65e-06]",
+        "                 Class     Images  Instances      Box(P          R      mAP50  mAP50-95): 100% ━━━━ 4/4",
+        " validation loss at iteration 100 | lm loss value: 9.1E+00 | lm loss PPL: 8.9E+03 |",
+    ],
+)
+def test_a_validation_or_another_rank_has_no_position(line: str) -> None:
+    assert not {"step", "epoch"} & (read(line) or {}).keys()
+
+
+@pytest.mark.parametrize(
+    ("line", "metrics"),
+    [
+        ("[D loss: 0.5] [G loss: 1.2]", {"D loss": 0.5, "G loss": 1.2}),
+        ("learning rate: 0.1 | lm loss: 3.5", {"learning rate": 0.1, "lm loss": 3.5}),
+        ("step 5 loss: 0.5 loss: 1.25 lr: 0.1", {"lr": 0.1}),  # which is which?
+        ("step 5 loss: 0.5 loss: 0.5", {"loss": 0.5}),
+    ],
+)
+def test_two_numbers_have_two_names_or_none(line: str, metrics: dict[str, float]) -> None:
+    """Seen: `loss: 1.2`, `rate`, `norm`."""
+    found = read(line)
+    assert found is not None
+    assert found["metrics"] == metrics
