@@ -127,21 +127,37 @@ test("a right that is taken away while somebody looks is said, and asked for aga
   await fixture.stop();
 });
 
-test("a tab that nobody looks at gives its connection back, and is current when it is seen again", async () => {
-  const fixture = await Fixture.start({ jobs: JOBS });
+/** Times of the page's own clock, which only a hub of its own goes by. */
+async function openWithClock(fixture: Fixture, route = "", aheadMs = 0) {
   const { page, faults } = await open(browser, "about:blank");
-  await page.clock.install();
-  await page.goto(fixture.page());
+  await page.addInitScript(() => Reflect.deleteProperty(window, "SharedWorker"));
+  await page.clock.install({ time: Date.now() + aheadMs });
+  await page.goto(fixture.page() + route);
   await page.clock.runFor(1000);
-  await page.getByText(`${JOBS} jobs`, { exact: true }).waitFor();
-  await until(() => fixture.watching, Boolean);
   const see = (isSeen: boolean) =>
     page.evaluate((hidden) => {
       Object.defineProperty(document, "hidden", { configurable: true, value: hidden });
       document.dispatchEvent(new Event("visibilitychange"));
     }, !isSeen);
+  /** Runs the clock until `text` is there. */
+  const waitFor = (text: string | RegExp) =>
+    until(
+      async () => {
+        await page.clock.runFor(300);
+        return page.getByText(text).count();
+      },
+      (count) => count > 0,
+    );
+  return { page, faults, see, waitFor };
+}
+
+test("a tab that nobody looks at gives its connection back, and is current when it is seen again", async () => {
+  const fixture = await Fixture.start({ jobs: JOBS });
+  const { page, faults, see, waitFor } = await openWithClock(fixture);
+  await waitFor(`${JOBS} jobs`);
+  await until(() => fixture.watching, Boolean);
   await see(false);
-  await page.clock.fastForward("01:00:00");
+  await page.clock.runFor(60_000);
   await until(
     () => fixture.watching,
     (count) => count === 0,
@@ -149,18 +165,159 @@ test("a tab that nobody looks at gives its connection back, and is current when 
   fixture.change(fixture.jobs[0]!, "DELETED");
   fixture.forget();
   await see(true);
-  await until(
-    async () => {
-      await page.clock.runFor(300);
-      return page.locator(".matches").textContent();
-    },
-    (text) => text === `${JOBS - 1} jobs`,
-  );
+  await waitFor(`${JOBS - 1} jobs`);
   expect(await page.getByText("Connection lost.").count()).toBe(0);
   expect(faults).toEqual([]);
   await page.context().close();
   await fixture.stop();
 });
+
+test("a login that has ended is told until it is there again, however often it is tried", async () => {
+  const fixture = await Fixture.start({ jobs: JOBS });
+  const job = fixture.jobs.find((one) => one.isTraining)!;
+  for (const route of ["", `#/trainjobs/${job.namespace}/${job.name}`]) {
+    const { page, faults } = await open(browser, fixture.page() + route);
+    await page.getByText(job.name, { exact: true }).first().waitFor();
+    await until(() => fixture.watching, Boolean);
+    fixture.isLoggedOut = true;
+    fixture.cut();
+    await page.getByText("You are logged out.").waitFor();
+    await page.getByText(/What is shown is as of \d\d:\d\d/).waitFor();
+    const asked = fixture.requests.length;
+    await page.getByRole("button", { name: "Try again" }).click();
+    await until(
+      () => fixture.requests.length,
+      (count) => count > asked,
+    );
+    await page.waitForTimeout(500); // the refusal has come
+    await page.getByText("You are logged out.").waitFor();
+    fixture.isLoggedOut = false;
+    await page.getByRole("button", { name: "Try again" }).click();
+    await page.getByText("You are logged out.").waitFor({ state: "hidden" });
+    expect(faults).toEqual([]);
+    await page.context().close();
+    await until(
+      () => fixture.watching,
+      (count) => count === 0,
+    );
+  }
+  await fixture.stop();
+});
+
+test("a login that ended while nobody looked is told when the tab is seen again", async () => {
+  const fixture = await Fixture.start({ jobs: JOBS });
+  const { page, see, waitFor } = await openWithClock(fixture);
+  await waitFor(`${JOBS} jobs`);
+  await see(false);
+  await page.clock.fastForward("01:00:00");
+  fixture.isLoggedOut = true;
+  fixture.cut();
+  await see(true);
+  await waitFor("You are logged out.");
+  await waitFor(/What is shown is as of .*/);
+  await page.context().close();
+  await fixture.stop();
+});
+
+test("silence of a connection that stays open is noticed, and said with the age of what is shown", async () => {
+  const fixture = await Fixture.start({ jobs: JOBS });
+  const job = fixture.jobs.find((one) => one.isTraining)!;
+  for (const route of ["", `#/trainjobs/${job.namespace}/${job.name}`]) {
+    const { page, waitFor } = await openWithClock(fixture, route);
+    await waitFor(job.name);
+    await until(() => fixture.watching, Boolean);
+    fixture.isSilent = true;
+    await page.clock.runFor(76_000);
+    await waitFor("Connection lost.");
+    await waitFor("Nothing has come for 75 s.");
+    await waitFor(/What is shown is as of \d\d:\d\d/);
+    fixture.isSilent = false;
+    await page.getByRole("button", { name: "Try now" }).click();
+    await until(
+      async () => {
+        await page.clock.runFor(300);
+        return page.getByText("Connection lost.").count();
+      },
+      (count) => count === 0,
+    );
+    await page.context().close();
+    fixture.cut();
+  }
+  await fixture.stop();
+});
+
+test("after the machine has slept the watch is opened anew, for its connection may be dead", async () => {
+  const fixture = await Fixture.start({ jobs: JOBS });
+  const { page, waitFor } = await openWithClock(fixture);
+  await waitFor(`${JOBS} jobs`);
+  await until(() => fixture.watching, Boolean);
+  fixture.isSilent = true; // of the old connection, nothing more comes
+  fixture.change(fixture.jobs[0]!, "DELETED");
+  fixture.isSilent = false;
+  await page.clock.fastForward("01:00:00"); // timers run once, as after a sleep
+  await waitFor(`${JOBS - 1} jobs`);
+  await page.context().close();
+  await fixture.stop();
+});
+
+test("ages are told by the server's clock when the browser's is an hour off", async () => {
+  const fixture = await Fixture.start({ jobs: JOBS });
+  const job = fixture.jobs.find((one) => one.isTraining && one.trouble === "")!;
+  for (const aheadMs of [3600_000, -3600_000]) {
+    const { page, waitFor } = await openWithClock(fixture, `#/trainjobs/${job.namespace}/${job.name}`, aheadMs);
+    fixture.change(job);
+    await waitFor(/^[0-9]{1,2}s$|^[0-9]{1,2}s ago$/);
+    const report = await page.locator(".numbers div", { hasText: "Last report" }).textContent();
+    expect(report).toMatch(/^Last report([1-9]|[0-9]{2})s ago$/); // the fixture's jobs have reported 1 s ago and more
+    await page.context().close();
+  }
+  await fixture.stop();
+});
+
+test.each(["with a worker for all tabs", "with a hub in each tab"])(
+  "ten job tabs and two lists are live over the six connections of a browser, %s",
+  async (how) => {
+    const fixture = await Fixture.start({ jobs: JOBS });
+    const context = await browser.newContext();
+    if (how.includes("each tab")) await context.addInitScript(() => Reflect.deleteProperty(window, "SharedWorker"));
+    const jobs = fixture.jobs.filter((one) => one.isTraining && one.trouble === "").slice(0, 10);
+    const isHidden = how.includes("each tab"); // then only the tab in front has a connection
+    const pages = [];
+    for (const route of ["", "", ...jobs.map((job) => `#/trainjobs/${job.namespace}/${job.name}`)]) {
+      const page = await context.newPage();
+      if (isHidden) {
+        for (const other of pages) {
+          await other.evaluate(() => {
+            Object.defineProperty(document, "hidden", { configurable: true, value: true });
+            document.dispatchEvent(new Event("visibilitychange"));
+          });
+        }
+      }
+      await page.goto(fixture.page() + route);
+      await page
+        .locator(route ? ".numbers" : ".body .row")
+        .first()
+        .waitFor();
+      pages.push(page);
+    }
+    expect(fixture.watching).toBeLessThanOrEqual(isHidden ? 4 : 1);
+    const last = pages.at(-1)!;
+    const numbers = () => last.locator(".numbers").textContent();
+    const before = await numbers();
+    fixture.change(jobs.at(-1)!);
+    await until(numbers, (text) => text !== before);
+    if (!isHidden) {
+      fixture.add(700);
+      for (const page of pages.slice(0, 2)) await page.getByText(`${JOBS + 1} jobs`, { exact: true }).waitFor();
+    }
+    await context.close();
+    await until(
+      () => fixture.watching,
+      (count) => count === 0,
+    );
+    await fixture.stop();
+  },
+);
 
 test("a part of the page that cannot be loaded is said, and is there after a reload", async () => {
   const fixture = await Fixture.start({ jobs: JOBS });

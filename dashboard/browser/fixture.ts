@@ -51,6 +51,9 @@ export class Fixture {
   /** Revisions before this are answered 410. */
   oldest = 0;
   isDown = false;
+  /** Connections stay open, and nothing comes any more. */
+  isSilent = false;
+  isLoggedOut = false;
   hasHistory = true;
   /** Whether the viewer may read logs and list events. */
   mayReadMore = true;
@@ -119,7 +122,7 @@ export class Fixture {
     const line = `${JSON.stringify({ type, object: job.document(Date.now()) })}\n`;
     const change = { version: job.version, namespace: job.namespace, name: job.name, line };
     this.changes.push(change);
-    for (const watcher of this.watchers) tell(watcher, change);
+    if (!this.isSilent) for (const watcher of this.watchers) tell(watcher, change);
   }
 
   add(number: number): MadeJob {
@@ -133,6 +136,8 @@ export class Fixture {
     const url = new URL(request.url ?? "/", this.origin);
     const prefix = this.options.prefix ?? "";
     this.requests.push(url.pathname + url.search);
+    if (this.isSilent) return;
+    if (this.isLoggedOut) return sendStatus(response, 401, "Unauthorized", "the login has ended");
     if (this.isDown)
       return sendStatus(response, 503, "ServiceUnavailable", "the server is currently unable to handle the request");
     if (!url.pathname.startsWith(prefix)) return sendStatus(response, 404, "", "not below the prefix");

@@ -18,40 +18,52 @@ export class ApiError extends Error {
 /** No answer at all: the network, a proxy that ended, a server that restarts. */
 export class ConnectionLost extends Error {}
 
-const MAX_MESSAGE = 600;
+/** An error as it can be copied to another tab. `code` is 0 where there was no answer. */
+export interface Fault {
+  readonly code: number;
+  readonly message: string;
+}
 
-export async function request(path: string, accept: string, signal?: AbortSignal): Promise<Response> {
-  const answer = await reach(path, accept, signal);
+export const toFault = (error: Error): Fault => ({
+  code: error instanceof ApiError ? error.code : 0,
+  message: error.message,
+});
+
+const MAX_MESSAGE = 600;
+const PATIENCE_MS = 60_000; // for a whole answer
+
+/** The answer's head; its body may be a stream without end. Throws ApiError, or whatever the browser does. */
+export async function request(path: string, accept: string, signal: AbortSignal): Promise<Response> {
+  const askedAt = Date.now();
+  const headers = { Accept: accept };
+  const answer = await fetch(path, { headers, credentials: "same-origin", cache: "no-store", signal });
+  readClock(answer.headers.get("Date"), askedAt, Date.now());
   if (!answer.ok) throw await toError(answer);
   return answer;
 }
 
-export async function getJson<T>(path: string, signal?: AbortSignal): Promise<T> {
-  const answer = await request(path, "application/json", signal);
-  return inFlight(signal, () => answer.json() as Promise<T>);
+export function getJson<T>(path: string, signal?: AbortSignal): Promise<T> {
+  return whole(signal, async (either) => (await request(path, "application/json", either)).json() as Promise<T>);
 }
 
-export async function getText(path: string, accept: string, signal?: AbortSignal): Promise<string> {
-  const answer = await request(path, accept, signal);
-  return inFlight(signal, () => answer.text());
+export function getText(path: string, accept: string, signal?: AbortSignal): Promise<string> {
+  return whole(signal, async (either) => (await request(path, accept, either)).text());
 }
 
-async function reach(path: string, accept: string, signal?: AbortSignal): Promise<Response> {
-  const askedAt = Date.now();
-  const answer = await inFlight(signal, () =>
-    fetch(path, { headers: { Accept: accept }, credentials: "same-origin", cache: "no-store", signal: signal ?? null }),
-  );
-  readClock(answer.headers.get("Date"), askedAt, Date.now());
-  return answer;
-}
-
-/** Whatever the browser raises while bytes are on their way means one thing, unless we gave up ourselves. */
-async function inFlight<T>(signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
+/** Whatever the browser raises while bytes are on their way means one thing, unless `signal` has ended it. */
+async function whole<T>(signal: AbortSignal | undefined, work: (either: AbortSignal) => Promise<T>): Promise<T> {
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort(), PATIENCE_MS);
   try {
-    return await work();
+    return await work(signal ? AbortSignal.any([signal, late.signal]) : late.signal);
   } catch (error) {
-    if (signal?.aborted) throw error;
-    throw new ConnectionLost("The connection to the server was lost.", { cause: error });
+    if (error instanceof ApiError || signal?.aborted) throw error;
+    const why = late.signal.aborted
+      ? `No answer has come within ${PATIENCE_MS / 1000} s.`
+      : "The connection to the server was lost.";
+    throw new ConnectionLost(why, { cause: error });
+  } finally {
+    clearTimeout(timer);
   }
 }
 

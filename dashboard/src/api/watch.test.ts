@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from "vitest";
 
 import type { WatchEvent } from "./types";
-import { Watch, type Connection } from "./watch";
+import { Watch, type Link } from "./watch";
 
 const PATIENCE = { timeout: 60_000 }; // for a busy machine
 
@@ -43,13 +43,13 @@ const list = (resourceVersion: string, items: unknown[], more = {}) =>
   json({ metadata: { resourceVersion, ...more }, items });
 
 function follow() {
-  const seen = { names: [] as string[], events: [] as WatchEvent[], states: [] as Connection[], lists: 0 };
+  const seen = { names: [] as string[], events: [] as WatchEvent[], states: [] as Link[], lists: 0 };
   const watch = new Watch("/jobs", {
     listing: () => seen.lists++,
     page: (items) => seen.names.push(...items.map(({ metadata }) => metadata.name ?? "")),
     listed: () => undefined,
     events: (events) => seen.events.push(...events),
-    connection: (now) => seen.states.push(now),
+    link: (now) => seen.states.push(now),
   });
   return { watch, seen };
 }
@@ -70,7 +70,7 @@ test("a list is read page by page, and watched from its version", async () => {
   expect(asked[1]).toContain("continue=next");
   expect(asked[2]).toContain("resourceVersion=7");
   expect(asked[2]).toContain("allowWatchBookmarks=true");
-  expect(seen.states.at(-1)).toEqual({ state: "live" });
+  expect(seen.states.at(-1)).toMatchObject({ state: "paused" }); // stopped, and it says so
 });
 
 test("a connection that is lost is said, and the watch goes on from its last bookmark", async () => {
@@ -88,7 +88,13 @@ test("a connection that is lost is said, and the watch goes on from its last boo
   expect(asked[3]).toContain("resourceVersion=9");
   expect(seen.lists).toBe(1);
   const states = seen.states.map(({ state }) => state);
-  expect(states.filter((state, at) => state !== states[at - 1])).toEqual(["live", "lost", "live"]);
+  expect(states.filter((state, at) => state !== states[at - 1])).toEqual([
+    "connecting",
+    "live",
+    "lost",
+    "live",
+    "paused",
+  ]);
 });
 
 test.each([
@@ -107,8 +113,22 @@ test("without the right to list it is said, and not asked again", async () => {
   const asked = serve(json({ code: 403, reason: "Forbidden", message: "bob may not" }, 403));
   const { watch, seen } = follow();
   watch.start();
-  await vi.waitFor(() => expect(seen.states).toHaveLength(1), PATIENCE);
-  expect(seen.states[0]).toMatchObject({ state: "refused", error: { code: 403, message: "bob may not" } });
+  await vi.waitFor(() => expect(seen.states).toHaveLength(2), PATIENCE);
+  expect(seen.states[1]).toMatchObject({ state: "refused", error: { code: 403, message: "bob may not" } });
   expect(asked).toHaveLength(1);
+  watch.stop();
+});
+
+test("a watch that was stopped goes on from its last version, and says as of when it knew", async () => {
+  const asked = serve(list("7", []), open({ type: "BOOKMARK", object: job("", "9") }), open());
+  const { watch, seen } = follow();
+  watch.start();
+  await vi.waitFor(() => expect(seen.states.at(-1)?.state).toBe("live"), PATIENCE);
+  await vi.waitFor(() => expect(asked).toHaveLength(2), PATIENCE);
+  watch.stop();
+  expect(seen.states.at(-1)?.asOf).toBeGreaterThan(0);
+  watch.start();
+  await vi.waitFor(() => expect(asked).toHaveLength(3), PATIENCE);
+  expect(asked[2]).toMatch(/watch=1.*resourceVersion=[79]/);
   watch.stop();
 });

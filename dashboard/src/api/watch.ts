@@ -1,27 +1,31 @@
 /** One collection, listed page by page and then followed by a watch, until it is stopped.
  *
  * A watch that ends goes on from its last version; one whose version the server no longer knows (410), and one that
- * does not know it for another reason, is listed anew. A stream that falls silent is taken for dead: the server ends
- * a watch by itself at `timeoutSeconds`, so nothing may take much longer.
+ * does not know it for another reason, is listed anew. The server writes a bookmark each minute, so a stream that is
+ * silent for longer is taken for dead.
  */
 
 import { withQuery } from "./address";
 import { Backoff, pause } from "./backoff";
-import { ApiError, ConnectionLost, getJson, request, statusError } from "./http";
+import { serverNow } from "./clock";
+import { ApiError, ConnectionLost, getJson, request, statusError, toFault, type Fault } from "./http";
 import { LineSplitter } from "./lines";
 import type { DocumentList, JobDocument, WatchEvent } from "./types";
 
 const FIRST_ITEMS = 150; // seen soon
 const PAGE_ITEMS = 500; // about a megabyte: parsed well within a frame or two
 const WATCH_S = 240;
-const SILENCE_MS = (WATCH_S + 30) * 1000;
+export const SILENCE_MS = 75_000;
 const SHORTEST_MS = 1000; // a watch that ends sooner is a fault
 
-export type Connection =
-  | { state: "connecting" }
-  | { state: "live" }
-  | { state: "lost"; since: number; error: Error; retryAt: number }
-  | { state: "refused"; error: ApiError; hasBeenLive: boolean };
+/** Whether what is shown is current. `asOf`: when it last was, by the server's clock; absent when it never was. */
+export interface Link {
+  readonly state: "connecting" | "live" | "paused" | "lost" | "refused";
+  readonly asOf?: number | undefined;
+  readonly error?: Fault;
+  /** When the next try is, by the server's clock. */
+  readonly retryAt?: number;
+}
 
 export interface Follower {
   /** A list begins: what is not in it when it ends is gone. */
@@ -29,16 +33,18 @@ export interface Follower {
   page(items: JobDocument[], remaining: number): void;
   listed(): void;
   events(events: WatchEvent[]): void;
-  connection(now: Connection): void;
+  link(now: Link): void;
 }
 
 export class Watch {
-  private readonly stopping = new AbortController();
+  private running: AbortController | undefined; // undefined while it is stopped, or refused
+  private trying = new AbortController(); // one list or watch
+  private waiting = new AbortController(); // between two tries
   private readonly backoff = new Backoff();
   private version: string | undefined;
-  private lostSince: number | undefined;
+  private state: Link["state"] = "connecting";
   private hasBeenLive = false;
-  private wake = new AbortController(); // ends the wait between two tries
+  private asOf: number | undefined;
 
   constructor(
     private readonly path: string,
@@ -46,32 +52,54 @@ export class Watch {
     private readonly selector?: string,
   ) {}
 
+  /** Also again after stop(): then it goes on from where it was. */
   start(): this {
-    void this.run();
+    if (this.running) return this;
+    this.running = new AbortController();
+    this.say("connecting");
+    void this.run(this.running.signal);
     return this;
   }
 
   stop(): void {
-    this.stopping.abort();
-    this.wake.abort();
+    if (!this.running) return;
+    this.running.abort();
+    this.running = undefined;
+    this.say("paused");
   }
 
   retryNow(): void {
-    this.wake.abort();
+    if (this.state === "refused") this.start();
+    else this.waiting.abort();
   }
 
-  private async run(): Promise<void> {
-    const signal = this.stopping.signal;
-    while (!signal.aborted) {
+  /** Asks again at once, whatever the connection seems to be: after a sleep it may be dead. */
+  reopen(): void {
+    if (!this.running) return;
+    this.say("connecting");
+    this.trying.abort();
+    this.waiting.abort();
+  }
+
+  /** The link as it is now: while it is live, `asOf` moves on with what comes. */
+  get link(): Link {
+    return { state: this.state, asOf: this.asOf };
+  }
+
+  private async run(running: AbortSignal): Promise<void> {
+    while (!running.aborted) {
       const began = Date.now();
+      const trying = (this.trying = new AbortController());
+      const signal = AbortSignal.any([running, trying.signal]);
       try {
         if (this.version === undefined) await this.list(signal);
         await this.watch(signal);
         if (Date.now() - began < SHORTEST_MS) throw new ConnectionLost("The server ends each watch at once.");
       } catch (error) {
-        if (signal.aborted) return;
+        if (running.aborted) return;
+        if (trying.signal.aborted) continue;
         if (!this.survives(error as Error)) return;
-        await this.wait(error as Error);
+        await this.wait(error as Error, running);
       }
     }
   }
@@ -83,12 +111,13 @@ export class Watch {
     do {
       const query = { limit: token ? PAGE_ITEMS : FIRST_ITEMS, continue: token, fieldSelector: this.selector };
       const page = await getJson<DocumentList>(withQuery(this.path, query), signal);
-      if (signal.aborted) return;
+      signal.throwIfAborted();
       token = page.metadata.continue || undefined;
       version = page.metadata.resourceVersion;
       this.follower.page(page.items, token ? (page.metadata.remainingItemCount ?? 0) : 0);
     } while (token);
     this.version = version;
+    this.asOf = serverNow();
     this.follower.listed();
   }
 
@@ -105,7 +134,8 @@ export class Watch {
         fieldSelector: this.selector,
       };
       const answer = await request(withQuery(this.path, query), "application/json", either);
-      this.isLive();
+      this.hasBeenLive = true;
+      this.say("live");
       const reader = answer.body?.getReader();
       if (!reader) return;
       const lines = new LineSplitter();
@@ -116,10 +146,14 @@ export class Watch {
         timer = setTimeout(() => silence.abort(), SILENCE_MS);
         this.backoff.reset();
         this.take(lines.push(value).map((line) => JSON.parse(line) as WatchEvent));
+        this.asOf = serverNow();
       }
     } catch (error) {
       if (error instanceof ApiError || signal.aborted) throw error;
-      throw new ConnectionLost("The connection to the server was lost.", { cause: error });
+      const why = silence.signal.aborted
+        ? `Nothing has come for ${SILENCE_MS / 1000} s.`
+        : "The connection to the server was lost.";
+      throw new ConnectionLost(why, { cause: error });
     } finally {
       clearTimeout(timer);
       silence.abort(); // ends the request, if it has not ended
@@ -139,17 +173,18 @@ export class Watch {
     if (changes.length) this.follower.events(changes);
   }
 
-  private isLive(): void {
-    this.hasBeenLive = true;
-    this.lostSince = undefined;
-    this.follower.connection({ state: "live" });
+  private say(state: Link["state"], more: Pick<Link, "error" | "retryAt"> = {}): void {
+    this.state = state;
+    if (state === "live") this.asOf = serverNow();
+    this.follower.link({ state, asOf: this.asOf, ...more });
   }
 
   /** Whether to try again: not where the viewer has no right, or the server no such resource. */
   private survives(error: Error): boolean {
     if (!(error instanceof ApiError)) return true;
     if (error.code === 401 || error.code === 403 || ([404, 405].includes(error.code) && !this.hasBeenLive)) {
-      this.follower.connection({ state: "refused", error, hasBeenLive: this.hasBeenLive });
+      this.running = undefined;
+      this.say("refused", { error: toFault(error) });
       return false;
     }
     // 410: too old. 400: of another server, which cannot have given this version. Both are healed by a new list.
@@ -157,15 +192,14 @@ export class Watch {
     return true;
   }
 
-  private async wait(error: Error): Promise<void> {
+  private async wait(error: Error, running: AbortSignal): Promise<void> {
     const isExpired = error instanceof ApiError && error.code === 410;
     const asked = error instanceof ApiError ? (error.retryAfterSeconds ?? 0) * 1000 : 0;
     const ms = Math.max(Math.min(asked, 30_000), this.backoff.nextMs());
-    if (!isExpired || this.lostSince !== undefined) {
-      this.lostSince ??= Date.now();
-      this.follower.connection({ state: "lost", since: this.lostSince, error, retryAt: Date.now() + ms });
+    if (!isExpired || this.state === "lost") {
+      this.say("lost", { error: toFault(error), retryAt: serverNow() + ms });
     }
-    this.wake = new AbortController();
-    await pause(ms, AbortSignal.any([this.stopping.signal, this.wake.signal]));
+    this.waiting = new AbortController();
+    await pause(ms, AbortSignal.any([running, this.waiting.signal]));
   }
 }

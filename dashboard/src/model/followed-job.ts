@@ -1,140 +1,108 @@
-/** One job, kept current: its document by a watch of its own, its curves by history and by what the watch brings. */
+/** One job, kept current: its document by the hub, its curves by history and by what the hub brings. */
 
-import { resourcePath, type Address } from "../api/address";
+import type { Address } from "../api/address";
+import { serverNow } from "../api/clock";
 import { ApiError } from "../api/http";
-import { getHistory, getJob, type JobRef } from "../api/requests";
+import { getHistory, type JobRef } from "../api/requests";
 import type { JobDocument } from "../api/types";
-import { Watch, type Connection } from "../api/watch";
+import type { Link } from "../api/watch";
+import type { HubClient } from "../hub/client";
+import type { News } from "../hub/messages";
+import { hasEnded } from "./job";
 import { Notifier } from "./notifier";
 import { fromHistory, NOTHING, withLatest, type Curves } from "./series";
 
 const POINTS = 1000;
 const AGAIN_MS = 15_000; // between two requests for the history of a job that goes on
-const POLL_MS = 10_000; // for whoever may get the job and not list
 
 export class FollowedJob {
   readonly changed = new Notifier();
   document: JobDocument | undefined;
   curves: Curves = NOTHING;
-  connection: Connection = { state: "connecting" };
+  link: Link = { state: "connecting" };
   isGone = false;
   historyError: Error | undefined;
   hasAskedHistory = false;
-  private watch: Watch | undefined;
+  /** When the history was read that is shown, by the server's clock. */
+  historyAsOf: number | undefined;
+  private leave: (() => void) | undefined;
   private readonly stopping = new AbortController();
   private timer: ReturnType<typeof setTimeout> | undefined;
   private askedAt = 0;
   private isAsking = false;
 
   constructor(
+    private readonly hub: HubClient,
     private readonly address: Address,
     readonly ref: JobRef,
   ) {}
 
   start(): this {
-    this.follow();
+    const { address, ref } = this;
+    this.leave = this.hub.follow({ what: "job", address, ref }, (news) => this.take(news));
+    document.addEventListener("visibilitychange", this.seen);
     this.askHistory();
     return this;
   }
 
-  private follow(): void {
-    const path = resourcePath(this.address, this.ref.plural, this.ref.namespace);
-    this.watch = new Watch(
-      path,
-      {
-        listing: () => undefined,
-        page: ([document]) => (document ? this.take(document) : this.gone()),
-        listed: () => undefined,
-        events: (events) => {
-          for (const { type, object } of events) {
-            if (type === "DELETED") this.gone();
-            else this.take(object);
-          }
-        },
-        connection: (now) => {
-          if (now.state === "refused" && now.error.code === 403) void this.poll();
-          else this.say(now);
-        },
-      },
-      `metadata.name=${this.ref.name}`,
-    ).start();
-  }
-
   stop(): void {
-    this.watch?.stop();
+    this.leave?.();
     this.stopping.abort();
     clearTimeout(this.timer);
+    document.removeEventListener("visibilitychange", this.seen);
   }
 
-  retryNow(): void {
-    if (this.connection.state === "refused") {
-      this.watch?.stop();
-      clearTimeout(this.timer);
-      this.follow();
-    } else this.watch?.retryNow();
-  }
+  private readonly seen = () => this.askHistory();
 
-  private take(document: JobDocument): void {
-    const isOther = this.document !== undefined && this.document.metadata.uid !== document.metadata.uid;
-    if (isOther) this.curves = NOTHING;
-    this.document = document;
-    this.isGone = false;
-    this.curves = withLatest(this.curves, document.status);
-    this.changed.tell();
-    if (isOther) this.askedAt = 0;
-    this.askHistory();
-  }
-
-  private gone(): void {
-    this.isGone = true;
-    this.changed.tell();
-  }
-
-  private say(connection: Connection): void {
-    this.connection = connection;
-    this.changed.tell();
-  }
-
-  /** Without the right to list there is no watch: the document is asked for again and again. */
-  private async poll(): Promise<void> {
-    const { signal } = this.stopping;
-    try {
-      this.take(await getJob(this.address, this.ref, signal));
-      this.say({ state: "live" });
-    } catch (error) {
-      if (signal.aborted) return;
-      if (error instanceof ApiError && error.code === 404) this.gone();
-      else if (error instanceof ApiError && error.code < 500)
-        return this.say({ state: "refused", error, hasBeenLive: this.document !== undefined });
-      else this.say({ state: "lost", since: Date.now(), error: error as Error, retryAt: Date.now() + POLL_MS });
+  private take({ document: found, isDeleted, link }: News): void {
+    if (link) {
+      const wasLive = this.link.state === "live";
+      this.link = link;
+      if (link.state === "live" && !wasLive && this.historyError) this.askHistory();
     }
-    this.timer = setTimeout(() => void this.poll(), POLL_MS);
+    if (isDeleted) this.isGone = true;
+    if (found) {
+      const isOther = this.document !== undefined && this.document.metadata.uid !== found.metadata.uid;
+      if (isOther) {
+        this.curves = NOTHING;
+        this.askedAt = 0;
+      }
+      this.document = found;
+      this.isGone = false;
+      this.curves = withLatest(this.curves, found.status);
+      this.askHistory();
+    }
+    this.changed.tell();
   }
 
-  /** At most every quarter of a minute, and once more when changes have come meanwhile. */
+  /** At most every quarter of a minute, and once more when changes have come meanwhile; not while nobody looks. */
   private askHistory(): void {
-    if (this.isAsking || this.stopping.signal.aborted) return;
+    if (this.isAsking || this.stopping.signal.aborted || document.hidden) return;
     const wait = this.askedAt + AGAIN_MS - Date.now();
     this.isAsking = true;
-    setTimeout(() => void this.readHistory(), Math.max(0, wait));
+    this.timer = setTimeout(() => void this.readHistory(), Math.max(0, Math.min(wait, 10 * AGAIN_MS)));
   }
 
   private async readHistory(): Promise<void> {
     const { signal } = this.stopping;
     if (signal.aborted) return;
     this.askedAt = Date.now();
+    let again = false;
     try {
       const history = await getHistory(this.address, this.ref, { maxPoints: POINTS }, signal);
       const curves = fromHistory(history);
       this.curves = this.document ? withLatest(curves, this.document.status) : curves;
       this.historyError = undefined;
+      this.historyAsOf = serverNow();
     } catch (error) {
       if (signal.aborted) return;
       this.historyError = error as Error;
-      if (error instanceof ApiError && error.code < 500) this.askedAt = Date.now() + 10 * AGAIN_MS;
+      if (error instanceof ApiError && error.code < 500) this.askedAt = Date.now() + 9 * AGAIN_MS;
+      again = !this.document || !hasEnded(this.document.status.phase) || this.historyAsOf === undefined;
     }
     this.isAsking = false;
     this.hasAskedHistory = true;
+    if (again) this.askHistory();
     this.changed.tell();
   }
 }

@@ -4,6 +4,7 @@ import { useCallback, useEffect, useLayoutEffect, useMemo, useState } from "prea
 
 import { pageOf, parseAddress, type Address } from "../api/address";
 import { getKinds, type ResourceKind } from "../api/requests";
+import { HubClient } from "../hub/client";
 import { Fleet } from "../model/fleet";
 import { fleetLink, formatRoute, parseRoute, type Route } from "../model/routes";
 import { Sparks } from "../model/sparks";
@@ -60,9 +61,10 @@ interface ViewsProps {
 }
 
 function Views({ address, kinds, route, go }: ViewsProps) {
-  const fleet = useMemo(() => new Fleet(address, kinds, address.namespace), [address, kinds]);
+  const hub = useMemo(() => new HubClient(address), [address]);
+  const fleet = useMemo(() => new Fleet(hub, address, kinds), [hub, address, kinds]);
   const sparks = useMemo(() => new Sparks(address), [address]);
-  useEffect(() => followWhileSeen(fleet), [fleet]);
+  useEffect(() => () => fleet.stop(), [fleet]);
   useEffect(() => {
     if (route.view === "fleet") fleet.start();
   }, [fleet, route.view]);
@@ -97,36 +99,6 @@ const IDLE_MS = 5000;
 function prepareJobView(): () => void {
   const timer = setTimeout(() => void loadJobView().catch(() => undefined), IDLE_MS);
   return () => clearTimeout(timer);
-}
-
-const UNSEEN_MS = 5 * 60_000;
-
-/** A page that nobody looks at gives its connection back after a while, and goes on when it is seen again. */
-function followWhileSeen(fleet: Fleet): () => void {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  let isPaused = false;
-  const seen = () => {
-    clearTimeout(timer);
-    if (document.hidden) {
-      timer = setTimeout(() => {
-        isPaused = fleet.isFollowing;
-        fleet.stop();
-      }, UNSEEN_MS);
-      return;
-    }
-    if (isPaused) fleet.start();
-    else fleet.retryNow();
-    isPaused = false;
-  };
-  const online = () => fleet.retryNow();
-  document.addEventListener("visibilitychange", seen);
-  window.addEventListener("online", online);
-  return () => {
-    clearTimeout(timer);
-    document.removeEventListener("visibilitychange", seen);
-    window.removeEventListener("online", online);
-    fleet.stop();
-  };
 }
 
 function useRoute(): [Route, (route: Route, replace?: boolean) => void] {

@@ -1,53 +1,61 @@
-/** Says that what is shown may be old, since when, and when it is tried again. */
+/** Says that what is shown is old: as of when, why, and when it is tried again. */
 
-import { overall, type Fleet } from "../model/fleet";
-import { age } from "../model/format";
+import type { Link } from "../api/watch";
+import { isStale, overall } from "../model/link";
+import type { Fleet } from "../model/fleet";
+import { age, clock } from "../model/format";
 import { visible } from "../model/text";
+import { useSettings } from "../settings";
 import { useChanges, useNow } from "./hooks";
-import type { Connection } from "../api/watch";
 
 export function ConnectionLine({ fleet }: { fleet: Fleet }) {
   useChanges(fleet.changed, 250);
-  return <LostConnection connection={overall(fleet.connections.values())} retry={() => fleet.retryNow()} />;
+  return (
+    <StaleLine link={overall(fleet.links.values())} isShown={fleet.jobs.size > 0} retry={() => fleet.hub.retry()} />
+  );
 }
 
-export function LostConnection({ connection, retry }: { connection: Connection; retry: () => void }) {
+interface Props {
+  link: Link;
+  /** Whether anything is there that could be old. */
+  isShown: boolean;
+  retry: () => void;
+}
+
+export function StaleLine({ link, isShown, retry }: Props) {
   const now = useNow();
-  const lost = connection.state === "lost" ? connection : undefined;
-  const refused = connection.state === "refused" && connection.hasBeenLive ? connection : undefined;
+  const { zone } = useSettings();
+  const isOld = isStale(link, now) && (isShown || link.state === "lost");
+  const { error, asOf, retryAt } = link;
   return (
     <div class="connection">
-      <p class={lost || refused ? "lost" : "quiet"}>
+      <p class={isOld ? "lost" : "quiet"}>
         <span role="status">
-          {refused && (
+          {isOld && (
             <>
-              <strong>{refused.error.code === 401 ? "You are logged out." : "You may not see this any more."}</strong>{" "}
-              What is shown is old. {visible(refused.error.message)}
-            </>
-          )}
-          {lost && (
-            <>
-              <strong>Connection lost.</strong> What is shown may be old. {visible(lost.error.message)}
+              <strong>{headline(link)}</strong>{" "}
+              {isShown && asOf !== undefined && `What is shown is as of ${clock(asOf, zone, now)}. `}
+              {error && visible(error.message)}
             </>
           )}
         </span>
-        {refused && (
-          <button type="button" class="button" onClick={retry}>
-            Try again
-          </button>
-        )}
-        {lost && (
+        {isOld && (
           <>
-            <span class="muted">
-              Since {age((now - lost.since) / 1000)}; next try{" "}
-              {lost.retryAt > now ? `in ${age((lost.retryAt - now) / 1000 + 1)}` : "now"}
-            </span>
+            {isShown && asOf !== undefined && <span class="muted">{age((now - asOf) / 1000)} old</span>}
+            {retryAt !== undefined && (
+              <span class="muted">next try {retryAt > now ? `in ${age((retryAt - now) / 1000 + 1)}` : "now"}</span>
+            )}
             <button type="button" class="button" onClick={retry}>
-              Try now
+              {link.state === "refused" ? "Try again" : "Try now"}
             </button>
           </>
         )}
       </p>
     </div>
   );
+}
+
+function headline({ state, error }: Link): string {
+  if (state === "refused") return error?.code === 401 ? "You are logged out." : "You may not see this any more.";
+  return state === "lost" ? "Connection lost." : "Connecting again.";
 }

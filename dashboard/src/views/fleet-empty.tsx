@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 
 import { pageOf, type Address } from "../api/address";
 import { getNamespaces } from "../api/requests";
-import type { ApiError } from "../api/http";
+import type { Fault } from "../api/http";
 import { INSTRUMENT } from "../model/instrument";
 import { docsLink } from "../model/routes";
 import { visible } from "../model/text";
@@ -31,7 +31,7 @@ export function NoJobs() {
 
 interface RefusedProps {
   address: Address;
-  error: ApiError;
+  error: Fault;
   retry: () => void;
 }
 

@@ -3,8 +3,8 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 
 import type { Address } from "../api/address";
-import type { ApiError } from "../api/http";
-import { overall, type Fleet } from "../model/fleet";
+import type { Fleet } from "../model/fleet";
+import { overall } from "../model/link";
 import { EVERYTHING, isFiltering, matcher, type Filter } from "../model/filter";
 import { count } from "../model/format";
 import type { Route } from "../model/routes";
@@ -37,12 +37,12 @@ export function FleetView({ address, fleet, sparks, filter, go }: Props) {
   const change = (next: Filter, replace = false) => go({ view: "fleet", filter: next }, replace);
   const search = useRef<HTMLInputElement>(null);
   useSearchKey(search);
-  const connection = overall(fleet.connections.values());
-  if (connection.state === "refused" && fleet.jobs.size === 0) {
+  const link = overall(fleet.links.values());
+  if (link.state === "refused" && link.error && fleet.jobs.size === 0) {
     return (
       <main id="content" tabIndex={-1} class="fleet">
         <h1 class="unseen">Training jobs</h1>
-        <Refused address={address} error={connection.error as ApiError} retry={() => fleet.retryNow()} />
+        <Refused address={address} error={link.error} retry={() => fleet.hub.retry()} />
       </main>
     );
   }

@@ -74,6 +74,7 @@ export function Curves({ address, fleet, followed, look, change }: Props) {
         </Notice>
       )}
       {jobs.length > 1 && <CompareTable jobs={jobs} metrics={chosen} />}
+      <CurvesAsOf followed={followed} />
       <KeptSince followed={followed} />
       <Charts names={chosen} jobs={jobs} axis={axis} look={look} range={range} zoom={zoom} />
     </section>
@@ -143,6 +144,19 @@ function Charts({ names, ...shown }: ChartsProps) {
         </button>
       )}
     </>
+  );
+}
+
+/** The history could not be read again: what came since is there only as far as the page was open. */
+function CurvesAsOf({ followed: { historyError, historyAsOf } }: { followed: FollowedJob }) {
+  const { zone } = useSettings();
+  if (!historyError) return null;
+  const asOf = historyAsOf === undefined ? "" : ` It was last read at ${clock(historyAsOf, zone, serverNow())}.`;
+  return (
+    <Notice kind="calm" title={historyAsOf === undefined ? "The history cannot be read." : "Curves may have gaps."}>
+      {visible(historyError.message)}
+      {asOf}
+    </Notice>
   );
 }
 

@@ -8,7 +8,7 @@ import { FollowedJob } from "../model/followed-job";
 import { fleetLink, type Route } from "../model/routes";
 import { visible } from "../model/text";
 import { ConditionList } from "./job-conditions";
-import { LostConnection } from "./connection-line";
+import { StaleLine } from "./connection-line";
 import { Curves } from "./job-curves";
 import { Events } from "./job-events";
 import { Failure } from "./job-failure";
@@ -30,18 +30,18 @@ const DRAW_MS = 300;
 
 export function JobView({ address, fleet, route, go }: Props) {
   const { ref, look } = route;
-  const followed = useMemo(() => new FollowedJob(address, ref), [address]);
+  const followed = useMemo(() => new FollowedJob(fleet.hub, address, ref), [fleet.hub, address]);
   useEffect(() => {
     followed.start();
     return () => followed.stop();
   }, [followed]);
   useChanges(followed.changed, DRAW_MS);
   const now = useNow();
-  const { document: found, connection, isGone } = followed;
+  const { document: found, link, isGone } = followed;
   const name = visible(ref.name);
   return (
     <>
-      <LostConnection connection={connection} retry={() => followed.retryNow()} />
+      <StaleLine link={link} isShown={found !== undefined && !isGone} retry={() => fleet.hub.retry()} />
       <main id="content" tabIndex={-1} class="job">
         <nav aria-label="Path" class="path">
           <a href={fleetLink()}>All jobs</a> <span aria-hidden="true">/</span> <bdi>{visible(ref.namespace)}</bdi>
@@ -51,7 +51,7 @@ export function JobView({ address, fleet, route, go }: Props) {
             <h1>
               <bdi>{name}</bdi>
             </h1>
-            <Missing followed={followed} />
+            <Missing followed={followed} retry={() => fleet.hub.retry()} />
           </>
         )}
         {found && (
@@ -84,12 +84,26 @@ export function JobView({ address, fleet, route, go }: Props) {
   );
 }
 
-function Missing({ followed }: { followed: FollowedJob }) {
-  const { connection, isGone } = followed;
-  if (connection.state === "refused") {
+const REFUSALS: Record<number, string> = {
+  401: "The server does not know who you are",
+  403: "You may not see this job",
+};
+
+function Missing({ followed, retry }: { followed: FollowedJob; retry: () => void }) {
+  const { link, isGone } = followed;
+  if (link.state === "refused") {
     return (
-      <Empty title={connection.error.code === 403 ? "You may not see this job" : "This job cannot be shown"}>
-        <p class="server-says">{visible(connection.error.message)}</p>
+      <Empty title={REFUSALS[link.error?.code ?? 0] ?? "This job cannot be shown"}>
+        <p class="server-says">{visible(link.error?.message ?? "")}</p>
+        {link.error?.code === 403 && (
+          <p>
+            It takes the right to <code>get</code> <code>trainjobs</code> of{" "}
+            <code>visibility.trainer.kubeflow.org</code> in the namespace <bdi>{visible(followed.ref.namespace)}</bdi>.
+          </p>
+        )}
+        <button type="button" class="button" onClick={retry}>
+          Try again
+        </button>
       </Empty>
     );
   }

@@ -1,0 +1,88 @@
+/** This tab's end of the hub. Where there is no SharedWorker, the tab has a hub of its own. */
+
+import type { Address } from "../api/address";
+import { Hub } from "./hub";
+import type { FromHub, News, ToHub, Wish } from "./messages";
+import workerUrl from "./worker?sharedworker&url";
+
+const TICK_MS = 5000;
+const MOST_SILENT_TICKS = 9; // ticks, not seconds: none passes while the machine sleeps
+const HIDDEN_MS = 5000; // of a hub of our own, which takes a connection from other tabs
+
+export class HubClient {
+  private readonly wishes = new Map<number, { wish: Wish; take: (news: News) => void }>();
+  private send: (message: ToHub) => void = () => undefined;
+  private hasOwn = false;
+  private silentTicks = 0;
+  private keepsHidden = false;
+  private next = 0;
+
+  constructor(address: Address) {
+    this.connect(address);
+    this.see();
+    document.addEventListener("visibilitychange", () => this.see());
+    window.addEventListener("online", () => this.retry());
+    window.addEventListener("pagehide", () => this.send({ do: "close" }));
+    window.addEventListener("pageshow", (event) => event.persisted && this.begin());
+    setInterval(() => {
+      if (!this.hasOwn && this.silentTicks++ >= MOST_SILENT_TICKS) this.useOwn();
+    }, TICK_MS);
+  }
+
+  /** `take` is told all that is known, and then what changes, until what is returned is called. */
+  follow(wish: Wish, take: (news: News) => void): () => void {
+    const id = this.next++;
+    this.wishes.set(id, { wish, take });
+    this.send({ do: "follow", id, wish });
+    return () => {
+      this.wishes.delete(id);
+      this.send({ do: "leave", id });
+    };
+  }
+
+  retry(): void {
+    this.send({ do: "retry" });
+  }
+
+  /** Whether what is followed is followed while the tab is hidden too. */
+  keep(keeps: boolean): void {
+    this.keepsHidden = keeps;
+    this.see();
+  }
+
+  private see(): void {
+    this.send({ do: "see", isSeen: !document.hidden, keeps: this.keepsHidden });
+  }
+
+  /** Tabs of all namespaces and of one share the worker: its address is that of the page of all. */
+  private connect({ base }: Address): void {
+    try {
+      const worker = new SharedWorker(`${base}/dashboard/${workerUrl.split("/").pop() ?? ""}`);
+      worker.onerror = () => this.useOwn();
+      worker.port.onmessage = ({ data }: MessageEvent<FromHub>) => this.take(data);
+      this.send = (message) => worker.port.postMessage(message);
+    } catch {
+      this.useOwn(); // there is no SharedWorker, or it is not allowed
+    }
+  }
+
+  private useOwn(): void {
+    if (this.hasOwn) return;
+    this.hasOwn = true;
+    this.send({ do: "close" });
+    this.send = new Hub(HIDDEN_MS).connect((message) => this.take(message));
+    this.begin();
+  }
+
+  private begin(): void {
+    this.see();
+    for (const [id, { wish }] of this.wishes) this.send({ do: "follow", id, wish });
+  }
+
+  private take(message: FromHub): void {
+    this.silentTicks = 0;
+    if ("isForgotten" in message) this.begin();
+    else if ("isAlive" in message) this.send({ do: "here" });
+    else this.wishes.get(message.id)?.take(message);
+  }
+}

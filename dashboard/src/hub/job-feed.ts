@@ -1,0 +1,150 @@
+/** One job, for every tab that shows it: from a list that is followed anyway, by a watch, or asked now and then. */
+
+import { resourcePath } from "../api/address";
+import { serverNow } from "../api/clock";
+import { ApiError, toFault } from "../api/http";
+import { getJob } from "../api/requests";
+import type { JobDocument, WatchEvent } from "../api/types";
+import { Watch, type Link } from "../api/watch";
+import { Feed, type Subscriber } from "./feed";
+import type { ListFeed } from "./list-feed";
+import type { Wish } from "./messages";
+
+export type JobWish = Extract<Wish, { what: "job" }>;
+export type Source = ListFeed | "watch" | "poll";
+
+const POLL_MS = 5000; // of a job that is seen
+const POLL_UNSEEN_MS = 60_000;
+
+export class JobFeed extends Feed {
+  /** Whoever may get the job may not list it. */
+  mayWatch = true;
+  private source: Source | undefined;
+  private watch: Watch | undefined;
+  private polling: AbortController | undefined;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private document: JobDocument | undefined;
+  private isDeleted = false;
+
+  constructor(readonly wish: JobWish) {
+    super();
+  }
+
+  override greet(subscriber: Subscriber): void {
+    if (this.document) subscriber.tell({ document: this.document });
+    if (this.isDeleted) subscriber.tell({ isDeleted: true });
+    super.greet(subscriber);
+  }
+
+  use(source: Source): void {
+    if (source === this.source) return;
+    this.stop();
+    this.source = source;
+    if (source === "watch") this.startWatch();
+    else void this.poll(source);
+  }
+
+  stop(): void {
+    this.polling?.abort();
+    clearTimeout(this.timer);
+    const watch = this.watch;
+    this.watch = undefined; // what it says while it stops is of no interest
+    watch?.stop();
+    this.source = undefined;
+  }
+
+  /** Asks at once, unless it is live; what is asked only now and then is asked in any case. */
+  retry(): void {
+    if (this.source === "poll" || (this.link.state !== "live" && !this.watch)) this.again();
+    else this.watch?.retryNow();
+  }
+
+  reopen(): void {
+    if (this.watch) this.watch.reopen();
+    else this.again();
+  }
+
+  /** The link as it is now. */
+  get current(): Link {
+    const { source, link } = this;
+    if (link.state !== "live") return link;
+    return this.watch?.link ?? (source instanceof Feed ? source.watch.link : link);
+  }
+
+  fromList({ type, object }: WatchEvent): void {
+    if (!(this.source instanceof Feed)) return;
+    if (type === "DELETED") this.gone();
+    else this.take(object);
+  }
+
+  private again(): void {
+    const { source } = this;
+    this.stop();
+    if (source) this.use(source);
+  }
+
+  private startWatch(): void {
+    const { address, ref } = this.wish;
+    const watch: Watch = new Watch(
+      resourcePath(address, ref.plural, ref.namespace),
+      {
+        listing: () => undefined,
+        page: ([document]) => (document ? this.take(document) : this.gone()),
+        listed: () => undefined,
+        events: (events) => {
+          for (const { type, object } of events) {
+            if (type === "DELETED") this.gone();
+            else this.take(object);
+          }
+        },
+        link: (link) => {
+          if (watch !== this.watch) return;
+          if (link.state === "refused" && link.error?.code === 403) {
+            this.mayWatch = false;
+            this.use("poll");
+          } else this.say(link);
+        },
+      },
+      `metadata.name=${ref.name}`,
+    );
+    this.watch = watch;
+    watch.start();
+  }
+
+  /** Again and again; once when a list brings what follows. */
+  private async poll(source: Source): Promise<void> {
+    const { address, ref } = this.wish;
+    const polling = (this.polling = new AbortController());
+    const { signal } = polling;
+    try {
+      this.take(await getJob(address, ref, signal));
+      this.say(source instanceof Feed ? source.watch.link : { state: "live", asOf: serverNow() });
+      if (source instanceof Feed) return;
+    } catch (error) {
+      if (signal.aborted) return;
+      const { asOf } = this.link;
+      if (error instanceof ApiError && error.code === 404) {
+        this.gone();
+        this.say({ state: "live", asOf: serverNow() });
+      } else if (error instanceof ApiError && error.code < 500 && error.code !== 429) {
+        return this.say({ state: "refused", asOf, error: toFault(error) });
+      } else this.say({ state: "lost", asOf, error: toFault(error as Error), retryAt: serverNow() + POLL_MS });
+    }
+    this.timer = setTimeout(() => void this.poll(source), this.isSeen ? POLL_MS : POLL_UNSEEN_MS);
+  }
+
+  private take(document: JobDocument): void {
+    const known = this.document?.metadata;
+    const { uid, resourceVersion } = document.metadata;
+    // An answer may be older than what a watch has brought meanwhile: versions are numbers that rise.
+    if (known?.uid === uid && Number(resourceVersion) < Number(known?.resourceVersion)) return;
+    this.document = document;
+    this.isDeleted = false;
+    this.tell({ document });
+  }
+
+  private gone(): void {
+    this.isDeleted = true;
+    this.tell({ isDeleted: true });
+  }
+}

@@ -1,0 +1,25 @@
+/** Whether what is shown is current, or how old it is. */
+
+import { SILENCE_MS, type Link } from "../api/watch";
+
+// A link that is live tells of it every 10 s, and what it last heard may be as old as the silence that it bears.
+const LONGEST_MS = SILENCE_MS + 15_000;
+
+/** `now` by the server's clock, as all times of a link. */
+export function isStale(link: Link, now: number): boolean {
+  if (link.state === "lost" || link.state === "refused") return true;
+  return link.asOf !== undefined && now - link.asOf > LONGEST_MS;
+}
+
+const RANK = { refused: 4, lost: 3, paused: 2, connecting: 1, live: 0 };
+
+/** The worst of them, as of the oldest: one that is lost or refused is told, whatever the others are. */
+export function overall(links: Iterable<Link>): Link {
+  let worst: Link = { state: "live" };
+  let oldest = Infinity;
+  for (const one of links) {
+    if (RANK[one.state] > RANK[worst.state]) worst = one;
+    oldest = Math.min(oldest, one.asOf ?? Infinity);
+  }
+  return oldest === Infinity ? worst : { ...worst, asOf: oldest };
+}

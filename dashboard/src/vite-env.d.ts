@@ -1,0 +1,4 @@
+declare module "*?sharedworker&url" {
+  const url: string;
+  export default url;
+}
