@@ -251,7 +251,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
                 Owners(cluster),
                 find_job=partial(_find_job, jobs),
                 is_synced=jobs.is_listed,
-                is_watched=partial(_are_pods_watched, watches),
+                is_watched=partial(are_pods_watched, watches),
                 reviews=given.review_admission,
             ),
             record=tracker.observed,
@@ -299,12 +299,12 @@ def _find_job(jobs: JobLog, namespace: str, name: str) -> TrainingJob | None:
     return entry.document.job if entry is not None else None
 
 
-def _are_pods_watched(watches: Sequence[Watch[Any]], namespace: str) -> bool:
-    """Whether the watch of this namespace's pods works now."""
-    return any(
-        watch.health.synced and watch.health.down_since is None
-        for watch in watches
-        if watch.path.endswith("/pods") and watch.scope in (None, namespace)
+def are_pods_watched(watches: Sequence[Watch[Any]], namespace: str) -> bool:
+    """Whether what is shown of this namespace's pods is what a watch shows now."""
+    scopes = (None, namespace)
+    pods = [watch for watch in watches if watch.path.endswith("/pods") and watch.scope in scopes]
+    return any(watch.health.synced for watch in pods) and not any(
+        scope in scopes for watch in pods for scope in watch.down_scopes(0.0)
     )
 
 

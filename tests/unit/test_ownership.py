@@ -13,7 +13,7 @@ import pytest
 from tests.jobs import job_ref
 from visibility_api.jobs.job import JobRef
 from visibility_api.kube.watch import WatchHealth
-from visibility_api.ownership import OwnersTerm
+from visibility_api.ownership import OwnersTerm, are_pods_watched
 from visibility_api.store.job_log import JobLog
 from visibility_api.store.memory import MemoryStore
 
@@ -118,3 +118,18 @@ async def test_jobs_of_a_watch_that_is_down_for_a_minute_are_not_known_to_be_fre
         assert taken.term.why_down("pods") == why
         assert taken.term.why_down("jobs") is None
     evaluation.cancel()
+
+
+@pytest.mark.parametrize("scope", [None, "one"])
+def test_pods_count_as_watched_while_their_watch_is_listed_and_works(scope: str | None) -> None:
+    pods, jobs = Watched(scope, path="/api/v1/pods"), Watched(scope, path="/apis/batch/v1/jobs")
+    watches = cast(Any, (pods, jobs))
+    jobs.health.synced = True
+    assert not are_pods_watched(watches, "one")  # after a take-over: what is shown is the former owner's
+    pods.health.synced = True
+    assert are_pods_watched(watches, "one")
+    assert are_pods_watched(watches, "two") is (scope is None)
+    jobs.health.down_since = time.monotonic()
+    assert are_pods_watched(watches, "one")
+    pods.health.down_since = time.monotonic()
+    assert not are_pods_watched(watches, "one")

@@ -1,6 +1,6 @@
 """Which waiting job is served next: namespaces take turns, and none holds more slots than it leaves free.
 
-Slots are those of the whole server, and of each node (decision 0040). Pure. No step costs more with more
+Slots are those of the whole server, and of each node (decision 0055). Pure. No step costs more with more
 keys; one that takes a slot, or gives one back, looks at the namespaces that wait for it.
 """
 
