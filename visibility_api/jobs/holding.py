@@ -30,8 +30,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=Fal
     silent_since: datetime | None = None  # since when the present attempt has not reported
     stalled_since: datetime | None = None
     wasted_s: float = 0.0  # of silences and stalls that are over
-    last_pod_uid: str = ""  # of the pod that held them last and does no more
-    last_until: datetime | None = None  # until then
+    last_until: datetime | None = None  # when the pod that held them last ceased to
 
 
 NOTHING_HELD = Holding()
@@ -49,7 +48,7 @@ def hold(record: Record, now: datetime) -> None:
         ended_at = job.ended_at or _run_ended_at(record)
         if rank0.pod_started_at is not None and ended_at is not None:
             seconds = _until(rank0.pod_started_at, ended_at)
-            record.holding = replace(held, held_s=seconds, last_pod_uid=rank0.pod_uid, last_until=ended_at)
+            record.holding = replace(held, held_s=seconds, last_until=ended_at)
         return
     if held.since is not None and (began_at is None or rank0 is None or rank0.pod_uid != held.pod_uid):
         held = _released(held, _released_at(record, now))
@@ -114,7 +113,6 @@ def _released(held: Holding, at: datetime) -> Holding:
         held,
         pod_uid="",
         since=None,
-        last_pod_uid=held.pod_uid,
         last_until=at,
         held_s=held.held_s + _until(held.since, at),
         attempt="",
