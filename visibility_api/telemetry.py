@@ -99,7 +99,6 @@ class Metrics:
             ["outcome"],
             registry=registry,
         )
-        self._push_outcomes: dict[str, Counter] = {}
         self._reviews = {
             kind: Counter(
                 f"apiserver_delegated_{kind}_request_total",
@@ -178,7 +177,7 @@ class Metrics:
 
     def count_push(self, outcome: str) -> None:
         """Count a push; `outcome` is one of those in `pushing/endpoint.py`."""
-        _count(self._pushes, self._push_outcomes, outcome)
+        self._pushes.labels(outcome).inc()
 
     def count_write_back(self, outcome: str) -> None:
         """Count an attempt to write; `outcome` is that of WriteBack."""
@@ -200,10 +199,3 @@ class Metrics:
         """Counts reviews of one kind, "authn" or "authz", under the Go library's names."""
         counter = self._reviews[kind]
         return lambda code, _seconds: counter.labels(code).inc()
-
-
-def _count(counter: Counter, children: dict[str, Counter], outcome: str) -> None:
-    child = children.get(outcome)
-    if child is None:  # `labels` costs more than all other counting of a push
-        child = children[outcome] = counter.labels(outcome)
-    child.inc()

@@ -214,7 +214,7 @@ async def test_one_user_cannot_take_the_places_of_others() -> None:
     waiting = await fill(shell, gate, 2)
     refused = await shell.get(ONE)
     assert (refused.status, refused.json()["reason"]) == (429, "TooManyRequests")
-    assert "wait until one of them ends" in refused.json()["message"]
+    assert "when one of them has ended" in refused.json()["message"]
     assert refused.header("retry-after") == "1"
     shell.identity = Identity(user="joe")
     waiting += await fill(shell, gate, 1)

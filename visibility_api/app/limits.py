@@ -55,8 +55,8 @@ class Places:
         of_user = self._of_user.get(user, 0)
         if of_user >= self._most_of_user:
             raise TooManyRequests(
-                f"this user has {of_user} requests or watches open, as many as one may have; "
-                "wait until one of them ends"
+                f"this user has reached the limit of {of_user} open requests or watches; "
+                "try again when one of them has ended"
             )
         self._of_user[user] = of_user + 1
         self.taken += 1

@@ -104,7 +104,7 @@ class CaPool:
                 certificate=leaf,
                 common_name=last_text(leaf, NameOID.COMMON_NAME),
             )
-        except Exception as error:  # VerificationError, and whatever the library meets in strangers' bytes
+        except Exception as error:  # VerificationError, or any error of the library over hostile bytes
             fault = f"the client certificate is not valid under the {self.name} CA: {error}"
             return Verification(pool=self, valid_until=now + REFUSED_FOR_S, fault=fault[:_FAULT_CHARACTERS])
 

@@ -127,7 +127,7 @@ class RequestHeaderConfig:
 
     def _take_event(self, change: Literal["ADDED", "MODIFIED", "DELETED"], config_map: ConfigMap) -> None:
         if change == "DELETED":
-            log.warning("client CAs kept", error=f"ConfigMap kube-system/{NAME} is gone")
+            log.warning("client CAs kept", error=f"ConfigMap kube-system/{NAME} was deleted")
         else:
             self.apply(config_map)
 
@@ -169,7 +169,7 @@ class RequestHeaderConfig:
         """The pool in `data`, the held one when that is missing or bad; None = that login is off."""
         if not data.get(key):
             if held is not None:
-                log.warning("client CA kept", key=key, error="it is missing now")
+                log.warning("client CA kept", key=key, error="missing in the ConfigMap")
             return held
         try:
             found = CaPool(data[key], name=key.removesuffix("-ca-file"), clock=self._clock)
@@ -183,7 +183,7 @@ class RequestHeaderConfig:
 def _read_names(data: Mapping[str, str], held: _ProxyNames | None) -> _ProxyNames | None:
     if held is not None and not data.get("requestheader-username-headers"):
         # An empty ConfigMap: without the list of allowed names, every name would be allowed.
-        log.warning("front proxy's header names kept", error="they are missing now")
+        log.warning("front proxy's header names kept", error="missing in the ConfigMap")
         return held
     try:
         headers = ProxyHeaders(

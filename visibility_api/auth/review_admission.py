@@ -1,7 +1,7 @@
 """Limits the reviews that callers cause before they are known, for the API and for pushes alike.
 
-A token that was accepted lately is reviewed again in queues of its own: a flood of unknown tokens, from
-wherever it comes, does not delay its user.
+A token that was accepted within the last hour is reviewed in separate queues, so a flood of unknown tokens
+does not delay its user, not even from the same address.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def unknown_queues(
 
 
 class ReviewAdmission:
-    """One for the whole server, since kube-apiserver is asked by all of it."""
+    """One for the whole server: all its parts send reviews to kube-apiserver."""
 
     def __init__(
         self, *, unknown: ClientQueues | None = None, clock: Callable[[], float] = time.monotonic
@@ -93,7 +93,7 @@ class ReviewAdmission:
 
 
 def site_of(address: str) -> str:
-    """What one client can be told by: an IPv4 address, or the first 64 bits of an IPv6 address."""
+    """What identifies one client: an IPv4 address, or the first 64 bits of an IPv6 address."""
     if ":" not in address:
         return address
     try:

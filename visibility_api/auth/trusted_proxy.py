@@ -1,9 +1,8 @@
 """Users whom a platform's proxy has authenticated: an ingress with OIDC, or Kubeflow's (`kubeflow-userid`).
 
-Off unless it is configured. As with the front proxy a header is no identity until the sender's certificate
-has been verified for this very request. It is verified against a CA of the operator's choice and exact common
-names. Other than the front proxy it can make nobody a part of the cluster: users and groups whose names begin
-with `system:` are refused, whatever the header says.
+Off unless it is configured. As with the front proxy, a header counts only after the sender's certificate has
+been verified for this request, against a CA of the operator's choice and exact common names. Unlike the front
+proxy it cannot name users and groups of the cluster itself: names that begin with `system:` are refused.
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ class TrustedProxy:
         """The user that the headers name.
 
         Raises CredentialRejected when the certificate is not the proxy's, so that another method may accept
-        it; Unauthenticated when it is and the headers do not name one user whom it may name. Then no other
-        method is tried: the proxy's own certificate must not become whoever forgot to log in.
+        it; Unauthenticated when it is, and the headers do not name exactly one user that is allowed. Then no
+        other method is tried: a user who has not logged in must not be identified as the proxy.
         """
         self._proxy.verify(peer)
         users = [value for name, value in headers if name == self._user_header]

@@ -1,1 +1,1 @@
-"""Events on TrainJobs: what happens to a run, as the cluster's other tools expect to be told of it."""
+"""Events on TrainJobs about their runs, such as stalls and failures."""

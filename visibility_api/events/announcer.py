@@ -3,7 +3,7 @@
 An Event's name follows from the job, the reason and the minute in which it began. So one that was announced
 before a restart, or by another replica, is refused by its name, and the right to create is all that is
 needed. Occurrences that no process has witnessed are announced while an Event of that time would still be
-there: kube-apiserver keeps Events for an hour unless it is told otherwise."""
+there: kube-apiserver keeps Events for an hour by default."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from urllib.parse import quote
 
 import msgspec
 import structlog
-from cachetools import LRUCache
 
 from visibility_api.errors.text import describe_fault
-from visibility_api.flowcontrol.token_bucket import Bucket
+from visibility_api.flowcontrol.token_bucket import Bucket, Buckets
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.kube.errors import ApiError, ClusterError
@@ -36,7 +35,7 @@ CONTROLLER = "visibility.trainer.kubeflow.org/visibility-api"
 EVENTS = "/apis/events.k8s.io/v1"
 UNWITNESSED_FOR = timedelta(minutes=45)  # less than the hour that kube-apiserver keeps Events
 MAX_WAITING = 4096  # occurrences; then the oldest are dropped
-WAITS_AT_MOST_S = 600.0  # of an occurrence: after that nobody wants to know that it has just happened
+WAITS_AT_MOST_S = 600.0  # of an occurrence; an older one is dropped, because its Event would look new
 EVENTS_PER_S, EVENT_BURST = 5.0, 50.0  # of all jobs; each is a write to etcd
 # Of one job, as client-go's own limit (tools/record/events_cache.go): a job that stalls each minute.
 PER_JOB_S, PER_JOB_BURST, MAX_JOBS = 1 / 300, 12.0, 4096
@@ -81,8 +80,8 @@ class Announcer:
         self._latest: dict[JobRef, JobProgress] = {}
         self._waiting: OrderedDict[tuple[JobRef, str], tuple[Occurrence, float]] = OrderedDict()
         self._wake = asyncio.Event()
-        self._bucket: Bucket | None = None
-        self._of_jobs: LRUCache[JobRef, Bucket] = LRUCache(MAX_JOBS)
+        self._bucket: Bucket | None = None  # of all jobs; full when the first is written
+        self._of_jobs = Buckets(per_s=PER_JOB_S, burst=PER_JOB_BURST, most=MAX_JOBS)
         self._pause_s = FIRST_PAUSE_S
         self._last_refusal: tuple[str, int] = ("", 0)
 
@@ -111,7 +110,7 @@ class Announcer:
         self._latest.pop(ref, None)
 
     async def run(self) -> None:
-        """Write for ever what is waiting, while this replica may."""
+        """Write what is waiting until cancelled, while this replica may."""
         while True:
             await self._wake.wait()
             while self._waiting:
@@ -149,8 +148,8 @@ class Announcer:
         except Exception as error:  # about one job; the others go on (decision 0005)
             log.error("event not written", job=str(occurrence.ref), **describe_fault(error))
             outcome = "Refused"
-        if not outcome and (allowance := self._of_jobs.get(occurrence.ref)) is not None:
-            allowance.give_back()  # it is tried again
+        if not outcome:
+            self._of_jobs.of(occurrence.ref, self._clock()).give_back()  # it is tried again
         if outcome:
             self._pause_s = FIRST_PAUSE_S
             self._count(outcome)
@@ -175,11 +174,8 @@ class Announcer:
         return "Forbidden" if error.status == 403 else "Refused"
 
     async def _announce(self, occurrence: Occurrence) -> str:
-        bucket = self._of_jobs.get(occurrence.ref)
-        if bucket is None:
-            bucket = Bucket(per_s=PER_JOB_S, burst=PER_JOB_BURST, now=self._clock())
-            self._of_jobs[occurrence.ref] = bucket
-        if not bucket.take(self._clock()):
+        now = self._clock()
+        if not self._of_jobs.of(occurrence.ref, now).take(now):
             return "Limited"
         folder = f"{EVENTS}/namespaces/{quote(occurrence.ref.namespace)}/events"
         if not occurrence.is_witnessed:

@@ -14,7 +14,7 @@ class FileError(Exception):
 
 
 class ConfigFile(PydanticBaseSettingsSource):
-    """Gives what is in the file; `config` is known from the sources that take precedence."""
+    """The values in the file. The sources that take precedence name it as `config`."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         raise NotImplementedError  # `__call__` gives all values at once
@@ -37,5 +37,5 @@ class ConfigFile(PydanticBaseSettingsSource):
         if not isinstance(content, dict):
             raise FileError(f'--config "{path}": give one setting a line, such as "probe-interval: 30s"')
         names = {name.replace("_", "-"): name for name in self.settings_cls.model_fields}
-        # What is no flag's name is refused, `probe_timeout` too: with a blank it is no field's name either.
+        # Only names of flags are accepted. Others, `probe_timeout` too, get a blank, which no field has.
         return {names.get(key, f"{key} "): value for key, value in content.items()}

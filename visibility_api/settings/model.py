@@ -44,7 +44,7 @@ PROBE_TIMEOUT = timedelta(seconds=5)
 
 
 class Settings(BaseSettings):
-    """Read once, by `read_settings`. What is None or empty is said by the description."""
+    """Read once, by `read_settings`. The description says what None or an empty value means."""
 
     model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, extra="forbid", frozen=True)
 

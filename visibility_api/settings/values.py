@@ -1,4 +1,4 @@
-"""The types of settings: what is accepted, as text or as YAML has it, and what a refusal asks for instead."""
+"""The types of settings: which text or YAML value is accepted, and the message when it is not."""
 
 from __future__ import annotations
 

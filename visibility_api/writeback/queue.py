@@ -10,7 +10,7 @@ from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.reports.document import Progress
 
-FORGOTTEN_S = 86400.0  # a namespace that was held so long ago and not since is forgotten
+FORGOTTEN_S = 86400.0  # a namespace that was not held again for this time is forgotten
 
 
 @dataclass(slots=True, kw_only=True)

@@ -90,7 +90,7 @@ class WriteBack:
         self._queue.drop(ref)
 
     async def run(self) -> None:
-        """Write for ever; writes in progress end with this call."""
+        """Write until cancelled; writes in progress end with this call."""
         async with asyncio.TaskGroup() as writes:
             while True:
                 await self._slots.acquire()
@@ -169,7 +169,7 @@ class WriteBack:
         if error.status == 404:
             return "Gone", REFUSED_RETRY_S
         if error.status == 409 and error.message.startswith("Apply failed"):
-            # What is left of our fields beside the other owner's would be read as theirs.
+            # Fields of ours that remain would be read as the other owner's.
             if entry.may_own:
                 entry.may_own = not await self._client.withdraw(ref)
             return "OwnedByOther", REFUSED_RETRY_S

@@ -1,4 +1,4 @@
-"""The dashboard: a page for browsers, which asks the API for all else under its viewer's own rights.
+"""The dashboard: a page for browsers. It reads everything else from the API, with its viewer's rights.
 
 To kube-apiserver and to RBAC it is a resource: `list` on `dashboard` is the page, in one namespace or at the
 cluster's scope, and `get` its assets. Discovery and OpenAPI leave it out (decision 0019).

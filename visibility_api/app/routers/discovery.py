@@ -1,4 +1,4 @@
-"""What clients ask for first: groups, versions and resources, OpenAPI, and the version of this server.
+"""What clients read first: groups, versions and resources, OpenAPI, and the version of this server.
 
 All are served from the start: kube-apiserver caches a 404 of OpenAPI until it restarts. `/api` is not served:
 clients expect a 404 there.
