@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from tests.fuzz.authority import POOL
 from tests.fuzz.kept_targets import history_query, recent, saved_history, saved_state
-from visibility_api.app.request_info import parse_query, read_request, timeout_fault
+from visibility_api.app.request_info import parse_query, read_request
 from visibility_api.auth.certificates import Peer, last_text
 from visibility_api.auth.client_certificate import ClientCertificates, _read_identity
 from visibility_api.auth.errors import CredentialRejected, TrustUnusable
@@ -87,8 +87,7 @@ def request_line(data: bytes) -> None:
     path, _, query = target.partition(b"?")
     try:
         info = read_request(method.decode("latin-1"), path.decode(errors="surrogateescape"), query)
-        if info.has_timeout_fault:
-            encode_status(timeout_fault(info.query))
+        info.check_timeout()
     except RequestError as error:
         encode_status(error)
 

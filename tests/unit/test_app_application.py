@@ -77,15 +77,6 @@ async def test_a_remark_of_authentication_is_a_warning(target: str) -> None:
     assert (await shell.get(target)).header("warning") == '299 - "extra space"'
 
 
-async def test_errors_take_the_form_the_client_accepts() -> None:
-    """R10."""
-    answer = await Shell().get(f"{BASE}/nonsense", ("Accept", "application/yaml"))
-    assert (answer.header("content-type"), answer.text.splitlines()[0]) == (
-        "application/yaml",
-        "apiVersion: v1",
-    )
-
-
 async def test_the_unforeseen_is_a_500_without_its_cause() -> None:
     """R1: the cause is for the log, found by the Audit-Id."""
 

@@ -173,12 +173,6 @@ async def test_who_has_no_right_gets_nothing_of_it() -> None:
         assert (answer.status, answer.json()["reason"]) == (403, "Forbidden")
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
-async def test_it_is_only_read(method: str) -> None:
-    answer = await shell().get(PATHS[0], method=method)
-    assert (answer.status, answer.json()["kind"]) == (405, "Status")
-
-
 async def test_it_is_served_before_the_jobs_are_known() -> None:
     early = shell()
     early.is_synced = False

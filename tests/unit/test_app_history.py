@@ -14,7 +14,6 @@ import yaml
 from tests.jobs import T0
 from tests.past import Past, add, progress
 from tests.unit.api_shell import ONE
-from visibility_api.auth.errors import AccessDenied
 from visibility_api.auth.identity import Identity
 
 T0_S = T0.timestamp()
@@ -138,31 +137,6 @@ async def test_an_unknown_job_is_not_found() -> None:
         404,
         'trainjobs.visibility.trainer.kubeflow.org "none" not found',
     )
-
-
-async def test_rights_are_those_of_the_subresource() -> None:
-    past = Past()
-    await past.get()
-    asked = past.shell.asked[-1]
-    assert (asked.verb, asked.resource, asked.subresource, asked.name) == (
-        "get",
-        "trainjobs",
-        "history",
-        "bert",
-    )
-    past.shell.verdict = AccessDenied(past.shell.identity, asked, "")  # type: ignore[arg-type]
-    assert (await past.get()).status == 403
-
-
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-async def test_nothing_can_be_changed(method: str) -> None:
-    assert (await Past().get(method=method)).status == 405
-
-
-async def test_it_waits_until_the_jobs_are_known() -> None:
-    past = Past()
-    past.shell.is_synced = False
-    assert (await past.get()).status == 503
 
 
 # --- other forms

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from jsonschema import Draft202012Validator
 
-from apidocs.__main__ import DOCUMENT, document_schema
+from apidocs.__main__ import document_schema
 from tests.unit.test_app_openapi import PUBLISHED
 from visibility_api.pushing.payload import read_payload
 from visibility_api.reports.document import Progress
@@ -81,8 +81,3 @@ def test_a_document_as_it_is_published_is_read_whole(fields: dict[str, Any]) -> 
 )
 def test_what_would_be_changed_is_not_published(name: str, value: object) -> None:
     assert not DOCUMENT_SCHEMA.is_valid({"timestamp": ANY_TIME, name: value})
-
-
-def test_the_committed_schema_is_the_one_that_is_made() -> None:
-    """`make openapi` writes it again."""
-    assert json.loads((PUBLISHED / DOCUMENT).read_bytes()) == document_schema()

@@ -180,13 +180,6 @@ async def test_a_handler_sees_the_request_as_it_was_sent() -> None:
     assert (b"accept", b"application/json") in request.headers
 
 
-async def test_long_request_lines_are_answered_like_short_ones() -> None:
-    shell = Shell()
-    name = "x" * 2000  # beyond what is kept between requests
-    assert (await shell.get(f"{BASE}/namespaces/a/trainjobs/{name}")).status == 200
-    assert shell.requests[0].attributes.name == name
-
-
 async def test_a_long_request_line_of_nobody_is_not_parsed() -> None:
     """The longest selectors take milliseconds, and nobody has paid for them."""
     target = f"{BASE}/trainjobs?labelSelector=" + "a," * MAX_ANONYMOUS_TARGET_BYTES

@@ -12,7 +12,7 @@ from tests.jobs import job_ref, reported
 from visibility_api.jobs.job import JobRef, Phase
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.kube.errors import ApiError, Unreachable
-from visibility_api.writeback.queue import Entry, WriteQueue
+from visibility_api.writeback.queue import FORGOTTEN_S, Entry, WriteQueue
 from visibility_api.writeback.writer import FORBIDDEN_RETRY_S, INTERVAL_S, LONGEST_PAUSE_S, REFUSED_RETRY_S
 
 from .test_writeback_writer import running
@@ -206,3 +206,12 @@ def test_the_latest_word_of_every_job_comes_to_its_turn_whatever_happens(
         take()
     assert len(queue) == 0
     assert {id(said) for said in latest.values()} <= dealt_with
+
+
+def test_a_namespace_that_is_held_again_is_no_news_and_one_that_is_gone_is_forgotten() -> None:
+    queue = WriteQueue()
+    assert queue.hold("gone", until=300.0)
+    assert queue.hold("there", until=300.0)
+    for day in range(1, 4):
+        assert not queue.hold("there", until=300.0 + day * FORGOTTEN_S / 2)
+    assert queue.hold("gone", until=300.0 + 2 * FORGOTTEN_S)

@@ -53,9 +53,8 @@ class EventClient(Protocol):
 class Announcer:
     """Documents go to `changed`; `run` writes. No caller waits for a write.
 
-    `may_write`: whether this replica is the one that writes. The others keep what they see for a while, and
-    announce it when they take over. `count` is called with each outcome: Created, Known, Limited,
-    Late, Dropped, Forbidden, Refused or Gone.
+    `may_write`: whether this replica still owns the jobs. While it does not, occurrences wait. `count` is
+    called with each outcome: Created, Known, Limited, Late, Dropped, Forbidden, Refused or Gone.
     """
 
     def __init__(

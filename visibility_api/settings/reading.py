@@ -10,7 +10,6 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings
 
 from visibility_api import __version__
 
@@ -41,9 +40,9 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     raise SettingsError("\n".join(faults))
 
 
-def shown(settings: BaseSettings) -> dict[str, str | int | bool | None]:
-    """The effective values by name, for the log. Files are only named; a `SecretStr` shows as asterisks."""
-    return {name: shown_value(getattr(settings, name)) for name in type(settings).model_fields}
+def shown(settings: Settings) -> dict[str, str | int | bool | None]:
+    """The effective values by name, for the log. Files are only named."""
+    return {name: shown_value(getattr(settings, name)) for name in Settings.model_fields}
 
 
 def _describe(fault: ErrorDetails, given: Mapping[str, object], config: object) -> str:
