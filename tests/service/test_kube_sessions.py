@@ -17,7 +17,7 @@ from visibility_api.kube.client import KubeClient
 from visibility_api.kube.credentials import Credentials
 from visibility_api.kube.errors import Unreachable
 from visibility_api.kube.exec import execute
-from visibility_api.kube.tls import SESSION_AGES, SessionAges
+from visibility_api.kube.tls import ResumingContext
 
 from .websocket_server import DEADLINE_S, ScriptedServer, scripted_server
 
@@ -60,7 +60,6 @@ def client_of(
     ca: Authority = SERVING,
     user: Certificate | None = None,
     token: str = "t0ken",
-    ages: SessionAges = SESSION_AGES,
 ) -> KubeClient:
     configuration = Configuration(host=f"https://127.0.0.1:{server.port}")
     (directory / "ca.crt").write_text(ca.pem)
@@ -69,7 +68,7 @@ def client_of(
         configuration.api_key["BearerToken"] = f"Bearer {token}"
     else:
         configuration.cert_file, configuration.key_file = map(str, user.write(directory, "user"))
-    return KubeClient(configuration, Credentials(configuration, ages=ages))
+    return KubeClient(configuration, Credentials(configuration))
 
 
 async def probe(client: KubeClient, times: int = 1) -> None:
@@ -142,10 +141,10 @@ def test_other_credentials_never_resume_a_session(run: Run, tmp_path: Path) -> N
 
 
 def test_a_server_that_lost_its_tickets_gets_a_full_handshake(run: Run, tmp_path: Path) -> None:
-    contexts, ages = [server_tls(tmp_path), server_tls(tmp_path)], SessionAges(min_s=0.0)
+    contexts = [server_tls(tmp_path), server_tls(tmp_path)]
 
     async def work() -> None:
-        assert await turns(tmp_path, contexts, [0, 0, 1, 1, 1], ages) == [
+        assert await turns(tmp_path, contexts, [0, 0, 1, 1, 1]) == [
             *(False, True),
             *(False, True, True),
         ]
@@ -153,22 +152,8 @@ def test_a_server_that_lost_its_tickets_gets_a_full_handshake(run: Run, tmp_path
     run(work())
 
 
-def test_of_servers_that_take_turns_one_is_resumed(run: Run, tmp_path: Path) -> None:
-    """Behind one address, each with keys of its own: to take the ticket of each would resume none."""
-    contexts = [server_tls(tmp_path), server_tls(tmp_path)]
-    ages = SessionAges(min_s=600.0)  # however long it takes
-
-    async def work() -> None:
-        assert await turns(tmp_path, contexts, [0, 1, 0, 1, 0], ages) == [
-            *(False, False),
-            *(True, False, True),
-        ]
-
-    run(work())
-
-
 async def turns(
-    directory: Path, contexts: Sequence[ssl.SSLContext], order: Sequence[int], ages: SessionAges
+    directory: Path, contexts: Sequence[ssl.SSLContext], order: Sequence[int]
 ) -> list[bool | None]:
     """Probes of one client at one address, where one server after the other listens."""
     found: list[bool | None] = []
@@ -177,7 +162,7 @@ async def turns(
         for which in order:
             async with scripted_server(tls=contexts[which], port=port) as server:
                 port = server.port
-                client = client or client_of(server, directory, ages=ages)
+                client = client or client_of(server, directory)
                 await probe(client)
                 found += resumed(server)
     finally:
@@ -197,12 +182,14 @@ def test_a_server_without_tickets_is_met_in_full_each_time(run: Run, tmp_path: P
     run(work())
 
 
-def test_a_servers_certificate_is_checked_again_after_a_while(run: Run, tmp_path: Path) -> None:
-    ages = SessionAges(max_s=0.0)
+def test_a_servers_certificate_is_checked_again_after_a_while(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ResumingContext, "max_age_s", 0.0)
 
     async def work() -> None:
         context = server_tls(tmp_path)
-        async with scripted_server(tls=context) as server, client_of(server, tmp_path, ages=ages) as client:
+        async with scripted_server(tls=context) as server, client_of(server, tmp_path) as client:
             await probe(client, 3)
         assert resumed(server) == [False, False, False]
 

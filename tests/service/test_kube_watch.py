@@ -192,11 +192,7 @@ async def test_a_list_that_fails_between_two_pages_is_started_again(broken: web.
     assert script.requests[3]["resourceVersion"] == "9"
 
 
-PIECEWISE = [pytest.param(0, id="piece by piece"), pytest.param(WatchLimits().at_once_bytes, id="at once")]
-
-
-@pytest.mark.parametrize("at_once_bytes", PIECEWISE)
-async def test_a_page_of_any_size_is_read_with_pauses(at_once_bytes: int) -> None:
+async def test_a_page_is_read_with_pauses() -> None:
     turns = 0
     turns_at: list[int] = []
 
@@ -213,7 +209,7 @@ async def test_a_page_of_any_size_is_read_with_pauses(at_once_bytes: int) -> Non
     listed = asyncio.Event()
     script = Script(a_list(7, *(trainjob(f"job-{number}", 1) for number in range(500))))
     async with fake_apiserver(script.handle) as client, asyncio.TaskGroup() as group:
-        limits = WatchLimits(slice_s=0.0, at_once_bytes=at_once_bytes)  # a pause after each object
+        limits = WatchLimits(slice_s=0.0)  # a pause after each object
         watch = Watch(client, PATH, kind=TrainJob, on_list=on_list, on_event=lambda *_: None, limits=limits)
         tasks = [group.create_task(watch.run()), group.create_task(take_turns())]
         async with asyncio.timeout(DEADLINE_S):
@@ -307,13 +303,12 @@ async def test_an_answer_that_is_no_list_is_outlived(garbage: web.Response) -> N
 ODD = {"metadata": {"name": "odd", "namespace": "a", "uid": "o", "labels": 7, "resourceVersion": "8"}}
 
 
-@pytest.mark.parametrize("at_once_bytes", PIECEWISE)
-async def test_an_object_of_unexpected_shape_hides_no_other(at_once_bytes: int) -> None:
+async def test_an_object_of_unexpected_shape_hides_no_other() -> None:
     nameless = {"metadata": {"name": 7, "resourceVersion": "8"}}
     script = Script(
         a_list(7, ODD, trainjob("a", 1)), [line("ADDED", nameless), line("ADDED", trainjob("b", 9))]
     )
-    async with following(script, replace(SOON, at_once_bytes=at_once_bytes)) as (seen, _):
+    async with following(script) as (seen, _):
         await seen.until("LIST odd ObjectUnreadable,a", "ADDED b")
 
 

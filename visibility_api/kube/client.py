@@ -159,7 +159,7 @@ class KubeClient:
     ) -> AsyncIterator[AsyncIterator[bytes | Oversized]]:
         """The lines of a streamed response as they arrive, until the stream ends.
 
-        A stream on which nothing arrives for `silence_s` is given up. Raises ApiError, Unreachable.
+        A stream without data for `silence_s` is ended. Raises ApiError, Unreachable.
         """
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S + 20) as connecting:
@@ -177,7 +177,7 @@ class KubeClient:
                         response.content, max_bytes=self._max_line_bytes, large=self._large_line
                     )
         except TimeoutError as error:
-            raise Unreachable(f"GET {path}: nothing arrived for {silence_s:g}s") from error
+            raise Unreachable(f"GET {path}: no data for {silence_s:g}s") from error
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
             raise Unreachable(f"GET {path}: {describe_error(error)}") from error
 

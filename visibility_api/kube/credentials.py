@@ -19,7 +19,7 @@ import structlog
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config.kube_config import KubeConfigLoader
 
-from .tls import SESSION_AGES, ResumingContext, SessionAges, client_context
+from .tls import ResumingContext, client_context
 
 log = structlog.get_logger("visibility.cluster")
 
@@ -43,7 +43,6 @@ class Credentials:
         plugin: Callable[[], Awaitable[str]] | None = None,
         clock: Callable[[], float] = time.monotonic,
         interval_s: float = FILES_INTERVAL_S,
-        ages: SessionAges = SESSION_AGES,
     ) -> None:
         """Follows `tls_files`, by default all that the configuration names. Raises OSError, ValueError.
 
@@ -61,9 +60,8 @@ class Credentials:
         self._logged: dict[str, str] = {}  # the fault that was logged last, by what failed; "": none
         # Read before they are loaded: a change in between is noticed at the next check.
         self._loaded = self._read_tls_files()
-        self._ages = ages
         self._interval_s = interval_s
-        self.tls: ResumingContext = self._make_context()
+        self.tls: ResumingContext = client_context(configuration)
         self._check_token_file()  # it takes precedence over an inline token, as in client-go
         follows = bool(self._tls_files or token_file or plugin)
         self._next_check = clock() + interval_s if follows else float("inf")
@@ -102,16 +100,11 @@ class Credentials:
             log.error("credentials for kube-apiserver not reloaded, the old ones stay in use", error=fault)
         self._logged[what] = fault
 
-    def _make_context(self) -> ResumingContext:
-        context = client_context(self._configuration)
-        context.ages = self._ages
-        return context
-
     def _check_tls_files(self) -> None:
         found = self._read_tls_files()
         if found == self._loaded:
             return
-        self.tls = self._make_context()
+        self.tls = client_context(self._configuration)
         self._loaded = found
         log.info("credentials for kube-apiserver reloaded", files=[str(file) for file in self._tls_files])
 

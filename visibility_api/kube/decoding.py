@@ -1,8 +1,8 @@
 """Decoding what kube-apiserver sends in short slices of time, also when an object is nested too deep for it.
 
-kube-apiserver accepts objects that are nested up to ten thousand levels deep (in `managedFields`, for
-example) from anybody who may create any. The decoder gives up long before, and with it the whole list page
-that such an object is part of: what lies too deep is then replaced by null.
+kube-apiserver accepts objects that are nested up to ten thousand levels deep, for example in `managedFields`.
+The decoder fails at a smaller depth, and the whole list page with it. Values that are too deep are then
+replaced by null.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 # At start three collections are listed concurrently: together they take three times this.
 SLICE_S = 0.005
 MAX_DEPTH = 100  # the fields of a pod lie some 15 levels deep
-# What msgspec raises for bytes that are not as expected; RecursionError for those nested too deep.
+# Errors of msgspec for unexpected bytes; RecursionError for those that are nested too deep.
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Versioned(msgspec.Struct):
 
 
 class EventHead(msgspec.Struct):
-    """What a watch event is, without its object: that may have megabytes, and be undecodable."""
+    """A watch event without most of its object, which may have megabytes or be undecodable."""
 
     type: str
     object: Versioned
@@ -63,13 +63,13 @@ class EventBody(msgspec.Struct, Generic[T]):
 
 
 class Metadata(msgspec.Struct):
-    """What can be used of an object of which a field outside of its metadata cannot be decoded."""
+    """The usable part of an object if a field outside its metadata cannot be decoded."""
 
     metadata: msgspec.Raw
 
 
 class Identified(msgspec.Struct):
-    """What can be used of an object of which a field of its metadata cannot be decoded either."""
+    """The usable part of an object if a field of its metadata cannot be decoded either."""
 
     class Meta(msgspec.Struct):
         name: str

@@ -121,7 +121,7 @@ class _Output:
 def _exit_code(body: bytes) -> int:
     """The exit code in the Status that was received on channel 3. Raises ExecFailed, Unreachable."""
     if not body:
-        raise Unreachable("exec: the connection closed before the status of the command came")
+        raise Unreachable("exec: the connection closed before the command's status arrived")
     try:
         status = msgspec.json.decode(body, type=_Status)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -1,8 +1,8 @@
 """Which one of several replicas owns the log of the jobs: a Lease of coordination.k8s.io.
 
-The rules are those of `k8s.io/client-go/tools/leaderelection`: who finds a Lease that nobody has renewed for
-its whole duration, by its own clock, takes it over. kubernetes_asyncio has such a module; it needs the
-generated classes (31 MiB, decision 0017), and starts tasks that nobody owns.
+The rules are those of `k8s.io/client-go/tools/leaderelection`: a replica takes over a Lease that was not
+renewed for its whole duration, by the replica's own clock. kubernetes_asyncio has such a module. It needs the
+generated classes (31 MiB, decision 0017), and starts tasks without an owner.
 """
 
 from __future__ import annotations
@@ -108,8 +108,9 @@ class Lease:
     async def acquire(self, *, may: Callable[[], bool], after: Callable[[], int] = lambda: 0) -> int:
         """Wait until it is held; returns the epoch, which is later than `after()`.
 
-        While `may` says no, it is left to other replicas; if its holder was an earlier process of this pod,
-        it is released for them."""
+        While `may` returns False, other replicas may acquire it. If an earlier process of this pod holds it,
+        it is released.
+        """
         while True:
             self._hurry.clear()
             epoch = await self._tried(self.try_acquire(may, after))
@@ -247,7 +248,11 @@ class Lease:
 def _describe(error: Exception) -> str:
     if isinstance(error, ClusterError):
         return str(error)
-    return "no answer in time" if isinstance(error, TimeoutError) else "the Lease cannot be read"
+    return (
+        f"no response within {REQUEST_S:g}s"
+        if isinstance(error, TimeoutError)
+        else "the response is not a Lease"
+    )
 
 
 def micro_time(moment: datetime) -> str:

@@ -26,8 +26,8 @@ TOO_LARGE, UNREADABLE = "ObjectTooLarge", "ObjectUnreadable"
 class ObjectReader(Generic[T]):
     """Decodes objects of `kind`.
 
-    mark: makes, of an object of which nothing but metadata could be read, the one that is passed on. It is
-    given that object and the reason, TOO_LARGE or UNREADABLE.
+    mark: returns the object to pass on when only metadata could be read. Its arguments are that object and
+    the reason, TOO_LARGE or UNREADABLE.
     count: is called with the reason for each object that is not read.
     """
 
@@ -39,27 +39,19 @@ class ObjectReader(Generic[T]):
         self._path = path
         self._mark = mark
         self._object = msgspec.json.Decoder(kind)
-        self._page = msgspec.json.Decoder(ListPage[kind])  # type: ignore[valid-type]  # known at run time
         self._raw_page = msgspec.json.Decoder(ListPage[msgspec.Raw])
         self._head = msgspec.json.Decoder(EventHead)
-        self._body = msgspec.json.Decoder(EventBody[kind])  # type: ignore[valid-type]
+        self._body = msgspec.json.Decoder(EventBody[kind])  # type: ignore[valid-type]  # known at run time
         self._raw_body = msgspec.json.Decoder(EventBody[msgspec.Raw])
 
-    async def page(self, body: bytes, *, at_once_bytes: int) -> tuple[ListMeta, Iterable[T]]:
-        """Its metadata and its objects. Raises what is in UNDECODABLE when it is no list.
-
-        A page of up to `at_once_bytes` is decoded in one piece: that is a third faster.
-        """
-        if len(body) <= at_once_bytes:
-            with suppress(*UNDECODABLE):
-                page = self._page.decode(body)
-                return page.metadata, page.items or ()
+    async def page(self, body: bytes) -> tuple[ListMeta, Iterable[T]]:
+        """Its metadata and its objects. Raises an error of UNDECODABLE when it is not a list."""
         raw = await decode(self._raw_page, body)
         read = (self._object_of(item) for item in raw.items or ())
         return raw.metadata, (object_ for object_ in read if object_ is not None)
 
     async def head(self, line: bytes) -> EventHead:
-        """Type and version of a watch event. Raises what is in UNDECODABLE when it is none."""
+        """Type and version of a watch event. Raises an error of UNDECODABLE when it is not one."""
         return await decode(self._head, line)
 
     async def body(self, line: bytes) -> T | None:
@@ -69,10 +61,12 @@ class ObjectReader(Generic[T]):
         return self._object_of((await decode(self._raw_body, line)).object)
 
     def unread_of(self, raw: bytes | msgspec.Raw, reason: str) -> T | None:
-        """The object in the place of one that is not read for this reason; None when it has no name."""
+        """The substitute of an object that is not read for this reason; None when it has no name."""
         self._count(reason)
         self._unread[reason] += 1
-        is_news = self._unread[reason].bit_count() == 1  # or whoever changes one fills the log
+        is_news = (
+            self._unread[reason].bit_count() == 1
+        )  # else frequent changes of one object would fill the log
         for part in (Metadata, Identified):
             with suppress(*UNDECODABLE):
                 known = self._object.decode(msgspec.json.encode(msgspec.json.decode(raw, type=part)))

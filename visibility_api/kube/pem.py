@@ -18,9 +18,9 @@ _CERTIFICATES = frozenset((b"CERTIFICATE", b"X509 CERTIFICATE", b"TRUSTED CERTIF
 
 
 def describe_pair_fault(certificate_file: Path, key_file: Path) -> str | None:
-    """What is wrong with the files, one of them named; None where nothing of it is found.
+    """The first fault of the files, with the name of the file; None if there is none.
 
-    Nothing of their content is repeated.
+    Their content is never quoted.
     """
     try:
         certificate, key = certificate_file.read_bytes(), key_file.read_bytes()
@@ -50,7 +50,7 @@ def describe_pair_fault(certificate_file: Path, key_file: Path) -> str | None:
 
 
 def describe_bundle_fault(file: Path) -> str | None:
-    """What is wrong with a file of CA certificates; None where nothing is found."""
+    """The first fault of a file of CA certificates; None if there is none."""
     try:
         content = file.read_bytes()
     except OSError as error:

@@ -16,8 +16,8 @@ MAX_ERROR_BYTES = 64 * 1024
 MAX_MESSAGE_CHARACTERS = 500
 # One watch event. etcd stores objects of up to 1.5 MiB, and each `<` in one of protobuf is six bytes of JSON.
 MAX_LINE_BYTES = 16 * 1024 * 1024
-LARGE_LINE_BYTES = 1024 * 1024  # of lines that are longer, all streams of a client hold one at a time
-ENDLESS_LINES = 10  # times the limit: a line that is still longer is taken for one that never ends
+LARGE_LINE_BYTES = 1024 * 1024  # all streams of a client hold one longer line at a time
+ENDLESS_LINES = 10  # times the limit; a longer line counts as endless
 LARGE_LINE_S = 30.0  # for such a line to arrive, while other streams may wait to read theirs
 
 
@@ -57,7 +57,7 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     async for chunk in response.content.iter_any():  # not iter_chunks, which never ends for an empty body
         size += len(chunk)
         if size > max_bytes:
-            raise TooLarge(f"GET {response.url.path}: the response exceeds {max_bytes} bytes")
+            raise TooLarge(f"{response.method} {response.url.path}: the response exceeds {max_bytes} bytes")
         chunks.append(chunk)
     return b"".join(chunks)
 
@@ -74,7 +74,7 @@ async def read_start(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Oversized:
-    """In the place of a line that was longer than its limit: it was read to its end and discarded."""
+    """Stands for a line that exceeded the size limit. The line was read to its end and discarded."""
 
     size: int  # bytes
 
@@ -82,7 +82,7 @@ class Oversized:
 async def split_lines(
     stream: aiohttp.StreamReader, *, max_bytes: int, large: asyncio.Semaphore
 ) -> AsyncIterator[bytes | Oversized]:
-    """The complete lines of a stream. Of the streams that share `large` one at a time holds a large line.
+    """The complete lines of a stream. One of the streams that share `large` holds a large line at a time.
 
     Not `readline`: that fails for lines longer than the read buffer. Raises Unreachable for a large line
     that does not arrive in LARGE_LINE_S, and TooLarge for one that does not end.
@@ -115,7 +115,9 @@ async def split_lines(
             if size > max_bytes:
                 kept = []
                 if size > ENDLESS_LINES * max_bytes:
-                    raise TooLarge(f"a line of more than {ENDLESS_LINES * max_bytes} bytes")
+                    raise TooLarge(
+                        f"size limit exceeded: a line of more than {ENDLESS_LINES * max_bytes} bytes"
+                    )
                 continue
             kept.append(begun)
             if size > LARGE_LINE_BYTES and deadline is None:

@@ -9,31 +9,14 @@ from __future__ import annotations
 
 import ssl
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from kubernetes_asyncio.client import Configuration
 
 from visibility_api.kube.pem import NO_PASSPHRASE, describe_bundle_fault, describe_pair_fault
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionAges:
-    """How long a TLS session is resumed, in seconds."""
-
-    # The server's certificate is verified in full handshakes only, so there must be one from time to time.
-    max_s: float = 600.0
-    # One address may stand for several kube-apiservers, and none accepts the tickets of another: to take a
-    # new ticket from each that refuses the old one would cost more than it saves.
-    min_s: float = 10.0
-
-
-SESSION_AGES = SessionAges()
-
-
-class _Connection(ssl.SSLObject):
-    def getpeercert(self, binary_form: bool = False) -> None:
-        """None: asyncio and uvloop would parse every certificate, and nothing uses the result."""
+# The server's certificate is verified in full handshakes only, so there must be one from time to time.
+MAX_SESSION_AGE_S = 600.0
 
 
 class ResumingContext(ssl.SSLContext):
@@ -43,8 +26,7 @@ class ResumingContext(ssl.SSLContext):
     belong to the context, and OpenSSL binds sessions to it: new credentials never use an old session.
     """
 
-    sslobject_class = _Connection
-    ages = SESSION_AGES
+    max_age_s = MAX_SESSION_AGE_S
     _session: ssl.SSLSession | None = None
     _host: str | None = None
     _kept_at = 0.0  # monotonic seconds
@@ -59,24 +41,21 @@ class ResumingContext(ssl.SSLContext):
     ) -> ssl.SSLObject:
         """Called at the start of each connection: by asyncio and uvloop."""
         host = server_hostname.decode() if isinstance(server_hostname, bytes) else server_hostname
-        if session is None and host == self._host and self._age_s() < self.ages.max_s:
+        if session is None and host == self._host and time.monotonic() - self._kept_at < self.max_age_s:
             session = self._session
         return super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
     def keep_session(self, connection: ssl.SSLObject | None) -> None:
         """Resume the session of `connection` from now on; to be called after data was read from it.
 
-        Not earlier: TLS 1.3 servers send tickets after the handshake. Only after full handshakes: reading a
-        session is not cheap (before 3.14 Python copies it, with the certificate).
+        Not earlier: TLS 1.3 servers send tickets after the handshake. A session that was resumed is not kept
+        again: it must end, so that the certificate is verified.
         """
-        if connection is None or connection.session_reused or self._age_s() < self.ages.min_s:
+        if connection is None or connection.session_reused:
             return
         session = connection.session
         if session is not None and session.has_ticket:
             self._session, self._host, self._kept_at = session, connection.server_hostname, time.monotonic()
-
-    def _age_s(self) -> float:
-        return time.monotonic() - self._kept_at if self._session else float("inf")
 
 
 def client_context(configuration: Configuration) -> ResumingContext:

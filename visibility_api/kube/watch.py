@@ -38,7 +38,7 @@ WATCH_TIMEOUT_S = (290, 590)
 METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 METADATA_S = 10.0  # for the metadata of an object that is not read
-SILENCE_S = 180  # bookmarks arrive every minute; a stream on which nothing arrives for three is dead
+SILENCE_S = 180  # bookmarks arrive every minute; a stream without data for three is dead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,6 @@ class WatchLimits:
     longest_delay_s: float = 30.0
     absent_delay_s: float = 30.0  # the resource is not served; its CRD may be created later
     page_bytes: int = 32 * 1024 * 1024  # one object alone fits where etcd limits it to 1.5 MiB
-    at_once_bytes: int = 4 * 1024 * 1024  # of a page that is decoded in one piece: 500 objects of 8 KiB
     slice_s: float = SLICE_S  # of reading a page, before other tasks get to run
 
 
@@ -174,7 +173,7 @@ class Watch(Generic[T]):
                     self._version = ""
                     await asyncio.sleep(random.uniform(0, self._limits.first_delay_s))
                     continue
-                # A resource that was never there, or a right that never was, is a state and no failure.
+                # A resource or a right that never existed is a state, not a failure.
                 self._failed(error, is_down=self._was_listed or error.status not in (403, 404))
                 self.health.attempted = True
                 if error.status == 404 and not self.health.synced:  # no CRD, so there are no objects
@@ -222,7 +221,7 @@ class Watch(Generic[T]):
                     max_bytes=self._limits.page_bytes,
                     accept=JSON,
                 )
-                page, objects = await self._reader.page(body, at_once_bytes=self._limits.at_once_bytes)
+                page, objects = await self._reader.page(body)
             except (TooLarge, *UNDECODABLE) as error:  # a few objects must not block all others
                 if limit > 1:
                     limit = max(1, limit // 8)
@@ -327,7 +326,7 @@ class Watch(Generic[T]):
                         self._on_event(head.type, known)  # type: ignore[arg-type]  # narrowed by `in`
                     self._version = head.object.metadata.resourceVersion
                     return head.object.metadata.namespace
-        raise Unreachable(f"GET {self.path}: an event cannot be read, nor its metadata")
+        raise Unreachable(f"GET {self.path}: neither an event nor its metadata can be read")
 
     def _raise_error(self, head: EventHead) -> None:
         if head.type == "ERROR":

@@ -26,13 +26,13 @@ async def receive_all(
     connection = socket.get_extra_info("ssl_object")
     try:
         if socket.protocol not in protocols:
-            raise Unreachable("the server chose no protocol that was offered")
+            raise Unreachable("the server accepted none of the offered protocols")
         async for message in socket:
             is_control = message.type in (aiohttp.WSMsgType.PING, aiohttp.WSMsgType.PONG)
             if message.type is aiohttp.WSMsgType.PING:
                 await socket.pong(message.data)
             elif not is_control and message.type is not aiohttp.WSMsgType.BINARY:
-                raise Unreachable("what arrived is no binary message")
+                raise Unreachable("a message was not binary")
             if not on_message(b"" if is_control else message.data):
                 return
         tls.keep_session(connection)

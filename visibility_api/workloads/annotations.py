@@ -1,6 +1,6 @@
 """The annotations of a job that say where and how often to probe it, and when its conditions hold.
 
-They are untrusted: whoever may edit a TrainJob writes them.
+They are untrusted: every user who may edit a TrainJob can write them.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Declarations(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def read_declarations(container: Container, annotations: JobAnnotations) -> Declarations:
-    """Annotations take precedence: whoever annotates a job knows the variables that its image sets."""
+    """Annotations take precedence over the variables that an image or a manifest sets."""
     environment = _literal_environment(container)
     path, path_variable = annotations.path, ""
     port, port_variable = annotations.port, ""

@@ -1,7 +1,7 @@
-"""What the objects of a job say of how it failed: containers, pods, and the job's own condition.
+"""How a job failed, by its containers, its pods and its own condition.
 
-Nothing that a container has written is repeated, such as its termination message: what the kubelet, the
-scheduler and the controllers say is, cut.
+Messages of the kubelet, the scheduler and controllers are quoted, up to a length. Text that a container wrote
+is never quoted, such as its termination message.
 """
 
 from __future__ import annotations
@@ -63,8 +63,10 @@ class ReplicaJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_initializer: bool
 
     def replica(self, pod: Pod, index: str) -> Replica | None:
-        """Which replica this pod is; None if it is not the Job's. `index`: by its label, which anybody who
-        may create pods writes: owner and name must agree with it, as with those of rank 0."""
+        """Which replica this pod is; None if it is not the Job's.
+
+        `index` is from a label, which every creator of pods may write. Owner and name must agree with it.
+        """
         if not (index.isascii() and index.isdigit()) or len(index) > 9:
             return None
         meta = self.job.metadata
@@ -112,8 +114,10 @@ def job_failure(condition: ObjectCondition) -> Failure | None:
 
 
 def replica_job_failure(job: BatchJob, group: str) -> Failure | None:
-    """By the condition Failed of one of its Jobs, which knows why where the JobSet says only that one has
-    failed, and the pods may be gone. None where it has not failed, or that has no time."""
+    """By the condition Failed of one of its Jobs; None if there is none, or it has no time.
+
+    It has the cause also when the pods are gone. The JobSet says only that a Job has failed.
+    """
     condition = job.status.failed_condition
     if condition is None or condition.last_transition_time is None:
         return None
@@ -130,7 +134,7 @@ def replica_job_failure(job: BatchJob, group: str) -> Failure | None:
 
 
 def quoted(text: str) -> str:
-    """What another component says, as a part of our message: cut, and ending with a full stop."""
+    """Text of another component for our message: shortened, and with a full stop at its end."""
     text = text.strip()
     text = text if len(text) <= MAX_QUOTED_CHARACTERS else f"{text[: MAX_QUOTED_CHARACTERS - 1]}…"
     return text if text.endswith((".", "…")) else f"{text}."
@@ -149,8 +153,7 @@ def _statuses(pod: Pod) -> Iterator[tuple[ContainerStatus, bool]]:
 
 
 def _had_failed_before(pod: Pod, disruption: PodCondition) -> bool:
-    """Whether the pod had long failed by itself when it was evicted: to drain or taint a node does that to
-    every pod that is still there."""
+    """Whether the pod had failed before it was evicted. A drain or taint evicts failed pods too."""
     ended = [status.state.terminated for status in pod.status.container_statuses or ()]
     times = [last.finished_at for last in ended if last is not None and last.finished_at is not None]
     if pod.status.phase != "Failed" or pod.status.reason or disruption.since is None or not times:
@@ -252,7 +255,7 @@ def _signal_name(number: int) -> str:
 
 
 def latest(failures: list[Failure], *, started_at: datetime | None) -> Failure | None:
-    """Of all that the pods of a job show, what failed first the last time."""
+    """The first failure of the last attempt, among all that the pods of a job show."""
     held: Failure | None = None
     for found in sorted(failures, key=lambda each: each.at):
         held = first_of(held, found, started_at=started_at)

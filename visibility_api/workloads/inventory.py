@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Literal
@@ -51,7 +50,7 @@ from .rank0 import (
 log = structlog.get_logger("visibility.inventory")
 
 STATUS = "status"  # the source of what a job's own status reports
-# Whoever may write a JobSet or a status may make it 1.5 MiB long, and every document would contain that.
+# A JobSet or a status may be 1.5 MiB long, and every document would contain it.
 MAX_REPLICA_GROUPS = 64
 MAX_REASON_CHARACTERS, MAX_MESSAGE_CHARACTERS = 256, 1024
 
@@ -239,7 +238,7 @@ class TrainJobInventory:
         return found
 
     def _finder(self, namespace: str) -> FindJob:
-        """Several questions about one job look at the same Jobs and pods, which are unpacked each time."""
+        """Finds the Jobs of one namespace with their pods. Each is unpacked once."""
         found: dict[str, tuple[BatchJob, Sequence[Pod]] | None] = {}
 
         def find_job(name: str) -> tuple[BatchJob, Sequence[Pod]] | None:
@@ -270,8 +269,10 @@ def reported_progress(status: TrainerStatus | None) -> Progress | None:
 def describe_trainjob(
     job: TrainJob, jobset: JobSet | None, find_job: FindJob, said: Mapping[str, str] = _NOTHING
 ) -> TrainingJob:
-    """The domain's view of one TrainJob. What another object controls is not the job's. `said`: what its
-    initializers have printed of their progress, by their runs."""
+    """The domain's view of one TrainJob. Objects with another controller are not the job's.
+
+    said: the progress that its initializers have printed, by their runs.
+    """
     meta = job.metadata
     if jobset is not None and not controls(meta, jobset.metadata):
         jobset = None
@@ -344,9 +345,9 @@ def _failure(
     pods: Iterable[tuple[Pod, Replica]],
     rank0: Rank0 | None,
 ) -> Failure | None:
-    """What failed first the last time, as far as the objects that are watched show it."""
+    """The first failure of the last attempt, as far as the watched objects show it."""
     if phase is Phase.SUCCEEDED:
-        return None  # what ended afterwards, or because of it, is no matter
+        return None  # pods that end afterwards do not count
     found = [failure for pod, replica in pods if (failure := pod_failure(pod, replica)) is not None]
     if phase is Phase.FAILED and (condition := failed_condition(job)) is not None:
         of_jobs = [job_failure(condition), *(_job_failures(jobset, find_job) if jobset is not None else ())]
@@ -355,7 +356,7 @@ def _failure(
 
 
 def _job_failures(jobset: JobSet, find_job: FindJob) -> Iterator[Failure | None]:
-    """What the first Job of each group says of how it failed."""
+    """The failure of the first Job of each group."""
     for group in jobset.spec.replicated_jobs or ():
         held = find_job(first_job_name(jobset, group.name))
         if held is not None and controls(jobset.metadata, held[0].metadata):
@@ -380,8 +381,10 @@ def _rank0s(
     find_job: FindJob,
     pods: list[tuple[Pod, Replica]],
 ) -> tuple[list[Rank0], Sequence[str]]:
-    """The pods that may hold rank 0, which are added to `pods`, and the names of those that claim to beside
-    the first."""
+    """The pods that may hold rank 0, and the names of pods that claim the place of the first.
+
+    The former are added to `pods` too.
+    """
     candidates: list[Rank0] = []
     rivals: Sequence[str] = ()
     for group in trainer_groups(jobset):
@@ -397,8 +400,7 @@ def _rank0s(
 
 
 def _with_faults(annotations: JobAnnotations, rank0: Rank0 | None, rivals: Sequence[str]) -> ProbeHints:
-    """With what is known only once there is a pod: whether the annotated container exists, and whether
-    another pod claims to be rank 0."""
+    """With faults that need a pod: an annotated container that does not exist, a second pod of rank 0."""
     faults = []
     if rank0 is not None and annotations.container not in (None, rank0.container_name):
         faults.append(
@@ -430,12 +432,6 @@ def _replicas(job: TrainJob, jobset: JobSet | None, find_job: FindJob) -> tuple[
     )
 
 
-@lru_cache(maxsize=1024)
-def _shared(accelerators: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-    """An equal value: there are far fewer of them than jobs."""
-    return accelerators
-
-
 def _accelerators(jobset: JobSet) -> tuple[tuple[str, int], ...]:
     """How many of each name the pods of the job request together. Initializers have ended before they run."""
     held: dict[str, int] = {}
@@ -447,7 +443,7 @@ def _accelerators(jobset: JobSet) -> tuple[tuple[str, int], ...]:
             held[name] = held.get(name, 0) + number * group.pods
         for name in spec.shared or ():
             held[name] = 1
-    return _shared(tuple(sorted(held.items())[:MAX_NAMES])) if held else ()
+    return tuple(sorted(held.items())[:MAX_NAMES])
 
 
 def _pod_counts(

@@ -27,9 +27,9 @@ ANNOTATIONS = (
 RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 VARIABLES = ("TRAINJOB_PROGRESS_", "KUBEFLOW_TRAINER_STATUS_", "ARGO_PROGRESS_")
 
-# What a kubelet says of a container that waits while everything is as it should be.
+# Waiting reasons of a container that starts as it should.
 UNEVENTFUL = ("ContainerCreating", "PodInitializing")
-# Conditions of a pod, each with the status in which it is kept: in the other one it says nothing.
+# Conditions of a pod, each with the status in which it is kept; in the other one it has no meaning.
 DISRUPTED = {"DisruptionTarget": "True"}
 POD_CONDITIONS = DISRUPTED | {"PodScheduled": "False", "PodReadyToStartContainers": "True"}
 
@@ -103,8 +103,8 @@ class Meta(_Object, frozen=True):
     def controller(self) -> OwnerReference | None:
         """The reference to the controlling object, as controllers set it: it blocks the owner's deletion.
 
-        Whoever creates an object may write any reference. Where the admission plugin
-        OwnerReferencesPermissionEnforcement is on, one that blocks takes a right on the owner.
+        Every creator of an object may write any reference. With the admission plugin
+        OwnerReferencesPermissionEnforcement, a blocking one requires a right on the owner.
         """
         for reference in self.owner_references or ():
             if reference.controller and reference.block_owner_deletion:
@@ -430,7 +430,7 @@ class PodStatus(_Object, frozen=True):
 
     def __post_init__(self) -> None:
         if self.conditions is not None:
-            # Of a pod that runs it is of no interest how it came to: that would be kept of each one.
+            # How a running pod was started is not used, and would be kept for each one.
             wanted = POD_CONDITIONS if self.phase == "Pending" else DISRUPTED
             read = None
             for condition in self.conditions:

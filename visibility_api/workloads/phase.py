@@ -171,7 +171,7 @@ def _of_parts(
 def _of_initializers(
     busy: Sequence[str], initializers: Mapping[str, Pod], said: Mapping[str, str]
 ) -> PhaseDecision:
-    """What those that are at work do, or wait for; one that cannot start explains most."""
+    """What the running initializers do or wait for. One that cannot start explains most."""
     messages, reason = [], ""
     for name in busy:
         pod = initializers.get(name)

@@ -94,7 +94,7 @@ def controls(owner: Meta, object_: Meta) -> bool:
 def rank0_pod(pods: Iterable[Pod], job: BatchJob, *, ended_at: datetime | None = None) -> Claim | None:
     """The pod that counts as index 0 of `job`, which the caller has checked to be the JobSet's.
 
-    Anybody who may create pods may write labels and owner references, so neither is proof. A pod counts when
+    Every creator of pods may write labels and owner references, so neither is proof. A pod counts when
     it names the live Job's uid and has the name that the Job controller gives to pods of index 0, which
     cannot be changed later. Of several the oldest that stands counts, as the Job controller makes no second
     one beside it; when none stands, the newest. Creation times and uids are kube-apiserver's.
@@ -145,7 +145,7 @@ def _created(pod: Pod) -> float:
 
 
 def restart_attempt(job: Meta) -> int:
-    """The JobSet's, when it made this Job. A pod's own label may be anybody's."""
+    """The JobSet's, when it made this Job. A label of the pod is no proof."""
     text = job.label(RESTART_ATTEMPT)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
@@ -229,7 +229,7 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
 
 
 def waiting_of(pod: Pod, container_name: str) -> Waiting:
-    """Why this container of the pod does not run yet, as far as the scheduler and the kubelet say."""
+    """Why this container of the pod does not run yet, by the scheduler and the kubelet."""
     name, status = pod.metadata.name, _status_of(container_name, pod.status.container_statuses or ())
     state = status.state
     if pod.status.phase == "Failed" and state.running is None and state.terminated is None:
@@ -280,7 +280,7 @@ def _ended_with(what: str, says: str | None) -> str:
 
 
 def _cut(says: str) -> str:
-    """What another component says, as long as it may be in a message of ours."""
+    """Text of another component, shortened for our message."""
     return says if len(says) <= MAX_QUOTED_CHARACTERS else f"{says[: MAX_QUOTED_CHARACTERS - 1]}…"
 
 

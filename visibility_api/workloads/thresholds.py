@@ -31,12 +31,14 @@ _NONE = Thresholds()
 
 
 def read_thresholds(given: Mapping[str, str], prefix: str, refuse: Callable[[str, str], None]) -> Thresholds:
-    """What the annotations that begin with `prefix` say; `refuse` is called with the key of an invalid one,
-    and what would be accepted."""
+    """The thresholds of the annotations with this prefix.
+
+    `refuse` is called with the key of an invalid one, and what would be accepted.
+    """
     found = {key: given[prefix + key] for key in KEYS if prefix + key in given}
     if not found:
         return _NONE
-    values, after_s = _read_patience(found.get("plateau-after"), refuse)
+    values, after_s = _read_plateau_after(found.get("plateau-after"), refuse)
     metric = found.get("plateau-metric")
     if metric is not None and (not 0 < len(metric) <= MAX_METRIC_CHARACTERS or harmless(metric) != metric):
         refuse("plateau-metric", f"it must be a metric's name, {MAX_METRIC_CHARACTERS} characters at most")
@@ -87,7 +89,9 @@ def _read_better(text: str | None, refuse: Callable[[str, str], None]) -> Litera
     return None
 
 
-def _read_patience(text: str | None, refuse: Callable[[str, str], None]) -> tuple[int | None, float | None]:
+def _read_plateau_after(
+    text: str | None, refuse: Callable[[str, str], None]
+) -> tuple[int | None, float | None]:
     """Values, or seconds; both None where it is neither."""
     if text is None or text == OFF:
         return None, None if text is None else math.inf
