@@ -166,7 +166,7 @@ async def test_a_command_that_hangs_is_given_up() -> None:
 @pytest.mark.parametrize("messages", [(), ((1, DOCUMENT),)], ids=["before any output", "after whole output"])
 async def test_a_connection_that_closes_without_outcome_is_no_success(messages: Any) -> None:
     async with fake_apiserver(saying(*messages, status=None)) as client:
-        with pytest.raises(Unreachable, match="before the status of the command"):
+        with pytest.raises(Unreachable, match="before the command's status arrived"):
             await run(client)
 
 
