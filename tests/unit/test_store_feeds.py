@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
+import uvloop
 
 from tests.jobs import document
 from tests.unit.virtual_time import in_virtual_time
@@ -195,6 +197,28 @@ async def test_a_client_far_behind_is_served_by_its_share_too() -> None:
         at.append(loop.time())
         feed.charge(0.02)
     assert [later - at[0] for later in at] == pytest.approx([0, 2, 4], abs=0.15)
+
+
+def test_clients_whose_time_comes_at_once_are_woken_by_uvloop_too() -> None:
+    """Its handle of a moment that is now has no `when`. Once no watch at all was woken any more."""
+
+    faults: list[dict[str, Any]] = []
+
+    async def read_all() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+        store = MemoryStore(base_revision=BASE, wake_ups=WakeUps(gap_per_feed_s=0, share_of_client=0.01))
+        feeds = [store.watch("trainjobs", BASE, client) for client in ("one", "two", "three")]
+        for step in range(50):
+            waiting = [asyncio.create_task(read(feed, 1), name="watch") for feed in feeds]
+            await asyncio.sleep(0)
+            for feed in feeds:
+                feed.charge(0.000_003)  # a third of a millisecond to wait
+            store.put(document("a", step=step))
+            assert await asyncio.gather(*waiting) == [[step]] * 3
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.wait_for(read_all(), 60))
+    assert not faults
 
 
 async def test_a_client_whose_watches_have_ended_leaves_nothing_behind() -> None:

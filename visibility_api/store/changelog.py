@@ -63,7 +63,8 @@ class ChangeLog:
         self._of_client: Counter[Hashable] = Counter()  # feeds
         self._next_of: dict[Hashable, float] = {}  # event loop time from which a client is woken again
         self._alarm: asyncio.Handle | None = None  # for all clients
-        self._late: asyncio.TimerHandle | None = None  # for the next of those whose time had not come
+        self._late: asyncio.Handle | None = None  # for the next of those whose time had not come
+        self._late_at = 0.0  # when that is; uvloop's handle of a moment that is now does not say
         self._woke_at = 0.0  # event loop time
         self._at_once = 1  # how many are woken in one turn now
 
@@ -205,11 +206,13 @@ class ChangeLog:
         self._wake_some(woken, end, began=None)
 
     def _wake_at(self, at: float) -> None:
-        """An alarm for a client whose time comes later than that of the others."""
-        if self._late is None or at < self._late.when():
+        """An alarm for a client whose time comes later than that of the others, by a millisecond at least."""
+        at = max(at, asyncio.get_running_loop().time() + 0.001)
+        if self._late is None or at < self._late_at:
             if self._late is not None:
                 self._late.cancel()
             self._late = asyncio.get_running_loop().call_at(at, self._wake_late)
+            self._late_at = at
 
     def _wake_late(self) -> None:
         self._late = None
