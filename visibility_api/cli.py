@@ -52,7 +52,7 @@ def _serve(arguments: Sequence[str]) -> int:
     except SettingsError as error:
         print(f"visibility-api serve: these settings cannot be used:\n{error}", file=sys.stderr)
         return 2
-    from visibility_api.serving.uvicorn_versions import UntestedUvicorn, require_tested_uvicorn
+    from visibility_api.serving import UntestedUvicorn, require_tested_uvicorn
 
     try:
         require_tested_uvicorn()  # first: with another version the next import may fail

@@ -11,9 +11,9 @@ import uvicorn
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from visibility_api.serving import REQUIREMENT, UntestedUvicorn, require_tested_uvicorn
 from visibility_api.serving.connection import TlsConnection
 from visibility_api.serving.http_server import HttpServer
-from visibility_api.serving.uvicorn_versions import REQUIREMENT, UntestedUvicorn, require_tested_uvicorn
 
 ROOT = Path(__file__).parents[2]
 CLASSES = {
