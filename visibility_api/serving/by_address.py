@@ -58,8 +58,7 @@ class ByAddress(Generic[T]):
             self._of_site[site] = self._of_site.pop(site)
         return item
 
-    def take_oldest_of_most(self) -> T:
-        """Remove the oldest item of the address that has most."""
-        item = next(iter(max(self._of_site.items(), key=lambda each: len(each[1]))[1]))
-        self.discard(item)
-        return item
+    def oldest_of_most(self) -> T:
+        """The oldest item of the address that has most."""
+        _, crowd = max(self._of_site.items(), key=lambda each: len(each[1]))
+        return next(iter(crowd))

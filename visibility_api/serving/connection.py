@@ -117,7 +117,8 @@ class TlsConnection(HttpToolsProtocol):
             self._all.read_in_turn(self)
         else:
             self._writer.release()  # before the piece: if that is a request too early, it is paused again
-        self._parse(piece)
+        if piece:
+            self._parse(piece)
 
     def _parse(self, data: bytes) -> None:
         self._chunk_bytes = len(data)
@@ -172,6 +173,10 @@ class TlsConnection(HttpToolsProtocol):
             self._all.release_head(self)
             if self._request_bytes > FREE_HEAD_BYTES:
                 self.headers.clear()  # else the connection keeps them until its next request
+        if not self._is_known() and self.peer.unknown is not None:
+            # A thousand who are answered at the same moment would be read from at the same moment.
+            self._writer.hold()
+            self._all.read_in_turn(self)
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:

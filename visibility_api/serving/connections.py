@@ -20,7 +20,7 @@ CONNECTION_BYTES = 48 * 1024  # measured with TLS, after one small request: 30 t
 # Connections that are read from in one turn of the event loop: a request costs up to half a millisecond, and
 # a thousand connections may send theirs at the same moment.
 READ_AT_ONCE = 4
-KEPT_SHARE = 15 / 16  # of memory, after closing idle ones: looking through all of them takes milliseconds
+KEPT_SHARE = 15 / 16  # after closing idle ones: looking through all of them takes milliseconds
 CROWD = 256  # connections, whose memory is worth giving back when most of them have gone
 
 
@@ -125,7 +125,9 @@ class Connections:
             for each in [each for each in self._strangers if each.peer.is_known]:
                 self._strangers.discard(each)
         if len(self._strangers) > self.limits.strangers:
-            self._strangers.take_oldest_of_most().drop()
+            oldest = self._strangers.oldest_of_most()
+            self._strangers.discard(oldest)
+            oldest.drop()
 
     def leave_stranger(self, stranger: Stranger) -> None:
         self._strangers.discard(stranger)
@@ -167,17 +169,14 @@ class Connections:
             elif has_client_ca and not each.was_asked:
                 each.shutdown()
         kept_bytes = sum(each.kept_bytes for each in self._open)
-        if len(self._open) > self._most_with_idle or kept_bytes > self.limits.kept_bytes:
-            self._close_idle(kept_bytes)
+        most = self.limits.connections - 2 * self.limits.reserve
+        if len(self._open) > most or kept_bytes > self.limits.kept_bytes:
+            self._close_idle(int(KEPT_SHARE * most), kept_bytes)
         if self._peak >= CROWD and len(self._open) <= self._peak // 8:
             self._peak = len(self._open)
             trim_memory()
 
-    @property
-    def _most_with_idle(self) -> int:
-        return self.limits.connections - 2 * self.limits.reserve
-
-    def _close_idle(self, kept_bytes: int) -> None:
+    def _close_idle(self, most: int, kept_bytes: int) -> None:
         """Until few enough are left: of the address whose connections keep most, the one that has been idle
         for longest. Never the front proxy's: its users share them."""
         count = len(self._open)
@@ -188,7 +187,7 @@ class Connections:
                 kept_by_site[each.site] += each.kept_bytes
                 if each.idle_since is not None:
                     idle[each.site].append(each)
-        while idle and (count > self._most_with_idle or kept_bytes > KEPT_SHARE * self.limits.kept_bytes):
+        while idle and (count > most or kept_bytes > KEPT_SHARE * self.limits.kept_bytes):
             site = max(idle, key=kept_by_site.__getitem__)
             connection = idle[site].popleft()
             if not idle[site]:

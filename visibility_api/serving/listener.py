@@ -2,7 +2,7 @@
 
 A handshake costs three quarters of a millisecond before anything is known of a client. All that are requested
 at the same moment would be served in one turn of the loop, and everybody else would wait for them. Until its
-handshake a connection is a socket and nothing else.
+handshake a connection is a socket and nothing else, and none begins before its client has sent something.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ ACCEPTED_AT_ONCE = 32  # then other tasks run
 # In each turn five handshakes: 1,000 a second at most, half of a core, for pods that push without kept-alive
 # connections. A loop that is busy takes fewer turns.
 TURN_S, BEGUN_AT_ONCE = 0.005, 5
-MAX_WAITING = 4096  # accepted, and their handshake not begun: a socket each
+MAX_WAITING = 4096  # that have sent nothing, and as many whose handshake has not begun: a socket each
+MAX_WAIT_S = 15.0  # until something is sent
 HANDSHAKE_TIMEOUT_S = 10.0  # as Go's clients give up
 SHUTDOWN_TIMEOUT_S = 2.0  # until the client answers the end of TLS; uvloop would wait for 30 s
 PAUSE_S = 0.5  # after a failure to accept: no file descriptor is free
@@ -41,17 +42,16 @@ PAUSE_S = 0.5  # after a failure to accept: no file descriptor is free
 class _Accepted:
     """A connection until its handshake is complete: a `Stranger`."""
 
-    def __init__(self, accepted: socket.socket, site: str) -> None:
+    def __init__(self, accepted: socket.socket, site: str, now: float) -> None:
         self.socket = accepted
         self.site = site
+        self.waits_until = now + MAX_WAIT_S  # loop time
         self.peer = Peer()
         self.handshake: asyncio.Task[bool] | None = None  # once it has begun
 
     def drop(self) -> None:
-        """Close at once."""
-        if self.handshake is None:
-            self.socket.close()
-        else:
+        """Give up its handshake."""
+        if self.handshake is not None:
             self.handshake.cancel()
 
 
@@ -74,7 +74,8 @@ class Listener:
         self._connections = connections
         self._pause_s = pause_s
         self._max_waiting = max_waiting
-        self._waiting: ByAddress[_Accepted] = ByAddress()
+        self._silent: ByAddress[_Accepted] = ByAddress()
+        self._ready: ByAddress[_Accepted] = ByAddress()  # have sent something; their handshake has not begun
         self._handshakes: set[asyncio.Task[bool]] = set()  # whether it was completed
         self._begun = 0  # handshakes, in this turn
         self._accept_timer: asyncio.TimerHandle | None = None
@@ -95,8 +96,8 @@ class Listener:
                 timer.cancel()
         self._loop.remove_reader(self._listening)
         self._listening.close()
-        while self._waiting:
-            self._waiting.take().drop()
+        for waiting in (*self._silent, *self._ready):
+            self._close(waiting)
         for handshake in tuple(self._handshakes):
             handshake.cancel()
 
@@ -117,11 +118,33 @@ class Listener:
             self._enter(accepted, site_of(str(address[0])))
 
     def _enter(self, accepted: socket.socket, site: str) -> None:
+        connection = _Accepted(accepted, site, self._loop.time())
+        self._add(connection, self._silent)
+        self._loop.add_reader(accepted, self._on_first_bytes, connection)
+
+    def _add(self, connection: _Accepted, to: ByAddress[_Accepted]) -> None:
         """When too many wait, the oldest of the address that has most is closed."""
-        self._waiting.add(_Accepted(accepted, site))
-        if len(self._waiting) > self._max_waiting:
-            self._waiting.take_oldest_of_most().drop()
+        to.add(connection)
+        if len(to) > self._max_waiting:
+            self._close(to.oldest_of_most())
+
+    def _on_first_bytes(self, connection: _Accepted) -> None:
+        self._loop.remove_reader(connection.socket)
+        self._silent.discard(connection)
+        self._add(connection, self._ready)
         self._begin_some()
+
+    def sweep(self, now: float) -> None:
+        """To be called now and then: close those that have sent nothing for too long."""
+        for connection in [each for each in self._silent if each.waits_until <= now]:
+            self._close(connection)
+
+    def _close(self, connection: _Accepted) -> None:
+        """Of one that waits."""
+        self._loop.remove_reader(connection.socket)
+        self._silent.discard(connection)
+        self._ready.discard(connection)
+        connection.socket.close()
 
     def _begin_turn(self) -> None:
         self._turn_timer = None
@@ -130,9 +153,9 @@ class Listener:
 
     def _begin_some(self) -> None:
         """Begin what handshakes this turn still allows."""
-        while self._waiting and self._begun < BEGUN_AT_ONCE:
+        while self._ready and self._begun < BEGUN_AT_ONCE:
             self._begun += 1
-            self._begin(self._waiting.take())
+            self._begin(self._ready.take())
         if self._turn_timer is None and self._begun:
             self._turn_timer = self._loop.call_later(TURN_S, self._begin_turn)
 
