@@ -14,7 +14,7 @@ import pytest
 from tests.certificates import Authority
 from tests.unit.virtual_time import in_virtual_time
 from visibility_api.serving.connections import ConnectionLimits, Connections
-from visibility_api.serving.listener import BEGUN_AT_ONCE, RECEIVE_BYTES, TURN_S, Listener
+from visibility_api.serving.listener import BEGUN_AT_ONCE, MAX_WAIT_S, RECEIVE_BYTES, TURN_S, Listener
 
 CA = Authority("serving")
 DEADLINE_S = 30.0
@@ -28,8 +28,8 @@ class Echo(asyncio.Protocol):
 @contextlib.asynccontextmanager
 async def listening(
     tmp_path: Any, make_protocol: Any = Echo, *, strangers: int = 100, **options: Any
-) -> AsyncIterator[int]:
-    """A listener on loopback; its port."""
+) -> AsyncIterator[tuple[int, Listener]]:
+    """A listener on loopback, and its port."""
     certificate, key = CA.issue("server", usages=[], hosts=["127.0.0.1"]).write(tmp_path, "server")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)
@@ -41,10 +41,11 @@ async def listening(
         port = sock.getsockname()[1]
         listener.start(group)
         try:
-            yield port
+            yield port, listener
         finally:
             listener.close()
-    assert (listener._handshakes, len(listener._waiting), connections.strangers) == (set(), 0, 0)
+    waiting = len(listener._silent) + len(listener._ready)
+    assert (listener._handshakes, waiting, connections.strangers) == (set(), 0, 0)
 
 
 async def greet(port: int) -> bytes:
@@ -57,12 +58,12 @@ async def greet(port: int) -> bytes:
 
 
 async def test_connections_are_served_also_beyond_the_burst(tmp_path: Any) -> None:
-    async with listening(tmp_path) as port:
+    async with listening(tmp_path) as (port, _):
         assert await asyncio.gather(*[greet(port) for _ in range(40)]) == [b"hello"] * 40
 
 
 async def test_clients_that_never_begin_or_speak_no_tls_keep_nobody_waiting(tmp_path: Any) -> None:
-    async with listening(tmp_path) as port:
+    async with listening(tmp_path) as (port, _):
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(50)]
         reader, writer = silent[0]
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
@@ -82,7 +83,7 @@ async def test_a_fault_of_one_connection_does_not_end_the_others(
             raise faults.pop()
         return Echo()
 
-    async with listening(tmp_path, make) as port:
+    async with listening(tmp_path, make) as (port, _):
         with contextlib.suppress(OSError):
             await greet(port)
         assert faults == []
@@ -100,9 +101,33 @@ async def test_without_a_free_file_descriptor_it_tries_again(
         return accept(sock)
 
     monkeypatch.setattr(socket.socket, "accept", failing)
-    async with listening(tmp_path, pause_s=0.0) as port:
+    async with listening(tmp_path, pause_s=0.0) as (port, _):
         assert await greet(port) == b"hello"
     assert failures == []
+
+
+async def test_a_client_that_sends_nothing_is_no_handshake(tmp_path: Any) -> None:
+    async with listening(tmp_path, strangers=1, max_waiting=2) as (port, _):
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
+        assert await asyncio.gather(*[reader.read() for reader, _ in silent[:2]]) == [b"", b""]
+        assert await greet(port) == b"hello"
+        reader, writer = silent[3]  # the newest were kept
+        await writer.start_tls(ssl.create_default_context(cadata=CA.pem), server_hostname="127.0.0.1")
+        assert await reader.read(100) == b"hello"
+    for _, writer in silent:
+        writer.transport.abort()
+
+
+async def test_a_client_that_never_sends_anything_is_closed(tmp_path: Any) -> None:
+    async with listening(tmp_path) as (port, listener):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await greet(port) == b"hello"  # that came later
+        now = asyncio.get_running_loop().time()
+        listener.sweep(now)
+        assert not reader.at_eof()
+        listener.sweep(now + MAX_WAIT_S)
+        assert await reader.read() == b""
+    writer.transport.abort()
 
 
 async def test_of_too_many_handshakes_that_are_not_completed_the_oldest_is_given_up(tmp_path: Any) -> None:
@@ -111,7 +136,7 @@ async def test_of_too_many_handshakes_that_are_not_completed_the_oldest_is_given
     with pytest.raises(ssl.SSLWantReadError):
         tls.do_handshake()
     first_bytes = hello.read()
-    async with listening(tmp_path, strangers=3) as port:
+    async with listening(tmp_path, strangers=3) as (port, _):
         begun = []
         for _ in range(5):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -148,7 +173,7 @@ async def test_a_little_of_what_a_client_sends_is_kept_by_the_kernel(tmp_path: A
             sizes.append(connection.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
             super().connection_made(transport)
 
-    async with listening(tmp_path, Measuring) as port:
+    async with listening(tmp_path, Measuring) as (port, _):
         assert await greet(port) == b"hello"
     assert sizes[0] <= 2 * RECEIVE_BYTES
 
@@ -168,6 +193,8 @@ async def beginning(**options: int) -> AsyncIterator[tuple[Any, list[tuple[Any, 
     listener = Listener(listening, Echo, lambda: tls, Connections(ConnectionLimits()), **options)
     listening.close()
     loop.connect_accepted_socket = handshake  # type: ignore[method-assign, assignment]
+    loop.add_reader = lambda _, callback, *given: callback(*given)  # type: ignore[method-assign]
+    loop.remove_reader = lambda _: False  # type: ignore[method-assign]
     async with asyncio.TaskGroup() as group:
         listener._loop, listener._group = loop, group
 
@@ -177,7 +204,7 @@ async def beginning(**options: int) -> AsyncIterator[tuple[Any, list[tuple[Any, 
 
         yield accept, begun
         await asyncio.sleep(1_000 * TURN_S)
-        assert not listener._waiting
+        assert not listener._ready
 
 
 @in_virtual_time
