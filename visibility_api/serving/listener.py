@@ -119,8 +119,16 @@ class Listener:
 
     def _enter(self, accepted: socket.socket, site: str) -> None:
         connection = _Accepted(accepted, site, self._loop.time())
-        self._add(connection, self._silent)
-        self._loop.add_reader(accepted, self._on_first_bytes, connection)
+        try:
+            accepted.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            self._add(connection, self._silent)
+            self._loop.add_reader(accepted, self._on_first_bytes, connection)
+            return
+        except OSError:
+            pass  # its handshake ends it
+        self._add(connection, self._ready)
+        self._begin_some()
 
     def _add(self, connection: _Accepted, to: ByAddress[_Accepted]) -> None:
         """When too many wait, the oldest of the address that has most is closed."""
