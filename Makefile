@@ -85,7 +85,7 @@ format: $(STAMP)  ## put the code into the house format
 bench: $(STAMP)  ## ratios against a bare ASGI application, side by side in one run (ARGS=--growth: more)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks $(ARGS)
 
-attack: $(STAMP)  ## what users notice of attacks, behind a real kube-apiserver where $$KUBEBUILDER_ASSETS has one
+attack: $(STAMP)  ## what others notice of attacks, behind a real kube-apiserver where $$KUBEBUILDER_ASSETS has one
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.attack $(ARGS)
 
 openapi: $(STAMP)  ## write the published documents in openapi/ again

@@ -19,13 +19,14 @@ import yaml
 from tests.e2e.api import Api, write_kubeconfig
 from tests.e2e.kube import KubeApiserver
 from tests.e2e.manifests import NAMESPACE, SERVICE_ACCOUNT, apply_rights, register
-from tests.e2e.pki import server_context
+from tests.e2e.pki import KeyPair, server_context
 from tests.e2e.processes import wait_until
 
 from . import kubernetes
 from .processes import Server
 
 USER = "benchmark"  # a service account with every right, but not in system:masters: its rights are reviewed
+READ = ["get", "list", "watch"]
 BARE_GROUP = "bare.example.com"
 BARE_SERVICE_NAME = f"bare.{NAMESPACE}.svc"
 BARE_PATH = f"/apis/{BARE_GROUP}/v1"
@@ -81,19 +82,50 @@ class ControlPlane:
         self.api.create(accounts, {"metadata": {"name": account}})
         return self._token(account)
 
-    def kubeconfig(self) -> Path:
-        """Of our server, with just the rights that apiservice/ grants."""
+    def tenant(self, namespace: str, accounts: int) -> list[str]:
+        """Tokens of new accounts that may do in one namespace what tenants may, and nothing elsewhere."""
+        group = "rbac.authorization.k8s.io"
+        path = f"/apis/{group}/v1/namespaces/{namespace}"
+        names = [f"tenant-{number}" for number in range(accounts)]
+        for name in names:
+            self.api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": name}})
+        rules = [
+            {"apiGroups": [""], "resources": ["pods", "pods/log", "configmaps"], "verbs": ["*"]},
+            {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["*"]},
+            {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["*"]},
+            {"apiGroups": ["trainer.kubeflow.org"], "resources": ["trainjobs"], "verbs": ["*"]},
+            {"apiGroups": ["visibility.trainer.kubeflow.org"], "resources": ["*"], "verbs": READ},
+        ]
+        self.api.create(f"{path}/roles", {"metadata": {"name": "tenant"}, "rules": rules})
+        self.api.create(
+            f"{path}/rolebindings",
+            {
+                "metadata": {"name": "tenant"},
+                "roleRef": {"apiGroup": group, "kind": "Role", "name": "tenant"},
+                "subjects": [
+                    {"kind": "ServiceAccount", "name": name, "namespace": namespace} for name in names
+                ],
+            },
+        )
+        return [self._token(name, namespace) for name in names]
+
+    def kubeconfig(self, port: int | None = None) -> Path:
+        """Of our server, with just the rights that apiservice/ grants; through another port, if given."""
         return write_kubeconfig(
             self._directory / "server.kubeconfig",
-            url=self._kube.url,
+            url=self._kube.url if port is None else f"https://127.0.0.1:{port}",
             ca_file=self.ca_file,
             token=self._token(SERVICE_ACCOUNT),
         )
 
     def kubelet_tls(self) -> ssl.SSLContext:
         """Of a kubelet on 127.0.0.1 that this kube-apiserver trusts, and that trusts only this."""
-        certificate = self._pki.serving.issue_server("kubelet", "127.0.0.1")
-        return server_context(certificate, clients=self._pki.clients)
+        pair, clients = self.kubelet_files()
+        return server_context(pair, clients=clients)
+
+    def kubelet_files(self) -> tuple[KeyPair, Path]:
+        """The certificate and key of such a kubelet, and the CA of those that it trusts."""
+        return self._pki.serving.issue_server("kubelet", "127.0.0.1"), self._pki.clients.bundle
 
     def create_jobs(self, jobs: int) -> None:
         """Each with a status as the trainer controller and a push leave it."""
@@ -156,8 +188,8 @@ class ControlPlane:
             lambda: self.api.raw("GET", path).status_code == 200, what=f"{path} is served", timeout_s=60
         )
 
-    def _token(self, account: str) -> str:
-        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
+    def _token(self, account: str, namespace: str = NAMESPACE) -> str:
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         answer: dict[str, Any] = self.api.create(
             path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         )

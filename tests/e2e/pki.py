@@ -64,9 +64,9 @@ class ControlPlanePki:
         )
 
 
-def server_context(pair: KeyPair, *, clients: Authority) -> ssl.SSLContext:
-    """TLS for a server that refuses whoever has no certificate of `clients`."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(clients.bundle))
+def server_context(pair: KeyPair, *, clients: Path) -> ssl.SSLContext:
+    """TLS for a server that refuses whoever has no certificate of a CA in this bundle."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(clients))
     context.load_cert_chain(*pair)
     context.verify_mode = ssl.CERT_REQUIRED
     return context

@@ -98,7 +98,7 @@ class RealCluster:
         self.agent = FaultyAgent(kubelet)
         server = KubeletServer(self.agent)
         certificate = self._pki.serving.issue_server("kubelet", "127.0.0.1")
-        await server.start(server_context(certificate, clients=self._pki.clients), port)
+        await server.start(server_context(certificate, clients=self._pki.clients.bundle), port)
         self._exit.push_async_callback(server.stop)
         await self._exit.enter_async_context(kubelet)
         await self._exit.enter_async_context(Controllers(client))
