@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import ssl
-import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -159,18 +158,6 @@ async def test_a_refusal_is_a_failure_to_our_own_reporter(server: Running) -> No
     assert server.seen() == []
 
 
-async def test_a_refusal_is_a_status_to_urllib(server: Running) -> None:
-    def push() -> tuple[int, Any]:
-        sent = urllib.request.Request(server.url(), data=BODY)
-        with pytest.raises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(sent, context=server.context, timeout=DEADLINE_S)
-        with caught.value:
-            return caught.value.code, json.load(caught.value)
-
-    code, status = await asyncio.to_thread(push)
-    assert (code, status["kind"], status["reason"]) == (403, "Status", "Forbidden")
-
-
 # --- connections
 
 
@@ -188,13 +175,6 @@ async def test_a_body_in_chunks_is_taken(server: Running) -> None:
     async with server.connect() as connection:
         connection.send("Transfer-Encoding: chunked", body=chunks)
         assert await connection.answer() == (200, json.loads(BODY))
-
-
-async def test_a_body_in_chunks_that_grows_too_long_is_invalid(server: Running) -> None:
-    chunk = b"%x\r\n%s\r\n" % (16_384, b" " * 16_384)
-    async with server.connect() as connection:
-        connection.send("Transfer-Encoding: chunked", body=chunk * 5)
-        assert (await connection.answer())[0] == 422
 
 
 async def test_a_long_body_is_refused_before_it_is_sent_and_the_connection_goes_on(server: Running) -> None:
@@ -233,16 +213,6 @@ async def test_a_client_that_leaves_in_its_body_is_forgotten(server: Running) ->
         while not server.endpoint.outcomes:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.005)
     assert (server.endpoint.outcomes, server.seen()) == (["ClientGone"], [])
-
-
-async def test_slow_bodies_of_others_hold_nobody_up(server: Running) -> None:
-    async with contextlib.AsyncExitStack() as stack:
-        for _ in range(8):
-            slow = await stack.enter_async_context(server.connect())
-            slow.send("Content-Length: 100", body=b"{", job="gpt")
-        connection = await stack.enter_async_context(server.connect())
-        connection.send(f"Content-Length: {len(BODY)}", body=BODY)
-        assert (await connection.answer())[0] == 200
 
 
 async def test_pipelined_pushes_are_answered_in_order(server: Running) -> None:

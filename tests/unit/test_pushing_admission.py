@@ -263,7 +263,7 @@ async def test_a_pod_of_an_index_that_its_job_got_later_is_admitted(
     await admit(endpoint, "later")
 
 
-async def test_the_owners_of_a_pod_are_read_once_and_shared_by_a_jobs_pods(
+async def test_the_owners_of_a_job_are_read_once_for_all_its_pods(
     endpoint: Endpoint, cluster: Cluster
 ) -> None:
     await admit(endpoint)
@@ -275,7 +275,7 @@ async def test_the_owners_of_a_pod_are_read_once_and_shared_by_a_jobs_pods(
     assert len(cluster.asked) == first + 2  # review, pod
     cluster.tokens["renewed"] = cluster.tokens[POD0]
     await admit(endpoint, "renewed")
-    assert len(cluster.asked) == first + 3  # review
+    assert len(cluster.asked) == first + 4  # review, pod
 
 
 async def test_a_token_is_reviewed_anew_after_a_while(endpoint: Endpoint, cluster: Cluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
@@ -19,12 +20,13 @@ from tests.reviews import until
 from tests.unit.virtual_time import in_virtual_time
 from visibility_api.app import Limits
 from visibility_api.auth.certificates import PEER, Peer
+from visibility_api.errors.status import TooManyRequests
 from visibility_api.jobs.job import ProbeHints
 from visibility_api.kube.errors import ApiError
 from visibility_api.pushing.admission import POD_SEEN_FOR_S
 from visibility_api.pushing.body import Bodies
 from visibility_api.pushing.paths import is_push
-from visibility_api.pushing.shares import OTHER_RANKS, POD, PUSHES, UNIT_MS
+from visibility_api.pushing.shares import OTHER_RANKS, POD, UNIT_MS
 from visibility_api.reports.document import Progress
 
 POD0, POD1 = "team-a-bert-job-pod0", "team-a-bert-job-pod1"
@@ -187,34 +189,6 @@ async def test_a_body_that_grows_too_long_is_invalid(endpoint: Endpoint) -> None
     assert endpoint.seen == []
 
 
-async def test_a_body_may_come_in_pieces(endpoint: Endpoint) -> None:
-    answer = await post(endpoint, [BODY[:10], BODY[10:20], b"", BODY[20:]])
-    assert answer.json() == json.loads(BODY)
-
-
-async def test_a_body_that_does_not_come_is_given_up(cluster: Cluster) -> None:
-    endpoint = Endpoint(cluster, bodies=Bodies(timeout_s=0.01))
-
-    async def never() -> dict[str, Any]:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    assert status_of(await post(endpoint, receive=never)) == (422, "Invalid")
-
-
-async def test_a_client_that_leaves_within_its_body_is_counted_as_gone(endpoint: Endpoint) -> None:
-    messages = [
-        {"type": "http.request", "body": BODY[:5], "more_body": True},
-        {"type": "http.disconnect"},
-    ]
-
-    async def leave() -> dict[str, Any]:
-        return messages.pop(0)
-
-    await post(endpoint, receive=leave)
-    assert (endpoint.seen, endpoint.outcomes) == ([], ["ClientGone"])
-
-
 async def test_an_invalid_body_is_refused_without_a_byte_of_it(endpoint: Endpoint) -> None:
     answer = await post(endpoint, b'{"trainerStatus":{"progressPercentage":"s3cr3t"}}')
     assert status_of(answer) == (422, "Invalid")
@@ -229,17 +203,34 @@ async def test_a_push_that_says_nothing_changes_nothing(endpoint: Endpoint, body
     assert (endpoint.seen, endpoint.pushed, endpoint.outcomes) == ([], [], ["PassedOver"])
 
 
-async def test_who_pushes_too_often_gets_a_retry_after(endpoint: Endpoint) -> None:
-    many = int(PUSHES.burst)
-    *taken, refused = [await post(endpoint) for _ in range(many + 1)]
-    assert [answer.status for answer in taken] == [200] * many
-    assert status_of(refused) == (429, "TooManyRequests")
-    assert refused.header("retry-after") == "1"
-    assert refused.json()["details"] == {"retryAfterSeconds": 1}
-    assert len(endpoint.seen) == many
+@pytest.mark.parametrize(
+    ("held", "refused", "taken"),
+    [
+        ({("team-a", "bert"): 10}, ("team-a", "bert"), ("team-a", "gpt")),
+        ({("team-a", f"job-{n}"): 5 for n in range(5)}, ("team-a", "gpt"), ("team-b", "bert")),
+        ({(f"team-{n}", f"job-{m}"): 5 for n in range(4) for m in range(5)}, ("team-9", "bert"), None),
+    ],
+    ids=["a job", "a namespace", "all"],
+)
+async def test_slow_bodies_of_one_job_or_namespace_leave_room_for_those_of_another(
+    held: dict[tuple[str, str], int], refused: tuple[str, str], taken: tuple[str, str] | None
+) -> None:
+    """A tenth of the places and a quarter of them."""
+    bodies = Bodies(places=100)
+    with contextlib.ExitStack() as under_way:
+        for whose, number in held.items():
+            for _ in range(number):
+                under_way.enter_context(bodies.place(*whose))
+        with pytest.raises(TooManyRequests, match="too many pushes are under way"), bodies.place(*refused):
+            pass
+        if taken is not None:
+            under_way.enter_context(bodies.place(*taken))
+    assert not bodies._held
+    with bodies.place(*refused):
+        pass
 
 
-async def test_bodies_under_way_are_bounded(cluster: Cluster) -> None:
+async def test_a_body_has_its_place_while_it_comes(cluster: Cluster) -> None:
     endpoint = Endpoint(cluster, bodies=Bodies(places=1))
     come = asyncio.Event()
 
@@ -250,61 +241,12 @@ async def test_bodies_under_way_are_bounded(cluster: Cluster) -> None:
     first = asyncio.create_task(post(endpoint, receive=late))
     await until(lambda: len(cluster.asked) == 4)
     await asyncio.sleep(0)
-    assert status_of(await post(endpoint, token=POD1)) == (429, "TooManyRequests")
+    refused = await post(endpoint, token=POD1)
+    assert status_of(refused) == (429, "TooManyRequests")
+    assert refused.header("retry-after") == "1"
     come.set()
     assert (await first).status == 200
     assert (await post(endpoint, token=POD1)).status == 200
-
-
-async def test_slow_bodies_of_one_job_leave_room_for_those_of_another(cluster: Cluster) -> None:
-    cluster.add_job("gpt")
-    endpoint = Endpoint(cluster, bodies=Bodies(places=20))
-    come, waiting = asyncio.Event(), 0
-
-    async def late() -> dict[str, Any]:
-        nonlocal waiting
-        waiting += 1
-        await come.wait()
-        return {"type": "http.request", "body": BODY, "more_body": False}
-
-    async with asyncio.TaskGroup() as group:
-        slow = [group.create_task(post(endpoint, token=token, receive=late)) for token in (POD0, POD1)]
-        await until(lambda: waiting == 2)
-        assert status_of(await post(endpoint)) == (429, "TooManyRequests")
-        other = await post(endpoint, token="team-a-gpt-job-pod0", path=UPSTREAM.format("team-a", "gpt"))
-        assert other.status == 200
-        come.set()
-    assert [task.result().status for task in slow] == [200, 200]
-    assert (await post(endpoint)).status == 200
-
-
-async def test_slow_bodies_of_one_namespace_leave_room_for_those_of_another(cluster: Cluster) -> None:
-    for name in ("gpt", "t5"):
-        cluster.add_job(name)
-    cluster.add_job("bert", "team-b")
-    endpoint = Endpoint(cluster, bodies=Bodies(places=10))
-    come, waiting = asyncio.Event(), 0
-
-    async def late() -> dict[str, Any]:
-        nonlocal waiting
-        waiting += 1
-        await come.wait()
-        return {"type": "http.request", "body": BODY, "more_body": False}
-
-    async def push(name: str, **kwargs: Any) -> Answer:
-        return await post(
-            endpoint, token=f"team-a-{name}-job-pod0", path=UPSTREAM.format("team-a", name), **kwargs
-        )
-
-    async with asyncio.TaskGroup() as group:
-        slow = [group.create_task(push(name, receive=late)) for name in ("bert", "gpt", "t5")]
-        await until(lambda: waiting == 3)
-        cluster.add_job("llama")
-        assert status_of(await push("llama")) == (429, "TooManyRequests")
-        other = UPSTREAM.format("team-b", "bert")
-        assert (await post(endpoint, token="team-b-bert-job-pod0", path=other)).status == 200
-        come.set()
-    assert [task.result().status for task in slow] == [200, 200, 200]
 
 
 # --- whose word counts

@@ -18,6 +18,7 @@ from visibility_api.errors.status import (
     Unavailable,
     encode_status,
 )
+from visibility_api.pushing.body import Bodies
 from visibility_api.pushing.paths import UPSTREAM_PREFIX
 from visibility_api.replication.addresses import Address
 from visibility_api.replication.forwarding import CLIENT, MAX_ANSWER_BYTES, Pushes
@@ -120,6 +121,14 @@ async def test_an_owner_that_goes_meanwhile_costs_no_push(first: Answer | Except
     others = Others(answers=[first, Answer(200, b"echo")])
     assert await push(others.forwarder()) == b"echo"
     assert len(others.seen) == 2
+
+
+async def test_slow_bodies_that_are_passed_on_leave_room_for_those_of_another_namespace() -> None:
+    pushes = Others().forwarder()
+    pushes._bodies = Bodies(places=4)
+    with pushes._bodies.place("team-a", "gpt"), pytest.raises(TooManyRequests, match="too many pushes"):
+        await push(pushes)
+    assert await push(pushes) == b"echo"
 
 
 async def test_without_an_owner_the_pod_is_told_to_try_again() -> None:

@@ -73,8 +73,8 @@ class Grant:
     membership: Membership
     shares: Shares  # which its pushes are charged to
     until: float
+    seen_at: float  # when the pod was last read, or the watch showed that it runs
     is_watched: bool = False  # the watch has shown the pod: it is, or was, rank 0's
-    seen_at: float = -math.inf  # when the pod was last read, or the watch showed that it runs
 
 
 class _JobState(NamedTuple):
@@ -190,9 +190,8 @@ class Admission:
             self._end(grant)
 
     def _end(self, grant: Grant) -> None:
-        """The pod is to be read anew before another push of it is taken."""
+        """The token is authenticated anew before another push with it is taken."""
         grant.until = min(grant.until, self._clock())
-        self._owners.forget(grant.membership)
 
     async def _authenticate(
         self, key: tuple[str, bytes], target: Target, credentials: bytes, client: str
@@ -220,6 +219,7 @@ class Admission:
             membership=membership,
             shares=self._budgets.find(target.namespace, membership.job_uid, membership.pod_uid),
             until=self._clock() + min(GRANT_TTL_S, _valid_s(token)),
+            seen_at=self._clock(),
         )
 
     async def _review(

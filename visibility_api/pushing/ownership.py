@@ -23,7 +23,6 @@ from visibility_api.workloads.rank0 import COMPLETION_INDEX, is_generated, pod_p
 
 MAX_ENTRIES = 32_768
 CACHE_TTL_S = 3600.0
-UNOWNED_TTL_S = 10.0  # short: an owner may not be visible yet
 TIMEOUT_S = 4.0
 # After a pod's deletionTimestamp, which is when its grace period ends. A finalizer or a node that has gone
 # may keep the pod for ever; kube-apiserver accepts its tokens for so long (invalidIfDeletedBefore in
@@ -131,44 +130,13 @@ class Owners:
     ) -> None:
         self._client = client
         self._now = now
-        self._members: TTLCache[str, Membership] = TTLCache(
-            MAX_ENTRIES, CACHE_TTL_S, timer=clock
-        )  # by pod uid
         self._jobs: TTLCache[str, _Parent] = TTLCache(MAX_ENTRIES, CACHE_TTL_S, timer=clock)  # by Job uid
-        self._unowned: TTLCache[str, bool] = TTLCache(MAX_ENTRIES, UNOWNED_TTL_S, timer=clock)  # by pod uid
 
     async def find(self, namespace: str, pod_name: str, pod_uid: str) -> Membership | None:
         """The TrainJob that owns the pod; None when there is none, or the pod is gone.
 
         Raises ClusterError when the owners cannot be read.
         """
-        held = self._members.get(pod_uid)
-        if held is not None or pod_uid in self._unowned:
-            return held
-        found = await self._read_owners(namespace, pod_name, pod_uid)
-        if found is None:
-            self._unowned[pod_uid] = True
-        else:
-            self._members[pod_uid] = found
-        return found
-
-    async def is_there(self, namespace: str, pod_name: str, pod_uid: str) -> bool:
-        """Whether the pod exists now and may run. Raises ClusterError when it cannot be read."""
-        return await self._read_pod(namespace, pod_name, pod_uid) is not None
-
-    def forget(self, membership: Membership) -> None:
-        """The pod is read anew when it is asked for next."""
-        self._members.pop(membership.pod_uid, None)
-
-    async def _read_pod(self, namespace: str, pod_name: str, pod_uid: str) -> _Pod | None:
-        """None when it is gone, has ended, or kube-apiserver accepts its tokens no longer."""
-        pod = await self._get(_Pod, f"/api/v1/namespaces/{namespace}/pods", pod_name, pod_uid)
-        if pod is None or pod.status.phase in ("Succeeded", "Failed"):
-            return None
-        ends_at = pod.metadata.deletion_timestamp
-        return None if ends_at is not None and self._now() > ends_at + TERMINATING else pod
-
-    async def _read_owners(self, namespace: str, pod_name: str, pod_uid: str) -> Membership | None:
         pod = await self._read_pod(namespace, pod_name, pod_uid)
         owner = pod.metadata.controller if pod is not None else None
         if pod is None or owner is None or owner.kind != "Job":
@@ -187,6 +155,18 @@ class Owners:
             pod_uid=pod_uid,
             restart_attempt=job.restart_attempt,
         )
+
+    async def is_there(self, namespace: str, pod_name: str, pod_uid: str) -> bool:
+        """Whether the pod exists now and may run. Raises ClusterError when it cannot be read."""
+        return await self._read_pod(namespace, pod_name, pod_uid) is not None
+
+    async def _read_pod(self, namespace: str, pod_name: str, pod_uid: str) -> _Pod | None:
+        """None when it is gone, has ended, or kube-apiserver accepts its tokens no longer."""
+        pod = await self._get(_Pod, f"/api/v1/namespaces/{namespace}/pods", pod_name, pod_uid)
+        if pod is None or pod.status.phase in ("Succeeded", "Failed"):
+            return None
+        ends_at = pod.metadata.deletion_timestamp
+        return None if ends_at is not None and self._now() > ends_at + TERMINATING else pod
 
     async def _read_job(self, namespace: str, reference: OwnerReference) -> _Parent | None:
         """The Job if it is the one of that name that a TrainJob's JobSet makes."""
