@@ -16,7 +16,7 @@ from pydantic.json_schema import models_json_schema
 
 from visibility_api.models.served import GROUP, VERSION, Resource
 from visibility_api.models.subresources import TrainJobLogTail, TrainJobProgressHistory
-from visibility_api.models.v1alpha1 import document_model, list_model
+from visibility_api.models.v1alpha1 import TrainJobProgress, TrainJobProgressList
 from visibility_api.models.wire import WireModel
 
 Schema = dict[str, Any]
@@ -25,8 +25,11 @@ REFERENCE = "#/components/schemas/"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."  # merged cluster-wide by name: must be exact copies
 PREFIX = ".".join(reversed(GROUP.split("."))) + f".{VERSION}."  # unique, or the aggregator would rename it
 
-# Of the subresources that are operations of their own; their names are the kinds.
-_OF_SUBRESOURCES: Sequence[type[WireModel]] = (TrainJobProgressHistory, TrainJobLogTail)
+# What is served; their names are the kinds.
+_MODELS: Sequence[type[WireModel]] = (
+    *(TrainJobProgress, TrainJobProgressList),
+    *(TrainJobProgressHistory, TrainJobLogTail),
+)
 
 # The order of a schema's fields; all others follow as they come.
 _ORDER = (
@@ -43,14 +46,9 @@ def meta_schemas() -> dict[str, Schema]:
 
 def component_schemas(resources: Sequence[Resource]) -> dict[str, Schema]:
     """Every schema, by name: ours, one document and one list a resource, and those of meta/v1."""
-    kinds: dict[str, type[WireModel]] = {}
-    for resource in resources:
-        document = document_model(resource)
-        kinds[resource.kind] = document
-        kinds[resource.list_kind] = list_model(resource, document)
-        for model in _OF_SUBRESOURCES:
-            if model.__name__ in {subresource.kind for subresource in resource.subresources}:
-                kinds[model.__name__] = model
+    served = {kind for each in resources for kind in (each.kind, each.list_kind)}
+    served |= {subresource.kind for each in resources for subresource in each.subresources}
+    kinds = {model.__name__: model for model in _MODELS if model.__name__ in served}
     _, generated = models_json_schema(
         [(model, "validation") for model in kinds.values()], ref_template="{model}"
     )

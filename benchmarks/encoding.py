@@ -166,7 +166,7 @@ def _print(times_s: dict[str, float], scale: float, unit: str) -> None:
 def _of_a_list_again(bodies: Sequence[bytes], rounds: int) -> dict[str, float]:
     """A list of which nothing has changed: bytes that are kept, or models that are kept."""
     items = [models.TrainJobProgress.model_validate_json(body) for body in bodies]
-    whole = models.TrainJobProgressList(items=items)  # type: ignore[call-arg]  # added by list_model
+    whole = models.TrainJobProgressList(items=items)
     ways: dict[str, Callable[[], bytes]] = {
         "bytes of the documents, joined": lambda: b",".join(bodies),
         "pydantic, models serialized": whole.encode,

@@ -177,7 +177,7 @@ async def test_the_tag_changes_with_the_document() -> None:
         shell.app.state.discovery = Discovery(resources)
         return (await shell.get("/apis", ("Accept", V2))).header("etag")
 
-    more = Resource(plural="others", kind="OtherProgress", short_names=(), description="")
+    more = Resource(plural="others", kind="OtherProgress", short_names=())
     assert await tag(RESOURCES) != await tag((*RESOURCES, more))
     assert await tag(RESOURCES) == await tag(RESOURCES)
 
@@ -216,9 +216,8 @@ def test_a_new_resource_needs_one_entry_of_the_table() -> None:
         plural="jobsets",
         kind="JobSetProgress",
         short_names=(),
-        description="",
         namespaced=False,
-        subresources=(Subresource(name="history", kind="JobSetProgressHistory", description=""),),
+        subresources=(Subresource(name="history", kind="JobSetProgressHistory"),),
     )
     names = [entry["name"] for entry in resource_list((*RESOURCES, new))["resources"]]
     below = ["trainjobs/progress", "trainjobs/history", "trainjobs/log-tail"]

@@ -15,7 +15,7 @@ from visibility_api.auth.errors import ReviewFailed
 from visibility_api.errors.status import Unavailable
 from visibility_api.models.served import TRAINJOBS, Subresource
 
-NOTES = Subresource(name="notes", kind="TrainJobProgress", description="Notes.", is_operation=True)
+NOTES = Subresource(name="notes", kind="TrainJobProgress", is_operation=True)
 
 
 def shell_with(operation: Any, path: str = "/things", methods: tuple[str, ...] = ("GET",)) -> Shell:

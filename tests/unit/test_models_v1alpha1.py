@@ -117,7 +117,7 @@ def encoded(document: JobProgress) -> bytes:
     return CODEC.document(Entry(document=document, revision=12))
 
 
-def read_strictly(body: bytes) -> v1alpha1.JobDocument:
+def read_strictly(body: bytes) -> TrainJobProgress:
     return TrainJobProgress.model_validate_json(body, strict=True, extra="forbid")
 
 

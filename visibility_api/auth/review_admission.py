@@ -10,6 +10,7 @@ import ipaddress
 import time
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
+from functools import partial
 
 from visibility_api.errors.status import TooManyRequests
 from visibility_api.flowcontrol.client_queues import ClientQueues
@@ -35,26 +36,18 @@ _CROWDED = "too many requests wait for the review of their token; try again afte
 _FLOODED = "too many unknown tokens come from this address; try again after the time in Retry-After"
 
 
-def unknown_queues(
-    *,
-    max_running: int = MAX_RUNNING,
-    max_running_per_client: int = MAX_RUNNING_PER_CLIENT,
-    max_waiting: int = MAX_WAITING,
-    max_waiting_per_client: int = MAX_WAITING_PER_CLIENT,
-    starts_per_s: float = STARTS_PER_S,
-    start_burst: float = START_BURST,
-) -> ClientQueues:
-    """The queues of unknown callers."""
-    return ClientQueues(
-        crowded=_CROWDED,
-        max_running=max_running,
-        max_running_per_client=max_running_per_client,
-        max_waiting=max_waiting,
-        max_waiting_per_client=max_waiting_per_client,
-        starts_per_s=starts_per_s,
-        start_burst=start_burst,
-        wait_s=WAIT_S,
-    )
+# The queues of unknown callers.
+unknown_queues = partial(
+    ClientQueues,
+    crowded=_CROWDED,
+    max_running=MAX_RUNNING,
+    max_running_per_client=MAX_RUNNING_PER_CLIENT,
+    max_waiting=MAX_WAITING,
+    max_waiting_per_client=MAX_WAITING_PER_CLIENT,
+    starts_per_s=STARTS_PER_S,
+    start_burst=START_BURST,
+    wait_s=WAIT_S,
+)
 
 
 class ReviewAdmission:

@@ -18,9 +18,8 @@ class Subresource:
 
     name: str
     kind: str
-    description: str
     verbs: tuple[str, ...] = ("get",)
-    is_operation: bool = False  # answered by an operation in app/routers, not by resources/
+    is_operation: bool = False  # answered by an operation in app/routers, not by kubeapi/
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +29,6 @@ class Resource:
     plural: str
     kind: str
     short_names: tuple[str, ...]  # none of the CRD's, whose resource would win with a warning
-    description: str
     namespaced: bool = True
     verbs: tuple[str, ...] = ("get", "list", "watch")  # as served: controllers act on them
     subresources: tuple[Subresource, ...] = ()
@@ -50,26 +48,12 @@ TRAINJOBS = Resource(
     plural="trainjobs",
     kind="TrainJobProgress",
     short_names=("tjp",),
-    description="How far the TrainJob of the same name has come, as its rank-0 process reports it.",
     subresources=(
-        Subresource(
-            name="progress",
-            kind="TrainJobProgress",
-            description="The same document; a right to it can be granted without the right to list.",
-        ),
-        Subresource(
-            name="history",
-            kind="TrainJobProgressHistory",
-            description="What the job has reported over time.",
-            is_operation=True,
-        ),
-        Subresource(
-            name="log-tail",
-            kind="TrainJobLogTail",
-            description="The last lines of the log of what failed first, or of rank 0; for callers that may"
-            " get pods/log as well.",
-            is_operation=True,
-        ),
+        # A right to it can be granted without the right to list.
+        Subresource(name="progress", kind="TrainJobProgress"),
+        Subresource(name="history", kind="TrainJobProgressHistory", is_operation=True),
+        # For callers that may get pods/log as well.
+        Subresource(name="log-tail", kind="TrainJobLogTail", is_operation=True),
     ),
 )
 

@@ -7,13 +7,12 @@ has as well are its own, so that its clients can read ours.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, create_model
+from pydantic import Field
 
 from .condition_types import MEANINGS
 from .meta_v1 import Condition, ListMeta, ObjectMeta
-from .served import GROUP_VERSION, TRAINJOBS, Resource
 from .sources import MEANINGS as MEANINGS_OF_SOURCES
 from .wire import Double, Int32, Int64, Time, WireModel, map_keyed_by
 
@@ -283,11 +282,16 @@ class ProgressStatus(WireModel):
     )
 
 
-class JobDocument(WireModel):
-    """The document of one job. Each resource has a kind of its own, all with these fields."""
+class TrainJobProgress(WireModel):
+    """How far the TrainJob of the same name has come, as its rank-0 process reports it."""
 
-    kind: str
-    api_version: str
+    kind: Literal["TrainJobProgress"] = Field(
+        default="TrainJobProgress", description="Always TrainJobProgress."
+    )
+    api_version: Literal["visibility.trainer.kubeflow.org/v1alpha1"] = Field(
+        default="visibility.trainer.kubeflow.org/v1alpha1",
+        description="Always visibility.trainer.kubeflow.org/v1alpha1.",
+    )
     metadata: ObjectMeta = Field(
         description="Name, namespace, uid, labels and creation time are those of the job itself. The"
         " resourceVersion is that of this document, which is not stored in etcd."
@@ -295,45 +299,19 @@ class JobDocument(WireModel):
     status: ProgressStatus = Field(description="What is known of the job, and how it was read.")
 
 
-class JobDocumentList(WireModel):
-    """A list of them; `list_model` adds the items."""
+class TrainJobProgressList(WireModel):
+    """TrainJobProgressList is a list of TrainJobProgress."""
 
-    kind: str
-    api_version: str
+    kind: Literal["TrainJobProgressList"] = Field(
+        default="TrainJobProgressList", description="Always TrainJobProgressList."
+    )
+    api_version: Literal["visibility.trainer.kubeflow.org/v1alpha1"] = Field(
+        default="visibility.trainer.kubeflow.org/v1alpha1",
+        description="Always visibility.trainer.kubeflow.org/v1alpha1.",
+    )
     metadata: ListMeta = Field(
         default_factory=ListMeta, description="A watch can continue from its resourceVersion."
     )
-
-
-def document_model(resource: Resource) -> type[JobDocument]:
-    """The model of one object of `resource`."""
-    return create_model(
-        resource.kind, __base__=JobDocument, __doc__=resource.description, **type_meta(resource.kind)
+    items: tuple[TrainJobProgress, ...] = Field(
+        description="One document for each job, sorted by namespace, then by name."
     )
-
-
-def list_model(resource: Resource, document: type[JobDocument]) -> type[JobDocumentList]:
-    """The model of a list of `document`, which is that of `resource`."""
-    description = "One document for each job, sorted by namespace, then by name."
-    return create_model(
-        resource.list_kind,
-        __base__=JobDocumentList,
-        __doc__=f"{resource.list_kind} is a list of {resource.kind}.",
-        **type_meta(resource.list_kind),
-        items=(tuple[document, ...], Field(description=description)),  # type: ignore[valid-type]  # made above
-    )
-
-
-def type_meta(kind: str) -> dict[str, Any]:
-    """The fields `kind` and `apiVersion`, which are constants."""
-    return {
-        "kind": (Literal[kind], Field(default=kind, description=f"Always {kind}.")),
-        "api_version": (
-            Literal[GROUP_VERSION],
-            Field(default=GROUP_VERSION, description=f"Always {GROUP_VERSION}."),
-        ),
-    }
-
-
-TrainJobProgress = document_model(TRAINJOBS)
-TrainJobProgressList = list_model(TRAINJOBS, TrainJobProgress)
