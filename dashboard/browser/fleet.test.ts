@@ -176,3 +176,70 @@ test("a figure of the summary shows what it counts", async () => {
   const stalled = fixture.jobs.filter((job) => job.trouble === "Stalled").length;
   await until(matches, (text) => text === `${stalled} of ${JOBS} jobs`);
 });
+
+test("what failed today comes above what runs, and the figure shows those and no others", async () => {
+  const failed = fixture.jobs.filter((job) => job.phase === "Failed");
+  const midnight = new Date().setHours(0, 0, 0, 0);
+  const old = failed[0]!;
+  old.says = { endTime: new Date(midnight - 3 * 86_400_000).toISOString() };
+  fixture.change(old);
+  await page.getByRole("button", { name: /failed today/ }).click();
+  const count = Number((await page.getByRole("button", { name: /failed today/ }).textContent())?.match(/\d+/)?.[0]);
+  await until(matches, (text) => text === `${count} of ${JOBS} jobs`);
+  expect(count).toBeLessThan(failed.length);
+  await page.getByRole("button", { name: "Remove filters" }).click();
+  const states = await page.locator(".body .row .state").allTextContents();
+  const first = (is: (text: string) => boolean) => states.findIndex(is);
+  if (count > 0)
+    expect(first((text) => text.includes("Failed"))).toBeLessThan(first((text) => text.includes("Running")));
+});
+
+test("back from a job, the filters are as they were and the focus is on its row", async () => {
+  await page.getByRole("button", { name: /^Running/ }).click();
+  await until(
+    () => page.url(),
+    (url) => url.includes("phase=Running"),
+  );
+  const link = page.locator(".body .row .name a").nth(3);
+  const name = await link.textContent();
+  await link.focus();
+  await page.keyboard.press("Enter");
+  await page.locator(".numbers").waitFor();
+  expect(await page.evaluate(() => document.activeElement?.id)).toBe("content");
+  await page.goBack();
+  await until(
+    () => page.evaluate(() => document.activeElement?.textContent),
+    (text) => text === name,
+  );
+  await page.keyboard.press("Enter");
+  await page.getByRole("link", { name: "All jobs" }).click();
+  await until(
+    () => page.url(),
+    (url) => url.includes("phase=Running"),
+  );
+});
+
+test("where the system sets the colours, the bars are still seen", async () => {
+  await page.emulateMedia({ forcedColors: "active" });
+  const [bar, done] = await page
+    .locator(".body .bar .done")
+    .first()
+    .evaluate((element) => {
+      const of = (one: Element) => getComputedStyle(one).backgroundColor;
+      return [of(document.body), of(element)];
+    });
+  expect(done).not.toBe(bar);
+});
+
+test("all rows are printed", async () => {
+  await page.evaluate(() => window.dispatchEvent(new Event("beforeprint")));
+  await until(
+    () => rows().count(),
+    (count) => count === JOBS,
+  );
+  await page.evaluate(() => window.dispatchEvent(new Event("afterprint")));
+  await until(
+    () => rows().count(),
+    (count) => count < JOBS,
+  );
+});

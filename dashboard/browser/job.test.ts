@@ -224,3 +224,61 @@ test("a job that does not exist, and one that is deleted, are told", async () =>
   await page.goto(`${fixture.page()}#/trainjobs/research/no-such-job`);
   await page.getByRole("heading", { name: "There is no such job" }).waitFor();
 });
+
+test("a stalled job says its age once, and why there is no end", async () => {
+  await show((one) => one.trouble === "Stalled");
+  const told = await page.locator(".notice.bad").first().textContent();
+  expect(told?.match(/\bfor \d+/g)).toHaveLength(1);
+  await page.getByText("No estimate of the end: the run does not advance.").waitFor();
+});
+
+test("a run that has diverged is given no end, and advice", async () => {
+  const job = await show((one) => one.trouble === "Diverged");
+  await page.getByText("No estimate of the end: the run has diverged.").waitFor();
+  await page.getByText("begin again from a checkpoint before that").waitFor();
+  await page.goto(`${fixture.page()}#/?q=${job.name}`);
+  await page.locator(".body .row").first().waitFor();
+  expect(await page.locator(".body .row .end").first().textContent()).toBe("");
+});
+
+test("a probe that is late says by how much", async () => {
+  const job = fixture.jobs.find((one) => one.trouble === "Silent")!;
+  const ago = (seconds: number) => new Date(Date.now() - seconds * 1000).toISOString();
+  job.says = {
+    observation: { source: "exec", consecutiveFailures: 1, lastProbeTime: ago(100), nextProbeTime: ago(40) },
+  };
+  await show((one) => one === job);
+  await page.getByText(/overdue by \d+ s/).waitFor();
+});
+
+test("a CSV that is refused says so", async () => {
+  await show(isGood);
+  fixture.hasHistory = false;
+  await page.getByRole("button", { name: "CSV" }).click();
+  await page.getByText("No CSV: the server could not find the requested resource").waitFor();
+});
+
+test("what is zoomed to is in the address", async () => {
+  await show(isGood);
+  await page.getByRole("img", { name: /^loss\. .*\d{2} points/ }).waitFor();
+  await page.locator(".plot").first().focus();
+  await page.keyboard.press("+");
+  await until(
+    () => page.url(),
+    (url) => /from=[\d.]+&to=[\d.]+/.test(url),
+  );
+  await page.reload();
+  const reset = page.getByRole("button", { name: "Show all" });
+  await until(() => reset.isEnabled(), Boolean);
+  await reset.click();
+  await until(
+    () => page.url(),
+    (url) => !url.includes("from="),
+  );
+});
+
+test("a ninth job to compare is named as left out", async () => {
+  const others = fixture.jobs.slice(10, 19).map((job) => `with=${job.namespace}/${job.name}`);
+  await show(isGood, `?${others.join("&")}`);
+  await page.getByText(/At most 8 jobs are compared\. Left out: .*-0017, .*-0018/).waitFor();
+});

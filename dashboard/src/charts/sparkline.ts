@@ -17,7 +17,9 @@ export function spark(xs: readonly number[], ys: readonly number[], width: numbe
   const px = (x: number) => INSET + (right === left ? 1 : (x - left) / (right - left)) * (width - 2 * INSET);
   const py = (y: number) => INSET + (high === low ? 0.5 : (high - y) / (high - low)) * (height - 2 * INSET);
   const points = shown.map(([x, y]) => [round(px(x)), round(py(y))] as const);
-  return { path: `M${points.map(([x, y]) => `${x} ${y}`).join("L")}`, end: points.at(-1) };
+  // When the last value is not finite, an older one must not look like it.
+  const end = Number.isFinite(ys.at(-1)) ? points.at(-1) : undefined;
+  return { path: `M${points.map(([x, y]) => `${x} ${y}`).join("L")}`, end };
 }
 
 function range(values: readonly number[]): [number, number] {

@@ -1,6 +1,6 @@
 /** Which jobs are shown. Written into the address of the page, so that a link shows the same. */
 
-import { FLAGS, isWasting, type Flag, type Job } from "./job";
+import { FLAGS, hasFailedToday, isWasting, type Flag, type Job } from "./job";
 import type { Phase } from "../api/types";
 import { isSortKey, type SortKey } from "./sort";
 
@@ -13,8 +13,14 @@ export const PHASES: readonly Phase[] = [
   "Succeeded",
   "Unknown",
 ];
-export type Trouble = Flag | "Wasting";
-export const TROUBLES: readonly Trouble[] = [...FLAGS, "Wasting"];
+export type Trouble = Flag | "Wasting" | "Failed today";
+export const TROUBLES: readonly Trouble[] = ["Failed today", ...FLAGS, "Wasting"];
+
+/** What day it is: `now` by the server's clock, in the chosen zone. */
+export interface Today {
+  readonly now: number;
+  readonly zone: string | undefined;
+}
 
 export interface Filter {
   readonly text: string;
@@ -41,7 +47,7 @@ export const EVERYTHING: Filter = {
 /** The queue of jobs that have none, as it is chosen and written. */
 export const NO_QUEUE = "-";
 
-export function matcher(filter: Filter): (job: Job) => boolean {
+export function matcher(filter: Filter, today: Today): (job: Job) => boolean {
   const words = filter.text.toLowerCase().split(/\s+/).filter(Boolean);
   const [phases, namespaces, queues, kinds] = [filter.phases, filter.namespaces, filter.queues, filter.kinds].map(
     (chosen) => new Set<string>(chosen),
@@ -52,11 +58,12 @@ export function matcher(filter: Filter): (job: Job) => boolean {
     isIn(namespaces, job.namespace) &&
     isIn(queues, job.queue || NO_QUEUE) &&
     isIn(kinds, job.kind) &&
-    (filter.troubles.length === 0 || filter.troubles.some((trouble) => hasTrouble(job, trouble))) &&
+    (filter.troubles.length === 0 || filter.troubles.some((trouble) => hasTrouble(job, trouble, today))) &&
     words.every((word) => job.searched.includes(word));
 }
 
-export function hasTrouble(job: Job, trouble: Trouble): boolean {
+export function hasTrouble(job: Job, trouble: Trouble, { now, zone }: Today): boolean {
+  if (trouble === "Failed today") return hasFailedToday(job, now, zone);
   return trouble === "Wasting" ? isWasting(job) : job.flags.includes(trouble);
 }
 

@@ -2,6 +2,7 @@
 
 import type { JobRef } from "../api/requests";
 import type { Condition, JobDocument, Phase, ProgressStatus } from "../api/types";
+import { isSameDay } from "./format";
 import { mainMetric } from "./main-metric";
 
 export const QUEUE_LABEL = "kueue.x-k8s.io/queue-name";
@@ -133,6 +134,9 @@ export function isWasting(job: Job): boolean {
     job.accelerators > 0 && (job.flags.includes("Stalled") || job.flags.includes("Diverged")) && !hasEnded(job.phase)
   );
 }
+
+export const hasFailedToday = (job: Job, now: number, zone: string | undefined) =>
+  job.phase === "Failed" && now - job.ended < 48 * 3600_000 && isSameDay(job.ended, now, zone);
 
 export const holdsAccelerators = (job: Job) =>
   job.accelerators > 0 && (job.phase === "Running" || job.phase === "Initializing");

@@ -8,6 +8,7 @@ import { formatRoute, parseRoute, USUAL_LOOK } from "./routes";
 import { sorted } from "./sort";
 import { summarise } from "./summary";
 
+const TODAY = { now: Date.parse("2026-11-22T12:00:00Z"), zone: "UTC" };
 const NOW = Date.parse("2026-11-22T12:00:00Z");
 
 /** Accelerators that are held, and seconds of them that were wasted. */
@@ -52,19 +53,19 @@ test("stalled and wasting jobs come first, jobs that ended last", () => {
     job("stalled", { conditions: [is("Stalled")] }),
     job("wasting", { conditions: [is("Diverged")], ...holding(8) }),
   ];
-  expect(names(sorted(jobs, "attention", false))).toBe("wasting stalled slow good failed done");
+  expect(names(sorted(jobs, "attention", false, TODAY))).toBe("wasting stalled slow good failed done");
 });
 
 test("what is not known comes last in either direction", () => {
   const jobs = [job("none"), job("low", { progressPercentage: 5 }), job("high", { progressPercentage: 90 })];
-  expect(names(sorted(jobs, "progress", false))).toBe("high low none");
-  expect(names(sorted(jobs, "progress", true))).toBe("low high none");
+  expect(names(sorted(jobs, "progress", false, TODAY))).toBe("high low none");
+  expect(names(sorted(jobs, "progress", true, TODAY))).toBe("low high none");
 });
 
 test("equal infinities keep the order of names", () => {
   const metric = (value: string) => ({ metrics: [{ name: "loss", value }] });
   const jobs = [job("b", metric("Infinity")), job("a", metric("Infinity")), job("c", metric("1"))];
-  expect(names(sorted(jobs, "metric", false))).toBe("c a b");
+  expect(names(sorted(jobs, "metric", false, TODAY))).toBe("c a b");
 });
 
 test("filters add up, and several values of one are alternatives", () => {
@@ -73,7 +74,7 @@ test("filters add up, and several values of one are alternatives", () => {
     job("b", { phase: "Failed" }),
     job("c", { phase: "Pending" }, { namespace: "team-b" }),
   ];
-  const shown = (filter: Partial<Filter>) => names(jobs.filter(matcher({ ...EVERYTHING, ...filter })));
+  const shown = (filter: Partial<Filter>) => names(jobs.filter(matcher({ ...EVERYTHING, ...filter }, TODAY)));
   expect(shown({})).toBe("a b c");
   expect(shown({ phases: ["Failed", "Pending"] })).toBe("b c");
   expect(shown({ phases: ["Failed", "Pending"], namespaces: ["team-b"] })).toBe("c");

@@ -18,6 +18,20 @@ const MORE: Record<string, Help> = {
     meaning: ["steps stand still for far longer than this run's rhythm explains"],
     advice: ["look at the process: a collective that hangs, storage, a data loader that waits"],
   },
+  NonFiniteMetric: {
+    page: "troubleshooting",
+    at: "stalled-or-diverged-is-true",
+    meaning: ["what comes after NaN or infinity is lost"],
+    advice: [
+      "stop the run; begin again from a checkpoint before that, with a lower learning rate or clipped gradients",
+    ],
+  },
+  FarAboveUsual: {
+    page: "troubleshooting",
+    at: "stalled-or-diverged-is-true",
+    meaning: ["the run has most likely lost what it had learned"],
+    advice: ["look at the curve; begin again from a checkpoint before the jump, with a lower learning rate"],
+  },
   NoImprovement: {
     page: "troubleshooting",
     at: "plateaued-is-true",

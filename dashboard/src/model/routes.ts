@@ -13,6 +13,8 @@ export interface JobLook {
   readonly metrics: readonly string[];
   /** Jobs that are compared with this one, as namespace/name. */
   readonly others: readonly string[];
+  /** What is seen of the axis; undefined is all. */
+  readonly range: { readonly min: number; readonly max: number } | undefined;
 }
 
 export type Route =
@@ -23,8 +25,15 @@ export interface SoughtText extends DocsLink {
   readonly reason?: string | undefined;
 }
 
-export const USUAL_LOOK: JobLook = { axis: undefined, isLog: false, weight: 0.6, metrics: [], others: [] };
-const MOST_OTHERS = 7;
+export const USUAL_LOOK: JobLook = {
+  axis: undefined,
+  isLog: false,
+  weight: 0.6,
+  metrics: [],
+  others: [],
+  range: undefined,
+};
+export const MOST_OTHERS = 7;
 const DOCS = "docs"; // a job's path has three parts, so it is none
 
 export function parseRoute(hash: string): Route {
@@ -38,7 +47,8 @@ export function parseRoute(hash: string): Route {
   if (parts.length === 2 && plural === DOCS && namespace) {
     return { view: "docs", page: namespace, at: query.get("at") ?? "", reason: query.get("reason") ?? undefined };
   }
-  return { view: "fleet", filter: fromQuery(query) };
+  lastFilter = fromQuery(query);
+  return { view: "fleet", filter: lastFilter };
 }
 
 export function formatRoute(route: Route): string {
@@ -56,6 +66,11 @@ function partsOf(route: Route): [path: string, query: URLSearchParams] {
   return [`/${DOCS}/${encodeURIComponent(route.page)}`, query];
 }
 
+let lastFilter: Filter = EVERYTHING;
+
+/** To the list as it was seen last. */
+export const backLink = () => fleetLink(lastFilter);
+
 export const docsLink = ({ page, at, reason }: SoughtText) => formatRoute({ view: "docs", page, at, reason });
 export const fleetLink = (filter: Filter = EVERYTHING) => formatRoute({ view: "fleet", filter });
 export const jobLink = (ref: JobRef, look: JobLook = USUAL_LOOK) => formatRoute({ view: "job", ref, look });
@@ -72,7 +87,8 @@ function lookOf(query: URLSearchParams): JobLook {
     isLog: query.get("log") === "1",
     weight: weight >= 0 && weight < 1 ? weight : USUAL_LOOK.weight,
     metrics: query.getAll("metric"),
-    others: query.getAll("with").slice(0, MOST_OTHERS),
+    others: query.getAll("with"),
+    range: rangeOf(query.get("from"), query.get("to")),
   };
 }
 
@@ -83,7 +99,20 @@ function queryOf(look: JobLook): URLSearchParams {
   if (look.weight !== USUAL_LOOK.weight) query.set("smooth", String(look.weight));
   for (const metric of look.metrics) query.append("metric", metric);
   for (const other of look.others) query.append("with", other);
+  if (look.range) {
+    query.set("from", rounded(look.range.min));
+    query.set("to", rounded(look.range.max));
+  }
   return query;
+}
+
+const rounded = (value: number) => String(Number(value.toPrecision(12)));
+
+function rangeOf(from: string | null, to: string | null): JobLook["range"] {
+  const [min, max] = [Number(from), Number(to)];
+  return from !== null && to !== null && Number.isFinite(min) && Number.isFinite(max) && min < max
+    ? { min, max }
+    : undefined;
 }
 
 function decode(part: string): string {

@@ -1,6 +1,7 @@
 /** The order of the fleet. The usual one shows first what somebody should look at, and changes seldom. */
 
-import { isWasting, type Job } from "./job";
+import type { Today } from "./filter";
+import { hasFailedToday, isWasting, type Job } from "./job";
 
 export const SORTS = {
   attention: "Needs attention",
@@ -17,27 +18,29 @@ export type SortKey = keyof typeof SORTS;
 
 export const isSortKey = (text: string): text is SortKey => Object.hasOwn(SORTS, text);
 
-type Order = (one: Job, other: Job) => number;
+type Order = (one: Job, other: Job, today: Today) => number;
 
 const PHASE_ORDER = ["Running", "Initializing", "Pending", "Suspended", "Unknown", "Failed", "Succeeded"];
 
-/** 0 is the most urgent. Does not depend on the clock, so that rows keep their places. */
-export function urgency(job: Job): number {
+/** 0 is the most urgent. Of the clock it depends on the day alone, so that rows keep their places. */
+export function urgency(job: Job, { now, zone }: Today): number {
   if (isWasting(job)) return 0;
+  if (hasFailedToday(job, now, zone)) return 3;
   const [worst] = job.flags;
-  if (worst && job.phase !== "Succeeded" && job.phase !== "Failed") {
-    return { Stalled: 1, Diverged: 2, Straggling: 3, Plateaued: 4, "Not reporting": 6, "Not fresh": 5 }[worst];
+  // A report that is late is usual of an evaluation or a checkpoint: such jobs stay among those that run.
+  if (worst && worst !== "Not fresh" && job.phase !== "Succeeded" && job.phase !== "Failed") {
+    return { Stalled: 1, Diverged: 2, Straggling: 4, Plateaued: 5, "Not reporting": 6 }[worst];
   }
   return 7 + PHASE_ORDER.indexOf(job.phase);
 }
 
-const byName: Order = (one, other) =>
+const byName = (one: Job, other: Job) =>
   compare(one.namespace, other.namespace) || compare(one.name, other.name) || compare(one.plural, other.plural);
-const newestFirst: Order = (one, other) => missingLast(-one.created, -other.created);
+const newestFirst = (one: Job, other: Job) => missingLast(-one.created, -other.created);
 
 const ORDERS: Record<SortKey, Order> = {
-  attention: (one, other) =>
-    urgency(one) - urgency(other) || other.accelerators - one.accelerators || newestFirst(one, other),
+  attention: (one, other, today) =>
+    urgency(one, today) - urgency(other, today) || other.accelerators - one.accelerators || newestFirst(one, other),
   name: (one, other) => compare(one.name, other.name),
   state: (one, other) => PHASE_ORDER.indexOf(one.phase) - PHASE_ORDER.indexOf(other.phase),
   progress: (one, other) => missingLast(-(one.percent ?? NaN), -(other.percent ?? NaN)),
@@ -49,9 +52,10 @@ const ORDERS: Record<SortKey, Order> = {
 };
 
 /** A new array. What is not known comes last, whichever the direction. */
-export function sorted(jobs: readonly Job[], key: SortKey, descending: boolean): Job[] {
+export function sorted(jobs: readonly Job[], key: SortKey, descending: boolean, today: Today): Job[] {
   const order = ORDERS[key];
-  const turned: Order = descending ? (one, other) => turn(key, order(one, other), one, other) : order;
+  const compared = (one: Job, other: Job) => order(one, other, today);
+  const turned = descending ? (one: Job, other: Job) => turn(key, compared(one, other), one, other) : compared;
   return [...jobs].sort((one, other) => turned(one, other) || byName(one, other));
 }
 

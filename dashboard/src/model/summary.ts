@@ -1,7 +1,6 @@
 /** The figures above the list. */
 
-import { isSameDay } from "./format";
-import { holdsAccelerators, isWasting, type Job } from "./job";
+import { hasFailedToday, holdsAccelerators, isWasting, type Job } from "./job";
 
 export interface Summary {
   readonly all: number;
@@ -25,7 +24,7 @@ export function summarise(jobs: Iterable<Job>, now: number, zone: string | undef
     if (job.phase === "Pending" || job.phase === "Initializing" || job.phase === "Suspended") sum.waiting++;
     if (job.flags.includes("Stalled")) sum.stalled++;
     if (job.flags.includes("Diverged")) sum.diverged++;
-    if (job.phase === "Failed" && now - job.ended < 48 * 3600_000 && isSameDay(job.ended, now, zone)) sum.failedToday++;
+    if (hasFailedToday(job, now, zone)) sum.failedToday++;
     if (holdsAccelerators(job)) sum.held += job.accelerators;
     if (isWasting(job)) sum.idle += job.accelerators;
     sum.wastedS += job.wastedS;

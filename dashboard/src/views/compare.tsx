@@ -5,7 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 import { palette } from "../charts/palette";
 import { nameOf, type ComparedJob } from "../model/compared";
 import type { Fleet } from "../model/fleet";
-import { jobLink, type JobLook } from "../model/routes";
+import { jobLink, MOST_OTHERS, type JobLook } from "../model/routes";
 import { visible } from "../model/text";
 import { useChanges } from "./hooks";
 import { Popover } from "./popover";
@@ -19,10 +19,8 @@ interface Props {
   change: (look: JobLook) => void;
 }
 
-const MOST = 7;
-
 export function Compare({ fleet, jobs, look, change }: Props) {
-  if (look.others.length >= MOST) return null;
+  if (look.others.length >= MOST_OTHERS) return null;
   return (
     <Popover label="Compare with">
       <Search fleet={fleet} jobs={jobs} choose={(name) => change({ ...look, others: [...look.others, name] })} />
@@ -33,6 +31,7 @@ export function Compare({ fleet, jobs, look, change }: Props) {
 export function ComparedJobs({ jobs, look, change }: Omit<Props, "fleet">) {
   const { lines } = palette(useIsDark());
   if (look.others.length === 0) return null;
+  const dropped = look.others.slice(MOST_OTHERS);
   return (
     <ul class="compared" aria-label="Compared jobs">
       {jobs.map(({ ref }, at) => (
@@ -57,6 +56,11 @@ export function ComparedJobs({ jobs, look, change }: Omit<Props, "fleet">) {
           )}
         </li>
       ))}
+      {dropped.length > 0 && (
+        <li class="warn-text">
+          At most {MOST_OTHERS + 1} jobs are compared. Left out: <bdi>{visible(dropped.join(", "))}</bdi>
+        </li>
+      )}
     </ul>
   );
 }

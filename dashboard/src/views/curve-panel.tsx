@@ -135,10 +135,12 @@ function attemptMarks(job: ComparedJob | undefined, axis: Axis): { at: number; l
   const began = attempts.map((attempt) => time(attempt.startTime) / 1000);
   return attempts.slice(1).flatMap((attempt, index) => {
     const own = curves.filter((curve) => curve.attempt === attempt.number);
-    const firstOf = (pick: (curve: (typeof own)[number]) => (number | null)[]) =>
-      own.flatMap((curve) => pick(curve).find((value) => value !== null) ?? [])[0];
+    const firstOf = (pick: (curve: (typeof own)[number]) => (number | null)[]) => {
+      const firsts = own.flatMap((curve) => pick(curve).find((value) => value !== null) ?? []);
+      return firsts.length > 0 ? Math.min(...firsts) : undefined;
+    };
     const at = {
-      step: attempt.firstStep ?? firstOf((curve) => curve.steps),
+      step: firstOf((curve) => curve.steps) ?? attempt.firstStep,
       epoch: firstOf((curve) => curve.epochs),
       time: began[index + 1],
       relative: (began[index + 1] ?? NaN) - (began[0] ?? NaN),

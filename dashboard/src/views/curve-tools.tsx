@@ -35,7 +35,12 @@ export function CurveTools({ address, jobRef, axes, axis, names, look, change, i
     <div class="tools">
       <div class="segments" role="group" aria-label="Over">
         {axes.map((one) => (
-          <button key={one} type="button" aria-pressed={one === axis} onClick={() => change({ ...look, axis: one })}>
+          <button
+            key={one}
+            type="button"
+            aria-pressed={one === axis}
+            onClick={() => change({ ...look, axis: one, range: undefined })}
+          >
             {AXES[one]}
           </button>
         ))}

@@ -3,11 +3,22 @@
 import type { Ref } from "preact";
 import { useMemo, useState } from "preact/hooks";
 
-import { EVERYTHING, hasTrouble, isFiltering, NO_QUEUE, PHASES, TROUBLES, type Filter } from "../model/filter";
+import {
+  EVERYTHING,
+  hasTrouble,
+  isFiltering,
+  NO_QUEUE,
+  PHASES,
+  TROUBLES,
+  type Filter,
+  type Today,
+} from "../model/filter";
+import { serverNow } from "../api/clock";
 import { count } from "../model/format";
 import type { Job } from "../model/job";
 import { SORTS, type SortKey } from "../model/sort";
 import { visible } from "../model/text";
+import { useSettings } from "../settings";
 import { Popover } from "./popover";
 
 interface Props {
@@ -19,7 +30,8 @@ interface Props {
 }
 
 export function FilterBar({ jobs, version, filter, change, search }: Props) {
-  const counts = useMemo(() => countAll(jobs), [version]);
+  const { zone } = useSettings();
+  const counts = useMemo(() => countAll(jobs, { now: serverNow(), zone }), [version, zone]);
   return (
     <div class="filters" role="search">
       <input
@@ -172,7 +184,7 @@ function toggled<T>(chosen: readonly T[], value: T): T[] {
   return chosen.includes(value) ? chosen.filter((one) => one !== value) : [...chosen, value];
 }
 
-function countAll(jobs: Iterable<Job>) {
+function countAll(jobs: Iterable<Job>, today: Today) {
   const counts = {
     phase: new Map<string, number>(),
     trouble: new Map<string, number>(),
@@ -186,7 +198,7 @@ function countAll(jobs: Iterable<Job>) {
     add(counts.namespace, job.namespace);
     add(counts.queue, job.queue || NO_QUEUE);
     add(counts.kind, job.kind);
-    for (const trouble of TROUBLES) if (hasTrouble(job, trouble)) add(counts.trouble, trouble);
+    for (const trouble of TROUBLES) if (hasTrouble(job, trouble, today)) add(counts.trouble, trouble);
   }
   return counts;
 }

@@ -3,6 +3,7 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 
 import type { Address } from "../api/address";
+import { serverNow } from "../api/clock";
 import type { Fleet } from "../model/fleet";
 import { overall } from "../model/link";
 import { EVERYTHING, isFiltering, matcher, type Filter } from "../model/filter";
@@ -10,6 +11,7 @@ import { count } from "../model/format";
 import type { Route } from "../model/routes";
 import { sorted } from "../model/sort";
 import type { Sparks } from "../model/sparks";
+import { useSettings } from "../settings";
 import { FilterBar } from "./filter-bar";
 import { JobList } from "./job-list";
 import { NoJobs, Refused } from "./fleet-empty";
@@ -30,10 +32,12 @@ const SORT_MS = 250; // how often the order is worked out anew while jobs change
 export function FleetView({ address, fleet, sparks, filter, go }: Props) {
   const version = useChanges(fleet.changed, SORT_MS);
   const now = useNow();
+  const { zone } = useSettings();
   const shown = useMemo(() => {
-    const matches = matcher(filter);
-    return sorted([...fleet.jobs.values()].filter(matches), filter.sort, filter.descending);
-  }, [fleet, version, filter]);
+    const today = { now: serverNow(), zone };
+    const matches = matcher(filter, today);
+    return sorted([...fleet.jobs.values()].filter(matches), filter.sort, filter.descending, today);
+  }, [fleet, version, filter, zone]);
   const change = (next: Filter, replace = false) => go({ view: "fleet", filter: next }, replace);
   const search = useRef<HTMLInputElement>(null);
   useSearchKey(search);

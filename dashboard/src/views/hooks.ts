@@ -104,3 +104,18 @@ export function useSeen<E extends HTMLElement>() {
   }, []);
   return [element, isSeen] as const;
 }
+
+/** Whether the page is being printed: then what is out of the window is needed too. */
+export function usePrinting(): boolean {
+  const [isPrinted, print] = useState(false);
+  useEffect(() => {
+    const [begin, end] = [() => print(true), () => print(false)];
+    window.addEventListener("beforeprint", begin);
+    window.addEventListener("afterprint", end);
+    return () => {
+      window.removeEventListener("beforeprint", begin);
+      window.removeEventListener("afterprint", end);
+    };
+  }, []);
+  return isPrinted;
+}

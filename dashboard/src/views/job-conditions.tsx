@@ -54,6 +54,8 @@ const BY_REASON: Record<string, string> = {
   "Stalled NotTraining": "The job does not train now",
   "Fresh NoReport": "There are no numbers yet",
   "Fresh FinalReport": "The numbers are final",
+  "Diverged FarAboveUsual": "A loss or gradient is far above what was usual",
+  "Diverged AboveThreshold": "A loss or gradient is above the job's own limit",
 };
 
 export function inWords({ type, status, reason }: Condition): string {
@@ -72,7 +74,7 @@ export function ConditionList({ status, now }: { status: ProgressStatus; now: nu
           kind={ALARMS[condition.type] ?? "warn"}
           title={`${inWords(condition)}${since(condition, now)}.`}
         >
-          {visible(condition.message)} <ReasonHelp reason={condition.reason} />
+          {visible(withoutAge(condition))} <ReasonHelp reason={condition.reason} />
         </Notice>
       ))}
       {conditions.length > 0 && (
@@ -118,6 +120,13 @@ export function ConditionList({ status, now }: { status: ProgressStatus; now: nu
       )}
     </>
   );
+}
+
+/** The title says since when, by the clock; the message as of when it was written. */
+function withoutAge({ type, message }: Condition): string {
+  if (type !== "Stalled") return message;
+  const rest = message.replace(/^[^.;]* for (?:\d+[smhd])+; /, "");
+  return rest.charAt(0).toUpperCase() + rest.slice(1);
 }
 
 function since(condition: Condition, now: number): string {

@@ -7,7 +7,7 @@ import type { Range } from "../charts/line-chart";
 import { nameOf, readCompared, refOf, type ComparedJob } from "../model/compared";
 import type { Fleet } from "../model/fleet";
 import type { FollowedJob } from "../model/followed-job";
-import { docsLink, type JobLook } from "../model/routes";
+import { docsLink, MOST_OTHERS, type JobLook } from "../model/routes";
 import { INSTRUMENT } from "../model/instrument";
 import { groupMetrics, keptSince, metricNames, usableAxes, type Axis } from "../model/series";
 import { visible } from "../model/text";
@@ -38,7 +38,7 @@ const PAGE = 24; // charts, until more are asked for
 
 export function Curves({ address, fleet, followed, look, change }: Props) {
   const { curves, ref, document } = followed;
-  const others = useCompared(address, ref.plural, look.others);
+  const others = useCompared(address, ref.plural, look.others.slice(0, MOST_OTHERS));
   const jobs = useMemo(() => [{ ref, curves, error: undefined }, ...others], [ref, curves, others]);
   const all = useMemo(() => jobs.flatMap((job) => job.curves.curves), [jobs]);
   const axes = usableAxes(all);
@@ -47,8 +47,8 @@ export function Curves({ address, fleet, followed, look, change }: Props) {
   const known = metricNames(all);
   const names = [...new Set([...reported.filter((name) => known.includes(name)), ...known])];
   const chosen = names.filter((name) => look.metrics.length === 0 || look.metrics.includes(name));
-  const [range, zoom] = useState<Range>();
-  useEffect(() => zoom(undefined), [axis]);
+  const { range } = look;
+  const zoom = (next: Range | undefined) => change({ ...look, range: next });
   if (all.length === 0) return <NoCurves followed={followed} />;
   const error = others.find((job) => job.error);
   return (

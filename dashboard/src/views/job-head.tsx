@@ -136,15 +136,25 @@ function Accelerators({ status: { resources } }: { status: Status }) {
   );
 }
 
+/** The one cause that applies. */
+function whyNoEnd(status: Status): string {
+  const flags = flagsOf(status);
+  if (flags.includes("Diverged")) return "the run has diverged";
+  if (flags.includes("Stalled")) return "the run does not advance";
+  if (flags.includes("Not reporting")) return "the run does not report";
+  if (!status.lastUpdatedTime) return "the run has not reported yet";
+  if (flags.includes("Not fresh")) return "the last report is old";
+  if (!status.steps?.total && !status.epochs?.total) return "the run reports no planned end";
+  return "the pace is not known yet";
+}
+
 /** When the run ends, as a sentence. */
 function Ending({ document: { status }, now }: { document: JobDocument; now: number }) {
   const { zone } = useSettings();
   const remaining = status.estimatedRemainingSeconds;
   if (hasEnded(status.phase)) return null;
-  if (remaining === undefined) {
-    return status.phase === "Running" ? (
-      <p class="muted">No estimate of the end: the run does not advance, does not report, or has no planned end.</p>
-    ) : null;
+  if (remaining === undefined || flagsOf(status).includes("Diverged")) {
+    return status.phase === "Running" ? <p class="muted">No estimate of the end: {whyNoEnd(status)}.</p> : null;
   }
   const end = time(status.estimatedCompletionTime);
   const { earliest, latest } = status.estimatedCompletionRange ?? {};

@@ -3,10 +3,11 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import type { Filter } from "../model/filter";
+import { takeLastOpened } from "../model/last-opened";
 import type { Job } from "../model/job";
 import type { SortKey } from "../model/sort";
 import type { Sparks } from "../model/sparks";
-import { useChanges, useMedia } from "./hooks";
+import { useChanges, useMedia, usePrinting } from "./hooks";
 import { JobRow } from "./job-row";
 
 interface Props {
@@ -23,6 +24,7 @@ const ROW = 46; // pixels; as in fleet.css
 const NARROW_ROW = 104;
 const SETTLED_MS = 3 * 60_000; // since the end of a job; then its row tells minutes, and is drawn again that often
 const FIRST_ROWS = 8;
+const MOST_PRINTED = 2000;
 const BEYOND = 6; // rows drawn above and below what is seen
 
 const COLUMNS: readonly [name: string, sort: SortKey | undefined, kind: string][] = [
@@ -41,7 +43,9 @@ export function JobList({ jobs, sparks, filter, change, now, isLoading }: Props)
   const body = useRef<HTMLDivElement>(null);
   const [first, last] = useRowsInView(body, height, jobs.length);
   const sparked = useChanges(sparks.changed);
-  const seen = jobs.slice(first, Math.min(last, first + useGrowing(last - first)));
+  const isPrinted = usePrinting();
+  const most = useGrowing(last - first);
+  const seen = isPrinted ? jobs.slice(0, MOST_PRINTED) : jobs.slice(first, Math.min(last, first + most));
   useEffect(() => sparks.show(seen));
   const move = useRowKeys(body, jobs, height);
   return (
@@ -58,8 +62,8 @@ export function JobList({ jobs, sparks, filter, change, now, isLoading }: Props)
           <JobRow
             key={job.key}
             job={job}
-            index={first + at}
-            top={(first + at) * height}
+            index={(isPrinted ? 0 : first) + at}
+            top={((isPrinted ? 0 : first) + at) * height}
             now={now - job.ended > SETTLED_MS ? Math.floor(now / 60_000) * 60_000 : now}
             spark={sparks.of(job)}
             version={sparked}
@@ -155,6 +159,15 @@ function useRowKeys(body: { current: HTMLDivElement | null }, jobs: readonly Job
     wanted.current = undefined;
     link.focus({ preventScroll: true });
   });
+  useEffect(() => {
+    const back = takeLastOpened();
+    const at = back === undefined ? -1 : jobs.findIndex((job) => job.key === back);
+    if (at < 0 || document.activeElement !== document.body) return;
+    scrollToRow(body.current, at * height, height);
+    const link = linkOf(body.current, back ?? "");
+    if (link) link.focus({ preventScroll: true });
+    else wanted.current = back;
+  }, []);
   return (event: KeyboardEvent) => {
     const key = (event.target as HTMLElement).closest<HTMLElement>("[data-key]")?.dataset["key"];
     const at = jobs.findIndex((job) => job.key === key);

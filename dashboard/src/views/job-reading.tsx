@@ -65,4 +65,10 @@ export function Reading({ status, now }: { status: ProgressStatus; now: number }
 }
 
 const latency = (seconds: number) => (seconds < 1 ? `${Math.round(seconds * 1000)} ms` : duration(seconds));
-const next = (at: number, now: number) => (at > now ? `in ${duration((at - now) / 1000)}` : "now");
+const DUE_MS = 5000;
+const next = (at: number, now: number) =>
+  at > now
+    ? `in ${duration((at - now) / 1000)}`
+    : now - at < DUE_MS
+      ? "now"
+      : `overdue by ${duration((now - at) / 1000)}`;

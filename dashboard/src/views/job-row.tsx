@@ -122,6 +122,7 @@ function Metric({ job, data }: { job: Job; data: SparkData | undefined }) {
       <svg class="spark" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} width={WIDTH} height={HEIGHT} aria-hidden="true">
         {drawn && <path d={drawn.path} />}
         {drawn?.end && <circle cx={drawn.end[0]} cy={drawn.end[1]} r="1.8" />}
+        {drawn && !drawn.end && <path class="broken" d={`M${WIDTH - 7} ${HEIGHT - 7}l5 5m0 -5l-5 5`} />}
       </svg>
       <span class="value">
         <span class={Number.isFinite(number) ? "" : "bad-text"}>{metricValue(value)}</span>
@@ -144,7 +145,7 @@ function End({ job, now }: { job: Job; now: number }) {
       </>
     );
   }
-  if (job.remainingS === undefined) return null;
+  if (job.remainingS === undefined || job.flags.includes("Diverged")) return null;
   return (
     <>
       <span>{duration(job.remainingS)}</span>

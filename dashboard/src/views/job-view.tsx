@@ -3,9 +3,11 @@
 import { useEffect, useMemo } from "preact/hooks";
 
 import type { Address } from "../api/address";
+import type { JobRef } from "../api/requests";
 import type { Fleet } from "../model/fleet";
+import { opened } from "../model/last-opened";
 import { FollowedJob } from "../model/followed-job";
-import { fleetLink, type Route } from "../model/routes";
+import { backLink, type Route } from "../model/routes";
 import { visible } from "../model/text";
 import { ConditionList } from "./job-conditions";
 import { StaleLine } from "./connection-line";
@@ -36,6 +38,7 @@ export function JobView({ address, fleet, route, go }: Props) {
     return () => followed.stop();
   }, [followed]);
   useChanges(followed.changed, DRAW_MS);
+  useFocus(ref);
   const now = useNow();
   const { document: found, link, isGone } = followed;
   const name = visible(ref.name);
@@ -44,7 +47,7 @@ export function JobView({ address, fleet, route, go }: Props) {
       <StaleLine link={link} isShown={found !== undefined && !isGone} retry={() => fleet.hub.retry()} />
       <main id="content" tabIndex={-1} class="job">
         <nav aria-label="Path" class="path">
-          <a href={fleetLink()}>All jobs</a> <span aria-hidden="true">/</span> <bdi>{visible(ref.namespace)}</bdi>
+          <a href={backLink()}>All jobs</a> <span aria-hidden="true">/</span> <bdi>{visible(ref.namespace)}</bdi>
         </nav>
         {!found && (
           <>
@@ -82,6 +85,15 @@ export function JobView({ address, fleet, route, go }: Props) {
       </main>
     </>
   );
+}
+
+/** The keyboard goes on in the job that was opened, not at the top of the page. */
+function useFocus(ref: JobRef) {
+  useEffect(() => {
+    opened(ref);
+    const isFree = document.activeElement === document.body || document.activeElement === null;
+    if (isFree) document.getElementById("content")?.focus({ preventScroll: true });
+  }, []);
 }
 
 const REFUSALS: Record<number, string> = {

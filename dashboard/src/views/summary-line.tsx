@@ -43,14 +43,14 @@ export function SummaryLine({ jobs, version, now, filter, change }: Props) {
         value={count(sum.failedToday)}
         name="failed today"
         kind={sum.failedToday > 0 ? "warn" : ""}
-        choose={only({ phases: ["Failed"] })}
+        choose={only({ troubles: ["Failed today"] })}
       />
       <Figure value={count(sum.held)} name="accelerators" note={sum.idle > 0 ? `${count(sum.idle)} idle` : ""} />
       <Figure
         value={sum.wastedS > 0 ? acceleratorTime(sum.wastedS) : "0"}
         name="wasted"
         note="accelerator time"
-        kind={sum.idle > 0 ? "warn" : ""}
+        kind={sum.idle > 0 && sum.wastedS > 0 ? "warn" : ""}
         choose={only({ troubles: ["Wasting"] })}
       />
     </ul>
