@@ -126,10 +126,11 @@ def test_a_connection_weighs_what_it_keeps_of_its_largest_piece() -> None:
 def test_idle_connections_are_closed_before_newcomers_are_refused() -> None:
     limits = ConnectionLimits(connections=40, reserve=4)
     all_ = Connections(limits)
-    busy = connect(all_, *[Connection("10.0.0.1", idle_since=None) for _ in range(30)])
-    idle = connect(all_, *[Connection("10.9.9.9") for _ in range(6)])
+    busy = connect(all_, *[Connection("10.0.0.1", idle_since=None) for _ in range(20)])
+    idle = connect(all_, *[Connection("10.9.9.9") for _ in range(16)])
     sweep(all_, busy + idle)
-    assert [each.is_open for each in idle] == [False] * 4 + [True] * 2
+    left = int(KEPT_SHARE * (limits.connections - 2 * limits.reserve)) - len(busy)
+    assert [each.is_open for each in idle] == [False] * (len(idle) - left) + [True] * left
     assert len(all_) < limits.connections - limits.reserve
 
 
