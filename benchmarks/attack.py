@@ -25,6 +25,7 @@ import uvloop
 
 from .attack_rows import ROWS, Row
 from .attack_scene import Scenery, scenery
+from .attackers import LEFT
 from .others import (
     CHANGES,
     FRESH,
@@ -174,7 +175,7 @@ def _faults(row: Row, quiet: Round, attacked: Round, answers: dict[str, int]) ->
     if attacked.peak_mib > MOST_MIB:
         yield f"{attacked.peak_mib:.0f} MiB"
     statuses = [status for status in answers if status.isdigit()]
-    is_accepted = any(status.startswith("2") for status in statuses)
+    is_accepted = LEFT in answers or any(status.startswith("2") for status in statuses)
     if statuses and is_accepted is row.is_refused:
         yield "attackers were accepted" if is_accepted else "every attacker was refused"
 

@@ -100,7 +100,7 @@ _LONG_LOGS, _LONG_FILES = probed("logs"), probed("exec")
 
 ROWS: dict[str, Row] = {
     "nothing": Row(attack=nothing),
-    "2 pods of 9.4 MB, 10 labels/s": tenant(_LARGE_PODS),
+    "2 pods of 9.4 MB, relabelled": tenant(_LARGE_PODS),
     "the same, 1 Gbit/s": tenant(_LARGE_PODS, is_slow_link=True),
     "2 Jobs of 9.4 MB, 1 Gbit/s": tenant(kube(2, tenants.large_jobs, per_s=5), is_slow_link=True),
     "annotations of 256 KiB, 40/s": tenant(_LARGE_ANNOTATIONS),

@@ -26,6 +26,7 @@ TABLE = "Accept: application/json;as=Table;v=v1;g=meta.k8s.io\r\n"
 BROWSER = "Accept: text/html,*/*;q=0.8\r\nUser-Agent: Mozilla/5.0\r\n"
 ELSEWHERE = ("127.0.0.2", "127.0.0.3", "127.0.0.4")  # other addresses than the users'
 PATIENCE_S = 60.0
+LEFT = "left"  # instead of a status: the client went while its answer was made
 BIG_HEAD = b"GET / HTTP/1.1\r\n" + b"".join([b"X-%d: %b\r\n" % (n, b"x" * 9000) for n in range(100)])
 
 Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
@@ -206,7 +207,7 @@ async def leaving(target: Target) -> None:
             async with asyncio.timeout(0.5):
                 await target.ask((reader, writer), ALL + selection, YAML + target.reader)
         except TimeoutError:
-            target.answers["left"] += 1
+            target.answers[LEFT] += 1
         finally:
             writer.transport.abort()
 
