@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from trainjob_progress import report
+from trainjob_progress.loops import abandon_all
 
 
 class Progress:
@@ -89,7 +90,7 @@ def progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Progre
     watched = Progress(tmp_path / "progress.json")
     yield watched
     watched.stop()
-    report(sinks=[])  # takes over from whatever a test has left behind
+    abandon_all()  # what a test has left behind, and how it ended, is none of the next one's
 
 
 class Preempted(Exception):
