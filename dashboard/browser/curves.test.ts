@@ -189,6 +189,14 @@ test("a run that goes on from a checkpoint is no curve that lost its beginning",
   expect(await page.getByText(/Curves are kept since/).count()).toBe(0);
 });
 
+test("a second attempt that begins late is no curve that lost its beginning", async () => {
+  const job = fixture.jobs.find(trains)!;
+  has(job, { loss: [range(0, 1200, 10, () => 4), range(1200, 1800, 10, () => 3)] });
+  await show(job);
+  await page.getByRole("img", { name: /attempt 2 began at/ }).waitFor(); // the history is there
+  expect(await page.getByText(/Curves are kept since/).count()).toBe(0);
+});
+
 test("eight compared jobs have a colour each, and a table of last and best values", async () => {
   const jobs = fixture.jobs.filter(trains).slice(0, 8);
   for (const [at, job] of jobs.entries())

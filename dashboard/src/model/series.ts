@@ -117,10 +117,14 @@ const SIDES = /^(train|training|eval|evaluation|val|valid|validation|test|dev)[_
 const SOME_POINTS = 10;
 const LEAST_LOST_S = 120;
 
-/** Where the last attempt's curves begin, if that is far later than its run did (seconds); undefined else. */
+/**
+ * Where curves begin, if that is far later than the run did (seconds); undefined else.
+ *
+ * With several attempts nothing is told: a later one begins long after the run, and nothing is lost by that.
+ */
 export function keptSince({ curves }: Curves, start: number): { time: number; step: number | null } | undefined {
-  const last = Math.max(...curves.map(({ attempt }) => attempt));
-  const own = curves.filter(({ attempt, times }) => attempt === last && times.length > 1);
+  if (new Set(curves.map(({ attempt }) => attempt)).size !== 1) return undefined;
+  const own = curves.filter(({ times }) => times.length > 1);
   const [first] = own.sort((one, other) => (one.times[0] ?? 0) - (other.times[0] ?? 0));
   const [time, step = null] = [first?.times[0], first?.steps[0]];
   if (!first || time === undefined) return undefined;
