@@ -63,7 +63,7 @@ test("rows are drawn as one scrolls", async () => {
 
 test("filters narrow the list, live in the address, and survive a reload", async () => {
   const failed = fixture.jobs.filter((job) => job.phase === "Failed").length;
-  await page.getByRole("button", { name: /^Failed/ }).click();
+  await page.getByRole("button", { name: /^Failed \d/ }).click();
   await until(matches, (text) => text === `${failed} of ${JOBS} jobs`);
   expect(page.url()).toContain("#/?phase=Failed");
   await page.reload();

@@ -262,9 +262,11 @@ test("what is zoomed to is in the address", async () => {
   await show(isGood);
   await page.getByRole("img", { name: /^loss\. .*\d{2} points/ }).waitFor();
   await page.locator(".plot").first().focus();
-  await page.keyboard.press("+");
   await until(
-    () => page.url(),
+    async () => {
+      await page.keyboard.press("+"); // in vain while the chart is made anew
+      return page.url();
+    },
     (url) => /from=[\d.]+&to=[\d.]+/.test(url),
   );
   await page.reload();
