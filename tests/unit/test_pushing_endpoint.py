@@ -26,7 +26,7 @@ from visibility_api.kube.errors import ApiError
 from visibility_api.pushing.admission import POD_SEEN_FOR_S
 from visibility_api.pushing.body import Bodies
 from visibility_api.pushing.paths import is_push
-from visibility_api.pushing.shares import OTHER_RANKS, POD, UNIT_MS
+from visibility_api.pushing.shares import OTHER_RANKS, POD, REFUSALS, UNIT_MS
 from visibility_api.reports.document import Progress
 
 POD0, POD1 = "team-a-bert-job-pod0", "team-a-bert-job-pod1"
@@ -247,6 +247,21 @@ async def test_a_body_has_its_place_while_it_comes(cluster: Cluster) -> None:
     come.set()
     assert (await first).status == 200
     assert (await post(endpoint, token=POD1)).status == 200
+
+
+@in_virtual_time
+async def test_a_push_without_a_place_for_its_body_is_refused_in_its_turn(cluster: Cluster) -> None:
+    """A thousand pods of one namespace were refused 6,400 times a second, and everybody else waited."""
+    loop = asyncio.get_running_loop()
+    bodies = Bodies(places=1)
+    endpoint = Endpoint(cluster, bodies=bodies, clock=loop.time)
+    assert (await post(endpoint)).status == 200
+    refusals = endpoint.admission._budgets.find("team-a", "any job", "any pod").refusals
+    refusals.charge(REFUSALS.burst + 2 * REFUSALS.per_s)  # those of two seconds wait
+    began = loop.time()
+    with bodies.place("team-a", "another"):
+        assert (await post(endpoint)).status == 429
+    assert loop.time() - began == pytest.approx(2.0, abs=0.1)
 
 
 # --- whose word counts

@@ -87,6 +87,30 @@ async def test_a_refusal_waits_for_room_so_that_reading_what_is_refused_costs_li
 
 
 @in_virtual_time
+async def test_refusals_of_small_pushes_are_few_too() -> None:
+    """A thousand pods that push small reports as often as they may were refused 6,400 times a second."""
+    loop = asyncio.get_running_loop()
+    budgets = Budgets(clock=loop.time)
+    ends, taken, refused = loop.time() + 60.0, 0, 0
+
+    async def push(pod: int) -> None:
+        nonlocal taken, refused
+        shares = budgets.find("team-a", str(pod % 60), str(pod))
+        while loop.time() < ends:
+            try:
+                await budgets.enter(shares, 200)
+                shares.charge(0.05)
+                taken += 1
+            except TooManyRequests:
+                refused += 1
+            await asyncio.sleep(0.05)
+
+    await asyncio.gather(*map(push, range(1000)))
+    assert refused / 60.0 < 500
+    assert taken / 60.0 > 500
+
+
+@in_virtual_time
 async def test_a_refusal_of_small_pushes_does_not_wait() -> None:
     loop = asyncio.get_running_loop()
     budgets, began = Budgets(clock=loop.time), loop.time()

@@ -146,6 +146,10 @@ class Admission:
         await self._budgets.enter(grant.shares, size)
         return grant
 
+    async def hold_refusal(self, grant: Grant) -> None:
+        """Wait before a push is refused that was admitted: most of its cost is that the next one is read."""
+        await self._budgets.hold_refusal(grant.shares)
+
     def find_job(self, target: Target, grant: Grant) -> TrainingJob:
         """The job as it is now. Raises NotFound when the grant is for another one of that name."""
         job = self._find_job(target.namespace, target.name)

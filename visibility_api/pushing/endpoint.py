@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from visibility_api.errors.status import InternalError, RequestError, Unavailable
+from visibility_api.errors.status import InternalError, RequestError, TooManyRequests, Unavailable
 from visibility_api.jobs.completion import has_position
 from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.observation import Observation
@@ -90,6 +90,8 @@ class PushEndpoint:
         except Exception as error:
             reason = error.reason if isinstance(error, RequestError) else InternalError.reason
             self._count(GONE if isinstance(error, ClientGone) else reason)
+            if isinstance(error, TooManyRequests):  # there was no place for the body
+                await self._admission.hold_refusal(admitted.grant)
             raise
         self._count(outcome)
         return echo

@@ -47,6 +47,8 @@ BUDGETS = (PUSHES, POD, JOB, NAMESPACE)  # of every push
 # Reports of all pods of a job that are not rank 0, which are taken while rank 0 does not report. Further ones
 # get 200 but are not recorded: the Kubeflow SDK retries a refusal at once.
 OTHER_RANKS = Budget(5.0, 10.0, "", is_time=False)
+# Refusals of a namespace, of whichever of its pods: each takes a tenth of a millisecond. Further ones wait.
+REFUSALS = Budget(300.0, 300.0, "", is_time=False)
 
 
 class Shares(NamedTuple):
@@ -54,6 +56,13 @@ class Shares(NamedTuple):
 
     budgets: tuple[Bucket, ...]  # one for each of BUDGETS
     other_ranks: Bucket
+    refusals: Bucket
+
+    def pace_refusal(self, now: float) -> float:
+        """Seconds until one more refusal is due."""
+        if not self.refusals.take(now):
+            self.refusals.charge(1.0)
+        return self.refusals.wait_s(now)
 
     def charge(self, ms: float) -> None:
         """A push took so much of the event loop's time."""
@@ -77,6 +86,7 @@ class Budgets:
         return Shares(
             tuple(self._bucket(budget, owner) for budget, owner in owners),
             self._bucket(OTHER_RANKS, job_uid),
+            self._bucket(REFUSALS, namespace),
         )
 
     def _bucket(self, budget: Budget, owner: str) -> Bucket:
@@ -89,8 +99,8 @@ class Budgets:
     async def enter(self, shares: Shares, size: int) -> None:
         """Charges a push's `size` in bytes. Raises TooManyRequests when a budget is used up.
 
-        The refusal of a pod that goes on over a budget of time waits until there is room again: reading what
-        is refused is most of its cost.
+        The refusal of a pod that goes on over a budget of time waits until there is room again, and until
+        those before it in the namespace are answered: reading what is refused is most of its cost.
         """
         now, units, wait_s, refusal = self._clock(), size * MS_PER_BYTE / UNIT_MS, 0.0, ""
         for budget, bucket in zip(BUDGETS, shares.budgets, strict=True):
@@ -104,13 +114,19 @@ class Budgets:
                     break
         if not refusal:
             return
+        if wait_s:
+            await self.hold_refusal(shares, wait_s)
+        raise TooManyRequests(refusal)
+
+    async def hold_refusal(self, shares: Shares, wait_s: float = 0.0) -> None:
+        """Wait so long, and until the refusal is due: those of a namespace are answered at a rate."""
+        wait_s = max(wait_s, shares.pace_refusal(self._clock()))
         if wait_s and self._held < MAX_HELD:
             self._held += 1
             try:
                 await asyncio.sleep(min(wait_s, HOLD_S))
             finally:
                 self._held -= 1
-        raise TooManyRequests(refusal)
 
 
 class PushTurns:
