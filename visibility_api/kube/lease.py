@@ -1,8 +1,8 @@
 """Which one of several replicas owns the log of the jobs: a Lease of coordination.k8s.io.
 
 The rules are those of `k8s.io/client-go/tools/leaderelection`: a replica takes over a Lease that was not
-renewed for its whole duration, by the replica's own clock. kubernetes_asyncio has such a module. It needs the
-generated classes (31 MiB, decision 0017), and starts tasks without an owner.
+renewed for its whole duration, by the replica's own clock. kubernetes_asyncio has such a module. It starts
+tasks without an owner, and knows no epochs.
 """
 
 from __future__ import annotations
