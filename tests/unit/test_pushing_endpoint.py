@@ -344,6 +344,19 @@ async def test_a_pod_that_has_ended_changes_nothing_after_10_s(
     assert len(endpoint.seen) == 1
 
 
+@pytest.mark.parametrize("ends", [delete, succeed, fail, hang])
+async def test_a_pod_that_was_replaced_before_it_pushed_is_refused_once_it_has_ended(
+    endpoint: Endpoint, cluster: Cluster, ends: Callable[[Cluster, str], None]
+) -> None:
+    """Its reports have no effect, but 200 would say that its token is valid."""
+    cluster.restart(cluster.jobs[JOB], pod_name="bert-node-0-0-later", pod_uid="later")
+    assert (await post(endpoint, token=POD0)).status == 200
+    ends(cluster, POD0_PATH)
+    endpoint.time = POD_SEEN_FOR_S
+    assert status_of(await post(endpoint, token=POD0)) == (403, "Forbidden")
+    assert endpoint.seen == []
+
+
 async def test_a_pod_may_report_until_a_minute_after_its_grace_period(
     endpoint: Endpoint, cluster: Cluster
 ) -> None:

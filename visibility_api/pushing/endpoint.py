@@ -106,7 +106,8 @@ class PushEndpoint:
             payload = read_payload(body)
             job = self._admission.find_job(target, grant)
             observation = self._observe(job, grant, payload.report)
-            if observation is not None and not self._admission.is_seen(job, grant):
+            needs_pod = observation is not None or _is_of_earlier_pod(job, grant.membership)
+            if needs_pod and not self._admission.is_seen(job, grant):
                 self._charge(grant, began)
                 try:
                     await self._admission.check_pod(target, grant)
@@ -153,6 +154,11 @@ class PushEndpoint:
             return observation
         is_counted = self._counts(observation) and grant.shares.other_ranks.take(self._clock())
         return observation if is_counted else None
+
+
+def _is_of_earlier_pod(job: TrainingJob, membership: Membership) -> bool:
+    """Its report has no effect; that its pod has ended is noticed all the same. There are few of them."""
+    return job.rank0 is not None and _reporter(job, membership) is None
 
 
 class _Reporter(NamedTuple):
