@@ -169,7 +169,7 @@ class Victims:
         ]
         try:
             async with asyncio.timeout(120):
-                while self.shown.keys() < set(self.probed):  # noqa: ASYNC110
+                while self.shown.keys() < set(self.probed):  # noqa: ASYNC110 - what is waited for is in another process
                     await asyncio.sleep(0.1)
             yield
         finally:

@@ -149,7 +149,7 @@ async def measure(
     used_s, events, delays_s = cpu_s(server.pid) - before, total.events, total.delays_s[:]
     newest = max(watcher.last for watcher in everyone)
     deadline = loop.time() + PATIENCE_S
-    while loop.time() < deadline and min(watcher.last for watcher in everyone) < newest:  # noqa: ASYNC110
+    while loop.time() < deadline and min(watcher.last for watcher in everyone) < newest:  # noqa: ASYNC110 - what is waited for is in another process
         await asyncio.sleep(0.1)
     for transport in transports:
         transport.pause_reading()  # type: ignore[attr-defined]

@@ -90,7 +90,7 @@ class FormReader:
         if not 0 < epoch <= epochs or not step <= total or total == 0:
             return {}
         columns = match.group(3).split()[1:]  # behind the memory
-        named = zip(self._names, columns) if len(self._names) == len(columns) else ()  # noqa: B905
+        named = zip(self._names, columns) if len(self._names) == len(columns) else ()  # noqa: B905 — younger than 3.9
         metrics = {name: to_number(text) for name, text in named if name not in ("Instances", "Size")}
         return {
             "step": (epoch - 1) * total + step,
