@@ -129,10 +129,6 @@ class VisibilityServer:
         self._daemon.start()
         self.wait_ready()
 
-    def cut_connections(self) -> None:
-        """Reset every connection the server has to the API server."""
-        self._loop.call(self._proxy.cut())
-
     @contextlib.contextmanager
     def out_of_reach(self) -> Iterator[None]:
         """The API server cannot be reached from the server, while everybody else can."""

@@ -7,7 +7,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.jobs import JOB, rank0
-from visibility_api.jobs.holding import held_s, wasted_s
 from visibility_api.jobs.job import Phase, Termination, TrainingJob
 from visibility_api.reports.document import Progress
 
@@ -220,13 +219,6 @@ def test_a_failed_pod_that_outlives_the_next_one_is_not_taken_for_a_watch_that_i
     made.job(job(uid="p1", pod_s=0, phase=Phase.SUSPENDED, suspension_changed_at=at(200)))
     go_on(made, 100_000)
     assert seconds(made)[0] == 200
-
-
-def counted(made: Bench) -> tuple[float, float]:
-    """Held and wasted up to now, whether it is shown or not."""
-    holding = made.memory().holding
-    assert holding is not None
-    return held_s(holding, made.now), wasted_s(holding, made.now)
 
 
 def test_the_end_of_an_earlier_run_is_not_that_of_a_pod_that_is_gone() -> None:
