@@ -69,6 +69,7 @@ async def test_an_exchange_is_one_request_below_the_servers_own_path() -> None:
         "&command=/tmp/a%26b%3Dc%23d%25e+f&container=node&stdout=true&stderr=true HTTP/1.1"
     )
     assert f"Host: 127.0.0.1:{server.port}" in headers
+    assert "Sec-WebSocket-Protocol: v5.channel.k8s.io,v4.channel.k8s.io" in headers
     assert server.seen[0].head != server.seen[1].head  # the key is never the same
 
 
