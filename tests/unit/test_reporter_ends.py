@@ -480,3 +480,32 @@ def test_a_retry_counts_alike_in_every_python(version: str, tmp_path: Path) -> N
     last = json.loads(path.read_bytes())
     wanted = {"ending": "finished", "step": 100, "totalSteps": 100, "epoch": 1, "totalEpochs": 1}
     assert {name: last.get(name) for name in wanted} == wanted
+
+
+def test_a_notebooks_cell_that_is_run_again_is_a_run_of_its_own(
+    sink: MemorySink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As IPython does it: each cell is a module of its own, and the last exception is kept."""
+    cell = compile(
+        "batches = enumerate(track(range(200)))\n"
+        "for i, _ in batches:\n"
+        "    if FAILS and i == 60:\n"
+        "        raise RuntimeError",
+        "cell.py",
+        "exec",
+    )
+    names: dict[str, Any] = {"track": track, "FAILS": True}
+
+    def run() -> None:
+        try:
+            exec(cell, names)
+        except RuntimeError as error:
+            monkeypatch.setattr("sys.last_value", error, raising=False)
+
+    monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
+    run()
+    run()
+    names["FAILS"] = False
+    run()
+    run()
+    assert numbers(sink) == ("completed", "finished", 200, 200, 1, 100)

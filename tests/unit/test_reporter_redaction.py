@@ -1,0 +1,59 @@
+"""An exception's text becomes the message of a failed run, which more people may see than its log."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainjob_progress.termination import describe
+
+SECRET = "hunter2hunter2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"connection to postgres://user:{SECRET}@db:5432/x failed",
+        f"postgres://user:p@ss/{SECRET}@db refused",
+        f"403 for https://bucket.s3.amazonaws.com/a?X-Amz-Signature={SECRET}&x=1",
+        f"password={SECRET}",
+        f"DB_PASSWORD: '{SECRET}'",
+        f'{{"api_key": "{SECRET}"}}',
+        f"Authorization: Bearer {SECRET}",
+        f"HF_TOKEN={SECRET} is not valid",
+        f"aws_secret_access_key = {SECRET}",
+        f"invalid token hf_{SECRET}",
+        f"key sk-{SECRET} was revoked",
+        f"eyJhbGciOiJIUzI1NiJ9.{SECRET}.x",
+        f"bad digest 0123456789abcdef0123456789abcdef{SECRET}",
+    ],
+)
+def test_what_looks_like_a_credential_is_cut(text: str) -> None:
+    found = describe(ValueError(text))
+    assert SECRET not in found
+    assert found.startswith("ValueError: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CUDA out of memory. Tried to allocate 2.00 GiB",
+        "/data/models/Meta-Llama-3-8B-Instruct/model-00001-of-00004.safetensors not found",
+        "max_tokens=512 exceeds the limit",
+        "tokenizer: unknown model bert-base",
+        "https://huggingface.co/bert/resolve/main/config.json is gone",
+        "num_tokens: 4096, token=0",
+        "loss is nan at step 7",
+    ],
+)
+def test_what_is_none_stays(text: str) -> None:
+    assert describe(ValueError(text)) == f"ValueError: {text}"
+
+
+def test_the_text_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINJOB_PROGRESS_ERROR_TEXT", "0")
+    assert describe(ValueError("loss is nan")) == "ValueError"
+
+
+@pytest.mark.parametrize("piece", ["a", "://", "password", "=", "a1", "x-", " ", "'", "token:", "bearer "])
+def test_no_text_takes_long(piece: str) -> None:
+    assert len(describe(ValueError(piece * 100_000))) <= 200  # a pattern that went back and forth would hang
