@@ -6,6 +6,7 @@ The bytes go on at once and unchanged; a copy of the newest of them is kept for 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -15,7 +16,8 @@ import termios
 import threading
 from typing import Dict, Iterable, List, Optional, Tuple
 
-CHUNK = 65536
+CHUNK = 1024 * 1024  # bytes that a pipe of ours holds, and that are copied at once
+_F_SETPIPE_SZ = 1031  # Linux; Python 3.9 has no name for it
 MAX_BACKLOG = 256 * 1024  # bytes that nobody has read yet; of what is more, the newest are kept
 LINGER_S = 0.1  # for what the command's own children say last, when they end a moment after it
 
@@ -94,18 +96,23 @@ class Channel:
                 self._source = source
                 self.resize()
                 return source, inlet
-        return os.pipe()
+        source, inlet = os.pipe()
+        with contextlib.suppress(OSError):  # more than a user may have
+            fcntl.fcntl(source, _F_SETPIPE_SZ, CHUNK)
+        return source, inlet
 
     def _copy(self) -> None:
+        # One for all chunks: making one for each takes as long as copying it.
+        buffer = memoryview(bytearray(CHUNK))
         while self._has_more():
-            chunk = read(self._source)
+            chunk = buffer[: read(self._source, buffer)]
             self._left = max(self._left - len(chunk), 0)
+            self._keep(chunk)  # the command has said it, whether or not somebody reads it
             if not chunk or not write_all(self._target, chunk):
                 # Whoever writes on is told as if we were not there: by SIGPIPE.
                 source, self._source = self._source, -1
                 os.close(source)
                 return
-            self._keep(chunk)
         self.is_held = True
 
     def _has_more(self) -> bool:
@@ -121,10 +128,12 @@ class Channel:
             self._left = struct.unpack("i", fcntl.ioctl(self._source, termios.FIONREAD, bytes(4)))[0]
         return self._left > 0 or bool(self._poll.poll(0))
 
-    def _keep(self, chunk: bytes) -> None:
+    def _keep(self, chunk: memoryview) -> None:
+        newest = bytes(chunk[-MAX_BACKLOG:])
         with self._lock:
-            self._backlog.append(chunk)
-            self._backlog_size += len(chunk)
+            self._has_gap = self._has_gap or len(newest) < len(chunk)
+            self._backlog.append(newest)
+            self._backlog_size += len(newest)
             while self._backlog_size > MAX_BACKLOG:
                 self._backlog_size -= len(self._backlog.pop(0))
                 self._has_gap = True
@@ -140,15 +149,15 @@ def open_channels(outputs: Iterable[int]) -> List[Channel]:
     return [Channel(descriptors) for descriptors in places.values()]
 
 
-def read(source: int) -> bytes:
-    """What is there, CHUNK bytes at most; waits for some. Nothing when no more can come."""
+def read(source: int, buffer: memoryview) -> int:
+    """Take what is there; waits for some. How many bytes; none when no more can come."""
     try:
-        return os.read(source, CHUNK)
+        return os.readv(source, [buffer])
     except OSError:  # a terminal says so that the other side is closed
-        return b""
+        return 0
 
 
-def write_all(target: int, chunk: bytes) -> bool:
+def write_all(target: int, chunk: memoryview) -> bool:
     """Whether there is still someone to write to. What a full disk does not take is lost."""
     while chunk:
         try:

@@ -96,14 +96,16 @@ class Reporter(Level):
                 return self._step_as_meant(n, metrics, loss, named)
             if named:
                 values, seen = run.values, run.seen
-                for name in named:
-                    value = named[name]
-                    if type(value) is not float or values is None or name not in values:
-                        return self._step_as_meant(n, metrics, loss, named)
-                    values[name] = value
-                    span = seen.get(name)
-                    if span is None or not span.low <= value <= span.high:
-                        run.note(name, value, self, n)
+                try:
+                    for name, value in named.items():
+                        span = seen[name]  # what was seen is among the values
+                        if type(value) is not float:
+                            return self._step_as_meant(n, metrics, loss, named)
+                        values[name] = value  # type: ignore[index]  # nothing is seen where None is kept
+                        if not span.low <= value <= span.high:
+                            run.note(name, value, self, n)
+                except KeyError:  # for the first time since the last sample
+                    return self._step_as_meant(n, metrics, loss, named)
             self._step += n
             if run.due:
                 run.collect()

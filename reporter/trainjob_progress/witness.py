@@ -18,7 +18,7 @@ import threading
 import time
 from typing import FrozenSet, Iterable, List, Tuple
 
-from .channels import read, write_all
+from .channels import CHUNK, read, write_all
 
 # How long a sender that goes from one process to the next, as pkill does, may take between two of them.
 WINDOW_S = 0.05
@@ -177,8 +177,9 @@ def _watch(wrapper: socket.socket) -> None:
 
 def _copy(source: int, target: int) -> None:
     """Until nobody can write into the one, or nobody reads the other."""
-    while chunk := read(source):
-        if not write_all(target, chunk):
+    buffer = memoryview(bytearray(CHUNK))
+    while count := read(source, buffer):
+        if not write_all(target, buffer[:count]):
             break
     os.close(source)
     os.close(target)
