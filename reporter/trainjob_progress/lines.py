@@ -109,7 +109,7 @@ class LineReader:
         self._epoch: Optional[int] = None  # the one that runs, counted from 1
         self._epochs: Optional[int] = None
         self._batches: Optional[int] = None  # of that epoch
-        self._is_epoch_over = False
+        self._batch = 0  # the last one of that epoch
         self._repeats = False  # the next line says what was said before
         self._bars = BarReader(sees_all=sees_all)
         self._forms = FormReader()
@@ -193,7 +193,7 @@ class LineReader:
             if self._bars.name_epochs:
                 return {}  # what is left of a bar: fastprogress takes all but its name away
             self._epoch, self._epochs = int(epoch.group(1)), int(epoch.group(2))
-            self._batches, self._is_epoch_over = None, False
+            self._batches, self._batch = None, 0
             return {"epoch": self._epoch - 1, "total_epochs": self._epochs}
         match = _KERAS.match(line)
         if match is None:
@@ -202,9 +202,10 @@ class LineReader:
         metrics = read_entries(line[match.end() :])
         if self._epoch is None:  # the line that names the epoch is out of sight
             return {"metrics": metrics} if metrics and ("/step" in line or "/epoch" in line) else None
-        if batches != (self._batches or batches) or (self._is_epoch_over and batch < batches):
-            return {}  # an evaluation or a prediction, which look alike
-        self._batches, self._is_epoch_over = batches, batch == batches
+        if batches != (self._batches or batches) or batch < self._batch:
+            # An evaluation or a prediction, which look alike; or a thread was late: Keras prints on several.
+            return {}
+        self._batches, self._batch = batches, batch
         fields: Fields = {"step": (self._epoch - 1) * batches + batch, "metrics": metrics}
         if self._epochs:
             fields["total_steps"] = self._epochs * batches

@@ -45,6 +45,28 @@ def test_batches_epochs_and_logs_are_kerass_own(progress: Progress) -> None:
     progress.check_order()
 
 
+def test_batches_that_end_on_kerass_threads_never_count_down(progress: Progress) -> None:
+    callback = ReportProgress()
+    assert callback.async_safe  # with [it], Keras dispatches as without us; a lone callback it never asks
+    callback.set_params({"steps": 44, "epochs": 1})
+    callback.on_train_begin()
+    callback.on_epoch_begin(0)
+    callback.on_train_batch_end(2, {"loss": 0.3})
+    callback.on_train_batch_end(1, {"loss": 0.5})
+    callback.on_train_end()
+    assert (progress.last["step"], progress.last["metrics"]) == (3, {"loss": 0.3})
+
+
+@pytest.mark.parametrize("is_list", [True, False])
+def test_no_document_of_a_training_on_threads_counts_down(progress: Progress, is_list: bool) -> None:
+    x, y = digits()
+    callback = ReportProgress()
+    callbacks = [callback] if is_list else callback
+    network().fit(x, y, batch_size=2, epochs=2, verbose=0, callbacks=callbacks)
+    assert progress.numbers == ("completed", 640, 640, 100)
+    progress.check_order()
+
+
 def test_a_preempted_run_goes_on_where_it_was(progress: Progress, tmp_path: Path) -> None:
     class Preempt(keras.callbacks.Callback):  # type: ignore[misc]
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:

@@ -73,6 +73,14 @@ def test_keras_bars_of_evaluations_and_predictions_are_not_the_training() -> Non
     assert fields == {"step": 483, "total_steps": 1570, "metrics": {"loss": 0.27}}
 
 
+def test_a_batch_that_keras_prints_late_is_not_said_again() -> None:
+    """Seen: 3/44, then 2/44. With JAX, Keras draws its bar on the threads of a pool."""
+    third, second = (f"{batch}/44 ━━━━━━━━━━━━━━━━━━━━ 1s 9ms/step - loss: 0.28" for batch in (3, 2))
+    assert read("Epoch 1/10", third, second) is None
+    assert (read("Epoch 1/10", third, second, third) or {})["step"] == 3
+    assert (read("Epoch 1/10", third, "Epoch 2/10", second) or {})["step"] == 46
+
+
 def test_how_long_an_epoch_will_take_is_no_metric() -> None:
     line = " 45/157 [=======>......................] - ETA: 1s - loss: 0.2831"
     assert read("Epoch 3/10", line) == {"step": 359, "total_steps": 1570, "metrics": {"loss": 0.2831}}

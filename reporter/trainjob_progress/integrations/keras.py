@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Mapping, Optional
 
 import keras
 
 from . import Callback, quietly
+
+_turn = threading.Lock()  # of batches that have ended; not the callback's own, which may be copied
 
 
 class ReportProgress(Callback, keras.callbacks.Callback):
@@ -14,6 +17,10 @@ class ReportProgress(Callback, keras.callbacks.Callback):
 
     Give `model.fit` its `initial_epoch` when training resumes, and the count goes on from there.
     """
+
+    # Batches may end on threads of Keras's and in another order, as they do without a callback, and with a
+    # lone one that is in no list. Else each step would wait until its numbers are there.
+    async_safe = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,8 +43,11 @@ class ReportProgress(Callback, keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Optional[Mapping[str, Any]] = None) -> None:
         if self._reporter is not None:
             # Not one more: with steps_per_execution several end at once, and Keras rounds their number up.
-            self._step = self._first + min(batch + 1, self.params.get("steps") or batch + 1)
-            self._reporter.update(step=self._step, metrics=logs)
+            step = self._first + min(batch + 1, self.params.get("steps") or batch + 1)
+            with _turn:
+                if step >= self._step:
+                    self._step = step
+                    self._reporter.update(step=step, metrics=logs)
 
     @quietly
     def on_epoch_end(self, epoch: int, logs: Optional[Mapping[str, Any]] = None) -> None:
