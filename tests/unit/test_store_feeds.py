@@ -69,7 +69,7 @@ async def test_feeds_at_the_same_place_are_given_the_same_batch(store: MemorySto
 @in_virtual_time
 async def test_changes_due_together_come_together() -> None:
     """After a wake-up the next one waits, the longer the more watchers there are."""
-    store = MemoryStore(base_revision=BASE, wake_ups=WakeUps(max_gap_s=0.05, gap_per_feed_s=0.05))
+    store = MemoryStore(base_revision=BASE, wake_ups=WakeUps(max_gap_s=0.05, gap_per_client_s=0.05))
     feed = store.watch("trainjobs", BASE)
     store.put(document("a", step=0))
     assert await read(feed, 1) == [0]
@@ -158,7 +158,7 @@ async def test_a_cancelled_watcher_leaves_the_others_alone(store: MemoryStore) -
 @in_virtual_time
 async def test_what_the_watchers_of_a_client_take_delays_their_own_next_wake_up_alone() -> None:
     """The client with fewer watchers comes first."""
-    wake_ups = WakeUps(gap_per_feed_s=0, share_of_client=0.01, max_gap_of_client_s=10)
+    wake_ups = WakeUps(gap_per_client_s=0, share_of_client=0.01, max_gap_of_client_s=10)
     store = MemoryStore(base_revision=BASE, wake_ups=wake_ups)
     loop, seen = asyncio.get_running_loop(), dict[str, list[float]]()
     order: list[str] = []
@@ -185,6 +185,25 @@ async def test_what_the_watchers_of_a_client_take_delays_their_own_next_wake_up_
 
 
 @in_virtual_time
+async def test_however_many_watchers_one_client_has_others_wait_no_longer() -> None:
+    """Clients make the wake-ups of all rarer, not their watchers: those wait by their client's share."""
+    store = MemoryStore(base_revision=BASE, wake_ups=WakeUps(gap_per_client_s=0.001, max_gap_s=1.0))
+    feeds = [store.watch("trainjobs", BASE, "many") for _ in range(1000)]
+    other, clock = store.watch("trainjobs", BASE, "few"), asyncio.get_running_loop().time
+    many = [asyncio.create_task(read(feed, 2)) for feed in feeds]
+    took = []
+    for step in range(2):
+        waiting = asyncio.create_task(read(other, 1))
+        await asyncio.sleep(0)
+        store.put(document("a", step=step))
+        began = clock()
+        await waiting
+        took.append(clock() - began)
+    await asyncio.gather(*many)
+    assert max(took) < 0.003
+
+
+@in_virtual_time
 async def test_a_client_far_behind_is_served_by_its_share_too() -> None:
     """Else it would do best by never keeping up."""
     store = MemoryStore(base_revision=BASE, wake_ups=WakeUps(share_of_client=0.01, max_gap_of_client_s=10))
@@ -206,7 +225,7 @@ def test_clients_whose_time_comes_at_once_are_woken_by_uvloop_too() -> None:
 
     async def read_all() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
-        store = MemoryStore(base_revision=BASE, wake_ups=WakeUps(gap_per_feed_s=0, share_of_client=0.01))
+        store = MemoryStore(base_revision=BASE, wake_ups=WakeUps(gap_per_client_s=0, share_of_client=0.01))
         feeds = [store.watch("trainjobs", BASE, client) for client in ("one", "two", "three")]
         for step in range(50):
             waiting = [asyncio.create_task(read(feed, 1), name="watch") for feed in feeds]

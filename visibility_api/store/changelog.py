@@ -29,13 +29,13 @@ _EMPTY = Batch()
 class WakeUps:
     """The time between two wake-ups of all watchers."""
 
-    # At 80 µs 1,000 watchers are woken twelve times a second at most, and one is woken at once: about what it
+    # At 80 µs 1,000 clients are woken twelve times a second at most, and one is woken at once: about what it
     # costs to write to each of them anyway.
-    gap_per_feed_s: float = 0.00008
+    gap_per_client_s: float = 0.00008
     max_gap_s: float = 0.1  # what an event may be late so that it is sent with others
     # What all watchers of one client may take of the event loop, and what their events may be late for it.
     share_of_client: float = 0.01
-    max_gap_of_client_s: float = 1.0
+    max_gap_of_client_s: float = 2.0
 
 
 class ChangeLog:
@@ -183,7 +183,7 @@ class ChangeLog:
 
     def _set_alarm(self) -> None:
         loop = asyncio.get_running_loop()
-        gap_s = min(self._wake_ups.max_gap_s, len(self._feeds) * self._wake_ups.gap_per_feed_s)
+        gap_s = min(self._wake_ups.max_gap_s, len(self._of_client) * self._wake_ups.gap_per_client_s)
         wait_s = self._woke_at + gap_s - loop.time()
         self._alarm = loop.call_later(wait_s, self._wake) if wait_s > 0 else loop.call_soon(self._wake)
 
