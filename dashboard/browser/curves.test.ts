@@ -70,11 +70,13 @@ async function show(job: MadeJob, look = ""): Promise<void> {
   await page.addInitScript(() => {
     // What is written on canvases cannot be read there.
     const written: string[] = [];
-    Object.assign(window, { written });
+    const cut: string[] = [];
+    Object.assign(window, { written, cut });
     const real = CanvasRenderingContext2D.prototype.fillText;
-    CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+    CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
       written.push(text);
-      return real.call(this, text, ...(rest as [number, number]));
+      if (this.textAlign === "right" && x < this.measureText(text).width) cut.push(text);
+      return real.call(this, text, x, y);
     };
   });
   await page.goto(`${fixture.page()}#/trainjobs/${job.namespace}/${job.name}${look}`);
@@ -153,6 +155,22 @@ test.each([
     (found) => found.length >= 3,
   );
   expect(ticks.length).toBeGreaterThanOrEqual(3);
+});
+
+test("no tick is cut off, however large its value is", async () => {
+  const job = fixture.jobs.find(trains)!;
+  has(job, { loss: [range(0, 100, 10, (step) => -9.87654e299 * (1 - step / 1000))] });
+  await show(job);
+  await until(written, (texts) => texts.some((text) => /e29\d$/.test(text)));
+  expect(await page.evaluate(() => (window as unknown as { cut: string[] }).cut)).toEqual([]);
+});
+
+test("the mark of an attempt is at the step where its curve begins", async () => {
+  const job = fixture.jobs.find(trains)!;
+  has(job, { loss: [range(0, 400, 10, () => 5), range(350, 1000, 10, () => 3)] });
+  job.hasHistory!.attempts[1]!.firstStep = 300; // resumed there; its first value came later
+  await show(job);
+  await page.getByRole("img", { name: /attempt 2 began at step 350\./ }).waitFor();
 });
 
 test("past the last value of a compared job, its value is told with its own step", async () => {

@@ -195,6 +195,25 @@ test("what failed today comes above what runs, and the figure shows those and no
   expect(running === -1 || failure < running).toBe(true); // of the rows that are drawn
 });
 
+test("nothing wasted is no warning", async () => {
+  for (const job of fixture.jobs) {
+    job.says = { resources: { accelerators: 8, byName: [], acceleratorSeconds: 9, wastedAcceleratorSeconds: 0 } };
+    fixture.change(job);
+  }
+  const wasted = page.getByRole("listitem").filter({ hasText: "wasted" });
+  await until(
+    () => wasted.textContent(),
+    (text) => /^0 wasted/.test(text ?? ""),
+  );
+  expect(await wasted.getAttribute("class")).not.toContain("warn");
+});
+
+test("all rows are on the pages of a print", async () => {
+  const pdf = (await page.pdf()).toString("latin1");
+  const pages = Math.max(...[...pdf.matchAll(/\/Count (\d+)/g)].map(([, count]) => Number(count)));
+  expect(pages).toBeGreaterThan(8); // 400 rows
+});
+
 test("back from a job, the filters are as they were and the focus is on its row", async () => {
   await page.getByRole("button", { name: /^Running/ }).click();
   await until(

@@ -191,6 +191,11 @@ class TestDiverged:
         losses(bench, 1.1)
         assert bench.condition("Diverged") == ("False", "Finite")
 
+    def test_a_loss_that_is_too_large_is_not_said_to_be_no_number(self, bench: Bench) -> None:
+        losses(bench, 1.0, 3e120)
+        assert bench.condition("Diverged") == ("True", "FarAboveUsual")
+        assert "loss is 3e+120, which is too large" in bench.shown("Diverged").message
+
     def test_gradients_may_overflow_now_and_then(self, bench: Bench) -> None:
         for number in range(GRAD_NORMS_NOT_FINITE):
             assert number == 0 or bench.condition("Diverged") == ("False", "Finite")

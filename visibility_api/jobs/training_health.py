@@ -18,7 +18,7 @@ from .reporting import PLAIN, Found, Rule, describe_age, is_running, unreported_
 from .rhythm import longest_pause_s
 from .straggling import FACTOR, REPORTS, Slow
 from .summary import STALLED
-from .watched import GRAD_NORM, LOSSES, WATCHED, Goal
+from .watched import GRAD_NORM, LARGEST, LOSSES, WATCHED, Goal
 
 NEVER_STALLED_S = 10.0  # nor does any annotation ask for less: most jobs have reported since
 STALL_INTERVALS = 4.0  # probes at least, before a run that was not seen to advance counts as stalled
@@ -81,6 +81,12 @@ def _find_diverged(record: Record, _now: datetime) -> Found:
                 return "True", "AboveThreshold", f"{name} is {text}, {allowed}."
     alarm = watched.alarm
     if alarm is not None:
+        if alarm.usual is None and math.isfinite(float(alarm.text)):
+            message = (
+                f"{alarm.name} is {alarm.text}, which is too large (more than {LARGEST:g})."
+                " Check the learning rate and the data; resume from an earlier checkpoint."
+            )
+            return "True", "FarAboveUsual", message
         if alarm.usual is None:
             return "True", "NonFiniteMetric", f"{alarm.name} is not a finite number."
         if above is None:

@@ -94,9 +94,10 @@ test("a chart can be told in a sentence", () => {
   expect(describe(plan([], step), "Step", String)).toBe("No points.");
 });
 
-test("a sparkline stays within its box and leaves out what is not finite", () => {
+test("a sparkline stays within its box, and what is not finite interrupts it", () => {
   const { path, end } = spark([0, 1, 2, 3], [5, NaN, 1, 3], 92, 26);
-  expect(path).toBe("M2 2L60.7 24L90 13");
+  expect(path).toBe("M2 2h0M60.7 24L90 13");
+  expect(spark([0, 1, 2], [5, 1, Infinity], 92, 26)).toEqual({ path: "M2 2L90 24", end: undefined });
   expect(end).toEqual([90, 13]);
   expect(spark([1], [1], 92, 26).end).toEqual([90, 13]);
   expect(spark([], [], 92, 26).path).toBe("");

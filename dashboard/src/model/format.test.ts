@@ -61,5 +61,7 @@ test("characters that hide or reorder text are shown as what they are", () => {
   expect(visible("\u{e0041}")).toBe("[U+E0041]");
   expect(visible("\ud800")).toBe("[U+D800]");
   expect(visible("损失 λ 🚀 é")).toBe("损失 λ 🚀 é");
+  expect(visible("👩🏽\u200d🚀 ❤️\u200d🔥")).toBe("👩🏽\u200d🚀 ❤️\u200d🔥"); // one emoji each
+  expect(visible("a\u200db")).toBe("a[U+200D]b");
   expect(visibleLines("a\tb\r\n\u0007")).toBe("a\tb\n[U+0007]");
 });

@@ -14,6 +14,8 @@ interface Props {
   change: (filter: Filter) => void;
 }
 
+const LEAST_S = 30; // less is "0 min"
+
 export function SummaryLine({ jobs, version, now, filter, change }: Props) {
   const { zone } = useSettings();
   const minute = Math.floor(now / 60_000);
@@ -47,10 +49,10 @@ export function SummaryLine({ jobs, version, now, filter, change }: Props) {
       />
       <Figure value={count(sum.held)} name="accelerators" note={sum.idle > 0 ? `${count(sum.idle)} idle` : ""} />
       <Figure
-        value={sum.wastedS > 0 ? acceleratorTime(sum.wastedS) : "0"}
+        value={sum.wastedS >= LEAST_S ? acceleratorTime(sum.wastedS) : "0"}
         name="wasted"
         note="accelerator time"
-        kind={sum.idle > 0 && sum.wastedS > 0 ? "warn" : ""}
+        kind={sum.idle > 0 && sum.wastedS >= LEAST_S ? "warn" : ""}
         choose={only({ troubles: ["Wasting"] })}
       />
     </ul>
