@@ -13,16 +13,18 @@ export interface Settings {
   readonly namespaces: readonly string[];
   /** Charts that come first, of every job. */
   readonly pinned: readonly string[];
+  /** Whether the browser is to notify of jobs that fail, stall or end. */
+  readonly notifies: boolean;
 }
 
 const KEY = "trainjob-visibility";
 const MOST_NAMESPACES = 8;
 const MOST_PINNED = 50;
-const USUAL: Settings = { theme: "auto", zone: undefined, namespaces: [], pinned: [] };
+const USUAL: Settings = { theme: "auto", zone: undefined, namespaces: [], pinned: [], notifies: false };
 
 export function loadSettings(): Settings {
   try {
-    const { theme, zone, namespaces, pinned } = JSON.parse(localStorage.getItem(KEY) ?? "{}") as Record<
+    const { theme, zone, namespaces, pinned, notifies } = JSON.parse(localStorage.getItem(KEY) ?? "{}") as Record<
       string,
       unknown
     >;
@@ -31,6 +33,7 @@ export function loadSettings(): Settings {
       zone: typeof zone === "string" && isZone(zone) ? zone : undefined,
       namespaces: texts(namespaces, MOST_NAMESPACES),
       pinned: texts(pinned, MOST_PINNED),
+      notifies: notifies === true,
     };
   } catch {
     return USUAL;

@@ -51,7 +51,8 @@ export class HubClient {
   }
 
   private see(): void {
-    this.send({ do: "see", isSeen: !document.hidden, keeps: this.keepsHidden });
+    const keeps = this.keepsHidden && !this.hasOwn; // each tab would have a connection: a browser has six
+    this.send({ do: "see", isSeen: !document.hidden, keeps });
   }
 
   /** Tabs of all namespaces and of one share the worker: its address is that of the page of all. */

@@ -8,8 +8,15 @@ import { HubClient } from "../hub/client";
 import { Fleet } from "../model/fleet";
 import { fleetLink, formatRoute, parseRoute, type Route } from "../model/routes";
 import { Sparks } from "../model/sparks";
-import { visible } from "../model/text";
-import { ChooseSettings, loadSettings, remember, saveSettings, SettingsContext, type Settings } from "../settings";
+import {
+  ChooseSettings,
+  loadSettings,
+  remember,
+  saveSettings,
+  SettingsContext,
+  useSettings,
+  type Settings,
+} from "../settings";
 import { ConnectionLine } from "./connection-line";
 import { FleetView } from "./fleet-view";
 import { SettingsMenu } from "./settings-menu";
@@ -69,6 +76,8 @@ function Views({ address, kinds, route, go }: ViewsProps) {
     if (route.view === "fleet") fleet.start();
   }, [fleet, route.view]);
   useEffect(prepareJobView, []);
+  const { notifies } = useSettings();
+  useEffect(() => hub.keep(notifies), [hub, notifies]);
   if (route.view === "job") {
     const { plural, namespace, name } = route.ref;
     const key = `${plural}/${namespace}/${name}`;
@@ -119,10 +128,6 @@ function useRoute(): [Route, (route: Route, replace?: boolean) => void] {
     setHash(next);
   }, []);
   const route = useMemo(() => parseRoute(hash), [hash]);
-  useEffect(() => {
-    const name = route.view === "job" ? route.ref.name : route.view === "docs" ? route.page : undefined;
-    document.title = name === undefined ? "Training jobs" : `${visible(name)} · training jobs`;
-  }, [route]);
   return [route, go];
 }
 

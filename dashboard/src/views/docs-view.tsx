@@ -8,11 +8,13 @@ import { docsLink, fleetLink, type Route } from "../model/routes";
 import { visible } from "../model/text";
 import { Blocks } from "./doc-text";
 import { Empty } from "./parts";
+import { useTab } from "./tab";
 
 const PAGES = pages as unknown as Pages;
 
 export function DocsView({ route: { page, at, reason } }: { route: Extract<Route, { view: "docs" }> }) {
   const main = useRef<HTMLElement>(null);
+  useTab({ title: `${visible(page)} · training jobs`, mark: "plain" });
   const found = Object.hasOwn(PAGES, page) ? PAGES[page] : undefined;
   useEffect(() => {
     // To what was sought: its row, else its heading, else the beginning.

@@ -10,6 +10,7 @@ import { EVERYTHING, isFiltering, matcher, type Filter } from "../model/filter";
 import { count } from "../model/format";
 import type { Route } from "../model/routes";
 import { sorted } from "../model/sort";
+import { listTab } from "../model/tab";
 import type { Sparks } from "../model/sparks";
 import { useSettings } from "../settings";
 import { FilterBar } from "./filter-bar";
@@ -17,6 +18,8 @@ import { JobList } from "./job-list";
 import { NoJobs, Refused } from "./fleet-empty";
 import { Empty } from "./parts";
 import { SummaryLine } from "./summary-line";
+import { useListNotices } from "./notices";
+import { useIsLive, useTab } from "./tab";
 import { useChanges, useNow } from "./hooks";
 
 interface Props {
@@ -33,6 +36,7 @@ export function FleetView({ address, fleet, sparks, filter, go }: Props) {
   const version = useChanges(fleet.changed, SORT_MS);
   const now = useNow();
   const { zone } = useSettings();
+  const minute = Math.floor(now / 60_000);
   const shown = useMemo(() => {
     const today = { now: serverNow(), zone };
     const matches = matcher(filter, today);
@@ -42,6 +46,10 @@ export function FleetView({ address, fleet, sparks, filter, go }: Props) {
   const search = useRef<HTMLInputElement>(null);
   useSearchKey(search);
   const link = overall(fleet.links.values());
+  const isLive = useIsLive(link) && fleet.hasListed;
+  const tab = useMemo(() => listTab(fleet.jobs.values(), { now, zone }, isLive), [version, minute, zone, isLive]);
+  useTab(tab);
+  useListNotices(fleet, filter, { now, zone }, version);
   if (link.state === "refused" && link.error && fleet.jobs.size === 0) {
     return (
       <main id="content" tabIndex={-1} class="fleet">

@@ -8,6 +8,7 @@ import type { Fleet } from "../model/fleet";
 import { opened } from "../model/last-opened";
 import { FollowedJob } from "../model/followed-job";
 import { backLink, type Route } from "../model/routes";
+import { jobTab } from "../model/tab";
 import { visible } from "../model/text";
 import { ConditionList } from "./job-conditions";
 import { StaleLine } from "./connection-line";
@@ -17,6 +18,8 @@ import { Failure } from "./job-failure";
 import { JobHead } from "./job-head";
 import { Reading } from "./job-reading";
 import { Replicas } from "./job-replicas";
+import { useJobNotices } from "./notices";
+import { useIsLive, useTab } from "./tab";
 import { Yaml } from "./job-yaml";
 import { Empty, Notice } from "./parts";
 import { useChanges, useNow } from "./hooks";
@@ -42,6 +45,9 @@ export function JobView({ address, fleet, route, go }: Props) {
   const now = useNow();
   const { document: found, link, isGone } = followed;
   const name = visible(ref.name);
+  const isLive = useIsLive(link) && !isGone;
+  useTab(jobTab(ref.name, found?.status, isLive));
+  useJobNotices(ref, found);
   return (
     <>
       <StaleLine link={link} isShown={found !== undefined && !isGone} retry={() => fleet.hub.retry()} />

@@ -1,7 +1,8 @@
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 
 import type { Settings, Theme } from "../settings";
 import { Popover } from "./popover";
+import { canNotify } from "./tab";
 
 interface Props {
   settings: Settings;
@@ -13,6 +14,37 @@ export function SettingsMenu(props: Props) {
     <Popover label="Settings" class="settings" side="right">
       <Choices {...props} />
     </Popover>
+  );
+}
+
+/** The browser asks its user once; a refusal is undone in the browser only. */
+function Notifications({ settings, choose }: Props) {
+  const [permission, learn] = useState(canNotify() ? Notification.permission : undefined);
+  const toggle = async () => {
+    if (settings.notifies) return choose({ ...settings, notifies: false });
+    const answer = await Notification.requestPermission();
+    learn(answer);
+    if (answer === "granted") choose({ ...settings, notifies: true });
+  };
+  return (
+    <>
+      <label class="check">
+        <input
+          type="checkbox"
+          disabled={permission === undefined || permission === "denied"}
+          checked={settings.notifies && permission === "granted"}
+          onChange={() => void toggle()}
+        />
+        Notify when a job fails, stalls or ends
+      </label>
+      <small>
+        {permission === undefined
+          ? "This browser notifies only of pages under https or on this machine."
+          : permission === "denied"
+            ? "The browser does not allow it: change that in its settings of this site."
+            : "Of the job or the list that a tab shows, while another window is in front."}
+      </small>
+    </>
   );
 }
 
@@ -50,6 +82,7 @@ function Choices({ settings, choose }: Props) {
             ))}
         </select>
       </label>
+      <Notifications settings={settings} choose={choose} />
     </>
   );
 }
