@@ -123,13 +123,14 @@ async def test_a_refusal_of_small_pushes_does_not_wait() -> None:
     assert loop.time() == began
 
 
-async def test_in_one_turn_of_the_loop_little_is_parsed_and_namespaces_take_turns() -> None:
-    turns, order, number = PushTurns(), list[tuple[str, int]](), 0
+async def turns_of_pushes(namespaces: str, *, size_bytes: int, ms: float) -> list[list[str]]:
+    """The namespaces whose pushes were parsed, by turn of the event loop."""
+    turns, parsed, number = PushTurns(), dict[int, list[str]](), 0
 
     async def push(namespace: str) -> None:
-        await turns.wait(namespace)
-        order.append((namespace, number))
-        turns.spend(1.5)
+        await turns.wait(namespace, size_bytes)
+        parsed.setdefault(number, []).append(namespace)
+        turns.spend(ms)
 
     async def count() -> None:
         nonlocal number
@@ -139,18 +140,29 @@ async def test_in_one_turn_of_the_loop_little_is_parsed_and_namespaces_take_turn
 
     counting = asyncio.create_task(count())
     async with asyncio.TaskGroup() as group:
-        for namespace in [*"aaaaaaaa", "b", "c"]:
+        for namespace in namespaces:
             group.create_task(push(namespace))
     counting.cancel()
-    assert [namespace for namespace, _ in order][:4] == ["a", "a", "b", "c"]
-    assert len({turn for _, turn in order}) == len(order)
+    return list(parsed.values())
+
+
+async def test_in_one_turn_of_the_loop_little_is_parsed_and_namespaces_take_turns() -> None:
+    parsed = await turns_of_pushes("aaaaaaaabc", size_bytes=65_536, ms=1.5)
+    assert parsed[:4] == [["a"], ["a"], ["b"], ["c"]]
+    assert {len(turn) for turn in parsed} == {1}
+
+
+async def test_small_pushes_that_wait_are_parsed_several_in_a_turn() -> None:
+    parsed = await turns_of_pushes("a" * 40, size_bytes=500, ms=0.125)
+    assert max(map(len, parsed)) == 8
+    assert len(parsed) <= 8
 
 
 async def test_a_push_that_is_given_up_keeps_no_other_waiting() -> None:
     turns = PushTurns()
     turns.spend(1.5)
-    gone = asyncio.create_task(turns.wait("a"))
-    waiting = asyncio.create_task(turns.wait("a"))
+    gone = asyncio.create_task(turns.wait("a", 0))
+    waiting = asyncio.create_task(turns.wait("a", 0))
     await asyncio.sleep(0)
     gone.cancel()
     await asyncio.wait_for(waiting, 1.0)

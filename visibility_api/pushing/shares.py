@@ -17,6 +17,8 @@ UNIT_MS = 0.02  # what each push is charged at least
 # Taken by connection and decryption before a body is parsed: 64 KiB take a quarter of a millisecond.
 MS_PER_BYTE = 0.25 / 65_536
 TURN_MS = 1.0  # in one turn of the event loop; the push that exceeds it is the last
+# What a push is expected to take: a usual one, and what the costliest bodies take besides.
+_USUAL_MS, _MOST_MS_PER_BYTE = 0.15, 1.0 / 65_536
 MAX_BUCKETS = 98_304
 HOLD_S = 4.0  # a refusal waits no longer: clients wait 5 s
 MAX_HELD = 1000  # refusals that wait; each keeps a body in its connection
@@ -134,15 +136,17 @@ class PushTurns:
 
     def __init__(self) -> None:
         self._spent_ms = 0.0  # in this turn, and a little in those before
-        self._queues: dict[str, deque[asyncio.Future[None]]] = {}  # by namespace, the next to be served first
+        # By namespace, the next to be served first: who waits, and how long its push is expected to take.
+        self._queues: dict[str, deque[tuple[asyncio.Future[None], float]]] = {}
         self._is_due = False  # the next turn is scheduled
 
-    async def wait(self, namespace: str) -> None:
+    async def wait(self, namespace: str, size_bytes: int) -> None:
         """Returns when a push may be parsed: at once when none waits and this turn has time left."""
         if self._spent_ms < TURN_MS and not self._queues:
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queues.setdefault(namespace, deque()).append(turn)
+        expected_ms = _USUAL_MS + size_bytes * _MOST_MS_PER_BYTE
+        self._queues.setdefault(namespace, deque()).append((turn, expected_ms))
         self._schedule()
         await turn
 
@@ -157,16 +161,17 @@ class PushTurns:
             asyncio.get_running_loop().call_soon(self._begin)
 
     def _begin(self) -> None:
-        """A new turn: the first push of the namespace that has waited longest, if one waits."""
+        """A new turn: the pushes that waited longest of the namespaces in turn, as many as fit."""
         self._is_due, self._spent_ms = False, 0.0
-        while self._queues:
+        left_ms = TURN_MS
+        while self._queues and left_ms > 0:
             namespace = next(iter(self._queues))
             queue = self._queues.pop(namespace)
-            turn = queue.popleft()
+            turn, expected_ms = queue.popleft()
             if queue:
                 self._queues[namespace] = queue
             if not turn.done():  # else its client has gone
                 turn.set_result(None)
-                break
+                left_ms -= expected_ms
         if self._queues:
             self._schedule()
