@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from visibility_api.models.served import GROUP, RESOURCES, VERSION, Resource
+from visibility_api.kinds import RESOURCES
+from visibility_api.models.served import GROUP, VERSION, Resource
 from visibility_api.reports.points import RecentValues
 from visibility_api.reports.ranks import RankColumns
 from visibility_api.reports.training_document import ProgressDocument

@@ -123,11 +123,11 @@ def _parameters(router: APIRouter) -> list[dict[str, Any]]:
 
 
 _TEXT = {"schema": {"type": "string"}}
-# The subresources that are operations of their own, by kind: their parameters, and what they send beside JSON
+# The subresources that are operations of their own, by name: their parameters, and what they send beside JSON
 # and YAML.
 _OPERATIONS: Mapping[str, tuple[APIRouter, dict[str, Any]]] = {
-    "TrainJobProgressHistory": (history.router, {"application/x-ndjson": _TEXT, "text/csv": _TEXT}),
-    "TrainJobLogTail": (log_tail.router, {"text/plain": _TEXT}),
+    "history": (history.router, {"application/x-ndjson": _TEXT, "text/csv": _TEXT}),
+    "log-tail": (log_tail.router, {"text/plain": _TEXT}),
 }
 
 
@@ -162,7 +162,7 @@ def _resource_paths(resource: Resource) -> dict[str, Any]:
         made[f"{scope}/{resource.plural}"]["parameters"].insert(0, _NAMESPACE)
         made[f"{BASE}/{resource.plural}"] = _list_item(resource, "", "ForAllNamespaces")
     for subresource in resource.subresources:
-        described = _OPERATIONS.get(subresource.kind)
+        described = _OPERATIONS.get(subresource.name)
         if subresource.is_operation and described is None:
             continue
         operation = _get(resource, subresource)

@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 import msgspec
+from pydantic import Field, create_model
 from pydantic.json_schema import models_json_schema
 
 from visibility_api.models.served import GROUP, VERSION, Resource
@@ -25,7 +26,8 @@ REFERENCE = "#/components/schemas/"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."  # merged cluster-wide by name: must be exact copies
 PREFIX = ".".join(reversed(GROUP.split("."))) + f".{VERSION}."  # unique, or the aggregator would rename it
 
-# What is served; their names are the kinds.
+# What is served of TrainJobs. The other kinds' documents have the same fields under other names.
+_WORKLOAD = "TrainJob"
 _MODELS: Sequence[type[WireModel]] = (
     *(TrainJobProgress, TrainJobProgressList),
     *(TrainJobProgressHistory, TrainJobLogTail),
@@ -48,7 +50,7 @@ def component_schemas(resources: Sequence[Resource]) -> dict[str, Schema]:
     """Every schema, by name: ours, one document and one list a resource, and those of meta/v1."""
     served = {kind for each in resources for kind in (each.kind, each.list_kind)}
     served |= {subresource.kind for each in resources for subresource in each.subresources}
-    kinds = {model.__name__: model for model in _MODELS if model.__name__ in served}
+    kinds = {name: model for each in resources for name, model in _models_of(each).items() if name in served}
     _, generated = models_json_schema(
         [(model, "validation") for model in kinds.values()], ref_template="{model}"
     )
@@ -61,6 +63,23 @@ def component_schemas(resources: Sequence[Resource]) -> dict[str, Schema]:
             made["x-kubernetes-group-version-kind"] = [group_version_kind(name)]  # an array here
         meta[PREFIX + name] = made
     return dict(sorted(meta.items()))
+
+
+def _models_of(resource: Resource) -> dict[str, type[WireModel]]:
+    """The documents of one resource, by kind."""
+    workload = resource.kind.removesuffix("Progress")
+    if workload == _WORKLOAD:
+        return {model.__name__: model for model in _MODELS}
+    made: dict[str, type[WireModel]] = {}
+    for model in _MODELS:
+        kind = model.__name__.replace(_WORKLOAD, workload)
+        fields: dict[str, Any] = {"kind": (str | None, Field(default=kind, description=f"Always {kind}."))}
+        if (items := model.model_fields.get("items")) is not None:
+            item: Any = made[resource.kind]
+            fields["items"] = tuple[item, ...], Field(description=items.description)
+        about = (model.__doc__ or "").replace(_WORKLOAD, workload)
+        made[kind] = create_model(kind, __base__=model, __doc__=about, **fields)
+    return made
 
 
 def struct_schemas(*types: type[msgspec.Struct]) -> dict[str, Any]:

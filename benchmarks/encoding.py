@@ -21,9 +21,9 @@ from unittest import mock
 from tests.jobs import rank0
 from visibility_api.jobs.job import JobRef, Phase, Replica, TrainingJob
 from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary
+from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kubeapi import v1alpha1 as encoder
 from visibility_api.models import meta_v1, v1alpha1 as models
-from visibility_api.models.served import TRAINJOBS
 from visibility_api.models.wire import WireModel
 from visibility_api.pushing.payload import read_payload
 from visibility_api.reports.training_document import parse_document
@@ -107,7 +107,7 @@ def document(number: int) -> JobProgress:
 
 def by_msgspec(shown: JobProgress) -> bytes:
     """What the server does for each change of a document."""
-    return encoder.Codec(TRAINJOBS).document(Entry(document=shown, revision=REVISION))
+    return encoder.Codec(TrainJobKind.served).document(Entry(document=shown, revision=REVISION))
 
 
 @contextmanager

@@ -15,11 +15,13 @@ import msgspec
 from visibility_api.jobs.job import TrainingJob
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.tracker import Tracker
+from visibility_api.kinds.jobset import JOBS as BATCH_JOBS, JOBSETS, PODS, JobSet
+from visibility_api.kinds.trainjob import TRAINJOBS, TrainJob, TrainJobKind
 from visibility_api.kube.decoding import in_slices
 from visibility_api.reports.document import Progress
 from visibility_api.store.memory import MemoryStore
-from visibility_api.workloads.inventory import TrainJobInventory
-from visibility_api.workloads.objects import BatchJob, JobSet, Pod, TrainJob
+from visibility_api.workloads.inventory import Inventory
+from visibility_api.workloads.objects import BatchJob, Pod
 
 from . import kubernetes
 
@@ -53,11 +55,11 @@ async def kib_a_job(change: Change = lambda _: None) -> float:
             jobs.append(job)
             tracker.job_changed(job, status)
 
-        inventory = TrainJobInventory(on_job=on_job, on_gone=tracker.job_gone)
-        await inventory.list_trainjobs(in_slices(objects(kubernetes.train_job, TrainJob, JOBS, change)))
-        await inventory.list_jobsets(in_slices(objects(kubernetes.job_set, JobSet, JOBS, change)))
-        await inventory.list_jobs(in_slices(objects(kubernetes.batch_job, BatchJob, JOBS, change)))
-        await inventory.list_pods(in_slices(objects(kubernetes.pod, Pod, JOBS, change)))
+        inventory = Inventory((TrainJobKind(),), on_job=on_job, on_gone=tracker.job_gone)
+        await inventory.list(TRAINJOBS, in_slices(objects(kubernetes.train_job, TrainJob, JOBS, change)))
+        await inventory.list(JOBSETS, in_slices(objects(kubernetes.job_set, JobSet, JOBS, change)))
+        await inventory.list(BATCH_JOBS, in_slices(objects(kubernetes.batch_job, BatchJob, JOBS, change)))
+        await inventory.list(PODS, in_slices(objects(kubernetes.pod, Pod, JOBS, change)))
         assert len(jobs) == JOBS
         for job in jobs:
             assert job.rank0 is not None

@@ -24,13 +24,15 @@ from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.memory import SavedJob, save
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.tracker import Tracker
+from visibility_api.kinds.jobset import JOBS as BATCH_JOBS, JOBSETS, PODS, JobSet
+from visibility_api.kinds.trainjob import TRAINJOBS, TrainJob, TrainJobKind
 from visibility_api.kube.decoding import in_slices
 from visibility_api.reports.document import Progress
 from visibility_api.reports.training_document import parse_document
 from visibility_api.store.memory import MemoryStore
 from visibility_api.store.state_file import Bounds, StateFile
-from visibility_api.workloads.inventory import TrainJobInventory
-from visibility_api.workloads.objects import BatchJob, JobSet, Pod, TrainJob
+from visibility_api.workloads.inventory import Inventory
+from visibility_api.workloads.objects import BatchJob, Pod
 
 from . import kubernetes
 from .memory import until_metric
@@ -61,11 +63,11 @@ async def _show_writing(jobs: int) -> None:
         known.append(job)
         tracker.job_changed(job, status)
 
-    inventory = TrainJobInventory(on_job=on_job, on_gone=tracker.job_gone)
-    await inventory.list_trainjobs(in_slices(objects(kubernetes.train_job, TrainJob, jobs)))
-    await inventory.list_jobsets(in_slices(objects(kubernetes.job_set, JobSet, jobs)))
-    await inventory.list_jobs(in_slices(objects(kubernetes.batch_job, BatchJob, jobs)))
-    await inventory.list_pods(in_slices(objects(kubernetes.pod, Pod, jobs)))
+    inventory = Inventory((TrainJobKind(),), on_job=on_job, on_gone=tracker.job_gone)
+    await inventory.list(TRAINJOBS, in_slices(objects(kubernetes.train_job, TrainJob, jobs)))
+    await inventory.list(JOBSETS, in_slices(objects(kubernetes.job_set, JobSet, jobs)))
+    await inventory.list(BATCH_JOBS, in_slices(objects(kubernetes.batch_job, BatchJob, jobs)))
+    await inventory.list(PODS, in_slices(objects(kubernetes.pod, Pod, jobs)))
     report = parse_document(kubernetes.document())
     assert isinstance(report, Progress)
 

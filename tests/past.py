@@ -54,8 +54,8 @@ class Past:
         for name in ("bert", "new"):
             store.put(document(name, labels={"team": "a"}))
 
-        def find(namespace: str, name: str) -> Found | None:
-            entry = store.get("trainjobs", namespace, name)
+        def find(resource: str, namespace: str, name: str) -> Found | None:
+            entry = store.get(resource, namespace, name)
             return None if entry is None else (entry, self.history if name == "bert" else None)
 
         self.shell = Shell(histories=HistorySource(find=find, now=lambda: self.now))

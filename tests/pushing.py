@@ -55,7 +55,7 @@ class Cluster:
         self.held = asyncio.Event()
         self.held.set()
 
-    def find_job(self, namespace: str, name: str) -> TrainingJob | None:
+    def find_job(self, _resource: str, namespace: str, name: str) -> TrainingJob | None:
         return self.jobs.get((namespace, name))
 
     def add_job(self, name: str, namespace: str = "team-a", *, attempt: int = 0) -> TrainingJob:

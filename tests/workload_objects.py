@@ -6,13 +6,19 @@ With every field that the published types require: tests/frameworks/test_workloa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
 
 from visibility_api.jobs.job import TrainingJob
-from visibility_api.workloads.inventory import describe_trainjob
-from visibility_api.workloads.objects import BatchJob, JobSet, Pod, TrainJob
+from visibility_api.kinds.jobset import JobSet
+from visibility_api.kinds.trainjob import TrainJob, TrainJobKind
+from visibility_api.workloads.description import describe_job
+from visibility_api.workloads.kind import AllPods, WatchedObjects
+from visibility_api.workloads.objects import AnyObject, BatchJob, Meta, Pod
+from visibility_api.workloads.phase import true_condition
+from visibility_api.workloads.rank0 import controls, is_made_before
 
 T = TypeVar("T")
 VERSIONS = {
@@ -147,10 +153,44 @@ def described(
     """`jobs`: by default the first Job of every group. `said`: by initializers, by their runs."""
     groups = [g.name for g in js.spec.replicated_jobs or ()] if js is not None else []
     by_name = {j.metadata.name: j for j in (map(batch_job, groups) if jobs is None else jobs)}
-    held = list(pods)
-    return describe_trainjob(
-        job, js, lambda name: (by_name[name], held) if name in by_name else None, said or {}
+    conditions = TrainJobKind().conditions(job)
+    end = true_condition(conditions, "Failed") or true_condition(conditions, "Complete")
+    parts = FoundParts(
+        [*([] if js is None else [js]), *by_name.values(), *pods],
+        ended_at=end.last_transition_time if end is not None else None,
     )
+    return describe_job(TrainJobKind(), job, parts, said or {})
+
+
+class FoundParts:
+    """`Parts` of these objects. `ended_at`: when the job ended."""
+
+    def __init__(self, objects: Sequence[AnyObject], ended_at: datetime | None = None) -> None:
+        self._objects = objects
+        self._ended_at = ended_at
+
+    def get(self, objects: WatchedObjects, name: str, owner: Meta) -> Any:
+        for each in self._objects:
+            if isinstance(each, objects.type) and each.metadata.name == name:
+                return each if controls(owner, each.metadata) else None
+        return None
+
+    def pods(self, _objects: WatchedObjects, owner: Meta) -> Sequence[Pod]:
+        return [
+            each
+            for each in self._objects
+            if isinstance(each, Pod)
+            and controls(owner, each.metadata)
+            and is_made_before(each, self._ended_at)
+        ]
+
+
+def all_pods(js: JobSet) -> AllPods:
+    """Of the TrainJob bert, with the first Job of every group."""
+    groups = [batch_job(group.name) for group in js.spec.replicated_jobs or ()]
+    found = TrainJobKind().all_pods(trainjob(), FoundParts([js, *groups]))
+    assert found is not None
+    return found
 
 
 TORCH = jobset(("node", "trainer"))

@@ -31,12 +31,12 @@ from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import PATH as TOKEN_REVIEWS, TokenReviewer
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.memory import SavedJob, restore, restore_history, restore_points, save, save_history
+from visibility_api.kinds import PLURALS, RESOURCES
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.lease import Lease
 from visibility_api.kubeapi.collection import Collection
 from visibility_api.kubeapi.message import Handler
 from visibility_api.kubeapi.watch import Watches
-from visibility_api.models.served import RESOURCES, TRAINJOBS
 from visibility_api.ownership import OwnersTerm, Surroundings, build_term
 from visibility_api.probing.log_end import LogEnds
 from visibility_api.replication.follower import Follower
@@ -52,7 +52,6 @@ from visibility_api.store.memory import MemoryStore
 from visibility_api.store.state_file import Bounds
 from visibility_api.store.state_writer import StateWriter
 from visibility_api.telemetry import Metrics
-from visibility_api.workloads.collections import COLLECTIONS
 
 LEASE = "trainjob-visibility"
 NO_GARBAGE_CHECK_S, NO_GARBAGE_CHECKS = 0.1, 200  # until every job is known: twenty seconds at most
@@ -131,8 +130,8 @@ def assemble(
     pushes = Pushes(role, peers, proof=proof, replicated=_replicated(role))
     _set_metrics(metrics, jobs, role)
 
-    def find_history(namespace: str, name: str) -> Found | None:
-        entry = store.get(TRAINJOBS.plural, namespace, name)
+    def find_history(resource: str, namespace: str, name: str) -> Found | None:
+        entry = store.get(resource, namespace, name)
         return None if entry is None else (entry, jobs.history(entry.document.job.ref))
 
     request_metrics = RequestMetrics(registry)
@@ -148,7 +147,7 @@ def assemble(
         ReviewClient(clients.authorization, ACCESS_REVIEWS, count=metrics.count_review("authz"))
     )
     log_tails = LogTails(
-        find=partial(store.get, TRAINJOBS.plural),
+        find=store.get,
         authorizer=authorizer,
         logs=LogEnds(clients.cluster, timeout_s=settings.probe_timeout.total_seconds())
         if "logs" in settings.sources
@@ -252,12 +251,12 @@ def _replicated(role: Role[OwnersTerm]) -> Callable[[], Awaitable[None]]:
 
 def _set_metrics(metrics: Metrics, jobs: JobLog, role: Role[OwnersTerm]) -> None:
     """Gauges of what an owner does are 0 on the others."""
-    metrics.jobs.set_function(lambda: jobs.store.count(TRAINJOBS.plural))
+    metrics.jobs.set_function(lambda: sum(jobs.store.count(each.plural) for each in RESOURCES))
     metrics.is_owner.set_function(lambda: role.may_write())
     metrics.probed_jobs.set_function(lambda: len(role.term.prober) if role.term else 0)
     metrics.waiting_probes.set_function(lambda: role.term.prober.waiting if role.term else 0)
     metrics.stretch.set_function(lambda: role.term.prober.stretch if role.term else 1)
-    for each in COLLECTIONS:
+    for each in PLURALS:
         metrics.watches_down.labels(each).set_function(
             partial(
                 lambda collection: role.term is not None and role.term.why_down(collection) is not None, each
@@ -312,10 +311,7 @@ def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event) -> li
         return role.term.why_down(collection) if role.term is not None else None
 
     return [
-        *(
-            Check(name=f"watch-{each}", run=partial(down, each), is_readiness_only=True)
-            for each in COLLECTIONS
-        ),
+        *(Check(name=f"watch-{each}", run=partial(down, each), is_readiness_only=True) for each in PLURALS),
         Check(name="informer-sync", run=unknown, note=why_nobody_owns, is_readiness_only=True),
         Check(name="probe-loop", run=stuck),
         Check(

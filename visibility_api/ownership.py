@@ -24,9 +24,9 @@ from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.jobs.tracker import REFRESH, Tracker
+from visibility_api.kinds import KINDS, RESOURCES
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.watch import Watch
-from visibility_api.models.served import TRAINJOBS
 from visibility_api.probing.exec_source import ExecSource
 from visibility_api.probing.http_source import HttpSource
 from visibility_api.probing.initializers import InitializerReads
@@ -39,9 +39,9 @@ from visibility_api.pushing.ownership import Owners
 from visibility_api.settings import Settings
 from visibility_api.store.job_log import JobLog
 from visibility_api.telemetry import Metrics
-from visibility_api.workloads.collections import trainjob_watches
+from visibility_api.workloads.collections import job_watches
 from visibility_api.workloads.inspection import Inspector
-from visibility_api.workloads.inventory import TrainJobInventory
+from visibility_api.workloads.inventory import Inventory
 from visibility_api.writeback.writer import WriteBack
 
 log = structlog.get_logger("visibility.server")
@@ -80,7 +80,7 @@ class OwnersTerm:
         *,
         jobs: JobLog,
         tracker: Tracker,
-        inventory: TrainJobInventory,
+        inventory: Inventory,
         prober: Prober,
         watches: Sequence[Watch[Any]],
         pushes: PushEndpoint | None,
@@ -103,9 +103,10 @@ class OwnersTerm:
         ]
 
     def adopt(self) -> None:
-        for entry in self._log.store.list(TRAINJOBS.plural).entries:
-            self.owner.adopt(entry.document)
-            self._published(entry.document)
+        for resource in RESOURCES:
+            for entry in self._log.store.list(resource.plural).entries:
+                self.owner.adopt(entry.document)
+                self._published(entry.document)
 
     def why_down(self, collection: str) -> str | None:
         """Why the watches of this collection have not worked for a minute; None while they do."""
@@ -212,7 +213,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
             write_back.seen(job.ref, status)
         is_new = job.ref not in seen
         seen.add(job.ref)
-        before = _find_job(jobs, job.ref.namespace, job.ref.name)
+        before = _find_job(jobs, job.ref.resource, job.ref.namespace, job.ref.name)
         tracker.job_changed(job, status if "status" in sources else None)
         prober.job_changed(job, source=tracker.source_of(job.ref) if is_new else "")
         initializers.job_changed(job)
@@ -231,8 +232,8 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         if announcer is not None:
             announcer.gone(ref)
 
-    inventory = TrainJobInventory(on_job=on_job, on_gone=on_gone)
-    inspector = Inspector(cluster, replica_jobs=inventory.replica_jobs, found=tracker.failed)
+    inventory = Inventory(KINDS, on_job=on_job, on_gone=on_gone)
+    inspector = Inspector(cluster, all_pods=inventory.all_pods, found=tracker.failed)
     logs = sources_to_probe.get("logs")
     initializers = InitializerReads(
         logs if isinstance(logs, LogsSource) else None,
@@ -240,7 +241,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         interval_s=interval_s,
         on_probe=metrics.count_probe,
     )
-    watches = trainjob_watches(cluster, inventory, settings.namespaces, count_unread=metrics.count_unread)
+    watches = job_watches(cluster, inventory, settings.namespaces, count_unread=metrics.count_unread)
     pushes: PushEndpoint | None = None
     if "push" in sources:
         pushes = PushEndpoint(
@@ -294,8 +295,8 @@ def _sources(settings: Settings, client: KubeClient) -> dict[str, Source]:
     return {name: make() for name, make in known.items() if name in settings.sources}
 
 
-def _find_job(jobs: JobLog, namespace: str, name: str) -> TrainingJob | None:
-    entry = jobs.store.get(TRAINJOBS.plural, namespace, name)
+def _find_job(jobs: JobLog, resource: str, namespace: str, name: str) -> TrainingJob | None:
+    entry = jobs.store.get(resource, namespace, name)
     return entry.document.job if entry is not None else None
 
 

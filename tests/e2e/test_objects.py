@@ -10,10 +10,13 @@ import pytest
 from tests.e2e.api import Object
 from tests.e2e.scripts import SILENT
 from tests.e2e.workspace import TRAINER, Workspace
+from tests.workload_objects import FoundParts
 from visibility_api.jobs.job import Phase, TrainingJob
+from visibility_api.kinds.jobset import JobSet
+from visibility_api.kinds.trainjob import TrainJob, TrainJobKind
+from visibility_api.workloads.description import describe_job
 from visibility_api.workloads.failures import Replica, pod_failure
-from visibility_api.workloads.inventory import describe_trainjob
-from visibility_api.workloads.objects import BatchJob, JobSet, Pod, TrainJob
+from visibility_api.workloads.objects import BatchJob, Pod
 
 AT = "2026-01-23T10:30:00Z"
 BEGAN = {"startedAt": "2026-01-23T10:02:00Z", "finishedAt": AT, "containerID": "containerd://1"}
@@ -48,16 +51,11 @@ def described(bare: Workspace, job: str, pod: Object) -> TrainingJob:
     admin = bare.cluster.admin
     trainjob = admin.get(f"{TRAINER}/namespaces/{bare.name}/trainjobs/{job}")
     jobset = admin.get(f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{bare.name}/jobsets/{job}")
-    jobs = {
-        each["metadata"]["name"]: msgspec.convert(each, BatchJob)
-        for each in admin.items(f"/apis/batch/v1/namespaces/{bare.name}/jobs")
-    }
-    pods = [msgspec.convert(pod, Pod)]
-    return describe_trainjob(
-        msgspec.convert(trainjob, TrainJob),
-        msgspec.convert(jobset, JobSet),
-        lambda name: (jobs[name], pods) if name in jobs else None,
-    )
+    jobs = [
+        msgspec.convert(each, BatchJob) for each in admin.items(f"/apis/batch/v1/namespaces/{bare.name}/jobs")
+    ]
+    parts = FoundParts([msgspec.convert(jobset, JobSet), *jobs, msgspec.convert(pod, Pod)])
+    return describe_job(TrainJobKind(), msgspec.convert(trainjob, TrainJob), parts, {})
 
 
 def test_a_job_that_runs(bare: Workspace, job: str) -> None:
@@ -108,7 +106,7 @@ def test_the_accelerators_of_a_jobset(bare: Workspace, job: str) -> None:
     asked = {key: known[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": owned}
     stored = admin.create(f"{path}?dryRun=All&fieldValidation=Strict", asked)
     trainjob = admin.get(f"{TRAINER}/namespaces/{bare.name}/trainjobs/{job}")
-    found = describe_trainjob(
-        msgspec.convert(trainjob, TrainJob), msgspec.convert(stored, JobSet), lambda _name: None
-    )
+    stored["metadata"]["name"] = job  # which is taken
+    parts = FoundParts([msgspec.convert(stored, JobSet)])
+    found = describe_job(TrainJobKind(), msgspec.convert(trainjob, TrainJob), parts, {})
     assert dict(found.accelerators) == {"nvidia.com/gpu": 12}

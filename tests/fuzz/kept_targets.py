@@ -24,9 +24,9 @@ from visibility_api.jobs.memory import (
 from visibility_api.jobs.record import State
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.jobs.tracker import Tracker
+from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kubeapi.history import encode_csv, encode_json, encode_ndjson
 from visibility_api.kubeapi.v1alpha1 import Codec
-from visibility_api.models.served import TRAINJOBS
 from visibility_api.replication.frames import BadFrame, FrameReader
 from visibility_api.reports.document import Progress, Refusal
 from visibility_api.reports.fields import EARLIEST, LATEST, MAX_METRICS, MAX_POINTS
@@ -36,7 +36,7 @@ from visibility_api.store import Entry
 
 _PAST = Past()
 _ALL = Selection(metrics=None, since_s=None, until_s=None, max_points=None, attempt=None)
-_CODEC = Codec(TRAINJOBS)
+_CODEC = Codec(TrainJobKind.served)
 _NOW = T0 + timedelta(hours=2)
 _ENTRY = Entry(document=document(), revision=1)
 
@@ -111,7 +111,7 @@ def recent(data: bytes) -> None:
 def _show(history: JobHistory, selection: Selection) -> None:
     """It can be shown in every form."""
     view = select(history, selection, now_s=_NOW.timestamp())
-    msgspec.json.decode(encode_json(_ENTRY, view))
+    msgspec.json.decode(encode_json(TrainJobKind.served, _ENTRY, view))
     for line in encode_ndjson(view).splitlines():
         msgspec.json.decode(line)
     encode_csv(view)

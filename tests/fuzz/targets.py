@@ -25,6 +25,8 @@ from visibility_api.auth.front_proxy import FrontProxy, ProxyHeaders
 from visibility_api.auth.token_review import header_token
 from visibility_api.errors.status import RequestError, encode_status
 from visibility_api.errors.text import harmless
+from visibility_api.kinds.jobset import JobSet
+from visibility_api.kinds.trainjob import TrainJob
 from visibility_api.kube.decoding import UNDECODABLE, truncate_depth
 from visibility_api.kubeapi.list_options import (
     read_get_options,
@@ -50,7 +52,7 @@ from visibility_api.reports.fields import (
 from visibility_api.reports.log_tail import TailReader
 from visibility_api.reports.report import parse_report
 from visibility_api.workloads.annotations import KEYS, MONITORING, OPT_IN, PREFIX, read_annotations
-from visibility_api.workloads.objects import BatchJob, JobSet, Pod, TrainJob
+from visibility_api.workloads.objects import BatchJob, Pod
 
 _WORD = re.compile(rb"[0-9A-Za-z_./+=-]{16,}")  # as long as a secret is
 

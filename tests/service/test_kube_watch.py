@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from visibility_api.kinds.trainjob import TrainJob
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 from visibility_api.kube.separate import SeparateNamespaces, SeparationLimits
 from visibility_api.kube.watch import Backoff, Watch, WatchLimits
-from visibility_api.workloads.objects import TrainJob, mark_unread
+from visibility_api.workloads.objects import mark_unread
 
 from .fake_apiserver import fake_apiserver
 

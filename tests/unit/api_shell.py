@@ -17,8 +17,9 @@ from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.resource_routes import RouteKey
 from visibility_api.auth.authenticator import FORWARDED, WARNING
 from visibility_api.auth.identity import Attributes, Identity
+from visibility_api.kinds import RESOURCES
 from visibility_api.kubeapi.message import Handler, ResourceRequest, ResourceResponse, ResourceStream, Scope
-from visibility_api.models.served import RESOURCES, Resource
+from visibility_api.models.served import Resource
 from visibility_api.replication.forwarding import Pushes
 from visibility_api.replication.requests import LogRequests
 

@@ -15,9 +15,9 @@ from tests.jobs import NOW, document
 from visibility_api.app import Limits, Parts, create_app
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.auth.identity import Attributes, Identity
+from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kubeapi.collection import Collection
 from visibility_api.kubeapi.watch import Watches, WatchLimits
-from visibility_api.models.served import TRAINJOBS
 from visibility_api.store.memory import MAX_CHANGES, MemoryStore
 
 BASE = "/apis/visibility.trainer.kubeflow.org/v1alpha1"
@@ -111,9 +111,9 @@ class ResourceServer:
         self.now = NOW
         self.registry = CollectorRegistry()
         metrics = RequestMetrics(self.registry)
-        documents = Collection(TRAINJOBS, self.store, now=lambda: self.now)
+        documents = Collection(TrainJobKind.served, self.store, now=lambda: self.now)
         self.watches = Watches(
-            TRAINJOBS,
+            TrainJobKind.served,
             self.store,
             now=lambda: self.now,
             count_events=lambda number: metrics.count_watch_events("trainjobs", number),
@@ -123,7 +123,7 @@ class ResourceServer:
             Parts(
                 authenticator=self,
                 authorizer=self,
-                resources=(TRAINJOBS,),
+                resources=(TrainJobKind.served,),
                 handlers={
                     ("trainjobs", "", "get"): documents.get,
                     ("trainjobs", "", "list"): documents.list,

@@ -10,7 +10,8 @@ import yaml
 from tests.asgi import Answer
 from tests.unit.api_shell import Shell
 from visibility_api.app.discovery import AGGREGATED_TYPE, Discovery, aggregated, resource_list
-from visibility_api.models.served import RESOURCES, Resource, Subresource
+from visibility_api.kinds import RESOURCES
+from visibility_api.models.served import Resource, Subresource
 
 GROUP = "visibility.trainer.kubeflow.org"
 BASE = f"/apis/{GROUP}/v1alpha1"

@@ -17,7 +17,7 @@ from apidocs.swagger import to_swagger
 from tests.unit.api_shell import Shell
 from visibility_api.app.openapi import FOLDER, ONE_YEAR_S, OpenApi
 from visibility_api.jobs.job import Phase
-from visibility_api.models.served import RESOURCES
+from visibility_api.kinds import RESOURCES
 
 GROUP = "visibility.trainer.kubeflow.org"
 KEY = f"apis/{GROUP}/v1alpha1"

@@ -13,7 +13,8 @@ from tests.pushing import OURS, UPSTREAM, Cluster, Endpoint
 from tests.unit.api_shell import BASE, ONE, Shell
 from visibility_api.auth.errors import ReviewFailed
 from visibility_api.errors.status import Unavailable
-from visibility_api.models.served import TRAINJOBS, Subresource
+from visibility_api.kinds.trainjob import TrainJobKind
+from visibility_api.models.served import Subresource
 
 NOTES = Subresource(name="notes", kind="TrainJobProgress", is_operation=True)
 
@@ -110,7 +111,9 @@ async def test_another_spelling_of_a_pushs_path_is_not_served(path: str) -> None
 
 
 async def test_a_subresource_of_its_own_operation_is_discovered_and_waits_for_the_jobs() -> None:
-    shell = Shell(resources=(replace(TRAINJOBS, subresources=(*TRAINJOBS.subresources, NOTES)),))
+    shell = Shell(
+        resources=(replace(TrainJobKind.served, subresources=(*TrainJobKind.served.subresources, NOTES)),)
+    )
 
     async def notes(name: str) -> str:
         return name

@@ -32,12 +32,11 @@ from tests.unit.api_shell import BASE, Shell
 from tests.unit.resource_server import BASE_REVISION, ResourceServer, WatchClient
 from tests.unit.test_app_log_tail import Kubelet, Rights
 from visibility_api.app.dependencies import Found, HistorySource, LogTails
+from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kube.client import KubeClient
 from visibility_api.kubeapi.collection import Collection
 from visibility_api.kubeapi.message import ResourceRequest, ResourceResponse, ResourceStream
-from visibility_api.models.served import TRAINJOBS
 from visibility_api.probing.log_end import LogEnds
-from visibility_api.store import Entry
 from visibility_api.store.memory import MemoryStore
 
 PUBLISHED = Path(__file__).parents[2] / "openapi" / "v3.json"
@@ -104,13 +103,10 @@ def served() -> Shell:
         labels = {"tier": "gold", "n": "5"} if name == "bert" else {}
         made = document(name, labels=labels)
         store.put(replace(made, job=replace(made.job, rank0=rank0())))
-    documents = Collection(TRAINJOBS, store, now=lambda: NOW)
+    documents = Collection(TrainJobKind.served, store, now=lambda: NOW)
 
-    def find(namespace: str, name: str) -> Entry | None:
-        return store.get("trainjobs", namespace, name)
-
-    def find_history(namespace: str, name: str) -> Found | None:
-        entry = find(namespace, name)
+    def find_history(resource: str, namespace: str, name: str) -> Found | None:
+        entry = store.get(resource, namespace, name)
         return None if entry is None else (entry, history if name == "bert" else None)
 
     async def handle(request: ResourceRequest) -> ResourceResponse | ResourceStream:
@@ -120,7 +116,7 @@ def served() -> Shell:
     return Shell(
         handler=handle,
         histories=HistorySource(find=find_history, now=lambda: NOW),
-        log_tails=LogTails(find=find, authorizer=Rights(), logs=logs),
+        log_tails=LogTails(find=store.get, authorizer=Rights(), logs=logs),
     )
 
 

@@ -12,7 +12,7 @@ from visibility_api.app.chain import MAX_ANONYMOUS_TARGET_BYTES
 from visibility_api.app.resource_routes import ResourceRoutes
 from visibility_api.auth.errors import AccessDenied, ReviewFailed, Unauthenticated
 from visibility_api.auth.identity import ANONYMOUS, Attributes
-from visibility_api.models.served import RESOURCES
+from visibility_api.kinds import RESOURCES
 
 UNKNOWN_ROUTE = "the server could not find the requested resource"
 WRONG_METHOD = "the server does not allow this method on the requested resource"

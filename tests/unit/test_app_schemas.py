@@ -14,9 +14,10 @@ from tests.unit.test_app_log_tail import FAILURE, TAIL, job as failed_job, shell
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import JobRef, Phase, Replica, Termination, TrainingJob
 from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary, Resources
+from visibility_api.kinds import RESOURCES
+from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kubeapi.collection import Collection
 from visibility_api.kubeapi.message import ResourceRequest, ResourceResponse
-from visibility_api.models.served import RESOURCES, TRAINJOBS
 from visibility_api.store.memory import MemoryStore
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -85,7 +86,7 @@ async def served(document: JobProgress, target: str = ONE) -> dict[str, Any]:
     """What a client gets, from the store to the wire."""
     store = MemoryStore(base_revision=1000)
     store.put(document)
-    documents = Collection(TRAINJOBS, store, now=lambda: NOW)
+    documents = Collection(TrainJobKind.served, store, now=lambda: NOW)
 
     async def handler(request: ResourceRequest) -> ResourceResponse:
         return await (documents.get if request.attributes.verb == "get" else documents.list)(request)

@@ -17,6 +17,7 @@ from tests.jobs import NOW, document
 from tests.reviews import until
 from tests.unit.resource_server import BASE_REVISION
 from visibility_api.errors.status import TooManyRequests
+from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kubeapi import lists
 from visibility_api.kubeapi.forms import Form, Forms
 from visibility_api.kubeapi.list_layout import Layout, layout_of
@@ -29,7 +30,6 @@ from visibility_api.kubeapi.selectors.parsing import parse_label_selector
 from visibility_api.kubeapi.selectors.selection import Selection
 from visibility_api.kubeapi.table import MAX_AGE, TableForm
 from visibility_api.kubeapi.v1alpha1 import Codec
-from visibility_api.models.served import TRAINJOBS
 from visibility_api.store import Entry
 from visibility_api.store.memory import MemoryStore
 
@@ -46,7 +46,7 @@ class Jobs:
         self.store = MemoryStore(base_revision=BASE_REVISION, max_changes=max_changes)
         self.now = NOW
         self.lists = Lists(self.store, "trainjobs", max_kept_bytes=max_kept_bytes)
-        self.forms = Forms(Codec(TRAINJOBS), lambda: self.now)
+        self.forms = Forms(Codec(TrainJobKind.served), lambda: self.now)
         self.form = self.forms.document
         self.written = 0  # items
         self.fault: Exception | None = None  # of the next item
@@ -77,8 +77,10 @@ class Jobs:
 
     def chosen(self, representation: Representation) -> Form:
         if representation.transform == "Table":
-            return TableForm(Codec(TRAINJOBS), "v1", "Metadata", lambda: self.now)
-        return self.form if representation.transform is None else MetadataForm(Codec(TRAINJOBS), "v1")
+            return TableForm(Codec(TrainJobKind.served), "v1", "Metadata", lambda: self.now)
+        return (
+            self.form if representation.transform is None else MetadataForm(Codec(TrainJobKind.served), "v1")
+        )
 
     def put_of_team(self, number: int, team: str) -> None:
         self.store.put(document(f"job-{number:04d}", labels={"team": team}))

@@ -14,11 +14,11 @@ from tests.unit.resource_server import ALL, BERT, PARTIAL, TABLE, TEAM, Resource
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import Phase, Rank0
 from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary, Resources
+from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kubeapi.age import duration
 from visibility_api.kubeapi.columns import COLUMNS, short_number
 from visibility_api.kubeapi.table import TableForm
 from visibility_api.kubeapi.v1alpha1 import Codec
-from visibility_api.models.served import TRAINJOBS
 from visibility_api.store import Entry
 
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
@@ -183,7 +183,7 @@ async def test_rows_of_ended_runs_are_marked(server: ResourceServer) -> None:
 
 
 def cells(shown: JobProgress) -> dict[str, str | None]:
-    form = TableForm(Codec(TRAINJOBS), "v1", "None", lambda: NOW)
+    form = TableForm(Codec(TrainJobKind.served), "v1", "None", lambda: NOW)
     every = msgspec.json.decode(form.item(Entry(document=shown, revision=1)))["cells"]
     return dict(zip((column.name for column in COLUMNS), every, strict=True))
 

@@ -13,11 +13,11 @@ from hypothesis import given, strategies as st
 from tests.jobs import NOW, document
 from visibility_api.jobs.job import Phase
 from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary
+from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kubeapi.v1alpha1 import Codec
-from visibility_api.models.served import TRAINJOBS
 from visibility_api.store import Entry
 
-CODEC = Codec(TRAINJOBS)
+CODEC = Codec(TrainJobKind.served)
 
 
 def encoded(shown: JobProgress, revision: int = 12) -> dict[str, Any]:

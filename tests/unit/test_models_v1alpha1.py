@@ -17,15 +17,15 @@ from tests.unit.test_app_published import PUSH_SCHEMA
 from tests.unit.test_app_schemas import FULL
 from visibility_api.jobs.job import JobRef, Phase, Rank0, Replica, Termination, TrainingJob
 from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary
+from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kubeapi.v1alpha1 import Codec
 from visibility_api.models import meta_v1, v1alpha1
-from visibility_api.models.served import TRAINJOBS
 from visibility_api.models.v1alpha1 import TrainJobProgress
 from visibility_api.models.wire import WireModel, struct_of
 from visibility_api.store import Entry
 from visibility_api.writeback.trainer_status import summarize
 
-CODEC = Codec(TRAINJOBS)
+CODEC = Codec(TrainJobKind.served)
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
 NAME = st.text(string.ascii_lowercase, min_size=1, max_size=12)

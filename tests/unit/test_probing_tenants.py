@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -13,13 +13,12 @@ import pytest
 from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0, T0, job_ref
-from tests.workload_objects import batch_job
+from tests.workload_objects import TORCH, all_pods
 from visibility_api.jobs.job import Initializer, JobRef, Phase, ProbeHints, Rank0, TrainingJob
 from visibility_api.kube.client import KubeClient
 from visibility_api.probing.initializers import InitializerReads
 from visibility_api.probing.prober import Prober
 from visibility_api.reports.document import Outcome, Progress
-from visibility_api.workloads.failures import ReplicaJob
 from visibility_api.workloads.inspection import Inspector
 
 from .virtual_time import in_virtual_time
@@ -197,7 +196,7 @@ def test_failed_jobs_of_another_namespace_delay_an_inspection_by_one_interval_at
     async def scene() -> None:
         inspector = Inspector(
             cast(KubeClient, slow),
-            replica_jobs=lambda _ref: _REPLICAS,
+            all_pods=lambda _ref: _PODS,
             found=lambda _ref, _failure: None,
         )
 
@@ -218,4 +217,4 @@ def test_failed_jobs_of_another_namespace_delay_an_inspection_by_one_interval_at
     assert listed_at[0] - failed_at <= INTERVAL_S
 
 
-_REPLICAS: Sequence[ReplicaJob] = (ReplicaJob(group="node", job=batch_job(), is_initializer=False),)
+_PODS = all_pods(TORCH)

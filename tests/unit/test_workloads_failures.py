@@ -12,6 +12,7 @@ import pytest
 from tests.workload_objects import (
     MPI,
     TORCH,
+    all_pods,
     batch_job,
     condition,
     container_status,
@@ -23,8 +24,11 @@ from tests.workload_objects import (
 )
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import Phase
-from visibility_api.workloads.failures import Replica, ReplicaJob, pod_failure
-from visibility_api.workloads.objects import BatchJob, JobSet, Pod, TrainJob
+from visibility_api.kinds.jobset import JobSet
+from visibility_api.kinds.trainjob import TrainJob
+from visibility_api.workloads.failures import Replica, pod_failure
+from visibility_api.workloads.objects import BatchJob, Pod
+from visibility_api.workloads.rank0 import COMPLETION_INDEX
 
 from .test_workloads_phases import WITH_DATA
 
@@ -273,14 +277,12 @@ def test_a_pod_is_a_replica_if_its_owner_and_its_name_say_so(
     name: str, owner: str, index: str, expected: str | None
 ) -> None:
     seen = pod(name=name, owner=reference("Job", "bert-node-0", owner))
-    job = ReplicaJob(group="node", job=batch_job(), is_initializer=False)
-    found = job.replica(seen, index)
+    found = all_pods(TORCH).replica(seen, {COMPLETION_INDEX: index})
     assert (found.name if found else None) == expected
 
 
 def test_an_initializer_is_known_by_its_name_alone() -> None:
-    job = ReplicaJob(group="dataset-initializer", job=batch_job("dataset-initializer"), is_initializer=True)
-    found = job.replica(pod("dataset-initializer"), "0")
+    found = all_pods(WITH_DATA).replica(pod("dataset-initializer"), {COMPLETION_INDEX: "0"})
     assert found == Replica(name="dataset-initializer", is_initializer=True)
 
 

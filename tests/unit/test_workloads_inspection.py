@@ -12,13 +12,13 @@ import pytest
 from msgspec.structs import replace
 
 from tests.jobs import JOB
-from tests.workload_objects import batch_job, pod, reference
+from tests.workload_objects import TORCH, all_pods, pod, reference
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import JobRef, Phase, Replica, TrainingJob
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError
-from visibility_api.workloads.failures import ReplicaJob
 from visibility_api.workloads.inspection import Inspector, Limits, shows_failure
+from visibility_api.workloads.kind import AllPods
 
 from .test_jobs_failure import failure
 from .test_workloads_failures import ended
@@ -60,14 +60,14 @@ class Bench:
         self.changed = asyncio.Event()
         self.inspector = Inspector(
             cast(KubeClient, cluster),
-            replica_jobs=self._replica_jobs,
+            all_pods=self._all_pods,
             found=self._found,
             limits=limits,
         )
 
-    def _replica_jobs(self, ref: JobRef) -> list[ReplicaJob]:
+    def _all_pods(self, ref: JobRef) -> AllPods | None:
         assert ref == JOB.ref
-        return [ReplicaJob(group="node", job=batch_job(), is_initializer=False)]
+        return all_pods(TORCH)
 
     def _found(self, ref: JobRef, found: Failure) -> None:
         assert ref == JOB.ref

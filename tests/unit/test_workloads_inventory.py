@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from itertools import permutations
 from typing import Any, Self
 
@@ -21,32 +22,34 @@ from tests.workload_objects import (
     trainjob,
 )
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
+from visibility_api.kinds.jobset import JOBS, JOBSETS, PODS, JobSet
+from visibility_api.kinds.trainjob import TRAINJOBS, TrainJob, TrainJobKind
 from visibility_api.kube.decoding import in_slices
 from visibility_api.kube.errors import Unreachable
 from visibility_api.workloads import inventory as inventory_module
 from visibility_api.workloads.annotations import MONITORING, OPT_IN, PREFIX
 from visibility_api.workloads.declarations import LOG_VARIABLE, PATH_VARIABLES, PORT_VARIABLE
-from visibility_api.workloads.inventory import TrainJobInventory
+from visibility_api.workloads.inventory import Inventory
 from visibility_api.workloads.objects import (
     BatchJob,
     Container,
     EnvVar,
-    JobSet,
     Meta,
     OwnerReference,
     PartMeta,
     Pod,
-    TrainJob,
     mark_unread,
 )
+
+COLLECTIONS = {"trainjobs": TRAINJOBS, "jobsets": JOBSETS, "jobs": JOBS, "pods": PODS}
 
 
 class Heard:
     def __init__(self) -> None:
         self.jobs: list[TrainingJob] = []
         self.gone: list[JobRef] = []
-        self.inventory = TrainJobInventory(
-            on_job=lambda job, _status: self.jobs.append(job), on_gone=self.gone.append
+        self.inventory = Inventory(
+            (TrainJobKind(),), on_job=lambda job, _status: self.jobs.append(job), on_gone=self.gone.append
         )
 
     @classmethod
@@ -59,20 +62,20 @@ class Heard:
     ) -> Self:
         """An inventory in which all four collections have been listed; `jobs`: by default one."""
         heard = cls()
-        await heard.inventory.list_trainjobs(in_slices(trainjobs))
-        await heard.inventory.list_jobsets(in_slices(jobsets))
-        await heard.inventory.list_jobs(in_slices([batch_job()] if jobs is None else jobs))
-        await heard.inventory.list_pods(in_slices(pods))
+        await heard.inventory.list(TRAINJOBS, in_slices(trainjobs))
+        await heard.inventory.list(JOBSETS, in_slices(jobsets))
+        await heard.inventory.list(JOBS, in_slices([batch_job()] if jobs is None else jobs))
+        await heard.inventory.list(PODS, in_slices(pods))
         return heard
 
 
 async def test_a_job_is_passed_on_once_and_then_only_when_it_changes() -> None:
     heard = await Heard.of([trainjob()])
-    await heard.inventory.list_trainjobs(in_slices([trainjob()]))
-    heard.inventory.change_trainjob("MODIFIED", trainjob())
+    await heard.inventory.list(TRAINJOBS, in_slices([trainjob()]))
+    heard.inventory.change(TRAINJOBS, "MODIFIED", trainjob())
     assert len(heard.jobs) == 1
-    heard.inventory.change_jobset("ADDED", TORCH)
-    heard.inventory.change_pod("ADDED", pod())
+    heard.inventory.change(JOBSETS, "ADDED", TORCH)
+    heard.inventory.change(PODS, "ADDED", pod())
     assert [j.phase for j in heard.jobs] == [Phase.PENDING, Phase.PENDING, Phase.RUNNING]
 
 
@@ -89,7 +92,7 @@ async def test_a_job_is_passed_on_once_all_collections_are_listed_and_not_before
     heard = Heard()
     for plural in order:
         assert heard.jobs == []
-        await getattr(heard.inventory, f"list_{plural}")(in_slices(listed[plural]))
+        await heard.inventory.list(COLLECTIONS[plural], in_slices(listed[plural]))
     assert [j.phase for j in heard.jobs] == [Phase.RUNNING]
 
 
@@ -107,7 +110,7 @@ async def test_a_job_names_its_object_that_is_too_large_to_be_read_until_it_can_
 ) -> None:
     heard = await Heard.of([trainjob()], [TORCH], [pod()])
     bare = type(object_)(metadata=object_.metadata)
-    change = getattr(heard.inventory, f"change_{kind}")
+    change = partial(heard.inventory.change, COLLECTIONS[f"{kind}s"])
     change("MODIFIED", mark_unread(bare, "ObjectTooLarge"))
     assert heard.jobs[-1].unread == (named, "ObjectTooLarge")
     change("MODIFIED", object_)
@@ -137,19 +140,19 @@ async def test_an_object_that_takes_too_much_memory_is_known_by_name_alone_and_i
 ) -> None:
     """Whoever may create an object may make it 1.5 MB long, and labels are in every document and list."""
     heard = await Heard.of([trainjob()], [TORCH], [pod()])
-    getattr(heard.inventory, f"change_{kind}")("MODIFIED", object_)
+    heard.inventory.change(COLLECTIONS[f"{kind}s"], "MODIFIED", object_)
     assert heard.jobs[-1].unread == (named, "ObjectTooLarge")
     assert len(msgspec.msgpack.encode(heard.jobs[-1])) < 4096
 
 
 async def test_what_changes_before_all_collections_are_listed_is_taken_into_account() -> None:
     heard = Heard()
-    await heard.inventory.list_trainjobs(in_slices([trainjob(), named("other")]))
-    await heard.inventory.list_jobs(in_slices([batch_job()]))
-    await heard.inventory.list_pods(in_slices([pod()]))
-    heard.inventory.change_pod("MODIFIED", pod(restarts=1))
-    heard.inventory.change_trainjob("DELETED", named("other"))
-    await heard.inventory.list_jobsets(in_slices([TORCH]))
+    await heard.inventory.list(TRAINJOBS, in_slices([trainjob(), named("other")]))
+    await heard.inventory.list(JOBS, in_slices([batch_job()]))
+    await heard.inventory.list(PODS, in_slices([pod()]))
+    heard.inventory.change(PODS, "MODIFIED", pod(restarts=1))
+    heard.inventory.change(TRAINJOBS, "DELETED", named("other"))
+    await heard.inventory.list(JOBSETS, in_slices([TORCH]))
     assert [j.rank0 and j.rank0.restart_count for j in heard.jobs] == [1]
     assert heard.gone == []
 
@@ -157,18 +160,18 @@ async def test_what_changes_before_all_collections_are_listed_is_taken_into_acco
 async def test_a_namespace_of_which_a_collection_is_not_known_holds_up_no_other() -> None:
     heard = Heard()
     for scope in ("team-a", "team-b"):
-        await heard.inventory.list_trainjobs(in_slices([named(scope, namespace=scope)]), scope=scope)
-        await heard.inventory.list_jobsets(in_slices([]), scope=scope)
-        await heard.inventory.list_jobs(in_slices([]), scope=scope)
-    await heard.inventory.list_pods(in_slices([]), scope="team-b")
+        await heard.inventory.list(TRAINJOBS, in_slices([named(scope, namespace=scope)]), scope=scope)
+        await heard.inventory.list(JOBSETS, in_slices([]), scope=scope)
+        await heard.inventory.list(JOBS, in_slices([]), scope=scope)
+    await heard.inventory.list(PODS, in_slices([]), scope="team-b")
     assert [j.ref.namespace for j in heard.jobs] == ["team-b"]
 
 
 async def test_a_list_of_the_cluster_takes_nothing_from_a_namespace_that_is_watched_separately() -> None:
     heard = await Heard.of()
     for scope in ("team-b", "team-c"):
-        await heard.inventory.list_trainjobs(in_slices([named("other", namespace=scope)]), scope=scope)
-    await heard.inventory.list_trainjobs(in_slices([trainjob()]), but={"team-b"})
+        await heard.inventory.list(TRAINJOBS, in_slices([named("other", namespace=scope)]), scope=scope)
+    await heard.inventory.list(TRAINJOBS, in_slices([trainjob()]), but={"team-b"})
     assert [ref.namespace for ref in heard.gone] == ["team-c"]
 
 
@@ -177,13 +180,13 @@ async def test_a_long_list_lets_others_in_and_takes_over_what_they_change_meanwh
     names = [f"job-{number}" for number in range(20)]
     objects = in_slices([named(name) for name in names], slice_s=0.0)  # a pause after each
     async with asyncio.TaskGroup() as group:
-        group.create_task(heard.inventory.list_trainjobs(objects))
+        group.create_task(heard.inventory.list(TRAINJOBS, objects))
         await asyncio.sleep(0)  # its task begins
         await asyncio.sleep(0)
         assert 0 < len(heard.jobs) < len(names)
         # the JobSet of one that comes later, and one of a job that is there already
         for name in (names[0], names[-1]):
-            heard.inventory.change_jobset("ADDED", jobset_of(name))
+            heard.inventory.change(JOBSETS, "ADDED", jobset_of(name))
     shown = {j.ref.name: j.reason for j in heard.jobs}
     assert shown == {n: "NoPod" if n in (names[0], names[-1]) else "NoJobSet" for n in names}
 
@@ -193,7 +196,7 @@ async def test_an_object_that_cannot_be_held_hides_no_other_and_is_not_shown_as_
 ) -> None:
     heard = await Heard.of([trainjob(), named("other")])
     odd = trainjob(status={"trainerStatus": {"progressPercentage": 10**30}})
-    await heard.inventory.list_trainjobs(in_slices([odd, named("third")]))
+    await heard.inventory.list(TRAINJOBS, in_slices([odd, named("third")]))
     assert [j.ref.name for j in heard.jobs] == ["bert", "other", "third"]
     assert {g.name for g in heard.gone} == {"bert", "other"}
     assert "OverflowError" in "".join(capsys.readouterr())
@@ -211,33 +214,32 @@ def jobset_of(name: str) -> JobSet:
 
 async def test_a_deleted_job_is_gone_and_a_pod_of_it_changes_nothing() -> None:
     heard = await Heard.of([trainjob()])
-    heard.inventory.change_trainjob("DELETED", trainjob())
-    heard.inventory.change_pod("ADDED", pod())
+    heard.inventory.change(TRAINJOBS, "DELETED", trainjob())
+    heard.inventory.change(PODS, "ADDED", pod())
     assert [g.uid for g in heard.gone] == ["t1"]
     assert len(heard.jobs) == 1
 
 
 async def test_a_job_that_a_relist_no_longer_shows_is_gone() -> None:
     heard = await Heard.of([trainjob()])
-    await heard.inventory.list_trainjobs(in_slices([]))
+    await heard.inventory.list(TRAINJOBS, in_slices([]))
     assert [g.uid for g in heard.gone] == ["t1"]
 
 
 async def test_a_job_deleted_and_created_again_between_two_lists_is_another_job() -> None:
     heard = await Heard.of([trainjob(uid="t1")])
-    await heard.inventory.list_trainjobs(in_slices([trainjob(uid="t2")]))
+    await heard.inventory.list(TRAINJOBS, in_slices([trainjob(uid="t2")]))
     assert [g.uid for g in heard.gone] == ["t1"]
     assert [j.ref.uid for j in heard.jobs] == ["t1", "t2"]
 
 
 async def test_a_list_of_one_namespace_leaves_the_others_alone() -> None:
     heard = await Heard.of([trainjob()], [TORCH], [pod()])
-    there = heard.inventory
-    for list_all in (there.list_trainjobs, there.list_jobsets, there.list_jobs, there.list_pods):
-        await list_all(in_slices([]), scope="team-b")
+    for objects in heard.inventory.collections:
+        await heard.inventory.list(objects, in_slices([]), scope="team-b")
     assert heard.gone == []
     assert len(heard.jobs) == 1
-    await heard.inventory.list_trainjobs(in_slices([]), scope="team-a")
+    await heard.inventory.list(TRAINJOBS, in_slices([]), scope="team-a")
     assert [g.uid for g in heard.gone] == ["t1"]
 
 
@@ -248,7 +250,7 @@ async def test_a_list_that_breaks_off_takes_nothing_away() -> None:
 
     heard = await Heard.of([trainjob(), named("other")])
     with pytest.raises(Unreachable):
-        await heard.inventory.list_trainjobs(broken())
+        await heard.inventory.list(TRAINJOBS, broken())
     assert heard.gone == []
     assert [j.ref.name for j in heard.jobs] == ["bert", "other", "new"]
 
@@ -259,39 +261,39 @@ async def test_a_first_list_that_fails_shows_nothing_until_it_is_complete() -> N
         raise Unreachable("the connection is gone")
 
     heard = Heard()
-    await heard.inventory.list_trainjobs(in_slices([trainjob()]))
-    await heard.inventory.list_jobsets(in_slices([TORCH]))
-    await heard.inventory.list_jobs(in_slices([batch_job()]))
+    await heard.inventory.list(TRAINJOBS, in_slices([trainjob()]))
+    await heard.inventory.list(JOBSETS, in_slices([TORCH]))
+    await heard.inventory.list(JOBS, in_slices([batch_job()]))
     with pytest.raises(Unreachable):
-        await heard.inventory.list_pods(broken())
+        await heard.inventory.list(PODS, broken())
     assert heard.jobs == []
-    await heard.inventory.list_pods(in_slices([pod()]))
+    await heard.inventory.list(PODS, in_slices([pod()]))
     assert [j.phase for j in heard.jobs] == [Phase.RUNNING]
 
 
 async def test_a_pod_that_its_job_gives_up_leaves_the_job() -> None:
     heard = await Heard.of([trainjob()], [TORCH])
-    heard.inventory.change_pod("ADDED", pod())
+    heard.inventory.change(PODS, "ADDED", pod())
     for owner in ((), pod(owner=reference("Job", "bert-node-0", "another")).metadata.owner_references):
         metadata = msgspec.structs.replace(pod().metadata, owner_references=owner)
-        heard.inventory.change_pod("MODIFIED", msgspec.structs.replace(pod(), metadata=metadata))
-        heard.inventory.change_pod("MODIFIED", pod())
+        heard.inventory.change(PODS, "MODIFIED", msgspec.structs.replace(pod(), metadata=metadata))
+        heard.inventory.change(PODS, "MODIFIED", pod())
     assert [j.rank0 is not None for j in heard.jobs] == [False, True, False, True, False, True]
 
 
 async def test_a_pod_that_comes_before_its_job_is_found_once_the_job_is_there() -> None:
     heard = await Heard.of([trainjob()], [TORCH], [pod()], jobs=[])
-    heard.inventory.change_job("ADDED", batch_job())
-    heard.inventory.change_job("MODIFIED", batch_job())
+    heard.inventory.change(JOBS, "ADDED", batch_job())
+    heard.inventory.change(JOBS, "MODIFIED", batch_job())
     assert [j.rank0 is not None for j in heard.jobs] == [False, True]
 
 
 async def test_a_job_made_again_under_the_same_name_does_not_take_over_the_pods_of_the_first() -> None:
     heard = await Heard.of([trainjob()], [TORCH], [pod()])
-    heard.inventory.change_job("DELETED", batch_job())
-    heard.inventory.change_job("ADDED", batch_job(uid="the next", attempt=1))
+    heard.inventory.change(JOBS, "DELETED", batch_job())
+    heard.inventory.change(JOBS, "ADDED", batch_job(uid="the next", attempt=1))
     assert [j.rank0 is not None for j in heard.jobs] == [True, False]
-    heard.inventory.change_pod("ADDED", pod(uid="p2", owner=reference("Job", "bert-node-0", "the next")))
+    heard.inventory.change(PODS, "ADDED", pod(uid="p2", owner=reference("Job", "bert-node-0", "the next")))
     assert heard.jobs[-1].rank0 is not None
     assert heard.jobs[-1].rank0.attempt == "p2/0/1"
 
@@ -299,10 +301,10 @@ async def test_a_job_made_again_under_the_same_name_does_not_take_over_the_pods_
 async def test_of_very_many_pods_that_claim_one_index_only_the_likeliest_are_compared() -> None:
     heard = await Heard.of([trainjob()], [TORCH], [pod()])
     for number in range(200):
-        heard.inventory.change_pod("ADDED", pod(uid=f"forged{number}", created="2026-01-23T10:02:00Z"))
-    heard.inventory.change_pod("DELETED", pod(uid="forged0"))
+        heard.inventory.change(PODS, "ADDED", pod(uid=f"forged{number}", created="2026-01-23T10:02:00Z"))
+    heard.inventory.change(PODS, "DELETED", pod(uid="forged0"))
     assert {j.rank0.pod_uid for j in heard.jobs if j.rank0 is not None} == {"p1"}
-    heard.inventory.change_pod("DELETED", pod())
+    heard.inventory.change(PODS, "DELETED", pod())
     last = heard.jobs[-1].rank0
     assert last is not None
     assert last.pod_uid.startswith("forged")
@@ -311,20 +313,20 @@ async def test_of_very_many_pods_that_claim_one_index_only_the_likeliest_are_com
 async def test_a_deleted_pod_is_known_by_its_name_alone() -> None:
     heard = await Heard.of([trainjob()], [TORCH], [pod()])
     nothing_else = PartMeta(name=pod().metadata.name, namespace="team-a")
-    heard.inventory.change_pod("DELETED", Pod(metadata=nothing_else))
+    heard.inventory.change(PODS, "DELETED", Pod(metadata=nothing_else))
     assert [j.rank0 is not None for j in heard.jobs] == [True, False]
 
 
 async def test_a_relist_asks_only_for_the_jobs_that_it_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     heard = await Heard.of([trainjob()], [TORCH], [pod()])
     evaluated: list[str] = []
-    monkeypatch.setattr(inventory_module, "describe_trainjob", lambda job, *_: evaluated.append(job))
-    await heard.inventory.list_trainjobs(in_slices([trainjob()]))
-    await heard.inventory.list_jobsets(in_slices([jobset(("node", "trainer"))]))
-    await heard.inventory.list_jobs(in_slices([batch_job()]))
-    await heard.inventory.list_pods(in_slices([pod()]))
+    monkeypatch.setattr(inventory_module, "describe_job", lambda _kind, job, *_: evaluated.append(job))
+    await heard.inventory.list(TRAINJOBS, in_slices([trainjob()]))
+    await heard.inventory.list(JOBSETS, in_slices([jobset(("node", "trainer"))]))
+    await heard.inventory.list(JOBS, in_slices([batch_job()]))
+    await heard.inventory.list(PODS, in_slices([pod()]))
     assert evaluated == []
-    await heard.inventory.list_pods(in_slices([pod(restarts=1)]))
+    await heard.inventory.list(PODS, in_slices([pod(restarts=1)]))
     assert len(evaluated) == 1
 
 
@@ -338,13 +340,13 @@ async def test_a_job_that_causes_an_error_hides_no_other_and_is_logged_without_i
             raise ValueError("s3cr3t")
         taken.append(job.ref.name)
 
-    inventory = TrainJobInventory(on_job=take, on_gone=lambda _: None)
+    inventory = Inventory((TrainJobKind(),), on_job=take, on_gone=lambda _: None)
     other = TrainJob(metadata=Meta(name="other", namespace="team-a", uid="t2"))
-    await inventory.list_pods(in_slices([]))
-    await inventory.list_jobsets(in_slices([]))
-    await inventory.list_jobs(in_slices([]))
-    await inventory.list_trainjobs(in_slices([trainjob(), other]))
-    inventory.change_trainjob("MODIFIED", trainjob(suspend=True))
+    await inventory.list(PODS, in_slices([]))
+    await inventory.list(JOBSETS, in_slices([]))
+    await inventory.list(JOBS, in_slices([]))
+    await inventory.list(TRAINJOBS, in_slices([trainjob(), other]))
+    inventory.change(TRAINJOBS, "MODIFIED", trainjob(suspend=True))
     assert taken == ["other"]
     said = capsys.readouterr()
     assert "ValueError" in said.out + said.err
@@ -387,9 +389,9 @@ async def test_what_initializers_print_is_passed_on_as_a_change_and_forgotten_wi
         JobRef(resource="trainjobs", namespace="team-a", name="bert", uid="older"), {"d1/0": "another's"}
     )
     assert len(heard.jobs) == 2
-    heard.inventory.change_pod("MODIFIED", pod())
+    heard.inventory.change(PODS, "MODIFIED", pod())
     assert (heard.jobs[-1].phase, heard.jobs[-1].message) == (Phase.RUNNING, "")
     # The training has begun; what is said too late is not kept for another time.
     heard.inventory.initializers_said(job.ref, {"d1/0": "Fetching 12 files 100 % (12/12)"})
-    heard.inventory.change_pod("DELETED", pod())
+    heard.inventory.change(PODS, "DELETED", pod())
     assert heard.jobs[-1].message == "dataset-initializer is running."

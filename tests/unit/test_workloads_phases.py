@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.workload_objects import TORCH, condition, counts, described, jobset, pod, trainjob
-from visibility_api.workloads.objects import JobSet, Pod, TrainJob
+from visibility_api.kinds.jobset import JobSet
+from visibility_api.kinds.trainjob import TrainJob
+from visibility_api.workloads.objects import Pod
 
 WITH_DATA = jobset(("dataset-initializer", "dataset-initializer"), ("node", "trainer"))
 

@@ -12,12 +12,12 @@ from hypothesis import given, strategies as st
 from tests.workload_objects import described
 from visibility_api.jobs.job import Phase, TrainingJob
 from visibility_api.jobs.observation import Observation
+from visibility_api.kinds.trainjob import TRAINJOBS, TrainJob, TrainJobKind
 from visibility_api.kube.decoding import in_slices
 from visibility_api.reports.document import Progress, Refused
 from visibility_api.reports.fields import MAX_INTEGER, MAX_METRICS
 from visibility_api.reports.trainer_status import MAX_INT32, TrainerMetric, TrainerStatus
-from visibility_api.workloads.inventory import TrainJobInventory, reported_progress
-from visibility_api.workloads.objects import TrainJob
+from visibility_api.workloads.inventory import Inventory, reported_progress
 from visibility_api.writeback.trainer_status import fingerprint, summarize
 
 AT = datetime(2026, 1, 23, 10, 30, 45, 123456, tzinfo=UTC)
@@ -157,13 +157,17 @@ class TestWriting:
 class TestInventory:
     async def test_the_report_in_a_status_is_an_observation_like_any_other(self) -> None:
         seen: list[tuple[TrainingJob, Observation | None]] = []
-        inventory = TrainJobInventory(
-            on_job=lambda job, status: seen.append((job, status)), on_gone=lambda _: None, now=lambda: AT
+        inventory = Inventory(
+            (TrainJobKind(),),
+            on_job=lambda job, status: seen.append((job, status)),
+            on_gone=lambda _: None,
+            now=lambda: AT,
         )
-        for plural in ("trainjobs", "jobsets", "jobs", "pods"):
-            await getattr(inventory, f"list_{plural}")(in_slices(()))
-        inventory.change_trainjob("ADDED", trainjob(managed_by=None))
-        inventory.change_trainjob(
+        for objects in inventory.collections:
+            await inventory.list(objects, in_slices(()))
+        inventory.change(TRAINJOBS, "ADDED", trainjob(managed_by=None))
+        inventory.change(
+            TRAINJOBS,
             "MODIFIED",
             trainjob(
                 managed_by=None,
@@ -183,13 +187,16 @@ class TestInventory:
 
     async def test_a_job_is_handed_on_when_nothing_but_its_status_changed(self) -> None:
         seen: list[Progress | Refused | None] = []
-        inventory = TrainJobInventory(
-            on_job=lambda _job, status: seen.append(status and status.outcome), on_gone=lambda _: None
+        inventory = Inventory(
+            (TrainJobKind(),),
+            on_job=lambda _job, status: seen.append(status and status.outcome),
+            on_gone=lambda _: None,
         )
-        for plural in ("trainjobs", "jobsets", "jobs", "pods"):
-            await getattr(inventory, f"list_{plural}")(in_slices(()))
+        for objects in inventory.collections:
+            await inventory.list(objects, in_slices(()))
         for percent in (45, 45, 46):
-            inventory.change_trainjob(
+            inventory.change(
+                TRAINJOBS,
                 "MODIFIED",
                 trainjob(
                     trainerStatus={"progressPercentage": percent, "lastUpdatedTime": "2026-01-23T10:30:45Z"}

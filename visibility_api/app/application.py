@@ -10,8 +10,9 @@ from prometheus_client import CollectorRegistry
 from starlette.types import Receive, Scope, Send
 
 from visibility_api import __version__
+from visibility_api.kinds import RESOURCES
 from visibility_api.kubeapi.message import Authenticator, Authorizer, Handler
-from visibility_api.models.served import RESOURCES, Resource
+from visibility_api.models.served import Resource
 from visibility_api.pushing.body import MAX_BODY_BYTES
 from visibility_api.replication.forwarding import Pushes
 from visibility_api.replication.requests import LogRequests
@@ -75,8 +76,9 @@ class Application(FastAPI):
         self._parts = parts
         self.state.registry = parts.registry
         self.state.health = Health(parts.checks)
+        self.state.resources = {each.plural: each for each in parts.resources}
         self.state.discovery = Discovery(parts.resources)
-        self.state.openapi = OpenApi()  # of models/served.py's resources, whatever `parts` has
+        self.state.openapi = OpenApi()  # of `kinds.RESOURCES`, whatever `parts` has
         self.state.log_tails = parts.log_tails
         self.state.page = parts.page
         self.state.histories = parts.histories

@@ -15,9 +15,11 @@ from fastapi import Depends, Request
 from prometheus_client import CollectorRegistry
 
 from visibility_api.auth.identity import Identity
+from visibility_api.errors.status import UnknownRoute
 from visibility_api.flowcontrol.client_queues import ClientQueues
 from visibility_api.history.job_history import JobHistory
 from visibility_api.kubeapi.message import Authorizer
+from visibility_api.models.served import Resource
 from visibility_api.probing.log_end import LogEnds
 from visibility_api.store import Entry
 
@@ -59,18 +61,18 @@ Found = tuple[Entry, JobHistory | None]  # the job's document; None: it has repo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistorySource:
-    """The histories of the TrainJobs. `find` takes a namespace and a name; None: there is no such job."""
+    """The histories of the jobs. `find` takes resource, namespace and name; None: there is no such job."""
 
-    find: Callable[[str, str], Found | None] = lambda _namespace, _name: None
+    find: Callable[[str, str, str], Found | None] = lambda _resource, _namespace, _name: None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     queues: ClientQueues = field(default_factory=_history_queues)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogTails:
-    """`find` takes a namespace and a name. `logs` is None where the source `logs` is not switched on."""
+    """`find` takes resource, namespace and name. `logs` is None where that source is not switched on."""
 
-    find: Callable[[str, str], Entry | None]
+    find: Callable[[str, str, str], Entry | None]
     authorizer: Authorizer
     logs: LogEnds | None
     queues: ClientQueues = field(default_factory=_log_queues)
@@ -90,6 +92,15 @@ async def _caller(request: Request) -> Identity:
     return identity
 
 
+async def _served(resource: str, request: Request) -> Resource:
+    """The resource in the path. Raises UnknownRoute."""
+    found: Resource | None = request.app.state.resources.get(resource)
+    if found is None:
+        raise UnknownRoute
+    return found
+
+
+Served = Annotated[Resource, Depends(_served)]
 Caller = Annotated[Identity, Depends(_caller)]
 Registry = Annotated[CollectorRegistry, _kept("registry")]
 HealthChecks = Annotated[Health, _kept("health")]

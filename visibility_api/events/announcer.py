@@ -22,10 +22,9 @@ from visibility_api.errors.text import describe_fault
 from visibility_api.flowcontrol.token_bucket import Bucket, Buckets
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
+from visibility_api.kinds import own_objects
 from visibility_api.kube.errors import ApiError, ClusterError
 from visibility_api.kube.lease import micro_time
-from visibility_api.models.served import TRAINJOBS
-from visibility_api.workloads.collections import TRAINER_API
 
 from .occurrences import Occurrence, occurrences
 
@@ -92,8 +91,6 @@ class Announcer:
     def changed(self, document: JobProgress) -> None:
         """A job's document was published."""
         ref = document.job.ref
-        if ref.resource != TRAINJOBS.plural:
-            return
         before, self._latest[ref] = self._latest.get(ref), document
         for each in occurrences(before, document):
             if not each.is_witnessed and self._now() - each.since > UNWITNESSED_FOR:
@@ -196,7 +193,7 @@ class Announcer:
         return True
 
     def _event(self, occurrence: Occurrence) -> dict[str, object]:
-        ref = occurrence.ref
+        ref, objects = occurrence.ref, own_objects(occurrence.ref.resource)
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -209,8 +206,8 @@ class Announcer:
             "type": occurrence.type,
             "note": occurrence.note,
             "regarding": {
-                "apiVersion": TRAINER_API.removeprefix("/apis/"),
-                "kind": "TrainJob",
+                "apiVersion": objects.api.removeprefix("/apis/"),
+                "kind": objects.kind,
                 "namespace": ref.namespace,
                 "name": ref.name,
                 "uid": ref.uid,

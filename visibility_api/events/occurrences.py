@@ -10,7 +10,6 @@ from visibility_api.errors.text import harmless
 from visibility_api.jobs.job import JobRef, Phase
 from visibility_api.jobs.summary import Condition, JobProgress
 from visibility_api.models.condition_types import CONDITION_TYPES
-from visibility_api.models.served import TRAINJOBS
 
 MAX_NOTE_BYTES = 1000  # events.k8s.io allows 1,024
 MAX_JOB_CHARACTERS = 200  # of its name in the Event's, which may have 253
@@ -43,8 +42,6 @@ class Occurrence:
 def occurrences(before: JobProgress | None, now: JobProgress) -> list[Occurrence]:
     """What `now` shows that `before` did not; `before` is None for the first document of a job."""
     ref = now.job.ref
-    if ref.resource != TRAINJOBS.plural:
-        return []
     found = []
 
     def add(type_: str, reason: str, condition: Condition, *, is_witnessed: bool, text: str = "") -> None:

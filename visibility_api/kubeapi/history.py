@@ -7,12 +7,14 @@ import io
 import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any, cast
 
 import msgspec
 
 from visibility_api.errors.text import harmless
 from visibility_api.history.view import HistoryView
 from visibility_api.models import subresources as models
+from visibility_api.models.served import Resource
 from visibility_api.models.wire import struct_of
 from visibility_api.store import Entry
 
@@ -30,11 +32,11 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff2
 _encode = msgspec.json.Encoder().encode
 
 
-def encode_json(entry: Entry, view: HistoryView) -> bytes:
+def encode_json(resource: Resource, entry: Entry, view: HistoryView) -> bytes:
     """The object, compact and without a newline."""
     return _encode(
         _Document(
-            kind="TrainJobProgressHistory",
+            kind=cast(Any, resource.subresource("history").kind),
             api_version="visibility.trainer.kubeflow.org/v1alpha1",
             metadata=metadata_of(entry),
             attempts=tuple(

@@ -1,4 +1,6 @@
-"""The table of served resources, from which discovery, OpenAPI and routes are derived.
+"""What is served of each kind of job; discovery, OpenAPI and routes are derived from it.
+
+The table is in `kinds/`.
 
 The OpenAPI of a subresource that is an operation is written in `apidocs/`.
 """
@@ -43,18 +45,21 @@ class Resource:
         """The lower-case kind; `trainjob` would collide with the CRD's."""
         return self.kind.lower()
 
+    def subresource(self, name: str) -> Subresource:
+        return next(each for each in self.subresources if each.name == name)
 
-TRAINJOBS = Resource(
-    plural="trainjobs",
-    kind="TrainJobProgress",
-    short_names=("tjp",),
-    subresources=(
-        # A right to it can be granted without the right to list.
-        Subresource(name="progress", kind="TrainJobProgress"),
-        Subresource(name="history", kind="TrainJobProgressHistory", is_operation=True),
-        # For callers that may get pods/log as well.
-        Subresource(name="log-tail", kind="TrainJobLogTail", is_operation=True),
-    ),
-)
 
-RESOURCES: tuple[Resource, ...] = (TRAINJOBS,)
+def progress_of(workload: str, plural: str, short_name: str) -> Resource:
+    """The resource of one kind of job, such as TrainJob."""
+    return Resource(
+        plural=plural,
+        kind=f"{workload}Progress",
+        short_names=(short_name,),
+        subresources=(
+            # A right to it can be granted without the right to list.
+            Subresource(name="progress", kind=f"{workload}Progress"),
+            Subresource(name="history", kind=f"{workload}ProgressHistory", is_operation=True),
+            # For callers that may get pods/log as well.
+            Subresource(name="log-tail", kind=f"{workload}LogTail", is_operation=True),
+        ),
+    )

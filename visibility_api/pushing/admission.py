@@ -1,4 +1,4 @@
-"""Authenticates a push: by a bearer token that is bound to a pod of the TrainJob which the path names.
+"""Authenticates a push: by a bearer token that is bound to a pod of the job which the path names.
 
 Headers of a front proxy and client certificates have no effect here. The result is cached under a hash of the
 token, so that the next push with it costs a dictionary look-up.
@@ -42,7 +42,7 @@ from .shares import Budgets, Shares
 log = structlog.get_logger("visibility.pushing")
 
 Headers = Sequence[tuple[bytes, bytes]]
-FindJob = Callable[[str, str], TrainingJob | None]  # by namespace and name
+FindJob = Callable[[str, str, str], TrainingJob | None]  # by resource, namespace and name
 
 # How long a reviewed token is accepted, unless its pod goes or it expires earlier. Ten seconds, as elsewhere,
 # would mean a review for every other push.
@@ -61,9 +61,7 @@ _CROWDED = "too many pushes wait to be authenticated; try again after the time i
 _NO_TOKEN = "a bearer token is required: that of the training pod"
 _NOT_ACCEPTED = "the token is not accepted: it must be valid, and have this path's audience"
 _GONE = "the token's pod has gone, or has ended"
-_NOT_BOUND = (
-    "the token must be bound to a pod of this TrainJob, and its service account must be of this namespace"
-)
+_NOT_BOUND = "the token must be bound to a pod of this {}, and its service account must be of this namespace"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,7 +91,7 @@ class _Refused(NamedTuple):
 
 
 class Admission:
-    """`find_job` is called with namespace and name; `is_synced`: whether a namespace's jobs are listed;
+    """`find_job` takes resource, namespace and name; `is_synced`: whether a namespace's jobs are listed;
     `is_watched`: whether the watch of its pods works now."""
 
     def __init__(
@@ -131,7 +129,7 @@ class Admission:
         """
         credentials = next((value for name, value in headers if name == b"authorization"), b"")
         key = (target.path, _hash(credentials))
-        job = self._find_job(target.namespace, target.name)
+        job = self._find_job(target.resource, target.namespace, target.name)
         grant = self._grants.get(key)
         if grant is not None:
             self._see(job, grant)
@@ -152,9 +150,9 @@ class Admission:
 
     def find_job(self, target: Target, grant: Grant) -> TrainingJob:
         """The job as it is now. Raises NotFound when the grant is for another one of that name."""
-        job = self._find_job(target.namespace, target.name)
+        job = self._find_job(target.resource, target.namespace, target.name)
         if job is None or grant.membership.job_uid != job.ref.uid:
-            raise NotFound("there is no such TrainJob")
+            raise NotFound(f"there is no such {target.kind_name}")
         return job
 
     def is_seen(self, job: TrainingJob, grant: Grant) -> bool:
@@ -202,7 +200,7 @@ class Admission:
     ) -> Grant:
         """Review the token, unless its refusal is cached."""
         token = _token(credentials)
-        job = self._find_job(target.namespace, target.name)
+        job = self._find_job(target.resource, target.namespace, target.name)
         job_state = _JobState(job.ref.uid if job is not None else "", self._is_synced(target.namespace))
         refused = self._refusals.get(key)
         if refused is not None and refused.job_state == job_state:
@@ -249,19 +247,19 @@ class Admission:
 
     async def _find_membership(self, target: Target, token: str) -> Membership:
         identity = await self._tokens.identify(token, target.audiences)
-        name, uid = _pod_of(identity, target.namespace)
-        job = self._find_job(target.namespace, target.name)
+        name, uid = _pod_of(identity, target)
+        job = self._find_job(target.resource, target.namespace, target.name)
         if job is None:
             raise self._no_such_job(target)
-        membership = await self._owners.find(target.namespace, name, uid)
+        membership = await self._owners.find(target.kind, target.namespace, name, uid)
         if membership is None or membership.job_uid != job.ref.uid:
-            raise Forbidden(_NOT_BOUND)
+            raise Forbidden(_NOT_BOUND.format(target.kind_name))
         return membership
 
     def _no_such_job(self, target: Target) -> RequestError:
         if not self._is_synced(target.namespace):
             return Unavailable("the jobs are not listed yet; try again later")
-        return NotFound("there is no such TrainJob")
+        return NotFound(f"there is no such {target.kind_name}")
 
     def _internal(self, why: str) -> InternalError:
         """Logged once in LOG_AGAIN_S for each reason: every push meets the same fault."""
@@ -302,11 +300,11 @@ def _valid_s(token: str) -> float:
         return math.inf
 
 
-def _pod_of(identity: Identity, namespace: str) -> tuple[str, str]:
+def _pod_of(identity: Identity, target: Target) -> tuple[str, str]:
     """Name and uid of the pod that the token is bound to."""
     extra = dict(identity.extra)
     names, uids = extra.get(f"{_POD}name", ()), extra.get(f"{_POD}uid", ())
     account = identity.user.rpartition(":")[0]
-    if account != f"{_ACCOUNT}:{namespace}" or len(names) != 1 or len(uids) != 1:
-        raise Forbidden(_NOT_BOUND)
+    if account != f"{_ACCOUNT}:{target.namespace}" or len(names) != 1 or len(uids) != 1:
+        raise Forbidden(_NOT_BOUND.format(target.kind_name))
     return names[0], uids[0]

@@ -19,7 +19,7 @@ from visibility_api.reports.document import Progress
 
 from .admission import Admission, Grant
 from .body import Bodies, ClientGone, Headers, Receive, check_length
-from .ownership import Membership, replica_name
+from .ownership import Membership
 from .paths import Target
 from .payload import read_payload
 from .shares import PushTurns
@@ -98,7 +98,7 @@ class PushEndpoint:
 
     async def _take(self, admitted: Admitted, receive: Receive) -> tuple[bytes, str]:
         target, grant = admitted
-        with self._bodies.place(target.namespace, target.name):
+        with self._bodies.place(target.namespace, f"{target.resource}/{target.name}"):
             body = await self._bodies.read(receive)
             await self._turns.wait(target.namespace, len(body))
         began = time.thread_time()
@@ -179,6 +179,6 @@ def _reporter(job: TrainingJob, membership: Membership) -> _Reporter | None:
     if membership.restart_attempt != rank0.restart_attempt:
         return None
     # An earlier pod of the same replica, which is terminating while its successor exists already.
-    if membership.replica_name in [replica_name(each.pod_name) for each in (rank0, *job.alternates)]:
+    if any(membership.is_same_replica(each.pod_name) for each in (rank0, *job.alternates)):
         return None
     return _Reporter(rank0.attempt, is_other_rank=True)

@@ -1,25 +1,26 @@
-"""Finds the TrainJob that owns a pod: pod → Job → JobSet → TrainJob, by the uid of each controller.
+"""Finds the job that owns a pod, by the uid of each controller on the way up that its kind describes.
 
 Each link is checked against the live object, and each object must have the name that its controller gives
 it. Names are unique, so what can be forged is at most a second pod of an index. Labels are not trusted. The
-owners of a Job do not change, so they are read once.
+owners of a pod's controller do not change, so they are read once.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, TypeVar
+from typing import Protocol, cast
 
 import msgspec
 from cachetools import TTLCache
 
 from visibility_api.kube.errors import ApiError
+from visibility_api.workloads.kind import JobKind, LiveObject, WatchedObjects
 from visibility_api.workloads.objects import Meta, OwnerReference
-from visibility_api.workloads.rank0 import COMPLETION_INDEX, is_generated, pod_prefix, restart_attempt
+from visibility_api.workloads.rank0 import restart_attempt
 
 MAX_ENTRIES = 32_768
 CACHE_TTL_S = 3600.0
@@ -31,7 +32,6 @@ TERMINATING = timedelta(seconds=60)
 MAX_OBJECT_BYTES = 4 * 1024 * 1024
 
 _NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
-_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 class Reader(Protocol):
@@ -43,83 +43,35 @@ class Reader(Protocol):
 
 
 class Membership(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
-    """One pod of one TrainJob."""
+    """One pod of one job."""
 
-    job_uid: str  # the TrainJob's
+    job_uid: str
     pod_name: str
     pod_uid: str
     restart_attempt: int  # the JobSet's, when it created the pod's Job
+    is_name_random: bool = True  # its name ends in what its Job has added
 
-    @property
-    def replica_name(self) -> str:
-        """The same for all pods of one replica, one after the other."""
-        return replica_name(self.pod_name)
-
-
-def replica_name(pod_name: str) -> str:
-    """A pod's name without the random suffix that its Job gave it."""
-    return pod_name.rpartition("-")[0]
-
-
-class _PodStatus(msgspec.Struct):
-    phase: str = ""
-
-
-class _Pod(msgspec.Struct):
-    metadata: Meta
-    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
-
-
-class _JobSpec(msgspec.Struct, rename="camel"):
-    completions: int | None = None
-    completion_mode: str | None = None
-
-
-class _Job(msgspec.Struct):
-    metadata: Meta
-    spec: _JobSpec = msgspec.field(default_factory=_JobSpec)
-
-
-class _ReplicatedJob(msgspec.Struct):
-    name: str = ""
-    replicas: int = 1
-
-
-class _JobSetSpec(msgspec.Struct, rename="camel"):
-    replicated_jobs: list[_ReplicatedJob] | None = None
-
-
-class _JobSet(msgspec.Struct):
-    metadata: Meta
-    spec: _JobSetSpec = msgspec.field(default_factory=_JobSetSpec)
-
-
-T = TypeVar("T", _Pod, _Job, _JobSet)
+    def is_same_replica(self, pod_name: str) -> bool:
+        """Whether a pod of this name is, or was, the same replica of the job."""
+        if not self.is_name_random:
+            return self.pod_name == pod_name
+        return self.pod_name.rpartition("-")[0] == pod_name.rpartition("-")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parent:
-    """A Job that belongs to a TrainJob."""
+    """The controller of a pod, which belongs to a job."""
 
-    name: str
-    trainjob_uid: str
-    restart_attempt: int
-    completions: int | None  # None: not Indexed, so its pods have no index
+    objects: WatchedObjects
+    object: LiveObject
+    job_uid: str
 
     def makes(self, pod: Meta) -> bool:
-        """Whether the Job controller makes pods of this name and index."""
-        if self.completions is None:
-            return True
-        index = pod.label(COMPLETION_INDEX)
-        return (
-            _INDEX.fullmatch(index) is not None
-            and int(index) < self.completions
-            and is_generated(pod.name, pod_prefix(self.name, int(index)))
-        )
+        return self.objects.makes(self.object, pod)
 
 
 class Owners:
-    """Reads the owners through `client`, which needs `get` on pods, jobs and jobsets."""
+    """Reads the owners through `client`, which needs `get` on pods and what makes them (`is_read`)."""
 
     def __init__(
         self,
@@ -130,67 +82,82 @@ class Owners:
     ) -> None:
         self._client = client
         self._now = now
-        self._jobs: TTLCache[str, _Parent] = TTLCache(MAX_ENTRIES, CACHE_TTL_S, timer=clock)  # by Job uid
+        self._parents: TTLCache[tuple[str, str], _Parent] = TTLCache(
+            MAX_ENTRIES, CACHE_TTL_S, timer=clock
+        )  # by resource and uid
 
-    async def find(self, namespace: str, pod_name: str, pod_uid: str) -> Membership | None:
-        """The TrainJob that owns the pod; None when there is none, or the pod is gone.
+    async def find(self, kind: JobKind, namespace: str, pod_name: str, pod_uid: str) -> Membership | None:
+        """The job of this kind that owns the pod; None when there is none, or the pod is gone.
 
         Raises ClusterError when the owners cannot be read.
         """
         pod = await self._read_pod(namespace, pod_name, pod_uid)
         owner = pod.metadata.controller if pod is not None else None
-        if pod is None or owner is None or owner.kind != "Job":
+        if pod is None or owner is None:
             return None
-        job = self._jobs.get(owner.uid)
-        if job is None or not job.makes(pod.metadata):  # it may have got more pods since
-            job = await self._read_job(namespace, owner)
-            if job is None:
+        key = kind.served.plural, owner.uid
+        parent = self._parents.get(key)
+        if parent is None or not parent.makes(pod.metadata):  # it may have got more pods since
+            parent = await self._read_parent(kind, namespace, pod, owner)
+            if parent is None:
                 return None
-            self._jobs[owner.uid] = job
-        if not job.makes(pod.metadata):
-            return None
+            self._parents[key] = parent
         return Membership(
-            job_uid=job.trainjob_uid,
+            job_uid=parent.job_uid,
             pod_name=pod_name,
             pod_uid=pod_uid,
-            restart_attempt=job.restart_attempt,
+            restart_attempt=restart_attempt(parent.object.metadata),
+            is_name_random=parent.objects.kind == "Job",
         )
 
     async def is_there(self, namespace: str, pod_name: str, pod_uid: str) -> bool:
         """Whether the pod exists now and may run. Raises ClusterError when it cannot be read."""
         return await self._read_pod(namespace, pod_name, pod_uid) is not None
 
-    async def _read_pod(self, namespace: str, pod_name: str, pod_uid: str) -> _Pod | None:
+    async def _read_pod(self, namespace: str, pod_name: str, pod_uid: str) -> LiveObject | None:
         """None when it is gone, has ended, or kube-apiserver accepts its tokens no longer."""
-        pod = await self._get(_Pod, f"/api/v1/namespaces/{namespace}/pods", pod_name, pod_uid)
+        pod = await self._get(f"/api/v1/namespaces/{namespace}/pods", pod_name, pod_uid)
         if pod is None or pod.status.phase in ("Succeeded", "Failed"):
             return None
         ends_at = pod.metadata.deletion_timestamp
         return None if ends_at is not None and self._now() > ends_at + TERMINATING else pod
 
-    async def _read_job(self, namespace: str, reference: OwnerReference) -> _Parent | None:
-        """The Job if it is the one of that name that a TrainJob's JobSet makes."""
-        jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
-        job = await self._get(_Job, jobs, reference.name, reference.uid)
-        owner = job.metadata.controller if job is not None else None
-        if job is None or owner is None or owner.kind != "JobSet":
-            return None
-        jobsets = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets"
-        jobset = await self._get(_JobSet, jobsets, owner.name, owner.uid)
-        trainjob = jobset.metadata.controller if jobset is not None else None
-        if jobset is None or trainjob is None or trainjob.kind != "TrainJob":
-            return None
-        if trainjob.name != jobset.metadata.name or not _makes(jobset, job.metadata.name):
-            return None
-        is_indexed = job.spec.completion_mode == "Indexed"
-        return _Parent(
-            name=job.metadata.name,
-            trainjob_uid=trainjob.uid,
-            restart_attempt=restart_attempt(job.metadata),
-            completions=(job.spec.completions or 0) if is_indexed else None,
-        )
+    async def _read_parent(
+        self, kind: JobKind, namespace: str, pod: LiveObject, owner: OwnerReference
+    ) -> _Parent | None:
+        """The pod's controller, if a job of this kind controls it, or is it."""
+        for chain in kind.chains:
+            above = chain[-2::-1]
+            if owner.kind == above[0].kind:
+                return await self._climb(above, namespace, pod, owner)
+        return None
 
-    async def _get(self, kind: type[T], collection: str, name: str, uid: str) -> T | None:
+    async def _climb(
+        self, chain: Sequence[WatchedObjects], namespace: str, pod: LiveObject, owner: OwnerReference
+    ) -> _Parent | None:
+        """Each object of the chain must exist, and make the one below it. The first is the pod's own."""
+        parent: tuple[WatchedObjects, LiveObject] | None = None
+        made, reference = pod, cast("OwnerReference | None", owner)
+        for objects in chain:
+            if reference is None or reference.kind != objects.kind:
+                return None
+            found = await self._read(objects, namespace, reference)
+            if found is None or not objects.makes(found, made.metadata):
+                return None
+            parent = parent or (objects, found)
+            made, reference = found, found.metadata.controller
+        if parent is None:
+            return None
+        return _Parent(objects=parent[0], object=parent[1], job_uid=made.metadata.uid)
+
+    async def _read(
+        self, objects: WatchedObjects, namespace: str, reference: OwnerReference
+    ) -> LiveObject | None:
+        if not objects.is_read:
+            return LiveObject(metadata=Meta(name=reference.name, uid=reference.uid))
+        return await self._get(objects.in_namespace(namespace), reference.name, reference.uid)
+
+    async def _get(self, collection: str, name: str, uid: str) -> LiveObject | None:
         """The object with this uid; None when it is gone, or another one has its name."""
         if not _NAME.fullmatch(name):
             return None  # the pod's creator may have written any owner; `..` would read another path
@@ -202,15 +169,5 @@ class Owners:
             if error.status == 404:
                 return None
             raise
-        found = msgspec.json.decode(body, type=kind)
+        found = msgspec.json.decode(body, type=LiveObject)
         return found if found.metadata.uid == uid else None
-
-
-def _makes(jobset: _JobSet, job_name: str) -> bool:
-    """Whether the JobSet controller makes a Job of this name."""
-    for group in jobset.spec.replicated_jobs or ():
-        prefix = f"{jobset.metadata.name}-{group.name}-"
-        index = job_name.removeprefix(prefix)
-        if index != job_name and _INDEX.fullmatch(index) and int(index) < group.replicas:
-            return True
-    return False

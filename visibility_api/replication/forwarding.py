@@ -30,7 +30,7 @@ from visibility_api.kube.responses import read_start
 from visibility_api.models.meta_v1 import Status
 from visibility_api.pushing.body import Bodies, Headers, Receive, check_length
 from visibility_api.pushing.endpoint import Admitted, PushEndpoint
-from visibility_api.pushing.paths import Target, find_push, is_push
+from visibility_api.pushing.paths import Target, find_push, find_target, is_push
 
 from .addresses import Address
 from .peer_client import PeerClient
@@ -80,6 +80,12 @@ class Pushes:
 
     takes = staticmethod(is_push)
 
+    @staticmethod
+    def resource(path: str) -> str:
+        """Of the job that a push path names."""
+        target = find_target(path)
+        return "" if target is None else target.resource
+
     def __init__(
         self,
         ownership: Ownership,
@@ -119,7 +125,8 @@ class Pushes:
         ClientGone."""
         if push.here is not None:
             return await self._take(*push.here, receive)
-        with self._bodies.place(push.target.namespace, push.target.name):
+        target = push.target
+        with self._bodies.place(target.namespace, f"{target.resource}/{target.name}"):
             return await self._pass_on(push, await self._bodies.read(receive))
 
     async def drained(self, within_s: float) -> None:

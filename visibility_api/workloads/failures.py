@@ -17,7 +17,6 @@ from visibility_api.jobs.failure import DEADLINE_EXCEEDED, LOST_BEFORE, NODE_LOS
 from visibility_api.jobs.job import exit_signal, is_worth_retrying
 
 from .objects import BatchJob, ContainerStatus, ObjectCondition, Pod, PodCondition, StateTerminated
-from .rank0 import controls, is_generated, pod_prefix
 
 MAX_QUOTED_CHARACTERS = 300
 NODE_SHUTDOWN = "NodeShutdown"
@@ -53,30 +52,6 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     name: str  # such as node-3
     is_initializer: bool = False
-
-
-class ReplicaJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The Job whose pods are the replicas of one group."""
-
-    group: str
-    job: BatchJob
-    is_initializer: bool
-
-    def replica(self, pod: Pod, index: str) -> Replica | None:
-        """Which replica this pod is; None if it is not the Job's.
-
-        `index` is from a label, which every creator of pods may write. Owner and name must agree with it.
-        """
-        if not (index.isascii() and index.isdigit()) or len(index) > 9:
-            return None
-        meta = self.job.metadata
-        if not controls(meta, pod.metadata):
-            return None
-        if not is_generated(pod.metadata.name, pod_prefix(meta.name, int(index))):
-            return None
-        if self.is_initializer:
-            return Replica(name=self.group, is_initializer=True)
-        return Replica(name=f"{self.group}-{int(index)}")
 
 
 def pod_failure(pod: Pod, replica: Replica) -> Failure | None:

@@ -7,7 +7,7 @@ listed when something shows that one of them has failed, and once more a little 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -23,9 +23,9 @@ from visibility_api.kube.client import KubeClient
 from visibility_api.kube.decoding import UNDECODABLE, ListPage, decode, in_slices
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 
-from .failures import ReplicaJob, latest, pod_failure
+from .failures import latest, pod_failure
+from .kind import AllPods
 from .objects import Pod
-from .rank0 import COMPLETION_INDEX, JOBSET
 
 log = structlog.get_logger("visibility.inspection")
 
@@ -37,7 +37,7 @@ PACE_S = 0.2  # between two jobs: a failing rack or network partition fails thou
 SECOND_LOOK_S = 10.0  # a kubelet reports a status within that time
 MAX_WAITING = 10_000  # jobs; of further ones only rank 0 is known
 
-ReplicaJobs = Callable[[JobRef], Sequence[ReplicaJob]]
+FindPods = Callable[[JobRef], AllPods | None]
 
 
 class _Labels(msgspec.Struct, gc=False):
@@ -67,19 +67,19 @@ class _Look(NamedTuple):
 class Inspector:
     """Lists the pods of jobs, namespaces in turn, each job twice in `second_look_s` at most.
 
-    `replica_jobs` names the Jobs whose pods count; `found` is called with what failed first.
+    `all_pods` says which pods are the job's; `found` is called with what failed first.
     """
 
     def __init__(
         self,
         client: KubeClient,
         *,
-        replica_jobs: ReplicaJobs,
+        all_pods: FindPods,
         found: Callable[[JobRef, Failure], None],
         limits: Limits = Limits(),
     ) -> None:
         self._client = client
-        self._replica_jobs = replica_jobs
+        self._all_pods = all_pods
         self._found = found
         self._limits = limits
         self._queue: FairQueue[_Look] = FairQueue(at_a_time=AT_A_TIME, per_node=AT_A_TIME)
@@ -159,11 +159,11 @@ class Inspector:
             self._changed.set()
 
     async def _failures(self, ref: JobRef) -> list[Failure]:
-        by_uid = {each.job.metadata.uid: each for each in self._replica_jobs(ref)}
-        if not by_uid:
+        pods = self._all_pods(ref)
+        if pods is None:
             return []
         failures: list[Failure] = []
-        selector = ("labelSelector", f"{JOBSET}jobset-name={ref.name}")
+        selector = ("labelSelector", pods.selector)
         token = ""
         for _ in range(MAX_PAGES):
             body = await self._client.get(
@@ -177,21 +177,16 @@ class Inspector:
             failures += [
                 failure
                 async for raw in in_slices(page.items or ())
-                if (failure := self._failure(raw, by_uid)) is not None
+                if (failure := self._failure(raw, pods)) is not None
             ]
             token = page.metadata.cont
             if not token:
                 break
         return failures
 
-    def _failure(self, raw: msgspec.Raw, by_uid: dict[str, ReplicaJob]) -> Failure | None:
-        pod = self._pod.decode(raw)
-        controller = pod.metadata.controller
-        job = by_uid.get(controller.uid) if controller is not None else None
-        if job is None:
-            return None
-        index = (self._labelled.decode(raw).metadata.labels or {}).get(COMPLETION_INDEX, "")
-        replica = job.replica(pod, index)
+    def _failure(self, raw: msgspec.Raw, pods: AllPods) -> Failure | None:
+        pod, labelled = self._pod.decode(raw), self._labelled.decode(raw)
+        replica = pods.replica(pod, labelled.metadata.labels or {})
         return None if replica is None else pod_failure(pod, replica)
 
 

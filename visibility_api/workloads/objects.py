@@ -12,7 +12,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from visibility_api.reports.trainer_status import TrainerStatus
+from visibility_api.jobs.job import Replica as ReplicaCounts
 
 from .annotations import MONITORING, OPEN_DATA_HUB, OPT_IN, PREFIX
 
@@ -64,11 +64,11 @@ Quantity = str | int | float | None
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class _Object(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+class KubernetesObject(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """Absent fields take the default. Not tracked by the garbage collector: these form no cycles."""
 
 
-class OwnerReference(_Object, frozen=True):
+class OwnerReference(KubernetesObject, frozen=True):
     uid: str = ""
     kind: str = ""
     name: str = ""
@@ -76,7 +76,7 @@ class OwnerReference(_Object, frozen=True):
     block_owner_deletion: bool = False
 
 
-class Meta(_Object, frozen=True):
+class Meta(KubernetesObject, frozen=True):
     name: str
     namespace: str = ""
     uid: str = ""
@@ -112,7 +112,7 @@ class Meta(_Object, frozen=True):
         return None
 
 
-class PartLabels(_Object, frozen=True):
+class PartLabels(KubernetesObject, frozen=True):
     restart_attempt: str = msgspec.field(default="", name=RESTART_ATTEMPT)
 
 
@@ -135,7 +135,22 @@ def _only(pairs: Labels, beginnings: tuple[str, ...]) -> Labels | None:
     return {name: value for name, value in pairs.items() if name.startswith(beginnings)} or None
 
 
-class ObjectCondition(_Object, frozen=True):
+class OwnMeta(Meta, frozen=True):
+    """Of objects that may be jobs of their own: of one that something controls the labels are not served."""
+
+    def __post_init__(self) -> None:
+        Meta.__post_init__(self)
+        if self.controller is not None:
+            msgspec.structs.force_setattr(self, "labels", None)
+
+
+class AnyObject(KubernetesObject, frozen=True):
+    """What is common to all that are watched."""
+
+    metadata: Meta
+
+
+class ObjectCondition(KubernetesObject, frozen=True):
     type: str = ""
     status: str = ""
     reason: str | None = None
@@ -143,54 +158,23 @@ class ObjectCondition(_Object, frozen=True):
     last_transition_time: datetime | None = None
 
 
-class JobStatus(_Object, frozen=True):
-    """`TrainJob.status.jobsStatus[]`: counts of child Jobs, copied from the JobSet."""
-
-    name: str = ""
-    ready: Count | None = None
-    succeeded: Count | None = None
-    failed: Count | None = None
-    active: Count | None = None
-
-
-class TrainJobSpec(_Object, frozen=True):
-    suspend: bool | None = None
-    managed_by: str | None = None
-
-
-class TrainJobStatus(_Object, frozen=True):
-    conditions: tuple[ObjectCondition, ...] | None = None
-    jobs_status: tuple[JobStatus, ...] | None = None
-    trainer_status: TrainerStatus | None = None  # the last push to Kubeflow Trainer
-
-
-class TrainJob(_Object, frozen=True):
-    metadata: Meta
-    spec: TrainJobSpec = TrainJobSpec()
-    status: TrainJobStatus | None = None
-
-
-class TemplateMeta(_Object, frozen=True):
-    labels: Labels | None = None
-
-
-class ResourceAmounts(_Object, frozen=True):
+class ResourceAmounts(KubernetesObject, frozen=True):
     limits: dict[str, Quantity] | None = None
     requests: dict[str, Quantity] | None = None
 
 
-class TemplateContainer(_Object, frozen=True):
+class TemplateContainer(KubernetesObject, frozen=True):
     resources: ResourceAmounts | None = None
 
 
-class ResourceClaim(_Object, frozen=True):
+class ResourceClaim(KubernetesObject, frozen=True):
     """A claim of Dynamic Resource Allocation; what it allocates is in the claim or its template."""
 
     resource_claim_name: str | None = None
     resource_claim_template_name: str | None = None
 
 
-class PodTemplateSpec(_Object, frozen=True):
+class PodTemplateSpec(KubernetesObject, frozen=True):
     containers: tuple[TemplateContainer, ...] | None = None
     init_containers: tuple[TemplateContainer, ...] | None = None
     resource_claims: tuple[ResourceClaim, ...] | None = None
@@ -199,11 +183,11 @@ class PodTemplateSpec(_Object, frozen=True):
 _NO_SPEC = PodTemplateSpec()
 
 
-class PodTemplate(_Object, frozen=True):
+class PodTemplate(KubernetesObject, frozen=True):
     spec: PodTemplateSpec | None = None
 
 
-class JobTemplateSpec(_Object, frozen=True):
+class JobTemplateSpec(KubernetesObject, frozen=True):
     parallelism: Count = 1
     template: PodTemplate | None = None
     # Of the template, of which nothing else is kept: how many of each accelerator a pod holds, and claims
@@ -268,58 +252,7 @@ def _whole(quantity: Quantity) -> int:
     return min(int(digits) * factor, MAX_AMOUNT)
 
 
-_ONE_POD = JobTemplateSpec()
-
-
-class JobTemplate(_Object, frozen=True):
-    metadata: TemplateMeta | None = None
-    spec: JobTemplateSpec | None = None
-
-    def __post_init__(self) -> None:
-        if self.spec == _ONE_POD:
-            msgspec.structs.force_setattr(self, "spec", None)
-
-
-class ReplicatedJob(_Object, frozen=True):
-    name: str = ""
-    replicas: Count = 1
-    template: JobTemplate | None = None
-
-    @property
-    def spec(self) -> JobTemplateSpec:
-        return (self.template.spec if self.template else None) or _ONE_POD
-
-    @property
-    def pods(self) -> int:
-        """How many it should have."""
-        return self.replicas * self.spec.parallelism
-
-    def label(self, key: str) -> str:
-        metadata = self.template.metadata if self.template else None
-        return ((metadata.labels if metadata else None) or {}).get(key, "")
-
-
-class SuccessPolicy(_Object, frozen=True):
-    target_replicated_jobs: tuple[str, ...] | None = None
-
-
-class JobSetSpec(_Object, frozen=True):
-    replicated_jobs: tuple[ReplicatedJob, ...] | None = None
-    success_policy: SuccessPolicy | None = None
-
-
-class JobSetStatus(_Object, frozen=True):
-    conditions: tuple[ObjectCondition, ...] | None = None
-    restarts: Count = 0
-
-
-class JobSet(_Object, frozen=True):
-    metadata: PartMeta
-    spec: JobSetSpec = JobSetSpec()
-    status: JobSetStatus | None = None
-
-
-class BatchJobStatus(_Object, frozen=True):
+class BatchJobStatus(KubernetesObject, frozen=True):
     """Counts of pods. The Job controller omits those that are 0, but for `ready`."""
 
     ready: Count | None = None  # None: its controller has not seen the Job yet
@@ -333,24 +266,35 @@ class BatchJobStatus(_Object, frozen=True):
             kept = tuple(c for c in self.conditions if c.type == "Failed" and c.status == "True")
             msgspec.structs.force_setattr(self, "conditions", kept or None)
 
+    def counts(self, name: str, desired: int) -> ReplicaCounts:
+        """Of the replica group of this name, which is to have so many."""
+        return ReplicaCounts(
+            name=name,
+            desired=desired,
+            ready=self.ready,
+            active=self.active,
+            succeeded=self.succeeded,
+            failed=self.failed,
+        )
+
     @property
     def failed_condition(self) -> ObjectCondition | None:
         return self.conditions[0] if self.conditions else None
 
 
-class BatchJob(_Object, frozen=True):
+class BatchJob(AnyObject, frozen=True):
     """A Job of a JobSet."""
 
     metadata: PartMeta
     status: BatchJobStatus = BatchJobStatus()
 
 
-class EnvVar(_Object, frozen=True):
+class EnvVar(KubernetesObject, frozen=True):
     name: str = ""
     value: str | None = None  # None for valueFrom
 
 
-class Container(_Object, frozen=True):
+class Container(KubernetesObject, frozen=True):
     name: str = ""
     env: tuple[EnvVar, ...] | None = None
 
@@ -360,7 +304,7 @@ class Container(_Object, frozen=True):
             msgspec.structs.force_setattr(self, "env", read or None)
 
 
-class StateWaiting(_Object, frozen=True):
+class StateWaiting(KubernetesObject, frozen=True):
     reason: str = ""
     message: str | None = None
 
@@ -370,11 +314,11 @@ class StateWaiting(_Object, frozen=True):
             msgspec.structs.force_setattr(self, "message", None)
 
 
-class StateRunning(_Object, frozen=True):
+class StateRunning(KubernetesObject, frozen=True):
     started_at: datetime | None = None
 
 
-class StateTerminated(_Object, frozen=True):
+class StateTerminated(KubernetesObject, frozen=True):
     exit_code: int = 0
     signal: int | None = None
     reason: str | None = None
@@ -383,26 +327,26 @@ class StateTerminated(_Object, frozen=True):
     finished_at: datetime | None = None
 
 
-class ContainerState(_Object, frozen=True):
+class ContainerState(KubernetesObject, frozen=True):
     waiting: StateWaiting | None = None
     running: StateRunning | None = None
     terminated: StateTerminated | None = None
 
 
-class ContainerStatus(_Object, frozen=True):
+class ContainerStatus(KubernetesObject, frozen=True):
     name: str = ""
     restart_count: Count = 0
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
 
 
-class PodSpec(_Object, frozen=True):
+class PodSpec(KubernetesObject, frozen=True):
     node_name: str | None = None
     host_network: bool = False
     containers: tuple[Container, ...] = ()
 
 
-class PodCondition(_Object, frozen=True):
+class PodCondition(KubernetesObject, frozen=True):
     type: str = ""
     status: str = ""
     reason: str | None = None
@@ -418,7 +362,7 @@ class PodCondition(_Object, frozen=True):
             return None
 
 
-class PodStatus(_Object, frozen=True):
+class PodStatus(KubernetesObject, frozen=True):
     phase: str = ""
     conditions: tuple[PodCondition, ...] | None = None
     reason: str | None = None
@@ -443,24 +387,21 @@ class PodStatus(_Object, frozen=True):
         return next((c for c in self.conditions or () if c.type == type_), None)
 
 
-class Pod(_Object, frozen=True):
+class Pod(AnyObject, frozen=True):
     metadata: PartMeta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
 
-_Kind = TypeVar("_Kind", TrainJob, JobSet, BatchJob, Pod)
+Known = TypeVar("Known", bound=AnyObject)
 
 
-def mark_unread(object_: _Kind, reason: str) -> _Kind:
+def mark_unread(object_: Known, reason: str) -> Known:
     """The object, of which nothing but metadata is known, for this reason."""
     return replace(object_, metadata=replace(object_.metadata, unread=reason))
 
 
-_Known = TypeVar("_Known", bound=TrainJob | JobSet | BatchJob | Pod)
-
-
-def without_all_else(object_: _Known, reason: str) -> _Known:
+def without_all_else(object_: Known, reason: str) -> Known:
     """The object with what names it and its controller, marked as unread for this reason."""
     meta = object_.metadata
     controller = meta.controller
@@ -472,4 +413,4 @@ def without_all_else(object_: _Known, reason: str) -> _Known:
         owner_references=(controller,) if controller is not None else None,
         unread=reason,
     )
-    return type(object_)(metadata=named)  # type: ignore[arg-type]  # of the kind that the object has
+    return type(object_)(metadata=named)

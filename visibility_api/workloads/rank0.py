@@ -1,9 +1,4 @@
-"""Which pod and container hold rank 0 of a TrainJob.
-
-By the labels of JobSet (github.com/kubernetes-sigs/jobset, api/jobset/v1alpha2/jobset_types.go) and Kubeflow
-Trainer (github.com/kubeflow/trainer, pkg/constants/constants.go). Trainer's ancestor label is on the
-replicated jobs, not on their pods.
-"""
+"""Which pod of a replica group is its first, and what its container shows."""
 
 from __future__ import annotations
 
@@ -19,58 +14,21 @@ from .declarations import read_declarations
 from .objects import (
     RESTART_ATTEMPT,
     UNEVENTFUL,
-    BatchJob,
     Container,
     ContainerStatus,
-    JobSet,
     Meta,
     Pod,
-    ReplicatedJob,
     StateTerminated,
     StateWaiting,
-    SuccessPolicy,
 )
 
-ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
-JOBSET = "jobset.sigs.k8s.io/"
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
-TRAINER_CONTAINER = "node"
-
-# Limit the watches to about one Job and one pod per replicated job: the first of each.
-JOB_SELECTOR = f"{JOBSET}jobset-name,{JOBSET}job-index=0"
-POD_SELECTOR = f"{JOB_SELECTOR},{COMPLETION_INDEX}=0"
 
 MAX_GENERATED_NAME = 58  # a longer name is cut to make room for the suffix (apiserver/pkg/storage/names)
 # A pod made after its job's end is not the job's: no controller makes any then. Between two machines' clocks.
 CLOCK_TOLERANCE = timedelta(seconds=5)
 MAX_QUOTED_CHARACTERS = 400  # of what the scheduler or a kubelet says, which may list thousands of nodes
-
-
-def trainer_groups(jobset: JobSet) -> list[str]:
-    """Names of the replicated jobs that may hold rank 0, the most likely one first.
-
-    More than one only under MPI: the launcher, then the group that runs sshd (its index 0 may be MPI's
-    rank 0, because the hostfile follows the order of replicated jobs).
-    """
-    groups = jobset.spec.replicated_jobs or ()
-    by_name = {g.name: g for g in groups}
-    targets = (jobset.spec.success_policy or _NO_POLICY).target_replicated_jobs or ()
-    first = (
-        next((g.name for g in groups if g.label(ANCESTOR) == "trainer"), None)
-        or next((name for name in targets if name in by_name), None)
-        or next((name for name in ("node", "launcher") if name in by_name), None)
-        or (groups[0].name if len(groups) == 1 else None)
-    )
-    if first is None:
-        return []
-    if first == "launcher" and "node" in by_name and not is_initializer(by_name["node"]):
-        return [first, "node"]
-    return [first]
-
-
-def is_initializer(group: ReplicatedJob) -> bool:
-    return group.label(ANCESTOR) in ("dataset-initializer", "model-initializer")
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -80,40 +38,56 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rivals: tuple[str, ...]  # names
 
 
-def first_job_name(jobset: JobSet, group: str) -> str:
-    """Of the Job that holds index 0 of `group`, as the JobSet controller names it."""
-    return f"{jobset.metadata.name}-{group}-0"
-
-
 def controls(owner: Meta, object_: Meta) -> bool:
     """Whether the live object `owner` is the one that `object_` names as its controller, by uid."""
     reference = object_.controller
     return reference is not None and bool(owner.uid) and reference.uid == owner.uid
 
 
-def rank0_pod(pods: Iterable[Pod], job: BatchJob, *, ended_at: datetime | None = None) -> Claim | None:
-    """The pod that counts as index 0 of `job`, which the caller has checked to be the JobSet's.
+def rank0_pod(pods: Iterable[Pod], job: Meta) -> Claim | None:
+    """The pod that counts as index 0 of a Job, of those that name it as their controller.
 
     Every creator of pods may write labels and owner references, so neither is proof. A pod counts when
     it names the live Job's uid and has the name that the Job controller gives to pods of index 0, which
     cannot be changed later. Of several the oldest that stands counts, as the Job controller makes no second
     one beside it; when none stands, the newest. Creation times and uids are kube-apiserver's.
     """
-    prefix = pod_prefix(job.metadata.name, 0)
-    mine = [
-        pod
-        for pod in pods
-        if controls(job.metadata, pod.metadata)
-        and is_generated(pod.metadata.name, prefix)
-        and (ended_at is None or _created(pod) <= (ended_at + CLOCK_TOLERANCE).timestamp())
-    ]
-    if not mine:
+    prefix = pod_prefix(job.name, 0)
+    return choose([pod for pod in pods if is_generated(pod.metadata.name, prefix)])
+
+
+def choose(pods: Sequence[Pod]) -> Claim | None:
+    """Of pods that claim the same place: the oldest that stands; when none stands, the newest."""
+    if not pods:
         return None
-    if len(mine) == 1:
-        return Claim(pod=mine[0], rivals=())
-    first = max(mine, key=precedence)
-    rivals = tuple(sorted(pod.metadata.name for pod in mine if pod is not first and _stands(pod)))
+    if len(pods) == 1:
+        return Claim(pod=pods[0], rivals=())
+    first = max(pods, key=precedence)
+    rivals = tuple(sorted(pod.metadata.name for pod in pods if pod is not first and _stands(pod)))
     return Claim(pod=first, rivals=rivals if _stands(first) else ())
+
+
+def named_pod(pods: Iterable[Pod], name: str) -> Claim | None:
+    """The pod of this name, of a controller that gives its pods fixed names. There is one at a time."""
+    return choose([pod for pod in pods if pod.metadata.name == name])
+
+
+def is_made_before(pod: Pod, ended_at: datetime | None) -> bool:
+    """Whether a controller may have made this pod before its job's end."""
+    return ended_at is None or _created(pod) <= (ended_at + CLOCK_TOLERANCE).timestamp()
+
+
+def replica_index(pod: Pod, job: Meta, index: str) -> int | None:
+    """The index of a pod within its Job; None if it is not the Job's.
+
+    `index` is from a label, which every creator of pods may write. Owner and name must agree with it.
+    """
+    if not (index.isascii() and index.isdigit()) or len(index) > 9:
+        return None
+    number = int(index)
+    if not controls(job, pod.metadata) or not is_generated(pod.metadata.name, pod_prefix(job.name, number)):
+        return None
+    return number
 
 
 def pod_prefix(job_name: str, index: int) -> str:
@@ -150,23 +124,28 @@ def restart_attempt(job: Meta) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
-def describe_rank0(pod: Pod, job: BatchJob, annotations: JobAnnotations) -> Rank0 | None:
-    """The domain's view of the chosen pod; None for a pod without containers."""
-    container = _container(pod, annotations.container)
-    if container is None:
+def describe_rank0(
+    pod: Pod, annotations: JobAnnotations, *, container: str, restart_attempt: int
+) -> Rank0 | None:
+    """The domain's view of the chosen pod; None for a pod without containers.
+
+    `container`: the one that trains, unless the annotations name another.
+    """
+    found = _container(pod, annotations.container, container)
+    if found is None:
         return None
-    status = _status_of(container.name, pod.status.container_statuses or ())
+    status = _status_of(found.name, pod.status.container_statuses or ())
     state, last = status.state, status.last_state
-    waiting = waiting_of(pod, container.name)
+    waiting = waiting_of(pod, found.name)
     terminated = state.terminated or last.terminated
-    declared = read_declarations(container, annotations)
+    declared = read_declarations(found, annotations)
     return Rank0(
         pod_name=pod.metadata.name,
         pod_uid=pod.metadata.uid,
         pod_ip=pod.status.pod_ip,
         host_network=pod.spec.host_network,
         node_name=pod.spec.node_name,
-        container_name=container.name,
+        container_name=found.name,
         progress_path=declared.path,
         http_port=declared.port,
         declared=declared.sources,
@@ -177,7 +156,7 @@ def describe_rank0(pod: Pod, job: BatchJob, annotations: JobAnnotations) -> Rank
         pod_created_at=pod.metadata.creation_timestamp,
         pod_started_at=pod.status.start_time,
         restart_count=status.restart_count,
-        restart_attempt=restart_attempt(job.metadata),
+        restart_attempt=restart_attempt,
         started_at=run.started_at if (run := state.running or state.terminated) else None,
         last_termination=_termination(pod, terminated) if terminated else None,
         # Not of an earlier container run: that would be taken for a message of this attempt.
@@ -205,7 +184,7 @@ def describe_initializer(pod: Pod, group: str) -> Initializer | None:
 
 def _container(pod: Pod, *wanted: str | None) -> Container | None:
     by_name = {c.name: c for c in pod.spec.containers}
-    for name in (*wanted, TRAINER_CONTAINER, pod.metadata.annotation(DEFAULT_CONTAINER)):
+    for name in (*wanted, pod.metadata.annotation(DEFAULT_CONTAINER)):
         if name and name in by_name:
             return by_name[name]
     return pod.spec.containers[0] if pod.spec.containers else None
@@ -298,4 +277,3 @@ def _termination(pod: Pod, terminated: StateTerminated) -> Termination:
 
 _NO_STATUS = ContainerStatus()
 _NOT_WAITING = Waiting("", "")
-_NO_POLICY = SuccessPolicy()

@@ -1,4 +1,4 @@
-"""The server-side apply of one summary to `trainjobs/status`."""
+"""The server-side apply of one summary to the status of a job."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Protocol
 import msgspec
 
 from visibility_api.jobs.job import JobRef
+from visibility_api.kinds import own_objects
 from visibility_api.kube.client import Query
 from visibility_api.kube.errors import ClusterError
-from visibility_api.models.served import TRAINJOBS
 from visibility_api.reports.trainer_status import TrainerStatus
-from visibility_api.workloads.collections import TRAINER_API
 
 FIELD_MANAGER = "trainjob-visibility"
 # Not forced: fields that Kubeflow Trainer's own manager, `trainer-status`, has written stay as they are.
@@ -46,13 +45,14 @@ class StatusClient:
 
     async def apply(self, ref: JobRef, summary: TrainerStatus | None) -> str:
         """Write the summary, or remove ours; the uid of the job that was written. Raises ClusterError."""
+        objects = own_objects(ref.resource)
         body = {
-            "apiVersion": TRAINER_API.removeprefix("/apis/"),
-            "kind": "TrainJob",
+            "apiVersion": objects.api.removeprefix("/apis/"),
+            "kind": objects.kind,
             "metadata": {"namespace": ref.namespace, "name": ref.name},
             "status": {} if summary is None else {"trainerStatus": summary},
         }
-        path = f"{TRAINER_API}/namespaces/{ref.namespace}/{TRAINJOBS.plural}/{ref.name}/status"
+        path = f"{objects.in_namespace(ref.namespace)}/{ref.name}/status"
         response = await self._client.patch(path, msgspec.json.encode(body), query=_QUERY, headers=_HEADERS)
         return msgspec.json.decode(response, type=_Written).metadata.uid
 

@@ -16,8 +16,8 @@ from visibility_api.errors.text import describe_fault
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.summary import JobProgress
+from visibility_api.kinds import WITH_TRAINER_STATUS, own_objects
 from visibility_api.kube.errors import ApiError, Unreachable
-from visibility_api.models.served import TRAINJOBS
 from visibility_api.reports.document import Progress
 from visibility_api.reports.trainer_status import TrainerStatus
 
@@ -36,7 +36,6 @@ REFUSED_RETRY_S = 600.0  # for one job: another owner of a field seldom gives it
 FORBIDDEN_RETRY_S = 300.0  # for a namespace in which the right is missing
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # for all jobs, while kube-apiserver fails or is busy
 
-MISSING_RIGHT = "patch on trainjobs/status in apiGroup trainer.kubeflow.org"
 _NOTHING = fingerprint(TrainerStatus())  # of a summary without numbers, which is not written
 # Outcomes after which only a new document is a reason to write.
 _SETTLED = ("Written", "Recreated", "Gone")
@@ -164,7 +163,7 @@ class WriteBack:
     async def _refused(self, ref: JobRef, entry: Entry, error: ApiError) -> tuple[str, float]:
         if error.status == 403:
             if self._queue.hold(ref.namespace, until=_now() + FORBIDDEN_RETRY_S):
-                log.warning("status not written", namespace=ref.namespace, missing_right=MISSING_RIGHT)
+                log.warning("status not written", namespace=ref.namespace, missing_right=_right(ref))
             return "Forbidden", 0.0
         if error.status == 404:
             return "Gone", REFUSED_RETRY_S
@@ -198,11 +197,16 @@ class WriteBack:
         self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
 
 
+def _right(ref: JobRef) -> str:
+    objects = own_objects(ref.resource)
+    return f"patch on {objects.plural}/status in apiGroup {objects.api.split('/')[2]}"
+
+
 def _is_writable(document: JobProgress) -> bool:
     """Whether it has a report of the current or last attempt that does not come from a status itself."""
     job, seen, reporting = document.job, document.observation, document.condition("Reporting")
     return (
-        job.ref.resource == TRAINJOBS.plural
+        job.ref.resource in WITH_TRAINER_STATUS
         and not job.runs_elsewhere
         and document.updated_at is not None
         and (reporting is not None and reporting.status == "True")

@@ -1,4 +1,4 @@
-"""`trainjobs/NAME/history`: what a job has reported over time."""
+"""`RESOURCE/NAME/history`: what a job has reported over time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import PlainValidator, StringConstraints, WithJsonSchema
 from starlette.responses import Response
 
-from visibility_api.app.dependencies import Caller, Histories
+from visibility_api.app.dependencies import Caller, Histories, Served
 from visibility_api.app.documents import choose, negotiated, whole
 from visibility_api.errors.status import BadRequest, ObjectNotFound
 from visibility_api.history.attempt import MAX_SERIES
@@ -18,7 +18,7 @@ from visibility_api.history.view import HistoryView, Selection, select
 from visibility_api.kubeapi.compression import accepts_gzip, gzip
 from visibility_api.kubeapi.delivery import GZIP_ABOVE_BYTES
 from visibility_api.kubeapi.history import encode_csv, encode_json, encode_ndjson
-from visibility_api.models.served import GROUP_VERSION, TRAINJOBS
+from visibility_api.models.served import GROUP_VERSION, Resource
 from visibility_api.models.subresources import TrainJobProgressHistory
 from visibility_api.models.wire import parse_duration_s
 from visibility_api.reports.fields import MAX_TIME_CHARACTERS, parse_time
@@ -26,7 +26,7 @@ from visibility_api.store import Entry
 
 router = APIRouter(tags=["history"])
 
-PATH = f"/apis/{GROUP_VERSION}/namespaces/{{namespace}}/{TRAINJOBS.plural}/{{name}}/history"
+PATH = f"/apis/{GROUP_VERSION}/namespaces/{{namespace}}/{{resource}}/{{name}}/history"
 NDJSON, CSV = "application/x-ndjson", "text/csv"
 LEAST_POINTS, MOST_POINTS = 2, 10_000
 
@@ -79,6 +79,7 @@ async def history(
     caller: Caller,
     histories: Histories,
     namespace: str,
+    resource: Served,
     name: str,
     metric: _Metrics = None,
     since: _Since = None,
@@ -104,23 +105,25 @@ async def history(
     media_type = choose(request, NDJSON, CSV)
     async with histories.queues.slot(caller.user):
         await asyncio.sleep(0)  # others first
-        found = histories.find(namespace, name)
+        found = histories.find(resource.plural, namespace, name)
         if found is None:
-            raise ObjectNotFound(TRAINJOBS.plural, name)
+            raise ObjectNotFound(resource.plural, name)
         entry, kept = found
         view = select(kept, selection, now_s=now.timestamp())
-        response = _encode(request, media_type, entry, view)
+        response = _encode(request, media_type, resource, entry, view)
     return await _compress(request, response)
 
 
-def _encode(request: Request, media_type: str, entry: Entry, view: HistoryView) -> Response:
+def _encode(
+    request: Request, media_type: str, resource: Resource, entry: Entry, view: HistoryView
+) -> Response:
     """Raises NotAcceptable."""
     headers = {"Vary": "Accept", "X-Content-Type-Options": "nosniff"}
     if media_type == NDJSON:
         return whole(encode_ndjson(view), NDJSON, headers=headers)
     if media_type == CSV:
         return whole(encode_csv(view), "text/csv; charset=utf-8; header=present", headers=headers)
-    return negotiated(request, encode_json(entry, view), headers)
+    return negotiated(request, encode_json(resource, entry, view), headers)
 
 
 def _instant(moment: datetime | float | None, now: datetime) -> float | None:

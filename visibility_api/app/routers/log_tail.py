@@ -1,14 +1,14 @@
-"""`trainjobs/NAME/log-tail`: the last lines of the log of what failed first, or of rank 0."""
+"""`RESOURCE/NAME/log-tail`: the last lines of the log of what failed first, or of rank 0."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import msgspec
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from visibility_api.app.dependencies import Caller, LogTailParts
+from visibility_api.app.dependencies import Caller, LogTailParts, Served
 from visibility_api.app.documents import choose, negotiated, text
 from visibility_api.auth.identity import Attributes
 from visibility_api.errors.status import (
@@ -21,7 +21,7 @@ from visibility_api.errors.status import (
 from visibility_api.errors.text import quote
 from visibility_api.kube.errors import ApiError, Unreachable
 from visibility_api.kubeapi.v1alpha1 import metadata_of
-from visibility_api.models.served import GROUP_VERSION, TRAINJOBS
+from visibility_api.models.served import GROUP_VERSION, Resource
 from visibility_api.models.subresources import TrainJobLogTail
 from visibility_api.models.wire import struct_of
 from visibility_api.probing.log_end import MAX_LINES, LogEnd, Place, place_of
@@ -29,7 +29,7 @@ from visibility_api.store import Entry
 
 router = APIRouter(tags=["log-tail"])
 
-PATH = f"/apis/{GROUP_VERSION}/namespaces/{{namespace}}/{TRAINJOBS.plural}/{{name}}/log-tail"
+PATH = f"/apis/{GROUP_VERSION}/namespaces/{{namespace}}/{{resource}}/{{name}}/log-tail"
 TEXT = "text/plain"
 DEFAULT_LINES = 50
 _TailOfLog = struct_of(TrainJobLogTail)
@@ -43,6 +43,7 @@ async def log_tail(
     caller: Caller,
     parts: LogTailParts,
     namespace: str,
+    resource: Served,
     name: str,
     lines: Annotated[int, Query(ge=1, le=MAX_LINES, description="At most this many lines.")] = DEFAULT_LINES,
     previous: Annotated[
@@ -58,9 +59,9 @@ async def log_tail(
     Raises AccessDenied, Forbidden, NotFound, NotAcceptable, TooManyRequests, Unavailable.
     """
     media_type = choose(request, TEXT)
-    entry = parts.find(namespace, name)
+    entry = parts.find(resource.plural, namespace, name)
     if entry is None:
-        raise ObjectNotFound(TRAINJOBS.plural, name)
+        raise ObjectNotFound(resource.plural, name)
     if parts.logs is None:
         raise Forbidden("This server reads no logs: switch on its source logs (docs/logs.md).")
     document = entry.document
@@ -79,13 +80,13 @@ async def log_tail(
             raise Unavailable("The log could not be read from its node; try again.") from error
     if media_type == TEXT:
         return text("".join(f"{line}\n" for line in found.lines))
-    return negotiated(request, _body(entry, found), headers={"Vary": "Accept"})
+    return negotiated(request, _body(resource, entry, found), headers={"Vary": "Accept"})
 
 
-def _body(entry: Entry, found: LogEnd) -> bytes:
+def _body(resource: Resource, entry: Entry, found: LogEnd) -> bytes:
     place = found.place
     tail = _TailOfLog(
-        kind="TrainJobLogTail",
+        kind=cast(Any, resource.subresource("log-tail").kind),
         api_version="visibility.trainer.kubeflow.org/v1alpha1",
         metadata=metadata_of(entry),
         pod_name=place.pod_name,

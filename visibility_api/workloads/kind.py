@@ -1,0 +1,183 @@
+"""What the server knows of one kind of job. Each kind is a file in `kinds/`; everything else asks it."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import msgspec
+
+from visibility_api.jobs.failure import Failure
+from visibility_api.jobs.job import Phase, Replica as ReplicaCounts
+from visibility_api.models.served import Resource
+from visibility_api.reports.trainer_status import TrainerStatus
+
+from .failures import Replica
+from .objects import Meta, ObjectCondition, Pod
+from .rank0 import COMPLETION_INDEX, Claim, is_generated, pod_prefix
+
+T = TypeVar("T")
+
+
+class LiveJob(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Of `spec.replicatedJobs` of a JobSet."""
+
+    name: str = ""
+    replicas: int = 1
+
+
+class LiveSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """The fields that say which names a controller gives to what it makes."""
+
+    completions: int | None = None
+    completion_mode: str | None = None
+    replicated_jobs: tuple[LiveJob, ...] | None = None
+    replicas: int | None = None
+
+
+class LiveStatus(msgspec.Struct, frozen=True, gc=False):
+    phase: str = ""
+
+
+class LiveObject(msgspec.Struct, frozen=True, gc=False):
+    """An object as kube-apiserver shows it at this moment, when the owner of a pod is looked up."""
+
+    metadata: Meta
+    spec: LiveSpec = LiveSpec()
+    status: LiveStatus = LiveStatus()
+
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+
+
+def makes_pod(job: LiveObject, pod: Meta) -> bool:
+    """Whether the Job controller gives this name and index to a pod of this Job."""
+    if job.spec.completion_mode != "Indexed":
+        return True
+    index = pod.label(COMPLETION_INDEX)
+    return (
+        _INDEX.fullmatch(index) is not None
+        and int(index) < (job.spec.completions or 0)
+        and is_generated(pod.name, pod_prefix(job.metadata.name, int(index)))
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WatchedObjects:
+    """Objects of one kind that are watched: of a job itself, or of what is made for it.
+
+    Each has the metadata of `Meta` or `PartMeta`.
+    """
+
+    api: str  # the path of its group and version
+    plural: str
+    kind: str  # as owner references name it
+    type: type[Any]
+    selector: str = ""  # by labels
+    # Whether the controller of an object of this kind gives this name to what it makes. Names are unique, so
+    # what can be forged is at most a second pod of an index.
+    makes: Callable[[LiveObject, Meta], bool] = lambda _owner, _made: True
+    # Whether `makes` needs more than the owner's name, so that it must be read.
+    is_read: bool = True
+
+    def path(self, namespace: str | None) -> str:
+        """Of all objects, or of those in one namespace."""
+        return f"{self.api}/{self.plural}" if namespace is None else self.in_namespace(namespace)
+
+    def in_namespace(self, namespace: str) -> str:
+        return f"{self.api}/namespaces/{namespace}/{self.plural}"
+
+
+class Parts(Protocol):
+    """What is watched of one job, in its namespace."""
+
+    def get(self, objects: WatchedObjects, name: str, owner: Meta) -> Any:  # noqa: ANN401 - of objects.type
+        """The object of this name; None if there is none, or `owner` does not control it."""
+        ...
+
+    def pods(self, objects: WatchedObjects, owner: Meta) -> Sequence[Pod]:
+        """The pods that `owner` controls, by their own words: the caller checks their names."""
+        ...
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One replica group of a job."""
+
+    counts: ReplicaCounts
+    held: Mapping[str, int] | None = None  # accelerators that one pod requests, by name
+    shared: Mapping[str, int] | None = None  # those that all its pods share
+    is_initializer: bool = False
+    # By the job's own status: all of it is ready, or at least a part is active.
+    is_ready: bool = False
+    is_active: bool = False
+    claim: Claim | None = None  # the pod of index 0, of the groups that are watched
+    container: str = ""  # that trains, by the convention of the kind; "": the pod's default, or its first one
+    restart_attempt: int = 0  # of the job, when the pod's owner was made
+    failures: tuple[Failure, ...] = ()  # which its controller shows
+    unread: tuple[str, str] | None = None  # an object on the way to its pod that could not be read, and why
+
+    @property
+    def name(self) -> str:
+        return self.counts.name
+
+
+class PhaseDecision(msgspec.Struct, frozen=True, gc=False):
+    phase: Phase
+    reason: str
+    message: str
+    since: datetime | None = None  # by the condition that decides it
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a job's objects show, in terms that all kinds have in common."""
+
+    groups: tuple[Group, ...] = ()
+    leaders: tuple[str, ...] = ()  # names of the groups that may hold rank 0, the most likely one first
+    is_suspended: bool = False  # by its spec
+    manager: str = ""  # who runs it elsewhere (MultiKueue), so that its pods are in another cluster
+    trainer_status: TrainerStatus | None = None
+    # Counts, unlike the conditions, where nothing says more: nothing is made, it starts, it restarts.
+    unmade: PhaseDecision | None = None
+    starting: PhaseDecision | None = None
+    restarting: PhaseDecision | None = None
+    unread: tuple[str, str] | None = None  # an object between the job and its groups, as in `Group`
+
+
+class AllPods(msgspec.Struct, frozen=True, gc=False):
+    """How all pods of a job are found, not only those that are watched."""
+
+    selector: str  # by labels
+    # Which replica a pod with these labels is; None: it is not the job's. Every creator of pods may write
+    # labels, so owner and name must agree with them.
+    replica: Callable[[Pod, Mapping[str, str]], Replica | None]
+
+
+class JobKind(ABC):
+    """One kind of job, such as TrainJob. Each is a file in `kinds/`."""
+
+    served: ClassVar[Resource]
+    # From the job's own objects down to the pods that may hold rank 0, each the controller of the next.
+    chains: ClassVar[tuple[tuple[WatchedObjects, ...], ...]]
+    success: ClassVar[str]  # the type of the condition that says so
+    has_trainer_status: ClassVar[bool] = False  # its CRD has `status.trainerStatus`, for --write-back
+
+    @property
+    def own(self) -> WatchedObjects:
+        """The jobs themselves."""
+        return self.chains[0][0]
+
+    @abstractmethod
+    def conditions(self, job: Any) -> Sequence[ObjectCondition]:  # noqa: ANN401 - of its own type
+        """Those of the job's own status, among them Failed, Suspended, and `success`."""
+
+    @abstractmethod
+    def view(self, job: Any, parts: Parts) -> View:  # noqa: ANN401
+        """What its objects show. Objects with another controller are not the job's."""
+
+    @abstractmethod
+    def all_pods(self, job: Any, parts: Parts) -> AllPods | None:  # noqa: ANN401
+        """How to find them; None when there are none to find."""
