@@ -15,6 +15,7 @@ const NAMES = [
   "wav2vec",
 ];
 const NAMESPACES = ["team-vision", "team-speech", "team-language", "research", "platform"];
+const OWNERS = ["ann", "bob", "chloe", "dmitri"];
 const QUEUES = ["gpu-a100", "gpu-h100", "spot", ""];
 
 export const HOSTILE = {
@@ -125,7 +126,11 @@ export class MadeJob {
         uid: this.uid,
         resourceVersion: String(this.version),
         creationTimestamp: iso(this.startedAt - 90_000),
-        labels: queue ? { "kueue.x-k8s.io/queue-name": queue } : {},
+        labels: {
+          "app.kubernetes.io/created-by": pick(OWNERS, random(this.number, 40)),
+          team: pick(["nlp", "vision", "speech"], random(this.number, 41)),
+          ...(queue ? { "kueue.x-k8s.io/queue-name": queue } : {}),
+        },
       },
       status: {
         phase,

@@ -15,29 +15,53 @@ export interface Settings {
   readonly pinned: readonly string[];
   /** Whether the browser is to notify of jobs that fail, stall or end. */
   readonly notifies: boolean;
+  /** The owner whose jobs are "mine"; empty when nobody was chosen. */
+  readonly me: string;
+  readonly views: readonly SavedView[];
+}
+
+/** A list as it was arranged and narrowed, under a name. */
+export interface SavedView {
+  readonly name: string;
+  /** Of the address, what is after "#/?". */
+  readonly query: string;
 }
 
 const KEY = "trainjob-visibility";
 const MOST_NAMESPACES = 8;
 const MOST_PINNED = 50;
-const USUAL: Settings = { theme: "auto", zone: undefined, namespaces: [], pinned: [], notifies: false };
+const MOST_VIEWS = 30;
+const USUAL: Settings = {
+  theme: "auto",
+  zone: undefined,
+  namespaces: [],
+  pinned: [],
+  notifies: false,
+  me: "",
+  views: [],
+};
 
 export function loadSettings(): Settings {
   try {
-    const { theme, zone, namespaces, pinned, notifies } = JSON.parse(localStorage.getItem(KEY) ?? "{}") as Record<
-      string,
-      unknown
-    >;
+    const kept = JSON.parse(localStorage.getItem(KEY) ?? "{}") as Record<string, unknown>;
+    const { theme, zone, namespaces, pinned, notifies, me, views } = kept;
     return {
       theme: theme === "light" || theme === "dark" ? theme : "auto",
       zone: typeof zone === "string" && isZone(zone) ? zone : undefined,
       namespaces: texts(namespaces, MOST_NAMESPACES),
       pinned: texts(pinned, MOST_PINNED),
       notifies: notifies === true,
+      me: typeof me === "string" ? me : "",
+      views: Array.isArray(views) ? views.filter(isView).slice(0, MOST_VIEWS) : [],
     };
   } catch {
     return USUAL;
   }
+}
+
+function isView(kept: unknown): kept is SavedView {
+  const { name, query } = (kept ?? {}) as Record<string, unknown>;
+  return typeof name === "string" && typeof query === "string";
 }
 
 function texts(kept: unknown, most: number): string[] {
@@ -64,6 +88,15 @@ function isZone(zone: string): boolean {
   } catch {
     return false;
   }
+}
+
+/** In place of one of the same name, if there is one. */
+export function saveView(settings: Settings, view: SavedView): Settings {
+  return { ...settings, views: [...removeView(settings, view.name).views, view].slice(-MOST_VIEWS) };
+}
+
+export function removeView(settings: Settings, name: string): Settings {
+  return { ...settings, views: settings.views.filter((one) => one.name !== name) };
 }
 
 export function togglePinned(settings: Settings, group: string): Settings {

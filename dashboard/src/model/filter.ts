@@ -2,7 +2,9 @@
 
 import { FLAGS, hasFailedToday, isWasting, type Flag, type Job } from "./job";
 import type { Phase } from "../api/types";
+import { isGrouping, type Grouping } from "./groups";
 import { isSortKey, type SortKey } from "./sort";
+import { isSpan, type Span } from "./timeline";
 
 export const PHASES: readonly Phase[] = [
   "Running",
@@ -29,8 +31,16 @@ export interface Filter {
   readonly namespaces: readonly string[];
   readonly queues: readonly string[];
   readonly kinds: readonly string[];
+  readonly owners: readonly string[];
   readonly sort: SortKey;
   readonly descending: boolean;
+  /** What jobs are grouped by, "" for nothing; and the groups that are open. */
+  readonly group: Grouping | "";
+  readonly open: readonly string[];
+  /** Labels that have a column. */
+  readonly columns: readonly string[];
+  /** How much of the time is shown as bars; undefined is the usual table. */
+  readonly span: Span | undefined;
 }
 
 export const EVERYTHING: Filter = {
@@ -40,24 +50,44 @@ export const EVERYTHING: Filter = {
   namespaces: [],
   queues: [],
   kinds: [],
+  owners: [],
   sort: "attention",
   descending: false,
+  group: "",
+  open: [],
+  columns: [],
+  span: undefined,
 };
 
-/** The queue of jobs that have none, as it is chosen and written. */
-export const NO_QUEUE = "-";
+export const MOST_COLUMNS = 3;
+
+/** The queue or owner of jobs that have none, as it is chosen and written. */
+export const NONE = "-";
+
+/** The same list, whole. */
+export const unfiltered = (filter: Filter): Filter => ({
+  ...filter,
+  text: "",
+  phases: [],
+  troubles: [],
+  namespaces: [],
+  queues: [],
+  kinds: [],
+  owners: [],
+});
 
 export function matcher(filter: Filter, today: Today): (job: Job) => boolean {
   const words = filter.text.toLowerCase().split(/\s+/).filter(Boolean);
-  const [phases, namespaces, queues, kinds] = [filter.phases, filter.namespaces, filter.queues, filter.kinds].map(
-    (chosen) => new Set<string>(chosen),
-  ) as [Set<string>, Set<string>, Set<string>, Set<string>];
+  const phases = new Set<string>(filter.phases);
+  const [namespaces, queues] = [new Set(filter.namespaces), new Set(filter.queues)];
+  const [kinds, owners] = [new Set(filter.kinds), new Set(filter.owners)];
   const isIn = (chosen: Set<string>, value: string) => chosen.size === 0 || chosen.has(value);
   return (job) =>
     isIn(phases, job.phase) &&
     isIn(namespaces, job.namespace) &&
-    isIn(queues, job.queue || NO_QUEUE) &&
+    isIn(queues, job.queue || NONE) &&
     isIn(kinds, job.kind) &&
+    isIn(owners, job.owner || NONE) &&
     (filter.troubles.length === 0 || filter.troubles.some((trouble) => hasTrouble(job, trouble, today))) &&
     words.every((word) => job.searched.includes(word));
 }
@@ -68,8 +98,9 @@ export function hasTrouble(job: Job, trouble: Trouble, { now, zone }: Today): bo
 }
 
 export function isFiltering(filter: Filter): boolean {
-  const { text, phases, troubles, namespaces, queues, kinds } = filter;
-  return text.trim() !== "" || [phases, troubles, namespaces, queues, kinds].some((chosen) => chosen.length > 0);
+  const { text, phases, troubles, namespaces, queues, kinds, owners } = filter;
+  const chosen = [phases, troubles, namespaces, queues, kinds, owners];
+  return text.trim() !== "" || chosen.some((one) => one.length > 0);
 }
 
 /** Of the lists, each value is a parameter of its own: names may contain any character. */
@@ -78,6 +109,10 @@ export function toQuery(filter: Filter): URLSearchParams {
   if (filter.text) query.set("q", filter.text);
   for (const [name, list] of lists(filter)) for (const value of list) query.append(name, value);
   if (filter.sort !== "attention" || filter.descending) query.set("sort", (filter.descending ? "-" : "") + filter.sort);
+  if (filter.group) query.set("group", filter.group);
+  for (const name of filter.open) query.append("open", name);
+  for (const label of filter.columns) query.append("column", label);
+  if (filter.span) query.set("timeline", filter.span);
   return query;
 }
 
@@ -85,6 +120,7 @@ export function toQuery(filter: Filter): URLSearchParams {
 export function fromQuery(query: URLSearchParams): Filter {
   const sort = query.get("sort") ?? "";
   const key = sort.replace(/^-/, "");
+  const [group, span] = [query.get("group") ?? "", query.get("timeline") ?? ""];
   return {
     text: query.get("q") ?? "",
     phases: PHASES.filter((phase) => query.getAll("phase").includes(phase)),
@@ -92,8 +128,13 @@ export function fromQuery(query: URLSearchParams): Filter {
     namespaces: query.getAll("namespace"),
     queues: query.getAll("queue"),
     kinds: query.getAll("kind"),
+    owners: query.getAll("owner"),
     sort: isSortKey(key) ? key : "attention",
     descending: isSortKey(key) && sort.startsWith("-"),
+    group: isGrouping(group) ? group : "",
+    open: query.getAll("open"),
+    columns: [...new Set(query.getAll("column"))].slice(0, MOST_COLUMNS),
+    span: isSpan(span) ? span : undefined,
   };
 }
 
@@ -104,5 +145,6 @@ function lists(filter: Filter): [string, readonly string[]][] {
     ["namespace", filter.namespaces],
     ["queue", filter.queues],
     ["kind", filter.kinds],
+    ["owner", filter.owners],
   ];
 }

@@ -19,6 +19,8 @@ export class Fleet {
   /** Jobs that a list which is still being read has left to come. */
   remaining = 0;
   hasListed = false;
+  /** Keys of jobs that are chosen to be compared. */
+  readonly ticked = new Set<string>();
   private leave: (() => void)[] = [];
 
   constructor(

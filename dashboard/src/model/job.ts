@@ -3,6 +3,7 @@
 import type { JobRef } from "../api/requests";
 import type { Condition, JobDocument, Phase, ProgressStatus } from "../api/types";
 import { isSameDay } from "./format";
+import { keptLabels, ownerOf } from "./labels";
 import { mainMetric } from "./main-metric";
 
 export const QUEUE_LABEL = "kueue.x-k8s.io/queue-name";
@@ -12,6 +13,10 @@ export interface Job extends JobRef {
   readonly kind: string;
   readonly uid: string;
   readonly queue: string;
+  /** Of the pod that reports. */
+  readonly node: string;
+  readonly owner: string;
+  readonly labels: Readonly<Record<string, string>>;
   /** Milliseconds since the epoch, as all times here; NaN where there is none. */
   readonly created: number;
   readonly phase: Phase;
@@ -26,7 +31,9 @@ export interface Job extends JobRef {
   readonly remainingS: number | undefined;
   readonly completion: number;
   readonly updated: number;
+  readonly started: number;
   readonly ended: number;
+  readonly attempts: number;
   readonly metric: { readonly name: string; readonly value: string } | undefined;
   readonly accelerators: number;
   readonly wastedS: number;
@@ -59,12 +66,17 @@ export function toJob(plural: string, kind: string, { metadata, status }: JobDoc
   const name = metadata.name ?? "";
   const queue = metadata.labels?.[QUEUE_LABEL] ?? "";
   const resources = status.resources;
+  const node = status.rank0?.nodeName ?? "";
+  const owner = ownerOf(metadata.labels ?? {});
   return {
     plural,
     kind,
     namespace,
     name,
     queue,
+    node,
+    owner,
+    labels: keptLabels(metadata.labels ?? {}),
     key: keyOf(plural, namespace, name),
     uid: metadata.uid ?? "",
     created: time(metadata.creationTimestamp),
@@ -80,11 +92,13 @@ export function toJob(plural: string, kind: string, { metadata, status }: JobDoc
     remainingS: status.estimatedRemainingSeconds,
     completion: time(status.estimatedCompletionTime),
     updated: time(status.lastUpdatedTime),
+    started: time(status.startTime),
     ended: time(status.endTime),
+    attempts: status.attempts ?? 1,
     metric: mainMetric(status.metrics ?? []),
     accelerators: resources?.accelerators ?? 0,
     wastedS: resources?.wastedAcceleratorSeconds ?? 0,
-    searched: `${namespace}/${name} ${queue} ${status.rank0?.nodeName ?? ""}`.toLowerCase(),
+    searched: `${namespace}/${name} ${queue} ${node} ${owner}`.toLowerCase(),
   };
 }
 

@@ -7,7 +7,8 @@ import type { Address } from "../api/address";
 import { BoundedQueue } from "../api/queue";
 import { getHistory } from "../api/requests";
 import { toNumber } from "./series";
-import type { Job } from "./job";
+import { time, type Job } from "./job";
+import type { AttemptTimes } from "./timeline";
 import { Notifier } from "./notifier";
 
 const POINTS = 80;
@@ -20,6 +21,7 @@ export interface SparkData {
   readonly xs: readonly number[];
   readonly ys: readonly number[];
   readonly askedAt: number;
+  readonly attempts: readonly AttemptTimes[];
 }
 
 export class Sparks {
@@ -63,6 +65,7 @@ export class Sparks {
       xs: [...(found?.xs ?? []), x].slice(-2 * POINTS),
       ys: [...(found?.ys ?? []), y].slice(-2 * POINTS),
       askedAt: found?.askedAt ?? 0,
+      attempts: found?.attempts ?? [],
     });
   }
 
@@ -84,11 +87,12 @@ export class Sparks {
           .flatMap(({ times, values }) => times.map((x, at) => [x, toNumber(values[at] ?? "")] as const))
           .sort(([one], [other]) => one - other);
         const [xs, ys] = [points.map(([x]) => x), points.map(([, y]) => y)];
-        this.keep(job, { metric, xs, ys, askedAt: Date.now() });
+        const attempts = history.attempts.map((one) => ({ start: time(one.startTime), last: time(one.lastTime) }));
+        this.keep(job, { metric, xs, ys, askedAt: Date.now(), attempts });
         this.changed.tell();
       } catch {
         // Gone, forbidden, busy: asked again as late as after an answer.
-        const found = this.of(job) ?? { metric, xs: [], ys: [] };
+        const found = this.of(job) ?? { metric, xs: [], ys: [], attempts: [] };
         this.keep(job, { ...found, askedAt: Date.now() });
       } finally {
         this.asking.delete(job.key);

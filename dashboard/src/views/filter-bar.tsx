@@ -1,24 +1,15 @@
 /** Search, and what the list is narrowed to. Every choice says how many jobs it would show of all. */
 
-import type { Ref } from "preact";
+import type { ComponentChildren, Ref } from "preact";
 import { useMemo, useState } from "preact/hooks";
 
-import {
-  EVERYTHING,
-  hasTrouble,
-  isFiltering,
-  NO_QUEUE,
-  PHASES,
-  TROUBLES,
-  type Filter,
-  type Today,
-} from "../model/filter";
+import { hasTrouble, isFiltering, NONE, PHASES, TROUBLES, unfiltered, type Filter, type Today } from "../model/filter";
 import { serverNow } from "../api/clock";
 import { count } from "../model/format";
 import type { Job } from "../model/job";
 import { SORTS, type SortKey } from "../model/sort";
 import { visible } from "../model/text";
-import { useSettings } from "../settings";
+import { useChooseSettings, useSettings } from "../settings";
 import { Popover } from "./popover";
 
 interface Props {
@@ -30,7 +21,7 @@ interface Props {
 }
 
 export function FilterBar({ jobs, version, filter, change, search }: Props) {
-  const { zone } = useSettings();
+  const { zone, me } = useSettings();
   const counts = useMemo(() => countAll(jobs, { now: serverNow(), zone }), [version, zone]);
   return (
     <div class="filters" role="search">
@@ -87,6 +78,22 @@ export function FilterBar({ jobs, version, filter, change, search }: Props) {
           chosen={filter.kinds}
           change={(kinds) => change({ ...filter, kinds })}
         />
+        <Choice
+          name="Owner"
+          counts={counts.owner}
+          chosen={filter.owners}
+          change={(owners) => change({ ...filter, owners })}
+        >
+          <Me owners={counts.owner} />
+        </Choice>
+        {me && (
+          <Chip
+            name="Mine"
+            number={counts.owner.get(me) ?? 0}
+            isOn={filter.owners.length === 1 && filter.owners[0] === me}
+            toggle={() => change({ ...filter, owners: filter.owners.includes(me) ? [] : [me] })}
+          />
+        )}
         <label class="sort-choice">
           <span class="unseen">Sort by</span>
           <select
@@ -101,11 +108,7 @@ export function FilterBar({ jobs, version, filter, change, search }: Props) {
           </select>
         </label>
         {isFiltering(filter) && (
-          <button
-            type="button"
-            class="button plain"
-            onClick={() => change({ ...EVERYTHING, sort: filter.sort, descending: filter.descending })}
-          >
+          <button type="button" class="button plain" onClick={() => change(unfiltered(filter))}>
             Remove filters
           </button>
         )}
@@ -134,18 +137,19 @@ interface ChoiceProps {
   counts: Map<string, number>;
   chosen: readonly string[];
   change: (chosen: string[]) => void;
+  children?: ComponentChildren;
 }
 
 const MANY = 10;
 const MOST_SHOWN = 200;
 
 /** Nothing to choose from is no choice: one namespace, one kind. */
-function Choice({ name, counts, chosen, change }: ChoiceProps) {
+function Choice({ name, counts, chosen, change, children }: ChoiceProps) {
   const [text, setText] = useState("");
   if (counts.size < 2 && chosen.length === 0) return null;
   const values = [...new Set([...chosen, ...[...counts.keys()].sort()])];
   const found = values.filter((value) => value.toLowerCase().includes(text.toLowerCase()));
-  const label = (value: string) => (value === NO_QUEUE && name === "Queue" ? "none" : visible(value));
+  const label = (value: string) => (value === NONE && (name === "Queue" || name === "Owner") ? "none" : visible(value));
   const summary =
     chosen.length === 0 ? name : `${name}: ${chosen.length === 1 ? label(chosen[0] ?? "") : chosen.length}`;
   return (
@@ -176,11 +180,32 @@ function Choice({ name, counts, chosen, change }: ChoiceProps) {
           All
         </button>
       )}
+      {children}
     </Popover>
   );
 }
 
-function toggled<T>(chosen: readonly T[], value: T): T[] {
+/** Kubernetes does not tell the page who its viewer is in the words of a label, so the viewer says it. */
+function Me({ owners }: { owners: Map<string, number> }) {
+  const settings = useSettings();
+  const choose = useChooseSettings();
+  const names = [...new Set([settings.me, ...[...owners.keys()].sort()])].filter((name) => name && name !== NONE);
+  return (
+    <label class="field">
+      Mine are those of
+      <select value={settings.me} onChange={(event) => choose({ ...settings, me: event.currentTarget.value })}>
+        <option value="">nobody</option>
+        {names.slice(0, MOST_SHOWN).map((name) => (
+          <option key={name} value={name}>
+            {visible(name)}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+export function toggled<T>(chosen: readonly T[], value: T): T[] {
   return chosen.includes(value) ? chosen.filter((one) => one !== value) : [...chosen, value];
 }
 
@@ -191,12 +216,14 @@ function countAll(jobs: Iterable<Job>, today: Today) {
     namespace: new Map<string, number>(),
     queue: new Map<string, number>(),
     kind: new Map<string, number>(),
+    owner: new Map<string, number>(),
   };
   const add = (to: Map<string, number>, value: string) => to.set(value, (to.get(value) ?? 0) + 1);
   for (const job of jobs) {
     add(counts.phase, job.phase);
     add(counts.namespace, job.namespace);
-    add(counts.queue, job.queue || NO_QUEUE);
+    add(counts.queue, job.queue || NONE);
+    add(counts.owner, job.owner || NONE);
     add(counts.kind, job.kind);
     for (const trouble of TROUBLES) if (hasTrouble(job, trouble, today)) add(counts.trouble, trouble);
   }

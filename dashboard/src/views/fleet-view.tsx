@@ -1,13 +1,15 @@
 /** Every job: figures on top, filters, and the list. */
 
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useCallback, useEffect, useMemo, useReducer, useRef } from "preact/hooks";
 
 import type { Address } from "../api/address";
 import { serverNow } from "../api/clock";
 import type { Fleet } from "../model/fleet";
 import { overall } from "../model/link";
-import { EVERYTHING, isFiltering, matcher, type Filter } from "../model/filter";
+import { isFiltering, matcher, unfiltered, type Filter } from "../model/filter";
 import { count } from "../model/format";
+import { grouped, rowsOf } from "../model/groups";
+import { windowOf } from "../model/timeline";
 import type { Route } from "../model/routes";
 import { sorted } from "../model/sort";
 import { listTab } from "../model/tab";
@@ -15,6 +17,8 @@ import type { Sparks } from "../model/sparks";
 import { useSettings } from "../settings";
 import { FilterBar } from "./filter-bar";
 import { JobList } from "./job-list";
+import { ListTools } from "./list-tools";
+import { TickedJobs } from "./ticked-jobs";
 import { NoJobs, Refused } from "./fleet-empty";
 import { Empty } from "./parts";
 import { SummaryLine } from "./summary-line";
@@ -42,6 +46,18 @@ export function FleetView({ address, fleet, sparks, filter, go }: Props) {
     const matches = matcher(filter, today);
     return sorted([...fleet.jobs.values()].filter(matches), filter.sort, filter.descending, today);
   }, [fleet, version, filter, zone]);
+  const rows = useMemo(
+    () => (filter.group ? rowsOf(grouped(shown, filter.group), filter.open) : shown),
+    [shown, filter],
+  );
+  const [, draw] = useReducer((drawn: number) => drawn + 1, 0);
+  const tick = useCallback(
+    (key: string) => {
+      if (!fleet.ticked.delete(key)) fleet.ticked.add(key);
+      draw(undefined as never);
+    },
+    [fleet],
+  );
   const change = (next: Filter, replace = false) => go({ view: "fleet", filter: next }, replace);
   const search = useRef<HTMLInputElement>(null);
   useSearchKey(search);
@@ -49,6 +65,9 @@ export function FleetView({ address, fleet, sparks, filter, go }: Props) {
   const isLive = useIsLive(link) && fleet.hasListed;
   const tab = useMemo(() => listTab(fleet.jobs.values(), { now, zone }, isLive), [version, minute, zone, isLive]);
   useTab(tab);
+  const until = isLive ? now : (link.asOf ?? now); // what goes on is known up to then
+  const seen = filter.span && windowOf(filter.span, until);
+  const timeline = useMemo(() => seen && { window: seen, until: seen.to }, [seen?.from, seen?.to]);
   useListNotices(fleet, filter, { now, zone }, version);
   if (link.state === "refused" && link.error && fleet.jobs.size === 0) {
     return (
@@ -68,28 +87,36 @@ export function FleetView({ address, fleet, sparks, filter, go }: Props) {
         <>
           <SummaryLine jobs={fleet.jobs.values()} version={version} now={now} filter={filter} change={change} />
           <FilterBar jobs={fleet.jobs.values()} version={version} filter={filter} change={change} search={search} />
-          <p class="matches" role="status">
-            {wording(shown.length, fleet, isFiltering(filter))}
-          </p>
+          <div class="list-tools">
+            <p class="matches" role="status">
+              {wording(shown.length, fleet, isFiltering(filter))}
+            </p>
+            <span class="fill" />
+            <ListTools fleet={fleet} jobs={shown} filter={filter} change={change} asOf={until} />
+          </div>
           {shown.length > 0 || !fleet.hasListed ? (
             <JobList
-              jobs={shown}
+              rows={rows}
               sparks={sparks}
               filter={filter}
               change={change}
               now={now}
               isLoading={!fleet.hasListed}
+              timeline={timeline}
+              ticked={fleet.ticked}
+              tick={tick}
             />
           ) : (
             <Empty title="No job matches">
               <p>
                 {count(fleet.jobs.size)} {fleet.jobs.size === 1 ? "job is" : "jobs are"} there.
               </p>
-              <button type="button" class="button" onClick={() => change({ ...EVERYTHING, sort: filter.sort })}>
+              <button type="button" class="button" onClick={() => change(unfiltered(filter))}>
                 Remove all filters
               </button>
             </Empty>
           )}
+          <TickedJobs fleet={fleet} redraw={() => draw(undefined as never)} />
         </>
       )}
     </main>

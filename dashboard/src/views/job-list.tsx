@@ -3,20 +3,36 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import type { Filter } from "../model/filter";
+import { clock } from "../model/format";
+import { isGroup, type Group } from "../model/groups";
 import { takeLastOpened } from "../model/last-opened";
 import type { Job } from "../model/job";
 import type { SortKey } from "../model/sort";
 import type { Sparks } from "../model/sparks";
+import { ticksOf, type Window } from "../model/timeline";
+import { useSettings } from "../settings";
+import { toggled } from "./filter-bar";
+import { GroupRow } from "./group-row";
 import { useChanges, useMedia, usePrinting } from "./hooks";
 import { JobRow } from "./job-row";
+import { Text } from "./parts";
 
 interface Props {
-  jobs: readonly Job[];
+  rows: readonly (Job | Group)[];
   sparks: Sparks;
   filter: Filter;
   change: (filter: Filter) => void;
   now: number;
   isLoading: boolean;
+  timeline: Timeline | undefined;
+  ticked: ReadonlySet<string>;
+  tick: (key: string) => void;
+}
+
+/** What bars are drawn over, and up to when they are known. */
+export interface Timeline {
+  readonly window: Window;
+  readonly until: number;
 }
 
 export const NARROW = "(max-width: 760px)";
@@ -37,38 +53,76 @@ const COLUMNS: readonly [name: string, sort: SortKey | undefined, kind: string][
   ["Accelerators", "accelerators", "accelerators"],
 ];
 
-export function JobList({ jobs, sparks, filter, change, now, isLoading }: Props) {
+export function JobList({ rows, sparks, filter, change, now, isLoading, timeline, ticked, tick }: Props) {
+  const { columns } = filter;
+  const { zone } = useSettings();
   const isNarrow = useMedia(NARROW);
   const height = isNarrow ? NARROW_ROW : ROW;
   const body = useRef<HTMLDivElement>(null);
-  const [first, last] = useRowsInView(body, height, jobs.length);
+  const [first, last] = useRowsInView(body, height, rows.length);
   const sparked = useChanges(sparks.changed);
   const isPrinted = usePrinting();
   const most = useGrowing(last - first);
-  const seen = isPrinted ? jobs.slice(0, MOST_PRINTED) : jobs.slice(first, Math.min(last, first + most));
-  useEffect(() => sparks.show(seen));
-  const move = useRowKeys(body, jobs, height);
+  const seen = isPrinted ? rows.slice(0, MOST_PRINTED) : rows.slice(first, Math.min(last, first + most));
+  useEffect(() => sparks.show(seen.filter((row): row is Job => !isGroup(row) && (!timeline || row.attempts > 1))));
+  const move = useRowKeys(body, rows, height);
+  const top = (at: number) => ((isPrinted ? 0 : first) + at) * height;
+  const toggle = (name: string) => change({ ...filter, open: toggled(filter.open, name) });
   return (
-    <div class="list" role="table" aria-label="Training jobs" aria-rowcount={jobs.length + 1} aria-busy={isLoading}>
+    <div
+      class={`list ${timeline ? "over-time" : ""}`}
+      style={{ "--more": columns.map(() => "minmax(70px, 0.8fr)").join(" ") }}
+      role="table"
+      aria-label="Training jobs"
+      aria-rowcount={rows.length + 1}
+      aria-busy={isLoading}
+    >
       <div role="rowgroup" class="head">
         <div role="row" class="row header" aria-rowindex={1}>
-          {COLUMNS.map(([name, sort, kind]) => (
+          {COLUMNS.slice(0, timeline ? 2 : undefined).map(([name, sort, kind]) => (
             <ColumnHead key={name} name={name} sort={sort} kind={kind} filter={filter} change={change} />
+          ))}
+          {timeline && (
+            <div role="columnheader" class="cell timeline">
+              {ticksOf(timeline.window).map((at, index) => (
+                <span key={index}>{clock(at, zone, timeline.until)}</span>
+              ))}
+            </div>
+          )}
+          {columns.map((label) => (
+            <div key={label} role="columnheader" class="cell label">
+              <Text>{label}</Text>
+            </div>
           ))}
         </div>
       </div>
-      <div role="rowgroup" ref={body} class="body" style={{ height: `${jobs.length * height}px` }} onKeyDown={move}>
-        {seen.map((job, at) => (
-          <JobRow
-            key={job.key}
-            job={job}
-            index={(isPrinted ? 0 : first) + at}
-            top={((isPrinted ? 0 : first) + at) * height}
-            now={now - job.ended > SETTLED_MS ? Math.floor(now / 60_000) * 60_000 : now}
-            spark={sparks.of(job)}
-            version={sparked}
-          />
-        ))}
+      <div role="rowgroup" ref={body} class="body" style={{ height: `${rows.length * height}px` }} onKeyDown={move}>
+        {seen.map((row, at) =>
+          isGroup(row) ? (
+            <GroupRow
+              key={row.key}
+              group={row}
+              index={(isPrinted ? 0 : first) + at}
+              top={top(at)}
+              isOpen={filter.open.includes(row.name)}
+              toggle={toggle}
+            />
+          ) : (
+            <JobRow
+              key={row.key}
+              job={row}
+              index={(isPrinted ? 0 : first) + at}
+              top={top(at)}
+              now={now - row.ended > SETTLED_MS ? Math.floor(now / 60_000) * 60_000 : now}
+              spark={sparks.of(row)}
+              version={sparked}
+              columns={columns}
+              timeline={timeline}
+              isTicked={ticked.has(row.key)}
+              tick={tick}
+            />
+          ),
+        )}
       </div>
     </div>
   );
@@ -150,7 +204,7 @@ function useRowsInView(body: { current: HTMLDivElement | null }, height: number,
 }
 
 /** Arrows, Home and End go from row to row, into those that are not drawn yet too. */
-function useRowKeys(body: { current: HTMLDivElement | null }, jobs: readonly Job[], height: number) {
+function useRowKeys(body: { current: HTMLDivElement | null }, rows: readonly { key: string }[], height: number) {
   const wanted = useRef<string | undefined>(undefined);
   useLayoutEffect(() => {
     if (wanted.current === undefined) return;
@@ -161,7 +215,7 @@ function useRowKeys(body: { current: HTMLDivElement | null }, jobs: readonly Job
   });
   useEffect(() => {
     const back = takeLastOpened();
-    const at = back === undefined ? -1 : jobs.findIndex((job) => job.key === back);
+    const at = back === undefined ? -1 : rows.findIndex((row) => row.key === back);
     if (at < 0 || document.activeElement !== document.body) return;
     scrollToRow(body.current, at * height, height);
     const link = linkOf(body.current, back ?? "");
@@ -170,7 +224,7 @@ function useRowKeys(body: { current: HTMLDivElement | null }, jobs: readonly Job
   }, []);
   return (event: KeyboardEvent) => {
     const key = (event.target as HTMLElement).closest<HTMLElement>("[data-key]")?.dataset["key"];
-    const at = jobs.findIndex((job) => job.key === key);
+    const at = rows.findIndex((row) => row.key === key);
     const page = Math.max(1, Math.floor(window.innerHeight / height) - 4);
     const steps: Record<string, number> = {
       ArrowDown: at + 1,
@@ -178,14 +232,14 @@ function useRowKeys(body: { current: HTMLDivElement | null }, jobs: readonly Job
       PageDown: at + page,
       PageUp: at - page,
       Home: 0,
-      End: jobs.length - 1,
+      End: rows.length - 1,
     };
     const to = steps[event.key];
     if (at < 0 || to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
-    const next = jobs[Math.max(0, Math.min(jobs.length - 1, to))];
+    const next = rows[Math.max(0, Math.min(rows.length - 1, to))];
     if (!next) return;
     event.preventDefault();
-    const index = jobs.indexOf(next);
+    const index = rows.indexOf(next);
     scrollToRow(body.current, index * height, height);
     const link = linkOf(body.current, next.key);
     if (link) link.focus({ preventScroll: true });
@@ -193,8 +247,8 @@ function useRowKeys(body: { current: HTMLDivElement | null }, jobs: readonly Job
   };
 }
 
-function linkOf(body: HTMLElement | null, key: string): HTMLAnchorElement | null {
-  return body?.querySelector<HTMLAnchorElement>(`[data-key="${CSS.escape(key)}"] a`) ?? null;
+function linkOf(body: HTMLElement | null, key: string): HTMLElement | null {
+  return body?.querySelector<HTMLElement>(`[data-key="${CSS.escape(key)}"] :is(a, button)`) ?? null;
 }
 
 const HEAD = 110; // what is fixed at the top of the window

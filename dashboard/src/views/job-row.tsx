@@ -6,6 +6,9 @@ import { hasEnded, isWasting, type Job } from "../model/job";
 import { jobLink } from "../model/routes";
 import type { SparkData } from "../model/sparks";
 import { visible } from "../model/text";
+import type { AttemptTimes } from "../model/timeline";
+import type { Timeline } from "./job-list";
+import { TimelineBars } from "./timeline-bars";
 import { Ago, FlagBadge, Instant, PhaseBadge, ProgressBar, Text } from "./parts";
 
 interface Props {
@@ -16,16 +19,21 @@ interface Props {
   spark: SparkData | undefined;
   /** Of the curves: a row is drawn again when its own has changed. */
   version: number;
+  /** Labels that have a column. */
+  columns: readonly string[];
+  timeline: Timeline | undefined;
+  isTicked: boolean;
+  tick: (key: string) => void;
 }
 
 /** Drawn again only when something of it has changed: 5,000 jobs change, and forty rows are seen. */
 export class JobRow extends Component<Props> {
   override shouldComponentUpdate(next: Props): boolean {
-    const { job, index, top, now, spark: data } = this.props;
-    return job !== next.job || index !== next.index || top !== next.top || now !== next.now || data !== next.spark;
+    const { version: _, ...shown } = this.props;
+    return Object.entries(shown).some(([name, value]) => next[name as keyof Props] !== value);
   }
 
-  override render({ job, index, top, now, spark: data }: Props) {
+  override render({ job, index, top, now, spark: data, columns, timeline, isTicked, tick }: Props) {
     const kind = isWasting(job) || job.flags.includes("Stalled") || job.flags.includes("Diverged") ? "bad" : "";
     // Beside the phase there is no room for what else is wrong.
     const why = [job.why, ...(job.phase === "Running" ? [] : job.flags)].filter(Boolean).map(visible).join(" · ");
@@ -38,6 +46,13 @@ export class JobRow extends Component<Props> {
         style={{ transform: `translateY(${top}px)` }}
       >
         <div role="cell" class="cell name">
+          <input
+            type="checkbox"
+            class="tick"
+            aria-label={`Compare ${visible(job.name)}`}
+            checked={isTicked}
+            onChange={() => tick(job.key)}
+          />
           <a href={jobLink(job)}>
             <Text>{job.name}</Text>
           </a>
@@ -61,27 +76,48 @@ export class JobRow extends Component<Props> {
           </span>
           {why && <small title={why}>{why}</small>}
         </div>
-        <div role="cell" class="cell progress">
-          <Progress job={job} />
-        </div>
-        <div role="cell" class="cell metric">
-          {job.metric && <Metric job={job} data={data} />}
-        </div>
-        <div role="cell" class="cell end">
-          <End job={job} now={now} />
-        </div>
-        <div role="cell" class="cell seen">
-          <Ago at={job.updated} now={now} />
-        </div>
-        <div role="cell" class="cell accelerators">
-          {job.accelerators > 0 && <span>{count(job.accelerators)}</span>}
-          {job.wastedS >= 60 && (
-            <small class={isWasting(job) ? "bad-text" : ""}>{acceleratorTime(job.wastedS)} wasted</small>
-          )}
-        </div>
+        {timeline ? (
+          <div role="cell" class="cell timeline">
+            <TimelineBars job={job} attempts={data?.attempts ?? NO_ATTEMPTS} {...timeline} />
+          </div>
+        ) : (
+          <Usual job={job} data={data} now={now} />
+        )}
+        {columns.map((label) => (
+          <div key={label} role="cell" class="cell label">
+            <Text>{job.labels[label] ?? ""}</Text>
+          </div>
+        ))}
       </div>
     );
   }
+}
+
+const NO_ATTEMPTS: readonly AttemptTimes[] = [];
+
+function Usual({ job, data, now }: { job: Job; data: SparkData | undefined; now: number }) {
+  return (
+    <>
+      <div role="cell" class="cell progress">
+        <Progress job={job} />
+      </div>
+      <div role="cell" class="cell metric">
+        {job.metric && <Metric job={job} data={data} />}
+      </div>
+      <div role="cell" class="cell end">
+        <End job={job} now={now} />
+      </div>
+      <div role="cell" class="cell seen">
+        <Ago at={job.updated} now={now} />
+      </div>
+      <div role="cell" class="cell accelerators">
+        {job.accelerators > 0 && <span>{count(job.accelerators)}</span>}
+        {job.wastedS >= 60 && (
+          <small class={isWasting(job) ? "bad-text" : ""}>{acceleratorTime(job.wastedS)} wasted</small>
+        )}
+      </div>
+    </>
+  );
 }
 
 function Progress({ job }: { job: Job }) {

@@ -1,0 +1,16 @@
+/** Labels of jobs: which are kept, and which one names the job's owner. */
+
+export type Labels = Readonly<Record<string, string>>;
+
+const MOST = 24; // of each of thousands of jobs
+
+/** Kubernetes keeps no creator of an object; these are the names that people give such a label. */
+const OWNER = /(^|[/.])(owner|user|username|user-?name|created-?by|creator|submitted-?by)$/i;
+
+export const keptLabels = (labels: Labels): Labels =>
+  Object.keys(labels).length <= MOST ? labels : Object.fromEntries(Object.entries(labels).slice(0, MOST));
+
+export function ownerOf(labels: Labels): string {
+  const key = Object.keys(labels).find((name) => OWNER.test(name));
+  return key === undefined ? "" : (labels[key] ?? "");
+}

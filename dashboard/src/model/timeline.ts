@@ -1,0 +1,78 @@
+/** Jobs and their attempts over time, as bars. */
+
+import { hasEnded, type Job } from "./job";
+
+const HOUR = 3600_000;
+export const SPANS = { "6h": 6 * HOUR, "24h": 24 * HOUR, "7d": 168 * HOUR, "30d": 720 * HOUR } as const;
+export const SPAN_NAMES: Record<Span, string> = {
+  "6h": "6 hours",
+  "24h": "24 hours",
+  "7d": "7 days",
+  "30d": "30 days",
+};
+export type Span = keyof typeof SPANS;
+export const isSpan = (text: string): text is Span => Object.hasOwn(SPANS, text);
+
+/** Milliseconds since the epoch. */
+export interface Window {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Up to `until`, which moves on in steps that can be seen. */
+export function windowOf(span: Span, until: number): Window {
+  const step = SPANS[span] / 720;
+  const to = Math.ceil(until / step) * step;
+  return { from: to - SPANS[span], to };
+}
+
+/** Of one attempt, as the history has them; NaN where it is not known. */
+export interface AttemptTimes {
+  readonly start: number;
+  readonly last: number;
+}
+
+export interface Bar extends Window {
+  readonly kind: "waits" | "earlier" | "runs" | "stalled" | "failed" | "succeeded";
+}
+
+/** `until`: as of when the job is known; what goes on is not drawn beyond. */
+export function barsOf(job: Job, attempts: readonly AttemptTimes[], until: number): Bar[] {
+  const isOver = hasEnded(job.phase);
+  const end = isOver ? orElse(job.ended, job.updated, until) : until;
+  const known = attempts.filter(({ start }) => !Number.isNaN(start));
+  const starts = known.length > 0 ? known : Number.isNaN(job.started) ? [] : [{ start: job.started, last: NaN }];
+  const bars: Bar[] = [];
+  const add = (kind: Bar["kind"], from: number, to: number) => {
+    if (to > from) bars.push({ kind, from, to });
+  };
+  const first = starts[0]?.start ?? end;
+  add("waits", job.created, Math.min(first, end));
+  starts.forEach(({ start, last }, at) => {
+    const next = starts[at + 1]?.start;
+    if (next !== undefined) return add("earlier", start, Math.min(orElse(last, next), next));
+    if (isOver) return add(job.phase === "Failed" ? "failed" : "succeeded", start, end);
+    if (job.phase !== "Running") {
+      const stopped = Math.min(orElse(last, job.updated, start), end);
+      add("earlier", start, stopped);
+      return add("waits", stopped, end);
+    }
+    const moved = job.flags.includes("Stalled") ? Math.max(start, Math.min(orElse(job.updated, start), end)) : end;
+    add("runs", start, moved);
+    add("stalled", moved, end);
+  });
+  return bars;
+}
+
+const orElse = (...values: number[]) => values.find((value) => !Number.isNaN(value)) ?? NaN;
+
+/** The part of a bar that is in the window, in percent of it; undefined when there is none. */
+export function placed({ from, to }: Window, within: Window): { x: number; width: number } | undefined {
+  const [left, right] = [Math.max(from, within.from), Math.min(to, within.to)];
+  if (!(right > left)) return undefined;
+  const all = within.to - within.from;
+  return { x: (100 * (left - within.from)) / all, width: Math.max(0.3, (100 * (right - left)) / all) };
+}
+
+/** Instants that an axis names: some five, evenly. */
+export const ticksOf = ({ from, to }: Window): number[] => [0, 1, 2, 3, 4].map((at) => from + (at * (to - from)) / 4);

@@ -1,0 +1,47 @@
+/** A job over time: how long it waited, its attempts, and how long it has stood still. */
+
+import { duration } from "../model/format";
+import type { Job } from "../model/job";
+import { barsOf, placed, type AttemptTimes, type Bar, type Window } from "../model/timeline";
+
+interface Props {
+  job: Job;
+  attempts: readonly AttemptTimes[];
+  window: Window;
+  until: number;
+}
+
+const NAMES: Record<Bar["kind"], string> = {
+  waits: "waited",
+  earlier: "an attempt of",
+  runs: "runs for",
+  stalled: "without a report for",
+  failed: "ran, and failed after",
+  succeeded: "ran, and succeeded after",
+};
+
+export function TimelineBars({ job, attempts, window, until }: Props) {
+  const bars = barsOf(job, attempts, until);
+  const told = bars.map(({ kind, from, to }) => `${NAMES[kind]} ${duration((to - from) / 1000)}`).join(", ");
+  return (
+    <svg class="bars" role="img" aria-label={told || "not begun"} width="100%" height="16">
+      <title>{told}</title>
+      {bars.map((bar) => {
+        const at = placed(bar, window);
+        return (
+          at && (
+            <rect
+              key={`${bar.kind} ${bar.from}`}
+              class={bar.kind}
+              x={`${at.x}%`}
+              width={`${at.width}%`}
+              y={bar.kind === "waits" ? 6 : 2}
+              height={bar.kind === "waits" ? 4 : 12}
+              rx="2"
+            />
+          )
+        );
+      })}
+    </svg>
+  );
+}
