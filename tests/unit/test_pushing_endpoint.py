@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
@@ -453,6 +456,20 @@ async def test_who_takes_much_time_is_refused_and_nobody_else(
     ).status == 200
     endpoint.time += 20.0
     assert (await post(endpoint)).status == 200
+
+
+async def test_a_wait_for_the_core_is_not_charged_to_the_pod(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a busy node, or under a CPU limit: time passes while the push is handled, and it uses none."""
+    passing = itertools.count(0.0, 60.0)
+    clocks = SimpleNamespace(
+        monotonic=passing.__next__, perf_counter=passing.__next__, thread_time=time.thread_time
+    )
+    monkeypatch.setattr("visibility_api.pushing.endpoint.time", clocks)
+    monkeypatch.setattr("visibility_api.pushing.shares.HOLD_S", 0.0)
+    for _ in range(3):
+        assert (await post(endpoint)).status == 200
 
 
 async def test_rank_0_is_probed_beside_pushes_that_bring_nothing_new(endpoint: Endpoint) -> None:
