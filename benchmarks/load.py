@@ -7,6 +7,7 @@ certificate is shown, by a loop of our own.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import os
 import shutil
@@ -17,9 +18,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .kubernetes import TOKEN
 from .processes import Server, cpu_s
 
 Headers = Sequence[tuple[str, str]]
+USERS = 64  # requests with the token TOKEN are sent in the name of so many: each has its share of the server
 # Cipher suites in the order of Go's clients (kubectl, the aggregator) and of browsers.
 _OPENSSL_CONF = """
 openssl_conf = default
@@ -32,6 +35,15 @@ Ciphersuites = TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY13
 """
 # A thousand quantiles, and what went wrong.
 _SCRIPT = """
+local number = 0
+request = function()
+  local headers = {}
+  number = (number + 1) % USERS
+  for name, value in pairs(wrk.headers) do
+    headers[name] = value:gsub("Bearer TOKEN$", "Bearer TOKEN-" .. number)
+  end
+  return wrk.format(nil, nil, headers)
+end
 done = function(summary, latency, requests)
   local e = summary.errors
   io.write("\\n@", summary.requests, " ", e.connect + e.read + e.write + e.status + e.timeout)
@@ -100,7 +112,7 @@ class Client:
     ) -> tuple[int, Sequence[float]]:
         with tempfile.TemporaryDirectory() as directory:
             script, conf = Path(directory, "done.lua"), Path(directory, "openssl.cnf")
-            script.write_text(_SCRIPT)
+            script.write_text(_SCRIPT.replace("TOKEN", TOKEN).replace("USERS", str(USERS)))
             conf.write_text(_OPENSSL_CONF)
             headers = [word for name, value in self.headers for word in ("-H", f"{name}: {value}")]
             child = await asyncio.create_subprocess_exec(
@@ -117,7 +129,10 @@ class Client:
 
     async def _by_ourselves(self, server: Server, path: str, seconds: float) -> tuple[int, Sequence[float]]:
         head = "".join(f"{name}: {value}\r\n" for name, value in self.headers)
-        message = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode()
+        message = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n"
+        messages = itertools.cycle(
+            message.replace(f"Bearer {TOKEN}\r", f"Bearer {TOKEN}-{user}\r").encode() for user in range(USERS)
+        )
         context = ssl.create_default_context(cafile=self.ca_file)
         if self.certificate is not None:
             context.load_cert_chain(*self.certificate)
@@ -130,7 +145,7 @@ class Client:
             )
             began = time.perf_counter()
             while began < ends:
-                writer.write(message)
+                writer.write(next(messages))
                 answer = await reader.readuntil(b"\r\n\r\n")
                 if not answer.startswith(b"HTTP/1.1 200"):
                     raise RuntimeError(f"GET {path}: {answer.splitlines()[0].decode()}")

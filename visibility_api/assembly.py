@@ -17,9 +17,10 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
-from visibility_api.app import Application, Parts, create_app
+from visibility_api.app import Application, Limits, Parts, create_app
 from visibility_api.app.dependencies import Found, HistorySource, LogTails
 from visibility_api.app.health import Check
+from visibility_api.app.limits import new_shares
 from visibility_api.app.page import read_page
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.resource_routes import RouteKey
@@ -29,6 +30,7 @@ from visibility_api.auth.request_header_config import RequestHeaderConfig
 from visibility_api.auth.review_admission import ReviewAdmission
 from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import PATH as TOKEN_REVIEWS, TokenReviewer
+from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.memory import SavedJob, restore, restore_history, restore_points, save, save_history
 from visibility_api.kinds import PLURALS, RESOURCES
@@ -135,7 +137,8 @@ def assemble(
         return None if entry is None else (entry, jobs.history(entry.document.job.ref))
 
     request_metrics = RequestMetrics(registry)
-    handlers, open_watches = _resource_handlers(store, request_metrics)
+    shares = new_shares(Limits())
+    handlers, open_watches = _resource_handlers(store, request_metrics, shares)
     draining = asyncio.Event()
 
     def drain() -> None:
@@ -170,6 +173,7 @@ def assemble(
             histories=HistorySource(find=find_history, now=_now),
             is_synced=jobs.is_listed,
             is_draining=draining.is_set,
+            shares=shares,
         )
     )
 
@@ -266,13 +270,13 @@ def _set_metrics(metrics: Metrics, jobs: JobLog, role: Role[OwnersTerm]) -> None
 
 
 def _resource_handlers(
-    store: Store, metrics: RequestMetrics
+    store: Store, metrics: RequestMetrics, shares: TimeShares
 ) -> tuple[dict[RouteKey, Handler], list[Watches]]:
     """The resource path's handlers, and the watches among them, to be drained at shutdown."""
     handlers: dict[RouteKey, Handler] = {}
     open_watches: list[Watches] = []
     for resource in RESOURCES:
-        documents = Collection(resource, store, now=_now)
+        documents = Collection(resource, store, now=_now, shares=shares)
         changes = Watches(
             resource, store, now=_now, count_events=partial(metrics.count_watch_events, resource.plural)
         )

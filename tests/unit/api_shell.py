@@ -12,6 +12,7 @@ from visibility_api.app import Limits, Parts, create_app
 from visibility_api.app.chain import RequestChain
 from visibility_api.app.dependencies import HistorySource, LogTails
 from visibility_api.app.health import Check
+from visibility_api.app.limits import new_shares
 from visibility_api.app.page import Page
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.resource_routes import RouteKey
@@ -81,6 +82,7 @@ class Shell:
                 is_synced=lambda _namespace: self.is_synced,
                 is_draining=lambda: self.is_draining,
                 limits=limits or Limits(),
+                shares=new_shares(limits or Limits()),
                 histories=histories or HistorySource(),
             )
         )

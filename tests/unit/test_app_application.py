@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from typing import Any
 
@@ -211,6 +212,33 @@ async def test_one_user_cannot_take_the_places_of_others() -> None:
     waiting += await fill(shell, gate, 1)
     gate.opened.set()
     assert {answer.status for answer in await asyncio.gather(*waiting)} == {200}
+
+
+@in_virtual_time
+async def test_whose_requests_take_more_than_a_share_of_the_loop_waits_and_others_do_not() -> None:
+    """The service accounts of a namespace have one share: whoever rules it makes as many as it likes."""
+    clock = asyncio.get_running_loop().time
+
+    async def keep_the_loop(_request: ResourceRequest) -> ResourceResponse:
+        time.sleep(0.01)  # noqa: ASYNC251 - what it is about
+        return ResourceResponse(body=b"{}\n")
+
+    shell = Shell(handler=keep_the_loop, limits=Limits(share_of_user=0.1, burst_of_user_s=0.005))
+    identities = [Identity(user=f"system:serviceaccount:team-a:account-{number}") for number in range(5)]
+    took = list[float]()
+    for identity in identities:
+        shell.identity, began = identity, clock()
+        assert (await shell.get(ONE)).status == 200
+        took.append(clock() - began)
+    assert took[0] == 0
+    assert min(took[1:]) > 0.05
+    for identity in (Identity(user="system:serviceaccount:team-b:account-0"), Identity(user="joe"), ADMIN):
+        shell.identity, began = identity, clock()
+        assert (await shell.get(ONE)).status == 200
+        assert clock() == began
+    began = clock()
+    assert (await shell.get(ONE)).status == 200  # system:masters have no such limit
+    assert clock() == began
 
 
 async def test_direct_callers_forwarded_ones_and_masters_have_places_of_their_own() -> None:

@@ -67,13 +67,13 @@ class Jobs:
         representation: Representation,
         namespace: str | None = None,
         *,
-        user: str = "",
+        client: str = "",
         selection: Selection = Selection(),  # noqa: B008 - immutable
         options: ListOptions | None = None,
     ) -> list[bytes]:
         layout = Counted(layout_of(self.chosen(representation), representation), self)
         options = options or ListOptions(selection=selection)
-        return await self.lists.body(layout, namespace, options, user=user)
+        return await self.lists.body(layout, namespace, options, client=client)
 
     def chosen(self, representation: Representation) -> Form:
         if representation.transform == "Table":
@@ -262,7 +262,7 @@ async def test_the_ages_of_a_table_are_of_the_last_seconds() -> None:
 
 async def test_parallel_lists_are_written_once() -> None:
     jobs = Jobs(40)
-    bodies = await asyncio.gather(*[jobs.list(YAML, user=f"user-{number}") for number in range(20)])
+    bodies = await asyncio.gather(*[jobs.list(YAML, client=f"user-{number}") for number in range(20)])
     assert jobs.written == 40
     assert all(body[1] is bodies[0][1] for body in bodies)
     await jobs.list(YAML)
@@ -271,7 +271,7 @@ async def test_parallel_lists_are_written_once() -> None:
 
 async def test_a_list_whose_clients_have_gone_is_not_written_further() -> None:
     jobs = Jobs(40)
-    crowd = [asyncio.create_task(jobs.list(YAML, user=f"user-{number}")) for number in range(100)]
+    crowd = [asyncio.create_task(jobs.list(YAML, client=f"user-{number}")) for number in range(100)]
     await until(lambda: jobs.written > 0)
     for task in crowd:
         task.cancel()
@@ -292,7 +292,7 @@ async def test_users_take_turns_with_costly_lists_and_do_not_hold_up_cheap_ones(
     order: list[str] = []
 
     async def ask(user: str, namespace: str, representation: Representation) -> None:
-        await jobs.list(representation, namespace, user=user)
+        await jobs.list(representation, namespace, client=user)
         order.append(f"{user} {namespace}")
 
     async with asyncio.TaskGroup() as group:
@@ -311,7 +311,7 @@ async def test_too_many_waiting_lists_are_refused_with_what_to_do() -> None:
         for job in range(5):  # more than are written at once
             jobs.store.put(document(f"job-{job}", namespace=f"team-{number}"))
     asked = [
-        asyncio.create_task(jobs.list(YAML, f"team-{number}", user="flood"))
+        asyncio.create_task(jobs.list(YAML, f"team-{number}", client="flood"))
         for number in range(MAX_WAITING_PER_USER + 2)
     ]
     outcomes = await asyncio.gather(*asked, return_exceptions=True)

@@ -255,7 +255,6 @@ async def test_a_client_whose_watches_have_ended_leaves_nothing_behind() -> None
         assert steps(await waiting) == []
     log = store._resources["trainjobs"].log
     assert not log._of_client
-    assert not log._next_of
     assert not log._waiting
 
 

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from starlette.types import Receive, Scope, Send
 
 from visibility_api import __version__
+from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.kinds import RESOURCES
 from visibility_api.kubeapi.message import Authenticator, Authorizer, Handler
 from visibility_api.models.served import Resource
@@ -22,7 +23,7 @@ from .dependencies import HistorySource, LogTails
 from .discovery import Discovery
 from .exception_handlers import add_exception_handlers
 from .health import Check, Health
-from .limits import Limits
+from .limits import Limits, new_shares
 from .openapi import OpenApi
 from .page import Page
 from .request_metrics import RequestMetrics
@@ -58,6 +59,7 @@ class Parts:
     is_synced: Callable[[str], bool] = lambda _namespace: True  # of a namespace, "" = of all
     is_draining: Callable[[], bool] = lambda: False  # open watches are ending, new ones are refused
     limits: Limits = field(default_factory=Limits)
+    shares: TimeShares = field(default_factory=lambda: new_shares(Limits()))  # of users
 
 
 class Application(FastAPI):
@@ -113,6 +115,7 @@ class Application(FastAPI):
             is_synced=parts.is_synced,
             is_draining=parts.is_draining,
             limits=parts.limits,
+            shares=parts.shares,
         )
 
 

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from visibility_api.auth.authenticator import FORWARDED, WARNING
 from visibility_api.auth.certificates import PEER, Peer
-from visibility_api.auth.identity import ANONYMOUS
+from visibility_api.auth.identity import ANONYMOUS, MASTERS_GROUP, client_of
 from visibility_api.errors.status import (
     BadRequest,
     Forbidden,
@@ -24,6 +24,7 @@ from visibility_api.errors.status import (
     UnknownRoute,
 )
 from visibility_api.flowcontrol.deadline import within
+from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.kubeapi.disconnect import ClientGone
 from visibility_api.kubeapi.message import (
     Authenticator,
@@ -41,7 +42,7 @@ from visibility_api.replication.forwarding import Pushes
 from visibility_api.replication.requests import LogRequests
 
 from .exchange import CLIENT_CLOSED_REQUEST, Exchange
-from .limits import Limits, Shares, hold_back
+from .limits import Limits, Shares, hold_back, over_share
 from .request_info import DEFAULT_TIMEOUT_S, read_request
 from .request_metrics import RequestMetrics
 from .resource_routes import ResourceRoutes, Route, method_labels
@@ -69,8 +70,9 @@ class RequestChain:
         is_synced: Callable[[str], bool],
         is_draining: Callable[[], bool],
         limits: Limits,
+        shares: TimeShares,
     ) -> None:
-        """`inner`: FastAPI's layers and router.
+        """`inner`: FastAPI's layers and router. `shares`: of users, in the event loop's time.
 
         `is_synced`: the jobs of a namespace are listed, or for "" those of all namespaces.
 
@@ -86,6 +88,8 @@ class RequestChain:
         self._is_synced = is_synced
         self._is_draining = is_draining
         self._limits = limits
+        self._shares = shares
+        self._over_share = over_share(shares, limits)
         self._turns = Turns()
         self._unparsed = metrics.series(("other", "", ""))
         self._requests = Shares(most=limits.in_flight, most_of_user=limits.in_flight_of_user)
@@ -97,13 +101,14 @@ class RequestChain:
             await self._inner(scope, receive, send)
             return
         exchange = Exchange(
-            scope=scope,
-            receive=receive,
-            send=send,
+            scope,
+            receive,
+            send,
+            _ROOT,
+            self._unparsed,
             limits=self._limits,
+            shares=self._shares,
             turns=self._turns,
-            info=_ROOT,
-            series=self._unparsed,
         )
         method, path = scope["method"], scope["path"]
         if self._pushes is not None and self._pushes.takes(method, path):
@@ -118,7 +123,8 @@ class RequestChain:
         try:
             try:
                 route = await self._parse(exchange)
-                outcome = await within(exchange.info.timeout_s, self._handle(exchange, route))
+                handling = self._handle(exchange, route)
+                outcome = await within(exchange.info.timeout_s, handling, exchange.charge)
             except ClientGone:
                 exchange.record(CLIENT_CLOSED_REQUEST)
                 return
@@ -130,6 +136,7 @@ class RequestChain:
             elif isinstance(outcome, ResourceResponse):
                 await exchange.deliver(outcome)
             else:
+                exchange.end_turn()  # a stream has a share of its own: that of a client's watches
                 await exchange.stream(outcome)
         finally:
             exchange.leave()
@@ -159,10 +166,16 @@ class RequestChain:
             info.check_timeout()
             return None
         identity = scope["identity"] = await self._authenticator.authenticate(scope)
+        client = client_of(identity)
+        if MASTERS_GROUP not in identity.groups:
+            exchange.client = client
+            if self._shares.is_over(client):
+                await self._over_share.enter(client)
+                exchange.turn = self._over_share
         shares = self._watches if info.is_watch else self._requests
         places = shares.of(identity, is_forwarded=FORWARDED in scope["state"])
-        places.enter(identity.user)
-        exchange.place = places, identity.user
+        places.enter(client)
+        exchange.place = places, client
         await self._authorizer.authorize(identity, info.attributes)
         info.check_timeout()
         if route is not None and route.needs_documents and not self._is_synced(info.attributes.namespace):
@@ -178,7 +191,8 @@ class RequestChain:
                 headers=scope["headers"],
                 attributes=info.attributes,
                 receive=exchange.receive,
-                user=identity.user,
+                client=client,
+                charge=exchange.charge,
             )
         )
 

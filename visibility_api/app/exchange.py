@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from time import perf_counter
 
 import structlog
 from starlette.types import ASGIApp, Message
 
 from visibility_api.errors.text import describe_fault
+from visibility_api.flowcontrol.client_queues import ClientQueues
 from visibility_api.flowcontrol.deadline import within
+from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.kubeapi.delivery import DEFAULT_CACHE_CONTROL, ReaderTooSlow, deliver
 from visibility_api.kubeapi.message import (
     Headers,
@@ -24,7 +25,7 @@ from visibility_api.kubeapi.message import (
 )
 from visibility_api.kubeapi.turns import Turns
 
-from .limits import Limits, Places
+from .limits import REQUEST_S, Limits, Places
 from .refusal import is_unforeseen, log_failure, refuse
 from .request_info import RequestInfo
 from .request_metrics import Series
@@ -36,25 +37,35 @@ MAX_AUDIT_ID_BYTES = 128  # of one that comes with the request
 _PRINTABLE = bytes(range(0x21, 0x7F))
 
 
-@dataclass(slots=True, kw_only=True)
 class Exchange:
     """A response is sent by one of `deliver`, `stream` and `forward`, which counts it."""
 
-    scope: Scope
-    receive: Receive
-    send: Send
-    limits: Limits
-    turns: Turns
     info: RequestInfo  # of "/" until the request line is parsed
     series: Series  # of its metrics
+    # The class has the defaults: each field that is set takes time, and most requests need none of these.
     place: tuple[Places, str] | None = None  # among the requests in flight, and whose it is
-    began: float = field(default_factory=perf_counter)
-    audit_id: bytes = b""
-    own_headers: Headers = ()  # of every response
+    client: str = ""  # whose share of the event loop's time it takes; "": nobody's
+    turn: ClientQueues | None = None  # the client is over its share: one of its requests is served at a time
+    unpaid_s: float = REQUEST_S  # used before the client was known, and for TLS and the headers
 
-    def __post_init__(self) -> None:
-        self.audit_id = _audit_id(self.scope["headers"])
-        self.own_headers = ((b"audit-id", self.audit_id),)
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        info: RequestInfo,
+        series: Series,
+        *,
+        limits: Limits,
+        shares: TimeShares,
+        turns: Turns,
+    ) -> None:
+        self.scope, self.receive, self.send = scope, receive, send
+        self.info, self.series = info, series
+        self.limits, self.shares, self.turns = limits, shares, turns
+        self.began = perf_counter()
+        self.audit_id = _audit_id(scope["headers"])
+        self.own_headers: Headers = ((b"audit-id", self.audit_id),)  # of every response
 
     def refuse(self, error: Exception) -> ResourceResponse:
         """The response for `error`, which is logged when it is a fault of this server."""
@@ -62,15 +73,29 @@ class Exchange:
             log_failure(error, scope=self.scope, audit_id=self.audit_id)
         return refuse(error, scope=self.scope, query=self.info.query)
 
+    def charge(self, spent_s: float) -> None:
+        """So many seconds of the event loop were used for this request."""
+        self.unpaid_s += spent_s
+        if self.client:
+            self.shares.charge(self.client, self.unpaid_s)
+            self.unpaid_s = 0.0
+
     def record(self, status: int) -> None:
         """Count the request as finished."""
         self.series.record(status, perf_counter() - self.began)
 
     def leave(self) -> None:
-        """Give the place in flight back, if one was taken."""
+        """Give the place in flight back, and the turn, if they were taken."""
+        self.end_turn()
         if self.place is not None:
-            places, user = self.place
-            places.leave(user)
+            places, client = self.place
+            places.leave(client)
+
+    def end_turn(self) -> None:
+        """The next request of a client that is over its share may be served."""
+        if self.turn is not None:
+            self.turn.leave(self.client)
+            self.turn = None
 
     async def deliver(self, response: ResourceResponse) -> None:
         """Send a whole response. When the reader is too slow, uvicorn closes the connection."""
@@ -82,7 +107,9 @@ class Exchange:
             turns=self.turns,
         )
         try:
-            await within(self.limits.send_timeout_s, sending)
+            # What it takes to send a small body is in `REQUEST_S`.
+            charge = None if isinstance(response.body, bytes) else self.charge
+            await within(self.limits.send_timeout_s, sending, charge)
         except TimeoutError:
             self._log_slow_client()
         self.record(response.status)
@@ -117,7 +144,7 @@ class Exchange:
 
         try:
             limit_s = min(self.info.timeout_s, self.limits.send_timeout_s)
-            await within(limit_s, inner(self.scope, self.receive, send_on))
+            await within(limit_s, inner(self.scope, self.receive, send_on), self.charge)
         except Exception as error:
             if not status:
                 await self.deliver(self.refuse(error))

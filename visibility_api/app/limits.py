@@ -12,6 +12,8 @@ from visibility_api.auth.authenticator import OWN_CERTIFICATE
 from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.auth.identity import MASTERS_GROUP, Identity
 from visibility_api.errors.status import Overloaded, TooManyRequests
+from visibility_api.flowcontrol.client_queues import ClientQueues
+from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.flowcontrol.token_bucket import Bucket
 from visibility_api.kubeapi.message import Scope
 
@@ -28,6 +30,12 @@ class Limits:
     watches: int = 2_000
     # Ten users with all of theirs take some 70 MiB (decision 38).
     watches_of_user: int = 100
+    # Of the event loop's time, what the requests of one user may take: a quarter, and half a second after a
+    # rest. Further ones wait, 4 s at most for each of them: a list as YAML may take seconds (decision 56).
+    share_of_user: float = 0.25
+    burst_of_user_s: float = 0.5
+    max_wait_of_user_s: float = 4.0
+    wait_for_share_s: float = 10.0  # then the request is refused
     push_timeout_s: float = 30.0  # admission and body
     # Of responses on one connection to requests whose sender is not known, or is over a limit: further ones
     # wait, so that endless retries cost little. A kubelet sends one request on each connection.
@@ -35,6 +43,35 @@ class Limits:
     unknown_burst: float = 4.0
     send_timeout_s: float = 60.0  # for a whole response to a slow reader, as the Go server's request limit
     chunk_timeout_s: float = 10.0  # for one chunk of a watch; a slower reader is disconnected
+
+
+# What a request takes before and after its handler: TLS, parsing, headers.
+REQUEST_S = 0.00006
+OVER_SHARE = (
+    "the requests of this user, or of the service accounts of its namespace, have used up their share of the "
+    "server's time; send fewer of them, or lists in compact JSON, and try again after the time in Retry-After"
+)
+_MAX_WAITING, _MAX_WAITING_OF_USER = 1000, 100
+
+
+def new_shares(limits: Limits) -> TimeShares:
+    """What each user may use of the event loop's time."""
+    return TimeShares(
+        share=limits.share_of_user, burst_s=limits.burst_of_user_s, max_wait_s=limits.max_wait_of_user_s
+    )
+
+
+def over_share(shares: TimeShares, limits: Limits) -> ClientQueues:
+    """Where the requests of users wait that have used up their share: one of each is served at a time."""
+    return ClientQueues(
+        crowded=OVER_SHARE,
+        max_running=_MAX_WAITING,
+        max_running_per_client=1,
+        max_waiting=_MAX_WAITING,
+        max_waiting_per_client=_MAX_WAITING_OF_USER,
+        wait_s=limits.wait_for_share_s,
+        shares=shares,
+    )
 
 
 class Places:
@@ -55,8 +92,8 @@ class Places:
         of_user = self._of_user.get(user, 0)
         if of_user >= self._most_of_user:
             raise TooManyRequests(
-                f"this user has reached the limit of {of_user} open requests or watches; "
-                "try again when one of them has ended"
+                f"this user, or the service accounts of its namespace, have reached the limit of {of_user} "
+                "open requests or watches; try again when one of them has ended"
             )
         self._of_user[user] = of_user + 1
         self.taken += 1

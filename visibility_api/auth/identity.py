@@ -27,6 +27,18 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
 ANONYMOUS = Identity(user=ANONYMOUS_USER, groups=(UNAUTHENTICATED_GROUP,))
 
 
+_ACCOUNT = "system:serviceaccount:"
+
+
+def client_of(identity: Identity) -> str:
+    """Whose share a request takes: the namespace of a service account, else the user.
+
+    Whoever rules a namespace can create any number of accounts there.
+    """
+    user = identity.user
+    return user.rpartition(":")[0] if user.startswith(_ACCOUNT) else user
+
+
 class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     """One selector requirement of a list or watch, as SubjectAccessReview carries it."""
 

@@ -13,9 +13,12 @@ from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 
 from visibility_api.errors.status import TooManyRequests
-from visibility_api.flowcontrol.token_bucket import Bucket
+
+from .time_shares import TimeShares
+from .token_bucket import Bucket
 
 MIN_PAUSE_S = 0.03  # of the rate limit: several start together, since each timer costs
+MIN_WAIT_S = 0.001  # until a client's share is looked at again
 
 
 class ClientQueues:
@@ -32,9 +35,11 @@ class ClientQueues:
         starts_per_s: float = math.inf,
         start_burst: float = math.inf,
         wait_s: float | None = None,
+        shares: TimeShares | None = None,
     ) -> None:
         """`crowded` is the message of a refusal: what happened, and what to do. `wait_s`: how long a request
-        waits before it is refused; None = as long as its caller lets it."""
+        waits before it is refused; None = as long as its caller lets it. `shares`: a client is served when
+        its share of the event loop's time allows it."""
         self._crowded = crowded
         self._wait_s = wait_s
         self._free = max_running
@@ -48,6 +53,9 @@ class ClientQueues:
             Bucket(per_s=starts_per_s, burst=start_burst, now=0.0) if starts_per_s < math.inf else None
         )
         self._pause: asyncio.TimerHandle | None = None  # until the rate allows the next start
+        self._shares = shares
+        self._late: asyncio.TimerHandle | None = None  # until the share of the next client allows it
+        self._late_at = 0.0  # loop time
 
     def __len__(self) -> int:
         """How many clients run or wait."""
@@ -56,16 +64,20 @@ class ClientQueues:
     @asynccontextmanager
     async def slot(self, client: Hashable) -> AsyncIterator[None]:
         """Waits for a slot for this client. Raises TooManyRequests when too many wait already."""
+        await self.enter(client)
+        try:
+            yield
+        finally:
+            self.leave(client)
+
+    async def enter(self, client: Hashable) -> None:
+        """As `slot`; `leave` gives it back."""
         if not self._enter_at_once(client):
             try:
                 async with asyncio.timeout(self._wait_s):
                     await self._wait(client)
             except TimeoutError:
                 raise TooManyRequests(self._crowded) from None
-        try:
-            yield
-        finally:
-            self._leave(client)
 
     def _enter_at_once(self, client: Hashable) -> bool:
         if self._may_run(client) and client not in self._queues and self._take_rate():
@@ -87,13 +99,34 @@ class ClientQueues:
             if slot.cancelled():
                 self._forget(client, slot)
             elif slot.result():  # given in the same moment: pass the slot on
-                self._leave(client)
+                self.leave(client)
             raise
         if not may_run:  # no exception in `slot`: that and this frame would hold each other
             raise TooManyRequests(self._crowded)
 
     def _may_run(self, client: Hashable) -> bool:
-        return self._free > 0 and self._running[client] < self._max_running_per_client
+        return (
+            self._free > 0 and self._running[client] < self._max_running_per_client and self._is_due(client)
+        )
+
+    def _is_due(self, client: Hashable) -> bool:
+        """Whether the client's share allows more now; else a timer starts what waits when it does."""
+        if self._shares is None:
+            return True
+        loop = asyncio.get_running_loop()
+        now, due = loop.time(), self._shares.due(client)
+        if due <= now:
+            return True
+        due = max(due, now + MIN_WAIT_S)
+        if self._late is None or due < self._late_at:
+            if self._late is not None:
+                self._late.cancel()
+            self._late, self._late_at = loop.call_at(due, self._resume_late), due
+        return False
+
+    def _resume_late(self) -> None:
+        self._late = None
+        self._start_waiting()
 
     def _take_rate(self) -> bool:
         """Whether the rate allows a start now, which is counted; else a timer starts the next one."""
@@ -115,7 +148,8 @@ class ClientQueues:
         self._free -= 1
         self._running[client] += 1
 
-    def _leave(self, client: Hashable) -> None:
+    def leave(self, client: Hashable) -> None:
+        """Give a slot back."""
         self._running[client] -= 1
         if not self._running[client]:
             del self._running[client]  # callers choose the keys: none may stay behind

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from visibility_api.errors.status import ObjectNotFound, TooLargeResourceVersion
+from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.models.served import Resource
 from visibility_api.store import Entry, Store
 
@@ -24,13 +25,21 @@ MAX_TAGS = 64  # of If-None-Match; clients send one
 
 
 class Collection:
-    """The handlers for get and list of one resource. `now` is the clock of the ages in Tables."""
+    """The handlers for get and list of one resource. `now` is the clock of the ages in Tables; `shares` of
+    the event loop's time are those of clients."""
 
-    def __init__(self, resource: Resource, store: Store, *, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        resource: Resource,
+        store: Store,
+        *,
+        now: Callable[[], datetime],
+        shares: TimeShares | None = None,
+    ) -> None:
         self._plural = resource.plural
         self._store = store
         self._forms = Forms(Codec(resource), now)
-        self._lists = Lists(store, resource.plural)
+        self._lists = Lists(store, resource.plural, shares=shares)
 
     async def get(self, request: ResourceRequest) -> ResourceResponse:
         """One document, also as a subresource. Raises ObjectNotFound, which names the object itself."""
@@ -68,7 +77,7 @@ class Collection:
         form = self._forms.choose(representation, request)
         options = read_list_options(request)
         namespace = request.attributes.namespace or None
-        making = self._lists.body(layout_of(form, representation), namespace, options, user=request.user)
+        making = self._lists.body(layout_of(form, representation), namespace, options, client=request.client)
         body = await unless_gone(request.receive, making)
         return ResourceResponse(content_type=representation.media_type, body=body)
 

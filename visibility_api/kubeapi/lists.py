@@ -12,6 +12,7 @@ import msgspec
 from cachetools import LRUCache
 
 from visibility_api.flowcontrol.client_queues import ClientQueues
+from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.store import Entry, Store
 
 from .compression import Part
@@ -25,6 +26,7 @@ MIN_SIZE_BYTES = 4 * 1024  # what a small list takes beside its bytes
 # Lists that are made at one time. Each runs for a millisecond or two, then all else has its turn.
 MAX_CHEAP, MAX_COSTLY = 2, 1
 MAX_WAITING, MAX_WAITING_PER_USER = 256, 64
+WAIT_S = 30.0
 _CROWDED = (
     "too many lists wait to be rendered; request compact JSON, which is cheaper, or try again after the time "
     "in Retry-After"
@@ -47,7 +49,14 @@ class _Kept(msgspec.Struct, frozen=True):
 class Lists:
     """The lists of one resource. When too much is kept, the least recently used list is dropped."""
 
-    def __init__(self, store: Store, plural: str, *, max_kept_bytes: int = MAX_KEPT_BYTES) -> None:
+    def __init__(
+        self,
+        store: Store,
+        plural: str,
+        *,
+        shares: TimeShares | None = None,
+        max_kept_bytes: int = MAX_KEPT_BYTES,
+    ) -> None:
         self._store = store
         self._plural = plural
         # A list larger than half of the limit counts as half, so that two of them are kept: one for each
@@ -56,10 +65,10 @@ class Lists:
             max_kept_bytes,
             getsizeof=lambda kept: min(max_kept_bytes // 2, kept.size_bytes + MIN_SIZE_BYTES),
         )
-        self._cheap, self._costly = _queues(MAX_CHEAP), _queues(MAX_COSTLY)
+        self._cheap, self._costly = _queues(MAX_CHEAP, shares), _queues(MAX_COSTLY, shares)
 
     async def body(
-        self, layout: Layout, namespace: str | None, options: ListOptions, *, user: Hashable = ""
+        self, layout: Layout, namespace: str | None, options: ListOptions, *, client: Hashable = ""
     ) -> list[bytes]:
         """The response to a list. Users take turns.
 
@@ -75,7 +84,7 @@ class Lists:
             and held.moment == layout.moment()
         ):
             return _around(layout, Page(revision=held.revision, entries=()), list(held.parts.values()))
-        async with (self._costly if layout.is_costly else self._cheap).slot(user):
+        async with (self._costly if layout.is_costly else self._cheap).slot(client):
             page = await find_page(self._store, self._plural, namespace, options)
             return _around(layout, page, await self._parts(layout, page, key))
 
@@ -125,11 +134,13 @@ def _around(layout: Layout, page: Page, parts: list[bytes]) -> list[bytes]:
     return [head, *parts, end]
 
 
-def _queues(running: int) -> ClientQueues:
+def _queues(running: int, shares: TimeShares | None) -> ClientQueues:
     return ClientQueues(
         crowded=_CROWDED,
         max_running=running,
         max_running_per_client=1,
         max_waiting=MAX_WAITING,
         max_waiting_per_client=MAX_WAITING_PER_USER,
+        wait_s=WAIT_S,
+        shares=shares,
     )

@@ -40,7 +40,9 @@ class ResourceRequest:
     headers: Headers
     attributes: Attributes
     receive: Receive  # handlers wait here for the client's disconnect
-    user: str = ""  # whose turn it is when several wait
+    client: str = ""  # whose turn it is when several wait: `auth.identity.client_of` the caller
+    # To be told of the event loop's seconds that a stream takes before it waits for changes.
+    charge: Callable[[float], None] = lambda _spent_s: None
 
     def parameter(self, name: str) -> str | None:
         """The first value of a query parameter, None when it is absent."""

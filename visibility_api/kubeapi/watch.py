@@ -90,7 +90,7 @@ class Watches:
             if self._is_draining:
                 return
             try:
-                feed, listing = self._open(namespace, options, request.user)
+                feed, listing = self._open(namespace, options, request.client)
             except RevisionExpired as error:
                 await send_chunk(error_event(Expired(str(error))))  # clients list again
                 return
@@ -99,7 +99,7 @@ class Watches:
                 session = _Session(
                     feed, events, options, self._counted(send_chunk), self._limits, self._turns
                 )
-                await session.run(listing, request.receive)
+                await session.run(listing, request)
             finally:
                 feed.close()
                 self._feeds.discard(feed)
@@ -107,14 +107,14 @@ class Watches:
         return ResourceStream(write=write)
 
     def _open(
-        self, namespace: str | None, options: ListOptions, user: Hashable
+        self, namespace: str | None, options: ListOptions, client: Hashable
     ) -> tuple[Feed, Listing | None]:
         """The stream's start, and the state to send first, if any. Raises RevisionExpired."""
         if not options.sends_initial_events:
-            return self._store.watch(self._plural, options.revision or self._store.revision, user), None
+            return self._store.watch(self._plural, options.revision or self._store.revision, client), None
         # No await between the two: no change is missed or sent twice.
         listing = self._store.list(self._plural, namespace)
-        return self._store.watch(self._plural, listing.revision, user), listing
+        return self._store.watch(self._plural, listing.revision, client), listing
 
     def _counted(self, send_chunk: SendChunk) -> SendChunk:
         async def send(chunk: bytes) -> None:
@@ -148,14 +148,16 @@ class _Session:
         self._ends_at = now + (options.timeout_s or random.uniform(*limits.timeout_s))
         self._bookmark_at = self._next_bookmark(now)
 
-    async def run(self, initial: Listing | None, receive: Receive) -> None:
+    async def run(self, initial: Listing | None, request: ResourceRequest) -> None:
         """Send until the time-out, the client's disconnect or the feed's end. TimeoutError: a slow client."""
         too_slow: TimeoutError | None = None
         async with asyncio.TaskGroup() as group:
-            listener = group.create_task(_close_on_disconnect(receive, self._feed), name="watch disconnect")
+            listener = group.create_task(
+                _close_on_disconnect(request.receive, self._feed), name="watch disconnect"
+            )
             try:
                 if initial is not None:
-                    await self._send_initial(initial)
+                    await self._send_initial(initial, request.charge)
                 await self._send_changes()
             except TimeoutError as error:
                 too_slow = error
@@ -164,13 +166,16 @@ class _Session:
         if too_slow is not None:
             raise too_slow
 
-    async def _send_initial(self, listing: Listing) -> None:
+    async def _send_initial(self, listing: Listing, charge: Callable[[float], None]) -> None:
         with self._turns.sending():
+            began = time.thread_time()
             for slice_ in self._events.initial(listing):
+                charge(time.thread_time() - began)
                 if self._feed.is_closed:
                     return
                 await self._send(slice_)
                 await self._turns.wait()  # lets other tasks run
+                began = time.thread_time()
         if self._options.allows_bookmarks:
             await self._send(self._events.bookmark(listing.revision, ends_initial_events=True))
 

@@ -16,6 +16,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from operator import attrgetter
 
+from visibility_api.flowcontrol.time_shares import TimeShares
+
 from . import MAX_BATCH_CHANGES, Batch, Change, RevisionExpired
 
 TURN_S = 0.0005  # of the event loop, while watchers are woken; then other tasks have their turn
@@ -61,7 +63,7 @@ class ChangeLog:
         self._feeds: set[LogFeed] = set()
         self._waiting: dict[Hashable, dict[LogFeed, None]] = {}  # by client, in the order in which they came
         self._of_client: Counter[Hashable] = Counter()  # feeds
-        self._next_of: dict[Hashable, float] = {}  # event loop time from which a client is woken again
+        self._shares = TimeShares(share=wake_ups.share_of_client, max_wait_s=wake_ups.max_gap_of_client_s)
         self._alarm: asyncio.Handle | None = None  # for all clients
         self._late: asyncio.Handle | None = None  # for the next of those whose time had not come
         self._late_at = 0.0  # when that is; uvloop's handle of a moment that is now does not say
@@ -135,14 +137,14 @@ class ChangeLog:
     def is_due(self, place: int, client: Hashable) -> bool:
         """Whether a watcher there is served now rather than at the next wake-up."""
         behind = self.end - place
-        if behind <= 0 or self._next_of.get(client, 0.0) > asyncio.get_running_loop().time():
+        if behind <= 0 or self._shares.due(client) > asyncio.get_running_loop().time():
             return False
         return behind >= MAX_BATCH_CHANGES or self._alarm is None
 
     def wait(self, feed: LogFeed) -> None:
         self._waiting.setdefault(feed.client, {})[feed] = None
         if feed.place < self.end and self._alarm is None:
-            self._wake_at(self._next_of.get(feed.client, 0.0))
+            self._wake_at(self._shares.due(feed.client))
 
     def wait_no_longer(self, feed: LogFeed) -> None:
         if (feeds := self._waiting.get(feed.client)) is not None:
@@ -152,9 +154,7 @@ class ChangeLog:
 
     def charge(self, client: Hashable, spent_s: float) -> None:
         """The client has used this much of its share. What is due to it waits until the share allows it."""
-        gaps, now = self._wake_ups, asyncio.get_running_loop().time()
-        at = max(now, self._next_of.get(client, 0.0)) + spent_s / gaps.share_of_client
-        self._next_of[client] = min(at, now + gaps.max_gap_of_client_s)
+        self._shares.charge(client, spent_s)
 
     def forget(self, feed: LogFeed) -> None:
         if feed not in self._feeds:
@@ -163,7 +163,6 @@ class ChangeLog:
         self._of_client[feed.client] -= 1
         if not self._of_client[feed.client]:  # clients choose their names: none may stay behind
             del self._of_client[feed.client]
-            self._next_of.pop(feed.client, None)
 
     def _drop(self) -> None:
         """Drops a sixteenth more than it must: moving the rest up is then rare."""
@@ -196,7 +195,7 @@ class ChangeLog:
             behind = [feed for feed in feeds if feed.place < end]
             if not behind:
                 continue
-            if (at := self._next_of.get(client, 0.0)) > now:
+            if (at := self._shares.due(client)) > now:
                 self._wake_at(at)
                 continue
             for feed in behind:

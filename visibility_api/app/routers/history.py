@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from visibility_api.app.dependencies import Caller, Histories, Served
 from visibility_api.app.documents import choose, negotiated, whole
+from visibility_api.auth.identity import client_of
 from visibility_api.errors.status import BadRequest, ObjectNotFound
 from visibility_api.history.attempt import MAX_SERIES
 from visibility_api.history.view import HistoryView, Selection, select
@@ -103,7 +104,7 @@ async def history(
         attempt=attempt,
     )
     media_type = choose(request, NDJSON, CSV)
-    async with histories.queues.slot(caller.user):
+    async with histories.queues.slot(client_of(caller)):
         await asyncio.sleep(0)  # others first
         found = histories.find(resource.plural, namespace, name)
         if found is None:

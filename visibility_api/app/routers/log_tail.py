@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from visibility_api.app.dependencies import Caller, LogTailParts, Served
 from visibility_api.app.documents import choose, negotiated, text
-from visibility_api.auth.identity import Attributes
+from visibility_api.auth.identity import Attributes, client_of
 from visibility_api.errors.status import (
     Forbidden,
     NotFound,
@@ -71,7 +71,7 @@ async def log_tail(
         raise NotFound("The job has had no pod yet, so there is no log.")
     # The chain has checked the right to this subresource; here is the right to the log itself.
     await parts.authorizer.authorize(caller, _right(place))
-    async with parts.queues.slot(caller.user):
+    async with parts.queues.slot(client_of(caller)):
         try:
             found = await parts.logs.read(place, lines)
         except ApiError as error:
