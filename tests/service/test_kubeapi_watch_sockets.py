@@ -48,7 +48,7 @@ class Connection:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
-        self.head = b""
+        self.head = self.begun = b""
         self.events: list[dict[str, Any]] = []
 
     @classmethod
@@ -67,7 +67,8 @@ class Connection:
                 chunk = await self.reader.readexactly(size + 2)
                 if not size:
                     return None
-                self.events.extend(json.loads(line) for line in chunk.splitlines() if line)
+                *lines, self.begun = (self.begun + chunk[:-2]).split(b"\n")
+                self.events.extend(json.loads(line) for line in lines)
         return self.events.pop(0)
 
     async def close(self) -> None:

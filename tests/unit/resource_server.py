@@ -51,6 +51,7 @@ class WatchClient:
         self.reads.set()
         self._arrived: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._pending: list[dict[str, Any]] = []
+        self._begun = b""  # of a line
         self._gone = asyncio.Event()
 
     async def receive(self) -> dict[str, Any]:
@@ -80,9 +81,12 @@ class WatchClient:
             async with asyncio.timeout(_PATIENCE_S):
                 chunk = await self._arrived.get()
             assert chunk is not None, "the stream has ended"
-            assert chunk.endswith(b"\n")
-            self._pending.extend(json.loads(line) for line in chunk.splitlines())
+            self._take(chunk)
         return self._pending.pop(0)
+
+    def _take(self, chunk: bytes) -> None:
+        *lines, self._begun = (self._begun + chunk).split(b"\n")
+        self._pending.extend(json.loads(line) for line in lines)
 
     async def events(self, number: int) -> list[dict[str, Any]]:
         return [await self.event() for _ in range(number)]
@@ -91,7 +95,8 @@ class WatchClient:
         """All events up to the stream's end."""
         async with asyncio.timeout(_PATIENCE_S):
             while (chunk := await self._arrived.get()) is not None:
-                self._pending.extend(json.loads(line) for line in chunk.splitlines())
+                self._take(chunk)
+        assert not self._begun
         events, self._pending = self._pending, []
         return events
 

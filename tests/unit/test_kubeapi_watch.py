@@ -24,6 +24,7 @@ from tests.unit.resource_server import (
     ResourceServer,
     names,
 )
+from visibility_api.app.exchange import PIECE_BYTES
 from visibility_api.kubeapi import v1alpha1
 from visibility_api.kubeapi.columns import COLUMNS
 from visibility_api.kubeapi.watch import WatchLimits
@@ -453,6 +454,32 @@ async def test_draining_ends_watches_in_order(server: ResourceServer) -> None:
     assert client.is_ended
     async with server.watch(WATCH) as late:  # past the check for draining, before its first event
         assert await late.rest() == []
+
+
+async def test_no_piece_of_a_stream_is_large_however_large_documents_are(server: ResourceServer) -> None:
+    """Each watcher that does not read may hold one, beside what its connection holds."""
+    metrics = tuple((f"{number:03}" + "x" * 40, "9" * 60) for number in range(256))
+    for number in range(30):
+        server.put(f"job-{number:03}", metrics=metrics)
+    async with server.watch(WATCH_LIST) as client:
+        await client.events(31)
+        for number in range(30):
+            server.put(f"job-{number:03}", step=1, metrics=metrics)
+        await client.events(30)
+    assert max(map(len, client.chunks)) <= PIECE_BYTES
+
+
+async def test_slices_of_earlier_states_are_kept_by_no_watch(server: ResourceServer) -> None:
+    """A slow reader may stay for a minute in a state that has gone."""
+    for number in range(300):
+        server.put(f"job-{number:03}")
+    held = []
+    for step in range(10):
+        server.put("job-000", step=step)
+        held.append(server.store.list("trainjobs", None))
+        async with server.watch(WATCH_LIST) as client:
+            await client.events(301)
+    assert sum(bool(slices) for listing in held for slices in listing.kept.values()) <= 4
 
 
 async def test_many_initial_events_come_in_slices(server: ResourceServer) -> None:

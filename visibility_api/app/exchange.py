@@ -33,6 +33,8 @@ from .request_metrics import Series
 log = structlog.get_logger(__name__)
 
 CLIENT_CLOSED_REQUEST = 499  # as nginx counts it; the client has gone
+# Of a stream, in one write: small for `serving.writer`, so that the connection keeps less memory.
+PIECE_BYTES = 16 * 1024 - 64
 MAX_AUDIT_ID_BYTES = 128  # of one that comes with the request
 _PRINTABLE = bytes(range(0x21, 0x7F))
 
@@ -156,11 +158,20 @@ class Exchange:
         self.record(status)
 
     async def _send_chunk(self, chunk: bytes) -> None:
-        message = {"type": "http.response.body", "body": chunk, "more_body": True}
         try:
-            await within(self.limits.chunk_timeout_s, self.send(message))
+            await within(self.limits.chunk_timeout_s, self._send_pieces(chunk))
         except TimeoutError as error:
             raise ReaderTooSlow from error
+
+    async def _send_pieces(self, chunk: bytes) -> None:
+        """Small ones, of whole lines if they fit: before each of them `send` waits for the client to read."""
+        start = 0
+        while len(chunk) - start > PIECE_BYTES:
+            end = chunk.rfind(b"\n", start, start + PIECE_BYTES) + 1 or start + PIECE_BYTES
+            piece, start = chunk[start:end], end
+            await self.send({"type": "http.response.body", "body": piece, "more_body": True})
+        rest = chunk[start:] if start else chunk
+        await self.send({"type": "http.response.body", "body": rest, "more_body": True})
 
     def _log_slow_client(self) -> None:
         log.info("client too slow, connection closed", audit_id=self.audit_id.decode())

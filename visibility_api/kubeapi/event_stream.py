@@ -5,6 +5,7 @@ Watches with the same selectors and form share the bytes, by the caches of the s
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from visibility_api.errors.status import RequestError, encode_status
@@ -14,7 +15,12 @@ from visibility_api.store import Batch, Change, Entry, Listing
 from .forms import Form
 from .paging import candidates
 
-_EVENTS_A_SLICE = 100
+# Of initial events: each watcher that reads slowly may hold another slice.
+_EVENTS_A_SLICE, _SLICE_BYTES = 100, 64 * 1024
+_KEPT_STATES = 4  # whose slices are shared, of all watches of a resource
+
+# Slices of a state, each with the place of the entry after it.
+Slices = list[tuple[bytes, int]]
 
 _Event = tuple[str, Entry]
 
@@ -22,7 +28,11 @@ _Event = tuple[str, Entry]
 class EventStream:
     """The encoder of one stream. Each event is one line of JSON."""
 
-    def __init__(self, form: Form, namespace: str | None, selection: Selection) -> None:
+    def __init__(
+        self, form: Form, namespace: str | None, selection: Selection, kept: deque[Slices] | None = None
+    ) -> None:
+        """`kept`: the slices of the latest states, of all streams of a resource."""
+        self._kept = deque[Slices]() if kept is None else kept
         self._form = form
         self._namespace = namespace
         self._selection = selection
@@ -43,25 +53,29 @@ class EventStream:
         entries = candidates(listing.entries, self._namespace, self._selection)
         is_shared = self._selection.is_everything
         slices = self._shared(listing) if is_shared else []
-        size = min(_EVENTS_A_SLICE, self._selection.matched_at_once)
-        for number, start in enumerate(range(0, len(entries), size)):
+        start = number = 0
+        while start < len(entries):
             if number < len(slices):
                 self._is_first = False
-                yield slices[number]
-                continue
-            slice_ = self._added(entries[start : start + size])
-            if is_shared:
-                slices.append(slice_)
+                slice_, start = slices[number]
+            else:
+                slice_, start = self._added(entries, start)
+                if is_shared and number == len(slices):  # else they have been dropped
+                    slices.append((slice_, start))
+            number += 1
             yield slice_
 
-    def _shared(self, listing: Listing) -> list[bytes]:
-        """The slices that other watches have encoded, to be continued. Earlier ages are dropped."""
+    def _shared(self, listing: Listing) -> Slices:
+        """The slices that others have encoded, to be continued. Earlier ages and states are dropped."""
         key = self._form.key, self._form.moment()
         slices = listing.kept.get(key)
         if slices is None:
             for other in [each for each in listing.kept if isinstance(each, tuple) and each[0] == key[0]]:
                 del listing.kept[other]
             slices = listing.kept[key] = []
+            self._kept.append(slices)
+            if len(self._kept) > _KEPT_STATES:
+                self._kept.popleft().clear()
         return slices
 
     def changes(self, batch: Batch) -> bytes:
@@ -80,9 +94,18 @@ class EventStream:
         metadata = b'{"resourceVersion":"%d"%s}' % (revision, ending)
         return b'{"type":"BOOKMARK","object":%s}\n' % self._form.bookmark(metadata)
 
-    def _added(self, entries: Sequence[Entry]) -> bytes:
-        """ADDED events of the entries that match."""
-        return self._join(("ADDED", entry) for entry in entries if self._selection.matches(entry.document))
+    def _added(self, entries: Sequence[Entry], start: int) -> tuple[bytes, int]:
+        """A slice of ADDED events of the entries that match, from that place on; and the place after it."""
+        lines, size = list[bytes](), 0
+        end = min(len(entries), start + min(_EVENTS_A_SLICE, self._selection.matched_at_once))
+        for place in range(start, end):
+            if self._selection.matches(entries[place].document):
+                lines.append(self._line("ADDED", entries[place]))
+                size += len(lines[-1])
+                if size >= _SLICE_BYTES:
+                    end = place + 1
+                    break
+        return b"".join(lines), end
 
     def _events(self, changes: Sequence[Change]) -> Iterator[_Event]:
         for change in changes:

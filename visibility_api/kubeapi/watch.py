@@ -11,6 +11,7 @@ import asyncio
 import math
 import random
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +20,8 @@ from visibility_api.errors.status import Expired, TooLargeResourceVersion
 from visibility_api.models.served import Resource
 from visibility_api.store import Feed, Listing, RevisionExpired, Store
 
-from .event_stream import EventStream, error_event
+from .delivery import ReaderTooSlow
+from .event_stream import EventStream, Slices, error_event
 from .forms import Forms
 from .list_options import ListOptions, read_watch_options
 from .message import Receive, ResourceRequest, ResourceStream
@@ -41,6 +43,7 @@ class WatchLimits:
     timeout_s: tuple[float, float] = (1800.0, 3600.0)
     # Both as in k8s.io/apiserver/pkg/storage/cacher.
     bookmark_interval_s: float = 60.0
+    initial_s: float = 60.0  # for all initial events to be sent, as for a list: they keep an earlier state
     bookmark_before_end_s: float = 2.0
 
 
@@ -62,6 +65,7 @@ class Watches:
         self._count_events = count_events
         self._limits = limits
         self._feeds: set[Feed] = set()
+        self._kept: deque[Slices] = deque()
         self._is_draining = False
         self._turns = Turns(at_once=_SLICES_AT_ONCE)
 
@@ -84,7 +88,7 @@ class Watches:
         if not await self._store.reach(revision) and options.sends_initial_events:
             raise TooLargeResourceVersion(revision, self._store.revision)
         namespace = request.attributes.namespace or None
-        events = EventStream(form, namespace, options.selection)
+        events = EventStream(form, namespace, options.selection, self._kept)
 
         async def write(send_chunk: SendChunk) -> None:
             if self._is_draining:
@@ -157,14 +161,15 @@ class _Session:
             )
             try:
                 if initial is not None:
-                    await self._send_initial(initial, request.charge)
+                    async with asyncio.timeout(self._limits.initial_s):
+                        await self._send_initial(initial, request.charge)
                 await self._send_changes()
             except TimeoutError as error:
                 too_slow = error
             finally:
                 listener.cancel()
         if too_slow is not None:
-            raise too_slow
+            raise ReaderTooSlow from too_slow
 
     async def _send_initial(self, listing: Listing, charge: Callable[[float], None]) -> None:
         with self._turns.sending():

@@ -15,7 +15,9 @@ T = TypeVar("T")
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 REACH_S = 3.0  # as kube-apiserver waits for its cache to become as new as requested
-MAX_BATCH_CHANGES = 256  # about half a megabyte of JSON in one write
+MAX_BATCH_CHANGES = 256  # that a watcher is given in one turn
+# Of one batch, as estimated in memory: some 60 KiB of JSON. Each watcher that reads slowly may hold another.
+MAX_BATCH_BYTES = 128 * 1024
 _MAX_FORMS = 64  # of one batch: as many selectors as clients may invent, so as much memory otherwise
 
 
@@ -93,7 +95,7 @@ class Listing:
 
     revision: int
     entries: Sequence[Entry]
-    kept: dict[Hashable, list[bytes]] = field(default_factory=dict, repr=False)
+    kept: dict[Hashable, list[tuple[bytes, int]]] = field(default_factory=dict, repr=False)
 
 
 class RevisionExpired(Exception):

@@ -18,7 +18,7 @@ from operator import attrgetter
 
 from visibility_api.flowcontrol.time_shares import TimeShares
 
-from . import MAX_BATCH_CHANGES, Batch, Change, RevisionExpired
+from . import MAX_BATCH_BYTES, MAX_BATCH_CHANGES, Batch, Change, RevisionExpired
 
 TURN_S = 0.0005  # of the event loop, while watchers are woken; then other tasks have their turn
 _WOKEN_AT_ONCE = 64  # at most in one turn; fewer where that takes longer
@@ -125,7 +125,14 @@ class ChangeLog:
         return place >= self._first
 
     def batch(self, start: int, end: int) -> Batch:
-        """The changes of the places [start, end), the same object for every caller of the same places."""
+        """The changes of the places [start, end), as many as fit, and one at least. The same object for every
+        caller of the same places."""
+        sizes, held = self._sizes, 0
+        for place in range(start - self._first, end - self._first):
+            held += sizes[place]
+            if held > MAX_BATCH_BYTES:
+                end = max(start + 1, self._first + place)
+                break
         batch = self._batches.get((start, end))
         if batch is None:
             batch = Batch(changes=self._changes[start - self._first : end - self._first])
@@ -240,6 +247,7 @@ class LogFeed:
         "_is_interrupted",
         "_log",
         "_revision",
+        "_until",
         "_waiter",
         "client",
         "place",
@@ -249,6 +257,7 @@ class LogFeed:
         self.client = self if client is None else client
         self._log = log
         self.place = place
+        self._until = place  # what it was given in this turn, and may take without waiting
         self._revision = revision
         self._waiter: asyncio.Future[int] | None = None
         self._is_interrupted = False
@@ -270,14 +279,18 @@ class LogFeed:
     async def next_batch(self, at_most: int = MAX_BATCH_CHANGES) -> Batch:
         if self._is_stopped():
             return _EMPTY
-        end = self._log.end if self._log.is_due(self.place, self.client) else await self._wait()
+        if self.place < self._until:
+            await asyncio.sleep(0)  # other tasks first
+        else:
+            end = self._log.end if self._log.is_due(self.place, self.client) else await self._wait()
+            self._until = min(end, self.place + MAX_BATCH_CHANGES)
         if self._is_stopped():
             return _EMPTY
         if not self._log.holds(self.place):
             self._is_cut = True
             self.close()
             return _EMPTY
-        batch = self._log.batch(self.place, min(end, self.place + at_most))
+        batch = self._log.batch(self.place, min(self._until, self.place + at_most))
         if batch.changes:
             self.place += len(batch.changes)
             self._revision = batch.changes[-1].revision
