@@ -143,6 +143,8 @@ export class Fixture {
     if (!url.pathname.startsWith(prefix)) return sendStatus(response, 404, "", "not below the prefix");
     const path = url.pathname.slice(prefix.length);
     const core = /^\/api\/v1\/namespaces(?:\/([^/]+)\/events)?$/.exec(path);
+    const log = /^\/api\/v1\/namespaces\/[^/]+\/pods\/([^/]+)\/log$/.exec(path);
+    if (log) return this.podLog(response, log[1] ?? "");
     if (core) return this.core(response, core[1], url.searchParams);
     if (!path.startsWith(GROUP))
       return sendStatus(response, 404, "", "the server could not find the requested resource");
@@ -226,6 +228,7 @@ export class Fixture {
       return {
         number,
         startTime: new Date(Math.min(...times) * 1000).toISOString(),
+        lastTime: new Date(Math.max(...times) * 1000).toISOString(),
         firstStep: Math.min(...steps),
         lastStep: Math.max(...steps),
       };
@@ -237,6 +240,20 @@ export class Fixture {
       progress,
       series,
     });
+  }
+
+  /** What a pod that runs has written, by the name of its job. */
+  readonly logs = new Map<string, string>();
+
+  /** As kube-apiserver has it. */
+  private podLog(response: ServerResponse, pod: string): void {
+    if (!this.mayReadMore) {
+      const message = `pods "${pod}" is forbidden: User "bob" cannot get resource "pods/log"`;
+      return sendStatus(response, 403, "Forbidden", message);
+    }
+    const [job] = pod.split("-node-");
+    response.writeHead(200, { "Content-Type": "text/plain" });
+    response.end(this.logs.get(job ?? "") ?? "step 1 loss 2.5\nstep 2 loss 2.4\n");
   }
 
   private logTail(response: ServerResponse, job: MadeJob): void {

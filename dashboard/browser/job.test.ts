@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
@@ -150,7 +151,7 @@ test("the pods of each group are counted, and the one that reports is named", as
 
 test("attempts are counted and marked, curves of earlier ones are there", async () => {
   const job = await show((one) => isGood(one) && one.number % 7 === 0, "?metric=loss");
-  await page.getByText("Attempts", { exact: true }).waitFor();
+  await page.getByRole("term").filter({ hasText: "Attempts" }).waitFor();
   const told = await page.getByRole("img", { name: /^loss\. .*loss: .*loss: / }).getAttribute("aria-label");
   expect(told).toContain("attempt 2 began at"); // a dashed line, on the canvas
   expect(job.name).toBeTruthy();
@@ -283,4 +284,85 @@ test("a ninth job to compare is named as left out", async () => {
   const others = fixture.jobs.slice(10, 19).map((job) => `with=${job.namespace}/${job.name}`);
   await show(isGood, `?${others.join("&")}`);
   await page.getByText(/At most 8 jobs are compared\. Left out: .*-0017, .*-0018/).waitFor();
+});
+
+const openLog = () => page.getByRole("heading", { name: "Log", exact: true }).click();
+const logText = () => page.locator(".log").textContent();
+
+test("the log of a job that runs is live, and is searched", async () => {
+  const job = await show(isGood);
+  await openLog();
+  await until(logText, (text) => text?.includes("step 2 loss 2.4") ?? false);
+  fixture.logs.set(job.name, "step 1 loss 2.5\nepoch 1\repoch 2\n\u001b[31mOOM soon\u001b[0m \u202e<b>x</b>\n");
+  await until(logText, (text) => text === "step 1 loss 2.5\nepoch 2\nOOM soon [U+202E]<b>x</b>\n");
+  await page.getByRole("searchbox", { name: "Find in these lines" }).fill("oom");
+  await page.getByText("1 of 3 lines").waitFor();
+  expect(await page.locator(".log mark").allTextContents()).toEqual(["OOM"]);
+  await page.getByRole("button", { name: "Pause" }).click();
+  await page.getByText(/As of .*\. Paused\./).waitFor();
+});
+
+test("a log that cannot be read again says as of when it is, and one that may not be read which right it takes", async () => {
+  const job = await show(isGood);
+  await openLog();
+  await until(logText, Boolean);
+  fixture.mayReadMore = false;
+  await page.getByText(/It cannot be read again: .*cannot get resource "pods\/log"/).waitFor();
+  expect(await page.getByText("read every 5 s").count()).toBe(0);
+  await page.reload();
+  await openLog();
+  await page.getByText('cannot get resource "pods/log"').waitFor();
+  await page.getByText(`kubectl logs -n ${job.namespace}`).waitFor();
+});
+
+test("pods are squares by their state, and slow ranks are named", async () => {
+  const job = fixture.jobs.find(isGood)!;
+  const slow = { type: "Straggling", status: "True", reason: "SlowReplica", lastTransitionTime: "" } as const;
+  job.says = {
+    replicas: [{ name: "node", desired: 8, ready: 3, active: 5, succeeded: 1, failed: 1 }],
+    conditions: [{ ...slow, message: "Rank 3 (node-3) takes 0.93 s for a step." }],
+  };
+  await show((one) => one === job);
+  await page.getByRole("img", { name: "node: 1 failed, 2 not ready, 3 ready, 1 succeeded, 1 missing" }).waitFor();
+  expect(await page.locator(".pods span").count()).toBe(8);
+  await page.getByText("Ranks that are slow: Rank 3 (node-3) takes 0.93 s for a step.").waitFor();
+});
+
+test("a chart is taken along as a PNG, and as a link with its zoom", async () => {
+  const job = await show(isGood);
+  await page.getByRole("img", { name: /^loss\. .*\d{2} points/ }).waitFor();
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: "PNG of loss" }).click(),
+  ]);
+  expect(download.suggestedFilename()).toBe("loss.png");
+  const bytes = readFileSync(await download.path());
+  expect(bytes.subarray(1, 4).toString()).toBe("PNG");
+  const [width, height] = [bytes.readUInt32BE(16), bytes.readUInt32BE(20)];
+  const canvas = await page.locator(".plot canvas").first().boundingBox();
+  expect(width).toBe(Math.round(canvas!.width));
+  expect(height).toBeGreaterThan(canvas!.height + 40); // name and legend
+  await page.goto(`${fixture.page()}#/trainjobs/${job.namespace}/${job.name}?from=10&to=40`);
+  const link = page.locator("figure", { has: page.getByRole("heading", { name: "accuracy" }) }).getByText("Link");
+  await until(
+    () => link.getAttribute("href"),
+    (href) => /metric=accuracy&from=10&to=40$/.test(href ?? ""),
+  );
+  await link.click();
+  await until(
+    () => page.locator(".curve-panel").count(),
+    (count) => count === 1,
+  );
+  expect(await page.getByRole("button", { name: "Show all" }).isEnabled()).toBe(true);
+});
+
+test("attempts are listed over time with their steps", async () => {
+  await show((one) => isGood(one) && one.number % 7 === 0);
+  const rows = page.getByRole("group", { name: "Attempts" }).locator("tbody tr");
+  await until(
+    () => rows.count(),
+    (count) => count === 2,
+  );
+  expect(await rows.last().textContent()).toMatch(/^2.*[\d,]+ to [\d,]+$/);
+  await page.getByRole("img", { name: /an attempt of .*, runs for / }).waitFor();
 });

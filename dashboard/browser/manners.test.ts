@@ -47,7 +47,10 @@ function viewsOf(): [string, () => string, string][] {
   };
   return [
     ["the fleet", () => fixture.page(), ".spark path"],
+    ["groups", () => `${fixture.page()}#/?group=namespace&open=research&column=team`, ".body .row:not(.group)"],
+    ["the timeline", () => `${fixture.page()}#/?timeline=24h`, ".bars rect"],
     ["a job", () => of((job) => job.isTraining), ".plot canvas"],
+    ["a job of two attempts", () => of((job) => job.isTraining && job.number % 7 === 0), ".attempts"],
     ["a failed job", () => of((job) => job.phase === "Failed"), ".failure"],
     ["a job that is not read", () => of((job) => job.trouble === "Silent"), ".reason"],
     ["the documentation", () => `${fixture.page()}#/docs/troubleshooting?reason=OOMKilled`, ".sought"],
@@ -59,6 +62,7 @@ const SCREENS = [
   ["light", { colorScheme: "light" }],
   ["dark", { colorScheme: "dark" }],
   ["phone", { viewport: { width: 390, height: 844 } }],
+  ["narrow", { viewport: { width: 320, height: 568 } }],
 ] as const;
 
 describe.each(SCREENS)("on a %s screen", (_, options) => {
@@ -77,7 +81,17 @@ test("open menus have no fault either", async () => {
   const { page } = await open(browser, fixture.page());
   await page.getByRole("button", { name: "Settings" }).click();
   expect(await violations(page)).toEqual([]);
-  await page.getByRole("button", { name: "Namespace" }).click();
+  for (const name of ["Namespace", "Owner", "Group", "Labels", "Views"]) {
+    await page.getByRole("button", { name }).click();
+    expect(await violations(page), name).toEqual([]);
+    await page.keyboard.press("Escape");
+  }
+  await page.locator(".tick").first().check();
+  await page.locator(".tick").nth(1).check();
+  expect(await violations(page)).toEqual([]);
+  await page.locator(".body .row .name a").first().click();
+  await page.getByRole("heading", { name: "Log", exact: true }).click();
+  await page.locator(".log").waitFor();
   expect(await violations(page)).toEqual([]);
   await page.context().close();
 });

@@ -1,7 +1,8 @@
 /** What the page asks beside the lists that it follows. */
 
 import { corePath, resourcePath, withQuery, type Address } from "./address";
-import { getJson, getText } from "./http";
+import { linesOf } from "../model/log";
+import { ApiError, getJson, getText } from "./http";
 import type { History, JobDocument, KubernetesEvent, LogTail } from "./types";
 
 /** A job's place in the API. `plural` is the resource, such as trainjobs. */
@@ -42,8 +43,31 @@ export const getJob = (address: Address, ref: JobRef, signal?: AbortSignal) =>
 export const getYaml = (address: Address, ref: JobRef, signal?: AbortSignal) =>
   getText(subject(address, ref), "application/yaml", signal);
 
-export const getLogTail = (address: Address, ref: JobRef, signal?: AbortSignal) =>
-  getJson<LogTail>(subject(address, ref, "log-tail"), signal);
+const LINES = 500;
+
+/** `previous`: of the run before; without it the server chooses that which failed. */
+export const getLogTail = (address: Address, ref: JobRef, query: { previous?: string }, signal?: AbortSignal) =>
+  getJson<LogTail>(withQuery(subject(address, ref, "log-tail"), { lines: LINES, ...query }), signal);
+
+/** Of a pod that runs: through kube-apiserver, with the viewer's own right; else, where only we are reached, by us. */
+export async function getLog(
+  address: Address,
+  ref: JobRef,
+  podName: string,
+  containerName: string,
+  signal?: AbortSignal,
+): Promise<LogTail> {
+  const path = corePath(address, "namespaces", ref.namespace, "pods", podName, "log");
+  const query = { container: containerName, tailLines: LINES, limitBytes: 1 << 20 };
+  try {
+    const lines = linesOf(await getText(withQuery(path, query), "*/*", signal));
+    return { podName, containerName, previous: false, truncated: lines.length >= LINES, lines };
+  } catch (error) {
+    // An answer without a reason is not kube-apiserver's.
+    if (!(error instanceof ApiError) || (error.code !== 404 && error.code !== 405) || error.reason) throw error;
+    return getLogTail(address, ref, { previous: "false" }, signal);
+  }
+}
 
 /** The kinds of jobs that can be listed and watched; every server has those that this page knows. */
 export async function getKinds(address: Address): Promise<ResourceKind[]> {

@@ -8,11 +8,12 @@ import { curvesAt, describe, plan, valueAt, type Line, type Owned, type Placed }
 import { bestOf, type Best } from "../model/best";
 import { nameOf, type ComparedJob } from "../model/compared";
 import { count, duration, exactValue, fullTime, metricValue } from "../model/format";
-import type { JobLook } from "../model/routes";
+import { jobLink, type JobLook } from "../model/routes";
 import { AXES, type Axis } from "../model/series";
 import { time } from "../model/job";
 import { visible } from "../model/text";
 import { useSettings } from "../settings";
+import { savePicture } from "./chart-picture";
 import { useSeen } from "./hooks";
 import { Swatch } from "./swatch";
 import { useIsDark } from "./theme";
@@ -30,9 +31,11 @@ interface Props {
   pin: () => void;
 }
 
+const NO_REF = { plural: "", namespace: "", name: "" };
+
 /** Its curves are worked out and drawn while it is seen: a job may have hundreds of metrics. */
 export function CurvePanel(props: Props) {
-  const { group, isLarge, isPinned, pin } = props;
+  const { group, isLarge, isPinned, pin, jobs, look, metrics } = props;
   const [isWide, widen] = useState(false);
   const [panel, isSeen] = useSeen<HTMLElement>();
   const height = isWide || isLarge ? 340 : 210;
@@ -54,11 +57,29 @@ export function CurvePanel(props: Props) {
             >
               {isPinned ? "★" : "☆"}
             </button>
+            <a
+              class="button plain"
+              href={jobLink(jobs[0]?.ref ?? NO_REF, { ...look, metrics: [...metrics] })}
+              title="This chart alone, as it is zoomed"
+            >
+              Link
+            </a>
             <button type="button" class="button plain" aria-pressed={isWide} onClick={() => widen(!isWide)}>
               {isWide ? "Smaller" : "Larger"}
             </button>
           </>
         )}
+        <button
+          type="button"
+          class="button plain"
+          aria-label={`PNG of ${visible(group)}`}
+          disabled={!isSeen}
+          onClick={() =>
+            panel.current && void savePicture(panel.current, jobs.map(({ ref }) => nameOf(ref)).join(", "))
+          }
+        >
+          PNG
+        </button>
       </figcaption>
       {isSeen ? <Chart {...props} height={height} /> : <div style={{ height: `${height + 26}px` }} />}
     </figure>

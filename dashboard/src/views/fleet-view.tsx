@@ -19,6 +19,7 @@ import { FilterBar } from "./filter-bar";
 import { JobList } from "./job-list";
 import { ListTools } from "./list-tools";
 import { TickedJobs } from "./ticked-jobs";
+import { TimelineKey } from "./timeline-bars";
 import { NoJobs, Refused } from "./fleet-empty";
 import { Empty } from "./parts";
 import { SummaryLine } from "./summary-line";
@@ -67,7 +68,8 @@ export function FleetView({ address, fleet, sparks, filter, go }: Props) {
   useTab(tab);
   const until = isLive ? now : (link.asOf ?? now); // what goes on is known up to then
   const seen = filter.span && windowOf(filter.span, until);
-  const timeline = useMemo(() => seen && { window: seen, until: seen.to }, [seen?.from, seen?.to]);
+  const known = Math.floor(until / 10_000) * 10_000; // the bars are drawn anew every 10 s
+  const timeline = useMemo(() => seen && { window: seen, until: known }, [seen?.from, seen?.to, known]);
   useListNotices(fleet, filter, { now, zone }, version);
   if (link.state === "refused" && link.error && fleet.jobs.size === 0) {
     return (
@@ -94,6 +96,7 @@ export function FleetView({ address, fleet, sparks, filter, go }: Props) {
             <span class="fill" />
             <ListTools fleet={fleet} jobs={shown} filter={filter} change={change} asOf={until} />
           </div>
+          {timeline && <TimelineKey />}
           {shown.length > 0 || !fleet.hasListed ? (
             <JobList
               rows={rows}

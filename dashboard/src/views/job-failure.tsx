@@ -1,16 +1,16 @@
-/** Why a job died: what failed first, and the last lines of its log for whoever may read them. */
+/** Why a job died: what failed first. And the logs of jobs, for whoever may read them. */
 
 import { useState } from "preact/hooks";
 
 import type { Address } from "../api/address";
-import { ApiError } from "../api/http";
-import { getLogTail, type JobRef } from "../api/requests";
+import { getLog, getLogTail, type JobRef } from "../api/requests";
 import type { ProgressStatus } from "../api/types";
-import { conditionOf, time } from "../model/job";
-import { visible, visibleLines } from "../model/text";
+import { nameOf } from "../model/compared";
+import { conditionOf, hasEnded, time } from "../model/job";
+import { visible } from "../model/text";
+import { Log } from "./log";
 import { Code, Instant } from "./parts";
 import { ReasonHelp } from "./reason-help";
-import { useLoaded } from "./hooks";
 
 interface Props {
   address: Address;
@@ -70,50 +70,63 @@ export function Failure({ address, jobRef, status, now }: Props) {
           {failure.retryable ? "Another attempt may succeed." : "Another attempt would most likely fail as well."}
         </p>
       )}
-      <LogTail address={address} jobRef={jobRef} isWanted={isFailed} />
+      <FailedLog address={address} jobRef={jobRef} isWanted={isFailed} />
     </section>
   );
 }
 
 /** Open at once of a job that has failed: it is what one looks for. */
-function LogTail({ address, jobRef, isWanted }: { address: Address; jobRef: JobRef; isWanted: boolean }) {
+function FailedLog({ address, jobRef, isWanted }: { address: Address; jobRef: JobRef; isWanted: boolean }) {
   const [isAsked, ask] = useState(isWanted);
   return (
     <details open={isWanted} onToggle={(event) => event.currentTarget.open && ask(true)}>
       <summary>Last lines of the log</summary>
-      {isAsked && <LogLines address={address} jobRef={jobRef} />}
+      {isAsked && (
+        <Log
+          read={(signal) => getLogTail(address, jobRef, {}, signal)}
+          goesOn={false}
+          of={nameOf(jobRef)}
+          refused={<KubectlLogs jobRef={jobRef} />}
+        />
+      )}
     </details>
   );
 }
 
-function LogLines({ address, jobRef }: { address: Address; jobRef: JobRef }) {
-  const tail = useLoaded((signal) => getLogTail(address, jobRef, signal), [address, jobRef.namespace, jobRef.name]);
-  if (tail.state === "loading") return <p class="muted">Reading the log</p>;
-  if (tail.state === "failed") {
-    const { error } = tail;
-    if (error instanceof ApiError && (error.code === 404 || error.code === 403)) {
-      return (
-        <>
-          <p class="muted">{visible(error.message)} With kubectl, while its pods are there:</p>
-          <Code>{`kubectl logs -n ${jobRef.namespace} -l jobset.sigs.k8s.io/jobset-name=${jobRef.name} --tail=50 --prefix`}</Code>
-        </>
-      );
-    }
-    return <p class="muted">{visible(error.message)}</p>;
-  }
-  const { podName, containerName, previous, truncated, lines } = tail.value;
-  const of = [podName, containerName]
-    .filter(Boolean)
-    .map((part) => visible(part ?? ""))
-    .join(" / ");
+function KubectlLogs({ jobRef: { namespace, name } }: { jobRef: JobRef }) {
   return (
     <>
-      <p class="muted">
-        Of <bdi>{of}</bdi>
-        {previous && ", before its last restart"}
-        {truncated && "; what came before is left out"}.
-      </p>
-      {lines.length > 0 ? <Code>{visibleLines(lines.join("\n"))}</Code> : <p class="muted">The log is empty.</p>}
+      <p class="muted">With kubectl, while its pods are there:</p>
+      <Code>{`kubectl logs -n ${namespace} -l jobset.sigs.k8s.io/jobset-name=${name} --tail=50 --prefix`}</Code>
     </>
+  );
+}
+
+interface RunningLogProps {
+  address: Address;
+  jobRef: JobRef;
+  status: ProgressStatus;
+}
+
+/** Of the pod that reports, while the job is not over. */
+export function RunningLog({ address, jobRef, status }: RunningLogProps) {
+  const [isAsked, ask] = useState(false);
+  const { rank0 } = status;
+  if (!rank0 || status.phase === "Failed") return null;
+  const { podName, containerName } = rank0;
+  return (
+    <details class="panel" onToggle={(event) => ask(event.currentTarget.open)}>
+      <summary>
+        <h2>Log</h2> <span class="muted">of the pod that reports</span>
+      </summary>
+      {isAsked && (
+        <Log
+          read={(signal) => getLog(address, jobRef, podName, containerName, signal)}
+          goesOn={!hasEnded(status.phase)}
+          of={`${nameOf(jobRef)} ${podName}`}
+          refused={<KubectlLogs jobRef={jobRef} />}
+        />
+      )}
+    </details>
   );
 }

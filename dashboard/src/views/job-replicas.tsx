@@ -1,13 +1,51 @@
 /** The pods of each group, and the one that reports. */
 
 import type { ProgressStatus } from "../api/types";
+
+type Replica = NonNullable<ProgressStatus["replicas"]>[number];
 import { count } from "../model/format";
 import { time } from "../model/job";
 import { visible } from "../model/text";
 import { Instant, Text } from "./parts";
 
+const MOST_SQUARES = 256;
+
+/** A square for each pod, by its state. Which pod it is the document does not say. */
+function Pods({ replica, isNamed }: { replica: Replica; isNamed: boolean }) {
+  const { name, desired = 0, ready = 0, active = 0, succeeded = 0, failed = 0 } = replica;
+  const states = [
+    ["failed", failed],
+    ["not ready", Math.max(0, active - ready)],
+    ["ready", ready],
+    ["succeeded", succeeded],
+  ] as const;
+  const there = states.reduce((sum, [, number]) => sum + number, 0);
+  const all = [...states, ["missing", Math.max(0, desired - there)] as const].filter(([, number]) => number > 0);
+  const pods = all.reduce((sum, [, number]) => sum + number, 0);
+  if (pods < 2) return null;
+  const per = Math.ceil(pods / MOST_SQUARES);
+  const told = all.map(([state, number]) => `${count(number)} ${state}`).join(", ");
+  return (
+    <div class="pods">
+      <div role="img" aria-label={`${visible(name)}: ${told}`}>
+        {all.flatMap(([state, number]) =>
+          Array.from({ length: Math.ceil(number / per) }, (_, at) => (
+            <span key={`${state} ${at}`} class={state.replace(" ", "-")} />
+          )),
+        )}
+      </div>
+      <small>
+        {isNamed && `${visible(name)}: `}
+        {told}
+        {per > 1 && `; a square for ${per}`}
+      </small>
+    </div>
+  );
+}
+
 export function Replicas({ status, now }: { status: ProgressStatus; now: number }) {
   const { rank0, replicas = [] } = status;
+  const straggling = status.conditions?.find(({ type, status: is }) => type === "Straggling" && is === "True");
   const last = rank0?.lastTermination;
   const number = (value: number | undefined) => (value === undefined ? "" : count(value));
   return (
@@ -44,6 +82,19 @@ export function Replicas({ status, now }: { status: ProgressStatus; now: number 
             </tbody>
           </table>
         </div>
+      )}
+      {replicas.map((replica) => (
+        <Pods key={replica.name} replica={replica} isNamed={replicas.length > 1} />
+      ))}
+      {replicas.length > 0 && (
+        <p class="muted">
+          The document counts pods; it has no numbers by rank.{" "}
+          {straggling ? (
+            <>Ranks that are slow: {visible(straggling.message)}</>
+          ) : (
+            "Ranks that are slow are named when rank 0 reports the speed of all."
+          )}
+        </p>
       )}
       {rank0 && (
         <dl class="pairs">

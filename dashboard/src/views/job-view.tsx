@@ -11,10 +11,11 @@ import { backLink, type Route } from "../model/routes";
 import { jobTab } from "../model/tab";
 import { visible } from "../model/text";
 import { ConditionList } from "./job-conditions";
+import { Attempts } from "./job-attempts";
 import { StaleLine } from "./connection-line";
 import { Curves } from "./job-curves";
 import { Events } from "./job-events";
-import { Failure } from "./job-failure";
+import { Failure, RunningLog } from "./job-failure";
 import { JobHead } from "./job-head";
 import { Reading } from "./job-reading";
 import { Replicas } from "./job-replicas";
@@ -80,10 +81,17 @@ export function JobView({ address, fleet, route, go }: Props) {
               look={look}
               change={(next) => go({ ...route, look: next }, true)}
             />
+            <Attempts
+              attempts={followed.curves.attempts}
+              job={found}
+              asOf={isLive ? now : (link.asOf ?? now)}
+              now={now}
+            />
             <div class="facts">
               <Replicas status={found.status} now={now} />
               <Reading status={found.status} now={now} />
             </div>
+            <RunningLog address={address} jobRef={ref} status={found.status} />
             <Events address={address} jobRef={ref} pod={found.status.rank0?.podName} now={now} />
             <Yaml address={address} jobRef={ref} version={found.metadata.resourceVersion} />
           </>

@@ -45,3 +45,27 @@ export function TimelineBars({ job, attempts, window, until }: Props) {
     </svg>
   );
 }
+
+const KEY: Record<Bar["kind"], string> = {
+  waits: "waits",
+  earlier: "earlier attempt",
+  runs: "runs",
+  stalled: "stalled, without a report",
+  failed: "failed",
+  succeeded: "succeeded",
+};
+
+export function TimelineKey() {
+  return (
+    <ul class="timeline-key" aria-label="Colours of the bars">
+      {Object.entries(KEY).map(([kind, name]) => (
+        <li key={kind}>
+          <svg class="bars" width="14" height="10" aria-hidden="true">
+            <rect class={kind} width="14" height="10" rx="2" />
+          </svg>
+          {name}
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,14 @@
+import { expect, test } from "vitest";
+
+import { linesOf, pieces, search } from "./log";
+
+test("a line that was drawn again counts once, and colours are left out", () => {
+  expect(linesOf("a\r\nepoch 1\repoch 2\n\u001b[31mred\u001b[0m\n")).toEqual(["a", "epoch 2", "red"]);
+  expect(linesOf("")).toEqual([]);
+});
+
+test("what is sought is found in any case, and marked", () => {
+  expect(search(["Loss 1", "step 2"], "loss")).toEqual(["Loss 1"]);
+  expect(pieces("Loss loss x", "LOSS")).toEqual(["", "Loss", " ", "loss", " x"]);
+  expect(pieces("abc", "")).toEqual(["abc"]);
+});

@@ -1,0 +1,150 @@
+/** A log: read again every few seconds while the job runs and somebody looks, and searched. */
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+
+import { serverNow } from "../api/clock";
+import { ApiError } from "../api/http";
+import type { LogTail } from "../api/types";
+import { count, fullTime } from "../model/format";
+import { pieces, search } from "../model/log";
+import { visible } from "../model/text";
+import { useSettings } from "../settings";
+
+const AGAIN_MS = 5000;
+
+interface Props {
+  read: (signal: AbortSignal) => Promise<LogTail>;
+  /** Whether more can come. */
+  goesOn: boolean;
+  /** What another log would be of: then it is read anew. */
+  of: string;
+  /** What to do where the log may not be read. */
+  refused: ComponentChildren;
+}
+
+interface Reading {
+  tail: LogTail | undefined;
+  asOf: number;
+  error: Error | undefined;
+}
+
+export function Log({ read, goesOn, of, refused }: Props) {
+  const [isPaused, pause] = useState(false);
+  const { tail, asOf, error } = useLog(read, goesOn && !isPaused, of);
+  const { zone } = useSettings();
+  if (!tail) {
+    if (!error) return <p class="muted">Reading the log</p>;
+    return (
+      <>
+        <p class="muted">{visible(error.message)}</p>
+        {isRefusal(error) && refused}
+      </>
+    );
+  }
+  const { podName, containerName, previous, truncated, lines } = tail;
+  const place = [podName, containerName].filter(Boolean).map((part) => visible(part ?? ""));
+  const isLive = goesOn && !isPaused && !error;
+  return (
+    <>
+      <p class="muted">
+        Of <bdi>{place.join(" / ")}</bdi>
+        {previous && ", before its last restart"}
+        {truncated && "; what came before is left out"}. As of {fullTime(asOf, zone)}
+        {isLive ? ", read every 5 s." : "."} {isPaused && "Paused."}
+        {error && <span class="warn-text"> It cannot be read again: {visible(error.message)}</span>}
+      </p>
+      <LogLines lines={lines}>
+        {goesOn && (
+          <button type="button" class="button" aria-pressed={isPaused} onClick={() => pause(!isPaused)}>
+            {isPaused ? "Go on" : "Pause"}
+          </button>
+        )}
+      </LogLines>
+    </>
+  );
+}
+
+function LogLines({ lines, children }: { lines: readonly string[]; children: ComponentChildren }) {
+  const [text, setText] = useState("");
+  const found = search(lines, text);
+  const box = useRef<HTMLPreElement>(null);
+  const isAtEnd = useRef(true);
+  useLayoutEffect(() => {
+    if (box.current && isAtEnd.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [lines, text]);
+  if (lines.length === 0) return <p class="muted">The log is empty.</p>;
+  return (
+    <>
+      <div class="chart-search" role="search">
+        <input
+          type="search"
+          placeholder="Find in these lines"
+          aria-label="Find in these lines"
+          value={text}
+          onInput={(event) => setText(event.currentTarget.value)}
+        />
+        <span class="muted" role="status">
+          {text !== "" && `${count(found.length)} of ${count(lines.length)} lines`}
+        </span>
+        {children}
+      </div>
+      <pre
+        class="code log"
+        tabIndex={0}
+        ref={box}
+        onScroll={({ currentTarget: { scrollTop, scrollHeight, clientHeight } }) => {
+          isAtEnd.current = scrollTop + clientHeight > scrollHeight - 20;
+        }}
+      >
+        <code>
+          {found.map((line) =>
+            pieces(visible(line), visible(text))
+              .map((piece, at) => (at % 2 ? <mark>{piece}</mark> : piece))
+              .concat("\n" as never),
+          )}
+        </code>
+      </pre>
+    </>
+  );
+}
+
+const isRefusal = (error: Error) => error instanceof ApiError && (error.code === 403 || error.code === 404);
+
+/** A refusal ends it, until it is asked for anew; whatever else goes wrong is tried again. */
+function useLog(read: Props["read"], goesOn: boolean, of: string): Reading {
+  const [reading, set] = useState<Reading>({ tail: undefined, asOf: NaN, error: undefined });
+  const latest = useRef(read);
+  latest.current = read;
+  const known = useRef("");
+  useEffect(() => {
+    const stopping = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const isNew = known.current !== of;
+    if (isNew) set({ tail: undefined, asOf: NaN, error: undefined });
+    const once = async () => {
+      timer = undefined;
+      try {
+        const tail = await latest.current(stopping.signal);
+        known.current = of;
+        set({ tail, asOf: serverNow(), error: undefined });
+      } catch (error) {
+        if (stopping.signal.aborted) return;
+        set((before) => ({ ...before, error: error as Error }));
+        if (error instanceof ApiError && (error.code === 403 || error.code === 401)) return;
+      }
+      if (goesOn && !document.hidden && !stopping.signal.aborted) timer = setTimeout(() => void once(), AGAIN_MS);
+    };
+    const see = () => {
+      if (goesOn && !document.hidden && timer === undefined) void once();
+    };
+    document.addEventListener("visibilitychange", see);
+    if (isNew || goesOn) void once();
+    return () => {
+      stopping.abort();
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", see);
+    };
+  }, [of, goesOn]);
+  return reading;
+}
