@@ -24,13 +24,23 @@ SECRET = "hunter2hunter2"
         f"invalid token hf_{SECRET}",
         f"key sk-{SECRET} was revoked",
         f"eyJhbGciOiJIUzI1NiJ9.{SECRET}.x",
+        f"Command '['mysql', '--password', '{SECRET}', 'x']' returned 1",
+        f"Command 'mysql --db-password {SECRET}' returned 1",
+        f"cannot reach admin:{SECRET}@10.0.0.1",
+        f"DefaultEndpointsProtocol=https;AccountKey={SECRET}+/==;x=1",
+        f"Cookie: session={SECRET}",
+        f"x-api-key: {SECRET}",
+        f"(1045, \"denied\", {{'passwd': '{SECRET}'}})",
+        f"https://user:{'x' * 3000}{SECRET}@host",
+        f"{'x1' * 1500} password {SECRET}",
         f"bad digest 0123456789abcdef0123456789abcdef{SECRET}",
     ],
 )
 def test_what_looks_like_a_credential_is_cut(text: str) -> None:
     found = describe(ValueError(text))
     assert SECRET not in found
-    assert found.startswith("ValueError: ")
+    assert found.startswith("ValueError")
+    assert "xxx" not in found
 
 
 @pytest.mark.parametrize(
@@ -42,6 +52,9 @@ def test_what_looks_like_a_credential_is_cut(text: str) -> None:
         "tokenizer: unknown model bert-base",
         "https://huggingface.co/bert/resolve/main/config.json is gone",
         "num_tokens: 4096, token=0",
+        "password authentication failed for user train",
+        "git@github.com:org/model is private",
+        "Unexpected key(s) in state_dict: layer.0.weight",
         "loss is nan at step 7",
     ],
 )
@@ -54,6 +67,6 @@ def test_the_text_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert describe(ValueError("loss is nan")) == "ValueError"
 
 
-@pytest.mark.parametrize("piece", ["a", "://", "password", "=", "a1", "x-", " ", "'", "token:", "bearer "])
+@pytest.mark.parametrize("piece", ["a", "://", "password", "=", "a1", "x-", " ", "'", "token:", "bearer ", "--password", "a:", "a:a@"])
 def test_no_text_takes_long(piece: str) -> None:
     assert len(describe(ValueError(piece * 100_000))) <= 200  # a pattern that went back and forth would hang
