@@ -13,6 +13,8 @@ from _weakref import ref  # the part of weakref that takes no time to import
 from contextvars import ContextVar
 from itertools import count
 
+from .termination import let_through
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Optional
@@ -85,7 +87,8 @@ def _find_task() -> Any:  # noqa: ANN401 — of asyncio or trio, neither of whic
         module = sys.modules.get(name)
         try:
             task = None if module is None else getattr(module, find)()
-        except (AttributeError, RuntimeError):  # half imported; no loop runs on this thread
+        except (AttributeError, RuntimeError) as error:  # half imported; no loop runs on this thread
+            let_through(error)
             continue
         if task is not None:
             return task

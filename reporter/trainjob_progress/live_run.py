@@ -368,6 +368,8 @@ class LiveRun:
         termination.forget_all()
 
     def warn(self, error: Exception) -> None:
+        """A report could not be made. What is the program's own is raised again."""
+        termination.let_through(error)
         self.say("trouble", f"a report was lost, training goes on: {type(error).__name__}: {error}")
 
     def say(self, about: str, text: str) -> None:
@@ -453,7 +455,8 @@ class LiveRun:
                 resume = getattr(publisher.sink, "resume", None)
                 if resume is not None:
                     resume()
-        except RuntimeError:  # at the end of the process no thread can start: write what is quickly written
+        except RuntimeError as error:  # at the end of the process no thread can start
+            termination.let_through(error)
             for publisher in self._publishers:
                 if not publisher.is_running and getattr(publisher.sink, "is_local", False):
                     publisher.write_here()

@@ -223,7 +223,8 @@ class Track(Reporter, Over[T]):
         try:
             if items is None:
                 items = len(self._iterable)  # type: ignore[arg-type]  # asked, not known
-        except Exception:
+        except Exception as error:
+            termination.let_through(error)
             items = None  # a stream; torch's IterableDataset raises its own kind of error here
         steps = None if items is None else -(-items // self._accumulate) * self._epochs
         begin(

@@ -9,6 +9,8 @@ import sys
 import threading
 import time
 
+from .termination import let_through
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from queue import SimpleQueue
@@ -190,7 +192,8 @@ def is_runnable(thread: threading.Thread) -> bool:
     try:
         with open(f"/proc/self/task/{thread.native_id}/stat", "rb") as file:
             return file.read().rpartition(b") ")[2][:1] == b"R"
-    except OSError:
+    except OSError as error:
+        let_through(error)
         return False
 
 
@@ -213,7 +216,8 @@ def warn(text: str) -> None:
     try:
         try:
             descriptor = sys.stderr.fileno()
-        except Exception:  # a notebook's stderr has none
+        except Exception as error:  # a notebook's stderr has none
+            let_through(error)
             sys.stderr.write(line)
         else:
             select = sys.modules.get("select")
@@ -221,8 +225,8 @@ def warn(text: str) -> None:
                 return  # nobody reads it, and a full pipe would hold the training
             # Past the buffer: what stays in it makes the interpreter end with exit code 120.
             _write(descriptor, line.encode("utf-8", "replace"))
-    except Exception:  # noqa: S110 — stderr is closed or broken: there is nobody to tell
-        pass
+    except Exception as error:  # stderr is closed or broken: there is nobody to tell
+        let_through(error)
 
 
 def _write(descriptor: int, data: bytes) -> None:

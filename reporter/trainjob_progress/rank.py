@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from .termination import let_through
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Mapping, Optional
@@ -48,8 +50,8 @@ def is_helper_process() -> bool:
     try:
         if torch_data is not None and torch_data.get_worker_info() is not None:
             return True
-    except Exception:  # noqa: S110 — a half-imported torch answers anything; the next check decides
-        pass
+    except Exception as error:  # a half-imported torch answers anything; the next check decides
+        let_through(error)
     multiprocessing = sys.modules.get("multiprocessing.process")
     if multiprocessing is None or multiprocessing.parent_process() is None:
         return False
@@ -61,15 +63,15 @@ def _from_libraries() -> Optional[int]:
         distributed = sys.modules.get("torch.distributed")
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             return int(distributed.get_rank())
-    except Exception:  # noqa: S110 — not ready to answer is no answer
-        pass
+    except Exception as error:  # not ready to answer is no answer
+        let_through(error)
     try:
         jax = sys.modules.get("jax._src.distributed")
         # Not jax.process_index(): it starts the backends, and jax.distributed.initialize() must come first.
         if jax is not None and jax.global_state.client is not None:
             return int(jax.global_state.process_id)
-    except Exception:  # noqa: S110 — a private name: when it moves, the environment decides
-        pass
+    except Exception as error:  # a private name: when it moves, the environment decides
+        let_through(error)
     return None
 
 
@@ -86,7 +88,8 @@ def _from_tf_config(text: Optional[str]) -> Optional[int]:
         config = json.loads(text)
         kind, index = str(config["task"]["type"]), int(config["task"]["index"])
         leaders = [name for name in ("chief", "master") if config.get("cluster", {}).get(name)]
-    except Exception:
+    except Exception as error:
+        let_through(error)
         return None
     if kind in ("chief", "master"):
         return index

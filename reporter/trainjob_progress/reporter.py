@@ -110,6 +110,7 @@ class Reporter(Level):
             if run.due:
                 run.collect()
         except Exception as error:
+            termination.let_through(error)
             if self._step is None:  # nobody knew where this began: then it is here
                 self._step = 0
                 self.step(n, metrics, loss=loss, **named)
@@ -226,6 +227,7 @@ class Reporter(Level):
             try:
                 run.ranks = make_columns(now_s(), step_seconds, steps, names) or run.ranks
             except (TypeError, ValueError) as error:
+                termination.let_through(error)
                 self._say("ranks", f"ranks are left out: {error}")
             if run.due:
                 run.collect()
@@ -416,9 +418,11 @@ class Reporter(Level):
             try:
                 kept = take(value)
             except TypeError as error:
+                termination.let_through(error)
                 self._say(f"metric {name}", f"metric {name} is left out: it {error}")
                 continue
             except Exception as error:
+                termination.let_through(error)
                 self._say(f"metric {name}", f"metric {name} is left out: {type(error).__name__}")
                 continue
             if kept is None:

@@ -6,6 +6,7 @@ import os
 
 from .publisher import warn
 from .sinks.file import FileSink, TerminationSink
+from .termination import let_through
 from .values import show, to_amount
 
 TYPE_CHECKING = False
@@ -51,7 +52,8 @@ def check_sinks(given: Any) -> tuple[Optional[list[Sink]], Optional[str]]:  # no
         sinks = [one for one in offered if _is_sink(one)]
         if len(sinks) == len(offered) and not isinstance(given, (str, bytes)):
             return sinks, None
-    except Exception:  # no list, or a foreign type's own trouble
+    except Exception as error:  # no list, or a foreign type's own trouble
+        let_through(error)
         sinks = []
     used = f"{len(sinks)} of them" if sinks else "what the environment asks for"
     return sinks or None, f"sinks={show(given)} need write, close and interval_s each: {used} is used"
@@ -74,6 +76,7 @@ def _try(find: Callable[[Mapping[str, str]], Optional[Sink]], environ: Mapping[s
     try:
         sink = find(environ)
     except Exception as error:
+        let_through(error)
         warn(f"one place to report to is left out: {type(error).__name__}: {error}")
         return []
     return [] if sink is None else [sink]

@@ -15,7 +15,7 @@ import threading
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, Callable, Optional
+    from typing import Any, Callable, Iterable, Optional
 
     Flush = Callable[[bool], object]
 
@@ -71,14 +71,16 @@ class _Handler:
 
     def __call__(self, number: int, frame: Optional[FrameType]) -> None:
         is_end = not callable(self.before)
-        if self._pid == os.getpid():  # a fork inherits the handler, but not the reporters' threads
-            for flush in tuple(_flushes):
-                flush(is_end)
-        if not is_end:
-            self.before(number, frame)  # at once: the grace period is for its checkpoint
-        else:
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)  # so that the exit code is the one of a terminated process
+        try:
+            if self._pid == os.getpid():  # a fork inherits the handler, but not the reporters' threads
+                for flush in tuple(_flushes):
+                    flush(is_end)
+        finally:  # another signal's handler may raise in there
+            if not is_end:
+                self.before(number, frame)  # at once: the grace period is for its checkpoint
+            else:
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)  # so that the exit code is the one of a terminated process
 
     def __eq__(self, other: object) -> bool:
         # Lightning leaves its own handling out where it finds "a handler". The enumeration alone, not the
@@ -93,17 +95,34 @@ class _Handler:
 
 def is_announced(error: BaseException) -> bool:
     """Whether an exception comes from the program's own handler of a signal that announces the end."""
-    codes = set()
-    for name in _ANNOUNCING:
-        handler = signal.getsignal(getattr(signal, name, signal.SIGTERM))
-        handler = getattr(handler, "func", handler)  # functools.partial
-        codes.add(getattr(getattr(handler, "__func__", handler), "__code__", None))
+    return _is_raised_by_handler(error, [getattr(signal, name, signal.SIGTERM) for name in _ANNOUNCING])
+
+
+def let_through(error: BaseException) -> None:
+    """Raise again what the program itself has thrown into code of ours: by a handler of a signal, or by a
+    debugger that is told to quit. For every `except Exception` on the program's thread."""
+    if type(error).__module__ == "bdb" or _is_raised_by_handler(error, signal.valid_signals()):
+        raise error
+
+
+def _is_raised_by_handler(error: BaseException, numbers: Iterable[int]) -> bool:
+    codes = {_find_code(signal.getsignal(number)) for number in numbers}
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code in codes:
             return True
         trace = trace.tb_next
     return False
+
+
+def _find_code(handler: Any) -> object:  # noqa: ANN401 — whatever may be called
+    """Of a function, a method, a partial of one, or an object that can be called; None for no such."""
+    for _ in range(4):
+        if isinstance(handler, _Handler):
+            handler = handler.before
+        handler = getattr(handler, "func", getattr(handler, "__func__", handler))
+    method = getattr(type(handler), "__call__", None)  # noqa: B004 — its code is wanted
+    return getattr(handler, "__code__", None) or getattr(method, "__code__", None)
 
 
 def is_exit(error: Optional[BaseException]) -> bool:

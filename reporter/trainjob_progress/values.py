@@ -10,6 +10,7 @@ import math
 import sys
 
 from .document import MAX_INTEGER, MAX_METRICS, MAX_TEXT
+from .termination import let_through
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def read(value: Any) -> Optional[Number]:  # noqa: ANN401
             value = value.item()  # torch, NumPy, JAX, Paddle
         return value if type(value) is int else float(value)
     except Exception as error:  # whatever a foreign type raises
+        let_through(error)
         raise TypeError(f"gives no number: {type(error).__name__}") from error
 
 
@@ -84,7 +86,8 @@ def read_held(values: dict[str, Any]) -> None:
             continue  # reading now would break the graph that is being captured
         try:
             number: Any = read(value.tensor)
-        except TypeError:
+        except TypeError as error:
+            let_through(error)
             number = value.before
         if values.get(name) is value:
             if number is None:
@@ -119,7 +122,8 @@ def is_mapping(value: Any) -> bool:  # noqa: ANN401
     """Whether it looks like one."""
     try:
         return hasattr(value, "items")
-    except Exception:  # a foreign type's own trouble
+    except Exception as error:  # a foreign type's own trouble
+        let_through(error)
         return False
 
 
@@ -133,7 +137,8 @@ def to_number(value: Any) -> Optional[Number]:  # noqa: ANN401
         if hasattr(value, "detach"):
             value = value.detach()  # torch warns when a scalar with a gradient becomes a number
         return read(value)
-    except Exception:  # whatever a foreign type raises must not reach the training loop
+    except Exception as error:  # whatever a foreign type raises must not reach the training loop
+        let_through(error)
         return None
 
 
@@ -174,7 +179,8 @@ def _is_on_host(tensor: Any) -> bool:  # noqa: ANN401
         if device is not None:
             return bool(device.type == "cpu")
         return bool(tensor.place.is_cpu_place())
-    except Exception:
+    except Exception as error:
+        let_through(error)
         return False
 
 
@@ -184,7 +190,8 @@ def _is_capturing(tensor: Any) -> bool:  # noqa: ANN401
         if torch is None or tensor.device.type != "cuda":
             return False
         return bool(torch.cuda.is_current_stream_capturing())
-    except Exception:
+    except Exception as error:
+        let_through(error)
         return False
 
 
@@ -193,7 +200,8 @@ def _size(value: Any) -> int:  # noqa: ANN401
         size = value.numel() if hasattr(value, "numel") else getattr(value, "size", 1)
         size = size() if callable(size) else size
         return int(size)
-    except Exception:
+    except Exception as error:
+        let_through(error)
         return 1  # it will say so itself
 
 
@@ -210,5 +218,6 @@ def show(value: object) -> str:
     """A value as a warning has it: whatever it is, in a few characters."""
     try:
         return repr(value)[:60]
-    except Exception:  # an integer of thousands of digits, or a foreign type's own trouble
+    except Exception as error:  # an integer of thousands of digits, or a foreign type's own trouble
+        let_through(error)
         return f"a {type(value).__name__}"

@@ -67,6 +67,9 @@ def test_the_text_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert describe(ValueError("loss is nan")) == "ValueError"
 
 
-@pytest.mark.parametrize("piece", ["a", "://", "password", "=", "a1", "x-", " ", "'", "token:", "bearer ", "--password", "a:", "a:a@"])
+@pytest.mark.parametrize(
+    "piece",
+    ["a", "://", "password", "=", "a1", "x-", " ", "'", "token:", "bearer ", "--password", "a:", "a:a@"],
+)
 def test_no_text_takes_long(piece: str) -> None:
     assert len(describe(ValueError(piece * 100_000))) <= 200  # a pattern that went back and forth would hang

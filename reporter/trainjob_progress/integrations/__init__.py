@@ -11,6 +11,7 @@ from typing import Any, Callable, Optional, TypeVar, cast
 from trainjob_progress import Reporter
 from trainjob_progress.loops import begin
 from trainjob_progress.publisher import warn
+from trainjob_progress.termination import let_through
 
 F = TypeVar("F", bound=Callable[..., Any])
 _warned: set[str] = set()
@@ -48,6 +49,7 @@ def quietly(hook: F) -> F:
         try:
             return hook(*args, **kwargs)
         except Exception as error:
+            let_through(error)
             if hook.__module__ not in _warned:
                 _warned.add(hook.__module__)
                 warn(f"{hook.__qualname__} failed, training goes on: {type(error).__name__}: {error}")
