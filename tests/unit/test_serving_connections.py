@@ -110,10 +110,19 @@ def test_who_is_served_and_the_front_proxy_are_never_closed() -> None:
     proxy = [Connection("10.0.0.2") for _ in range(20)]
     for each in proxy:
         each.peer.is_front_proxy = True
-    idle = [Connection("10.0.0.3") for _ in range(6)]
+    idle = [Connection("10.9.9.9") for _ in range(6)]
     sweep(all_, connect(all_, *busy, *proxy, *idle))
     assert all(each.is_open for each in busy + proxy)
     assert not any(each.is_open for each in idle)
+
+
+def test_what_somebody_else_is_served_costs_nobody_an_idle_connection() -> None:
+    """A thousand watches of one address kept more than all may, and other readers lost theirs each time."""
+    all_ = Connections(ROOM)
+    watches = [Connection("10.9.9.9", idle_since=None) for _ in range(40)]
+    reader = Connection("10.0.0.3")
+    sweep(all_, connect(all_, *watches, reader))
+    assert reader.is_open
 
 
 def test_a_connection_weighs_what_it_keeps_of_its_largest_piece() -> None:

@@ -178,7 +178,8 @@ class Connections:
 
     def _close_idle(self, most: int, kept_bytes: int) -> None:
         """Until few enough are left: of the address whose connections keep most, the one that has been idle
-        for longest. Never the front proxy's: its users share them."""
+        for longest. Never the front proxy's: its users share them. For memory alone, none of an address that
+        keeps less than the average: what others keep is not idle then, and its own would not help."""
         count = len(self._open)
         kept_by_site: Counter[str] = Counter()
         idle: defaultdict[str, deque[Connection]] = defaultdict(deque)
@@ -187,13 +188,18 @@ class Connections:
                 kept_by_site[each.site] += each.kept_bytes
                 if each.idle_since is not None:
                     idle[each.site].append(each)
-        while idle and (count > most or kept_bytes > KEPT_SHARE * self.limits.kept_bytes):
+        total = kept_by_site.total()
+        while idle:
             site = max(idle, key=kept_by_site.__getitem__)
+            is_large = kept_by_site[site] * len(kept_by_site) >= total
+            if count <= most and not (is_large and kept_bytes > KEPT_SHARE * self.limits.kept_bytes):
+                break
             connection = idle[site].popleft()
             if not idle[site]:
                 del idle[site]
             kept_by_site[site] -= connection.kept_bytes
             kept_bytes -= connection.kept_bytes
+            total -= connection.kept_bytes
             count -= 1
             connection.drop()
 
