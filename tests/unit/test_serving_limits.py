@@ -8,9 +8,12 @@ from typing import Any
 import yaml
 
 from visibility_api.app import Limits
+from visibility_api.app.exchange import PIECE_BYTES
+from visibility_api.kube.responses import MAX_LINE_BYTES
 from visibility_api.serving.connection import MAX_STRANGERS_HEAD_BYTES
 from visibility_api.serving.connections import CONNECTION_BYTES, ConnectionLimits
-from visibility_api.serving.writer import KEPT_BYTES
+from visibility_api.serving.writer import KEPT_BYTES, SMALL_BYTES
+from visibility_api.workloads.inspection import AT_A_TIME, MAX_PAGE_BYTES
 
 MIB = 1024 * 1024
 # Of a server with 3,000 jobs: their documents and the lists that it keeps (docs/security.md).
@@ -33,7 +36,16 @@ def test_what_is_bounded_fits_the_memory_limit_of_the_deployment() -> None:
     limits = ConnectionLimits()
     connections = limits.connections * (CONNECTION_BYTES + KEPT_BYTES)
     strangers = limits.strangers * max(HANDSHAKE_BYTES, MAX_STRANGERS_HEAD_BYTES)
-    assert connections + strangers + limits.head_bytes + JOBS_BYTES <= _memory_limit()
+    inspections = AT_A_TIME * MAX_PAGE_BYTES  # of failed jobs
+    parts = (connections, strangers, limits.head_bytes, JOBS_BYTES, inspections, MAX_LINE_BYTES)
+    assert sum(parts) <= _memory_limit()
+
+
+def test_a_watch_that_is_not_read_keeps_no_more_than_a_connection_may() -> None:
+    """Its chunk, and what OpenSSL keeps of its largest write: of two small ones at most, twice."""
+    chunk = 64 * 1024
+    assert chunk + 2 * 2 * SMALL_BYTES * 4 // 3 <= KEPT_BYTES
+    assert PIECE_BYTES + len(f"{PIECE_BYTES:x}\r\n\r\n") <= SMALL_BYTES
 
 
 def test_watches_leave_connections_for_requests() -> None:

@@ -30,7 +30,7 @@ class ConnectionLimits:
 
     # Open at one time. With what each may keep they fit the Deployment's memory limit, beside all else that
     # is bounded (test_serving_limits.py).
-    connections: int = 2_560
+    connections: int = 2_304
     # Of these the last ones are answered 429, and idle ones are closed before they are reached.
     reserve: int = 128
     # Handshakes that are not complete, and connections without a certificate whose caller is not known: up to
