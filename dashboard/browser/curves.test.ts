@@ -236,6 +236,24 @@ test("eight compared jobs have a colour each, and a table of last and best value
   expect(row).toMatch(/5\s*4/); // eval_loss rises
 });
 
+test("charts that are out of view are on paper too", async () => {
+  const job = fixture.jobs.find(trains)!;
+  const names = Array.from({ length: 20 }, (_, at) => `metric${at}`);
+  has(job, Object.fromEntries(names.map((name, at) => [name, [range(0, 100, 1, (step) => step * at)]])));
+  await show(job);
+  expect(await page.locator(".plot canvas").count()).toBeLessThan(20);
+  const drawn = await page.evaluate(async () => {
+    window.dispatchEvent(new Event("beforeprint"));
+    await Promise.resolve(); // the browser lays the page out for paper before any frame
+    await Promise.resolve();
+    return [...document.querySelectorAll<HTMLCanvasElement>(".plot canvas")].filter((canvas) => {
+      const { data } = canvas.getContext("2d")!.getImageData(0, 0, canvas.width, canvas.height);
+      return data.some((value) => value > 0);
+    }).length;
+  });
+  expect(drawn).toBe(20);
+});
+
 test("of 300 metrics those in view are drawn, and any is found and kept on top", async () => {
   const job = fixture.jobs.find(trains)!;
   has(

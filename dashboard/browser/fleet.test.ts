@@ -212,6 +212,13 @@ test("all rows are on the pages of a print", async () => {
   const pdf = (await page.pdf()).toString("latin1");
   const pages = Math.max(...[...pdf.matchAll(/\/Count (\d+)/g)].map(([, count]) => Number(count)));
   expect(pages).toBeGreaterThan(8); // 400 rows
+  await page.emulateMedia({ media: "print" });
+  await page.setViewportSize({ width: 720, height: 1000 }); // a sheet of A4
+  await page.getByText(/^As of \d/).waitFor();
+  for (const pressed of [".filters", ".list-tools .button", ".tick"])
+    expect(await page.locator(pressed).first().isVisible(), pressed).toBe(false);
+  const held = (await page.locator(".body .cell.accelerators").first().boundingBox())!;
+  expect(held.x + held.width).toBeLessThan(720);
 });
 
 test("back from a job, the filters are as they were and the focus is on its row", async () => {

@@ -4,6 +4,7 @@ import "./styles/base.css";
 import "./styles/fleet.css";
 import "./styles/job.css";
 import "uplot/dist/uPlot.min.css";
+import "./styles/print.css";
 import { App } from "./views/app";
 
 const page = document.getElementById("page");

@@ -1,6 +1,6 @@
 /** A chart of curves, drawn by uPlot on a canvas. Zoomed by dragging, with the wheel of keys + and −, back with 0. */
 
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 
 import type { Axis } from "../model/series";
@@ -48,7 +48,7 @@ export function LineChart(props: Props) {
   latest.current = props;
   const { plan, axis, isLog, zone, colours, height, range, description } = props;
   const shape = JSON.stringify([plan.lines, axis, isLog, zone, colours.text, props.styleKey]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const parent = box.current;
     if (!parent || width === 0) return;
     const made = new uPlot(options(latest, width), plan.columns as uPlot.AlignedData, parent);

@@ -14,7 +14,7 @@ import { time } from "../model/job";
 import { visible } from "../model/text";
 import { useSettings } from "../settings";
 import { savePicture } from "./chart-picture";
-import { useSeen } from "./hooks";
+import { usePrinting, useSeen } from "./hooks";
 import { Swatch } from "./swatch";
 import { useIsDark } from "./theme";
 
@@ -38,6 +38,7 @@ export function CurvePanel(props: Props) {
   const { group, isLarge, isPinned, pin, jobs, look, metrics } = props;
   const [isWide, widen] = useState(false);
   const [panel, isSeen] = useSeen<HTMLElement>();
+  const isPrinted = usePrinting();
   const height = isWide || isLarge ? 340 : 210;
   return (
     <figure class={`curve-panel ${isWide || isLarge ? "wide" : ""}`} ref={panel}>
@@ -81,7 +82,7 @@ export function CurvePanel(props: Props) {
           PNG
         </button>
       </figcaption>
-      {isSeen ? <Chart {...props} height={height} /> : <div style={{ height: `${height + 26}px` }} />}
+      {isSeen || isPrinted ? <Chart {...props} height={height} /> : <div style={{ height: `${height + 26}px` }} />}
     </figure>
   );
 }

@@ -21,7 +21,7 @@ import { ListTools } from "./list-tools";
 import { TickedJobs } from "./ticked-jobs";
 import { TimelineKey } from "./timeline-bars";
 import { NoJobs, Refused } from "./fleet-empty";
-import { Empty } from "./parts";
+import { Empty, PrintedAsOf } from "./parts";
 import { SummaryLine } from "./summary-line";
 import { useListNotices } from "./notices";
 import { useIsLive, useTab } from "./tab";
@@ -87,6 +87,7 @@ export function FleetView({ address, fleet, sparks, filter, go }: Props) {
         <NoJobs />
       ) : (
         <>
+          <PrintedAsOf at={until} />
           <SummaryLine jobs={fleet.jobs.values()} version={version} now={now} filter={filter} change={change} />
           <FilterBar jobs={fleet.jobs.values()} version={version} filter={filter} change={change} search={search} />
           <div class="list-tools">

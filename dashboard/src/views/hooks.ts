@@ -1,4 +1,4 @@
-import { useEffect, useReducer, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useReducer, useRef, useState } from "preact/hooks";
 
 import { serverNow } from "../api/clock";
 import type { Notifier } from "../model/notifier";
@@ -48,9 +48,10 @@ export function useNow(ms = 1000): number {
 export function useSize<E extends HTMLElement>() {
   const element = useRef<E>(null);
   const [size, setSize] = useState({ width: 0, height: 0 });
-  useEffect(() => {
+  useLayoutEffect(() => {
     const seen = element.current;
     if (!seen) return;
+    setSize({ width: seen.clientWidth, height: seen.clientHeight }); // also when it is drawn for paper, in one go
     const observer = new ResizeObserver(([entry]) => {
       if (entry) setSize({ width: Math.round(entry.contentRect.width), height: Math.round(entry.contentRect.height) });
     });

@@ -22,7 +22,7 @@ import { Replicas } from "./job-replicas";
 import { useJobNotices } from "./notices";
 import { useIsLive, useTab } from "./tab";
 import { Yaml } from "./job-yaml";
-import { Empty, Notice } from "./parts";
+import { Empty, Notice, PrintedAsOf } from "./parts";
 import { useChanges, useNow } from "./hooks";
 
 interface Props {
@@ -66,6 +66,7 @@ export function JobView({ address, fleet, route, go }: Props) {
         )}
         {found && (
           <>
+            <PrintedAsOf at={isLive ? now : (link.asOf ?? now)} />
             <JobHead document={found} now={now} />
             {isGone && (
               <Notice kind="warn" title="This job has been deleted.">

@@ -81,6 +81,12 @@ export function Instant({ at, now }: { at: number; now: number }) {
   );
 }
 
+/** On paper nothing moves on: it says as of when it was true. */
+export function PrintedAsOf({ at }: { at: number }) {
+  const { zone } = useSettings();
+  return <p class="printed">As of {fullTime(at, zone)}</p>;
+}
+
 export function Notice({
   kind,
   title,
