@@ -27,6 +27,17 @@ const DO = {
     });
     await page.goto(url);
   },
+  /** One more, of the same browser; what is told next is told to it. */
+  async tab({ url }) {
+    page = await page.context().newPage();
+    page.setDefaultTimeout(PATIENCE_MS);
+    page.on("pageerror", (error) => faults.push(String(error.stack ?? error)));
+    await page.goto(url);
+  },
+  /** To the tab that was opened as the nth. */
+  front({ number }) {
+    page = page.context().pages()[number];
+  },
   wait: ({ on, state = "visible" }) => page.locator(on).first().waitFor({ state }),
   click: ({ on }) => page.locator(on).first().click(),
   text: ({ on }) => page.locator(on).first().textContent(),

@@ -39,6 +39,14 @@ class Browser:
         """`dark`, `width`, `height`, `cookies` (a dictionary with `name`, `value` and `url` each)."""
         self._do("open", url=url, **how)
 
+    def tab(self, url: str) -> None:
+        """Opens one more page beside those that are open; what follows is of it."""
+        self._do("tab", url=url)
+
+    def front(self, number: int) -> None:
+        """What follows is of the tab that was opened as this one, from 0."""
+        self._do("front", number=number)
+
     def wait(self, on: str, state: str = "visible") -> None:
         self._do("wait", on=on, state=state)
 

@@ -102,6 +102,35 @@ def test_the_jobs_of_a_namespace_are_shown_live(jobs: Workspace, browser: Browse
     browser.wait(f"{row(jobs.name, 'killed')} >> text=Failed")
 
 
+def test_ten_tabs_of_jobs_and_two_lists_are_live_through_one_kubectl_proxy(
+    shared: Workspace, jobs: Workspace, browser: Browser, alice: str
+) -> None:
+    """A browser opens six connections to the proxy."""
+    names = ["bert", "killed", "silent", *(f"small-{number}" for number in range(7))]
+    for name in names[3:]:
+        shared.start_job(name, TRAINING)
+    try:
+        for name in names[3:]:
+            jobs.wait_reporting(name)
+        browser.open(page_of(alice, jobs.name))
+        browser.wait(f"{row(jobs.name, 'bert')} >> text=loss")
+        browser.tab(page_of(alice, jobs.name))
+        browser.wait(f"{row(jobs.name, 'bert')} >> text=loss")
+        for name in names:
+            browser.tab(page_of(alice, jobs.name, name))
+            browser.wait(f"h1:has-text('{name}')")
+            browser.wait(".numbers", state="attached")
+        for tab in range(5, 12):  # those of the jobs that train
+            browser.front(tab)
+            text_changes(browser, ".numbers")
+        for tab in (0, 1):
+            browser.front(tab)
+            text_changes(browser, row(jobs.name, names[-1], ".progress small"))
+    finally:
+        for name in names[3:]:
+            shared.delete_job(name)
+
+
 def test_filters_are_in_the_address(jobs: Workspace, browser: Browser, alice: str) -> None:
     jobs.wait_document("killed", lambda status: status["phase"] == "Failed", what="has failed")
     browser.open(page_of(alice, jobs.name))

@@ -1,8 +1,9 @@
 import { useSettings } from "../settings";
-import { useMedia } from "./hooks";
+import { useMedia, usePrinting } from "./hooks";
 
 export function useIsDark(): boolean {
   const { theme } = useSettings();
   const isSystemDark = useMedia("(prefers-color-scheme: dark)");
-  return theme === "auto" ? isSystemDark : theme === "dark";
+  const isPrinted = usePrinting(); // paper is light
+  return !isPrinted && (theme === "auto" ? isSystemDark : theme === "dark");
 }
