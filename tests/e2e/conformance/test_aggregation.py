@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
-from tests.e2e.api import Object
+from tests.canary import plant
+from tests.e2e.api import Api, Object
 from tests.e2e.cluster import Cluster
-from tests.e2e.manifests import APISERVICE, APISERVICE_PATH
+from tests.e2e.manifests import APISERVICE, APISERVICE_PATH, NAMESPACE, SERVICE_ACCOUNT
 from tests.e2e.visibility_server import GROUP, PREFIX, VisibilityServer
 from tests.e2e.workspace import User, Workspace
 from visibility_api.serving.http_server import KEEP_ALIVE_S
@@ -80,6 +83,31 @@ def test_O8_borrowed_definitions_are_the_clusters_own(
 
 def test_P12_connections_are_kept_longer_than_the_aggregator_does() -> None:
     assert KEEP_ALIVE_S > 90
+
+
+@pytest.mark.parametrize(
+    ("account", "path", "schema"),
+    [
+        ("dashboard", f"{PREFIX}/trainjobs", "trainjob-visibility"),
+        (SERVICE_ACCOUNT, "/api/v1/pods?limit=1", "trainjob-visibility-server"),
+    ],
+)
+def test_P16_service_accounts_requests_of_our_group_and_the_server_s_own_have_seats_apart(
+    cluster: Cluster, shared: Workspace, account: str, path: str, schema: str
+) -> None:
+    """kube-apiserver's own FlowSchema for service accounts must match neither."""
+    if cluster.kind == "local":
+        pytest.skip("the stand-in has no priority and fairness")
+    namespace = NAMESPACE if account == SERVICE_ACCOUNT else shared.name
+    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    if account != SERVICE_ACCOUNT:
+        cluster.admin.create(accounts, {"metadata": {"name": account}})
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = plant(cluster.admin.create(f"{accounts}/{account}/token", request)["status"]["token"])
+    with contextlib.closing(Api(cluster.url, ca_file=cluster.ca_file, token=token)) as api:
+        answer = api.raw("GET", path)
+    found = cluster.admin.get(f"/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/{schema}")
+    assert answer.headers["x-kubernetes-pf-flowschema-uid"] == found["metadata"]["uid"]
 
 
 def test_P16_requests_of_our_group_have_seats_of_their_own(cluster: Cluster, shared: Workspace) -> None:
