@@ -22,11 +22,11 @@ _YOLO = re.compile(
 )
 _YOLO_HEAD = re.compile(r"^\s{0,16}Epoch\s{1,16}(?:GPU|gpu)_mem((?:\s{1,16}\w{1,32}){1,16})\s*$")
 _OPENMMLAB = re.compile(
-    rf"^(Epoch|Iter)(?:\((\w{{1,16}})\))?\s{{1,4}}\[\s{{0,9}}({_COUNT})(?:/({_COUNT}))?\]"
+    rf"^(Epoch|Iter)(?:\((\w{{1,16}})\))?\s{{1,16}}\[\s{{0,9}}({_COUNT})(?:/({_COUNT}))?\]"
     rf"(?:\[\s{{0,9}}({_COUNT})/({_COUNT})\])?\s(.*)$"
 )
 _FAIRSEQ = re.compile(
-    rf"^(train_inner|train|valid\w{{0,32}}|test\w{{0,32}}) \| epoch ({_COUNT})"
+    rf"^([\w.-]{{1,64}}) \| epoch ({_COUNT})"
     rf"(?::\s{{1,9}}({_COUNT}) / ({_COUNT}))?[\s|](.*)$"
 )
 _MEGATRON = re.compile(
@@ -34,10 +34,10 @@ _MEGATRON = re.compile(
     rf"\s{{0,4}}iteration\s{{1,16}}({_COUNT})/\s{{0,16}}({_COUNT})\s\|(.*)$"
 )
 _DEEPSPEED = re.compile(
-    rf"\[Rank ({_COUNT})\] step=({_COUNT}), (.*)$|\bmicro_step=({_COUNT})/global_step=({_COUNT}), (.*)$"
+    rf"\[Rank (-1|{_COUNT})\] step=({_COUNT}), (.*)$|\bmicro_step=({_COUNT})/global_step=({_COUNT}), (.*)$"
 )
 _LIST = re.compile(rf"\b(\w{{1,32}})=\[({NUMBER})[\],]", re.IGNORECASE)  # of groups of parameters: the first
-_NEMO = re.compile(rf"^Training epoch ({_COUNT}), iteration ({_COUNT})/({_COUNT}) \|(.*)$")
+_NEMO = re.compile(rf"(?:^|\s)Training epoch ({_COUNT}), iteration ({_COUNT})/({_COUNT})((?:\s\||$).*)$")
 _PART = re.compile(
     rf"^\s{{0,16}}([A-Za-z][^:|=]{{0,62}}?)(?::\s{{0,16}}|\s)({NUMBER})\s{{0,16}}$", re.IGNORECASE
 )
@@ -52,8 +52,8 @@ class FormReader:
         self._readers: tuple[tuple[str, Callable[[str], Optional[Fields]]], ...] = (
             ("% ", self._read_yolo), ("%|", self._read_yolo), ("_mem ", self._read_yolo_head),
             ("Epoch", _read_openmmlab), ("Iter", _read_openmmlab),
-            ("| epoch", _read_fairseq), ("iteration ", _read_megatron), ("step=", _read_deepspeed),
-            ("Training epoch ", _read_nemo),
+            ("| epoch", _read_fairseq), ('num_updates": ', _read_fairseq_object),
+            ("iteration ", _read_megatron), ("step=", _read_deepspeed), ("Training epoch ", _read_nemo),
         )  # fmt: skip
 
     def copy(self) -> FormReader:
@@ -121,7 +121,7 @@ def _read_fairseq(text: str) -> Optional[Fields]:
     if match is None:
         return None
     kind, epoch, step, total, rest = match.groups()
-    if not kind.startswith("train"):
+    if kind not in ("train", "train_inner"):
         return {}
     metrics = read_metrics(rest)
     updates = metrics.pop("num_updates", None)
@@ -131,6 +131,26 @@ def _read_fairseq(text: str) -> Optional[Fields]:
     if isinstance(updates, int):
         done["step"] = updates
     return {**done, **({"metrics": metrics} if metrics else {})}
+
+
+def _read_fairseq_object(text: str) -> Optional[Fields]:
+    """`--log-format json`. At an epoch's end each name begins with that of the subset."""
+    import json
+
+    try:
+        values = json.loads(text[max(text.find("{"), 0) :])
+        epoch = int(values["epoch"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    prefix = "train_" if "train_num_updates" in values else ""
+    if f"{prefix}num_updates" not in values:
+        return {}
+    metrics = {key[len(prefix) :]: to_number(values[key]) for key in values if key.startswith(prefix)}
+    metrics.pop("epoch", None)
+    done, step = metrics.pop("update", epoch), metrics.pop("num_updates")
+    position = {"step": step, "epoch": done}
+    numbers = {name: value for name, value in position.items() if isinstance(value, (int, float))}
+    return {**numbers, "metrics": metrics}
 
 
 def _read_megatron(text: str) -> Optional[Fields]:
@@ -146,7 +166,7 @@ def _read_deepspeed(text: str) -> Optional[Fields]:
     if match is None:
         return None
     rank, step, rest, _, global_step, timed = match.groups()
-    if rank is not None and int(rank) != 0:
+    if rank is not None and int(rank) > 0:  # -1: there is one process
         return {}
     metrics = read_metrics(rest or timed)
     metrics.update({name: to_number(first) for name, first in _LIST.findall(rest or timed)})
@@ -154,16 +174,13 @@ def _read_deepspeed(text: str) -> Optional[Fields]:
 
 
 def _read_nemo(text: str) -> Optional[Fields]:
-    """Epochs and iterations count from 0; the last iteration is named, not how many there are."""
-    match = _NEMO.match(text)
+    """Epochs and steps count from 0. The last iteration is the run's, or the epoch's: nobody says which."""
+    match = _NEMO.search(text)
     if match is None:
         return None
-    epoch, at, last = (int(match.group(place)) for place in (1, 2, 3))
-    if at > last:
-        return {}
-    columns = _columns(match.group(4))
-    columns.get("metrics", {}).pop("global_step", None)
-    return {**_in_epoch(epoch + 1, at + 1, last + 1), **columns}
+    fields = _columns(match.group(4))
+    step = fields.get("metrics", {}).pop("global_step", None)
+    return {"epoch": int(match.group(1)), **({"step": step + 1} if isinstance(step, int) else {}), **fields}
 
 
 def _in_epoch(epoch: int, step: int, total: int) -> Fields:

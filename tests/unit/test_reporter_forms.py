@@ -10,6 +10,29 @@ import pytest
 
 from trainjob_progress.lines import LineReader
 
+# Where the forms come from, as read on 2026-11-25:
+# - Ultralytics: ultralytics/engine/trainer.py, BaseTrainer._do_train: ("%11s" * 2 + "%11.4g" * (2 + loss_length)) of
+#   f"{epoch + 1}/{epochs}", f"{memory:.3g}G", losses, instances, size; ultralytics/utils/tqdm.py, TQDM._display:
+#   f"{desc}: {percent:.0f}% {bar} {n_str}/{t_str} {rate_str} {elapsed_str}{remaining_str}".
+# - open-mmlab/mmengine: mmengine/runner/log_processor.py, get_log_after_iter: f"Epoch({mode}){epoch}[{iter}/{len}]  ",
+#   the epoch in brackets, to the right of up to len(str(max_epochs)) + 3 places; f"Iter({mode}) [{iter}/{max_iters}]  ".
+#   Lines of mmengine 0.10.7 were recorded here.
+# - facebookresearch/fairseq: fairseq/logging/progress_bar.py: SimpleProgressBar.log "{}:  {:5d} / {:d} {}" of prefix,
+#   i + 1, size, "key=value, "; .print "{} | {}" of prefix and "key value | "; JsonProgressBar; fairseq_cli/train.py:
+#   "%(asctime)s | %(levelname)s | %(name)s | %(message)s", in which the name is the tag.
+# - NVIDIA/Megatron-LM: megatron/training/training.py, training_log: f" [{datetime.now()…%f}]",
+#   " iteration {:8d}/{:8d} |", " {}: {:.6E} |", f" grad norm: {grad_norm:.3f} |" and more.
+# - DeepSpeed: deepspeed/runtime/engine.py, _report_progress: f"step={step}, skipped={…}, lr={lr}, mom={mom}" behind
+#   log_dist's "[Rank {}] {}", -1 without a process group; deepspeed/utils/timer.py, ThroughputTimer.stop:
+#   "epoch={}/micro_step={}/global_step={}, …"; deepspeed/runtime/pipe/engine.py, train_batch: f"steps: {…} loss: …".
+# - pytorch/torchtitan: torchtitan/components/metrics.py, MetricsProcessor.log and log_validation:
+#   f"step: {step:2}  loss: {loss:8.5f}  grad_norm: {grad_norm:7.4f}  memory: …", f"validate step: {step:2}  loss: …".
+# - NVIDIA/NeMo: nemo/lightning/pytorch/callbacks/progress_printer.py, ProgressPrinter.on_train_batch_end:
+#   f"Training epoch {trainer.current_epoch}, iteration {n-1}/{self.total-1}" (at times n and total), f" | {metric}: {val:.4}";
+#   the total is trainer.max_steps, if there are any: of the run, not of the epoch.
+# - Axolotl: transformers' dictionary, each number a text; recorded lines of others.
+# - verl: verl/utils/logger/aggregate_logger.py, concat_dict_to_str: f"step:{step}", f"{k}:{pprint.pformat(v)}" (before: .3f)
+#   joined by " - ".
 HEAD = "      Epoch    GPU_mem   box_loss   cls_loss  Instances       Size"
 
 
@@ -31,6 +54,13 @@ def read(*lines: str) -> dict[str, Any] | None:
             {"step": 100, "epoch": 1.1111},
             {"lr": 0.01, "grad_norm": 2.5, "loss": 11.4723},
             id="mmengine, epochs",
+        ),
+        pytest.param(
+            "11/25 15:37:13 - mmengine - INFO - Epoch(train)      [2][10/20]  lr: 1.0000e-03  eta: 0:00:00  time: 0.0037  "
+            "data_time: 0.0015  loss: 0.9079  acc: 0.5000",
+            {"step": 30, "epoch": 1.5},
+            {"lr": 0.001, "loss": 0.9079, "acc": 0.5},
+            id="mmengine, recorded, of 100,000 epochs",
         ),
         pytest.param(
             "03/25 23:59:30 - mmengine - INFO - Iter(train) [   50/40000]  base_lr: 1.0000e-02 lr: 1.0000e-02  "
@@ -61,6 +91,26 @@ def read(*lines: str) -> dict[str, Any] | None:
             id="fairseq, the end of an epoch",
         ),
         pytest.param(
+            '2023-03-03 10:00:00 | INFO | train_inner | {"epoch": 2, "update": 1.5, "loss": "12.3", '
+            '"num_updates": "2319", "lr": "1.25e-05", "gnorm": "2.4", "wall": "30"}',
+            {"step": 2319, "epoch": 1.5},
+            {"loss": 12.3, "lr": 1.25e-05, "gnorm": 2.4},
+            id="fairseq, JSON",
+        ),
+        pytest.param(
+            '2023-03-03 10:10:00 | INFO | train | {"epoch": 1, "train_loss": "10.1", "train_num_updates": "1546"}',
+            {"step": 1546, "epoch": 1},
+            {"loss": 10.1},
+            id="fairseq, JSON, the end of an epoch",
+        ),
+        pytest.param(
+            " [2024-05-01 12:00:00.123456] iteration        5/      10 | consumed samples:           40 | learning "
+            "rate: 1.5E-04 | lm loss: 9.1E+00 | params norm: 1.500 |",
+            {"step": 5, "total_steps": 10},
+            {"learning rate": 0.00015, "lm loss": 9.1, "params norm": 1.5},
+            id="Megatron, of today",
+        ),
+        pytest.param(
             " [2024-05-01 12:00:00] iteration      100/  500000 | consumed samples:        25600 | elapsed time "
             "per iteration (ms): 1234.5 | throughput per GPU (TFLOP/s/GPU): 123.4 | learning rate: "
             "1.500000E-04 | global batch size:   256 | lm loss: 9.123456E+00 | loss scale: 1.0 | grad norm: "
@@ -75,6 +125,18 @@ def read(*lines: str) -> dict[str, Any] | None:
             {"step": 10},
             {"skipped": 0, "lr": 9.65e-06},
             id="DeepSpeed",
+        ),
+        pytest.param(
+            "[2023-05-12 09:46:45,021] [INFO] [logging.py:96:log_dist] [Rank -1] step=10, skipped=0, lr=[1e-05], mom=[0.9]",
+            {"step": 10},
+            {"skipped": 0, "lr": 1e-05},
+            id="DeepSpeed, one process",
+        ),
+        pytest.param(
+            "steps: 10 loss: 2.5123 iter time (s): 0.121 samples/sec: 66.116",
+            {"step": 10},
+            {"loss": 2.5123, "samples/sec": 66.116},
+            id="DeepSpeed's pipeline",
         ),
         pytest.param(
             "[2023-05-12 09:46:45,030] [INFO] [timer.py:199:stop] epoch=0/micro_step=20/global_step=10, "
@@ -94,9 +156,22 @@ def read(*lines: str) -> dict[str, Any] | None:
         pytest.param(
             "Training epoch 1, iteration 9/99 | lr: 1e-05 | global_batch_size: 8 | global_step: 109 | "
             "reduced_train_loss: 10.2 | train_step_timing in s: 0.5 | consumed_samples: 80",
-            {"step": 110, "epoch": 1.1},
+            {"step": 110, "epoch": 1},
             {"lr": 1e-05, "reduced_train_loss": 10.2, "train_step_timing in s": 0.5},
             id="NeMo",
+        ),
+        pytest.param(
+            " 0: Training epoch 0, iteration 28/99 | lr: 5.6e-06 | global_step: 28 | reduced_train_loss: 2.778",
+            {"step": 29, "epoch": 0},
+            {"lr": 5.6e-06, "reduced_train_loss": 2.778},
+            id="NeMo, behind srun's label",
+        ),
+        pytest.param(
+            "{'loss': '0.7157', 'grad_norm': '12.79', 'learning_rate': '0', 'ppl': '2.046', "
+            "'memory/max_active (GiB)': '2.98', 'tokens/trainable': 93, 'epoch': '0.1333'}",
+            {"epoch": 0.1333},
+            {"loss": 0.7157, "learning_rate": 0, "memory/max_active (GiB)": 2.98, "tokens/trainable": 93},
+            id="Axolotl, recorded",
         ),
         pytest.param(
             "{'loss': 1.25, 'grad_norm': 2.5, 'learning_rate': 4e-05, 'memory/max_active (GiB)': 3.5, "
@@ -156,6 +231,10 @@ def test_yolov5_counts_its_epochs_from_0() -> None:
     [
         "03/25 23:59:30 - mmengine - INFO - Epoch(val) [1][50/100]    eta: 0:00:25  time: 0.0100  memory: 0  ",
         "2023-03-03 10:10:10 | INFO | valid | epoch 001 | valid on 'valid' subset | loss 9.3 | num_updates 1546",
+        "2023-03-03 10:10:10 | INFO | dev | epoch 001 | valid on 'dev' subset | loss 9.3 | num_updates 1546",
+        '2023-03-03 10:10:10 | INFO | valid | {"epoch": 1, "valid_loss": "9.3", "valid_num_updates": "1546"}',
+        "[titan] 2025-01-01 00:00:00,000 - root - INFO - validate step: 12  loss:  8.1309  memory:  1.20GiB(1.52%)  tps: 1,234",
+        "Validation: iteration 5/10",
         "[2023-05-12 09:46:45,021] [INFO] [logging.py:96:log_dist] [Rank 1] step=10, skipped=0, lr=[9.65e-06]",
         "                 Class     Images  Instances      Box(P          R      mAP50  mAP50-95): 100% ━━━━ 4/4",
         " validation loss at iteration 100 | lm loss value: 9.1E+00 | lm loss PPL: 8.9E+03 |",
