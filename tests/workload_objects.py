@@ -35,7 +35,7 @@ def container_status(name: str, **fields: Any) -> dict[str, Any]:
 
 def made(fields: dict[str, Any], type_: type[T]) -> T:
     """As much of an object as is read. Every object that is made here passes by."""
-    return msgspec.convert(fields, type_)
+    return msgspec.json.decode(msgspec.json.encode(fields), type=type_)
 
 
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"

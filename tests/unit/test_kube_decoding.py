@@ -1,13 +1,16 @@
-"""Hostile JSON is cut at a depth, and nothing else of it changes."""
+"""Hostile JSON is cut at a depth, and nothing else of it changes. Events are read in one pass."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+import msgspec
 from hypothesis import given, strategies as st
 
 from visibility_api.kube.decoding import truncate_depth
+from visibility_api.kube.object_reader import ObjectReader
+from visibility_api.workloads.objects import Pod, mark_unread
 
 JSON = st.recursive(
     st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
@@ -40,3 +43,42 @@ async def test_bytes_that_are_no_json_do_no_harm(body: bytes) -> None:
 
 async def test_nesting_costs_no_recursion() -> None:
     assert await truncate_depth(b"[" * 100_000 + b"]" * 100_000, max_depth=2) == b"[[null]]"
+
+
+def events() -> list[bytes]:
+    pod = {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": "bert-node-0-0-abcde",
+            "namespace": "team-a",
+            "uid": "uid",
+            "resourceVersion": "17",
+            "labels": {"jobset.sigs.k8s.io/restart-attempt": "2"},
+            "annotations": {"resourceVersion": "99", "visibility.trainer.kubeflow.org/path": "/tmp/x"},
+        },
+        "spec": {
+            "containers": [{"name": "node", "env": [{"name": "TRAINJOB_PROGRESS_FILE", "value": "/a"}]}]
+        },
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    return [msgspec.json.encode({"type": type_, "object": pod}) for type_ in ("ADDED", "MODIFIED", "DELETED")]
+
+
+async def test_an_event_is_read_in_one_pass_as_in_two() -> None:
+    reader = ObjectReader("/pods", Pod, mark=mark_unread, count=lambda _reason: None)
+    for line in events():
+        head, body = await reader.head(line), await reader.body(line)
+        meta = head.object.metadata
+        assert reader.event(line) == (head.type, body, meta.resourceVersion, meta.namespace)
+        assert meta.resourceVersion == "17"
+
+
+def test_values_of_variables_that_are_not_ours_are_not_decoded() -> None:
+    """One may have nine megabytes. This one is no text at all, and costs its pod nothing."""
+    reader = ObjectReader("/pods", Pod, mark=mark_unread, count=lambda _reason: None)
+    line = events()[0].replace(b'"env":[', b'"env":[{"name":"X","value":"\\\\ud800"},')
+    (container,) = reader.event(line).object.spec.containers
+    assert [(variable.name, variable.text) for variable in container.env or ()] == [
+        ("TRAINJOB_PROGRESS_FILE", "/a")
+    ]

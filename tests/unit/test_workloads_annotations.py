@@ -47,7 +47,7 @@ NO_PATHS = (
 
 def container(*env: dict[str, Any], **variables: str) -> Container:
     named = [{"name": name, "value": value} for name, value in variables.items()]
-    return msgspec.convert({"name": "node", "env": [*env, *named]}, Container)
+    return msgspec.json.decode(msgspec.json.encode({"name": "node", "env": [*env, *named]}), type=Container)
 
 
 def declared(

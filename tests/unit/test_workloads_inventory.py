@@ -357,7 +357,10 @@ async def test_a_job_that_causes_an_error_hides_no_other_and_is_logged_without_i
     "name", [*PATH_VARIABLES, PORT_VARIABLE, LOG_VARIABLE, PREFIX + "path", OPT_IN, MONITORING + "port"]
 )
 def test_what_is_read_of_an_object_is_kept_of_it(name: str) -> None:
-    container = Container(name="node", env=(EnvVar(name=name, value="1"), EnvVar(name="HOME", value="/")))
+    container = Container(
+        name="node",
+        env=(EnvVar(name=name, value=msgspec.Raw(b'"1"')), EnvVar(name="HOME", value=msgspec.Raw(b'"/"'))),
+    )
     metadata = Meta(name="bert", annotations={name: "1", "last-applied": "{}"})
     kept = {e.name for e in container.env or ()} | (metadata.annotations or {}).keys()
     assert kept == {name}

@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
@@ -294,6 +295,13 @@ class Watch(Generic[T]):
         """Pass on one event. Returns the namespace of its object."""
         if isinstance(line, Oversized):
             return await self._take_metadata(TOO_LARGE)
+        event = None
+        with suppress(*UNDECODABLE):
+            event = self._reader.event(line)
+        if event is not None and event.type in CHANGES:
+            self._on_event(event.type, event.object)  # type: ignore[arg-type]  # narrowed by `in`
+            self._version = event.version or self._version
+            return event.namespace
         try:
             head = await self._reader.head(line)
         except UNDECODABLE:

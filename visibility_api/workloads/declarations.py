@@ -65,7 +65,7 @@ def _literal_environment(container: Container) -> dict[str, str]:
     Not known are values from elsewhere (`valueFrom`), and those with `$(VAR)` or `$$`, which the kubelet
     expands.
     """
-    values = {e.name: e.value for e in container.env or () if e.name in _READ}
+    values = {e.name: e.text for e in container.env or () if e.name in _READ}
     return {name: text for name, text in values.items() if text and "$(" not in text and "$$" not in text}
 
 

@@ -6,6 +6,7 @@ So are labels, annotations and environment variables that nothing here reads: th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, TypeVar
 
@@ -291,7 +292,15 @@ class BatchJob(AnyObject, frozen=True):
 
 class EnvVar(KubernetesObject, frozen=True):
     name: str = ""
-    value: str | None = None  # None for valueFrom
+    # As it came: others' values, which may have megabytes, are not decoded. null for valueFrom.
+    value: msgspec.Raw = msgspec.Raw(b"null")
+
+    @property
+    def text(self) -> str | None:
+        """None for another type of value."""
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            return msgspec.json.decode(self.value, type=str)
+        return None
 
 
 class Container(KubernetesObject, frozen=True):
@@ -300,7 +309,8 @@ class Container(KubernetesObject, frozen=True):
 
     def __post_init__(self) -> None:
         if self.env is not None:
-            read = tuple([e for e in self.env if e.name.startswith(VARIABLES)])
+            # Copies: the values refer to all that they were read from.
+            read = tuple([EnvVar(e.name, e.value.copy()) for e in self.env if e.name.startswith(VARIABLES)])
             msgspec.structs.force_setattr(self, "env", read or None)
 
 
