@@ -23,6 +23,7 @@ from visibility_api.auth.token_review import PATH, TokenReviewer
 from visibility_api.flowcontrol.client_queues import ClientQueues
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
 from visibility_api.jobs.observation import Observation
+from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kube.errors import ApiError
 from visibility_api.kubeapi.message import Handler, ResourceRequest, ResourceResponse, Scope
 from visibility_api.pushing.admission import TIMEOUT_S, Admission
@@ -239,6 +240,7 @@ class Endpoint:
                 authenticator=Nobody(),
                 authorizer=Nobody(),
                 handlers=HANDLERS,
+                resources=(TrainJobKind.served,),
                 registry=registry,
                 metrics=RequestMetrics(registry),
                 pushes=self.pushes,

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from visibility_api.jobs.job import TrainingJob
-from visibility_api.kinds.jobset import JobSet
+from visibility_api.kinds.replicated_jobs import JobSet
 from visibility_api.kinds.trainjob import TrainJob, TrainJobKind
 from visibility_api.workloads.description import describe_job
 from visibility_api.workloads.kind import AllPods, WatchedObjects

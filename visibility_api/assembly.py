@@ -33,7 +33,7 @@ from visibility_api.auth.token_review import PATH as TOKEN_REVIEWS, TokenReviewe
 from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.memory import SavedJob, restore, restore_history, restore_points, save, save_history
-from visibility_api.kinds import PLURALS, RESOURCES
+from visibility_api.kinds import NEEDED, OPTIONAL, PLURALS, REQUIRED, RESOURCES, served
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.lease import Lease
 from visibility_api.kubeapi.collection import Collection
@@ -54,6 +54,7 @@ from visibility_api.store.memory import MemoryStore
 from visibility_api.store.state_file import Bounds
 from visibility_api.store.state_writer import StateWriter
 from visibility_api.telemetry import Metrics
+from visibility_api.workloads.presence import Presence
 
 LEASE = "trainjob-visibility"
 NO_GARBAGE_CHECK_S, NO_GARBAGE_CHECKS = 0.1, 200  # until every job is known: twenty seconds at most
@@ -105,9 +106,11 @@ def assemble(
     token_reviews = ReviewClient(clients.authentication, TOKEN_REVIEWS, count=metrics.count_review("authn"))
     review_admission = ReviewAdmission()
     identity = f"{socket.gethostname()[:100]}_{settings.secure_port}"  # the host's name is the pod's
+    presence = Presence(clients.cluster, OPTIONAL, NEEDED)
     given = Surroundings(
         settings=settings,
         cluster=clients.cluster,
+        presence=presence,
         jobs=jobs,
         metrics=metrics,
         token_reviews=token_reviews,
@@ -164,6 +167,7 @@ def assemble(
             authorizer=authorizer,
             log_tails=log_tails,
             handlers=handlers,
+            served=partial(served, presence),
             registry=registry,
             metrics=request_metrics,
             checks=[*_checks(jobs, role, stopping), *([directory.check] if directory else [])],
@@ -184,6 +188,7 @@ def assemble(
 
     loops: list[tuple[str, Loop]] = [
         ("role", role.run),
+        ("presence of kinds", presence.run),
         ("watch of the client CAs", trust.watch(clients.authentication).run),
         ("garbage collection", partial(_collect_garbage, partial(jobs.is_listed, ""))),
     ]
@@ -315,7 +320,13 @@ def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event) -> li
         return role.term.why_down(collection) if role.term is not None else None
 
     return [
-        *(Check(name=f"watch-{each}", run=partial(down, each), is_readiness_only=True) for each in PLURALS),
+        *(Check(name=f"watch-{each}", run=partial(down, each), is_readiness_only=True) for each in REQUIRED),
+        # One of these costs its kind alone.
+        *(
+            Check(name=f"watch-{each}", run=lambda: None, note=partial(down, each), is_readiness_only=True)
+            for each in PLURALS
+            if each not in REQUIRED
+        ),
         Check(name="informer-sync", run=unknown, note=why_nobody_owns, is_readiness_only=True),
         Check(name="probe-loop", run=stuck),
         Check(

@@ -24,7 +24,7 @@ from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.jobs.tracker import REFRESH, Tracker
-from visibility_api.kinds import KINDS, RESOURCES
+from visibility_api.kinds import KINDS, RESOURCES, USERS
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.watch import Watch
 from visibility_api.probing.exec_source import ExecSource
@@ -39,9 +39,10 @@ from visibility_api.pushing.ownership import Owners
 from visibility_api.settings import Settings
 from visibility_api.store.job_log import JobLog
 from visibility_api.telemetry import Metrics
-from visibility_api.workloads.collections import job_watches
+from visibility_api.workloads.collections import JobWatch, job_watches
 from visibility_api.workloads.inspection import Inspector
 from visibility_api.workloads.inventory import Inventory
+from visibility_api.workloads.presence import Presence
 from visibility_api.writeback.writer import WriteBack
 
 log = structlog.get_logger("visibility.server")
@@ -65,6 +66,7 @@ class Surroundings:
 
     settings: Settings
     cluster: KubeClient
+    presence: Presence
     jobs: JobLog
     metrics: Metrics
     token_reviews: ReviewClient
@@ -82,7 +84,7 @@ class OwnersTerm:
         tracker: Tracker,
         inventory: Inventory,
         prober: Prober,
-        watches: Sequence[Watch[Any]],
+        watches: Sequence[JobWatch[Any]],
         pushes: PushEndpoint | None,
         on_gone: Callable[[JobRef], None],
         published: Callable[[JobProgress], None],
@@ -125,7 +127,12 @@ class OwnersTerm:
         changing = 0
         while True:
             await asyncio.sleep(EVALUATION_S)
-            unwatched = frozenset(each for watch in self.watches for each in watch.down_scopes(WATCH_DOWN_S))
+            unwatched = frozenset(
+                (resource, scope)
+                for watch in self.watches
+                for scope in watch.down_scopes(WATCH_DOWN_S)
+                for resource in USERS[watch.objects]
+            )
             changing = CHANGE_S if unwatched != self.owner.unwatched else max(0, changing - 1)
             self.owner.unwatched = unwatched
             share = SHARE_OF_CHANGE if changing else EVALUATION_S / REFRESH.total_seconds()
@@ -143,7 +150,7 @@ class OwnersTerm:
         if not jobs.is_complete:
             jobs.unlisted = frozenset(watch.scope for watch in self.watches)
         while True:
-            unsynced = frozenset(watch.scope for watch in self.watches if not watch.health.synced)
+            unsynced = frozenset(watch.scope for watch in self.watches if watch.is_awaited)
             jobs.unlisted &= unsynced
             jobs.is_complete |= not self.untried  # a right that is missing for one does not block the others
             if unsynced != before:
@@ -171,7 +178,13 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
     sources = settings.sources
     write_back = WriteBack(cluster, count=metrics.count_write_back) if settings.write_back else None
     announcer = (
-        Announcer(cluster, instance=given.instance, may_write=may_write, count=metrics.count_event)
+        Announcer(
+            cluster,
+            instance=given.instance,
+            may_write=may_write,
+            regarding=lambda ref: inventory.objects_of(ref),
+            count=metrics.count_event,
+        )
         if settings.events
         else None
     )
@@ -241,7 +254,9 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         interval_s=interval_s,
         on_probe=metrics.count_probe,
     )
-    watches = job_watches(cluster, inventory, settings.namespaces, count_unread=metrics.count_unread)
+    watches = job_watches(
+        cluster, inventory, given.presence, settings.namespaces, count_unread=metrics.count_unread
+    )
     pushes: PushEndpoint | None = None
     if "push" in sources:
         pushes = PushEndpoint(

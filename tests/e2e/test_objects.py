@@ -12,7 +12,7 @@ from tests.e2e.scripts import SILENT
 from tests.e2e.workspace import TRAINER, Workspace
 from tests.workload_objects import FoundParts
 from visibility_api.jobs.job import Phase, TrainingJob
-from visibility_api.kinds.jobset import JobSet
+from visibility_api.kinds.replicated_jobs import JobSet
 from visibility_api.kinds.trainjob import TrainJob, TrainJobKind
 from visibility_api.workloads.description import describe_job
 from visibility_api.workloads.failures import Replica, pod_failure

@@ -7,7 +7,7 @@ from typing import Any
 from kubeflow_trainer_api import models
 
 from tests import workload_objects
-from visibility_api.kinds.jobset import JobSet
+from visibility_api.kinds.replicated_jobs import JobSet
 from visibility_api.kinds.trainjob import TrainJob
 from visibility_api.workloads.objects import BatchJob, Pod
 

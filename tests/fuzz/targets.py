@@ -25,7 +25,7 @@ from visibility_api.auth.front_proxy import FrontProxy, ProxyHeaders
 from visibility_api.auth.token_review import header_token
 from visibility_api.errors.status import RequestError, encode_status
 from visibility_api.errors.text import harmless
-from visibility_api.kinds.jobset import JobSet
+from visibility_api.kinds.replicated_jobs import JobSet
 from visibility_api.kinds.trainjob import TrainJob
 from visibility_api.kube.decoding import UNDECODABLE, truncate_depth
 from visibility_api.kubeapi.list_options import (

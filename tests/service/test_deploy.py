@@ -18,6 +18,7 @@ from localcluster.demo import scenario as demo
 from tests.e2e import manifests as tested
 from visibility_api.assembly import LEASE
 from visibility_api.cli import main
+from visibility_api.kinds import RESOURCES, USERS
 from visibility_api.models.sources import SOURCES
 from visibility_api.serving.http_server import DRAIN_S
 from visibility_api.settings import Settings, read_settings
@@ -153,6 +154,11 @@ FINDING = [
     ("jobset.x-k8s.io", "jobsets", ("list", "watch")),
     ("batch", "jobs", ("list", "watch")),
     ("", "pods", ("list", "watch")),
+    *(("kubeflow.org", each, ("list", "watch")) for each in ("pytorchjobs", "tfjobs", "mpijobs")),
+    *(("kubeflow.org", each, ("list", "watch")) for each in ("xgboostjobs", "paddlejobs", "jaxjobs")),
+    *(("ray.io", each, ("list", "watch")) for each in ("rayjobs", "rayclusters")),
+    ("leaderworkerset.x-k8s.io", "leaderworkersets", ("list", "watch")),
+    ("apps", "statefulsets", ("list", "watch")),
 ]
 # A right that is missing shows in e2e; one too many would show nowhere else.
 COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] = {
@@ -162,7 +168,13 @@ COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] 
     "source-logs": (["--sources=logs"], [("", "pods/log", ("get",))]),
     "source-push": (
         ["--sources=push"],
-        [("", "pods", ("get",)), ("batch", "jobs", ("get",)), ("jobset.x-k8s.io", "jobsets", ("get",))],
+        [
+            ("", "pods", ("get",)),
+            ("batch", "jobs", ("get",)),
+            ("jobset.x-k8s.io", "jobsets", ("get",)),
+            ("ray.io", "rayclusters", ("get",)),
+            ("apps", "statefulsets", ("get",)),
+        ],
     ),
     "write-back": (["--write-back=true"], [("trainer.kubeflow.org", "trainjobs/status", ("patch",))]),
     "alerts": ([], []),
@@ -302,6 +314,20 @@ def test_the_e2e_suite_runs_with_what_is_recommended_and_exec_everywhere_the_dem
     assert names == ("exec-by-namespace", "source-push")
     assert set(tested.COMPONENTS) <= set(demo.COMPONENTS)
     assert tested.COMPONENTS == ("source-exec", "source-push")
+
+
+def test_the_server_may_find_every_kind_and_viewers_may_read_it(objects: Objects) -> None:
+    found = {(objects_.api.split("/")[-2], objects_.plural) for objects_ in USERS}
+    rules = objects["ClusterRole", "trainjob-visibility:server"]["rules"]
+    allowed = {
+        (group or "api", each) for rule in rules for group in rule["apiGroups"] for each in rule["resources"]
+    }
+    assert allowed == found
+    viewer = objects["ClusterRole", "trainjob-visibility:viewer"]["rules"]
+    assert [rule["resources"] for rule in viewer] == [
+        [each.plural for each in RESOURCES],
+        [f"{each.plural}/{below.name}" for each in RESOURCES for below in each.subresources],
+    ]
 
 
 def test_nobody_but_the_server_is_bound_to_more_than_the_page(tmp_path: Path) -> None:

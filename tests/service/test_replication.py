@@ -23,6 +23,7 @@ from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.tracker import Tracker
+from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.replication.follower import Follower, FollowLimits
 from visibility_api.replication.peer_client import PeerClient
 from visibility_api.replication.recognition import derive_proof
@@ -95,6 +96,7 @@ class Replica:
                 authenticator=Nobody(),
                 authorizer=Nobody(),
                 handlers=HANDLERS,
+                resources=(TrainJobKind.served,),
                 registry=registry,
                 metrics=RequestMetrics(registry),
                 log_streams=LogRequests(self.streams, self.log, self.proof),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 import yaml
 
@@ -11,6 +9,7 @@ from tests.asgi import Answer
 from tests.unit.api_shell import Shell
 from visibility_api.app.discovery import AGGREGATED_TYPE, Discovery, aggregated, resource_list
 from visibility_api.kinds import RESOURCES
+from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.models.served import Resource, Subresource
 
 GROUP = "visibility.trainer.kubeflow.org"
@@ -20,7 +19,7 @@ V2BETA1 = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscovery
 
 
 async def get(target: str, *headers: tuple[str, str]) -> Answer:
-    return await Shell().get(target, *headers)
+    return await Shell(resources=(TrainJobKind.served,)).get(target, *headers)
 
 
 @pytest.mark.parametrize("path", [BASE, BASE + "/"])
@@ -171,11 +170,11 @@ async def test_the_aggregated_document_is_sent_once_to_whoever_keeps_it() -> Non
 
 
 async def test_the_tag_changes_with_the_document() -> None:
-    """D12: or the cluster keeps the old list."""
+    """D12: or the cluster keeps the old list. A kind's CRD may come and go."""
 
-    async def tag(resources: Sequence[Resource]) -> str | None:
+    async def tag(resources: tuple[Resource, ...]) -> str | None:
         shell = Shell()
-        shell.app.state.discovery = Discovery(resources)
+        shell.app.state.discovery = Discovery(lambda: resources)
         return (await shell.get("/apis", ("Accept", V2))).header("etag")
 
     more = Resource(plural="others", kind="OtherProgress", short_names=())
@@ -220,10 +219,10 @@ def test_a_new_resource_needs_one_entry_of_the_table() -> None:
         namespaced=False,
         subresources=(Subresource(name="history", kind="JobSetProgressHistory"),),
     )
-    names = [entry["name"] for entry in resource_list((*RESOURCES, new))["resources"]]
+    names = [entry["name"] for entry in resource_list((TrainJobKind.served, new))["resources"]]
     below = ["trainjobs/progress", "trainjobs/history", "trainjobs/log-tail"]
     assert names == ["trainjobs", *below, "jobsets", "jobsets/history"]
-    entry = aggregated((*RESOURCES, new))["items"][0]["versions"][0]["resources"][1]
+    entry = aggregated((TrainJobKind.served, new))["items"][0]["versions"][0]["resources"][1]
     assert entry["scope"] == "Cluster"
     assert entry["subresources"][0]["responseKind"]["kind"] == "JobSetProgressHistory"
     assert "shortNames" not in entry

@@ -287,7 +287,7 @@ def test_while_the_cluster_is_not_followed_no_report_of_a_job_counts_as_fresh(
 ) -> None:
     trained(bench)
     for namespaces, expected in ((unwatched, ("Unknown", "WatchDown")), ({"b"}, ("True", "RecentReport"))):
-        bench.tracker.unwatched = frozenset(namespaces)
+        bench.tracker.unwatched = frozenset(("trainjobs", each) for each in namespaces)
         bench.review()
         fresh = bench.shown("Fresh")
         assert (fresh.status, fresh.reason) == expected

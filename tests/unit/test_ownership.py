@@ -12,10 +12,12 @@ import pytest
 
 from tests.jobs import job_ref
 from visibility_api.jobs.job import JobRef
+from visibility_api.kinds.replicated_jobs import PODS
 from visibility_api.kube.watch import WatchHealth
 from visibility_api.ownership import OwnersTerm, are_pods_watched
 from visibility_api.store.job_log import JobLog
 from visibility_api.store.memory import MemoryStore
+from visibility_api.workloads.kind import WatchedObjects
 
 
 @dataclass
@@ -25,6 +27,11 @@ class Watched:
     scope: str | None
     path: str = "/apis"
     health: WatchHealth = field(default_factory=WatchHealth)
+    objects: WatchedObjects = PODS
+
+    @property
+    def is_awaited(self) -> bool:
+        return not self.health.synced
 
     async def run(self) -> None:
         await asyncio.Event().wait()
@@ -102,14 +109,18 @@ async def test_jobs_of_a_watch_that_is_down_for_a_minute_are_not_known_to_be_fre
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("visibility_api.ownership.EVALUATION_S", 0.01)
-    seen: asyncio.Queue[frozenset[str | None]] = asyncio.Queue(1)
+    seen: asyncio.Queue[frozenset[tuple[str, str | None]]] = asyncio.Queue(1)
     tracker = SimpleNamespace(unwatched=frozenset())
     tracker.review = lambda _share: seen.full() or seen.put_nowait(tracker.unwatched)
     down, works = Watched("one", path="/api/v1/namespaces/one/pods"), Watched("two")
     taken = Taken(down, works, tracker=tracker)
     down.health.last_error = "HTTP 500"
     evaluation = asyncio.create_task(dict(taken.term.loops)["evaluation"]())
-    for since, expected in ((30, frozenset()), (61, {"one"}), (None, frozenset())):
+    for since, expected in (
+        (30, frozenset()),
+        (61, {("trainjobs", "one"), ("jobsets", "one")}),
+        (None, frozenset()),
+    ):
         down.health.down_since = None if since is None else time.monotonic() - since
         for _ in range(2):  # the first one may be of before
             unwatched = await seen.get()

@@ -24,7 +24,7 @@ from tests.workload_objects import (
 )
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import Phase
-from visibility_api.kinds.jobset import JobSet
+from visibility_api.kinds.replicated_jobs import JobSet
 from visibility_api.kinds.trainjob import TrainJob
 from visibility_api.workloads.failures import Replica, pod_failure
 from visibility_api.workloads.objects import BatchJob, Pod

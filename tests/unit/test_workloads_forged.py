@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from tests.workload_objects import TORCH, batch_job, condition, described, jobset, pod, reference, trainjob
 from visibility_api.jobs.job import TrainingJob
-from visibility_api.kinds.jobset import JobSet
+from visibility_api.kinds.replicated_jobs import JobSet
 from visibility_api.workloads.objects import BatchJob, Pod
 from visibility_api.workloads.rank0 import CLOCK_TOLERANCE, is_generated, pod_prefix
 

@@ -22,7 +22,7 @@ from tests.workload_objects import (
     trainjob,
 )
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
-from visibility_api.kinds.jobset import JOBS, JOBSETS, PODS, JobSet
+from visibility_api.kinds.replicated_jobs import JOBS, JOBSETS, PODS, JobSet
 from visibility_api.kinds.trainjob import TRAINJOBS, TrainJob, TrainJobKind
 from visibility_api.kube.decoding import in_slices
 from visibility_api.kube.errors import Unreachable

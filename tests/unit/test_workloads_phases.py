@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.workload_objects import TORCH, condition, counts, described, jobset, pod, trainjob
-from visibility_api.kinds.jobset import JobSet
+from visibility_api.kinds.replicated_jobs import JobSet
 from visibility_api.kinds.trainjob import TrainJob
 from visibility_api.workloads.objects import Pod
 

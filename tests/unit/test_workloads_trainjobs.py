@@ -10,7 +10,7 @@ import pytest
 
 from tests.workload_objects import MPI, TORCH, batch_job, condition, counts, described, jobset, pod, trainjob
 from visibility_api.jobs.job import Phase, Rank0
-from visibility_api.kinds.jobset import JobSet
+from visibility_api.kinds.replicated_jobs import JobSet
 from visibility_api.kinds.trainjob import TrainJob
 from visibility_api.workloads.annotations import PREFIX
 from visibility_api.workloads.objects import Pod

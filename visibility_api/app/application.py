@@ -46,6 +46,8 @@ class Parts:
     authorizer: Authorizer
     handlers: Mapping[RouteKey, Handler]  # of the resource path: one for each verb of each resource
     resources: Sequence[Resource] = RESOURCES
+    # Those that discovery shows now: a kind's CRD may come and go. None: all of them.
+    served: Callable[[], tuple[Resource, ...]] | None = None
     registry: CollectorRegistry
     metrics: RequestMetrics
     checks: Sequence[Check] = ()
@@ -79,7 +81,7 @@ class Application(FastAPI):
         self.state.registry = parts.registry
         self.state.health = Health(parts.checks)
         self.state.resources = {each.plural: each for each in parts.resources}
-        self.state.discovery = Discovery(parts.resources)
+        self.state.discovery = Discovery(parts.served or (lambda: tuple(parts.resources)))
         self.state.openapi = OpenApi()  # of `kinds.RESOURCES`, whatever `parts` has
         self.state.log_tails = parts.log_tails
         self.state.page = parts.page

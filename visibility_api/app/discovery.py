@@ -7,7 +7,8 @@ five requests at a time, and the whole API counts as unavailable when none succe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -98,19 +99,20 @@ _GROUP = {"name": GROUP, "versions": [_VERSION], "preferredVersion": _VERSION}
 
 
 class Discovery:
-    """The discovery documents, all in memory."""
+    """The discovery documents, all in memory. `served`: what exists now."""
 
-    def __init__(self, resources: Sequence[Resource]) -> None:
+    def __init__(self, served: Callable[[], tuple[Resource, ...]]) -> None:
+        self._served = served
         # All groups, which is ours alone. Only direct clients see it, not those of kube-apiserver.
         self._group_list = _document({"kind": "APIGroupList", "apiVersion": "v1", "groups": [_GROUP]})
         self._group = _document({"kind": "APIGroup", "apiVersion": "v1", **_GROUP})
-        self._resources = _document(resource_list(resources))
-        self._aggregated = _document(aggregated(resources))
 
     def groups(self, request: Request) -> Response:
         """APIGroupList, or the aggregated document under its ETag for a client that accepts it."""
         if _wants_aggregated(request.headers.get("accept", "")):
-            return self._aggregated.tagged(request, AGGREGATED_TYPE, {"Cache-Control": "public"})
+            return _aggregated_document(self._served()).tagged(
+                request, AGGREGATED_TYPE, {"Cache-Control": "public"}
+            )
         return self._group_list.negotiated(request)
 
     def group(self, request: Request) -> Response:
@@ -119,7 +121,17 @@ class Discovery:
 
     def resources(self, request: Request) -> Response:
         """APIResourceList. Raises NotAcceptable."""
-        return self._resources.negotiated(request)
+        return _resource_list_document(self._served()).negotiated(request)
+
+
+@lru_cache(8)
+def _resource_list_document(resources: tuple[Resource, ...]) -> Document:
+    return _document(resource_list(resources))
+
+
+@lru_cache(8)
+def _aggregated_document(resources: tuple[Resource, ...]) -> Document:
+    return _document(aggregated(resources))
 
 
 def _wants_aggregated(accept: str) -> bool:

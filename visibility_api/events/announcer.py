@@ -25,6 +25,7 @@ from visibility_api.jobs.summary import JobProgress
 from visibility_api.kinds import own_objects
 from visibility_api.kube.errors import ApiError, ClusterError
 from visibility_api.kube.lease import micro_time
+from visibility_api.workloads.kind import WatchedObjects
 
 from .occurrences import Occurrence, occurrences
 
@@ -62,15 +63,17 @@ class Announcer:
         *,
         instance: str,
         may_write: Callable[[], bool],
+        regarding: Callable[[JobRef], WatchedObjects] = lambda ref: own_objects(ref.resource),
         count: Callable[[str], None] = lambda _outcome: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`instance` names this process."""
+        """`instance` names this process. `regarding`: the collection that has a job."""
         self._client = client
         self._instance = instance[:128]
         self._may_write = may_write
+        self._regarding = regarding
         self._count = count
         self._now = now
         self._clock = clock
@@ -193,7 +196,7 @@ class Announcer:
         return True
 
     def _event(self, occurrence: Occurrence) -> dict[str, object]:
-        ref, objects = occurrence.ref, own_objects(occurrence.ref.resource)
+        ref, objects = occurrence.ref, self._regarding(occurrence.ref)
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",

@@ -61,8 +61,9 @@ class Tracker:
         self._recall = recall
         self._records: dict[JobRef, Record] = {}
         self._reviews: Iterator[JobRef] = iter(())
-        # Namespaces whose objects are not followed at this moment, None for all; for `OwnersTerm` to set.
-        self.unwatched: frozenset[str | None] = frozenset()
+        # Resources and namespaces, None for all, whose objects are not followed at this moment; for
+        # `OwnersTerm` to set.
+        self.unwatched: frozenset[tuple[str, str | None]] = frozenset()
         self._passing: list[tuple[datetime, JobRef]] = []  # a heap: when an estimated end passes
 
     def __contains__(self, ref: JobRef) -> bool:
@@ -212,9 +213,9 @@ class Tracker:
         )
         if record.failed is not None:
             note_reached(record)
-        unwatched = self.unwatched
+        unwatched, ref = self.unwatched, record.job.ref
         record.is_watched = not unwatched or (
-            None not in unwatched and record.job.ref.namespace not in unwatched
+            (ref.resource, None) not in unwatched and (ref.resource, ref.namespace) not in unwatched
         )
         record.conditions = evaluate(record, now)
         hold(record, now)

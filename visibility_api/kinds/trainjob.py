@@ -17,7 +17,7 @@ from visibility_api.reports.trainer_status import TrainerStatus
 from visibility_api.workloads.kind import AllPods, Group, JobKind, Parts, PhaseDecision, View, WatchedObjects
 from visibility_api.workloads.objects import AnyObject, KubernetesObject, Meta, ObjectCondition
 
-from .jobset import (
+from .replicated_jobs import (
     JOBS,
     JOBSETS,
     MAX_GROUPS,
@@ -77,6 +77,7 @@ class TrainJobKind(JobKind):
     chains = ((TRAINJOBS, JOBSETS, JOBS, PODS),)
     success = "Complete"
     has_trainer_status = True
+    is_assumed = True
 
     def conditions(self, job: TrainJob) -> Sequence[ObjectCondition]:
         return (job.status.conditions if job.status else None) or ()

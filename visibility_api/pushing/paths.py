@@ -40,7 +40,7 @@ class Target:
     @property
     def kind_name(self) -> str:
         """Such as TrainJob."""
-        return self.kind.own.kind
+        return self.kind.name
 
 
 def is_push(method: str, path: str) -> bool:

@@ -4,35 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from visibility_api.kube.client import KubeClient
+from visibility_api.kube.decoding import in_slices
 from visibility_api.kube.separate import SeparateNamespaces
 from visibility_api.kube.watch import Watch
 
 from .inventory import Inventory
 from .kind import WatchedObjects
 from .objects import mark_unread
+from .presence import Presence
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class JobWatch(Watch[T]):
+    """Begins once its objects are served; until then there are none."""
+
+    objects: WatchedObjects
+    presence: Presence
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it is not known yet what there is. One that is refused costs only the kinds that may be
+        absent."""
+        if self.presence.is_assumed(self.objects):
+            return not self.health.synced
+        return not self.health.attempted
+
+    async def run(self) -> None:
+        if not await self.presence.find(self.objects):
+            await self._on_list(in_slices(()))
+            self.health.synced = self.health.attempted = True
+            await self.presence.until_served(self.objects)
+        await super().run()
 
 
 def job_watches(
     client: KubeClient,
     inventory: Inventory,
+    presence: Presence,
     namespaces: Sequence[str],
     *,
     count_unread: Callable[[str, str], None],
-) -> list[Watch[Any]]:
+) -> list[JobWatch[Any]]:
     """A watch for each collection, of the whole cluster or one per namespace.
 
     Of what is made for a job only what may hold rank 0 is watched. `count_unread` is called with the plural
     and the reason for each object that is too large or cannot be decoded.
     """
 
-    def make(objects: WatchedObjects, scope: str | None) -> Watch[Any]:
-        separate: SeparateNamespaces[Watch[Any]] | None = None
+    def make(objects: WatchedObjects, scope: str | None) -> JobWatch[Any]:
+        separate: SeparateNamespaces[Any] | None = None
         if scope is None:
             separate = SeparateNamespaces(partial(make, objects))
-        return Watch(
+        watch: JobWatch[Any] = JobWatch(
             client,
             objects.path(scope),
             kind=objects.type,
@@ -44,5 +73,7 @@ def job_watches(
             count_unread=partial(count_unread, objects.plural),
             label_selector=objects.selector,
         )
+        watch.objects, watch.presence = objects, presence
+        return watch
 
     return [make(objects, scope) for scope in namespaces or (None,) for objects in inventory.collections]

@@ -73,7 +73,7 @@ def describe_job(
         alternates=tuple([other for _, other in found[1:]]),
         initializers=tuple(at_work) if decision.phase is Phase.INITIALIZING else (),
         replicas=tuple([group.counts for group in islice(view.groups, MAX_REPLICA_GROUPS)]),
-        hints=_with_faults(annotations, rank0, rivals),
+        hints=_with_faults(annotations, rank0, rivals, view.faults),
         accelerators=_accelerators(view.groups),
         failure=_failure(
             view, conditions, decision.phase, [*(group for group, _ in found), *preparing], rank0
@@ -94,7 +94,7 @@ def _rank0(group: Group, annotations: JobAnnotations) -> Rank0 | None:
 def _unread(kind: JobKind, job: Any, view: View, led: Sequence[Group]) -> tuple[str, str] | None:  # noqa: ANN401
     """The first object on the way to rank 0 that could not be read, and why."""
     if job.metadata.unread:
-        return f"{kind.own.kind} {job.metadata.name}", job.metadata.unread
+        return f"{kind.name} {job.metadata.name}", job.metadata.unread
     if view.unread is not None:
         return view.unread
     for group in led:
@@ -135,9 +135,11 @@ def _replica(group: Group) -> Replica:
     return Replica(name=f"{group.name}-0")
 
 
-def _with_faults(annotations: JobAnnotations, rank0: Rank0 | None, rivals: Sequence[str]) -> ProbeHints:
+def _with_faults(
+    annotations: JobAnnotations, rank0: Rank0 | None, rivals: Sequence[str], found: Sequence[str]
+) -> ProbeHints:
     """With faults that need a pod: an annotated container that does not exist, a second pod of rank 0."""
-    faults = []
+    faults = list(found)
     if rank0 is not None and annotations.container not in (None, rank0.container_name):
         faults.append(
             f"Annotation {PREFIX}container is ignored: pod {rank0.pod_name} has no container of that name; "

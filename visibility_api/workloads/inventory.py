@@ -60,7 +60,7 @@ class Inventory:
         self._on_gone = on_gone
         self._now = now
         self._kinds = {kind.served.plural: kind for kind in kinds}
-        self._own = {kind.own: kind for kind in kinds}
+        self._own = {objects: kind for kind in kinds for objects in kind.own}
         # Of each collection, the collections whose objects may control its own, by their kind.
         self._owners: dict[WatchedObjects, dict[str, WatchedObjects]] = {}
         self._caches: dict[WatchedObjects, ObjectCache[Any]] = {}
@@ -70,9 +70,9 @@ class Inventory:
                     self._owners.setdefault(objects, {})
                 for owner, owned in pairwise(chain):
                     self._owners[owned][owner.kind] = owner
-        for objects in self._owners:
+        for objects, owners in self._owners.items():
             make = PodCache if objects.type is Pod else ObjectCache
-            self._caches[objects] = make(objects.type, is_own=objects in self._own)
+            self._caches[objects] = make(objects.type, is_own=objects in self._own, owner_kinds=owners)
         self._listed: dict[Scope, set[WatchedObjects]] = {}
         self._complete: set[tuple[str, Scope]] = set()  # resources and scopes of which everything is listed
         self._known: dict[tuple[str, Key], TrainingJob] = {}  # by resource and key
@@ -118,7 +118,8 @@ class Inventory:
             needed = {each for chain in kind.chains for each in chain}
             if objects in needed and needed <= listed_of:
                 self._complete.add((kind.served.plural, scope))
-                async for key in in_slices(self._caches[kind.own].keys(scope)):
+                keys = [key for own in kind.own for key in self._caches[own].keys(scope)]
+                async for key in in_slices(keys):
                     self._refresh(((kind, key),))
 
     def change(self, objects: WatchedObjects, change: ChangeType, object_: AnyObject) -> None:
@@ -141,7 +142,7 @@ class Inventory:
     def all_pods(self, ref: JobRef) -> AllPods | None:
         """How to find all pods of this job; None if there are none."""
         kind, key = self._kinds[ref.resource], (ref.namespace, ref.name)
-        source = self._caches[kind.own].get(key)
+        _, source = self._find(kind, key)
         if source is None or source.metadata.uid != ref.uid:
             return None
         return kind.all_pods(source, _Parts(self._caches, ref.namespace))
@@ -180,9 +181,9 @@ class Inventory:
     def _refresh_one(self, kind: JobKind, key: Key) -> None:
         if not self._is_listed(kind, key[0]):
             return
-        own, id_ = kind.own, (kind.served.plural, key)
+        id_ = kind.served.plural, key
         before = self._known.get(id_)
-        source = self._caches[own].get(key)
+        own, source = self._find(kind, key)
         if source is not None and self._is_part(own, source.metadata):
             source = None
         if before is not None and (source is None or source.metadata.uid != before.ref.uid):
@@ -208,6 +209,17 @@ class Inventory:
             else:
                 self._reports[id_] = report
             self._on_job(after, self._observation(after.ref, report))
+
+    def objects_of(self, ref: JobRef) -> WatchedObjects:
+        """The collection that has this job: of the versions of its API the one that is served."""
+        return self._find(self._kinds[ref.resource], (ref.namespace, ref.name))[0]
+
+    def _find(self, kind: JobKind, key: Key) -> tuple[WatchedObjects, Any]:
+        """The job itself, and the collection that has it; the first one and None if there is no such job."""
+        for own in kind.own:
+            if (source := self._caches[own].get(key)) is not None:
+                return own, source
+        return kind.own[0], None
 
     def _is_part(self, own: WatchedObjects, meta: Meta) -> bool:
         """Whether a job of another kind controls this object: what that one makes is no job of its own."""

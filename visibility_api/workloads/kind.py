@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
@@ -144,6 +145,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unmade: PhaseDecision | None = None
     starting: PhaseDecision | None = None
     restarting: PhaseDecision | None = None
+    faults: tuple[str, ...] = ()  # sentences on why what is read may not be rank 0's
     unread: tuple[str, str] | None = None  # an object between the job and its groups, as in `Group`
 
 
@@ -164,11 +166,17 @@ class JobKind(ABC):
     chains: ClassVar[tuple[tuple[WatchedObjects, ...], ...]]
     success: ClassVar[str]  # the type of the condition that says so
     has_trainer_status: ClassVar[bool] = False  # its CRD has `status.trainerStatus`, for --write-back
+    is_assumed: ClassVar[bool] = False  # served and watched whether or not kube-apiserver knows it
+
+    @cached_property
+    def own(self) -> tuple[WatchedObjects, ...]:
+        """The jobs themselves; more than one where their API has several versions."""
+        return tuple(dict.fromkeys(chain[0] for chain in self.chains))
 
     @property
-    def own(self) -> WatchedObjects:
-        """The jobs themselves."""
-        return self.chains[0][0]
+    def name(self) -> str:
+        """Such as TrainJob."""
+        return self.own[0].kind
 
     @abstractmethod
     def conditions(self, job: Any) -> Sequence[ObjectCondition]:  # noqa: ANN401 - of its own type

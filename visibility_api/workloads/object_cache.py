@@ -7,7 +7,7 @@ changes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -30,11 +30,13 @@ class ObjectCache(Generic[T]):
     """Objects by key. `put` and `drop` return the owners that the object has and had; None: nothing has
     changed.
 
-    An object without a controller belongs to no job. It is kept only if it may be one (`is_own`).
+    An object that nothing of these kinds controls belongs to no job. It is kept only if it may be one
+    (`is_own`).
     """
 
-    def __init__(self, kind: type[T], *, is_own: bool) -> None:
+    def __init__(self, kind: type[T], *, is_own: bool, owner_kinds: Container[str]) -> None:
         self._is_own = is_own
+        self._owner_kinds = owner_kinds
         self._packed: dict[Key, bytes] = {}
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind)
@@ -53,7 +55,7 @@ class ObjectCache(Generic[T]):
         Of one that takes too much memory only what names it is stored, and that it is too large.
         """
         after = object_.metadata.controller
-        if after is None and not self._is_own:
+        if not self._is_own and (after is None or after.kind not in self._owner_kinds):
             return self.drop(key)
         packed = self._encoder.encode(object_)
         if len(packed) > MAX_LABELS_BYTES and self._is_too_large(object_, packed):
@@ -94,8 +96,8 @@ class ObjectCache(Generic[T]):
 class PodCache(ObjectCache[Pod]):
     """Pods, indexed by the uid of the object that each names as its controller. It may be changed later."""
 
-    def __init__(self, kind: type[Pod] = Pod, *, is_own: bool = False) -> None:
-        super().__init__(kind, is_own=is_own)
+    def __init__(self, kind: type[Pod], *, is_own: bool, owner_kinds: Container[str]) -> None:
+        super().__init__(kind, is_own=is_own, owner_kinds=owner_kinds)
         self._by_uid: dict[str, tuple[Key, ...]] = {}
 
     def of(self, owner: Meta) -> list[Pod]:

@@ -136,15 +136,6 @@ def _only(pairs: Labels, beginnings: tuple[str, ...]) -> Labels | None:
     return {name: value for name, value in pairs.items() if name.startswith(beginnings)} or None
 
 
-class OwnMeta(Meta, frozen=True):
-    """Of objects that may be jobs of their own: of one that something controls the labels are not served."""
-
-    def __post_init__(self) -> None:
-        Meta.__post_init__(self)
-        if self.controller is not None:
-            msgspec.structs.force_setattr(self, "labels", None)
-
-
 class AnyObject(KubernetesObject, frozen=True):
     """What is common to all that are watched."""
 
@@ -188,11 +179,11 @@ class PodTemplate(KubernetesObject, frozen=True):
     spec: PodTemplateSpec | None = None
 
 
-class JobTemplateSpec(KubernetesObject, frozen=True):
-    parallelism: Count = 1
+class PodMaker(KubernetesObject, frozen=True):
+    """What has the template of pods. Of that nothing else is kept than how many of each accelerator a pod
+    holds, and claims that all the pods share. No field of Kubernetes' has such a name."""
+
     template: PodTemplate | None = None
-    # Of the template, of which nothing else is kept: how many of each accelerator a pod holds, and claims
-    # that all pods of the Job share. No field of a Job has such a name.
     held: dict[str, Count] | None = msgspec.field(default=None, name="~held")
     shared: dict[str, Count] | None = msgspec.field(default=None, name="~shared")
 
@@ -202,6 +193,10 @@ class JobTemplateSpec(KubernetesObject, frozen=True):
             msgspec.structs.force_setattr(self, "held", held or None)
             msgspec.structs.force_setattr(self, "shared", shared or None)
             msgspec.structs.force_setattr(self, "template", None)
+
+
+class JobTemplateSpec(PodMaker, frozen=True):
+    parallelism: Count = 1
 
 
 def accelerators_of(spec: PodTemplateSpec) -> tuple[dict[str, int], dict[str, int]]:

@@ -56,15 +56,18 @@ def rank0_pod(pods: Iterable[Pod], job: Meta) -> Claim | None:
     return choose([pod for pod in pods if is_generated(pod.metadata.name, prefix)])
 
 
-def choose(pods: Sequence[Pod]) -> Claim | None:
-    """Of pods that claim the same place: the oldest that stands; when none stands, the newest."""
+def choose(pods: Sequence[Pod], *, are_equal: bool = False) -> Claim | None:
+    """Of pods that claim the same place: the oldest that stands; when none stands, the newest.
+
+    `are_equal`: their controller makes several at a time.
+    """
     if not pods:
         return None
     if len(pods) == 1:
         return Claim(pod=pods[0], rivals=())
     first = max(pods, key=precedence)
     rivals = tuple(sorted(pod.metadata.name for pod in pods if pod is not first and _stands(pod)))
-    return Claim(pod=first, rivals=rivals if _stands(first) else ())
+    return Claim(pod=first, rivals=rivals if _stands(first) and not are_equal else ())
 
 
 def named_pod(pods: Iterable[Pod], name: str) -> Claim | None:
@@ -95,6 +98,11 @@ def pod_prefix(job_name: str, index: int) -> str:
     https://github.com/kubernetes/kubernetes/blob/master/pkg/controller/job/indexed_job_utils.go)."""
     tail = f"-{index}-"
     return job_name[: MAX_GENERATED_NAME - len(tail)] + tail
+
+
+def job_prefix(job_name: str) -> str:
+    """The same of the pods of a Job that is not Indexed."""
+    return job_name[: MAX_GENERATED_NAME - 1] + "-"
 
 
 def is_generated(pod_name: str, prefix: str) -> bool:

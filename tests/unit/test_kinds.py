@@ -1,0 +1,334 @@
+"""Each kind of job by its objects as its controllers write them: phases, rank 0, replicas, owners."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.kinds import SAMPLES, TRAINING as TRAINING_LABEL, Object, Part, Sample, template
+from visibility_api.jobs.job import JobRef, Phase, TrainingJob
+from visibility_api.kinds import BY_RESOURCE, KINDS, RESOURCES
+from visibility_api.kube.decoding import in_slices
+from visibility_api.pushing.ownership import Owners
+from visibility_api.workloads.inventory import Inventory
+
+TRAINJOB = Part(api="/apis/trainer.kubeflow.org/v1alpha1", plural="trainjobs", kind="TrainJob", name="bert")
+_ID = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
+
+
+def matches(selector: str, labels: Mapping[str, str]) -> bool:
+    """Whether a label selector of ours takes an object with these labels."""
+    for term in re.split(r",(?![^(]*\))", selector):
+        if not term:
+            continue
+        if found := re.fullmatch(r"(\S+) in \((.*)\)", term):
+            if labels.get(found[1]) not in found[2].split(","):
+                return False
+        elif term.startswith("!"):
+            if term[1:] in labels:
+                return False
+        elif "=" in term:
+            key, _, value = term.partition("=")
+            if labels.get(key) != value:
+                return False
+        elif term not in labels:
+            return False
+    return True
+
+
+class Cluster:
+    """What a cluster has, and what an inventory makes of it."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, TrainingJob] = {}
+        self.gone: list[JobRef] = []
+        self.inventory = Inventory(
+            KINDS,
+            on_job=lambda job, _status: self.jobs.update({str(job.ref): job}),
+            on_gone=self.gone.append,
+        )
+        self.objects: dict[str, Object] = {}  # by path
+
+    async def list_nothing(self) -> None:
+        for objects in self.inventory.collections:
+            await self.inventory.list(objects, in_slices(()))
+
+    def put(self, api: str, plural: str, object_: Object, change: Any = "MODIFIED") -> None:
+        """Every watch sees it whose selector takes it."""
+        meta = object_["metadata"]
+        self.objects[f"{api}/namespaces/{meta['namespace']}/{plural}/{meta['name']}"] = object_
+        for objects in self.inventory.collections:
+            if (objects.api, objects.plural) == (api, plural) and matches(
+                objects.selector, meta.get("labels") or {}
+            ):
+                self.inventory.change(objects, change, msgspec.convert(object_, objects.type))
+
+    def start(
+        self, sample: Sample, status: Object | None = None, *, state: Object | None = None, **spec: Any
+    ) -> None:
+        job = made(
+            sample.kind,
+            sample.name,
+            status=status,
+            spec=sample.spec | spec,
+            labels={"team": "nlp"} | sample.labels,
+        )
+        self.put(sample.api, sample.plural, job)
+        owner = Part(api=sample.api, plural=sample.plural, kind=sample.kind, name=sample.name)
+        for part in sample.parts:
+            self.put(
+                part.api, part.plural, made(part.kind, part.name, owner, spec=part.spec, labels=part.labels)
+            )
+            owner = part
+        self.put(
+            "/api/v1", "pods", pod(sample, owner, state or {"running": {"startedAt": "2026-01-23T10:01:00Z"}})
+        )
+
+    async def get(self, path: str, **_limits: object) -> bytes:
+        return msgspec.json.encode(self.objects[path])
+
+    def job(self, sample: Sample) -> TrainingJob:
+        return self.jobs[f"{sample.resource}/team-a/{sample.name}"]
+
+
+def made(kind: str, name: str, owner: Part | None = None, **fields: Any) -> Object:
+    labels = fields.pop("labels", {})
+    references = []
+    if owner is not None:
+        references = [
+            {
+                "apiVersion": owner.api.removeprefix("/apis/"),
+                "kind": owner.kind,
+                "name": owner.name,
+                "uid": f"uid of {owner.kind} {owner.name}",
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ]
+    return {
+        "kind": kind,
+        "metadata": {
+            "name": name,
+            "namespace": "team-a",
+            "uid": f"uid of {kind} {name}",
+            "labels": dict(labels),
+            "creationTimestamp": "2026-01-23T10:00:00Z",
+            "ownerReferences": references,
+        },
+        **{key: value for key, value in fields.items() if value is not None},
+    }
+
+
+def pod(sample: Sample, owner: Part, state: Object) -> Object:
+    labels = dict(sample.pod_labels)
+    if owner.kind == "Job":
+        labels["batch.kubernetes.io/job-name"] = owner.name
+    names = [sample.container, "sidecar"]
+    if sample.api == "/apis/kubeflow.org/v1":  # whose kinds name the container that trains
+        names.reverse()
+    return made(
+        "Pod",
+        sample.pod,
+        owner,
+        labels=labels,
+        spec={"nodeName": "gpu-1", "containers": [{"name": name} for name in names]},
+        status={
+            "phase": "Running",
+            "containerStatuses": [{"name": sample.container, "restartCount": 0, "state": state}],
+        },
+    )
+
+
+@pytest.fixture
+async def cluster() -> Cluster:
+    found = Cluster()
+    await found.list_nothing()
+    return found
+
+
+@_ID
+def test_a_new_job_is_there_before_anything_is_made_for_it(cluster: Cluster, sample: Sample) -> None:
+    cluster.put(
+        sample.api, sample.plural, made(sample.kind, sample.name, spec=sample.spec, labels=sample.labels)
+    )
+    job = cluster.job(sample)
+    assert job.phase is Phase.PENDING
+    assert job.rank0 is None
+    assert job.created_at is not None
+
+
+@_ID
+def test_a_running_job_shows_its_rank_0_its_replicas_and_its_accelerators(
+    cluster: Cluster, sample: Sample
+) -> None:
+    cluster.start(sample, sample.states["Running"])
+    job = cluster.job(sample)
+    assert (job.phase, job.reason) == (Phase.RUNNING, "Rank0Running")
+    assert job.labels == {"team": "nlp"} | sample.labels
+    assert job.rank0 is not None
+    assert (job.rank0.pod_name, job.rank0.container_name) == (sample.pod, sample.container)
+    assert sample.group in [group.name for group in job.replicas]
+    pods = sum(group.desired or 0 for group in job.replicas)
+    assert dict(job.accelerators) == {"nvidia.com/gpu": 2 * pods}
+
+
+@_ID
+def test_the_state_of_a_job_is_its_controllers(cluster: Cluster, sample: Sample) -> None:
+    ended = {"terminated": {"exitCode": 1, "finishedAt": "2026-01-23T10:30:00Z", "reason": "Error"}}
+    for phase, status in sample.states.items():
+        cluster.start(sample, status, state=ended if phase == "Failed" else None)
+        job = cluster.job(sample)
+        assert job.phase == phase
+        if phase == "Failed":
+            assert job.failure is not None
+            assert job.failure.replica in (f"{sample.group}-0", "")
+    if sample.suspension:
+        cluster.start(sample, sample.states["Running"], **sample.suspension)
+        assert cluster.job(sample).phase is Phase.SUSPENDED
+
+
+@_ID
+def test_a_deleted_job_is_gone(cluster: Cluster, sample: Sample) -> None:
+    cluster.start(sample, sample.states["Running"])
+    job = made(sample.kind, sample.name, spec=sample.spec, labels=sample.labels)
+    cluster.put(sample.api, sample.plural, job, "DELETED")
+    assert [str(ref) for ref in cluster.gone] == [f"{sample.resource}/team-a/bert"]
+
+
+@_ID
+async def test_a_pod_pushes_for_the_job_that_owns_it_and_for_no_other(
+    cluster: Cluster, sample: Sample
+) -> None:
+    cluster.start(sample, sample.states["Running"])
+    kind, owners = BY_RESOURCE[sample.resource], Owners(cluster)
+    found = await owners.find(kind, "team-a", sample.pod, f"uid of Pod {sample.pod}")
+    assert found is not None
+    assert found.job_uid == cluster.job(sample).ref.uid
+    for other in {each.served.plural for each in KINDS} - {sample.resource}:
+        found = await owners.find(BY_RESOURCE[other], "team-a", sample.pod, f"uid of Pod {sample.pod}")
+        assert found is None or found.job_uid != cluster.job(sample).ref.uid
+
+
+@_ID
+async def test_a_pod_with_a_name_that_no_controller_gives_is_not_the_jobs(
+    cluster: Cluster, sample: Sample
+) -> None:
+    """Who may create pods may write any label and any owner."""
+    odd = replace(sample, pod="mine")
+    cluster.start(odd, sample.states["Running"])
+    assert cluster.job(sample).rank0 is None
+    assert (
+        await Owners(cluster).find(BY_RESOURCE[sample.resource], "team-a", "mine", "uid of Pod mine") is None
+    )
+
+
+@_ID
+def test_every_pod_of_a_job_is_found_when_it_has_failed(cluster: Cluster, sample: Sample) -> None:
+    cluster.start(sample, sample.states["Running"])
+    pods = cluster.inventory.all_pods(cluster.job(sample).ref)
+    assert pods is not None
+    object_ = next(each for each in cluster.objects.values() if each["kind"] == "Pod")
+    labels = object_["metadata"]["labels"]
+    assert matches(pods.selector, labels)
+    objects = next(each for each in cluster.inventory.collections if each.kind == "Pod")
+    found = pods.replica(msgspec.convert(object_, objects.type), labels)
+    assert found is not None
+    assert found.name == f"{sample.group}-0"
+
+
+def test_a_job_counts_with_our_label_alone(cluster: Cluster) -> None:
+    sample = SAMPLES[1]
+    job = made("Job", "report", spec=sample.spec, labels={"app": "cron"})
+    cluster.put(sample.api, "jobs", job)
+    assert not cluster.jobs
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected", "faults"),
+    [(["bert-x1111", "bert-x2222"], "bert-x1111", 1), (["bert-x1111"], "bert-x1111", 1)],
+)
+def test_of_a_job_without_indexes_the_oldest_pod_is_read_and_says_so(
+    cluster: Cluster, pods: list[str], expected: str, faults: int
+) -> None:
+    sample = replace(
+        SAMPLES[1], spec={"parallelism": 2, "template": template("trainer")}, pod_labels=TRAINING_LABEL
+    )
+    for second, name in enumerate(pods):
+        cluster.start(replace(sample, pod=name))
+        found = next(each for path, each in cluster.objects.items() if path.endswith(f"pods/{name}"))
+        found["metadata"]["creationTimestamp"] = f"2026-01-23T10:00:0{second}Z"
+        cluster.put("/api/v1", "pods", found)
+    job = cluster.job(sample)
+    assert job.rank0 is not None
+    assert job.rank0.pod_name == expected
+    assert len(job.hints.faults) == faults
+    assert "not Indexed" in job.hints.faults[0]
+
+
+def test_what_another_kind_controls_is_no_job_of_its_own(cluster: Cluster) -> None:
+    """A TrainJob's JobSet, a JobSet's Jobs and a RayJob's submitter, whatever labels they have."""
+    jobset, job = SAMPLES[:2]
+    cluster.put(TRAINJOB.api, TRAINJOB.plural, made("TrainJob", "bert", spec={}))
+    cluster.put(jobset.api, "jobsets", made("JobSet", "bert", TRAINJOB, spec=jobset.spec))
+    assert set(cluster.jobs) == {"trainjobs/team-a/bert"}
+    for owner in (jobset, *(each for each in SAMPLES if each.kind in ("RayJob", "MPIJob"))):
+        part = Part(api=owner.api, plural=owner.plural, kind=owner.kind, name="bert")
+        cluster.put(job.api, "jobs", made("Job", "bert", part, spec=job.spec, labels=job.labels))
+    assert set(cluster.jobs) == {"trainjobs/team-a/bert"}
+
+
+def test_a_jobset_that_a_trainjob_takes_over_is_gone_as_a_job(cluster: Cluster) -> None:
+    sample = SAMPLES[0]
+    cluster.put(sample.api, "jobsets", made("JobSet", "bert", spec=sample.spec))
+    cluster.put(sample.api, "jobsets", made("JobSet", "bert", TRAINJOB, spec=sample.spec))
+    assert [str(ref) for ref in cluster.gone] == ["jobsets/team-a/bert"]
+
+
+def test_a_rayjobs_submitter_is_read_where_its_head_says_nothing(cluster: Cluster) -> None:
+    (sample,) = (each for each in SAMPLES if each.kind == "RayJob")
+    cluster.start(sample, sample.states["Running"])
+    labels = {"ray.io/originated-from-crd": "RayJob"}
+    owner = Part(api=sample.api, plural=sample.plural, kind="RayJob", name="bert")
+    submitter = Part(api="/apis/batch/v1", plural="jobs", kind="Job", name="bert", labels=labels)
+    cluster.put(submitter.api, "jobs", made("Job", "bert", owner, labels=labels))
+    running = {"running": {}}
+    cluster.put(
+        "/api/v1", "pods", pod(replace(sample, pod="bert-q1w2e", pod_labels=labels), submitter, running)
+    )
+    job = cluster.job(sample)
+    assert job.rank0 is not None
+    assert [each.pod_name for each in (job.rank0, *job.alternates)] == [sample.pod, "bert-q1w2e"]
+
+
+def test_a_right_that_is_missing_for_one_kind_costs_that_kind_alone() -> None:
+    found = Cluster()
+    sample = next(each for each in SAMPLES if each.kind == "TFJob")
+
+    async def list_but_pytorchjobs() -> None:
+        for objects in found.inventory.collections:
+            if objects.plural != "pytorchjobs":
+                await found.inventory.list(objects, in_slices(()))
+
+    asyncio.run(list_but_pytorchjobs())
+    found.start(sample, sample.states["Running"])
+    found.start(next(each for each in SAMPLES if each.kind == "PyTorchJob"))
+    assert set(found.jobs) == {"tfjobs/team-a/bert"}
+
+
+def test_kinds_may_share_a_name(cluster: Cluster) -> None:
+    for sample in (each for each in SAMPLES if each.kind in ("PyTorchJob", "TFJob")):
+        cluster.start(sample, sample.states["Running"])
+    assert {ref.partition("/")[0] for ref in cluster.jobs} == {"pytorchjobs", "tfjobs"}
+
+
+def test_no_two_kinds_have_a_resource_a_kind_or_a_short_name_in_common() -> None:
+    names = [
+        name for each in RESOURCES for name in (each.plural, each.kind, *each.short_names, each.singular)
+    ]
+    assert len(set(names)) == len(names)

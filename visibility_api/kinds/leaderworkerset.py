@@ -1,0 +1,137 @@
+"""LeaderWorkerSets: groups of pods, of which the first one's leader is rank 0.
+
+By github.com/kubernetes-sigs/lws: api/leaderworkerset/v1/leaderworkerset_types.go (fields, labels),
+pkg/controllers/leaderworkerset_controller.go (the leaders are a StatefulSet of the set's own name, which the
+set controls), pkg/webhooks/pod_webhook.go (the index of a leader's group, as a label). They never complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from visibility_api.jobs.job import Phase, Replica as ReplicaCounts
+from visibility_api.models.served import progress_of
+from visibility_api.workloads.failures import Replica
+from visibility_api.workloads.kind import (
+    AllPods,
+    Group,
+    JobKind,
+    Parts,
+    PhaseDecision,
+    View,
+    WatchedObjects,
+)
+from visibility_api.workloads.objects import (
+    AnyObject,
+    Count,
+    KubernetesObject,
+    ObjectCondition,
+    PartMeta,
+    Pod,
+    PodMaker,
+    PodTemplate,
+)
+from visibility_api.workloads.rank0 import controls, named_pod
+
+LABEL = "leaderworkerset.sigs.k8s.io/"
+API = "/apis/leaderworkerset.x-k8s.io/v1"
+
+
+class LeaderWorkerTemplate(KubernetesObject, frozen=True):
+    leader_template: PodTemplate | None = None
+    worker_template: PodTemplate | None = None
+    size: Count = 1
+
+
+class LeaderWorkerSetSpec(KubernetesObject, frozen=True):
+    replicas: Count = 1
+    leader_worker_template: LeaderWorkerTemplate = LeaderWorkerTemplate()
+
+
+class LeaderWorkerSetStatus(KubernetesObject, frozen=True):
+    conditions: tuple[ObjectCondition, ...] | None = None
+    ready_replicas: Count = 0  # groups
+
+
+class LeaderWorkerSet(AnyObject, frozen=True):
+    spec: LeaderWorkerSetSpec = LeaderWorkerSetSpec()
+    status: LeaderWorkerSetStatus | None = None
+
+
+class StatefulSet(AnyObject, frozen=True):
+    metadata: PartMeta
+
+
+_SETS = WatchedObjects(
+    api=API,
+    plural="leaderworkersets",
+    kind="LeaderWorkerSet",
+    type=LeaderWorkerSet,
+    makes=lambda lws, leaders: leaders.name == lws.metadata.name,
+    is_read=False,
+)
+_LEADERS = WatchedObjects(
+    api="/apis/apps/v1",
+    plural="statefulsets",
+    kind="StatefulSet",
+    type=StatefulSet,
+    selector=f"{LABEL}name",
+    makes=lambda leaders, pod: pod.name.rpartition("-")[0] == leaders.metadata.name,
+)
+_PODS = WatchedObjects(
+    api="/api/v1",
+    plural="pods",
+    kind="Pod",
+    type=Pod,
+    selector=f"{LABEL}name,{LABEL}worker-index=0,{LABEL}group-index=0",
+)
+
+
+class LeaderWorkerSetKind(JobKind):
+    served = progress_of("LeaderWorkerSet", "leaderworkersets", "lwsp")
+    chains = ((_SETS, _LEADERS, _PODS),)
+    success = "Complete"  # which it never has
+
+    def conditions(self, job: LeaderWorkerSet) -> Sequence[ObjectCondition]:
+        return (job.status.conditions if job.status else None) or ()
+
+    def view(self, job: LeaderWorkerSet, parts: Parts) -> View:
+        name, template = job.metadata.name, job.spec.leader_worker_template
+        leaders: StatefulSet | None = parts.get(_LEADERS, name, job.metadata)
+        pods = parts.pods(_PODS, leaders.metadata) if leaders is not None else ()
+        leader = PodMaker(template=template.leader_template or template.worker_template)
+        worker = PodMaker(template=template.worker_template)
+        groups, size = job.spec.replicas, template.size
+        ready = job.status.ready_replicas if job.status else 0
+        return View(
+            groups=(
+                Group(
+                    counts=ReplicaCounts(name="leader", desired=groups),
+                    held=leader.held,
+                    shared=leader.shared,
+                    is_ready=ready > 0,
+                    claim=named_pod(pods, f"{name}-0"),
+                ),
+                Group(
+                    counts=ReplicaCounts(name="worker", desired=groups * max(0, size - 1)),
+                    held=worker.held,
+                    shared=worker.shared,
+                ),
+            ),
+            leaders=("leader",),
+            unmade=None if groups else PhaseDecision(Phase.SUSPENDED, "ScaledToZero", "It has no replicas."),
+        )
+
+    def all_pods(self, job: LeaderWorkerSet, parts: Parts) -> AllPods | None:
+        """Of workers too: their StatefulSets belong to the leaders' pods, and are not read. They are known by
+        their names, which begin with those of the leaders."""
+        leaders: StatefulSet | None = parts.get(_LEADERS, job.metadata.name, job.metadata)
+        if leaders is None:
+            return None
+
+        def replica(pod: Pod, _labels: Mapping[str, str]) -> Replica | None:
+            if not controls(leaders.metadata, pod.metadata):
+                return None
+            return Replica(name=f"leader-{pod.metadata.name.rpartition('-')[2]}")
+
+        return AllPods(f"{LABEL}name={job.metadata.name},{LABEL}worker-index=0", replica)

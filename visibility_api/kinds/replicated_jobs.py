@@ -1,0 +1,275 @@
+"""What JobSets and TrainJobs have in common: replicated jobs, each of which is a Job.
+
+By the fields and labels of github.com/kubernetes-sigs/jobset (api/jobset/v1alpha2/jobset_types.go).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+import msgspec
+
+from visibility_api.jobs.job import Phase, Replica as ReplicaCounts
+from visibility_api.workloads.failures import Replica, replica_job_failure
+from visibility_api.workloads.kind import (
+    AllPods,
+    Group,
+    LiveObject,
+    Parts,
+    PhaseDecision,
+    WatchedObjects,
+    makes_pod,
+)
+from visibility_api.workloads.objects import (
+    AnyObject,
+    BatchJob,
+    Count,
+    JobTemplateSpec,
+    KubernetesObject,
+    Labels,
+    Meta,
+    ObjectCondition,
+    Pod,
+)
+from visibility_api.workloads.phase import by_condition, true_condition
+from visibility_api.workloads.rank0 import (
+    COMPLETION_INDEX,
+    rank0_pod,
+    replica_index,
+    restart_attempt,
+)
+
+PREFIX = "jobset.sigs.k8s.io/"
+# Of each replicated job the first Job, and its first pod.
+JOB_SELECTOR = f"{PREFIX}jobset-name,{PREFIX}job-index=0"
+POD_SELECTOR = f"{JOB_SELECTOR},{COMPLETION_INDEX}=0"
+# A JobSet or a status may be 1.5 MiB long, and every document would contain it.
+MAX_GROUPS = 64
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+
+
+class TemplateMeta(KubernetesObject, frozen=True):
+    labels: Labels | None = None
+
+
+_ONE_POD = JobTemplateSpec()
+
+
+class JobTemplate(KubernetesObject, frozen=True):
+    metadata: TemplateMeta | None = None
+    spec: JobTemplateSpec | None = None
+
+    def __post_init__(self) -> None:
+        if self.spec == _ONE_POD:
+            msgspec.structs.force_setattr(self, "spec", None)
+
+
+class ReplicatedJob(KubernetesObject, frozen=True):
+    name: str = ""
+    replicas: Count = 1
+    template: JobTemplate | None = None
+
+    @property
+    def spec(self) -> JobTemplateSpec:
+        return (self.template.spec if self.template else None) or _ONE_POD
+
+    @property
+    def pods(self) -> int:
+        """How many it should have."""
+        return self.replicas * self.spec.parallelism
+
+    def label(self, key: str) -> str:
+        metadata = self.template.metadata if self.template else None
+        return ((metadata.labels if metadata else None) or {}).get(key, "")
+
+
+class SuccessPolicy(KubernetesObject, frozen=True):
+    target_replicated_jobs: tuple[str, ...] | None = None
+
+
+class Coordinator(KubernetesObject, frozen=True):
+    replicated_job: str = ""
+    job_index: int = 0
+    pod_index: int = 0
+
+
+class JobSetSpec(KubernetesObject, frozen=True):
+    replicated_jobs: tuple[ReplicatedJob, ...] | None = None
+    success_policy: SuccessPolicy | None = None
+    coordinator: Coordinator | None = None
+    suspend: bool | None = None
+    managed_by: str | None = None
+
+
+class JobsStatus(KubernetesObject, frozen=True):
+    """Counts of the Jobs of one replicated job."""
+
+    name: str = ""
+    ready: Count | None = None
+    succeeded: Count | None = None
+    failed: Count | None = None
+    active: Count | None = None
+
+
+class JobSetStatus(KubernetesObject, frozen=True):
+    conditions: tuple[ObjectCondition, ...] | None = None
+    restarts: Count = 0
+    replicated_jobs_status: tuple[JobsStatus, ...] | None = None
+
+
+class JobSetMeta(Meta, frozen=True):
+    """A TrainJob's labels are served, not those of its JobSet."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if _is_made(self):
+            msgspec.structs.force_setattr(self, "labels", None)
+
+
+class JobSet(AnyObject, frozen=True):
+    metadata: JobSetMeta
+    spec: JobSetSpec = JobSetSpec()
+    status: JobSetStatus | None = None
+
+    def __post_init__(self) -> None:
+        # A TrainJob has a copy of these.
+        if self.status is not None and _is_made(self.metadata):
+            status = msgspec.structs.replace(self.status, replicated_jobs_status=None)
+            msgspec.structs.force_setattr(self, "status", status)
+
+
+def _is_made(jobset: Meta) -> bool:
+    controller = jobset.controller
+    return controller is not None and controller.kind == "TrainJob"
+
+
+def _makes_job(jobset: LiveObject, job: Meta) -> bool:
+    for group in jobset.spec.replicated_jobs or ():
+        prefix = f"{jobset.metadata.name}-{group.name}-"
+        index = job.name.removeprefix(prefix)
+        if index != job.name and _INDEX.fullmatch(index) and int(index) < group.replicas:
+            return True
+    return False
+
+
+JOBSETS = WatchedObjects(
+    api="/apis/jobset.x-k8s.io/v1alpha2", plural="jobsets", kind="JobSet", type=JobSet, makes=_makes_job
+)
+JOBS = WatchedObjects(
+    api="/apis/batch/v1",
+    plural="jobs",
+    kind="Job",
+    type=BatchJob,
+    selector=JOB_SELECTOR,
+    makes=makes_pod,
+)
+PODS = WatchedObjects(api="/api/v1", plural="pods", kind="Pod", type=Pod, selector=POD_SELECTOR)
+
+
+def first_job_name(jobset: JobSet, group: str) -> str:
+    """Of the Job that holds index 0 of `group`, as the JobSet controller names it."""
+    return f"{jobset.metadata.name}-{group}-0"
+
+
+def replica_groups(
+    jobset: JobSet,
+    parts: Parts,
+    counts: Sequence[JobsStatus],
+    initializers: Sequence[str] = (),
+    container: str = "",
+) -> tuple[Group, ...]:
+    """Every replicated job. `initializers`: those that end before training begins. `counts`: of Jobs, by the
+    status of the JobSet or TrainJob. `container`: that trains, by convention."""
+    by_name = {each.name: each for each in counts}
+    return tuple(
+        _group(jobset, each, parts, by_name.get(each.name), each.name in initializers, container)
+        for each in islice(jobset.spec.replicated_jobs or (), MAX_GROUPS)
+    )
+
+
+def _group(
+    jobset: JobSet,
+    replicated: ReplicatedJob,
+    parts: Parts,
+    counts: JobsStatus | None,
+    is_initializer: bool,
+    container: str,
+) -> Group:
+    name = replicated.name
+    job: BatchJob | None = parts.get(JOBS, first_job_name(jobset, name), jobset.metadata)
+    claim = rank0_pod(parts.pods(PODS, job.metadata), job.metadata) if job is not None else None
+    unread = None
+    if job is not None and job.metadata.unread:
+        unread = f"Job {job.metadata.name}", job.metadata.unread
+    failure = replica_job_failure(job, name) if job is not None else None
+    spec = replicated.spec
+    return Group(
+        counts=_pod_counts(replicated, counts, job),
+        held=spec.held,
+        shared=spec.shared,
+        is_initializer=is_initializer,
+        is_ready=counts is not None and bool(counts.ready),
+        is_active=counts is not None and bool(counts.active),
+        claim=claim,
+        container=name if is_initializer else container,
+        restart_attempt=restart_attempt(job.metadata) if job is not None else 0,
+        failures=(failure,) if failure is not None else (),
+        unread=unread,
+    )
+
+
+def _pod_counts(replicated: ReplicatedJob, jobs: JobsStatus | None, first: BatchJob | None) -> ReplicaCounts:
+    """The pods, as the Job counts them.
+
+    The TrainJob's own status counts Jobs: one of 64 pods, of which 63 are ready, is one that is not. Where
+    the Job is not known, it is used as far as it shows how many pods there are.
+    """
+    name, desired = replicated.name, replicated.pods
+    if replicated.replicas == 1 and first is not None and first.status.ready is not None:
+        return first.status.counts(name, desired)
+    if jobs is not None and replicated.replicas and jobs.succeeded == replicated.replicas:
+        return ReplicaCounts(name=name, desired=desired, ready=0, active=0, succeeded=desired)
+    is_ready = jobs is not None and replicated.replicas and jobs.ready == replicated.replicas
+    return ReplicaCounts(name=name, desired=desired, ready=desired if is_ready else None)
+
+
+def starting(jobset: JobSet) -> PhaseDecision | None:
+    """The JobSet starts its replicated jobs one after the other."""
+    condition = true_condition(jobset.status.conditions if jobset.status else None, "StartupPolicyInProgress")
+    if condition is None:
+        return None
+    return by_condition(Phase.INITIALIZING, condition, "StartupPolicyInProgress")
+
+
+def restarting(jobset: JobSet) -> PhaseDecision | None:
+    """The JobSet has restarted."""
+    restarts = jobset.status.restarts if jobset.status else 0
+    message = f"The JobSet makes its Jobs anew: restart {restarts}. The rank-0 pod does not exist yet."
+    return PhaseDecision(Phase.PENDING, "Restarting", message) if restarts else None
+
+
+def all_pods(jobset: JobSet, parts: Parts, initializers: Sequence[str] = ()) -> AllPods | None:
+    """Of the first Job of each replicated job, as far as there are any."""
+    jobs = {job.metadata.uid: (group, job) for group, job in _first_jobs(jobset, parts)}
+
+    def replica(pod: Pod, labels: Mapping[str, str]) -> Replica | None:
+        controller = pod.metadata.controller
+        group, job = jobs.get(controller.uid if controller is not None else "", ("", None))
+        index = labels.get(COMPLETION_INDEX, "")
+        if job is None or (number := replica_index(pod, job.metadata, index)) is None:
+            return None
+        if group in initializers:
+            return Replica(name=group, is_initializer=True)
+        return Replica(name=f"{group}-{number}")
+
+    return AllPods(f"{PREFIX}jobset-name={jobset.metadata.name}", replica) if jobs else None
+
+
+def _first_jobs(jobset: JobSet, parts: Parts) -> Iterator[tuple[str, BatchJob]]:
+    for group in islice(jobset.spec.replicated_jobs or (), MAX_GROUPS):
+        job = parts.get(JOBS, first_job_name(jobset, group.name), jobset.metadata)
+        if job is not None:
+            yield group.name, job
