@@ -1,0 +1,222 @@
+"""A life of each kind of job that is not a TrainJob, with its objects as its controllers write them.
+
+The CRDs are minimal ones; JobSets and Jobs have controllers here, of the others the test makes what their
+operators would make. Pods are processes that train.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.api import Object
+from tests.e2e.cluster import Cluster
+from tests.e2e.processes import wait_until
+from tests.e2e.scripts import REPORTING
+from tests.e2e.test_push import Pusher
+from tests.e2e.visibility_server import GROUP, PREFIX, VisibilityServer
+from tests.e2e.workspace import User, Workspace
+from tests.kinds import SAMPLES, Sample, crds
+
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_NODE = "/api/v1/nodes"
+
+
+class Life:
+    """One job from its creation to its deletion."""
+
+    def __init__(self, team: Workspace, sample: Sample) -> None:
+        self.team, self.sample = team, sample
+        self.admin = team.cluster.admin
+        self.jobs = f"{sample.api}/namespaces/{team.name}/{sample.plural}"
+        self.path = f"{PREFIX}/namespaces/{team.name}/{sample.resource}/{sample.name}"
+        self.parts: list[str] = []
+
+    def create(self, **spec: object) -> None:
+        meta = {"name": self.sample.name, "labels": {"team": "nlp"} | dict(self.sample.labels)}
+        self.job = self.admin.create(
+            self.jobs,
+            {
+                "apiVersion": self.sample.api.removeprefix("/apis/"),
+                "kind": self.sample.kind,
+                "metadata": meta,
+                "spec": _trained(self.sample.spec, self.team) | spec,
+            },
+        )
+
+    def make_parts(self) -> None:
+        """What the job's controllers make."""
+        if self.sample.is_controlled:
+            return
+        owner = self.job
+        for part in self.sample.parts:
+            path = f"{part.api}/namespaces/{self.team.name}/{part.plural}"
+            owner = self._make(path, part.api, part.kind, part.name, owner, part.labels, part.spec)
+        self.make_pod(owner)
+
+    def make_pod(self, owner: Object) -> None:
+        (node,) = self.admin.items(_NODE)
+        labels = dict(self.sample.pod_labels)
+        container = {
+            "name": self.sample.container,
+            "image": "python:3",
+            "command": ["python", "-c", REPORTING],
+        }
+        spec = {
+            "nodeName": node["metadata"]["name"],
+            "restartPolicy": "Never",
+            "serviceAccountName": "trainer",
+            "containers": [container],
+        }
+        path = f"/api/v1/namespaces/{self.team.name}/pods"
+        self._make(path, "/api/v1", "Pod", self.sample.pod, owner, labels, spec)
+
+    def _make(
+        self, path: str, api: str, kind: str, name: str, owner: Object, labels: object, spec: object
+    ) -> Object:
+        reference = {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+        version = api.removeprefix("/apis/").removeprefix("/api/")
+        meta = {"name": name, "labels": labels, "ownerReferences": [reference]}
+        body = {"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec}
+        made = self.admin.create(path, body) | {"apiVersion": version, "kind": kind}
+        self.parts.append(f"{path}/{name}")
+        return made
+
+    def set_state(self, phase: str) -> None:
+        self.admin.patch(f"{self.jobs}/{self.sample.name}/status", {"status": self.sample.states[phase]})
+
+    def wait_phase(self, phase: str) -> Object:
+        def shown() -> Object:
+            found = self.admin.get(f"{self.path}/progress")
+            assert found["status"]["phase"] == phase, found["status"]
+            return found
+
+        return wait_until(shown, what=f"{self.sample.id} is {phase}")
+
+    def wait_reporting(self) -> Object:
+        def shown() -> Object:
+            found = self.admin.get(self.path)
+            assert found["status"]["steps"]["current"] > 0, found["status"]
+            return found
+
+        return wait_until(shown, what=f"{self.sample.id} reports")
+
+    def pod(self) -> Object:
+        name = self.admin.get(self.path)["status"]["rank0"]["podName"]
+        return self.admin.get(f"/api/v1/namespaces/{self.team.name}/pods/{name}")
+
+    def delete(self) -> None:
+        self.admin.delete(f"{self.jobs}/{self.sample.name}", propagationPolicy="Background")
+
+    def is_gone(self) -> bool:
+        return self.admin.raw("GET", self.path).status_code == 404
+
+
+def _trained(spec: Object, team: Workspace) -> Object:
+    """With pods that train where controllers here make them; none of the cluster's nodes has a GPU."""
+    made: Object = json.loads(json.dumps(spec))
+
+    def fill(place: object) -> None:
+        if isinstance(place, dict):
+            if "containers" in place:
+                place |= {"restartPolicy": "Never", "serviceAccountName": "trainer"}
+                for container in place["containers"]:
+                    container.pop("resources", None)
+                    container["command"] = ["python", "-c", REPORTING]
+            for each in place.values():
+                fill(each)
+        elif isinstance(place, list):
+            for each in place:
+                fill(each)
+
+    fill(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def operators(cluster: Cluster, server: VisibilityServer) -> Iterator[None]:
+    """Their CRDs, which come while the server runs."""
+    made = crds()
+    for crd in made:
+        cluster.admin.create(_CRDS, crd)
+    served = {each.resource for each in SAMPLES}
+    if cluster.kind == "local":
+        server.restart()  # its discovery does not know CRDs
+
+    def is_discovered() -> bool:
+        found = cluster.admin.get(PREFIX)["resources"]
+        return served <= {each["name"] for each in found}
+
+    wait_until(is_discovered, what="every kind is discovered")
+    yield
+    for crd in made:
+        cluster.admin.delete(f"{_CRDS}/{crd['metadata']['name']}")
+
+
+@pytest.fixture(scope="module")
+def pusher(server: VisibilityServer, shared: Workspace, operators: None) -> Pusher:
+    return Pusher(server, shared, "")
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
+def test_a_life(shared: Workspace, pusher: Pusher, users: dict[str, User], sample: Sample) -> None:
+    life = Life(shared, sample)
+    life.create(**sample.suspension)
+    try:
+        life.wait_phase("Suspended" if sample.suspension else "Pending")
+        if sample.suspension:
+            spec = {key: {"suspend": False} if key == "runPolicy" else False for key in sample.suspension}
+            life.admin.patch(f"{life.jobs}/{sample.name}", {"spec": spec})
+        life.make_parts()
+        if not sample.is_controlled:
+            life.set_state("Running")
+        document = life.wait_reporting()
+        assert document["kind"] == f"{sample.kind}Progress"
+        assert document["metadata"]["labels"]["team"] == "nlp"
+        status = document["status"]
+        assert (status["phase"], status["observation"]["source"]) == ("Running", "exec")
+        assert status["rank0"]["containerName"] == sample.container
+        assert sample.group in [each["name"] for each in status["replicas"]]
+
+        get = functools.partial(shared.alice.kubectl, "get", sample.short_name, "-n", shared.name)
+        assert get().stdout.split()[:8] == ["NAME", "PHASE", "PROGRESS", "STEP", "LOSS", "ETA", "SEEN", "AGE"]
+        assert get("bert", "-o", "jsonpath={.kind}").stdout == f"{sample.kind}Progress"
+        assert shared.bob.kubectl("get", sample.short_name, "-n", shared.name).returncode != 0
+        explained = shared.alice.kubectl("explain", f"{sample.resource}.{GROUP}.status.phase")
+        assert f"KIND:       {sample.kind}Progress" in explained.stdout, explained.stderr
+        history = life.admin.get(f"{life.path}/history")
+        assert history["kind"] == f"{sample.kind}ProgressHistory"
+        assert history["series"][0]["metric"] == "loss"
+        assert life.admin.raw("GET", f"{life.path}/log-tail").status_code == 403  # the source is off here
+
+        pod = life.pod()
+        path = f"{life.path}/status"
+        answer = pusher.post(path, pusher.token(pod, GROUP), 45)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["trainerStatus"]["progressPercentage"] == 45
+        other = pusher.post(path.replace("/bert/", "/gpt/"), pusher.token(pod, GROUP))
+        assert other.status_code == 404
+        with life.admin.watch(f"{PREFIX}/namespaces/{shared.name}/{sample.resource}") as events:
+            event = next(events)
+            assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "bert")
+
+        if not sample.is_controlled:
+            for phase in sample.states:
+                life.set_state(phase)
+                ended = life.wait_phase(phase)
+                assert ended["status"]["steps"]["current"] > 0  # what it had reported stays
+    finally:
+        for part in reversed(life.parts):
+            life.admin.delete(part, gracePeriodSeconds=0)
+        life.delete()
+    wait_until(life.is_gone, what=f"{sample.id} is gone")
