@@ -339,6 +339,24 @@ async def test_a_request_that_is_cancelled_from_outside_stays_cancelled() -> Non
     assert shell.sample("apiserver_current_inflight_requests", request_kind="readOnly") == 0
 
 
+async def test_a_reader_that_stops_in_the_middle_of_a_list_is_left_soon() -> None:
+    """It would keep a place, and one of kube-apiserver's, for as long as a whole list may take."""
+
+    async def parts(_request: ResourceRequest) -> ResourceResponse:
+        return ResourceResponse(body=[b"x" * 100_000] * 10)
+
+    async def read_two(message: dict[str, Any]) -> None:
+        sent.append(message)
+        if len(sent) > 3:
+            await asyncio.Event().wait()
+
+    sent: list[dict[str, Any]] = []
+    shell = Shell(handler=parts, limits=Limits(send_timeout_s=3600, chunk_timeout_s=0.01))
+    answer = await shell.get(ONE, before_send=read_two)
+    assert not answer.is_complete
+    assert shell.sample("apiserver_current_inflight_requests", request_kind="readOnly") == 0
+
+
 async def test_a_reader_too_slow_for_its_answer_is_left() -> None:
     """R17: nothing holds its place for ever; the server below closes the connection."""
 

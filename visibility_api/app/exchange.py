@@ -100,10 +100,13 @@ class Exchange:
             self.turn = None
 
     async def deliver(self, response: ResourceResponse) -> None:
-        """Send a whole response. When the reader is too slow, uvicorn closes the connection."""
+        """Send a whole response. When the reader is too slow, uvicorn closes the connection.
+
+        It keeps its place meanwhile, and one of kube-apiserver's when that forwards the request.
+        """
         sending = deliver(
             response,
-            send=self.send,
+            send=self.send if isinstance(response.body, bytes) else self._send_in_time,
             own_headers=self.own_headers,
             headers=self.scope["headers"],
             turns=self.turns,
@@ -115,6 +118,10 @@ class Exchange:
         except TimeoutError:
             self._log_slow_client()
         self.record(response.status)
+
+    async def _send_in_time(self, message: Message) -> None:
+        """Raises TimeoutError when the client reads nothing for so long."""
+        await within(self.limits.chunk_timeout_s, self.send(message))
 
     async def stream(self, stream: ResourceStream) -> None:
         """Send the headers at once (client-go's `Watch` returns with them), then what the handler writes."""

@@ -42,7 +42,7 @@ class Limits:
     unknown_per_s: float = 1.0
     unknown_burst: float = 4.0
     send_timeout_s: float = 60.0  # for a whole response to a slow reader, as the Go server's request limit
-    chunk_timeout_s: float = 10.0  # for one chunk of a watch; a slower reader is disconnected
+    chunk_timeout_s: float = 10.0  # for a piece of a list or watch; a slower reader is disconnected
 
 
 # What a request takes before and after its handler: TLS, parsing, headers.
