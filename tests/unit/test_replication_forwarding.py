@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any, cast
 import pytest
 from yarl import URL
 
+from tests.unit.virtual_time import in_virtual_time
 from visibility_api.errors.status import (
     Forbidden,
     InternalError,
@@ -20,6 +22,7 @@ from visibility_api.errors.status import (
 )
 from visibility_api.pushing.body import Bodies
 from visibility_api.pushing.paths import UPSTREAM_PREFIX
+from visibility_api.pushing.shares import REFUSALS
 from visibility_api.replication.addresses import Address
 from visibility_api.replication.forwarding import CLIENT, MAX_ANSWER_BYTES, Pushes
 from visibility_api.replication.recognition import PROOF
@@ -129,6 +132,26 @@ async def test_slow_bodies_that_are_passed_on_leave_room_for_those_of_another_na
     with pushes._bodies.place("team-a", "gpt"), pytest.raises(TooManyRequests, match="too many pushes"):
         await push(pushes)
     assert await push(pushes) == b"echo"
+
+
+@in_virtual_time
+async def test_refusals_of_pushes_that_would_be_passed_on_are_few_too() -> None:
+    """As the owner's: a thousand pods of a namespace keep a follower no busier."""
+    clock, pushes = asyncio.get_running_loop().time, Others().forwarder()
+    pushes._bodies = Bodies(places=4)
+    refused, ends = 0, clock() + 60.0
+
+    async def go_on() -> None:
+        nonlocal refused
+        while clock() < ends:
+            with contextlib.suppress(TooManyRequests):
+                await push(pushes)
+            refused += 1
+            await asyncio.sleep(0.05)
+
+    with pushes._bodies.place("team-a", "gpt"):
+        await asyncio.gather(*(go_on() for _ in range(500)))
+    assert refused / 60.0 < 1.5 * REFUSALS.per_s
 
 
 async def test_without_an_owner_the_pod_is_told_to_try_again() -> None:

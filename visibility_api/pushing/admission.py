@@ -146,7 +146,7 @@ class Admission:
 
     async def hold_refusal(self, grant: Grant) -> None:
         """Wait before a push is refused that was admitted: most of its cost is that the next one is read."""
-        await self._budgets.hold_refusal(grant.shares)
+        await self._budgets.hold_refusal(grant.shares.refusals)
 
     def find_job(self, target: Target, grant: Grant) -> TrainingJob:
         """The job as it is now. Raises NotFound when the grant is for another one of that name."""

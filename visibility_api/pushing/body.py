@@ -35,6 +35,10 @@ def check_length(headers: Headers) -> int:
     return MAX_BODY_BYTES
 
 
+class NoPlace(TooManyRequests):
+    """Too many bodies are being read."""
+
+
 class Bodies:
     """Places for bodies that are being read, or wait to be parsed or passed on."""
 
@@ -46,13 +50,13 @@ class Bodies:
 
     @contextmanager
     def place(self, namespace: str, job: str) -> Iterator[None]:
-        """Raises TooManyRequests when there is none for this job, this namespace or at all."""
+        """Raises NoPlace when there is none for this job, this namespace or at all."""
         held, shares = (
             self._held,
             (((namespace, job), JOB_SHARE), ((namespace, ""), NAMESPACE_SHARE), (("", ""), 1)),
         )
         if any(held[key] * share >= self._places for key, share in shares):
-            raise TooManyRequests("too many pushes are under way; try again later")
+            raise NoPlace("too many pushes are under way; try again later")
         for key, _ in shares:
             held[key] += 1
         try:

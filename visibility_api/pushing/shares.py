@@ -13,14 +13,15 @@ from cachetools import LRUCache
 from visibility_api.errors.status import TooManyRequests
 from visibility_api.flowcontrol.token_bucket import Bucket
 
-UNIT_MS = 0.02  # what each push is charged at least
-# Taken by connection and decryption before a body is parsed: 64 KiB take a quarter of a millisecond.
-MS_PER_BYTE = 0.25 / 65_536
+UNIT_MS = 0.02  # in which time is counted
+# What each push is charged, refused or not, beside what it takes to read and record it: decryption, headers,
+# answer. 64 KiB take a quarter of a millisecond more.
+PUSH_MS, MS_PER_BYTE = 0.15, 0.25 / 65_536
 TURN_MS = 1.0  # in one turn of the event loop; the push that exceeds it is the last
 # What a push is expected to take: a usual one, and what the costliest bodies take besides.
 _USUAL_MS, _MOST_MS_PER_BYTE = 0.15, 1.0 / 65_536
 MAX_BUCKETS = 98_304
-HOLD_S = 4.0  # a refusal waits no longer: clients wait 5 s
+HOLD_S = 3.0  # a refusal waits no longer: clients wait 5 s, and replicas that pass pushes on 4 s
 MAX_HELD = 1000  # refusals that wait; each keeps a body in its connection
 
 
@@ -41,15 +42,15 @@ def _ms(per_s: float, burst: float, whose: str) -> Budget:
 # The Kubeflow SDK pushes every 5 s from each process; a node with many accelerators runs 32 or 64 of them.
 # After a refusal it tries again at each training step, and the step waits for the response.
 PUSHES = Budget(20.0, 64.0, "a pod may push 20 times a second", is_time=False)
-# A usual push takes 0.05 ms. Thousands of processes of one job may push every 5 s.
+# A usual push takes 0.2 ms. 4,096 processes of one job may push every 5 s.
 POD = _ms(20.0, 200.0, "this pod's")
-JOB = _ms(80.0, 300.0, "this job's")
-NAMESPACE = _ms(120.0, 500.0, "this namespace's")
+JOB = _ms(180.0, 600.0, "this job's")
+NAMESPACE = _ms(240.0, 1000.0, "this namespace's")
 BUDGETS = (PUSHES, POD, JOB, NAMESPACE)  # of every push
 # Reports of all pods of a job that are not rank 0, which are taken while rank 0 does not report. Further ones
 # get 200 but are not recorded: the Kubeflow SDK retries a refusal at once.
 OTHER_RANKS = Budget(5.0, 10.0, "", is_time=False)
-# Refusals of a namespace, of whichever of its pods: each takes a tenth of a millisecond. Further ones wait.
+# Refusals of a namespace, of whichever of its pods. Further ones wait.
 REFUSALS = Budget(300.0, 300.0, "", is_time=False)
 
 
@@ -59,12 +60,6 @@ class Shares(NamedTuple):
     budgets: tuple[Bucket, ...]  # one for each of BUDGETS
     other_ranks: Bucket
     refusals: Bucket
-
-    def pace_refusal(self, now: float) -> float:
-        """Seconds until one more refusal is due."""
-        if not self.refusals.take(now):
-            self.refusals.charge(1.0)
-        return self.refusals.wait_s(now)
 
     def charge(self, ms: float) -> None:
         """A push took so much of the event loop's time."""
@@ -88,8 +83,12 @@ class Budgets:
         return Shares(
             tuple(self._bucket(budget, owner) for budget, owner in owners),
             self._bucket(OTHER_RANKS, job_uid),
-            self._bucket(REFUSALS, namespace),
+            self.refusals(namespace),
         )
+
+    def refusals(self, namespace: str) -> Bucket:
+        """What refusals of this namespace are charged to."""
+        return self._bucket(REFUSALS, namespace)
 
     def _bucket(self, budget: Budget, owner: str) -> Bucket:
         bucket = self._buckets.get((budget, owner))
@@ -104,7 +103,8 @@ class Budgets:
         The refusal of a pod that goes on over a budget of time waits until there is room again, and until
         those before it in the namespace are answered: reading what is refused is most of its cost.
         """
-        now, units, wait_s, refusal = self._clock(), size * MS_PER_BYTE / UNIT_MS, 0.0, ""
+        now, units = self._clock(), (PUSH_MS + size * MS_PER_BYTE) / UNIT_MS
+        wait_s, refusal = 0.0, ""
         for budget, bucket in zip(BUDGETS, shares.budgets, strict=True):
             has_room = bucket.take(now)
             if budget.is_time:
@@ -117,12 +117,15 @@ class Budgets:
         if not refusal:
             return
         if wait_s:
-            await self.hold_refusal(shares, wait_s)
+            await self.hold_refusal(shares.refusals, wait_s)
         raise TooManyRequests(refusal)
 
-    async def hold_refusal(self, shares: Shares, wait_s: float = 0.0) -> None:
+    async def hold_refusal(self, refusals: Bucket, wait_s: float = 0.0) -> None:
         """Wait so long, and until the refusal is due: those of a namespace are answered at a rate."""
-        wait_s = max(wait_s, shares.pace_refusal(self._clock()))
+        now = self._clock()
+        if not refusals.take(now):
+            refusals.charge(1.0)
+        wait_s = max(wait_s, refusals.wait_s(now))
         if wait_s and self._held < MAX_HELD:
             self._held += 1
             try:

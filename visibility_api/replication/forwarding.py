@@ -28,9 +28,10 @@ from visibility_api.errors.status import (
 )
 from visibility_api.kube.responses import read_start
 from visibility_api.models.meta_v1 import Status
-from visibility_api.pushing.body import Bodies, Headers, Receive, check_length
+from visibility_api.pushing.body import Bodies, Headers, NoPlace, Receive, check_length
 from visibility_api.pushing.endpoint import Admitted, PushEndpoint
 from visibility_api.pushing.paths import Target, find_push, find_target, is_push
+from visibility_api.pushing.shares import Budgets
 
 from .addresses import Address
 from .peer_client import PeerClient
@@ -101,6 +102,7 @@ class Pushes:
         self._replicated = replicated
         self._timeout_s = timeout_s
         self._bodies = Bodies()  # that are passed on
+        self._budgets = Budgets()  # of refusals
         self._taken = 0  # being taken here now
 
     def is_forwarded(self, headers: Headers) -> bool:
@@ -126,8 +128,12 @@ class Pushes:
         if push.here is not None:
             return await self._take(*push.here, receive)
         target = push.target
-        with self._bodies.place(target.namespace, f"{target.resource}/{target.name}"):
-            return await self._pass_on(push, await self._bodies.read(receive))
+        try:
+            with self._bodies.place(target.namespace, f"{target.resource}/{target.name}"):
+                return await self._pass_on(push, await self._bodies.read(receive))
+        except NoPlace:
+            await self._budgets.hold_refusal(self._budgets.refusals(target.namespace))
+            raise
 
     async def drained(self, within_s: float) -> None:
         """Until no push is being taken here, or time is up."""
