@@ -1,6 +1,9 @@
 # The server image: the locked dependencies, the server and the reporter (whose reader of log lines the server uses,
 # and which deploy/runtimes copies into training pods), nothing else, as a user without rights.
-FROM docker.io/library/python:3.14-slim AS build
+# By digest: whoever replaces the tag in the registry replaces nothing here. This is 3.14.7 of August 2026. For a newer one:
+# docker buildx imagetools inspect docker.io/library/python:3.14-slim
+ARG PYTHON=docker.io/library/python:3.14-slim@sha256:ce40764625a4ff50df3548277632e7f96c4e77fe75fa848aae9885476e7df5a4
+FROM ${PYTHON} AS build
 WORKDIR /src
 COPY requirements/server.txt requirements/build.txt requirements/
 RUN python -m venv /opt/visibility \
@@ -14,7 +17,7 @@ COPY reporter reporter
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels ./reporter . \
  && /opt/visibility/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
 
-FROM docker.io/library/python:3.14-slim
+FROM ${PYTHON}
 COPY --from=build /opt/visibility /opt/visibility
 USER 65532:65532
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1

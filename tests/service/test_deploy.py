@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -381,3 +382,13 @@ def test_the_image_is_built_with_the_setuptools_that_was_tested() -> None:
     assert pinned[0].startswith("setuptools==")
     assert "\n".join(pinned) in (ROOT / "requirements/dev.txt").read_text()
     assert "--no-build-isolation" in (ROOT / "Dockerfile").read_text()
+
+
+def test_the_base_image_is_named_by_its_digest() -> None:
+    """A tag is whatever somebody pushed last."""
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    images = [line.split()[1] for line in lines if line.startswith("FROM ")]
+    given = dict(line.removeprefix("ARG ").split("=", 1) for line in lines if line.startswith("ARG "))
+    assert images
+    assert {image for image in images if image != "${PYTHON}"} == set()
+    assert re.search(r"@sha256:[0-9a-f]{64}$", given["PYTHON"])
