@@ -1,6 +1,7 @@
 // How soon the page of a server is of use, and how smooth it stays: node browser/measure.mjs CHROMIUM PAGE TOKEN ROWS SECONDS.
 // Prints one line of JSON; times in milliseconds from the navigation. The cache is empty, as on a first visit.
 import { chromium } from "playwright-core";
+import { startTrace, stopTrace } from "./tasks.mjs";
 
 const [executablePath, url, token, rows, seconds] = process.argv.slice(2);
 const browser = await chromium.launch({ executablePath, chromiumSandbox: false });
@@ -30,9 +31,12 @@ await page.addInitScript(() => {
   };
   requestAnimationFrame(look);
 });
+await startTrace(browser, page);
 await page.goto(url);
 await page.waitForFunction(() => window.seen.whole !== undefined, undefined, { timeout: 60_000 });
 const settled = await page.evaluate(() => performance.now());
+const loadingTasks = await stopTrace(browser);
+await startTrace(browser, page);
 const cdp = await context.newCDPSession(page);
 await cdp.send("Performance.enable");
 const metrics = async () =>
@@ -59,6 +63,7 @@ await page.evaluate(
   Number(seconds) * 1000,
 );
 const after = await metrics();
+const ownTasks = await stopTrace(browser);
 const drawn = await changes();
 const { tasks, seen, frames, scrollingFrom, curves } = await page.evaluate(() => ({
   tasks: window.tasks,
@@ -83,6 +88,9 @@ console.log(
     longestTaskLiveMs: longest(during.filter(([at]) => at < scrollingFrom)),
     longestTaskScrollingMs: longest(during.filter(([at]) => at >= scrollingFrom)),
     tasksOver50msLive: during.length,
+    longestTaskLoadingCpuMs: loadingTasks.longestCpuMs,
+    longestTaskCpuMs: ownTasks.longestCpuMs, // live and scrolling, without what other processes took
+    tasksOver50CpuMs: ownTasks.over50CpuMs,
     frameP99Ms: Math.round(frames[Math.floor(frames.length * 0.99)] ?? -1),
     scriptShareLive: Number(((after.ScriptDuration - before.ScriptDuration) / Number(seconds)).toFixed(3)),
     heapMiB: Math.round(after.JSHeapUsedSize / 2 ** 20),

@@ -12,7 +12,8 @@ import { hasEnded } from "./job";
 import { Notifier } from "./notifier";
 import { fromHistory, NOTHING, withLatest, type Curves } from "./series";
 
-const POINTS = 1000;
+const POINTS = 1000; // of each metric; of all together, so that they are read in a few milliseconds:
+const ALL_POINTS = 100_000;
 const AGAIN_MS = 15_000; // between two requests for the history of a job that goes on
 
 export class FollowedJob {
@@ -41,7 +42,6 @@ export class FollowedJob {
     const { address, ref } = this;
     this.leave = this.hub.follow({ what: "job", address, ref }, (news) => this.take(news));
     document.addEventListener("visibilitychange", this.seen);
-    this.askHistory();
     return this;
   }
 
@@ -75,9 +75,14 @@ export class FollowedJob {
     this.changed.tell();
   }
 
+  private get points(): number {
+    const metrics = Math.max(1, this.document?.status.metrics?.length ?? 1);
+    return Math.min(POINTS, Math.ceil(ALL_POINTS / metrics));
+  }
+
   /** At most every quarter of a minute, and once more when changes have come meanwhile; not while nobody looks. */
   private askHistory(): void {
-    if (this.isAsking || this.stopping.signal.aborted || document.hidden) return;
+    if (this.isAsking || this.stopping.signal.aborted || document.hidden || !this.document) return;
     const wait = this.askedAt + AGAIN_MS - Date.now();
     this.isAsking = true;
     this.timer = setTimeout(() => void this.readHistory(), Math.max(0, Math.min(wait, 10 * AGAIN_MS)));
@@ -89,7 +94,7 @@ export class FollowedJob {
     this.askedAt = Date.now();
     let again = false;
     try {
-      const history = await getHistory(this.address, this.ref, { maxPoints: POINTS }, signal);
+      const history = await getHistory(this.address, this.ref, { maxPoints: this.points }, signal);
       const curves = fromHistory(history);
       this.curves = this.document ? withLatest(curves, this.document.status) : curves;
       this.historyError = undefined;

@@ -91,17 +91,42 @@ export function useLoaded<T>(load: (signal: AbortSignal) => Promise<T>, causes: 
 
 const AHEAD = "500px"; // drawn that far before it comes into view
 
-/** Whether an element is in the window, or nearly. */
+const PER_FRAME = 2;
+const waiting = new Set<() => void>();
+
+/** `run` in one of the next frames, after those that came before: none has to do much. Returns how to give it up. */
+function inTurn(run: () => void): () => void {
+  if (waiting.size === 0) requestAnimationFrame(takeTurns);
+  waiting.add(run);
+  return () => waiting.delete(run);
+}
+
+function takeTurns(): void {
+  for (const run of [...waiting].slice(0, PER_FRAME)) {
+    waiting.delete(run);
+    run();
+  }
+  if (waiting.size > 0) requestAnimationFrame(takeTurns);
+}
+
+/** Whether an element is in the window, or nearly; of many that come into it together, a few in each frame. */
 export function useSeen<E extends HTMLElement>() {
   const element = useRef<E>(null);
   const [isSeen, see] = useState(false);
   useEffect(() => {
     if (!element.current) return;
-    const observer = new IntersectionObserver((entries) => see(entries.at(-1)?.isIntersecting ?? false), {
-      rootMargin: AHEAD,
-    });
+    let giveUp = () => undefined as unknown;
+    const notice = (entries: IntersectionObserverEntry[]) => {
+      giveUp();
+      if (entries.at(-1)?.isIntersecting) giveUp = inTurn(() => see(true));
+      else see(false);
+    };
+    const observer = new IntersectionObserver(notice, { rootMargin: AHEAD });
     observer.observe(element.current);
-    return () => observer.disconnect();
+    return () => {
+      giveUp();
+      observer.disconnect();
+    };
   }, []);
   return [element, isSeen] as const;
 }
