@@ -127,3 +127,24 @@ def test_a_restarted_api_server_finds_the_server_where_it_was(
     server.wait_available()
     workspace.start_job("after-the-restart", REPORTING)
     workspace.wait_reporting("after-the-restart")
+
+
+def test_a_watch_that_is_down_for_a_minute_is_named_and_its_jobs_are_not_called_fresh(
+    team: Workspace, cluster: Cluster, server: VisibilityServer
+) -> None:
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/trainjob-visibility:server"
+    rules = cluster.admin.get(path)["rules"]
+    cluster.admin.patch(path, {"rules": [rule for rule in rules if rule["resources"] != ["pods"]]})
+    try:
+        with server.out_of_reach():  # its watch of pods ends, and it may begin no other
+            pass
+        wait_until(
+            lambda: "[-]watch-pods failed" in server.get("/readyz?verbose").text, what="the watch is named"
+        )
+        assert server.get("/readyz").status_code == 500
+        assert server.metrics("visibility_watch_down")['{collection="pods"}'] == 1
+        team.wait_condition("good", "Fresh", "Unknown")
+    finally:
+        cluster.admin.patch(path, {"rules": rules})
+    server.wait_ready()
+    assert server.metrics("visibility_watch_down")['{collection="pods"}'] == 0
