@@ -115,6 +115,7 @@ ROWS: dict[str, Row] = {
     "10 users, 300 Table watches each": tenant(tenants.both(watches(10, 300), tenants.churn)),
     "2 users, 2,450 watches each": tenant(tenants.both(watches(2, 2450), tenants.churn)),
     "lists of one namespace, churn": tenant(tenants.both(of_namespace(20, tenants.lists), tenants.churn)),
+    "GETs of one namespace": tenant(of_namespace(300, tenants.gets)),
     "histories of one namespace": tenant(of_namespace(50, tenants.histories)),
     "log-tails of one namespace": tenant(of_namespace(20, tenants.log_tails), pods="long"),
     "pushes, 1,000 pods": tenant(pushes(1000, tenants.plain)),

@@ -209,6 +209,10 @@ def lists(_target: Target, place: int) -> tuple[str, str]:
     return ("", f"?labelSelector=k{number()}!=v")[place % 2], (YAML, TABLE, "")[place % 3]
 
 
+def gets(target: Target, place: int) -> tuple[str, str]:
+    return f"/{random.choice(target.access.jobs)}", (YAML, TABLE, "", "")[place % 4]
+
+
 def histories(target: Target, place: int) -> tuple[str, str]:
     forms = (YAML, "", "Accept: text/csv\r\n")
     return f"/{random.choice(target.access.jobs)}/history", forms[place % 3]

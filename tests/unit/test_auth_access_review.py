@@ -288,6 +288,19 @@ async def test_one_users_reviews_are_bounded_and_another_users_are_not_held_up()
     await reviews.authorize(JANE, replace(GET, name="one-more"))
 
 
+async def test_the_service_accounts_of_a_namespace_have_the_reviews_of_one_user() -> None:
+    """Whoever rules the namespace makes as many as it likes."""
+    api = FakeApi(status=YES)
+    reviews = reviewer(api)
+    accounts = [replace(JANE, user=f"system:serviceaccount:team-a:{number}") for number in range(10)]
+    for number in range(int(REVIEW_BURST)):
+        await reviews.authorize(accounts[number % 10], replace(GET, name=f"job-{number}"))
+    for account in accounts:
+        with pytest.raises(TooManyRequests):
+            await reviews.authorize(account, replace(GET, name="one-more"))
+    await reviews.authorize(replace(JANE, user="system:serviceaccount:team-b:0"), GET)
+
+
 async def test_whoever_may_nothing_has_fewer_reviews_than_whoever_may() -> None:
     api = FakeApi(status=NO)
     reviews = reviewer(api)

@@ -19,7 +19,7 @@ from visibility_api.flowcontrol.token_bucket import Buckets
 from visibility_api.kube.errors import ClusterError
 
 from .errors import AccessDenied, ReviewFailed
-from .identity import MASTERS_GROUP, Attributes, Identity
+from .identity import MASTERS_GROUP, Attributes, Identity, client_of
 from .review_cache import ReviewCache
 from .review_client import ReviewClient
 
@@ -28,8 +28,8 @@ OPEN_PATHS = frozenset(("/healthz", "/livez", "/readyz"))  # always allowed; /re
 MAX_ENTRIES = 8192
 MAX_CACHED_BYTES = 10_000  # of one review; a longer one is sent each time
 _REASON_CHARACTERS = 500
-# Each user has a queue and a rate. Queues are served round-robin, so a flood of different paths or names
-# delays only its sender. All anonymous callers together are one user.
+# Each client (`client_of`) has a queue and a rate. Queues are served round-robin; a flood delays its sender.
+# All anonymous callers together are one user.
 MAX_RUNNING, MAX_RUNNING_PER_USER = 64, 16
 MAX_WAITING, MAX_WAITING_PER_USER = 2048, 256
 WAIT_S = 10.0
@@ -77,7 +77,7 @@ class AccessReviewer:
             max_waiting_per_client=MAX_WAITING_PER_USER,
             wait_s=WAIT_S,
         )
-        self._buckets = Buckets(per_s=REVIEWS_PER_S, burst=REVIEW_BURST, most=MAX_USERS)  # by user
+        self._buckets = Buckets(per_s=REVIEWS_PER_S, burst=REVIEW_BURST, most=MAX_USERS)
 
     async def authorize(self, identity: Identity, attributes: Attributes) -> None:
         """Returns if allowed; raises AccessDenied, ReviewFailed; TooManyRequests when it may not be reviewed
@@ -91,18 +91,18 @@ class AccessReviewer:
         if decision is None:
             review = _encode_review(identity, attributes)
             if len(review) < MAX_CACHED_BYTES:
-                decision = await self._decisions.find(key, lambda: self._admit(identity.user, review))
+                decision = await self._decisions.find(key, lambda: self._admit(client_of(identity), review))
             else:
-                decision = await self._admit(identity.user, review)
+                decision = await self._admit(client_of(identity), review)
         if not decision.is_allowed:
             raise AccessDenied(identity, attributes, decision.reason[:_REASON_CHARACTERS])
 
-    async def _admit(self, user: str, review: bytes) -> _Decision:
+    async def _admit(self, client: str, review: bytes) -> _Decision:
         now = self._clock()
-        bucket = self._buckets.of(user, now)
+        bucket = self._buckets.of(client, now)
         if not bucket.take(now):
             raise TooManyRequests(_FLOODED)
-        async with self._queues.slot(user):
+        async with self._queues.slot(client):
             decision = await self._review(review)
         if not decision.is_allowed:
             bucket.charge(DENIAL_COST - 1.0)
