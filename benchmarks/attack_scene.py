@@ -178,9 +178,9 @@ async def _real(
             direct = User(name=READS[0], server=ours, ca_file=ca, headers=by_token)
             aggregated = User(name=READS[1], server=plane.server, ca_file=plane.ca_file, headers=by_token)
             masters = replace(aggregated, name=READS[2], headers=(), certificate=plane.admin)
-            kube = replace(
-                masters, name=KUBE_READS, path=f"{TRAINJOBS.format(victim)}/{kubernetes.job_name(0)}"
-            )
+            # From its cache: ours do not ask etcd either.
+            path = f"{TRAINJOBS.format(victim)}/{kubernetes.job_name(0)}?resourceVersion=0"
+            kube = replace(masters, name=KUBE_READS, path=path)
             yield Scenery(
                 ours=ours,
                 users=(direct, aggregated, masters, kube, _kubelet(direct)),
