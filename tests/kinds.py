@@ -131,7 +131,10 @@ _LAUNCHER = {
 }
 _OF_RAY = {"ray.io/originated-from-cr-name": "bert", "ray.io/originated-from-crd": "RayJob"}
 _OF_LWS = {"leaderworkerset.sigs.k8s.io/name": "bert"}
-_NEVER = {"suspend": True, "template": {"spec": {"restartPolicy": "Never", "containers": []}}}
+_NEVER = {
+    "suspend": True,
+    "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "mpi", "image": "python:3"}]}},
+}
 
 _OF_JOBSET = {
     "jobset.sigs.k8s.io/jobset-name": "bert",

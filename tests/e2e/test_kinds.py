@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
-from tests.e2e.processes import wait_until
+from tests.e2e.processes import PATIENCE_S, wait_until
 from tests.e2e.scripts import REPORTING
 from tests.e2e.test_push import Pusher
 from tests.e2e.visibility_server import GROUP, PREFIX, VisibilityServer
@@ -23,6 +23,7 @@ from tests.kinds import SAMPLES, Sample, crds
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _NODE = "/api/v1/nodes"
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
 class Life:
@@ -154,10 +155,13 @@ def operators(cluster: Cluster, server: VisibilityServer) -> Iterator[None]:
         server.restart()  # its discovery does not know CRDs
 
     def is_discovered() -> bool:
-        found = cluster.admin.get(PREFIX)["resources"]
-        return served <= {each["name"] for each in found}
+        """By the aggregator, which asks every minute. kubectl reads its document."""
+        found = cluster.admin.raw("GET", "/apis", headers={"Accept": _AGGREGATED}).json()["items"]
+        ours = [each for each in found if each["metadata"]["name"] == GROUP]
+        versions = [version for group in ours for version in group["versions"]]
+        return served <= {each["resource"] for version in versions for each in version["resources"]}
 
-    wait_until(is_discovered, what="every kind is discovered")
+    wait_until(is_discovered, what="every kind is discovered", timeout_s=2 * PATIENCE_S)
     yield
     for crd in made:
         cluster.admin.delete(f"{_CRDS}/{crd['metadata']['name']}")
