@@ -132,7 +132,7 @@ _LAUNCHER = {
 _OF_RAY = {"ray.io/originated-from-cr-name": "bert", "ray.io/originated-from-crd": "RayJob"}
 _OF_LWS = {"leaderworkerset.sigs.k8s.io/name": "bert"}
 _NEVER = {
-    "suspend": True,
+    "parallelism": 0,
     "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "mpi", "image": "python:3"}]}},
 }
 
