@@ -72,7 +72,7 @@ async def calm(server: Server, connections: int) -> None:
 async def attacking(name: str, at: Scenery) -> AsyncIterator[dict[str, int]]:
     """While the block runs, from when they are under way; what they were answered is known after it."""
     row = ROWS[name]
-    at.set(pods=row.pods, bytes_per_s=GBIT if row.is_slow_link else 0)
+    at.set(pods=row.pods, bytes_per_s=GBIT if row.is_slow_link or at.is_link_slow else 0)
     child = await asyncio.create_subprocess_exec(
         "nice", "-n", "19", sys.executable, "-m", "benchmarks.attack_rows", name,
         "--access", str(at.access_file), "--seconds", str(ATTACK_S + 1.0), stdout=asyncio.subprocess.PIPE,
@@ -194,11 +194,14 @@ def keep_cores() -> Callable[[int], None]:
     return give
 
 
-async def show(names: Sequence[str] = (), jobs: int = JOBS, tries: int = 0) -> bool:
+async def show(
+    names: Sequence[str] = (), jobs: int = JOBS, tries: int = 0, *, is_link_slow: bool = False
+) -> bool:
     """Lines for each attack; whether all held."""
     give_core = keep_cores()
     async with scenery(jobs) as at:
         give_core(at.ours.pid)
+        at.is_link_slow = is_link_slow
         await fetch(at.ours, at.users[0].ca_file, ALL, token=at.access.token)
         await observe(at.users, at.ours, QUIET_S, at.victims)  # caches, connections and tokens are warm
         at.connections = open_files(at.ours.pid)
@@ -225,11 +228,13 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"only these: {'; '.join(ROWS)}")
     parser.add_argument("--jobs", type=int, default=JOBS)
     parser.add_argument("--tries", type=int, default=0, help="of each; by default a second one if it must")
+    parser.add_argument("--slow-link", action="store_true", help="1 Gbit/s to kube-apiserver in all rows")
     given = parser.parse_args()
     if unknown := set(given.names) - set(ROWS):
         parser.error(f"there is no attack called {', '.join(sorted(unknown))}")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return 0 if runner.run(show(given.names, given.jobs, given.tries)) else 1
+        shown = show(given.names, given.jobs, given.tries, is_link_slow=given.slow_link)
+        return 0 if runner.run(shown) else 1
 
 
 if __name__ == "__main__":

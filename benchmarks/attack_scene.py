@@ -65,6 +65,7 @@ class Scenery:
     victims: Victims | None = None
     plane: ControlPlane | None = None
     connections: int = 0  # files that the server has open when nobody attacks
+    is_link_slow: bool = False  # to kube-apiserver, in all rows
 
     def set(self, *, pods: str = "quick", bytes_per_s: float = 0) -> None:
         """How the tenant's pods report (benchmarks/kubelet.py); how fast the link to kube-apiserver is."""
