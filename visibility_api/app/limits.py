@@ -46,7 +46,7 @@ class Limits:
 
 
 # What a request takes before and after its handler: TLS, parsing, headers.
-REQUEST_S = 0.00006
+REQUEST_S = 0.0001
 OVER_SHARE = (
     "the requests of this user, or of the service accounts of its namespace, have used up their share of the "
     "server's time; send fewer of them, or lists in compact JSON, and try again after the time in Retry-After"
