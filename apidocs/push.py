@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the push protocol: Kubeflow Trainer's, on its own path and on ours."""
+"""The OpenAPI 3.1 document of the push protocol: Kubeflow Trainer's, on its path and on ours of each kind."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
+from visibility_api.kinds import KINDS
 from visibility_api.models.meta_v1 import Status
 from visibility_api.models.served import GROUP, VERSION
 from visibility_api.reports.trainer_status import TrainerMetric, TrainerStatus, TrainerStatusUpdate
+from visibility_api.workloads.kind import JobKind
 
 from .schemas import REFERENCE, refer, struct_schemas
 
-GROUPS = ("trainer.kubeflow.org", GROUP)  # Kubeflow Trainer's own path, and ours
-
 _NAME = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"}
 _REFUSALS = {
-    "403": "No token, or one that is not bound to a pod of this TrainJob.",
-    "404": "No such TrainJob.",
+    "403": "No token, or one that is not bound to a pod of this {}.",
+    "404": "No such {}.",
     "413": "The body is too long, by its Content-Length.",
     "422": "The body cannot be read; the message names the field.",
     "429": "Too many pushes; try again after Retry-After.",
-    "503": "The TrainJobs of this namespace are not known yet; try again after Retry-After.",
+    "503": "The jobs of this namespace are not known yet; try again after Retry-After.",
 }
 
 
@@ -35,10 +35,12 @@ def push_document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "Push", "version": VERSION},
         "paths": {
-            f"/apis/{group}/{VERSION}/namespaces/{{namespace}}/trainjobs/{{name}}/status": {
-                "post": _operation(group)
+            f"/apis/{group}/{VERSION}/namespaces/{{namespace}}/{kind.served.plural}/{{name}}/status": {
+                "post": _operation(group, kind)
             }
-            for group in GROUPS
+            for kind in KINDS
+            # Kubeflow Trainer's own path, and ours
+            for group in (*(("trainer.kubeflow.org",) if kind.has_trainer_status else ()), GROUP)
         },
         "components": {
             "schemas": dict(sorted({**generated["$defs"], **schemas}.items())),
@@ -53,21 +55,23 @@ def push_document() -> dict[str, Any]:
     }
 
 
-def _operation(group: str) -> dict[str, Any]:
+def _operation(group: str, kind: JobKind) -> dict[str, Any]:
     return {
         "tags": ["push"],
         "summary": "Report a job's progress",
         "description": "The response repeats the fields that were understood.",
-        "operationId": f"update_status_{group.split('.')[0]}",
+        "operationId": f"update_status_{group.split('.')[0]}"
+        + ("" if kind.has_trainer_status else f"_{kind.name}"),
         "parameters": [
-            _parameter("namespace", "The TrainJob's namespace."),
-            _parameter("name", "The TrainJob's name."),
+            _parameter("namespace", f"The {kind.name}'s namespace."),
+            _parameter("name", f"The {kind.name}'s name."),
         ],
         "requestBody": {"content": _content("TrainerStatusUpdate"), "required": True},
         "responses": {
             "200": {"description": "OK", "content": _content("TrainerStatusUpdate")},
             **{
-                code: {"description": text, "content": _content("Status")} for code, text in _REFUSALS.items()
+                code: {"description": text.format(kind.name), "content": _content("Status")}
+                for code, text in _REFUSALS.items()
             },
         },
         "security": [{"BearerToken": []}],

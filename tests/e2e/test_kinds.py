@@ -194,6 +194,8 @@ def test_a_life(shared: Workspace, pusher: Pusher, users: dict[str, User], sampl
 
         get = functools.partial(shared.alice.kubectl, "get", sample.short_name, "-n", shared.name)
         assert get().stdout.split()[:8] == ["NAME", "PHASE", "PROGRESS", "STEP", "LOSS", "ETA", "SEEN", "AGE"]
+        category = shared.alice.kubectl("get", "training", "-n", shared.name, "-o", "name").stdout.split()
+        assert f"{sample.kind.lower()}progress.{GROUP}/bert" in category
         assert get("bert", "-o", "jsonpath={.kind}").stdout == f"{sample.kind}Progress"
         assert shared.bob.kubectl("get", sample.short_name, "-n", shared.name).returncode != 0
         explained = shared.alice.kubectl("explain", f"{sample.resource}.{GROUP}.status.phase")

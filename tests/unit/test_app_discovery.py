@@ -39,6 +39,7 @@ async def test_the_resource_list_promises_what_is_served_and_no_more(path: str) 
                 "kind": "TrainJobProgress",
                 "verbs": ["get", "list", "watch"],
                 "shortNames": ["tjp"],
+                "categories": ["training"],
             },
             {
                 "name": "trainjobs/progress",
@@ -118,6 +119,7 @@ async def test_the_aggregated_document_has_a_kind_for_everything() -> None:
                                 "singularResource": "trainjobprogress",
                                 "verbs": ["get", "list", "watch"],
                                 "shortNames": ["tjp"],
+                                "categories": ["training"],
                                 "subresources": [
                                     {"subresource": "progress", "responseKind": kind, "verbs": ["get"]},
                                     {
@@ -199,7 +201,7 @@ def test_nothing_is_promised_that_controllers_would_act_on() -> None:
     for entry in resource_list(RESOURCES)["resources"]:
         assert set(entry["verbs"]) <= {"get", "list", "watch"}
         assert entry["verbs"] == sorted(entry["verbs"])
-        assert "categories" not in entry
+        assert "all" not in entry.get("categories", ())
         assert "storageVersionHash" not in entry
 
 

@@ -56,9 +56,11 @@ async def test_the_published_files_are_what_the_server_serves(shell: Shell, name
     assert (await shell.get(path)).json() == json.loads(MADE[name])
 
 
-def test_the_published_push_protocol_describes_both_paths_and_the_body() -> None:
+def test_the_published_push_protocol_describes_every_path_and_the_body() -> None:
     document = json.loads(MADE["push.json"])
-    assert [path.split("/")[2] for path in document["paths"]] == ["trainer.kubeflow.org", GROUP]
+    places = [(path.split("/")[2], path.split("/")[6]) for path in document["paths"]]
+    kinds = [(GROUP, each.plural) for each in RESOURCES]
+    assert places == [("trainer.kubeflow.org", "trainjobs"), *kinds]
     for operations in document["paths"].values():
         (operation,) = operations.values()
         schemas = [

@@ -36,7 +36,7 @@ def resource_list(resources: Sequence[Resource]) -> dict[str, Any]:
             "kind": resource.kind,
             "verbs": sorted(resource.verbs),
         }
-        entries.append(entry | _short_names(resource))
+        entries.append(entry | _names(resource))
         entries.extend(
             {
                 "name": f"{resource.plural}/{subresource.name}",
@@ -82,11 +82,13 @@ def _aggregated_entry(resource: Resource) -> dict[str, Any]:
         {"subresource": s.name, "responseKind": _response_kind(s.kind), "verbs": sorted(s.verbs)}
         for s in resource.subresources
     ]
-    return entry | _short_names(resource) | ({"subresources": subresources} if subresources else {})
+    return entry | _names(resource) | ({"subresources": subresources} if subresources else {})
 
 
-def _short_names(resource: Resource) -> dict[str, Any]:
-    return {"shortNames": resource.short_names} if resource.short_names else {}
+def _names(resource: Resource) -> dict[str, Any]:
+    """Other names that kubectl knows it by."""
+    names = {"shortNames": resource.short_names, "categories": resource.categories}
+    return {key: value for key, value in names.items() if value}
 
 
 def _response_kind(kind: str) -> dict[str, str]:

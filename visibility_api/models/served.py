@@ -34,6 +34,7 @@ class Resource:
     namespaced: bool = True
     verbs: tuple[str, ...] = ("get", "list", "watch")  # as served: controllers act on them
     subresources: tuple[Subresource, ...] = ()
+    categories: tuple[str, ...] = ()  # `kubectl get training` lists all resources of this category
 
     @property
     def list_kind(self) -> str:
@@ -55,6 +56,7 @@ def progress_of(workload: str, plural: str, short_name: str) -> Resource:
         plural=plural,
         kind=f"{workload}Progress",
         short_names=(short_name,),
+        categories=("training",),
         subresources=(
             # A right to it can be granted without the right to list.
             Subresource(name="progress", kind=f"{workload}Progress"),
