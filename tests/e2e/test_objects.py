@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.e2e.api import Object
 from tests.e2e.scripts import SILENT
 from tests.e2e.workspace import TRAINER, Workspace
-from tests.workload_objects import FoundParts
+from tests.workload_objects import FoundParts, made
 from visibility_api.jobs.job import Phase, TrainingJob
 from visibility_api.kinds.replicated_jobs import JobSet
 from visibility_api.kinds.trainjob import TrainJob, TrainJobKind
@@ -51,11 +50,9 @@ def described(bare: Workspace, job: str, pod: Object) -> TrainingJob:
     admin = bare.cluster.admin
     trainjob = admin.get(f"{TRAINER}/namespaces/{bare.name}/trainjobs/{job}")
     jobset = admin.get(f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{bare.name}/jobsets/{job}")
-    jobs = [
-        msgspec.convert(each, BatchJob) for each in admin.items(f"/apis/batch/v1/namespaces/{bare.name}/jobs")
-    ]
-    parts = FoundParts([msgspec.convert(jobset, JobSet), *jobs, msgspec.convert(pod, Pod)])
-    return describe_job(TrainJobKind(), msgspec.convert(trainjob, TrainJob), parts, {})
+    jobs = [made(each, BatchJob) for each in admin.items(f"/apis/batch/v1/namespaces/{bare.name}/jobs")]
+    parts = FoundParts([made(jobset, JobSet), *jobs, made(pod, Pod)])
+    return describe_job(TrainJobKind(), made(trainjob, TrainJob), parts, {})
 
 
 def test_a_job_that_runs(bare: Workspace, job: str) -> None:
@@ -91,7 +88,7 @@ def test_a_pod_shows_why_it_failed(
     pod = with_status(bare, job, status)
     if reason == "Preempted":
         pod["metadata"]["deletionTimestamp"] = AT  # no patch can set it
-    found = pod_failure(msgspec.convert(pod, Pod), Replica(name="node-0"))
+    found = pod_failure(made(pod, Pod), Replica(name="node-0"))
     assert found is not None
     assert (found.reason, found.exit_code, found.is_retryable) == (reason, exit_code, retryable)
 
@@ -107,6 +104,6 @@ def test_the_accelerators_of_a_jobset(bare: Workspace, job: str) -> None:
     stored = admin.create(f"{path}?dryRun=All&fieldValidation=Strict", asked)
     trainjob = admin.get(f"{TRAINER}/namespaces/{bare.name}/trainjobs/{job}")
     stored["metadata"]["name"] = job  # which is taken
-    parts = FoundParts([msgspec.convert(stored, JobSet)])
-    found = describe_job(TrainJobKind(), msgspec.convert(trainjob, TrainJob), parts, {})
+    parts = FoundParts([made(stored, JobSet)])
+    found = describe_job(TrainJobKind(), made(trainjob, TrainJob), parts, {})
     assert dict(found.accelerators) == {"nvidia.com/gpu": 12}
