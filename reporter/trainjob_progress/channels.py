@@ -1,7 +1,8 @@
 """What the wrapped command writes into, and how it gets from there to where the wrapper's own output goes.
 
 A terminal for a terminal and a pipe for anything else, so that the command sees what it would see without us.
-The bytes go on at once and unchanged; a copy of the newest of them is kept for who reads it in time.
+The bytes go on at once and unchanged; a copy of the newest of them is kept for who reads it in time. Of a
+flood the kernel moves all but those newest by itself.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Channel:
         self._poll = select.poll()
         self._poll.register(self._source, select.POLLIN)
         self._poll.register(self._stopped_outlet, select.POLLIN)
+        self._can_splice = not self._is_terminal and hasattr(os, "splice")  # Python 3.10, Linux
         self._is_over = False
         self._left = 0  # once it is over: bytes that the command has written and nobody has read
         self._lock = threading.Lock()
@@ -105,6 +107,8 @@ class Channel:
         # One for all chunks: making one for each takes as long as copying it.
         buffer = memoryview(bytearray(CHUNK))
         while self._has_more():
+            if self._pass_on():
+                continue
             chunk = buffer[: read(self._source, buffer)]
             self._left = max(self._left - len(chunk), 0)
             self._keep(chunk)  # the command has said it, whether or not somebody reads it
@@ -114,6 +118,26 @@ class Channel:
                 os.close(source)
                 return
         self.is_held = True
+
+    def _pass_on(self) -> bool:
+        """Whether the kernel has moved some of what waits: of a flood all but the newest bytes."""
+        if not self._can_splice:
+            return False
+        moved = self._count_waiting() - MAX_BACKLOG
+        if moved < MAX_BACKLOG:
+            return False
+        try:
+            moved = os.splice(self._source, self._target, moved)
+        except OSError:  # the target is no pipe, or what is wrong with it is found by writing
+            self._can_splice = False
+            return False
+        self._left = max(self._left - moved, 0)
+        with self._lock:
+            self._backlog, self._backlog_size, self._has_gap = [], 0, True
+        return True
+
+    def _count_waiting(self) -> int:
+        return int(struct.unpack("i", fcntl.ioctl(self._source, termios.FIONREAD, bytes(4)))[0])
 
     def _has_more(self) -> bool:
         """Wait until there is something to copy. False: the command has ended, and all it wrote is copied."""
@@ -125,7 +149,7 @@ class Channel:
             self._poll.unregister(self._stopped_outlet)
             self._poll.modify(self._source, 0)  # nothing but its end
             self._poll.poll(LINGER_S * 1000)
-            self._left = struct.unpack("i", fcntl.ioctl(self._source, termios.FIONREAD, bytes(4)))[0]
+            self._left = self._count_waiting()
         return self._left > 0 or bool(self._poll.poll(0))
 
     def _keep(self, chunk: memoryview) -> None:

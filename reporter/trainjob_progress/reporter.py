@@ -81,31 +81,35 @@ class Reporter(Level):
         """
         run = self._run
         try:
-            # A float under a name that is known takes the short way, and `loss`, which nearly everyone gives,
-            # one without a dictionary.
-            if type(n) is not int or n < 0 or metrics is not None:
+            # A float under a name that was seen since the last sample takes the short way, and `loss`, which
+            # nearly everyone gives, one without a dictionary.
+            if metrics is not None or type(n) is not int or n < 0:
                 return self._step_as_meant(n, metrics, loss, named)
-            if type(loss) is float:
-                values = run.values
-                if values is not None:
-                    values["loss"] = loss
-                    span = run.seen.get("loss")
-                    if span is None or not span.low <= loss <= span.high:  # NaN too
-                        run.note("loss", loss, self, n)
-            elif loss is not None:
-                return self._step_as_meant(n, metrics, loss, named)
-            if named:
-                values, seen = run.values, run.seen
+            values = run.values
+            if values is not None:
+                seen = run.seen
                 try:
-                    for name, value in named.items():
-                        span = seen[name]  # what was seen is among the values
-                        if type(value) is not float:
+                    if loss is not None:
+                        if type(loss) is not float:
                             return self._step_as_meant(n, metrics, loss, named)
-                        values[name] = value  # type: ignore[index]  # nothing is seen where None is kept
-                        if not span.low <= value <= span.high:
-                            run.note(name, value, self, n)
-                except KeyError:  # for the first time since the last sample
+                        span = seen["loss"]
+                        if not span.low <= loss <= span.high:  # NaN too
+                            run.note("loss", loss, self, n)
+                        values["loss"] = loss
+                    if named:
+                        for name in named:
+                            value = named[name]
+                            if type(value) is not float:
+                                return self._step_as_meant(n, metrics, loss, named)
+                            span = seen[name]
+                            if not span.low <= value <= span.high:
+                                run.note(name, value, self, n)
+                            values[name] = value
+                except KeyError as error:
+                    termination.let_through(error)
                     return self._step_as_meant(n, metrics, loss, named)
+            elif named:
+                return self._step_as_meant(n, metrics, loss, named)
             self._step += n
             if run.due:
                 run.collect()
@@ -370,7 +374,7 @@ class Reporter(Level):
 
     def _step_as_meant(self, n: Any, metrics: Any, loss: Any, named: dict[str, Any]) -> None:
         if loss is not None:
-            named = {**named, "loss": loss}
+            named = {"loss": loss, **named}
         n, named = self._understand(n, metrics, named)
         self._step += n
         self._remember(named)

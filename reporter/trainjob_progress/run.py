@@ -20,19 +20,22 @@ import re
 import signal
 import threading
 import time
-from typing import List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, List, Mapping, Optional, Sequence
 
-from .channels import Channel, open_channels
+from .channels import MAX_BACKLOG, Channel, open_channels
 from .command import Command, become, end_like
-from .lines import Fields, LineReader
 from .loops import report
 from .publisher import warn
 from .reporter import Reporter
-from .screen import Line, Screen
 from .witness import FORWARDED, Witness, name_signal
 
+if TYPE_CHECKING:  # what reads lines is imported while the command runs: its patterns take a while
+    from .lines import Fields
+    from .screen import Line
+
 READ_INTERVAL_S = 0.1  # between two readings of the output; a report is due every 0.5 s
-MAX_SHARE = 0.2  # of a core, for reading: a program that prints without a pause is not slowed down by it
+MAX_SHARE = 0.1  # of a core, for reading: a program that prints without a pause is not slowed down by it
+FLOOD = 32 * 1024  # bytes of a flood that are read at once
 SWITCH_INTERVAL_S = 0.0005  # copying waits no longer than this for the interpreter while lines are read
 STUCK_S = 1.0  # who takes nothing of the output for so long does not delay the last report
 
@@ -56,7 +59,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         warn(f"{options.command[0]}: {error.strerror or error}")
         return 127 if isinstance(error, FileNotFoundError) else 126  # as shells have it
     plan = {"total_steps": options.total_steps, "total_epochs": options.total_epochs}
-    reader = Reader(reporter, LineReader(options.pattern), channels, plan)
+    reader = Reader(reporter, options.pattern, channels, plan)
     _follow(command, reader, reporter, channels)
     witness.take_over(channel.stream for channel in channels if channel.is_held)
     witness.dismiss()
@@ -94,15 +97,15 @@ class Reader:
     def __init__(
         self,
         reporter: Reporter,
-        lines: LineReader,
+        pattern: Optional[str],
         channels: Sequence[Channel],
         plan: Mapping[str, Optional[float]],
     ) -> None:
-        """`plan`: total_steps and total_epochs, as far as they were given."""
+        """`pattern`: in place of what is known. `plan`: total_steps and total_epochs, as far as given."""
         self._plan = plan
         self._reporter = reporter
-        self._lines = lines
-        self._outputs = [_Output(channel) for channel in channels]
+        self._pattern = pattern
+        self._channels = channels
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="progress reader", daemon=True)
 
@@ -113,20 +116,24 @@ class Reader:
         """Read what there is to the end."""
         self._is_over.set()
         self._thread.join()
-        self._read()
+        self._read(of_a_flood=MAX_BACKLOG)
         for output in self._outputs:
             self._report(output.screen.end())
 
     def _run(self) -> None:
+        from .lines import LineReader
+
+        self._lines = LineReader(self._pattern)
+        self._outputs = [_Output(channel) for channel in self._channels]
         pause_s = READ_INTERVAL_S
         while not self._is_over.wait(pause_s):
             began_s = time.thread_time()
             self._read()
             pause_s = max(READ_INTERVAL_S, (time.thread_time() - began_s) * (1 / MAX_SHARE - 1))
 
-    def _read(self) -> None:
+    def _read(self, *, of_a_flood: int = FLOOD) -> None:
         for output in self._outputs:
-            self._report(output.read())
+            self._report(output.read(of_a_flood))
 
     def _report(self, lines: Sequence[Line]) -> None:
         for line in lines:
@@ -151,14 +158,19 @@ class _Output:
     """One output as a terminal would show it."""
 
     def __init__(self, channel: Channel) -> None:
+        from .screen import Screen
+
+        self._make_screen = Screen
         self.screen = Screen()
         self._channel = channel
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
-    def read(self) -> List[Line]:
+    def read(self, of_a_flood: int) -> List[Line]:
+        """`of_a_flood`: how many of the newest bytes are read where others are missing before them."""
         data, has_gap = self._channel.take()
         if has_gap:
-            self.screen, data = Screen(), data[data.find(b"\n") + 1 :]
+            data = data[-of_a_flood:]
+            self.screen, data = self._make_screen(), data[data.find(b"\n") + 1 :]
         return self.screen.write(self._decode(data)) + self.screen.pause()
 
 

@@ -101,6 +101,9 @@ def is_announced(error: BaseException) -> bool:
 def let_through(error: BaseException) -> None:
     """Raise again what the program itself has thrown into code of ours: by a handler of a signal, or by a
     debugger that is told to quit. For every `except Exception` on the program's thread."""
+    trace = error.__traceback__
+    if trace is None or trace.tb_next is None:
+        return  # raised where it was caught
     if type(error).__module__ == "bdb" or _is_raised_by_handler(error, signal.valid_signals()):
         raise error
 

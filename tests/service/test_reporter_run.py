@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -18,7 +19,14 @@ REPORTER = Path(__file__).parents[2] / "reporter"
 class Run:
     """A command under `run`, and the document it leaves."""
 
-    def __init__(self, directory: Path, script: str, *options: str, command: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        script: str,
+        *options: str,
+        command: tuple[str, ...] = (),
+        stdout: Any = subprocess.PIPE,
+    ) -> None:
         self.path = directory / "progress.json"
         environ = {
             "PATH": os.environ["PATH"],
@@ -31,7 +39,7 @@ class Run:
                 sys.executable, "-m", "trainjob_progress.run", *options, "--",
                 *(command or (sys.executable, "-c", script)),
             ],
-            env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=environ, stdout=stdout, stderr=subprocess.PIPE,
         )  # fmt: skip
 
     def end(self) -> tuple[int, bytes, bytes]:
@@ -61,6 +69,31 @@ def test_output_passes_unchanged_and_is_reported(tmp_path: Path) -> None:
     document = run.document
     assert (document["state"], document["step"], document["totalSteps"]) == ("completed", 10, 10)
     assert document["metrics"] == {"loss": 0.1}
+
+
+FLOOD = """
+import os, sys
+from hashlib import sha256
+seen = sha256()
+for at in range(800):
+    block = b"".join(b"step %d/40000 | loss: 0.5\\n" % (50 * at + i // 20 + 1) for i in range(1000))
+    seen.update(block)
+    while block:
+        block = block[os.write(1, block):]
+sys.stderr.write(seen.hexdigest())
+"""
+
+
+@pytest.mark.parametrize("mode", ["pipe", "wb", "ab"])
+def test_a_flood_passes_unchanged_and_its_last_line_counts(tmp_path: Path, mode: str) -> None:
+    """The kernel moves most of it past us, into a pipe or a file, but into none that is appended to."""
+    target = tmp_path / "output"
+    with target.open("wb" if mode == "pipe" else mode) as file:
+        run = Run(tmp_path, FLOOD, stdout=subprocess.PIPE if mode == "pipe" else file)
+        code, output, errors = run.end()
+    assert code == 0
+    assert hashlib.sha256(output if mode == "pipe" else target.read_bytes()).hexdigest() == errors.decode()
+    assert (run.document["step"], run.document["totalSteps"]) == (40000, 40000)
 
 
 def test_a_failing_command_is_a_failed_run_with_its_exit_code(tmp_path: Path) -> None:

@@ -1,0 +1,85 @@
+"""What `python -m trainjob_progress.run` costs a command that prints without a pause, beside a bare pipe.
+
+    python -m benchmarks.wrapper [--megabytes 300] [--rounds 5]
+
+Both take turns; of each the least of the rounds counts. CPU is that of the command, of the wrapper and of
+who reads the output. Prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PRINT = """
+import os, sys
+block, left = sys.argv[1].encode().decode("unicode_escape").encode() * 4000, int(sys.argv[2])
+if sys.argv[3] == "print":
+    line = block.decode()[: len(block) // 4000].rstrip("\\n")
+    for _ in range(left // len(line)):
+        print(line)
+    left = 0
+while left > 0:
+    left -= os.write(1, block)
+"""
+LINES = {
+    "print": "step 1234/10000 | loss: 0.5234 | lr 3e-4\\n",
+    "prose": "the quick brown fox jumps over the lazy dog\\n",
+    "steps": "step 1234/10000 | loss: 0.5234 | lr 3e-4\\n",
+    "bar": "\\r 12%|#2        | 1234/10000 [00:10<01:15, 115.00it/s, loss=0.52]",
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    results = {}
+    for name, line in LINES.items():
+        size = options.megabytes * 1_000_000 // (10 if name == "print" else 1)  # it takes that much longer
+        command = [sys.executable, "-S", "-c", PRINT, line, str(size), name]
+        wrapped = [sys.executable, "-m", "trainjob_progress.run", "--", *command]
+        least: dict[str, float] = {}
+        for _ in range(options.rounds):
+            for kind, words in (("bare", command), ("wrapped", wrapped)):
+                for what, seconds in measure(words).items():
+                    least[f"{kind}_{what}"] = min(least.get(f"{kind}_{what}", 1e9), seconds)
+        ratios = {what: least[f"wrapped_{what}"] / least[f"bare_{what}"] for what in ("wall_s", "cpu_s")}
+        results[name] = {**least, "ratio_wall": ratios["wall_s"], "ratio_cpu": ratios["cpu_s"]}
+    print(json.dumps(results, indent=2, default=str))
+    return 0
+
+
+def measure(words: list[str]) -> dict[str, float]:
+    """Seconds until all that the command prints is read."""
+    with tempfile.TemporaryDirectory() as directory:
+        environ = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "reporter"),
+            "TRAINJOB_PROGRESS_FILE": f"{directory}/progress.json",
+        }
+        buffer = bytearray(65536)
+        began_s, began_cpu_s = time.monotonic(), cpu_s()
+        with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            while os.readv(process.stdout.fileno(), [buffer]):
+                pass
+        return {"wall_s": time.monotonic() - began_s, "cpu_s": cpu_s() - began_cpu_s}
+
+
+def cpu_s() -> float:
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
