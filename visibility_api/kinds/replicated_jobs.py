@@ -125,7 +125,7 @@ class JobSetMeta(Meta, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if _is_made(self):
+        if self.labels is not None and _is_made(self):
             msgspec.structs.force_setattr(self, "labels", None)
 
 
@@ -136,9 +136,10 @@ class JobSet(AnyObject, frozen=True):
 
     def __post_init__(self) -> None:
         # A TrainJob has a copy of these.
-        if self.status is not None and _is_made(self.metadata):
-            status = msgspec.structs.replace(self.status, replicated_jobs_status=None)
-            msgspec.structs.force_setattr(self, "status", status)
+        status = self.status
+        if status is not None and status.replicated_jobs_status and _is_made(self.metadata):
+            bare = msgspec.structs.replace(status, replicated_jobs_status=None)
+            msgspec.structs.force_setattr(self, "status", bare)
 
 
 def _is_made(jobset: Meta) -> bool:

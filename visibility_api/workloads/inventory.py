@@ -25,7 +25,7 @@ from visibility_api.reports.trainer_status import TrainerStatus, fit
 from .description import describe_job
 from .kind import AllPods, JobKind, WatchedObjects
 from .object_cache import Key, ObjectCache, Owner, PodCache, key_of
-from .objects import AnyObject, Meta, Pod
+from .objects import AnyObject, Meta, OwnerReference, Pod
 from .phase import true_condition
 from .rank0 import controls, is_made_before
 
@@ -70,7 +70,14 @@ class Inventory:
                     self._owners.setdefault(objects, {})
                 for owner, owned in pairwise(chain):
                     self._owners[owned][owner.kind] = owner
+        self._users = {
+            objects: [kind for kind in kinds if any(objects in chain for chain in kind.chains)]
+            for objects in self._owners
+        }
+        # What makes objects of this kind for its own jobs: those are no jobs.
+        self._makers: dict[str, set[str]] = {}
         for objects, owners in self._owners.items():
+            self._makers.setdefault(objects.kind, set()).update(owners)
             make = PodCache if objects.type is Pod else ObjectCache
             self._caches[objects] = make(objects.type, is_own=objects in self._own, owner_kinds=owners)
         self._listed: dict[Scope, set[WatchedObjects]] = {}
@@ -109,7 +116,7 @@ class Inventory:
             self.change(objects, "MODIFIED", object_)
         async for key in in_slices(cache.keys(scope)):
             if key not in listed and key[0] not in but:
-                self._refresh(self._jobs_of(objects, key, cache.drop(key)))
+                self._refresh(self._jobs_of(objects, key, cache.drop(key) or (), is_part=False))
         listed_of = self._listed.setdefault(scope, set())
         if objects in listed_of:
             return
@@ -130,8 +137,9 @@ class Inventory:
         except Exception as error:  # a number beyond 64 bits: what is known of it is outdated
             _log_fault(key, error)
             affected = cache.drop(key)
-        if affected is not None:
-            self._refresh(self._jobs_of(objects, key, affected))
+        if affected is not None and any(self._is_listed(kind, key[0]) for kind in self._users[objects]):
+            is_part = change != "DELETED" and self._is_part(objects, object_.metadata.controller)
+            self._refresh(self._jobs_of(objects, key, affected, is_part=is_part))
 
     def initializers_said(self, ref: JobRef, said: Mapping[str, str]) -> None:
         """What the initializers of this job have printed of their progress, by their runs."""
@@ -156,18 +164,21 @@ class Inventory:
         resource = kind.served.plural
         return (resource, None) in self._complete or (resource, namespace) in self._complete
 
-    def _jobs_of(self, objects: WatchedObjects, key: Key, affected: Sequence[Owner] | None) -> Iterator[Job]:
+    def _jobs_of(
+        self, objects: WatchedObjects, key: Key, affected: Sequence[Owner], *, is_part: bool
+    ) -> Iterator[Job]:
         """The jobs to evaluate again: the object itself, if it may be one, and what its owners belong to."""
-        if affected is None:
-            return
-        if (kind := self._own.get(objects)) is not None:
+        kind = self._own.get(objects)
+        if kind is not None and (not is_part or (kind.served.plural, key) in self._known):
             yield kind, key
         for owner_kind, name in affected:
             owner = self._owners[objects].get(owner_kind)
             if owner is not None:
                 above = (key[0], name)
-                is_root = not self._owners[owner]
-                yield from self._jobs_of(owner, above, () if is_root else self._caches[owner].owners(above))
+                # What has no owners here need not be unpacked to find them.
+                owners = self._caches[owner].owners(above) if self._owners[owner] else ()
+                is_made = bool(owners) and owners[0][0] in self._makers[owner.kind]
+                yield from self._jobs_of(owner, above, owners, is_part=is_made)
 
     def _refresh(self, jobs: Iterable[Job]) -> None:
         for kind, key in jobs:
@@ -184,7 +195,7 @@ class Inventory:
         id_ = kind.served.plural, key
         before = self._known.get(id_)
         own, source = self._find(kind, key)
-        if source is not None and self._is_part(own, source.metadata):
+        if source is not None and self._is_part(own, source.metadata.controller):
             source = None
         if before is not None and (source is None or source.metadata.uid != before.ref.uid):
             del self._known[id_]
@@ -221,12 +232,9 @@ class Inventory:
                 return own, source
         return kind.own[0], None
 
-    def _is_part(self, own: WatchedObjects, meta: Meta) -> bool:
-        """Whether a job of another kind controls this object: what that one makes is no job of its own."""
-        controller = meta.controller
-        return controller is not None and any(
-            controller.kind in owners for objects, owners in self._owners.items() if objects.kind == own.kind
-        )
+    def _is_part(self, own: WatchedObjects, controller: OwnerReference | None) -> bool:
+        """Whether a job of another kind controls an object: what that one makes is no job of its own."""
+        return controller is not None and controller.kind in self._makers[own.kind]
 
     def _observation(self, ref: JobRef, report: Progress | None) -> Observation | None:
         if report is None:
