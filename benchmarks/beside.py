@@ -261,7 +261,7 @@ async def _watches(at: Scene, meter: Meter) -> dict[str, Figure]:
         token=kubernetes.TOKEN,
         watchers=WATCHERS,
         seconds=WATCHED_S,
-        users=40,  # one user may have 100 watches
+        users=40,  # one user may have 64 watches
         observe=observe,
     )
     await fetch(at.cluster, at.ca_file, f"{kubernetes.CHANGES}?per-s=0")

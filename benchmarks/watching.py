@@ -16,7 +16,7 @@ from .scene import ALL, ONE, Scene, fetch, scene
 JOBS = 500
 SECONDS = 10.0
 IDLE_WATCHERS = 1000
-USERS = 40  # the watchers are shared out among them: one user may have 100
+USERS = 40  # the watchers are shared out among them: one user may have 64
 # Watchers, and changes a second: as many events as this machine's other core can take in.
 CROWDS = ((1000, 50.0), (2000, 20.0))
 

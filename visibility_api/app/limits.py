@@ -28,8 +28,8 @@ class Limits:
     in_flight: int = 400  # requests other than open watches
     in_flight_of_user: int = 100
     watches: int = 2_000
-    # Ten users with all of theirs take some 70 MiB (decision 38).
-    watches_of_user: int = 100
+    # Ten users with all of theirs take less than a tenth of a core and 100 MiB (decision 38).
+    watches_of_user: int = 64
     # Of the event loop's time, what the requests of one user may take: a quarter, and half a second after a
     # rest. Further ones wait, 4 s at most for each of them: a list as YAML may take seconds (decision 56).
     share_of_user: float = 0.25
