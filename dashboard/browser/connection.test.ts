@@ -104,7 +104,7 @@ test("a watch that ends again and again, as they do, is no lost connection", asy
 test("a right that is taken away while somebody looks is said, and asked for again when told", async () => {
   const fixture = await Fixture.start({ jobs: JOBS });
   const job = fixture.jobs.find((one) => one.isTraining)!;
-  for (const route of ["", `#/trainjobs/${job.namespace}/${job.name}`]) {
+  for (const route of [`#/?q=${job.name}`, `#/trainjobs/${job.namespace}/${job.name}`]) {
     fixture.options.allowed = undefined;
     const { page, faults } = await open(browser, fixture.page() + route);
     await page.getByText(job.name, { exact: true }).first().waitFor();
@@ -175,7 +175,7 @@ test("a tab that nobody looks at gives its connection back, and is current when 
 test("a login that has ended is told until it is there again, however often it is tried", async () => {
   const fixture = await Fixture.start({ jobs: JOBS });
   const job = fixture.jobs.find((one) => one.isTraining)!;
-  for (const route of ["", `#/trainjobs/${job.namespace}/${job.name}`]) {
+  for (const route of [`#/?q=${job.name}`, `#/trainjobs/${job.namespace}/${job.name}`]) {
     const { page, faults } = await open(browser, fixture.page() + route);
     await page.getByText(job.name, { exact: true }).first().waitFor();
     await until(() => fixture.watching, Boolean);
@@ -222,7 +222,7 @@ test("a login that ended while nobody looked is told when the tab is seen again"
 test("silence of a connection that stays open is noticed, and said with the age of what is shown", async () => {
   const fixture = await Fixture.start({ jobs: JOBS });
   const job = fixture.jobs.find((one) => one.isTraining)!;
-  for (const route of ["", `#/trainjobs/${job.namespace}/${job.name}`]) {
+  for (const route of [`#/?q=${job.name}`, `#/trainjobs/${job.namespace}/${job.name}`]) {
     const { page, waitFor } = await openWithClock(fixture, route);
     await waitFor(job.name);
     await until(() => fixture.watching, Boolean);
@@ -271,6 +271,27 @@ test("ages are told by the server's clock when the browser's is an hour off", as
     expect(report).toMatch(/^Last report([1-9]|[0-9]{2})s ago$/); // the fixture's jobs have reported 1 s ago and more
     await page.context().close();
   }
+  await fixture.stop();
+});
+
+test("a clock that is set while the page is open makes no age wrong for long", async () => {
+  const fixture = await Fixture.start({ jobs: JOBS });
+  const job = fixture.jobs.find((one) => one.isTraining && one.trouble === "")!;
+  const { page, waitFor } = await openWithClock(fixture, `#/?q=${job.name}`);
+  await waitFor(job.name);
+  await until(() => fixture.watching, Boolean);
+  for (const byMs of [3600_000, -7200_000]) {
+    await page.clock.setSystemTime((await page.evaluate(() => Date.now())) + byMs);
+    fixture.change(job);
+    await until(
+      async () => {
+        await page.clock.runFor(1000);
+        return page.locator(".body .seen").first().textContent();
+      },
+      (text) => /^[1-9]\d?s$/.test(text ?? ""),
+    );
+  }
+  await page.context().close();
   await fixture.stop();
 });
 

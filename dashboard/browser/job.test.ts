@@ -315,6 +315,17 @@ test("a log that cannot be read again says as of when it is, and one that may no
   await page.getByText(`kubectl logs -n ${job.namespace}`).waitFor();
 });
 
+test("a log has its last lines when the job has ended", async () => {
+  const job = await show(isGood);
+  await openLog();
+  await until(logText, (text) => text?.includes("step 2 loss 2.4") ?? false);
+  fixture.logs.set(job.name, "saved\n");
+  job.says = { phase: "Succeeded", endTime: new Date().toISOString() };
+  fixture.change(job);
+  await until(logText, (text) => text === "saved\n");
+  expect(await page.getByText("read every 5 s").count()).toBe(0);
+});
+
 test("pods are squares by their state, and slow ranks are named", async () => {
   const job = fixture.jobs.find(isGood)!;
   const slow = { type: "Straggling", status: "True", reason: "SlowReplica", lastTransitionTime: "" } as const;

@@ -145,6 +145,18 @@ test("labels have columns", async () => {
   expect(page.url()).toContain("column=team");
 });
 
+test("labels that a link names may be called anything", async () => {
+  await show("#/?column=__proto__&column=constructor&column=<b>&group=label:__proto__&open=");
+  await page.getByRole("columnheader", { name: "__proto__" }).waitFor();
+  await page.locator(".body .row:not(.group)").first().waitFor();
+  expect((await page.locator(".body .cell.label").allTextContents()).join("")).toBe("");
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: "CSV" }).click(),
+  ]);
+  expect(readFileSync(await download.path(), "utf8")).toMatch(/,__proto__,constructor,<b>\r\n/);
+});
+
 test("a view is saved under a name, and is there again", async () => {
   await show("#/?phase=Running&group=queue&column=team");
   await page.getByRole("button", { name: "Views" }).click();

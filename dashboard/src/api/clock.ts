@@ -11,5 +11,13 @@ export function readClock(date: string | null, askedAt: number, answeredAt: numb
   aheadMs = Math.abs(measured) < EXACT_MS ? 0 : measured;
 }
 
+/** By how much the server is ahead of this machine, for the other tabs and the worker of this browser. */
+export const clockAheadMs = () => aheadMs;
+
+/** What the worker has measured: a list makes no request of its own in the tab. */
+export function adoptClock(measuredMs: number): void {
+  aheadMs = measuredMs;
+}
+
 /** Milliseconds since the epoch by the server's clock; by the browser's own until an answer has told. */
 export const serverNow = () => Date.now() + aheadMs;

@@ -1,6 +1,7 @@
 /** This tab's end of the hub. Where there is no SharedWorker, the tab has a hub of its own. */
 
 import type { Address } from "../api/address";
+import { adoptClock } from "../api/clock";
 import { Hub } from "./hub";
 import type { FromHub, News, ToHub, Wish } from "./messages";
 import workerUrl from "./worker?sharedworker&url";
@@ -83,7 +84,9 @@ export class HubClient {
   private take(message: FromHub): void {
     this.silentTicks = 0;
     if ("isForgotten" in message) this.begin();
-    else if ("isAlive" in message) this.send({ do: "here" });
-    else this.wishes.get(message.id)?.take(message);
+    else if ("isAlive" in message) {
+      adoptClock(message.aheadMs);
+      this.send({ do: "here" });
+    } else this.wishes.get(message.id)?.take(message);
   }
 }

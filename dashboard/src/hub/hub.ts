@@ -4,6 +4,7 @@
  * watched, and others are asked every few seconds. What no tab shows any more is not followed.
  */
 
+import { clockAheadMs } from "../api/clock";
 import type { WatchEvent } from "../api/types";
 import { keyOf } from "../model/job";
 import type { Feed, Subscriber } from "./feed";
@@ -152,11 +153,12 @@ export class Hub {
 
   private tick(): void {
     const now = Date.now();
-    const isAwake = now - this.lastTick > ASLEEP_MS;
+    const isAwake = now - this.lastTick > ASLEEP_MS || now < this.lastTick; // or somebody has set the clock
     this.lastTick = now;
     if (isAwake) {
       for (const list of this.lists.values()) list.watch.reopen();
       for (const job of this.jobs.values()) job.reopen();
+      this.ticks = 0; // and the tabs are told soon what the server's answer has told of the clock
     }
     if (this.ticks++ % BEAT_TICKS === 0) this.beat(now, isAwake);
     this.arrange();
@@ -167,7 +169,7 @@ export class Hub {
     for (const tab of [...this.tabs]) {
       if (isAwake) tab.heardAt = now;
       if (now - tab.heardAt > FORGOTTEN_MS) this.forget(tab);
-      else tab.post({ isAlive: true });
+      else tab.post({ isAlive: true, aheadMs: clockAheadMs() });
     }
     for (const list of this.lists.values()) if (list.link.state === "live") list.say(list.watch.link);
     for (const job of this.jobs.values()) if (job.link.state === "live") job.say(job.current);

@@ -41,5 +41,5 @@ export interface News {
   readonly isDeleted?: boolean;
 }
 
-/** `isAlive`: to be answered with "here". `isForgotten`: the tab was silent for so long that it has to begin again. */
-export type FromHub = News | { isAlive: true } | { isForgotten: true };
+/** `isAlive`: to be answered with "here"; `aheadMs` is of the server's clock. `isForgotten`: the tab was silent for so long that it has to begin again. */
+export type FromHub = News | { isAlive: true; aheadMs: number } | { isForgotten: true };

@@ -9,6 +9,7 @@ import type { Link } from "../api/watch";
 import type { HubClient } from "../hub/client";
 import type { News } from "../hub/messages";
 import { hasEnded } from "./job";
+import { isStale } from "./link";
 import { Notifier } from "./notifier";
 import { fromHistory, NOTHING, withLatest, type Curves } from "./series";
 
@@ -73,6 +74,12 @@ export class FollowedJob {
       this.askHistory();
     }
     this.changed.tell();
+  }
+
+  /** `now` while the link is live; else when it last was. */
+  asOf(now: number): number {
+    const isLive = this.link.state === "live" && !isStale(this.link, now);
+    return isLive ? now : (this.link.asOf ?? now);
   }
 
   private get points(): number {

@@ -1,6 +1,7 @@
 /** Jobs in groups, with what each group holds and wastes. */
 
 import { holdsAccelerators, isWasting, type Job } from "./job";
+import { labelOf } from "./labels";
 
 export const GROUPINGS = { namespace: "Namespace", queue: "Queue", node: "Node of rank 0", owner: "Owner" } as const;
 const LABEL = "label:";
@@ -37,8 +38,7 @@ export const isGroup = (row: Job | Group): row is Group => "jobs" in row;
 
 function nameOf(job: Job, by: Grouping): string {
   if (by === "namespace" || by === "queue" || by === "node" || by === "owner") return job[by];
-  const label = by.slice(LABEL.length);
-  return Object.hasOwn(job.labels, label) ? (job.labels[label] ?? "") : "";
+  return labelOf(job, by.slice(LABEL.length));
 }
 
 /** In the order of what they hold; within a group jobs keep their order. */

@@ -10,6 +10,10 @@ const OWNER = /(^|[/.])(owner|user|username|user-?name|created-?by|creator|submi
 export const keptLabels = (labels: Labels): Labels =>
   Object.keys(labels).length <= MOST ? labels : Object.fromEntries(Object.entries(labels).slice(0, MOST));
 
+/** "" for a job that has no such label. */
+export const labelOf = ({ labels }: { labels: Labels }, name: string): string =>
+  Object.hasOwn(labels, name) ? (labels[name] ?? "") : "";
+
 export function ownerOf(labels: Labels): string {
   const key = Object.keys(labels).find((name) => OWNER.test(name));
   return key === undefined ? "" : (labels[key] ?? "");

@@ -1,6 +1,7 @@
 /** The list as a table of comma-separated values (RFC 4180), for a spreadsheet. */
 
 import type { Job } from "./job";
+import { labelOf } from "./labels";
 
 type Value = string | number | undefined;
 
@@ -38,7 +39,7 @@ const instant = (at: number) => (Number.isNaN(at) ? undefined : new Date(at).toI
 export function listCsv(jobs: readonly Job[], labels: readonly string[]): string {
   const columns = [
     ...COLUMNS,
-    ...labels.map((label): [string, (job: Job) => Value] => [label, (job) => job.labels[label]]),
+    ...labels.map((label): [string, (job: Job) => Value] => [label, (job) => labelOf(job, label)]),
   ];
   const lines = [columns.map(([name]) => cell(name)), ...jobs.map((job) => columns.map(([, of]) => cell(of(job))))];
   return `${lines.map((line) => line.join(",")).join("\r\n")}\r\n`;

@@ -1,12 +1,11 @@
 /** A chart as a PNG: what is on its canvas, with its name, its legend and the time below. */
 
-import { serverNow } from "../api/clock";
 import { save } from "./save";
 
 const LINE = 18; // pixels of the page, as all below
 const EDGE = 12;
 
-export async function savePicture(figure: HTMLElement, jobs: string): Promise<void> {
+export async function savePicture(figure: HTMLElement, jobs: string, asOf: number): Promise<void> {
   const chart = figure.querySelector("canvas");
   if (!chart) return;
   const scale = devicePixelRatio;
@@ -42,7 +41,7 @@ export async function savePicture(figure: HTMLElement, jobs: string): Promise<vo
     write(text, EDGE + 24, y);
     y += LINE;
   }
-  write(`${jobs} · drawn ${new Date(serverNow()).toISOString().slice(0, 19)}Z`, EDGE, y);
+  write(`${jobs} · as of ${new Date(asOf).toISOString().slice(0, 19)}Z`, EDGE, y);
   const blob = await new Promise<Blob | null>((resolve) => picture.toBlob(resolve, "image/png"));
   if (blob) save(blob, `${title.replace(/[^\w.-]+/g, "_").slice(0, 60)}.png`, "image/png");
 }

@@ -26,6 +26,8 @@ interface Props {
   look: JobLook;
   range: Range | undefined;
   zoom: (range: Range | undefined) => void;
+  /** As of when the job is known. */
+  asOf: () => number;
   isLarge: boolean;
   isPinned: boolean;
   pin: () => void;
@@ -35,7 +37,7 @@ const NO_REF = { plural: "", namespace: "", name: "" };
 
 /** Its curves are worked out and drawn while it is seen: a job may have hundreds of metrics. */
 export function CurvePanel(props: Props) {
-  const { group, isLarge, isPinned, pin, jobs, look, metrics } = props;
+  const { group, isLarge, isPinned, pin, jobs, look, metrics, asOf } = props;
   const [isWide, widen] = useState(false);
   const [panel, isSeen] = useSeen<HTMLElement>();
   const isPrinted = usePrinting();
@@ -76,7 +78,7 @@ export function CurvePanel(props: Props) {
           aria-label={`PNG of ${visible(group)}`}
           disabled={!isSeen}
           onClick={() =>
-            panel.current && void savePicture(panel.current, jobs.map(({ ref }) => nameOf(ref)).join(", "))
+            panel.current && void savePicture(panel.current, jobs.map(({ ref }) => nameOf(ref)).join(", "), asOf())
           }
         >
           PNG

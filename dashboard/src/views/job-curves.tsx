@@ -49,6 +49,7 @@ export function Curves({ address, fleet, followed, look, change }: Props) {
   const chosen = names.filter((name) => look.metrics.length === 0 || look.metrics.includes(name));
   const { range } = look;
   const zoom = (next: Range | undefined) => change({ ...look, range: next });
+  const asOf = () => followed.asOf(serverNow());
   if (all.length === 0) return <NoCurves followed={followed} />;
   const error = others.find((job) => job.error);
   return (
@@ -76,7 +77,7 @@ export function Curves({ address, fleet, followed, look, change }: Props) {
       {jobs.length > 1 && <CompareTable jobs={jobs} metrics={chosen} />}
       <CurvesAsOf followed={followed} />
       <KeptSince followed={followed} />
-      <Charts names={chosen} jobs={jobs} axis={axis} look={look} range={range} zoom={zoom} />
+      <Charts names={chosen} jobs={jobs} axis={axis} look={look} range={range} zoom={zoom} asOf={asOf} />
     </section>
   );
 }
@@ -88,6 +89,7 @@ interface ChartsProps {
   look: JobLook;
   range: Range | undefined;
   zoom: (range: Range | undefined) => void;
+  asOf: () => number;
 }
 
 function Charts({ names, ...shown }: ChartsProps) {

@@ -70,13 +70,21 @@ export function Failure({ address, jobRef, status, now }: Props) {
           {failure.retryable ? "Another attempt may succeed." : "Another attempt would most likely fail as well."}
         </p>
       )}
-      <FailedLog address={address} jobRef={jobRef} isWanted={isFailed} />
+      <FailedLog address={address} jobRef={jobRef} isWanted={isFailed} of={`${failure?.podName} ${failure?.time}`} />
     </section>
   );
 }
 
+interface FailedLogProps {
+  address: Address;
+  jobRef: JobRef;
+  isWanted: boolean;
+  /** Which failure it is. */
+  of: string;
+}
+
 /** Open at once of a job that has failed: it is what one looks for. */
-function FailedLog({ address, jobRef, isWanted }: { address: Address; jobRef: JobRef; isWanted: boolean }) {
+function FailedLog({ address, jobRef, isWanted, of }: FailedLogProps) {
   const [isAsked, ask] = useState(isWanted);
   return (
     <details open={isWanted} onToggle={(event) => event.currentTarget.open && ask(true)}>
@@ -85,7 +93,7 @@ function FailedLog({ address, jobRef, isWanted }: { address: Address; jobRef: Jo
         <Log
           read={(signal) => getLogTail(address, jobRef, {}, signal)}
           goesOn={false}
-          of={nameOf(jobRef)}
+          of={`${nameOf(jobRef)} ${of}`}
           refused={<KubectlLogs jobRef={jobRef} />}
         />
       )}

@@ -3,6 +3,7 @@ import { Component } from "preact";
 import { spark } from "../charts/sparkline";
 import { acceleratorTime, age, count, duration, epochs, metricValue, rate } from "../model/format";
 import { hasEnded, isWasting, type Job } from "../model/job";
+import { labelOf } from "../model/labels";
 import { jobLink } from "../model/routes";
 import type { SparkData } from "../model/sparks";
 import { visible } from "../model/text";
@@ -85,7 +86,7 @@ export class JobRow extends Component<Props> {
         )}
         {columns.map((label) => (
           <div key={label} role="cell" class="cell label">
-            <Text>{job.labels[label] ?? ""}</Text>
+            <Text>{labelOf(job, label)}</Text>
           </div>
         ))}
       </div>

@@ -66,7 +66,7 @@ export function JobView({ address, fleet, route, go }: Props) {
         )}
         {found && (
           <>
-            <PrintedAsOf at={isLive ? now : (link.asOf ?? now)} />
+            <PrintedAsOf at={followed.asOf(now)} />
             <JobHead document={found} now={now} />
             {isGone && (
               <Notice kind="warn" title="This job has been deleted.">
@@ -82,12 +82,7 @@ export function JobView({ address, fleet, route, go }: Props) {
               look={look}
               change={(next) => go({ ...route, look: next }, true)}
             />
-            <Attempts
-              attempts={followed.curves.attempts}
-              job={found}
-              asOf={isLive ? now : (link.asOf ?? now)}
-              now={now}
-            />
+            <Attempts attempts={followed.curves.attempts} job={found} asOf={followed.asOf(now)} now={now} />
             <div class="facts">
               <Replicas status={found.status} now={now} />
               <Reading status={found.status} now={now} />

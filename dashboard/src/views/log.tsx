@@ -10,8 +10,10 @@ import { count, fullTime } from "../model/format";
 import { pieces, search } from "../model/log";
 import { visible } from "../model/text";
 import { useSettings } from "../settings";
+import { useNow } from "./hooks";
 
 const AGAIN_MS = 5000;
+const LATE_MS = 20_000;
 
 interface Props {
   read: (signal: AbortSignal) => Promise<LogTail>;
@@ -31,7 +33,8 @@ interface Reading {
 
 export function Log({ read, goesOn, of, refused }: Props) {
   const [isPaused, pause] = useState(false);
-  const { tail, asOf, error } = useLog(read, goesOn && !isPaused, of);
+  const { tail, asOf, error } = useLog(read, goesOn, isPaused, of);
+  const now = useNow(AGAIN_MS);
   const { zone } = useSettings();
   if (!tail) {
     if (!error) return <p class="muted">Reading the log</p>;
@@ -44,7 +47,7 @@ export function Log({ read, goesOn, of, refused }: Props) {
   }
   const { podName, containerName, previous, truncated, lines } = tail;
   const place = [podName, containerName].filter(Boolean).map((part) => visible(part ?? ""));
-  const isLive = goesOn && !isPaused && !error;
+  const isLive = goesOn && !isPaused && !error && now - asOf < LATE_MS;
   return (
     <>
       <p class="muted">
@@ -52,6 +55,7 @@ export function Log({ read, goesOn, of, refused }: Props) {
         {previous && ", before its last restart"}
         {truncated && "; what came before is left out"}. As of {fullTime(asOf, zone)}
         {isLive ? ", read every 5 s." : "."} {isPaused && "Paused."}
+        {goesOn && !isPaused && !isLive && !error && " No answer has come since."}
         {error && <span class="warn-text"> It cannot be read again: {visible(error.message)}</span>}
       </p>
       <LogLines lines={lines}>
@@ -112,7 +116,8 @@ function LogLines({ lines, children }: { lines: readonly string[]; children: Com
 const isRefusal = (error: Error) => error instanceof ApiError && (error.code === 403 || error.code === 404);
 
 /** A refusal ends it, until it is asked for anew; whatever else goes wrong is tried again. */
-function useLog(read: Props["read"], goesOn: boolean, of: string): Reading {
+function useLog(read: Props["read"], goesOn: boolean, isPaused: boolean, of: string): Reading {
+  const isRead = goesOn && !isPaused;
   const [reading, set] = useState<Reading>({ tail: undefined, asOf: NaN, error: undefined });
   const latest = useRef(read);
   latest.current = read;
@@ -120,10 +125,12 @@ function useLog(read: Props["read"], goesOn: boolean, of: string): Reading {
   useEffect(() => {
     const stopping = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
+    let isAsking = false;
     const isNew = known.current !== of;
     if (isNew) set({ tail: undefined, asOf: NaN, error: undefined });
     const once = async () => {
       timer = undefined;
+      isAsking = true;
       try {
         const tail = await latest.current(stopping.signal);
         known.current = of;
@@ -132,19 +139,21 @@ function useLog(read: Props["read"], goesOn: boolean, of: string): Reading {
         if (stopping.signal.aborted) return;
         set((before) => ({ ...before, error: error as Error }));
         if (error instanceof ApiError && (error.code === 403 || error.code === 401)) return;
+      } finally {
+        isAsking = false;
       }
-      if (goesOn && !document.hidden && !stopping.signal.aborted) timer = setTimeout(() => void once(), AGAIN_MS);
+      if (isRead && !document.hidden && !stopping.signal.aborted) timer = setTimeout(() => void once(), AGAIN_MS);
     };
     const see = () => {
-      if (goesOn && !document.hidden && timer === undefined) void once();
+      if (isRead && !isAsking && !document.hidden && timer === undefined) void once();
     };
     document.addEventListener("visibilitychange", see);
-    if (isNew || goesOn) void once();
+    if (isNew || !isPaused) void once(); // once more when the job has ended: its last lines have just been written
     return () => {
       stopping.abort();
       clearTimeout(timer);
       document.removeEventListener("visibilitychange", see);
     };
-  }, [of, goesOn]);
+  }, [of, isRead]);
   return reading;
 }
