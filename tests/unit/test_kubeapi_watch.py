@@ -419,6 +419,19 @@ async def test_a_watch_is_json_of_single_objects(server: ResourceServer) -> None
     assert (await server.refused(WATCH, PARTIAL_LIST))[0] == 406
 
 
+async def test_a_watcher_that_does_not_read_its_initial_events_is_left() -> None:
+    """They keep a state that may long be gone. The stream has no end, so that it knows."""
+    server = ResourceServer(watch_limits=WatchLimits(initial_s=0.05))
+    for number in range(300):
+        server.put(f"job-{number:03}")
+    async with server.watch(WATCH_LIST) as client:
+        client.reads.clear()
+        async with asyncio.timeout(60):
+            while len(server.watches):  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.01)
+    assert not client.is_ended
+
+
 async def test_a_slow_watcher_is_cut_and_holds_nobody_up() -> None:
     """W20: it resumes from its last revision, or lists anew."""
     server = ResourceServer(max_changes=32)
