@@ -46,8 +46,12 @@ NO_PATHS = (
 
 
 def container(*env: dict[str, Any], **variables: str) -> Container:
+    """Read as JSON, then packed and unpacked as the inventory does."""
     named = [{"name": name, "value": value} for name, value in variables.items()]
-    return msgspec.json.decode(msgspec.json.encode({"name": "node", "env": [*env, *named]}), type=Container)
+    read = msgspec.json.decode(msgspec.json.encode({"name": "node", "env": [*env, *named]}), type=Container)
+    kept = msgspec.msgpack.decode(msgspec.msgpack.encode(read), type=Container)
+    assert msgspec.msgpack.encode(kept) == msgspec.msgpack.encode(read)
+    return kept
 
 
 def declared(
@@ -183,6 +187,12 @@ def test_of_a_variable_given_twice_the_last_counts_even_when_its_value_is_elsewh
     assert declared(None, first, TRAINJOB_PROGRESS_FILE="/last").path == "/last"
     secret = {"name": "TRAINJOB_PROGRESS_FILE", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
     assert declared(None, first, secret) == declared()
+
+
+@pytest.mark.parametrize("value", [5, True, ["/p"], {"a": "/p"}])
+def test_a_value_that_is_no_text_is_none_and_harms_no_other(value: Any) -> None:
+    no_text = {"name": "TRAINJOB_PROGRESS_PORT", "value": value}
+    assert declared(None, no_text, TRAINJOB_PROGRESS_FILE="/p") == declared(None, TRAINJOB_PROGRESS_FILE="/p")
 
 
 def test_jobs_that_declare_the_same_share_one_value_in_memory() -> None:

@@ -292,10 +292,21 @@ class EnvVar(KubernetesObject, frozen=True):
 
     @property
     def text(self) -> str | None:
-        """None for another type of value."""
+        """Of a variable that was kept. None for another type of value."""
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-            return msgspec.json.decode(self.value, type=str)
+            return msgspec.msgpack.decode(self.value, type=str)
         return None
+
+    def kept(self) -> EnvVar:
+        """A copy in MessagePack, as `ObjectCache` keeps objects: what is read refers to all that it was
+        read from."""
+        value = bytes(self.value)
+        if value < b"\x80":  # JSON: no text of MessagePack begins so
+            text = None
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                text = msgspec.json.decode(value, type=str)
+            value = msgspec.msgpack.encode(text)
+        return EnvVar(self.name, msgspec.Raw(value))
 
 
 class Container(KubernetesObject, frozen=True):
@@ -304,8 +315,7 @@ class Container(KubernetesObject, frozen=True):
 
     def __post_init__(self) -> None:
         if self.env is not None:
-            # Copies: the values refer to all that they were read from.
-            read = tuple([EnvVar(e.name, e.value.copy()) for e in self.env if e.name.startswith(VARIABLES)])
+            read = tuple([each.kept() for each in self.env if each.name.startswith(VARIABLES)])
             msgspec.structs.force_setattr(self, "env", read or None)
 
 
