@@ -34,11 +34,16 @@ def set_up_logs(verbosity: int) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler()
-    handler.setFormatter(_HarmlessFormatter("%(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    logging.basicConfig(level=logging.WARNING, handlers=[_OfLibraries()])
     # Its warnings are about what clients send: any client could fill the log with them.
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    of_uvicorn = logging.getLogger("uvicorn.error")
+    of_uvicorn.setLevel(logging.ERROR)
+    of_uvicorn.addFilter(_is_not_told_already)
+
+
+def _is_not_told_already(record: logging.LogRecord) -> bool:
+    """uvicorn reports a response that ended early; `app/exchange.py` has logged why."""
+    return record.getMessage() != "ASGI callable returned without completing response."
 
 
 def _make_harmless(
@@ -60,11 +65,12 @@ def _harmless_value(value: Any) -> Any:  # noqa: ANN401 - whatever an event has
     return value
 
 
-class _HarmlessFormatter(logging.Formatter):
-    """Of what libraries log; a traceback has lines."""
+class _OfLibraries(logging.Handler):
+    """What libraries log, in the form of our own events."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        return harmless_lines(super().format(record))
+    def emit(self, record: logging.LogRecord) -> None:
+        log = structlog.get_logger()
+        log.log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)
 
 
 class Metrics:

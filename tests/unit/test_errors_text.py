@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
 import unicodedata
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,7 +29,7 @@ from visibility_api.jobs.tracker import Tracker
 from visibility_api.kubeapi.columns import leading_cells, trailing_cells
 from visibility_api.kubeapi.v1alpha1 import status_of
 from visibility_api.reports.document import Progress, Refused
-from visibility_api.telemetry import _HarmlessFormatter, set_up_logs
+from visibility_api.telemetry import set_up_logs
 from visibility_api.workloads.annotations import PREFIX, read_annotations
 
 AT = datetime(2026, 1, 23, 10, tzinfo=UTC)
@@ -145,36 +147,61 @@ def test_errors_are_harmless(text: str) -> None:
             assert_harmless(each["message"] + each["field"])
 
 
-@pytest.mark.parametrize("is_terminal", [True, False])
-def test_logs_are_harmless(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@contextlib.contextmanager
+def logs(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool = False) -> Iterator[io.StringIO]:
+    """What is logged meanwhile."""
     written = io.StringIO()
     monkeypatch.setattr(written, "isatty", lambda: is_terminal)
     monkeypatch.setattr("sys.stderr", written)
     before = structlog.get_config()
-    handlers = logging.getLogger().handlers[:]
+    root = logging.getLogger()
+    handlers, root.handlers[:] = root.handlers[:], []
     try:
         set_up_logs(0)
+        yield written
+    finally:
+        structlog.configure(**before)
+        root.handlers[:] = handlers
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_logs_are_harmless(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    with logs(monkeypatch, is_terminal=is_terminal) as written:
         log = structlog.get_logger("test")
         for odd in ODD:
             log.warning("told", text=odd, several=[odd], by_name={odd: odd})
+            logging.getLogger("asyncio").error("told %s", odd)
         try:
             raise ValueError("\x1b[2J\u202e")
         except ValueError:
             log.exception("failed")
-    finally:
-        structlog.configure(**before)
-        logging.getLogger().handlers[:] = handlers
+            logging.getLogger("asyncio").exception("failed")
     lines = written.getvalue().split("\n")
-    assert len(lines) > len(ODD)
+    assert len(lines) > 2 * len(ODD)
     for line in lines:
         assert_harmless(line)
 
 
-@given(TEXTS)
-def test_what_libraries_log_is_harmless(text: str) -> None:
-    record = logging.LogRecord("asyncio", logging.ERROR, "x.py", 1, "told %s", (text,), None)
-    for line in _HarmlessFormatter("%(levelname)s %(name)s: %(message)s").format(record).split("\n"):
-        assert_harmless(line)
+def test_libraries_log_in_the_form_of_the_server_s_own_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    with logs(monkeypatch) as written:
+        try:
+            raise ValueError("no")
+        except ValueError:
+            logging.getLogger("asyncio").exception("task %s failed", 7)
+        logging.getLogger("asyncio").info("debugging")
+    (line,) = written.getvalue().splitlines()
+    told = json.loads(line)
+    assert (told["level"], told["logger"], told["event"]) == ("error", "asyncio", "task 7 failed")
+    assert "ValueError: no" in told["exception"]
+
+
+def test_uvicorn_does_not_repeat_that_a_response_ended_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    with logs(monkeypatch) as written:
+        logging.getLogger("uvicorn.error").error("ASGI callable returned without completing response.")
+        logging.getLogger("uvicorn.error").error("Exception in ASGI application")
+    assert [json.loads(line)["event"] for line in written.getvalue().splitlines()] == [
+        "Exception in ASGI application"
+    ]
 
 
 class Scrape:
