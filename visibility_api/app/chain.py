@@ -179,7 +179,8 @@ class RequestChain:
         await self._authorizer.authorize(identity, info.attributes)
         info.check_timeout()
         if route is not None and route.needs_documents and not self._is_synced(info.attributes.namespace):
-            raise Unavailable("the caches are not filled yet")  # 404 would mean that the job is absent
+            # 404 would mean that the job is absent.
+            raise Unavailable("the server does not know all jobs yet; /readyz?verbose says what it waits for")
         if route is None or route.handler is None:
             scope["path"] = _router_path(scope["path"], is_resource=info.attributes.is_resource)
             return None

@@ -41,7 +41,10 @@ def _reporting_plainly(record: Record) -> Found:
     if record.job.unread is not None:
         what, reason = record.job.unread
         why = "is too large" if reason == "ObjectTooLarge" else "has a field of an unexpected type"
-        return "Unknown", reason, f"The {what} {why} to be read here. Look at it with kubectl, and mend it."
+        message = (
+            f"The {what} {why}, so this server cannot read it. Remove large and unexpected fields from it."
+        )
+        return "Unknown", reason, message
     if record.is_current:
         return "True", "DocumentRead", PLAIN
     if record.failure is not None:
@@ -56,15 +59,17 @@ def _reporting_plainly(record: Record) -> Found:
         annotation = "Annotation visibility.trainer.kubeflow.org/source of the job"
         return "False", "SwitchedOff", f"{annotation} switches probing off. Remove it to see progress."
     if record.job.runs_elsewhere:
-        return "False", "NotInStatus", "The job runs in another cluster, and its status contains no progress."
+        message = "The job runs in another cluster, and its status has no progress. Use write-back there."
+        return "False", "NotInStatus", message
     if rank0 is None:
-        return "False", "NoRank0Pod", "The job has no rank-0 pod yet."
+        return "False", "NoRank0Pod", "The job has no rank-0 pod yet. Its phase says what it waits for."
     if not rank0.is_running:
         why = f" ({rank0.waiting_reason})" if rank0.waiting_reason else ""
         return "False", NOT_RUNNING, f"Container {rank0.container_name} is not running{why}."
     if (source := record.job.hints.source) in ("push", "status"):
         message = (
-            f"No report has come yet; the job's source annotation says {source}, so rank 0 is not probed."
+            f"No report has come yet; the job's source annotation says {source}, so rank 0 is not probed. "
+            "Let the job report, or remove the annotation."
         )
         return "Unknown", "NotYetReported", message
     return "Unknown", "NotYetProbed", "Rank 0 has not been probed yet."
@@ -73,7 +78,7 @@ def _reporting_plainly(record: Record) -> Found:
 def _find_fresh(record: Record, now: datetime) -> Found:
     report, reported_at = record.report, record.reported_at
     if report is None or reported_at is None:
-        return "False", NO_REPORT, "There is no report yet."
+        return "False", NO_REPORT, "There is no report yet. The condition Reporting says why."
     if report.is_final and record.is_current:
         return "True", "FinalReport", "This is the final report of the run."
     if not record.is_watched:
