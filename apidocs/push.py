@@ -61,7 +61,7 @@ def _operation(group: str, kind: JobKind) -> dict[str, Any]:
         "summary": "Report a job's progress",
         "description": "The response repeats the fields that were understood.",
         "operationId": f"update_status_{group.split('.')[0]}"
-        + ("" if kind.has_trainer_status else f"_{kind.name}"),
+        + ("" if kind.has_trainer_status else f"_{kind.served.plural}"),
         "parameters": [
             _parameter("namespace", f"The {kind.name}'s namespace."),
             _parameter("name", f"The {kind.name}'s name."),

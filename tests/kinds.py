@@ -42,12 +42,17 @@ class Sample:
     group: str  # of rank 0
     states: Mapping[str, Object]  # the status by phase
     labels: Mapping[str, str] = field(default_factory=dict)  # that it needs
+    served: str = ""  # its kind here without `Progress`; "": its own
     is_controlled: bool = False  # by the controllers of the tests' clusters, which make the parts and pods
     name: str = "bert"
 
     @property
+    def served_kind(self) -> str:
+        return self.served or self.kind
+
+    @property
     def id(self) -> str:
-        return f"{self.kind} {self.api.rpartition('/')[2]}"
+        return f"{self.served_kind} {self.api.rpartition('/')[2]}"
 
 
 def condition(type_: str, reason: str, status: str = "True") -> Object:
@@ -256,6 +261,29 @@ SAMPLES = (
                 "jobStatus": "SUCCEEDED", "jobDeploymentStatus": "Complete", "rayClusterName": "bert-x7k2p",
                 "endTime": SINCE,
             },
+        },
+    ),
+    Sample(
+        resource="volcanojobs", short_name="vcjp", served="VolcanoJob",
+        api="/apis/batch.volcano.sh/v1alpha1", plural="jobs", kind="Job",
+        spec={
+            "tasks": [
+                {"name": "worker", "replicas": 2, "template": template("trainer")},
+                {"name": "master", "replicas": 1, "template": template("trainer")},
+            ]
+        },
+        pod="bert-master-0",
+        pod_labels={
+            "volcano.sh/job-name": "bert", "volcano.sh/task-spec": "master", "volcano.sh/task-index": "0",
+        },
+        container="trainer", group="master",
+        states={
+            "Running": {
+                "state": {"phase": "Running"}, "taskStatusCount": {"master": {"phase": {"Running": 1}}},
+            },
+            "Failed": {"state": {"phase": "Failed", "lastTransitionTime": SINCE}},
+            "Suspended": {"state": {"phase": "Aborted", "lastTransitionTime": SINCE}},
+            "Succeeded": {"state": {"phase": "Completed", "lastTransitionTime": SINCE}},
         },
     ),
     Sample(

@@ -33,7 +33,7 @@ from visibility_api.auth.token_review import PATH as TOKEN_REVIEWS, TokenReviewe
 from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.memory import SavedJob, restore, restore_history, restore_points, save, save_history
-from visibility_api.kinds import NEEDED, OPTIONAL, PLURALS, REQUIRED, RESOURCES, served
+from visibility_api.kinds import COLLECTIONS, NEEDED, OPTIONAL, REQUIRED, RESOURCES, served
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.lease import Lease
 from visibility_api.kubeapi.collection import Collection
@@ -265,7 +265,7 @@ def _set_metrics(metrics: Metrics, jobs: JobLog, role: Role[OwnersTerm]) -> None
     metrics.probed_jobs.set_function(lambda: len(role.term.prober) if role.term else 0)
     metrics.waiting_probes.set_function(lambda: role.term.prober.waiting if role.term else 0)
     metrics.stretch.set_function(lambda: role.term.prober.stretch if role.term else 1)
-    for each in PLURALS:
+    for each in COLLECTIONS:
         metrics.watches_down.labels(each).set_function(
             partial(
                 lambda collection: role.term is not None and role.term.why_down(collection) is not None, each
@@ -324,7 +324,7 @@ def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event) -> li
         # One of these costs its kind alone.
         *(
             Check(name=f"watch-{each}", run=lambda: None, note=partial(down, each), is_readiness_only=True)
-            for each in PLURALS
+            for each in COLLECTIONS
             if each not in REQUIRED
         ),
         Check(name="informer-sync", run=unknown, note=why_nobody_owns, is_readiness_only=True),

@@ -113,7 +113,7 @@ class OwnersTerm:
     def why_down(self, collection: str) -> str | None:
         """Why the watches of this collection have not worked for a minute; None while they do."""
         for watch in self.watches:
-            if watch.health.is_down(WATCH_DOWN_S) and watch.path.endswith(f"/{collection}"):
+            if watch.objects.shown_as == collection and watch.health.is_down(WATCH_DOWN_S):
                 return f"{watch.path}: {watch.health.last_error}"
         return None
 

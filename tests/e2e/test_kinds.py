@@ -185,7 +185,7 @@ def test_a_life(shared: Workspace, pusher: Pusher, users: dict[str, User], sampl
         if not sample.is_controlled:
             life.set_state("Running")
         document = life.wait_reporting()
-        assert document["kind"] == f"{sample.kind}Progress"
+        assert document["kind"] == f"{sample.served_kind}Progress"
         assert document["metadata"]["labels"]["team"] == "nlp"
         status = document["status"]
         assert (status["phase"], status["observation"]["source"]) == ("Running", "exec")
@@ -195,13 +195,13 @@ def test_a_life(shared: Workspace, pusher: Pusher, users: dict[str, User], sampl
         get = functools.partial(shared.alice.kubectl, "get", sample.short_name, "-n", shared.name)
         assert get().stdout.split()[:8] == ["NAME", "PHASE", "PROGRESS", "STEP", "LOSS", "ETA", "SEEN", "AGE"]
         category = shared.alice.kubectl("get", "training", "-n", shared.name, "-o", "name").stdout.split()
-        assert f"{sample.kind.lower()}progress.{GROUP}/bert" in category
-        assert get("bert", "-o", "jsonpath={.kind}").stdout == f"{sample.kind}Progress"
+        assert f"{sample.served_kind.lower()}progress.{GROUP}/bert" in category
+        assert get("bert", "-o", "jsonpath={.kind}").stdout == f"{sample.served_kind}Progress"
         assert shared.bob.kubectl("get", sample.short_name, "-n", shared.name).returncode != 0
         explained = shared.alice.kubectl("explain", f"{sample.resource}.{GROUP}.status.phase")
-        assert f"KIND:       {sample.kind}Progress" in explained.stdout, explained.stderr
+        assert f"KIND:       {sample.served_kind}Progress" in explained.stdout, explained.stderr
         history = life.admin.get(f"{life.path}/history")
-        assert history["kind"] == f"{sample.kind}ProgressHistory"
+        assert history["kind"] == f"{sample.served_kind}ProgressHistory"
         assert history["series"][0]["metric"] == "loss"
         assert life.admin.raw("GET", f"{life.path}/log-tail").status_code == 403  # the source is off here
 

@@ -159,6 +159,7 @@ FINDING = [
     *(("kubeflow.org", each, ("list", "watch")) for each in ("xgboostjobs", "paddlejobs", "jaxjobs")),
     *(("ray.io", each, ("list", "watch")) for each in ("rayjobs", "rayclusters")),
     ("leaderworkerset.x-k8s.io", "leaderworkersets", ("list", "watch")),
+    ("batch.volcano.sh", "jobs", ("list", "watch")),
     ("apps", "statefulsets", ("list", "watch")),
 ]
 # A right that is missing shows in e2e; one too many would show nowhere else.

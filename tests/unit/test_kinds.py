@@ -15,6 +15,7 @@ from tests.kinds import SAMPLES, TRAINING as TRAINING_LABEL, Object, Part, Sampl
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
 from visibility_api.kinds import BY_RESOURCE, KINDS, RESOURCES
 from visibility_api.kube.decoding import in_slices
+from visibility_api.kube.errors import ApiError
 from visibility_api.pushing.ownership import Owners
 from visibility_api.workloads.inventory import Inventory
 
@@ -91,6 +92,8 @@ class Cluster:
         )
 
     async def get(self, path: str, **_limits: object) -> bytes:
+        if path not in self.objects:
+            raise ApiError(404, "NotFound")
         return msgspec.json.encode(self.objects[path])
 
     def job(self, sample: Sample) -> TrainingJob:

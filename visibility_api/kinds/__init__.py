@@ -22,6 +22,7 @@ from .pytorchjob import PyTorchJobKind
 from .rayjob import RayJobKind
 from .tfjob import TFJobKind
 from .trainjob import TrainJobKind
+from .volcanojob import VolcanoJobKind
 from .xgboostjob import XGBoostJobKind
 
 KINDS: tuple[JobKind, ...] = (
@@ -36,11 +37,14 @@ KINDS: tuple[JobKind, ...] = (
     JAXJobKind(),
     RayJobKind(),
     LeaderWorkerSetKind(),
+    VolcanoJobKind(),
 )
 
 RESOURCES = tuple(kind.served for kind in KINDS)
-# Of all that is watched.
-PLURALS = tuple(dict.fromkeys(objects.plural for kind in KINDS for chain in kind.chains for objects in chain))
+# Names of all that is watched.
+COLLECTIONS = tuple(
+    dict.fromkeys(objects.shown_as for kind in KINDS for chain in kind.chains for objects in chain)
+)
 # The resources whose jobs are joined from a collection.
 USERS: Mapping[WatchedObjects, frozenset[str]] = MappingProxyType(
     {
@@ -74,7 +78,7 @@ OPTIONAL = tuple(objects for kind in KINDS if not kind.is_assumed for objects in
 # Of what is watched only for kinds that may be absent: the jobs of these kinds.
 NEEDED = _roots()
 # Those without which no kind would be served; whether the others are watched is only noted.
-REQUIRED = tuple(dict.fromkeys(objects.plural for objects in USERS if objects not in NEEDED))
+REQUIRED = tuple(dict.fromkeys(objects.shown_as for objects in USERS if objects not in NEEDED))
 
 
 def served(presence: Presence) -> tuple[Resource, ...]:

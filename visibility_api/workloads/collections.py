@@ -53,7 +53,7 @@ def job_watches(
 ) -> list[JobWatch[Any]]:
     """A watch for each collection, of the whole cluster or one per namespace.
 
-    Of what is made for a job only what may hold rank 0 is watched. `count_unread` is called with the plural
+    Of what is made for a job only what may hold rank 0 is watched. `count_unread` is called with its name
     and the reason for each object that is too large or cannot be decoded.
     """
 
@@ -70,7 +70,7 @@ def job_watches(
             scope=scope,
             separate=separate,
             mark=mark_unread,
-            count_unread=partial(count_unread, objects.plural),
+            count_unread=partial(count_unread, objects.shown_as),
             label_selector=objects.selector,
         )
         watch.objects, watch.presence = objects, presence

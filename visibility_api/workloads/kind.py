@@ -79,11 +79,17 @@ class WatchedObjects:
     kind: str  # as owner references name it
     type: type[Any]
     selector: str = ""  # by labels
+    name: str = ""  # in checks and metrics; "": its plural
     # Whether the controller of an object of this kind gives this name to what it makes. Names are unique, so
     # what can be forged is at most a second pod of an index.
     makes: Callable[[LiveObject, Meta], bool] = lambda _owner, _made: True
     # Whether `makes` needs more than the owner's name, so that it must be read.
     is_read: bool = True
+
+    @property
+    def shown_as(self) -> str:
+        """In the names of checks and in metrics."""
+        return self.name or self.plural
 
     def path(self, namespace: str | None) -> str:
         """Of all objects, or of those in one namespace."""
