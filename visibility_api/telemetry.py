@@ -122,7 +122,7 @@ class Metrics:
         )
         self._events = Counter(
             "visibility_events_total",
-            "Occurrences for Events on TrainJobs, by outcome.",
+            "Occurrences for Events on jobs, by outcome.",
             ["outcome"],
             registry=registry,
         )

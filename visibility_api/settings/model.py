@@ -166,7 +166,7 @@ class Settings(BaseSettings):
 
     events: Switch = Field(
         default=False,  # each is a write to etcd and needs rights to write
-        description="write an Event on a TrainJob when it stalls, recovers, diverges, straggles, plateaus,"
+        description="write an Event on a job when it stalls, recovers, diverges, straggles, plateaus,"
         " ends, or may not be probed. The replica that owns the jobs writes",
     )
     lease_namespace: Annotated[str, AfterValidator(namespace), Metavar("NAMESPACE")] = Field(
