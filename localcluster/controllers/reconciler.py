@@ -171,6 +171,8 @@ class Controllers:
         owner = controller_of(thing)
         if owner is None or owner["kind"] not in OWNER_PLURALS:
             return False
+        if owner["apiVersion"].startswith("batch.volcano.sh/"):  # another kind of that name
+            return False
         owner_plural, namespace = OWNER_PLURALS[owner["kind"]], key_of(thing)[0]
         known = self._reflectors[owner_plural].objects.get((namespace, owner["name"]))
         if known is not None and uid_of(known) == owner["uid"]:
