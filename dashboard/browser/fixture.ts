@@ -143,8 +143,9 @@ export class Fixture {
     if (!url.pathname.startsWith(prefix)) return sendStatus(response, 404, "", "not below the prefix");
     const path = url.pathname.slice(prefix.length);
     const core = /^\/api\/v1\/namespaces(?:\/([^/]+)\/events)?$/.exec(path);
+    // As the kubelet does: the last lines, and of these the first bytes.
     const log = /^\/api\/v1\/namespaces\/[^/]+\/pods\/([^/]+)\/log$/.exec(path);
-    if (log) return this.podLog(response, log[1] ?? "");
+    if (log) return this.podLog(response, log[1] ?? "", url.searchParams);
     if (core) return this.core(response, core[1], url.searchParams);
     if (!path.startsWith(GROUP))
       return sendStatus(response, 404, "", "the server could not find the requested resource");
@@ -246,14 +247,20 @@ export class Fixture {
   readonly logs = new Map<string, string>();
 
   /** As kube-apiserver has it. */
-  private podLog(response: ServerResponse, pod: string): void {
+  private podLog(response: ServerResponse, pod: string, query: URLSearchParams): void {
     if (!this.mayReadMore) {
       const message = `pods "${pod}" is forbidden: User "bob" cannot get resource "pods/log"`;
       return sendStatus(response, 403, "Forbidden", message);
     }
     const [job] = pod.split("-node-");
     response.writeHead(200, { "Content-Type": "text/plain" });
-    response.end(this.logs.get(job ?? "") ?? "step 1 loss 2.5\nstep 2 loss 2.4\n");
+    const lines = (this.logs.get(job ?? "") ?? "step 1 loss 2.5\nstep 2 loss 2.4\n").split(/(?<=\n)/);
+    response.end(
+      lines
+        .slice(-Number(query.get("tailLines")))
+        .join("")
+        .slice(0, Number(query.get("limitBytes"))),
+    );
   }
 
   private logTail(response: ServerResponse, job: MadeJob): void {

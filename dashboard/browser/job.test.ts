@@ -315,6 +315,15 @@ test("a log that cannot be read again says as of when it is, and one that may no
   await page.getByText(`kubectl logs -n ${job.namespace}`).waitFor();
 });
 
+test("of a log with very long lines the newest are shown", async () => {
+  const job = fixture.jobs.find(isGood)!;
+  fixture.logs.set(job.name, `${`${"x".repeat(9000)}\n`.repeat(400)}the newest\n`);
+  await show((one) => one === job);
+  await openLog();
+  await until(logText, (text) => text?.endsWith("the newest\n") ?? false);
+  await page.getByText("what came before is left out").waitFor();
+});
+
 test("a log has its last lines when the job has ended", async () => {
   const job = await show(isGood);
   await openLog();

@@ -44,6 +44,7 @@ export const getYaml = (address: Address, ref: JobRef, signal?: AbortSignal) =>
   getText(subject(address, ref), "application/yaml", signal);
 
 const LINES = 500;
+const MOST_BYTES = 1 << 20;
 
 /** `previous`: of the run before; without it the server chooses that which failed. */
 export const getLogTail = (address: Address, ref: JobRef, query: { previous?: string }, signal?: AbortSignal) =>
@@ -58,10 +59,15 @@ export async function getLog(
   signal?: AbortSignal,
 ): Promise<LogTail> {
   const path = corePath(address, "namespaces", ref.namespace, "pods", podName, "log");
-  const query = { container: containerName, tailLines: LINES, limitBytes: 1 << 20 };
   try {
-    const lines = linesOf(await getText(withQuery(path, query), "*/*", signal));
-    return { podName, containerName, previous: false, truncated: lines.length >= LINES, lines };
+    for (let tailLines = LINES; ; tailLines = Math.ceil(tailLines / 10)) {
+      const query = { container: containerName, tailLines, limitBytes: MOST_BYTES };
+      const text = await getText(withQuery(path, query), "*/*", signal);
+      // `limitBytes` keeps the beginning of what `tailLines` selects: what fills it lacks the newest lines.
+      if (tailLines > 1 && new Blob([text]).size >= MOST_BYTES) continue;
+      const lines = linesOf(text);
+      return { podName, containerName, previous: false, truncated: lines.length >= tailLines, lines };
+    }
   } catch (error) {
     // An answer without a reason is not kube-apiserver's.
     if (!(error instanceof ApiError) || (error.code !== 404 && error.code !== 405) || error.reason) throw error;

@@ -5,6 +5,7 @@ import { linesOf, pieces, search } from "./log";
 test("a line that was drawn again counts once, and colours are left out", () => {
   expect(linesOf("a\r\nepoch 1\repoch 2\n\u001b[31mred\u001b[0m\n")).toEqual(["a", "epoch 2", "red"]);
   expect(linesOf("")).toEqual([]);
+  expect(linesOf("x".repeat(5000))[0]).toHaveLength(2000);
 });
 
 test("what is sought is found in any case, and marked", () => {

@@ -1,7 +1,7 @@
 /** A log: read again every few seconds while the job runs and somebody looks, and searched. */
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { serverNow } from "../api/clock";
 import { ApiError } from "../api/http";
@@ -71,7 +71,16 @@ export function Log({ read, goesOn, of, refused }: Props) {
 
 function LogLines({ lines, children }: { lines: readonly string[]; children: ComponentChildren }) {
   const [text, setText] = useState("");
-  const found = search(lines, text);
+  const found = useMemo(() => search(lines, text), [lines, text]);
+  const shown = useMemo(
+    () =>
+      found.map((line) =>
+        pieces(visible(line), visible(text))
+          .map((piece, at) => (at % 2 ? <mark>{piece}</mark> : piece))
+          .concat("\n"),
+      ),
+    [found],
+  );
   const box = useRef<HTMLPreElement>(null);
   const isAtEnd = useRef(true);
   useLayoutEffect(() => {
@@ -101,13 +110,7 @@ function LogLines({ lines, children }: { lines: readonly string[]; children: Com
           isAtEnd.current = scrollTop + clientHeight > scrollHeight - 20;
         }}
       >
-        <code>
-          {found.map((line) =>
-            pieces(visible(line), visible(text))
-              .map((piece, at) => (at % 2 ? <mark>{piece}</mark> : piece))
-              .concat("\n" as never),
-          )}
-        </code>
+        <code>{shown}</code>
       </pre>
     </>
   );
