@@ -10,9 +10,11 @@ import threading
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, FrameType
-    from typing import Iterator, Mapping, Optional, Sequence
+    from typing import Iterator, Literal, Mapping, Optional, Sequence
 
     from .flows import Flow
+
+    WayOut = Literal["break", "end", "failed", "unknown"]
 
 # Instructions after which the next one does not follow; a jump goes where it goes.
 _GOING_AWAY = ("JUMP_FORWARD", "JUMP_ABSOLUTE", "JUMP_BACKWARD", "RETURN_", "RAISE_", "RERAISE")
@@ -20,7 +22,7 @@ MAX_FRAMES = 50  # of those that are looked at: a loop is near
 _GENERATORS, _COROUTINE = 0x20 | 0x200, 0x80  # flags of code: generators, asynchronous ones too; `async def`
 
 _STDLIB = os.path.dirname(os.__file__)
-_DROPPING = {opcode.opmap[name] for name in ("POP_TOP", "POP_ITER") if name in opcode.opmap}
+_BETWEEN = ("YIELD", "RESUME", "STORE", "DELETE")  # a loop rests here: an iterator is dropped from outside
 
 
 def find_place() -> object:
@@ -102,12 +104,13 @@ class Home:
     which would keep the function's variables. It reads the code when another loop begins, not before.
     """
 
-    __slots__ = ("_chain", "_loop", "_thread_id")
+    __slots__ = ("_chain", "_loop", "_thread_id", "is_guarded")
 
     def __init__(self, frame: Optional[FrameType]) -> None:
         """`frame`: the caller of `next`."""
         self._thread_id = threading.get_ident()
         self._loop: Optional[tuple[int, CodeType, range, range]] = None
+        self.is_guarded = True  # an exception may have left it while its function goes on
         # Of the functions that run, innermost first. Not generators: they may rest, and be on no stack.
         self._chain: list[tuple[int, CodeType, int]] = []
         while frame is not None and len(self._chain) < MAX_FRAMES:
@@ -129,8 +132,10 @@ class Home:
             return False  # a coroutine may wait for what runs here
         while frame is not None:
             if id(frame) == number and frame.f_code is code:
+                self.is_guarded = _has_handler(code, offsets.start)
                 return frame.f_lasti not in offsets and (frame.f_lineno or 0) not in lines
             frame = frame.f_back
+        self.is_guarded = True
         return True
 
     def _find_loop(self) -> Optional[tuple[int, CodeType, range, range]]:
@@ -151,9 +156,37 @@ def _is_library(path: str) -> bool:
     return "site-packages" in path or "dist-packages" in path or path.startswith(("<frozen", _STDLIB))
 
 
-def is_break(frame: FrameType) -> bool:
-    """Whether a loop whose iterator is dropped is left by `break` or `return`, not by an exception.
+def _has_handler(code: CodeType, at: int) -> bool:
+    """Whether an exception at this place may be caught in its own function; True where nobody knows."""
+    import dis
 
-    Those two take the iterator off the stack themselves; an exception does not come to that instruction.
+    entries = getattr(dis.Bytecode(code), "exception_entries", None)  # Python 3.11 and later
+    return entries is None or any(entry.start <= at < entry.end for entry in entries)
+
+
+def find_loop_code(frame: FrameType) -> Optional[CodeType]:
+    """The code whose `for` asks for the next item; None when something else does."""
+    return frame.f_code if _find_instruction(frame) == "FOR_ITER" else None
+
+
+def find_way_out(frame: FrameType, loop: Optional[CodeType]) -> WayOut:
+    """How a loop was left whose iterator is dropped. `loop`: of `find_loop_code`.
+
+    "break": or by `return`. "end": what is around its iterator is over, or the function that kept it.
+    "failed": by an exception.
     """
-    return frame.f_code.co_code[frame.f_lasti] in _DROPPING
+    name = _find_instruction(frame)
+    if name in ("POP_TOP", "POP_ITER"):  # they take the iterator off the stack; an exception passes them by
+        return "break"
+    if name in ("FOR_ITER", "END_FOR") or name.startswith("RETURN"):
+        return "end"
+    if frame.f_code is loop:
+        return "unknown" if name.startswith(_BETWEEN) else "failed"
+    return "end" if name.startswith(("CALL", "PRECALL")) else "unknown"
+
+
+def _find_instruction(frame: FrameType) -> str:
+    code, at = frame.f_code.co_code, frame.f_lasti
+    while at > 0 and opcode.opname[code[at]] == "CACHE":  # of the call before it
+        at -= 2
+    return opcode.opname[code[at]] if at >= 0 else ""

@@ -47,9 +47,9 @@ class LiveRun:
     __slots__ = (
         "__weakref__", "_attempt", "_before", "_best", "_between", "_due_since_s", "_final", "_is_parked",
         "_pace", "_pid", "_publishers", "_rank", "_results", "_start_time", "_warned", "beside", "due",
-        "ended", "ending", "has_failed", "is_over", "is_terminated", "is_through", "later", "levels",
-        "main", "message", "message_before", "phases", "ranks", "remaining_s", "seen", "snapshot", "values",
-        "was_left",
+        "ended", "ending", "has_failed", "is_fault", "is_over", "is_terminated", "is_through", "later",
+        "levels", "main", "message", "message_before", "phases", "ranks", "remaining_s", "seen", "snapshot",
+        "values", "was_left",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -75,7 +75,8 @@ class LiveRun:
         self.is_over = False
         self.is_terminated = False  # SIGTERM has come
         self.is_through = False  # every loop that was begun has come to its end
-        self.has_failed = False  # an exception has left its outermost loop
+        self.has_failed = False  # its outermost loop was left, perhaps by an exception
+        self.is_fault = False  # surely by one
         self.was_left = False  # a loop was left early, without an exception
         self.snapshot: Optional[Snapshot] = None
         self._final: Optional[Snapshot] = None  # what is written once it is over; None: nothing
@@ -235,7 +236,7 @@ class LiveRun:
 
     def fail(self) -> None:
         """It has failed, and another run takes its place."""
-        self._note("failed")
+        self._note("failed" if self.is_fault else "ended")
         self.abandon()
 
     def follow_best(self, wanted: Any) -> dict[str, str]:  # noqa: ANN401 — whatever was given
@@ -255,7 +256,7 @@ class LiveRun:
         global earlier
         levels = self._find_counted()
         if self.main is not None or not levels or not self._publishers or (
-            ending != "failed" and levels[0]._name is None
+            ending not in ("failed", "ended") and levels[0]._name is None
         ):  # fmt: skip
             return
         count, last = earlier

@@ -7,7 +7,7 @@ import sys
 import threading
 
 from . import live_run, open_runs, settings, termination
-from .call_site import Home, find_loop, find_place, is_break
+from .call_site import Home, find_loop, find_loop_code, find_place, find_way_out
 from .flows import Flow
 from .levels import find_position
 from .live_run import LiveRun
@@ -17,8 +17,10 @@ from .values import show, to_amount, to_count, to_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import CodeType
     from typing import Any, Callable, Generic, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
 
+    from .call_site import WayOut
     from .levels import Level
     from .live_run import Extreme
     from .sinks import Sink
@@ -238,8 +240,8 @@ class Track(Reporter, Over[T]):
     def _is_left(self) -> bool:
         return self._home is not None and self._home.is_left(self._flow)
 
-    def _close(self, *, has_failed: bool = False) -> None:
-        """The loop has come to its end, or was left; `has_failed`: by an exception."""
+    def _close(self, *, has_failed: bool = False, is_fault: bool = False) -> None:
+        """The loop has come to its end, or was left. `has_failed`: by an exception, `is_fault`: surely so."""
         self._is_iterating = self._is_in_body = False
         self._items = self._home = None
         _retire(self)
@@ -253,7 +255,14 @@ class Track(Reporter, Over[T]):
         elif self._run.main is not None:
             self._run.finish(None, 0)
         else:
-            self._run.has_failed = has_failed
+            self._run.has_failed, self._run.is_fault = has_failed, is_fault
+
+    def _close_left(self) -> None:
+        """The program has left the loop, and something keeps its iterator."""
+        is_normal = self._home is not None and not self._home.is_guarded
+        if is_normal:
+            self._run.was_left = True
+        self._close(has_failed=not is_normal)
 
     def _end_loop(self) -> None:
         self._close()
@@ -265,7 +274,7 @@ class Track(Reporter, Over[T]):
 
     def _fail(self, error: BaseException) -> None:
         is_alone = not self._is_entered and self in self._run.levels[:1]
-        self._close(has_failed=True)
+        self._close(has_failed=True, is_fault=True)
         if is_alone:
             self._end(error)
 
@@ -287,8 +296,8 @@ class Items(Over[T]):
     """The iterator of a tracked loop. Keeps no item: a batch is the loop's own."""
 
     __slots__ = (
-        "_epoch", "_epochs_before", "_is_over", "_is_pending", "_items", "_micro", "_outer", "_round",
-        "_track",
+        "_epoch", "_epochs_before", "_is_over", "_is_pending", "_items", "_loop", "_micro", "_outer",
+        "_round", "_track",
     )  # fmt: skip
 
     def __init__(self, track: Track[T]) -> None:
@@ -299,6 +308,7 @@ class Items(Over[T]):
         self._is_pending = False
         self._is_over = False
         self._items: Optional[Iterator[T]] = None
+        self._loop: Optional[CodeType] = None  # whose `for` goes over this
         track._is_iterating = True
         self._outer = _find_outer(track)
         self._round = None if self._outer is None else self._outer._step  # in which all of this loop runs
@@ -322,7 +332,9 @@ class Items(Over[T]):
             try:
                 if self._items is None:
                     self._items = iter(track._iterable)
-                    track._home = Home(sys._getframe(1))
+                    caller = sys._getframe(1)
+                    self._loop, track._home = find_loop_code(caller), Home(caller)
+                    del caller
                 item = next(self._items)
             except StopIteration:
                 if not self._end_epoch():
@@ -338,12 +350,12 @@ class Items(Over[T]):
 
     def close(self) -> None:
         """Leave the loop: what `break` does."""
-        self._leave(is_break=True)
+        self._leave("break")
 
     def __del__(self) -> None:
         try:
             if not self._is_over:
-                self._leave(is_break=is_break(sys._getframe(1)))
+                self._leave(find_way_out(sys._getframe(1), self._loop))
         except Exception:  # noqa: S110 — at the interpreter's end much is gone
             pass
 
@@ -401,7 +413,7 @@ class Items(Over[T]):
         self._outer = _find_outer(track)
         self._round = None if self._outer is None else self._outer._step
 
-    def _leave(self, *, is_break: bool) -> None:
+    def _leave(self, how: WayOut) -> None:
         if self._is_over:
             return
         self._is_over = True
@@ -410,11 +422,11 @@ class Items(Over[T]):
         if not track._is_iterating:
             return  # that was noticed before
         try:
-            if is_break:
-                if self._is_pending:
+            if how in ("break", "end"):
+                if self._is_pending and how == "break":
                     self._count()  # the body has run
                 track._run.was_left = True
-            track._close(has_failed=not is_break)
+            track._close(has_failed=how in ("failed", "unknown"), is_fault=how == "failed")
             track._run.hasten()
         except Exception as error:
             track._run.warn(error)
@@ -581,7 +593,7 @@ def _end_left() -> None:
             left = next((level for level in levels if isinstance(level, Track) and level._is_left), None)
             for level in reversed(levels[levels.index(left) :] if left is not None else ()):
                 if isinstance(level, Track):
-                    level._close(has_failed=True)
+                    level._close_left()
                 else:
                     level._leave(has_failed=True)
 
