@@ -152,6 +152,9 @@ BUILT_IN: tuple[Resource, ...] = (
     Resource(
         group="apps", plural="deployments", kind="Deployment", short_names=("deploy",), subresources=_STATUS
     ),
+    Resource(
+        group="apps", plural="statefulsets", kind="StatefulSet", short_names=("sts",), subresources=_STATUS
+    ),
     Resource(group="policy", plural="poddisruptionbudgets", kind="PodDisruptionBudget", subresources=_STATUS),
     Resource(group="networking.k8s.io", plural="networkpolicies", kind="NetworkPolicy"),
     Resource(group="scheduling.k8s.io", plural="priorityclasses", kind="PriorityClass", namespaced=False),
