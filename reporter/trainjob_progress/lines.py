@@ -226,9 +226,10 @@ class LineReader:
         values: Metrics = {}
         fields: Fields = {}
         doubted = find_doubted(pairs)
+        has_loss = any("loss" in pair.name.lower() for pair in pairs)
         for pair in pairs:
-            if pair.name in doubted:
-                continue
+            if pair.name in doubted or (pair.name.lower() == "steps" and not has_loss):
+                continue  # `epochs: 10, steps: 1000` is a plan
             is_epoch = pair.name.lower() == "epoch"
             if pair.total is not None:
                 if pair.name.lower() not in COUNTS:

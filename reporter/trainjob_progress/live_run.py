@@ -553,6 +553,8 @@ class LiveRun:
             self.say("steps", "steps beyond 2^53 are left out")
         if not total or (step or 0) > total:
             total = None  # the plan was wrong; a reader would drop it too
+        if not step and total is None and position.epoch:
+            step = None  # epochs are counted, and no steps
         if self.ending == "finished" and total is None and counted[0]._inner is not None:
             total = step or None  # a run that was planned inside alone has come to the end of that plan
         percentage = find_percentage(

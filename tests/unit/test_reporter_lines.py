@@ -81,6 +81,12 @@ def test_a_batch_that_keras_prints_late_is_not_said_again() -> None:
     assert (read("Epoch 1/10", third, "Epoch 2/10", second) or {})["step"] == 46
 
 
+def test_a_configuration_is_no_position() -> None:
+    """Seen: step 1000."""
+    assert "step" not in (read("batch_size: 32, epochs: 10, lr: 0.001, steps: 1000") or {})
+    assert read("steps: 10 loss: 0.5") == {"step": 10, "metrics": {"loss": 0.5}}
+
+
 def test_how_long_an_epoch_will_take_is_no_metric() -> None:
     line = " 45/157 [=======>......................] - ETA: 1s - loss: 0.2831"
     assert read("Epoch 3/10", line) == {"step": 359, "total_steps": 1570, "metrics": {"loss": 0.2831}}

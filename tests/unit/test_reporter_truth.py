@@ -314,14 +314,14 @@ def test_results_that_come_after_the_end_belong_to_the_run() -> None:
         (lambda _: report_metrics(loss=0.5, lr=1), 0, {"loss": 0.5, "lr": 1}),
         (lambda _: report_metrics(metrics={"loss": "0.25"}, timeout=1), 0, {"loss": "0.25"}),  # Katib's
         (lambda _: current().step(2), 2, {}),
-        (lambda r: r.epoch({"accuracy": 0.5}), 0, {"accuracy": 0.5}),
+        (lambda r: r.epoch({"accuracy": 0.5}), None, {"accuracy": 0.5}),
     ],
 )
 def test_however_it_is_called_it_is_shown(
     sink: MemorySink,
     capfd: pytest.CaptureFixture[str],
     call: Callable[[Reporter], None],
-    step: int,
+    step: int | None,
     metrics: Any,
 ) -> None:
     r = report(sinks=[sink])
@@ -411,6 +411,14 @@ def test_every_share_of_a_hundred_is_itself(sink: MemorySink) -> None:
     assert [share(step=i, total_steps=100) for i in range(101)] == list(range(101))
     assert [share(epoch=i, total_epochs=100) for i in range(101)] == list(range(101))
     assert [share(percentage=i) for i in (0, 29.9, 99.99, 250)] == [0, 29, 99, 100]
+
+
+def test_where_epochs_alone_are_counted_no_step_is_said(sink: MemorySink) -> None:
+    """Seen: step 0 beside epoch 5 of 5."""
+    with report(total_epochs=5, sinks=[sink]) as r:
+        for _ in range(5):
+            r.epoch()
+    assert (sink.last.step, sink.last.epoch, sink.last.ending) == (None, 5, "finished")
 
 
 def test_names_that_were_there_first_stay_when_there_are_too_many(
