@@ -49,7 +49,7 @@ def set_defaults(resource: Resource, thing: Object) -> None:
     if resource.plural == "pods":
         _default_pod_spec(thing.setdefault("spec", {}))
         thing["status"] = {"phase": "Pending", "qosClass": "BestEffort"} | (thing.get("status") or {})
-    elif resource.plural == "jobs":
+    elif (resource.group, resource.plural) == ("batch", "jobs"):
         spec = thing.setdefault("spec", {})
         for field, value in (("parallelism", 1), ("backoffLimit", 6), ("suspend", False)):
             spec.setdefault(field, value)
