@@ -1,6 +1,6 @@
 /** The server's clock: ages are told by it, for the browser's may be an hour off. */
 
-let aheadMs = 0; // by how much the server's clock is ahead of ours
+let aheadMs: number | undefined; // by how much the server's clock is ahead of ours; undefined until an answer has told
 const EXACT_MS = 2000; // the header has whole seconds; what is closer counts as equal
 
 /** Takes the time of an answer's `Date` header, between the request and the answer (ms). */
@@ -11,13 +11,13 @@ export function readClock(date: string | null, askedAt: number, answeredAt: numb
   aheadMs = Math.abs(measured) < EXACT_MS ? 0 : measured;
 }
 
-/** By how much the server is ahead of this machine, for the other tabs and the worker of this browser. */
+/** By how much the server is ahead of this machine, for the other tabs of this browser; undefined: not measured yet. */
 export const clockAheadMs = () => aheadMs;
 
 /** What the worker has measured: a list makes no request of its own in the tab. */
-export function adoptClock(measuredMs: number): void {
-  aheadMs = measuredMs;
+export function adoptClock(measuredMs: number | undefined): void {
+  aheadMs = measuredMs ?? aheadMs;
 }
 
 /** Milliseconds since the epoch by the server's clock; by the browser's own until an answer has told. */
-export const serverNow = () => Date.now() + aheadMs;
+export const serverNow = () => Date.now() + (aheadMs ?? 0);
