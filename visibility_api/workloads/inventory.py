@@ -82,7 +82,8 @@ class Inventory:
             self._caches[objects] = make(objects.type, is_own=objects in self._own, owner_kinds=owners)
         self._listed: dict[Scope, set[WatchedObjects]] = {}
         self._complete: set[tuple[str, Scope]] = set()  # resources and scopes of which everything is listed
-        self._known: dict[tuple[str, Key], TrainingJob] = {}  # by resource and key
+        # By resource, then key: a tuple of both would take 54 bytes more for each job.
+        self._known: dict[str, dict[Key, TrainingJob]] = {kind.served.plural: {} for kind in kinds}
         self._reports: dict[tuple[str, Key], Progress] = {}  # of those jobs whose status has one
         # By their runs, of jobs whose initializers run.
         self._said: dict[tuple[str, Key], Mapping[str, str]] = {}
@@ -93,13 +94,11 @@ class Inventory:
         return tuple(self._caches)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return sum(map(len, self._known.values()))
 
     def __contains__(self, ref: object) -> bool:
         """Whether this very job exists, as far as is known."""
-        return (
-            isinstance(ref, JobRef) and (known := self._known.get(_id(ref))) is not None and known.ref == ref
-        )
+        return isinstance(ref, JobRef) and (known := self._known_job(ref)) is not None and known.ref == ref
 
     async def list(
         self, objects: WatchedObjects, found: AsyncIterable[Any], scope: Scope = None, but: But = ()
@@ -143,9 +142,13 @@ class Inventory:
 
     def initializers_said(self, ref: JobRef, said: Mapping[str, str]) -> None:
         """What the initializers of this job have printed of their progress, by their runs."""
-        if (known := self._known.get(_id(ref))) is not None and known.ref == ref and known.initializers:
+        known = self._known_job(ref)
+        if known is not None and known.ref == ref and known.initializers:
             self._said[_id(ref)] = said
             self._refresh(((self._kinds[ref.resource], _id(ref)[1]),))
+
+    def _known_job(self, ref: JobRef) -> TrainingJob | None:
+        return self._known.get(ref.resource, {}).get((ref.namespace, ref.name))
 
     def all_pods(self, ref: JobRef) -> AllPods | None:
         """How to find all pods of this job; None if there are none."""
@@ -169,7 +172,7 @@ class Inventory:
     ) -> Iterator[Job]:
         """The jobs to evaluate again: the object itself, if it may be one, and what its owners belong to."""
         kind = self._own.get(objects)
-        if kind is not None and (not is_part or (kind.served.plural, key) in self._known):
+        if kind is not None and (not is_part or key in self._known[kind.served.plural]):
             yield kind, key
         for owner_kind, name in affected:
             owner = self._owners[objects].get(owner_kind)
@@ -192,13 +195,13 @@ class Inventory:
     def _refresh_one(self, kind: JobKind, key: Key) -> None:
         if not self._is_listed(kind, key[0]):
             return
-        id_ = kind.served.plural, key
-        before = self._known.get(id_)
+        id_, known = (kind.served.plural, key), self._known[kind.served.plural]
+        before = known.get(key)
         own, source = self._find(kind, key)
         if source is not None and self._is_part(own, source.metadata.controller):
             source = None
         if before is not None and (source is None or source.metadata.uid != before.ref.uid):
-            del self._known[id_]
+            del known[key]
             self._reports.pop(id_, None)
             self._said.pop(id_, None)
             self._on_gone(before.ref)
@@ -214,7 +217,7 @@ class Inventory:
         status = source.status if kind.has_trainer_status else None
         report = reported_progress(status.trainer_status if status is not None else None)
         if before is None or after != before or report != self._reports.get(id_):
-            self._known[id_] = after
+            known[key] = after
             if report is None:
                 self._reports.pop(id_, None)
             else:
