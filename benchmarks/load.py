@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import math
 import os
+import re
 import shutil
 import ssl
 import tempfile
@@ -22,7 +23,10 @@ from .kubernetes import TOKEN
 from .processes import Server, cpu_s
 
 Headers = Sequence[tuple[str, str]]
-USERS = 64  # requests with the token TOKEN are sent in the name of so many: each has its share of the server
+# Requests with the token TOKEN, or of the front proxy's user, are sent in the name of so many: each user
+# has a share of the server.
+USERS = 64
+_OF_USER = re.compile(rf"(?<=Bearer {TOKEN})(?=\r)|(?<=X-Remote-User: alice)(?=\r)")
 # Cipher suites in the order of Go's clients (kubectl, the aggregator) and of browsers.
 _OPENSSL_CONF = """
 openssl_conf = default
@@ -130,9 +134,7 @@ class Client:
     async def _by_ourselves(self, server: Server, path: str, seconds: float) -> tuple[int, Sequence[float]]:
         head = "".join(f"{name}: {value}\r\n" for name, value in self.headers)
         message = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n"
-        messages = itertools.cycle(
-            message.replace(f"Bearer {TOKEN}\r", f"Bearer {TOKEN}-{user}\r").encode() for user in range(USERS)
-        )
+        messages = itertools.cycle(_OF_USER.sub(f"-{user}", message).encode() for user in range(USERS))
         context = ssl.create_default_context(cafile=self.ca_file)
         if self.certificate is not None:
             context.load_cert_chain(*self.certificate)

@@ -11,7 +11,7 @@ import os
 import time
 from queue import Empty
 
-from . import document, extremes, flows, forks, settings, termination
+from . import document, extremes, flows, forks, redaction, settings, termination
 from .document import MAX_METRICS, MAX_TEXT, Snapshot, now_s
 from .estimate import Pace, find_percentage
 from .levels import find_position
@@ -421,7 +421,7 @@ class LiveRun:
         elif self.was_left:
             ending = "stopped"
         if error is not None:
-            self.message = termination.describe(error)
+            self.message = redaction.describe(error)
         self.finish(ending, termination.FLUSH_TIMEOUT_S)
 
     def _absorb(self, beside: LiveRun) -> None:

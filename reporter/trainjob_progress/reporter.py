@@ -8,7 +8,7 @@ break a CUDA graph that is being captured.
 
 from __future__ import annotations
 
-from . import termination
+from . import redaction, termination
 from .document import MAX_MESSAGE, MAX_METRICS, now_s
 from .flows import Flow, enter, find_numbers
 from .levels import Level, find_position
@@ -332,9 +332,9 @@ class Reporter(Level):
         elif self in self._run.levels[1:]:
             self._leave(has_failed=True)  # whoever is around it will see the exception, or not
         elif self._run.is_terminated:
-            self.finish("preempted", None if termination.is_exit(error) else termination.describe(error))
+            self.finish("preempted", None if termination.is_exit(error) else redaction.describe(error))
         else:
-            self.finish("failed", termination.describe(error))
+            self.finish("failed", redaction.describe(error))
 
     def _conclude(self) -> None:
         """The loop or the block is over; so is the run, unless another thread or task still works in it."""

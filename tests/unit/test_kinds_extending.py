@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -48,9 +48,6 @@ class SlurmJobKind(JobKind):
     served = progress_of("SlurmJob", "slurmjobs", "slurmp")
     chains = ((JOBS, PODS),)
     success = "Succeeded"
-
-    def conditions(self, job: SlurmJob) -> Sequence[ObjectCondition]:
-        return job.status.conditions or ()
 
     def view(self, job: SlurmJob, parts: Parts) -> View:
         first = named_pod(parts.pods(PODS, job.metadata), f"{job.metadata.name}-0")

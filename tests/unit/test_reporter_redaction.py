@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainjob_progress.termination import describe
+from trainjob_progress.redaction import describe
 
 SECRET = "hunter2hunter2"
 

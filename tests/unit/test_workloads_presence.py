@@ -89,10 +89,10 @@ async def test_what_cannot_be_asked_for_is_watched_so_that_its_own_request_says_
         assert await presence.find(PODS)
         discovery.plurals["kubeflow.org/v1"] = ["tfjobs"]
         async with asyncio.timeout(30):
-            while "pytorchjobs" in shown(presence):  # noqa: ASYNC110
+            while "pytorchjobs" in shown(presence):  # noqa: ASYNC110 - all in memory
                 await asyncio.sleep(0)
         discovery.plurals["kubeflow.org/v1"] = fault  # it was known before: that stands
         before = discovery.asked
-        while discovery.asked < before + 20:  # noqa: ASYNC110
+        while discovery.asked < before + 20:  # noqa: ASYNC110 - all in memory
             await asyncio.sleep(0)
         assert shown(presence) == [*ALWAYS, "tfjobs"]

@@ -8,7 +8,7 @@ per index show as reasons of its conditions Complete and Failed
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from visibility_api.models.served import progress_of
 from visibility_api.workloads.annotations import PREFIX
@@ -19,7 +19,6 @@ from visibility_api.workloads.objects import (
     BatchJobStatus,
     Count,
     JobTemplateSpec,
-    ObjectCondition,
     Pod,
 )
 from visibility_api.workloads.rank0 import (
@@ -33,7 +32,6 @@ from visibility_api.workloads.rank0 import (
 )
 
 TRAINING = f"{PREFIX}training"
-CONTROLLERS = ("", "kubernetes.io/job-controller")  # of `spec.managedBy`
 JOB_NAME = "batch.kubernetes.io/job-name"
 GROUP = "worker"  # what its pods are called in the document
 _SELECTOR = f"{TRAINING}=true,!jobset.sigs.k8s.io/jobset-name"
@@ -83,10 +81,8 @@ class BatchJobKind(JobKind):
     served = progress_of("Job", "jobs", "jobp")
     chains = ((JOBS, _FIRST), (JOBS, _ANY))
     success = "Complete"
+    controllers = ("kubernetes.io/job-controller",)
     is_assumed = True  # every cluster serves them
-
-    def conditions(self, job: TrainingJob) -> Sequence[ObjectCondition]:
-        return job.status.conditions or ()
 
     def view(self, job: TrainingJob, parts: Parts) -> View:
         spec, meta = job.spec, job.metadata
@@ -99,7 +95,6 @@ class BatchJobKind(JobKind):
             desired = spec.parallelism
             if spec.parallelism > 1:
                 faults = (f"The Job is not Indexed and has {desired} pods at a time: the oldest is read.",)
-        manager = spec.managed_by or ""
         return View(
             groups=(
                 Group(
@@ -108,7 +103,7 @@ class BatchJobKind(JobKind):
             ),
             leaders=(GROUP,),
             is_suspended=bool(spec.suspend),
-            manager="" if manager in CONTROLLERS else manager,
+            manager=self.manager(spec.managed_by),
             faults=faults,
         )
 

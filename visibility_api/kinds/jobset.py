@@ -5,11 +5,8 @@ By github.com/kubernetes-sigs/jobset, api/jobset/v1alpha2/jobset_types.go.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from visibility_api.models.served import progress_of
 from visibility_api.workloads.kind import AllPods, JobKind, Parts, View
-from visibility_api.workloads.objects import ObjectCondition
 
 from .replicated_jobs import (
     JOBS,
@@ -25,25 +22,20 @@ from .replicated_jobs import (
     starting,
 )
 
-CONTROLLERS = ("", "jobset.sigs.k8s.io/jobset-controller")  # of `spec.managedBy`
-
 
 class JobSetKind(JobKind):
     served = progress_of("JobSet", "jobsets", "jsp")
     chains = ((JOBSETS, JOBS, PODS),)
     success = "Completed"
-
-    def conditions(self, job: JobSet) -> Sequence[ObjectCondition]:
-        return (job.status.conditions if job.status else None) or ()
+    controllers = ("jobset.sigs.k8s.io/jobset-controller",)
 
     def view(self, job: JobSet, parts: Parts) -> View:
         status = job.status or JobSetStatus()
-        manager = job.spec.managed_by or ""
         return View(
             groups=replica_groups(job, parts, status.replicated_jobs_status or ()),
             leaders=_leaders(job),
             is_suspended=bool(job.spec.suspend),
-            manager="" if manager in CONTROLLERS else manager,
+            manager=self.manager(job.spec.managed_by),
             starting=starting(job),
             restarting=restarting(job),
         )

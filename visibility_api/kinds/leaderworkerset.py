@@ -7,7 +7,7 @@ set controls), pkg/webhooks/pod_webhook.go (the index of a leader's group, as a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from visibility_api.jobs.job import Phase, Replica as ReplicaCounts
 from visibility_api.models.served import progress_of
@@ -91,9 +91,6 @@ class LeaderWorkerSetKind(JobKind):
     served = progress_of("LeaderWorkerSet", "leaderworkersets", "lwsp")
     chains = ((_SETS, _LEADERS, _PODS),)
     success = "Complete"  # which it never has
-
-    def conditions(self, job: LeaderWorkerSet) -> Sequence[ObjectCondition]:
-        return (job.status.conditions if job.status else None) or ()
 
     def view(self, job: LeaderWorkerSet, parts: Parts) -> View:
         name, template = job.metadata.name, job.spec.leader_worker_template

@@ -16,6 +16,7 @@ from visibility_api.jobs.job import Phase, Replica as ReplicaCounts
 from visibility_api.models.served import progress_of
 from visibility_api.workloads.failures import Replica, replica_job_failure
 from visibility_api.workloads.kind import (
+    MAX_GROUPS,
     AllPods,
     Group,
     JobKind,
@@ -41,8 +42,6 @@ from visibility_api.workloads.rank0 import choose, controls, is_generated, job_p
 
 LABEL = "ray.io/"
 OF_RAYJOBS = f"{LABEL}originated-from-crd=RayJob"
-CONTROLLERS = ("", "ray.io/kuberay-operator")  # of `spec.managedBy`
-MAX_GROUPS = 64
 _FAILED, _DONE = "Failed", "Complete"  # of jobDeploymentStatus; no other is final
 
 
@@ -103,9 +102,7 @@ _JOBS = WatchedObjects(
     plural="rayjobs",
     kind="RayJob",
     type=RayJob,
-    makes=lambda job, made: (
-        made.name == job.metadata.name or is_generated(made.name, f"{job.metadata.name}-")
-    ),
+    makes=_makes,
     is_read=False,
 )
 _CLUSTERS = WatchedObjects(
@@ -129,6 +126,7 @@ class RayJobKind(JobKind):
     served = progress_of("RayJob", "rayjobs", "rayjp")
     chains = ((_JOBS, _CLUSTERS, _HEADS), (_JOBS, _SUBMITTERS, _SUBMITTER_PODS))
     success = "Succeeded"
+    controllers = ("ray.io/kuberay-operator",)
 
     def conditions(self, job: RayJob) -> Sequence[ObjectCondition]:
         status = job.status
@@ -160,7 +158,6 @@ class RayJobKind(JobKind):
             if is_generated(pod.metadata.name, prefix)
         ]
         failure = replica_job_failure(submitter, "submitter") if submitter is not None else None
-        manager = job.spec.managed_by or ""
         return View(
             groups=(
                 Group(
@@ -188,7 +185,7 @@ class RayJobKind(JobKind):
             ),
             leaders=("head", "submitter"),
             is_suspended=job.spec.suspend or status.job_deployment_status in ("Suspending", "Suspended"),
-            manager="" if manager in CONTROLLERS else manager,
+            manager=self.manager(job.spec.managed_by),
             unmade=_before(status),
         )
 

@@ -14,6 +14,7 @@ import msgspec
 from visibility_api.jobs.job import Phase, Replica as ReplicaCounts
 from visibility_api.workloads.failures import Replica, replica_job_failure
 from visibility_api.workloads.kind import (
+    MAX_GROUPS,
     AllPods,
     Group,
     LiveObject,
@@ -46,7 +47,6 @@ PREFIX = "jobset.sigs.k8s.io/"
 JOB_SELECTOR = f"{PREFIX}jobset-name,{PREFIX}job-index=0"
 POD_SELECTOR = f"{JOB_SELECTOR},{COMPLETION_INDEX}=0"
 # A JobSet or a status may be 1.5 MiB long, and every document would contain it.
-MAX_GROUPS = 64
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 

@@ -17,7 +17,16 @@ import msgspec
 
 from visibility_api.jobs.job import Phase, Replica as ReplicaCounts
 from visibility_api.workloads.failures import Replica
-from visibility_api.workloads.kind import AllPods, Group, JobKind, LiveObject, Parts, View, WatchedObjects
+from visibility_api.workloads.kind import (
+    MAX_GROUPS,
+    AllPods,
+    Group,
+    JobKind,
+    LiveObject,
+    Parts,
+    View,
+    WatchedObjects,
+)
 from visibility_api.workloads.objects import (
     AnyObject,
     Count,
@@ -32,8 +41,6 @@ from visibility_api.workloads.rank0 import controls, named_pod
 
 API = "/apis/kubeflow.org/v1"
 LABEL = "training.kubeflow.org/"
-CONTROLLERS = ("", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator")  # of `runPolicy.managedBy`
-MAX_GROUPS = 64
 
 _POD = re.compile(r"([a-z]+)-(0|[1-9][0-9]{0,8})")
 
@@ -99,17 +106,14 @@ class OperatorKind(JobKind):
     job has; `container`: the one that trains."""
 
     success = "Succeeded"
+    controllers = ("kubeflow.org/training-operator", "kubeflow.org/mpi-operator")
     leaders: ClassVar[Sequence[str]]
     container: ClassVar[str]
-
-    def conditions(self, job: Any) -> Sequence[ObjectCondition]:  # noqa: ANN401 - of its own type
-        return (job.status.conditions if job.status else None) or ()
 
     def view(self, job: Any, parts: Parts) -> View:  # noqa: ANN401
         specs: Mapping[str, ReplicaSpec] = job.spec.replica_specs or {}
         conditions = self.conditions(job)
         leaders = [type_.lower() for type_ in self.leaders if type_ in specs][:1]
-        manager = job.spec.run_policy.managed_by or ""
         restarting = true_condition(conditions, "Restarting")
         groups = [
             self.group(job, type_, spec, parts, is_leader=type_.lower() in leaders)
@@ -119,7 +123,7 @@ class OperatorKind(JobKind):
             groups=tuple(groups),
             leaders=tuple(leaders),
             is_suspended=bool(job.spec.run_policy.suspend),
-            manager="" if manager in CONTROLLERS else manager,
+            manager=self.manager(job.spec.run_policy.managed_by),
             restarting=by_condition(Phase.PENDING, restarting, "Restarting") if restarting else None,
         )
 

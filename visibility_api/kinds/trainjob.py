@@ -6,7 +6,6 @@ Trainer's ancestor label is on the replicated jobs, not on their pods.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import islice
 
 import msgspec
@@ -14,13 +13,21 @@ import msgspec
 from visibility_api.jobs.job import Phase, Replica as ReplicaCounts
 from visibility_api.models.served import progress_of
 from visibility_api.reports.trainer_status import TrainerStatus
-from visibility_api.workloads.kind import AllPods, Group, JobKind, Parts, PhaseDecision, View, WatchedObjects
+from visibility_api.workloads.kind import (
+    MAX_GROUPS,
+    AllPods,
+    Group,
+    JobKind,
+    Parts,
+    PhaseDecision,
+    View,
+    WatchedObjects,
+)
 from visibility_api.workloads.objects import AnyObject, KubernetesObject, Meta, ObjectCondition
 
 from .replicated_jobs import (
     JOBS,
     JOBSETS,
-    MAX_GROUPS,
     PODS,
     JobSet,
     JobsStatus,
@@ -32,7 +39,6 @@ from .replicated_jobs import (
     starting,
 )
 
-CONTROLLERS = ("", "trainer.kubeflow.org/trainjob-controller")  # of `spec.managedBy`
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 CONTAINER = "node"
 # In a status that MultiKueue copied there are no labels to tell initializers by.
@@ -76,20 +82,17 @@ class TrainJobKind(JobKind):
     served = progress_of("TrainJob", "trainjobs", "tjp")
     chains = ((TRAINJOBS, JOBSETS, JOBS, PODS),)
     success = "Complete"
+    controllers = ("trainer.kubeflow.org/trainjob-controller",)
     has_trainer_status = True
     is_assumed = True
-
-    def conditions(self, job: TrainJob) -> Sequence[ObjectCondition]:
-        return (job.status.conditions if job.status else None) or ()
 
     def view(self, job: TrainJob, parts: Parts) -> View:
         status = job.status or TrainJobStatus()
         counts = status.jobs_status or ()
         jobset: JobSet | None = parts.get(JOBSETS, job.metadata.name, job.metadata)
-        manager = job.spec.managed_by or ""
         common = View(
             is_suspended=bool(job.spec.suspend),
-            manager="" if manager in CONTROLLERS else manager,
+            manager=self.manager(job.spec.managed_by),
             trainer_status=status.trainer_status,
         )
         if jobset is None:

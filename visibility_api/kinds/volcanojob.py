@@ -16,6 +16,7 @@ from visibility_api.jobs.job import Phase, Replica as ReplicaCounts
 from visibility_api.models.served import progress_of
 from visibility_api.workloads.failures import Replica
 from visibility_api.workloads.kind import (
+    MAX_GROUPS,
     AllPods,
     Group,
     JobKind,
@@ -38,7 +39,6 @@ from visibility_api.workloads.rank0 import controls, named_pod
 
 LABEL = "volcano.sh/"
 MASTER, DEFAULT = "master", "default"  # names of tasks
-MAX_GROUPS = 64
 _INDEXED = re.compile(r".+-(0|[1-9][0-9]{0,8})")
 # Which of our conditions a state is; an aborted job can be resumed.
 _CONDITIONS = {

@@ -14,12 +14,11 @@ from visibility_api.jobs.job import JobRef, Phase, ProbeHints, Rank0, TrainingJo
 
 from .annotations import PREFIX, JobAnnotations, read_annotations
 from .failures import Replica, job_failure, latest, pod_failure
-from .kind import Group, JobKind, Parts, View
+from .kind import MAX_GROUPS, Group, JobKind, Parts, View
 from .objects import MAX_NAMES, ObjectCondition
 from .phase import QUEUE_NAME, job_phase, true_condition
 from .rank0 import describe_initializer, describe_rank0
 
-MAX_REPLICA_GROUPS = 64
 MAX_REASON_CHARACTERS, MAX_MESSAGE_CHARACTERS = 256, 1024
 
 
@@ -72,7 +71,7 @@ def describe_job(
         rank0=rank0,
         alternates=tuple([other for _, other in found[1:]]),
         initializers=tuple(at_work) if decision.phase is Phase.INITIALIZING else (),
-        replicas=tuple([group.counts for group in islice(view.groups, MAX_REPLICA_GROUPS)]),
+        replicas=tuple([group.counts for group in islice(view.groups, MAX_GROUPS)]),
         hints=_with_faults(annotations, rank0, rivals, view.faults),
         accelerators=_accelerators(view.groups),
         failure=_failure(

@@ -22,6 +22,7 @@ from .objects import Meta, ObjectCondition, Pod
 from .rank0 import COMPLETION_INDEX, Claim, is_generated, pod_prefix
 
 T = TypeVar("T")
+MAX_GROUPS = 64  # of one job: every document has them all
 
 
 class LiveJob(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -171,6 +172,7 @@ class JobKind(ABC):
     # From the job's own objects down to the pods that may hold rank 0, each the controller of the next.
     chains: ClassVar[tuple[tuple[WatchedObjects, ...], ...]]
     success: ClassVar[str]  # the type of the condition that says so
+    controllers: ClassVar[Sequence[str]] = ()  # values of `spec.managedBy` for those in this cluster
     has_trainer_status: ClassVar[bool] = False  # its CRD has `status.trainerStatus`, for --write-back
     is_assumed: ClassVar[bool] = False  # served and watched whether or not kube-apiserver knows it
 
@@ -184,9 +186,13 @@ class JobKind(ABC):
         """Such as TrainJob."""
         return self.own[0].kind
 
-    @abstractmethod
     def conditions(self, job: Any) -> Sequence[ObjectCondition]:  # noqa: ANN401 - of its own type
         """Those of the job's own status, among them Failed, Suspended, and `success`."""
+        return (job.status.conditions if job.status else None) or ()
+
+    def manager(self, managed_by: str | None) -> str:
+        """Who runs the job in another cluster, by its `managedBy`; "": nobody does."""
+        return "" if managed_by is None or managed_by in self.controllers else managed_by
 
     @abstractmethod
     def view(self, job: Any, parts: Parts) -> View:  # noqa: ANN401
