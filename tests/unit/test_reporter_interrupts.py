@@ -50,6 +50,15 @@ HANDLERS = {
 Place = tuple[str, int]
 
 
+def is_collected(frame: FrameType | None) -> bool:
+    """Whether a `__del__` has led there."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False
+
+
 class Interrupter:
     """Notes the lines of ours that are reached. Raises SIGUSR1 at one of them, the first time."""
 
@@ -60,7 +69,7 @@ class Interrupter:
     def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
-        if frame.f_code.co_name == "__del__":  # Python itself lets nothing out of these
+        if event == "call" and is_collected(frame):  # Python itself lets nothing out of it
             return None
         if event == "line":
             place = Path(frame.f_code.co_filename).name, frame.f_lineno
