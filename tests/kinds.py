@@ -307,6 +307,27 @@ SAMPLES = (
         group="leader",
         states={"Running": {"readyReplicas": 1, "conditions": [condition("Available", "AllGroupsReady")]}},
     ),
+    Sample(
+        resource="statefulsets", short_name="stsp", api="/apis/apps/v1", plural="statefulsets",
+        kind="StatefulSet", labels=TRAINING,
+        spec={
+            "replicas": 2, "serviceName": "bert", "selector": {"matchLabels": TRAINING},
+            "template": {"metadata": {"labels": TRAINING}, **template("trainer")},
+        },
+        pod="bert-0", pod_labels=TRAINING | {"apps.kubernetes.io/pod-index": "0"},
+        container="trainer", group="worker",
+        states={"Running": {"replicas": 2, "readyReplicas": 2}},
+    ),
+    Sample(
+        resource="pods", short_name="podp", api="/api/v1", plural="pods", kind="Pod", labels=TRAINING,
+        spec=template("trainer")["spec"], pod="bert", pod_labels=TRAINING,
+        container="trainer", group="pod", is_controlled=True,
+        states={
+            "Running": {"phase": "Running"},
+            "Failed": {"phase": "Failed"},
+            "Succeeded": {"phase": "Succeeded"},
+        },
+    ),
 )  # fmt: skip
 
 

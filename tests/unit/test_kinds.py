@@ -21,6 +21,10 @@ from visibility_api.workloads.inventory import Inventory
 
 TRAINJOB = Part(api="/apis/trainer.kubeflow.org/v1alpha1", plural="trainjobs", kind="TrainJob", name="bert")
 _ID = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
+# The others are pods themselves.
+_MADE_OF_PODS = pytest.mark.parametrize(
+    "sample", [each for each in SAMPLES if each.kind != "Pod"], ids=lambda sample: sample.id
+)
 
 
 def matches(selector: str, labels: Mapping[str, str]) -> bool:
@@ -80,6 +84,16 @@ class Cluster:
             spec=sample.spec | spec,
             labels={"team": "nlp"} | sample.labels,
         )
+        running = state or {"running": {"startedAt": "2026-01-23T10:01:00Z"}}
+        if sample.kind == "Pod":
+            found = pod(sample, None, running)
+            status = found["status"] | (status or {})
+            self.put(
+                sample.api,
+                sample.plural,
+                job | {"spec": job["spec"] | {"nodeName": "gpu-1"}, "status": status},
+            )
+            return
         self.put(sample.api, sample.plural, job)
         owner = Part(api=sample.api, plural=sample.plural, kind=sample.kind, name=sample.name)
         for part in sample.parts:
@@ -87,9 +101,7 @@ class Cluster:
                 part.api, part.plural, made(part.kind, part.name, owner, spec=part.spec, labels=part.labels)
             )
             owner = part
-        self.put(
-            "/api/v1", "pods", pod(sample, owner, state or {"running": {"startedAt": "2026-01-23T10:01:00Z"}})
-        )
+        self.put("/api/v1", "pods", pod(sample, owner, running))
 
     async def get(self, path: str, **_limits: object) -> bytes:
         if path not in self.objects:
@@ -128,9 +140,9 @@ def made(kind: str, name: str, owner: Part | None = None, **fields: Any) -> Obje
     }
 
 
-def pod(sample: Sample, owner: Part, state: Object) -> Object:
+def pod(sample: Sample, owner: Part | None, state: Object) -> Object:
     labels = dict(sample.pod_labels)
-    if owner.kind == "Job":
+    if owner is not None and owner.kind == "Job":
         labels["batch.kubernetes.io/job-name"] = owner.name
     names = [sample.container, "sidecar"]
     if sample.api == "/apis/kubeflow.org/v1":  # whose kinds name the container that trains
@@ -162,7 +174,7 @@ def test_a_new_job_is_there_before_anything_is_made_for_it(cluster: Cluster, sam
     )
     job = cluster.job(sample)
     assert job.phase is Phase.PENDING
-    assert job.rank0 is None
+    assert (job.rank0 is None) == (sample.kind != "Pod")
     assert job.created_at is not None
 
 
@@ -218,7 +230,7 @@ async def test_a_pod_pushes_for_the_job_that_owns_it_and_for_no_other(
         assert found is None or found.job_uid != cluster.job(sample).ref.uid
 
 
-@_ID
+@_MADE_OF_PODS
 async def test_a_pod_with_a_name_that_no_controller_gives_is_not_the_jobs(
     cluster: Cluster, sample: Sample
 ) -> None:
@@ -231,7 +243,7 @@ async def test_a_pod_with_a_name_that_no_controller_gives_is_not_the_jobs(
     )
 
 
-@_ID
+@_MADE_OF_PODS
 def test_every_pod_of_a_job_is_found_when_it_has_failed(cluster: Cluster, sample: Sample) -> None:
     cluster.start(sample, sample.states["Running"])
     pods = cluster.inventory.all_pods(cluster.job(sample).ref)
@@ -245,11 +257,38 @@ def test_every_pod_of_a_job_is_found_when_it_has_failed(cluster: Cluster, sample
     assert found.name == f"{sample.group}-0"
 
 
-def test_a_job_counts_with_our_label_alone(cluster: Cluster) -> None:
-    sample = SAMPLES[1]
-    job = made("Job", "report", spec=sample.spec, labels={"app": "cron"})
-    cluster.put(sample.api, "jobs", job)
+def test_what_needs_no_operator_counts_with_our_label_alone(cluster: Cluster) -> None:
+    for sample in (each for each in SAMPLES if each.labels):
+        other = made(sample.kind, "report", spec=sample.spec, labels={"app": "cron"})
+        cluster.put(sample.api, sample.plural, other)
     assert not cluster.jobs
+
+
+@_MADE_OF_PODS
+def test_a_pod_of_a_job_is_no_job_of_its_own_though_it_has_our_label(
+    cluster: Cluster, sample: Sample
+) -> None:
+    cluster.start(replace(sample, pod_labels=sample.pod_labels | TRAINING_LABEL), sample.states["Running"])
+    assert {ref.partition("/")[0] for ref in cluster.jobs} == {sample.resource}
+
+
+def test_pods_of_a_deployment_are_no_jobs_but_those_of_a_workflow_are(cluster: Cluster) -> None:
+    labels = TRAINING_LABEL | {"pod-template-hash": "5d4f8c7b9"}
+    cluster.put("/api/v1", "pods", made("Pod", "web-1", labels=labels, spec={}))
+    assert not cluster.jobs
+    workflow = Part(api="/apis/argoproj.io/v1alpha1", plural="workflows", kind="Workflow", name="nightly")
+    cluster.put("/api/v1", "pods", made("Pod", "step-1", workflow, labels=TRAINING_LABEL, spec={}))
+    assert set(cluster.jobs) == {"pods/team-a/step-1"}
+
+
+def test_a_statefulset_whose_ordinals_start_later_says_that_its_first_pod_is_not_read(
+    cluster: Cluster,
+) -> None:
+    sample = next(each for each in SAMPLES if each.kind == "StatefulSet")
+    cluster.start(sample, ordinals={"start": 3})
+    assert "ordinals start at 3" in cluster.job(sample).hints.faults[0]
+    cluster.start(sample, replicas=0)
+    assert (cluster.job(sample).phase, cluster.job(sample).reason) == (Phase.SUSPENDED, "ScaledToZero")
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ class Announcer:
             "type": occurrence.type,
             "note": occurrence.note,
             "regarding": {
-                "apiVersion": objects.api.removeprefix("/apis/"),
+                "apiVersion": objects.api_version,
                 "kind": objects.kind,
                 "namespace": ref.namespace,
                 "name": ref.name,

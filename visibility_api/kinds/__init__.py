@@ -18,8 +18,10 @@ from .jobset import JobSetKind
 from .leaderworkerset import LeaderWorkerSetKind
 from .mpijob import MPIJobKind
 from .paddlejob import PaddleJobKind
+from .pod import PodKind
 from .pytorchjob import PyTorchJobKind
 from .rayjob import RayJobKind
+from .statefulset import StatefulSetKind
 from .tfjob import TFJobKind
 from .trainjob import TrainJobKind
 from .volcanojob import VolcanoJobKind
@@ -38,6 +40,8 @@ KINDS: tuple[JobKind, ...] = (
     RayJobKind(),
     LeaderWorkerSetKind(),
     VolcanoJobKind(),
+    StatefulSetKind(),
+    PodKind(),
 )
 
 RESOURCES = tuple(kind.served for kind in KINDS)

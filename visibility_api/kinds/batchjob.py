@@ -13,7 +13,16 @@ from collections.abc import Mapping
 from visibility_api.models.served import progress_of
 from visibility_api.workloads.annotations import PREFIX
 from visibility_api.workloads.failures import Replica
-from visibility_api.workloads.kind import AllPods, Group, JobKind, Parts, View, WatchedObjects, makes_pod
+from visibility_api.workloads.kind import (
+    AllPods,
+    Group,
+    JobKind,
+    Parts,
+    View,
+    WatchedObjects,
+    makes_pod,
+    pods_with,
+)
 from visibility_api.workloads.objects import (
     AnyObject,
     BatchJobStatus,
@@ -69,9 +78,7 @@ JOBS = WatchedObjects(
 
 
 def _pods(selector: str) -> WatchedObjects:
-    return WatchedObjects(
-        api="/api/v1", plural="pods", kind="Pod", type=Pod, selector=f"{_SELECTOR},{selector}"
-    )
+    return pods_with(f"{_SELECTOR},{selector}")
 
 
 _FIRST, _ANY = _pods(f"{COMPLETION_INDEX}=0"), _pods(f"!{COMPLETION_INDEX}")

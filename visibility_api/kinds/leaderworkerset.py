@@ -9,24 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from visibility_api.jobs.job import Phase, Replica as ReplicaCounts
+from visibility_api.jobs.job import Phase
 from visibility_api.models.served import progress_of
 from visibility_api.workloads.failures import Replica
 from visibility_api.workloads.kind import (
     AllPods,
-    Group,
     JobKind,
     Parts,
     PhaseDecision,
     View,
     WatchedObjects,
+    group_of,
+    pods_with,
 )
 from visibility_api.workloads.objects import (
     AnyObject,
     Count,
     KubernetesObject,
+    MadeObject,
     ObjectCondition,
-    PartMeta,
     Pod,
     PodMaker,
     PodTemplate,
@@ -58,10 +59,6 @@ class LeaderWorkerSet(AnyObject, frozen=True):
     status: LeaderWorkerSetStatus | None = None
 
 
-class StatefulSet(AnyObject, frozen=True):
-    metadata: PartMeta
-
-
 _SETS = WatchedObjects(
     api=API,
     plural="leaderworkersets",
@@ -74,17 +71,11 @@ _LEADERS = WatchedObjects(
     api="/apis/apps/v1",
     plural="statefulsets",
     kind="StatefulSet",
-    type=StatefulSet,
+    type=MadeObject,
     selector=f"{LABEL}name",
     makes=lambda leaders, pod: pod.name.rpartition("-")[0] == leaders.metadata.name,
 )
-_PODS = WatchedObjects(
-    api="/api/v1",
-    plural="pods",
-    kind="Pod",
-    type=Pod,
-    selector=f"{LABEL}name,{LABEL}worker-index=0,{LABEL}group-index=0",
-)
+_PODS = pods_with(f"{LABEL}name,{LABEL}worker-index=0,{LABEL}group-index=0")
 
 
 class LeaderWorkerSetKind(JobKind):
@@ -94,26 +85,17 @@ class LeaderWorkerSetKind(JobKind):
 
     def view(self, job: LeaderWorkerSet, parts: Parts) -> View:
         name, template = job.metadata.name, job.spec.leader_worker_template
-        leaders: StatefulSet | None = parts.get(_LEADERS, name, job.metadata)
+        leaders: MadeObject | None = parts.get(_LEADERS, name, job.metadata)
         pods = parts.pods(_PODS, leaders.metadata) if leaders is not None else ()
         leader = PodMaker(template=template.leader_template or template.worker_template)
         worker = PodMaker(template=template.worker_template)
         groups, size = job.spec.replicas, template.size
         ready = job.status.ready_replicas if job.status else 0
+        claim = named_pod(pods, f"{name}-0")
         return View(
             groups=(
-                Group(
-                    counts=ReplicaCounts(name="leader", desired=groups),
-                    held=leader.held,
-                    shared=leader.shared,
-                    is_ready=ready > 0,
-                    claim=named_pod(pods, f"{name}-0"),
-                ),
-                Group(
-                    counts=ReplicaCounts(name="worker", desired=groups * max(0, size - 1)),
-                    held=worker.held,
-                    shared=worker.shared,
-                ),
+                group_of(leader, "leader", groups, is_ready=ready > 0, claim=claim),
+                group_of(worker, "worker", groups * max(0, size - 1)),
             ),
             leaders=("leader",),
             unmade=None if groups else PhaseDecision(Phase.SUSPENDED, "ScaledToZero", "It has no replicas."),
@@ -122,7 +104,7 @@ class LeaderWorkerSetKind(JobKind):
     def all_pods(self, job: LeaderWorkerSet, parts: Parts) -> AllPods | None:
         """Of workers too: their StatefulSets belong to the leaders' pods, and are not read. They are known by
         their names, which begin with those of the leaders."""
-        leaders: StatefulSet | None = parts.get(_LEADERS, job.metadata.name, job.metadata)
+        leaders: MadeObject | None = parts.get(_LEADERS, job.metadata.name, job.metadata)
         if leaders is None:
             return None
 

@@ -8,8 +8,7 @@ the label of one, so the first pod of each type is watched.
 from __future__ import annotations
 
 from visibility_api.models.served import progress_of
-from visibility_api.workloads.kind import WatchedObjects
-from visibility_api.workloads.objects import Pod
+from visibility_api.workloads.kind import pods_with
 
 from .training_operator import (
     LABEL,
@@ -30,13 +29,7 @@ class PaddleJob(OperatorJob, frozen=True):
     spec: PaddleJobSpec = PaddleJobSpec()
 
 
-_PODS = WatchedObjects(
-    api="/api/v1",
-    plural="pods",
-    kind="Pod",
-    type=Pod,
-    selector=f"{LABEL}operator-name=paddlejob-controller,{LABEL}replica-index=0",
-)
+_PODS = pods_with(f"{LABEL}operator-name=paddlejob-controller,{LABEL}replica-index=0")
 
 
 class PaddleJobKind(OperatorKind):

@@ -14,6 +14,7 @@ from itertools import islice
 
 from visibility_api.jobs.job import Phase, Replica as ReplicaCounts
 from visibility_api.models.served import progress_of
+from visibility_api.workloads import objects as k8s
 from visibility_api.workloads.failures import Replica, replica_job_failure
 from visibility_api.workloads.kind import (
     MAX_GROUPS,
@@ -25,101 +26,77 @@ from visibility_api.workloads.kind import (
     PhaseDecision,
     View,
     WatchedObjects,
+    group_of,
     makes_pod,
+    pods_with,
+    state_condition,
 )
-from visibility_api.workloads.objects import (
-    AnyObject,
-    BatchJob,
-    Count,
-    KubernetesObject,
-    Meta,
-    ObjectCondition,
-    PartMeta,
-    Pod,
-    PodMaker,
-)
-from visibility_api.workloads.rank0 import choose, controls, is_generated, job_prefix
+from visibility_api.workloads.rank0 import Claim, choose, controls, is_generated, job_prefix
 
-LABEL = "ray.io/"
+API, LABEL = "/apis/ray.io/v1", "ray.io/"
 OF_RAYJOBS = f"{LABEL}originated-from-crd=RayJob"
-_FAILED, _DONE = "Failed", "Complete"  # of jobDeploymentStatus; no other is final
 
 
-class WorkerGroup(PodMaker, frozen=True):
+class WorkerGroup(k8s.PodMaker, frozen=True):
     group_name: str = ""
-    replicas: Count | None = None
-    num_of_hosts: Count = 1
+    replicas: k8s.Count | None = None
+    num_of_hosts: k8s.Count = 1
 
 
-class RayClusterSpec(KubernetesObject, frozen=True):
-    head_group_spec: PodMaker = PodMaker()
+class RayClusterSpec(k8s.KubernetesObject, frozen=True):
+    head_group_spec: k8s.PodMaker = k8s.PodMaker()
     worker_group_specs: tuple[WorkerGroup, ...] | None = None
 
 
-class RayJobSpec(KubernetesObject, frozen=True):
+class RayJobSpec(k8s.KubernetesObject, frozen=True):
     suspend: bool = False
     managed_by: str | None = None
     ray_cluster_spec: RayClusterSpec | None = None
 
 
-class RayJobStatus(KubernetesObject, frozen=True):
+class RayJobStatus(k8s.KubernetesObject, frozen=True):
     ray_cluster_name: str = ""
     job_status: str = ""
-    job_deployment_status: str = ""
+    job_deployment_status: str = ""  # Complete and Failed are final
     reason: str | None = None
     message: str | None = None
     end_time: datetime | None = None
 
 
-class RayJob(AnyObject, frozen=True):
+class RayJob(k8s.AnyObject, frozen=True):
     spec: RayJobSpec = RayJobSpec()
     status: RayJobStatus = RayJobStatus()
 
 
-class RayCluster(AnyObject, frozen=True):
-    metadata: PartMeta
-
-
-def _makes(job: LiveObject, made: Meta) -> bool:
+def _makes(job: LiveObject, made: k8s.Meta) -> bool:
     """The submitter has the job's name, the cluster one that begins with it."""
     return made.name == job.metadata.name or is_generated(made.name, f"{job.metadata.name}-")
 
 
-def _node_prefix(cluster: Meta) -> str:
+def _node_prefix(cluster: k8s.Meta) -> str:
     """Of the names of its pods (`PodName` in ray-operator/controllers/ray/utils/util.go)."""
     return f"{cluster.name[:50]}-".lower()
 
 
-def _is_head(pod: Pod, cluster: RayCluster | None) -> bool:
-    if cluster is None:
-        return False
-    name = f"{_node_prefix(cluster.metadata)}head"
-    return pod.metadata.name == name or is_generated(pod.metadata.name, f"{name}-")
-
-
-_JOBS = WatchedObjects(
-    api="/apis/ray.io/v1",
-    plural="rayjobs",
-    kind="RayJob",
-    type=RayJob,
-    makes=_makes,
-    is_read=False,
-)
+_JOBS = WatchedObjects(api=API, plural="rayjobs", kind="RayJob", type=RayJob, makes=_makes, is_read=False)
 _CLUSTERS = WatchedObjects(
-    api="/apis/ray.io/v1",
+    api=API,
     plural="rayclusters",
     kind="RayCluster",
-    type=RayCluster,
+    type=k8s.MadeObject,
     selector=OF_RAYJOBS,
     makes=lambda cluster, pod: pod.name.startswith(_node_prefix(cluster.metadata)),
 )
-_HEADS = WatchedObjects(api="/api/v1", plural="pods", kind="Pod", type=Pod, selector=f"{LABEL}node-type=head")
+_HEADS = pods_with(f"{LABEL}node-type=head")
 _SUBMITTERS = WatchedObjects(
-    api="/apis/batch/v1", plural="jobs", kind="Job", type=BatchJob, selector=OF_RAYJOBS, makes=makes_pod
+    api="/apis/batch/v1", plural="jobs", kind="Job", type=k8s.BatchJob, selector=OF_RAYJOBS, makes=makes_pod
 )
-_SUBMITTER_PODS = WatchedObjects(
-    api="/api/v1", plural="pods", kind="Pod", type=Pod, selector=f"{OF_RAYJOBS},batch.kubernetes.io/job-name"
-)
+_UNMADE = {
+    "": ("NoRayCluster", "KubeRay has not made the RayCluster yet."),
+    "New": ("NoRayCluster", "KubeRay has not made the RayCluster yet."),
+    "Retrying": ("Restarting", "KubeRay makes a new RayCluster for the RayJob."),
+}
+_SUBMITTER_PODS = pods_with(f"{OF_RAYJOBS},batch.kubernetes.io/job-name")
 
 
 class RayJobKind(JobKind):
@@ -128,61 +105,25 @@ class RayJobKind(JobKind):
     success = "Succeeded"
     controllers = ("ray.io/kuberay-operator",)
 
-    def conditions(self, job: RayJob) -> Sequence[ObjectCondition]:
-        status = job.status
-        state = status.job_deployment_status
-        if state not in (_FAILED, _DONE):
+    def conditions(self, job: RayJob) -> Sequence[k8s.ObjectCondition]:
+        status, state = job.status, job.status.job_deployment_status
+        if state not in ("Failed", "Complete"):
             return ()
-        is_stopped = state == _DONE and status.job_status == "STOPPED"
+        is_stopped = state == "Complete" and status.job_status == "STOPPED"
+        type_ = "Failed" if is_stopped or state == "Failed" else self.success
         reason = status.reason or ("Stopped" if is_stopped else state)
-        type_ = self.success if state == _DONE and not is_stopped else "Failed"
-        return (
-            ObjectCondition(
-                type=type_,
-                status="True",
-                reason=reason,
-                message=status.message,
-                last_transition_time=status.end_time,
-            ),
-        )
+        return state_condition(type_, reason, status.message, status.end_time)
 
     def view(self, job: RayJob, parts: Parts) -> View:
         spec, status = job.spec.ray_cluster_spec or RayClusterSpec(), job.status
-        cluster: RayCluster | None = parts.get(_CLUSTERS, status.ray_cluster_name, job.metadata)
-        submitter: BatchJob | None = parts.get(_SUBMITTERS, job.metadata.name, job.metadata)
-        heads = parts.pods(_HEADS, cluster.metadata) if cluster is not None else ()
-        prefix = job_prefix(job.metadata.name)
-        submitted = [
-            pod
-            for pod in (parts.pods(_SUBMITTER_PODS, submitter.metadata) if submitter is not None else ())
-            if is_generated(pod.metadata.name, prefix)
+        is_running = status.job_status == "RUNNING"
+        head = group_of(spec.head_group_spec, "head", 1, is_ready=is_running, claim=_head(job, parts))
+        workers = [
+            group_of(each, each.group_name, (each.replicas or 0) * each.num_of_hosts)
+            for each in islice(spec.worker_group_specs or (), MAX_GROUPS)
         ]
-        failure = replica_job_failure(submitter, "submitter") if submitter is not None else None
         return View(
-            groups=(
-                Group(
-                    counts=ReplicaCounts(name="head", desired=1),
-                    held=spec.head_group_spec.held,
-                    shared=spec.head_group_spec.shared,
-                    is_ready=status.job_status == "RUNNING",
-                    claim=choose([pod for pod in heads if _is_head(pod, cluster)]),
-                ),
-                *(
-                    Group(
-                        counts=ReplicaCounts(
-                            name=each.group_name, desired=(each.replicas or 0) * each.num_of_hosts
-                        ),
-                        held=each.held,
-                        shared=each.shared,
-                    )
-                    for each in islice(spec.worker_group_specs or (), MAX_GROUPS)
-                ),
-                Group(
-                    counts=ReplicaCounts(name="submitter", desired=1 if submitter is not None else None),
-                    claim=choose(submitted),
-                    failures=(failure,) if failure is not None else (),
-                ),
-            ),
+            groups=(head, *workers, _submitter(job, parts)),
             leaders=("head", "submitter"),
             is_suspended=job.spec.suspend or status.job_deployment_status in ("Suspending", "Suspended"),
             manager=self.manager(job.spec.managed_by),
@@ -190,17 +131,43 @@ class RayJobKind(JobKind):
         )
 
     def all_pods(self, job: RayJob, parts: Parts) -> AllPods | None:
-        cluster: RayCluster | None = parts.get(_CLUSTERS, job.status.ray_cluster_name, job.metadata)
-        if cluster is None:
+        if (cluster := _cluster(job, parts)) is None:
             return None
 
-        def replica(pod: Pod, labels: Mapping[str, str]) -> Replica | None:
-            if not controls(cluster.metadata, pod.metadata):
+        def replica(pod: k8s.Pod, labels: Mapping[str, str]) -> Replica | None:
+            if not controls(cluster, pod.metadata):
                 return None
             is_head = labels.get(f"{LABEL}node-type") == "head"
             return Replica(name="head-0" if is_head else pod.metadata.name)
 
-        return AllPods(f"{LABEL}cluster={cluster.metadata.name}", replica)
+        return AllPods(f"{LABEL}cluster={cluster.name}", replica)
+
+
+def _cluster(job: RayJob, parts: Parts) -> k8s.Meta | None:
+    found: k8s.MadeObject | None = parts.get(_CLUSTERS, job.status.ray_cluster_name, job.metadata)
+    return None if found is None else found.metadata
+
+
+def _head(job: RayJob, parts: Parts) -> Claim | None:
+    if (cluster := _cluster(job, parts)) is None:
+        return None
+    name, pods = f"{_node_prefix(cluster)}head", parts.pods(_HEADS, cluster)
+    return choose(
+        [pod for pod in pods if pod.metadata.name == name or is_generated(pod.metadata.name, f"{name}-")]
+    )
+
+
+def _submitter(job: RayJob, parts: Parts) -> Group:
+    made: k8s.BatchJob | None = parts.get(_SUBMITTERS, job.metadata.name, job.metadata)
+    if made is None:
+        return Group(counts=ReplicaCounts(name="submitter"))
+    pods, prefix = parts.pods(_SUBMITTER_PODS, made.metadata), job_prefix(job.metadata.name)
+    failure = replica_job_failure(made, "submitter")
+    return Group(
+        counts=ReplicaCounts(name="submitter", desired=1),
+        claim=choose([pod for pod in pods if is_generated(pod.metadata.name, prefix)]),
+        failures=(failure,) if failure is not None else (),
+    )
 
 
 def _before(status: RayJobStatus) -> PhaseDecision | None:
@@ -208,10 +175,8 @@ def _before(status: RayJobStatus) -> PhaseDecision | None:
     state = status.job_deployment_status
     if state == "ValidationFailed":
         return PhaseDecision(Phase.PENDING, state, status.message or "KubeRay refuses the RayJob.")
-    if state == "Retrying":
-        return PhaseDecision(Phase.PENDING, "Restarting", "KubeRay makes a new RayCluster for the RayJob.")
-    if state in ("", "New"):
-        return PhaseDecision(Phase.PENDING, "NoRayCluster", "KubeRay has not made the RayCluster yet.")
+    if state in _UNMADE:
+        return PhaseDecision(Phase.PENDING, *_UNMADE[state])
     if state in ("Initializing", "Waiting") or status.job_status in ("", "PENDING"):
         return PhaseDecision(Phase.INITIALIZING, state, "The RayCluster has not begun to run the job yet.")
     return None

@@ -22,6 +22,7 @@ from visibility_api.workloads.kind import (
     PhaseDecision,
     WatchedObjects,
     makes_pod,
+    pods_with,
 )
 from visibility_api.workloads.objects import (
     AnyObject,
@@ -167,7 +168,7 @@ JOBS = WatchedObjects(
     selector=JOB_SELECTOR,
     makes=makes_pod,
 )
-PODS = WatchedObjects(api="/api/v1", plural="pods", kind="Pod", type=Pod, selector=POD_SELECTOR)
+PODS = pods_with(POD_SELECTOR)
 
 
 def first_job_name(jobset: JobSet, group: str) -> str:

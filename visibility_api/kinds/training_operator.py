@@ -26,6 +26,7 @@ from visibility_api.workloads.kind import (
     Parts,
     View,
     WatchedObjects,
+    pods_with,
 )
 from visibility_api.workloads.objects import (
     AnyObject,
@@ -92,13 +93,7 @@ def operator_jobs(kind: str, plural: str, type_: type[OperatorJob]) -> WatchedOb
 
 
 # The label marks the first replica of the type that leads (`IsMasterRole` of each controller).
-PODS = WatchedObjects(
-    api="/api/v1",
-    plural="pods",
-    kind="Pod",
-    type=Pod,
-    selector=f"{LABEL}job-role in (master,launcher)",
-)
+PODS = pods_with(f"{LABEL}job-role in (master,launcher)")
 
 
 class OperatorKind(JobKind):

@@ -25,6 +25,8 @@ from visibility_api.workloads.kind import (
     PhaseDecision,
     View,
     WatchedObjects,
+    pods_with,
+    state_condition,
 )
 from visibility_api.workloads.objects import (
     AnyObject,
@@ -95,13 +97,7 @@ _JOBS = WatchedObjects(
     makes=_makes,
     is_read=False,
 )
-_PODS = WatchedObjects(
-    api="/api/v1",
-    plural="pods",
-    kind="Pod",
-    type=Pod,
-    selector=f"{LABEL}job-name,{LABEL}task-index=0",
-)
+_PODS = pods_with(f"{LABEL}job-name,{LABEL}task-index=0")
 
 
 class VolcanoJobKind(JobKind):
@@ -114,15 +110,8 @@ class VolcanoJobKind(JobKind):
         type_ = _CONDITIONS.get(state.phase)
         if type_ is None:
             return ()
-        return (
-            ObjectCondition(
-                type=type_,
-                status="True",
-                reason=state.reason or state.phase,
-                message=state.message,
-                last_transition_time=state.last_transition_time,
-            ),
-        )
+        reason = state.reason or state.phase
+        return state_condition(type_, reason, state.message, state.last_transition_time)
 
     def view(self, job: VolcanoJob, parts: Parts) -> View:
         tasks = tuple(islice(job.spec.tasks or (), MAX_GROUPS))

@@ -92,6 +92,10 @@ class Owners:
         Raises ClusterError when the owners cannot be read.
         """
         pod = await self._read_pod(namespace, pod_name, pod_uid)
+        if pod is not None and kind.own[0].kind == "Pod":
+            return Membership(
+                job_uid=pod_uid, pod_name=pod_name, pod_uid=pod_uid, restart_attempt=0, is_name_random=False
+            )
         owner = pod.metadata.controller if pod is not None else None
         if pod is None or owner is None:
             return None

@@ -78,7 +78,7 @@ class Inventory:
         self._makers: dict[str, set[str]] = {}
         for objects, owners in self._owners.items():
             self._makers.setdefault(objects.kind, set()).update(owners)
-            make = PodCache if objects.type is Pod else ObjectCache
+            make = PodCache if objects.type is Pod else ObjectCache  # a pod that is a job has no parts
             self._caches[objects] = make(objects.type, is_own=objects in self._own, owner_kinds=owners)
         self._listed: dict[Scope, set[WatchedObjects]] = {}
         self._complete: set[tuple[str, Scope]] = set()  # resources and scopes of which everything is listed

@@ -18,7 +18,7 @@ from visibility_api.models.served import Resource
 from visibility_api.reports.trainer_status import TrainerStatus
 
 from .failures import Replica
-from .objects import Meta, ObjectCondition, Pod
+from .objects import Meta, ObjectCondition, Pod, PodMaker
 from .rank0 import COMPLETION_INDEX, Claim, is_generated, pod_prefix
 
 T = TypeVar("T")
@@ -99,6 +99,27 @@ class WatchedObjects:
     def in_namespace(self, namespace: str) -> str:
         return f"{self.api}/namespaces/{namespace}/{self.plural}"
 
+    @property
+    def api_version(self) -> str:
+        """As objects have it."""
+        return self.api.removeprefix("/apis/").removeprefix("/api/")
+
+
+def pods_with(selector: str) -> WatchedObjects:
+    """The pods with these labels."""
+    return WatchedObjects(api="/api/v1", plural="pods", kind="Pod", type=Pod, selector=selector)
+
+
+def state_condition(
+    type_: str, reason: str, message: str | None = None, since: datetime | None = None
+) -> tuple[ObjectCondition, ...]:
+    """The one condition of a job whose status has a state and no conditions."""
+    return (
+        ObjectCondition(
+            type=type_, status="True", reason=reason, message=message, last_transition_time=since
+        ),
+    )
+
 
 class Parts(Protocol):
     """What is watched of one job, in its namespace."""
@@ -131,6 +152,12 @@ class Group(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def name(self) -> str:
         return self.counts.name
+
+
+def group_of(pods: PodMaker, name: str, desired: int | None, **more: Any) -> Group:  # noqa: ANN401 - of Group
+    """A group of so many pods of this template."""
+    counts = ReplicaCounts(name=name, desired=desired)
+    return Group(counts=counts, held=pods.held, shared=pods.shared, **more)
 
 
 class PhaseDecision(msgspec.Struct, frozen=True, gc=False):

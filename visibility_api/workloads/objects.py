@@ -142,6 +142,12 @@ class AnyObject(KubernetesObject, frozen=True):
     metadata: Meta
 
 
+class MadeObject(AnyObject, frozen=True):
+    """What a controller makes on the way to the pods, where its name and its owner are all that counts."""
+
+    metadata: PartMeta
+
+
 class ObjectCondition(KubernetesObject, frozen=True):
     type: str = ""
     status: str = ""

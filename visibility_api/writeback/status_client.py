@@ -47,7 +47,7 @@ class StatusClient:
         """Write the summary, or remove ours; the uid of the job that was written. Raises ClusterError."""
         objects = own_objects(ref.resource)
         body = {
-            "apiVersion": objects.api.removeprefix("/apis/"),
+            "apiVersion": objects.api_version,
             "kind": objects.kind,
             "metadata": {"namespace": ref.namespace, "name": ref.name},
             "status": {} if summary is None else {"trainerStatus": summary},
