@@ -45,13 +45,16 @@ def find_loop() -> object:
     there is a jump back over the place where each of them is.
     """
     found: object = None
-    frame = _find_caller()
+    frame, is_generator = _find_caller(), False
     while frame is not None and not _is_library(frame.f_code.co_filename):
+        driver = _find_for(frame) if is_generator else None  # goes over what tracks: it is not around it
         for start, _ in _find_loops(frame.f_code, frame.f_lasti):
-            found = (frame.f_code, start)
-            break
+            if start != driver:
+                found = (frame.f_code, start)
+                break
         if frame.f_code.co_name == "<module>":
             break
+        is_generator = bool(frame.f_code.co_flags & _GENERATORS)
         frame = frame.f_back
     return found
 
@@ -169,24 +172,47 @@ def find_loop_code(frame: FrameType) -> Optional[CodeType]:
     return frame.f_code if _find_instruction(frame) == "FOR_ITER" else None
 
 
-def find_way_out(frame: FrameType, loop: Optional[CodeType]) -> WayOut:
-    """How a loop was left whose iterator is dropped. `loop`: of `find_loop_code`.
+def find_way_out(loop: Optional[CodeType]) -> WayOut:
+    """How a loop was left whose iterator the caller's caller drops. `loop`: of `find_loop_code`.
 
     "break": or by `return`. "end": what is around its iterator is over, or the function that kept it.
     "failed": by an exception.
     """
+    frame = sys._getframe(2)
     name = _find_instruction(frame)
+    while frame.f_code.co_flags & _GENERATORS and name.startswith(_BETWEEN) and frame.f_back is not None:
+        frame, loop = frame.f_back, None  # that closes the generator in which the loop rests
+        name = _find_instruction(frame)
     if name in ("POP_TOP", "POP_ITER"):  # they take the iterator off the stack; an exception passes them by
         return "break"
-    if name in ("FOR_ITER", "END_FOR") or name.startswith("RETURN"):
-        return "end"
-    if frame.f_code is loop:
-        return "unknown" if name.startswith(_BETWEEN) else "failed"
-    return "end" if name.startswith(("CALL", "PRECALL")) else "unknown"
+    if frame.f_code is loop and not name.startswith(("FOR_ITER", "END_FOR", "RETURN", *_BETWEEN)):
+        return "failed"
+    if _count_holders(frame) - 1 > _count_holders(sys._getframe()):  # 1: the variable `frame`
+        return "unknown"  # a traceback holds it: what is around the iterator, such as `map`, has raised
+    return "end" if name.startswith(("FOR_ITER", "END_FOR", "RETURN", "CALL", "PRECALL")) else "unknown"
+
+
+def _count_holders(frame: FrameType) -> int:
+    return sys.getrefcount(frame)
 
 
 def _find_instruction(frame: FrameType) -> str:
+    at = _find_offset(frame)
+    return opcode.opname[frame.f_code.co_code[at]] if at >= 0 else ""
+
+
+def _find_offset(frame: FrameType) -> int:
     code, at = frame.f_code.co_code, frame.f_lasti
     while at > 0 and opcode.opname[code[at]] == "CACHE":  # of the call before it
         at -= 2
-    return opcode.opname[code[at]] if at >= 0 else ""
+    return at
+
+
+def _find_for(frame: FrameType) -> Optional[int]:
+    """Where the `for` begins that asks for its next item now; None when something else does."""
+    code, at = frame.f_code.co_code, _find_offset(frame)
+    if at < 0 or opcode.opname[code[at]] != "FOR_ITER":
+        return None
+    while at > 0 and opcode.opname[code[at - 2]] == "EXTENDED_ARG":
+        at -= 2
+    return at

@@ -234,6 +234,10 @@ class LiveRun:
         self._start_time = now_s()
         self._before = earlier
 
+    def go_on_from(self, before: LiveRun) -> None:
+        """What was taken for a run that is over was the first part of this one."""
+        self._start_time, self._before = before._start_time, before._before
+
     def fail(self) -> None:
         """It has failed, and another run takes its place."""
         self._note("failed" if self.is_fault else "ended")

@@ -9,7 +9,7 @@ import threading
 from . import live_run, open_runs, settings, termination
 from .call_site import Home, find_loop, find_loop_code, find_place, find_way_out
 from .flows import Flow
-from .levels import find_position
+from .levels import Position, find_position
 from .live_run import LiveRun
 from .rank import find_rank, is_helper_process
 from .reporter import Reporter
@@ -146,8 +146,8 @@ class Track(Reporter, Over[T]):
     """A loop that counts its own steps, and a reporter for what happens in it."""
 
     __slots__ = (
-        "_accumulate", "_doubts", "_epochs", "_first", "_home", "_is_in_body", "_is_started", "_items",
-        "_iterable", "_options", "_total",
+        "_accumulate", "_by_hand", "_doubts", "_epochs", "_first", "_home", "_is_in_body", "_is_started",
+        "_items", "_iterable", "_options", "_total",
     )  # fmt: skip
 
     def __init__(
@@ -158,6 +158,7 @@ class Track(Reporter, Over[T]):
         self._doubts: dict[str, str] = {}  # of arguments: what is said once it is known to whom
         self._epochs = max(self._take_whole("epochs", epochs), 0)
         self._accumulate = self._take_whole("accumulate", accumulate)
+        self._by_hand: Optional[Position] = None  # where a round ended for which no `for` asked
         self._first: Optional[int] = initial_step
         self._home: Optional[Home] = None  # the loop that asks for items
         self._is_started = False
@@ -209,6 +210,7 @@ class Track(Reporter, Over[T]):
             self._run.warn(error)
 
     def _start(self, *, is_entered: bool = False) -> None:
+        before: Optional[LiveRun] = None
         if self._is_started:
             if self._is_iterating or self._step == self._initial_step:
                 return
@@ -216,6 +218,7 @@ class Track(Reporter, Over[T]):
                 self._total_steps = self._total_epochs = None  # once more over the same: how often, who knows
                 return
             wait_s = self._wait_s  # it has left its run: like another one over the same
+            before = self._run
             super().__init__()
             self._is_loop, self._is_in_body, self._wait_s = True, False, wait_s
         self._is_started = True
@@ -233,6 +236,14 @@ class Track(Reporter, Over[T]):
             self, steps, total_epochs=self._epochs, is_alone=not is_entered, doubts=self._doubts,
             initial_step=0 if self._first is None else self._first, **self._options,
         )  # fmt: skip
+        around = self._run.levels[0] if self._run.levels else None
+        if self._by_hand is not None and isinstance(around, Around) and before not in (None, self._run):
+            around._absorb(self._by_hand, has_failed=False)  # the rounds of a loop that began it outside
+            around._step += 1
+            self._run.go_on_from(before)
+        self._by_hand = None
+        if isinstance(around, Around) and around._inner_done:
+            self._step = self._initial_step = 0  # the first round has had the steps done before
         if self._initial_step and self._total_steps is not None:
             self._total_steps += self._initial_step
 
@@ -313,6 +324,10 @@ class Items(Over[T]):
         self._outer = _find_outer(track)
         self._round = None if self._outer is None else self._outer._step  # in which all of this loop runs
 
+    def __reduce__(self) -> Any:
+        track = self._track
+        return _make_inactive_items, (track._iterable, track._epochs, self._items, self._epoch, self._is_over)
+
     def __iter__(self) -> Items[T]:
         self._track._home = None  # another loop goes on with it: nobody knows which until it begins anew
         return self
@@ -349,13 +364,14 @@ class Items(Over[T]):
             return item
 
     def close(self) -> None:
-        """Leave the loop: what `break` does."""
-        self._leave("break")
+        """Leave the loop: what `break` does, and the end of a generator that yields from this."""
+        is_clear = find_way_out(None) != "unknown"
+        self._leave("break" if is_clear else "unknown")
 
     def __del__(self) -> None:
         try:
             if not self._is_over:
-                self._leave(find_way_out(sys._getframe(1), self._loop))
+                self._leave(find_way_out(self._loop))
         except Exception:  # noqa: S110 — at the interpreter's end much is gone
             pass
 
@@ -399,6 +415,8 @@ class Items(Over[T]):
         self._is_over = True
         if track._total_steps is not None:
             track._total_steps = track._step  # a len is a guess of some data sets; now it is known
+        if self._loop is None:
+            track._by_hand = find_position([track])
         self._guard(track._end_loop)
         return False
 
@@ -662,4 +680,10 @@ def _make_handle(run: LiveRun) -> Reporter:
 def _make_inactive_track(iterable: Any, epochs: int) -> Any:
     made: Any = Track(iterable, epochs)
     made._is_started = True
+    return made
+
+
+def _make_inactive_items(iterable: Any, epochs: int, items: Any, epoch: int, is_over: bool) -> Any:
+    made: Any = Items(_make_inactive_track(iterable, epochs))
+    made._items, made._epoch, made._is_over = items, epoch, is_over
     return made

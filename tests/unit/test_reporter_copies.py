@@ -55,6 +55,18 @@ def test_a_copy_of_a_tracked_loop_still_loops_and_reports_nowhere(how: str) -> N
 
 
 @pytest.mark.parametrize("how", COPIES)
+def test_a_copy_of_a_loops_iterator_reports_nowhere(how: str) -> None:
+    """Seen: 5 of 5 steps in 5 epochs where one step was done."""
+    sink = MemorySink()
+    items = iter(track([1, 2, 3], sinks=[sink]))
+    assert next(items) == 1
+    assert list(COPIES[how](items)) == [2, 3]
+    rest = [] if how == "copy" else [2, 3]  # which goes on with what the loop goes over, as one of enumerate
+    assert list(items) == rest
+    assert sink.last.step == 1 + len(rest)
+
+
+@pytest.mark.parametrize("how", COPIES)
 @pytest.mark.parametrize("kind", [CatBoostCallback, LightGBMCallback, TorchtuneLogger])
 def test_a_callback_that_reports_copies_as_one_that_has_not_begun(kind: Any, how: str) -> None:
     callback = kind()

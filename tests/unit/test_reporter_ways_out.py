@@ -1,0 +1,110 @@
+"""How a tracked loop was left when something else than its own `for` asks for its items, in every Python."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pythons import VERSIONS, find_python
+
+ROOT = Path(__file__).parents[2]
+
+DEFINITIONS = """
+from itertools import islice
+
+def batches():
+    for item in track(range(10)):
+        yield item
+
+def batches_from():
+    yield from track(range(10))
+
+def between(items):
+    for item in items:
+        yield item
+
+def fail_at_3(item):
+    if item == 3:
+        raise ValueError
+    return item
+"""
+
+# What the program does, and what its last document shows: ending, step, total, epoch.
+PROGRAMS: dict[str, tuple[str, tuple[Any, ...]]] = {
+    # What an exception of `map`'s function has left, nobody has stopped on purpose.
+    "for y in map(fail_at_3, track(range(10))): pass": ("raises", (None, 3, 10, None)),
+    "list(map(fail_at_3, track(range(10))))": ("raises", (None, 3, 10, None)),
+    "sum(filter(fail_at_3, track(range(10))))": ("raises", (None, 3, 10, None)),
+    "for y in islice(track(range(10)), 3): pass": ("", ("stopped", 2, 10, None)),
+    "list(islice(track(range(10)), 3))": ("", ("stopped", 2, 10, None)),
+    # A generator that tracks: its consumer's `for` is no loop around it.
+    "for item in batches(): pass": ("", ("finished", 10, 10, 1)),
+    "for item in batches():\n    if item == 3: break": ("", ("stopped", 4, 10, None)),
+    "for item in between(between(batches())):\n    if item == 3: break": ("", ("stopped", 4, 10, None)),
+    "for item in batches_from():\n    if item == 3: break": ("", ("stopped", 4, 10, None)),
+    "for item in batches(): fail_at_3(item)": ("raises", (None, 3, 10, None)),
+    "for item in batches_from(): fail_at_3(item)": ("raises", (None, 3, 10, None)),
+    "list(map(fail_at_3, batches()))": ("raises", (None, 3, 10, None)),
+    "for epoch in range(3):\n    for item in batches(): pass": ("", ("finished", 30, 30, 3)),
+    # Begun anew by hand, in a loop that is not tracked.
+    """
+items = track(range(10))
+batches = iter(items)
+for step in range(25):
+    try:
+        batch = next(batches)
+    except StopIteration:
+        batches = iter(items)
+        batch = next(batches)
+""": ("", (None, 24, None, 2)),
+    """
+items = track(range(4), initial_step=10)
+for epoch in range(2):
+    for item in items: pass
+""": ("", ("finished", 18, 18, 2)),
+}  # fmt: skip
+
+SCRIPT = f"""
+import json, sys
+from trainjob_progress import current, track as track_
+from trainjob_progress.loops import abandon_all
+
+class Sink:
+    interval_s = 3600
+    def write(self, snapshot): self.last = snapshot
+    def close(self): pass
+
+seen = []
+for program in json.load(sys.stdin):
+    sink = Sink()
+    sys.modules["trainjob_progress.settings"].find_sinks = lambda **_: [sink]
+    scope = {{"track": track_}}
+    raised = ""
+    try:
+        exec(compile({DEFINITIONS!r} + program, "program.py", "exec"), scope)
+    except ValueError:
+        raised = "raises"
+    current()._run.exit()
+    last = sink.last
+    seen.append((raised, (last.ending, last.step, last.total_steps, last.epoch)))
+    abandon_all()
+print(json.dumps(seen))
+"""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_last_document_says_how_far_a_loop_came_and_whether_it_was_stopped(version: str) -> None:
+    done = subprocess.run(
+        [find_python(version), "-S", "-c", SCRIPT],
+        env={"PYTHONPATH": str(ROOT / "reporter")},
+        input=json.dumps(list(PROGRAMS)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    seen = [(raised, tuple(shown)) for raised, shown in json.loads(done.stdout)]
+    assert dict(zip(PROGRAMS, seen, strict=True)) == PROGRAMS
