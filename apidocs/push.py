@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the push protocol: Kubeflow Trainer's, on its path and on ours of each kind."""
+"""The OpenAPI 3.1 document of the push protocol: Kubeflow Trainer's, on its path and on ours."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pydantic.json_schema import models_json_schema
 from visibility_api.kinds import KINDS
 from visibility_api.models.meta_v1 import Status
 from visibility_api.models.served import GROUP, VERSION
+from visibility_api.pushing.paths import OWN_JOB
 from visibility_api.reports.trainer_status import TrainerMetric, TrainerStatus, TrainerStatusUpdate
-from visibility_api.workloads.kind import JobKind
 
 from .schemas import REFERENCE, refer, struct_schemas
 
@@ -35,8 +35,17 @@ def push_document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "Push", "version": VERSION},
         "paths": {
+            OWN_JOB: {"post": _operation("update_own_status", "job")},
+        }
+        | {
             f"/apis/{group}/{VERSION}/namespaces/{{namespace}}/{kind.served.plural}/{{name}}/status": {
-                "post": _operation(group, kind)
+                "post": _operation(
+                    f"update_status_{group.split('.')[0]}"
+                    + ("" if kind.has_trainer_status else f"_{kind.served.plural}"),
+                    kind.name,
+                    _parameter("namespace", f"The {kind.name}'s namespace."),
+                    _parameter("name", f"The {kind.name}'s name."),
+                )
             }
             for kind in KINDS
             # Kubeflow Trainer's own path, and ours
@@ -55,22 +64,18 @@ def push_document() -> dict[str, Any]:
     }
 
 
-def _operation(group: str, kind: JobKind) -> dict[str, Any]:
+def _operation(operation: str, kind: str, *parameters: dict[str, Any]) -> dict[str, Any]:
     return {
         "tags": ["push"],
         "summary": "Report a job's progress",
         "description": "The response repeats the fields that were understood.",
-        "operationId": f"update_status_{group.split('.')[0]}"
-        + ("" if kind.has_trainer_status else f"_{kind.served.plural}"),
-        "parameters": [
-            _parameter("namespace", f"The {kind.name}'s namespace."),
-            _parameter("name", f"The {kind.name}'s name."),
-        ],
+        "operationId": operation,
+        "parameters": list(parameters),
         "requestBody": {"content": _content("TrainerStatusUpdate"), "required": True},
         "responses": {
             "200": {"description": "OK", "content": _content("TrainerStatusUpdate")},
             **{
-                code: {"description": text.format(kind.name), "content": _content("Status")}
+                code: {"description": text.format(kind), "content": _content("Status")}
                 for code, text in _REFUSALS.items()
             },
         },

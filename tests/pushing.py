@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,17 @@ OURS = "/apis/visibility.trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{
 BODY = b'{"trainerStatus":{"progressPercentage":45,"lastUpdatedTime":"2026-01-23T10:30:45Z"}}'
 
 
+def jwt(**claims: object) -> str:
+    """A token with these claims; what it means is up to `Cluster.tokens`."""
+    payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
+    return f"head.{payload}.signature"
+
+
+def pod_claims(pod: str, namespace: str = "team-a") -> dict[str, object]:
+    """Those of a token that is bound to a pod."""
+    return {"kubernetes.io": {"namespace": namespace, "pod": {"name": pod}}}
+
+
 def upstream_audience(namespace: str, name: str) -> str:
     return f"trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs/{name}/status"
 
@@ -56,8 +68,8 @@ class Cluster:
         self.held = asyncio.Event()
         self.held.set()
 
-    def find_job(self, _resource: str, namespace: str, name: str) -> TrainingJob | None:
-        return self.jobs.get((namespace, name))
+    def find_job(self, resource: str, namespace: str, name: str) -> TrainingJob | None:
+        return self.jobs.get((namespace, name)) if resource == "trainjobs" else None
 
     def add_job(self, name: str, namespace: str = "team-a", *, attempt: int = 0) -> TrainingJob:
         """A running job with pods 0 and 1 there, each with a token that is its own uid."""

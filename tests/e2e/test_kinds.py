@@ -16,10 +16,11 @@ from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
 from tests.e2e.processes import PATIENCE_S, wait_until
 from tests.e2e.scripts import REPORTING
-from tests.e2e.test_push import Pusher
+from tests.e2e.test_push import PUSHING, Pusher
 from tests.e2e.visibility_server import GROUP, PREFIX, VisibilityServer
 from tests.e2e.workspace import User, Workspace
 from tests.kinds import SAMPLES, Sample, crds
+from visibility_api.pushing.paths import OWN_JOB
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _NODE = "/api/v1/nodes"
@@ -29,8 +30,16 @@ _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryL
 class Life:
     """One job from its creation to its deletion."""
 
-    def __init__(self, team: Workspace, sample: Sample) -> None:
+    def __init__(
+        self, team: Workspace, sample: Sample, script: str = REPORTING, example: Object | None = None
+    ) -> None:
+        """`example`: a pod whose volumes and variables this one has too."""
         self.team, self.sample = team, sample
+        self.volumes = {} if example is None else {"volumes": example["volumes"]}
+        (given,) = ({},) if example is None else example["containers"]
+        self.container = {"command": ["python", "-c", script]} | {
+            key: given[key] for key in ("env", "volumeMounts") if key in given
+        }
         self.admin = team.cluster.admin
         self.jobs = f"{sample.api}/namespaces/{team.name}/{sample.plural}"
         self.path = f"{PREFIX}/namespaces/{team.name}/{sample.resource}/{sample.name}"
@@ -44,7 +53,7 @@ class Life:
                 "apiVersion": self.sample.api.removeprefix("/apis/").removeprefix("/api/"),
                 "kind": self.sample.kind,
                 "metadata": meta,
-                "spec": _trained(self.sample.spec, self.team) | spec,
+                "spec": self._trained(self.sample.spec) | spec,
             },
         )
 
@@ -61,17 +70,13 @@ class Life:
     def make_pod(self, owner: Object) -> None:
         (node,) = self.admin.items(_NODE)
         labels = dict(self.sample.pod_labels)
-        container = {
-            "name": self.sample.container,
-            "image": "python:3",
-            "command": ["python", "-c", REPORTING],
-        }
+        container = {"name": self.sample.container, "image": "python:3"} | self.container
         spec = {
             "nodeName": node["metadata"]["name"],
             "restartPolicy": "Never",
             "serviceAccountName": "trainer",
             "containers": [container],
-        }
+        } | self.volumes
         path = f"/api/v1/namespaces/{self.team.name}/pods"
         self._make(path, "/api/v1", "Pod", self.sample.pod, owner, labels, spec)
 
@@ -92,6 +97,32 @@ class Life:
         made = self.admin.create(path, body) | {"apiVersion": version, "kind": kind}
         self.parts.append(f"{path}/{name}")
         return made
+
+    def _trained(self, spec: Object) -> Object:
+        """With pods that train where controllers here make them; none of the cluster's nodes has a GPU."""
+        made: Object = json.loads(json.dumps(spec))
+
+        def fill(place: object) -> None:
+            if isinstance(place, dict):
+                if "containers" in place:
+                    place |= {"restartPolicy": "Never", "serviceAccountName": "trainer"} | self.volumes
+                    for container in place["containers"]:
+                        container.pop("resources", None)
+                        container |= self.container
+                for each in place.values():
+                    fill(each)
+            elif isinstance(place, list):
+                for each in place:
+                    fill(each)
+
+        fill(made)
+        return made
+
+    def end(self) -> None:
+        for part in reversed(self.parts):
+            self.admin.delete(part, gracePeriodSeconds=0)
+        self.delete()
+        wait_until(self.is_gone, what=f"{self.sample.id} is gone")
 
     def set_state(self, phase: str) -> None:
         self.admin.patch(f"{self.jobs}/{self.sample.name}/status", {"status": self.sample.states[phase]})
@@ -121,27 +152,6 @@ class Life:
 
     def is_gone(self) -> bool:
         return self.admin.raw("GET", self.path).status_code == 404
-
-
-def _trained(spec: Object, team: Workspace) -> Object:
-    """With pods that train where controllers here make them; none of the cluster's nodes has a GPU."""
-    made: Object = json.loads(json.dumps(spec))
-
-    def fill(place: object) -> None:
-        if isinstance(place, dict):
-            if "containers" in place:
-                place |= {"restartPolicy": "Never", "serviceAccountName": "trainer"}
-                for container in place["containers"]:
-                    container.pop("resources", None)
-                    container["command"] = ["python", "-c", REPORTING]
-            for each in place.values():
-                fill(each)
-        elif isinstance(place, list):
-            for each in place:
-                fill(each)
-
-    fill(made)
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +229,8 @@ def test_a_life(shared: Workspace, pusher: Pusher, users: dict[str, User], sampl
         assert answer.json()["trainerStatus"]["progressPercentage"] == 45
         other = pusher.post(path.replace("/bert/", "/gpt/"), pusher.token(pod, GROUP))
         assert other.status_code == 404
+        assert pusher.post(OWN_JOB, pusher.token(pod, GROUP), 46).status_code == 200
+        assert life.admin.get(life.path)["status"]["progressPercentage"] == 46
         with life.admin.watch(f"{PREFIX}/namespaces/{shared.name}/{sample.resource}") as events:
             event = next(events)
             assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "bert")
@@ -229,7 +241,25 @@ def test_a_life(shared: Workspace, pusher: Pusher, users: dict[str, User], sampl
                 ended = life.wait_phase(phase)
                 assert ended["status"]["steps"]["current"] > 0  # what it had reported stays
     finally:
-        for part in reversed(life.parts):
-            life.admin.delete(part, gracePeriodSeconds=0)
-        life.delete()
-    wait_until(life.is_gone, what=f"{sample.id} is gone")
+        life.end()
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [each for each in SAMPLES if each.resource in ("jobsets", "jobs", "pytorchjobs", "mpijobs", "rayjobs")],
+    ids=lambda sample: sample.id,
+)
+def test_report_pushes_without_knowing_its_kind(shared: Workspace, pusher: Pusher, sample: Sample) -> None:
+    """examples/push/pytorchjob.yaml, in a pod of another kind: variables, token and CA as a kubelet puts
+    them there."""
+    life = Life(shared, sample, PUSHING, pusher.example())
+    life.create()
+    try:
+        life.make_parts()
+        if not sample.is_controlled:
+            life.set_state("Running")
+        status = life.wait_reporting()["status"]
+        assert status["observation"]["source"] == "push"
+        assert {"name": "loss", "value": "0.25"} in status["metrics"]
+    finally:
+        life.end()

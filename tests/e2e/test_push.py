@@ -23,6 +23,7 @@ from tests.e2e.scripts import SILENT
 from tests.e2e.visibility_server import GROUP, NOBODY, PREFIX, VisibilityServer
 from tests.e2e.workspace import TRAINER, User, Workspace, condition
 from visibility_api.pushing.admission import POD_SEEN_FOR_S
+from visibility_api.pushing.paths import OWN_JOB
 
 EXAMPLES = Path(__file__).parents[2] / "examples/push"
 ACCOUNT = "trainer"
@@ -48,6 +49,9 @@ class Pusher:
         self._accounts = f"/api/v1/namespaces/{team.name}/serviceaccounts"
         self._admin = team.cluster.admin
         self._admin.create(self._accounts, {"metadata": {"name": ACCOUNT}})
+        ca = {"ca.crt": server.authority.bundle.read_text()}
+        path = f"/api/v1/namespaces/{team.name}/configmaps"
+        self._admin.create(path, {"metadata": {"name": "visibility-api-ca"}, "data": ca})
         self._context = ssl.create_default_context(cafile=str(server.authority.bundle))
 
     def at(self, server: VisibilityServer) -> Pusher:
@@ -91,6 +95,13 @@ class Pusher:
         self.wait_rank0(name, pod)
         return pod
 
+    def example(self) -> Object:
+        """The pod of examples/push/pytorchjob.yaml, for this server."""
+        spec: Object = yaml.safe_load((EXAMPLES / "pytorchjob.yaml").read_text())["spec"]
+        pod: Object = spec["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+        _direct(pod, self.server)
+        return pod
+
     def wait_rank0(self, name: str, pod: Object) -> None:
         self.team.wait_document(
             name,
@@ -109,6 +120,13 @@ def refused(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, status["reason"]
 
 
+def _direct(pod: Object, server: VisibilityServer) -> None:
+    """Have a pod of an example push to this server."""
+    for variable in pod["containers"][0]["env"]:
+        if variable["name"] == "KUBEFLOW_TRAINER_SERVER_URL":
+            variable["value"] = f"{server.url}/{variable['value'].split('/', 3)[3]}"
+
+
 @pytest.fixture(scope="module")
 def runtime(cluster: Cluster, server: VisibilityServer) -> str:
     """examples/push/runtime.yaml, with what differs here: the server's address and the service account."""
@@ -117,9 +135,7 @@ def runtime(cluster: Cluster, server: VisibilityServer) -> str:
     (job,) = found["spec"]["template"]["spec"]["replicatedJobs"]
     pod = job["template"]["spec"]["template"]["spec"]
     pod["serviceAccountName"] = ACCOUNT  # kube-apiserver binds a token to a pod of that very account only
-    for variable in pod["containers"][0]["env"]:
-        if variable["name"] == "KUBEFLOW_TRAINER_SERVER_URL":
-            variable["value"] = f"{server.url}/{variable['value'].split('/', 3)[3]}"
+    _direct(pod, server)
     cluster.admin.create(f"{TRAINER}/clustertrainingruntimes", found)
     return name
 
@@ -246,15 +262,9 @@ def test_a_pod_that_hangs_in_its_deletion_reports_no_longer_than_its_token_is_va
         admin.patch(pod_path, {"metadata": {"finalizers": None}})
 
 
-def test_jobs_of_a_runtime_push_by_themselves(
-    pusher: Pusher, server: VisibilityServer, users: dict[str, User]
-) -> None:
+def test_jobs_of_a_runtime_push_by_themselves(pusher: Pusher, users: dict[str, User]) -> None:
     """examples/push/runtime.yaml: variables, token and CA as the kubelet puts them there."""
     team = pusher.team
-    team.cluster.admin.create(
-        f"/api/v1/namespaces/{team.name}/configmaps",
-        {"metadata": {"name": "visibility-api-ca"}, "data": {"ca.crt": server.authority.bundle.read_text()}},
-    )
     team.start_job("pushing", PUSHING, runtime=pusher.runtime)
     document = team.wait_reporting("pushing")
     assert document["status"]["observation"]["source"] == "push"
@@ -277,7 +287,7 @@ def test_a_push_to_a_follower_is_shown_by_the_owner_and_outlives_it(
         ending.callback(follower.stop)
         pusher.wait_rank0("bert", bert)
         assert pusher.percentage("bert") is None
-        answer = pusher.at(follower).post(pusher.path("bert"), token, 55)
+        answer = pusher.at(follower).post(OWN_JOB, token, 55)
         assert undated(answer) == undated(pusher.at(owner).post(pusher.path("bert"), token, 55))
         assert pusher.percentage("bert") == 55
         owner.register()

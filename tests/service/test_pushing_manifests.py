@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -13,12 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.pushing import jwt, pod_claims
 from trainjob_progress.sinks.push import find_push_sink
-from visibility_api.pushing.paths import AUDIENCE, find_target
+from visibility_api.pushing.paths import AUDIENCE, find_push
 
 ROOT = Path(__file__).parents[2]
 Objects = dict[str, Any]
-LABELS = {"jobset.sigs.k8s.io/jobset-name": "bert"}
 KUBEFLOW = "/var/run/secrets/kubeflow/trainer"  # where the operator mounts its own token and CA
 
 
@@ -37,17 +36,9 @@ def patched_pod(train_job: Objects) -> Objects:
     return pod_of(patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"])
 
 
-def environment(entries: list[Objects], namespace: str = "team-a") -> dict[str, str]:
-    """As a kubelet works it out: `$(NAME)` stands for a variable before it."""
-    found: dict[str, str] = {}
-    for entry in entries:
-        value = entry.get("value")
-        if value is None:
-            field = entry["valueFrom"]["fieldRef"]["fieldPath"]
-            label = re.fullmatch(r"metadata\.labels\['(.*)'\]", field)
-            value = LABELS[label[1]] if label else {"metadata.namespace": namespace}[field]
-        found[entry["name"]] = re.sub(r"\$\((\w+)\)", lambda match: found[match[1]], value)
-    return found
+def environment(entries: list[Objects]) -> dict[str, str]:
+    """Each says the same in every namespace and job, so that all may have it."""
+    return {entry["name"]: entry["value"] for entry in entries}
 
 
 def check(environ: dict[str, str], pod: Objects, *, brings_token: bool = True) -> None:
@@ -56,9 +47,9 @@ def check(environ: dict[str, str], pod: Objects, *, brings_token: bool = True) -
     host, _, path = rest.partition("/")
     (service,) = yaml.safe_load_all((ROOT / "deploy/base/service.yaml").read_text())
     assert (scheme, host.split(".")[0]) == ("https", service["metadata"]["name"])
-    target = find_target(f"/{path}")
-    assert target is not None
-    assert (target.namespace, target.name) == ("team-a", "bert")
+    headers = [(b"authorization", b"Bearer " + jwt(**pod_claims("bert-0")).encode())]
+    target = find_push("POST", f"/{path}", headers)
+    assert target.namespace == "team-a"
 
     (volume,) = [v for v in pod["volumes"] if v["name"] == "visibility-push"]
     (mount,) = [m for m in pod["containers"][0]["volumeMounts"] if m["name"] == "visibility-push"]
@@ -83,8 +74,7 @@ def test_a_job_with_the_gate_on_brings_a_url_and_a_ca() -> None:
     job = example("gate-on.yaml")
     environ = environment(job["spec"]["trainer"]["env"])
     check(environ, patched_pod(job), brings_token=False)
-    target = find_target("/" + environ["KUBEFLOW_TRAINER_SERVER_URL"].split("/", 3)[3])
-    assert target is not None
+    target = find_push("POST", "/" + environ["KUBEFLOW_TRAINER_SERVER_URL"].split("/", 3)[3], ())
     meta = job["metadata"]
     upstream = f"trainer.kubeflow.org/v1alpha1/namespaces/{meta['namespace']}/trainjobs/{meta['name']}/status"
     assert upstream in target.audiences  # the one of the token that the operator mounts
@@ -155,6 +145,11 @@ def test_the_component_lets_the_jobs_of_trainers_own_runtimes_push(tmp_path: Pat
         assert all(
             "env" not in job["template"]["spec"]["template"]["spec"]["containers"][0] for job in jobs[:-1]
         )
+
+
+def test_another_kind_of_job_needs_the_same() -> None:
+    pod = example("pytorchjob.yaml")["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    check(environment(pod["containers"][0]["env"]), pod)
 
 
 def test_all_manifests_say_the_same() -> None:

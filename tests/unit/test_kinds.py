@@ -16,8 +16,9 @@ from visibility_api.jobs.job import JobRef, Phase, TrainingJob
 from visibility_api.kinds import BY_RESOURCE, KINDS, RESOURCES
 from visibility_api.kube.decoding import in_slices
 from visibility_api.kube.errors import ApiError
-from visibility_api.pushing.ownership import Owners
+from visibility_api.pushing.ownership import Membership, Owners
 from visibility_api.workloads.inventory import Inventory
+from visibility_api.workloads.kind import JobKind
 
 TRAINJOB = Part(api="/apis/trainer.kubeflow.org/v1alpha1", plural="trainjobs", kind="TrainJob", name="bert")
 _ID = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
@@ -221,13 +222,21 @@ async def test_a_pod_pushes_for_the_job_that_owns_it_and_for_no_other(
     cluster: Cluster, sample: Sample
 ) -> None:
     cluster.start(sample, sample.states["Running"])
-    kind, owners = BY_RESOURCE[sample.resource], Owners(cluster)
-    found = await owners.find(kind, "team-a", sample.pod, f"uid of Pod {sample.pod}")
-    assert found is not None
-    assert found.job_uid == cluster.job(sample).ref.uid
-    for other in {each.served.plural for each in KINDS} - {sample.resource}:
-        found = await owners.find(BY_RESOURCE[other], "team-a", sample.pod, f"uid of Pod {sample.pod}")
-        assert found is None or found.job_uid != cluster.job(sample).ref.uid
+    ref = cluster.job(sample).ref
+
+    def is_served(kind: JobKind, pod: Membership) -> bool:
+        job = cluster.jobs.get(f"{kind.served.plural}/team-a/{pod.job_name}")
+        return job is not None and job.ref.uid == pod.job_uid
+
+    async def owner(*kinds: JobKind) -> tuple[JobKind, str] | None:
+        found = await Owners(cluster).find(
+            kinds, "team-a", sample.pod, f"uid of Pod {sample.pod}", is_served=is_served
+        )
+        return None if found is None else (found[0], found[1].job_uid)
+
+    kind = BY_RESOURCE[sample.resource]
+    assert await owner(kind) == await owner(*KINDS) == (kind, ref.uid)  # its kind need not be known
+    assert await owner(*(each for each in KINDS if each is not kind)) is None
 
 
 @_MADE_OF_PODS
@@ -238,9 +247,8 @@ async def test_a_pod_with_a_name_that_no_controller_gives_is_not_the_jobs(
     odd = replace(sample, pod="mine")
     cluster.start(odd, sample.states["Running"])
     assert cluster.job(sample).rank0 is None
-    assert (
-        await Owners(cluster).find(BY_RESOURCE[sample.resource], "team-a", "mine", "uid of Pod mine") is None
-    )
+    kind = BY_RESOURCE[sample.resource]
+    assert await Owners(cluster).find((kind,), "team-a", "mine", "uid of Pod mine") is None
 
 
 @_MADE_OF_PODS

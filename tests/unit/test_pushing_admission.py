@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from typing import Any
 
 import pytest
@@ -11,7 +9,7 @@ import structlog
 from msgspec import structs
 from msgspec.structs import replace
 
-from tests.pushing import OURS, UPSTREAM, Cluster, Endpoint, upstream_audience
+from tests.pushing import OURS, UPSTREAM, Cluster, Endpoint, jwt, pod_claims, upstream_audience
 from visibility_api.auth.token_review import PATH as REVIEWS
 from visibility_api.errors.status import (
     Forbidden,
@@ -22,9 +20,9 @@ from visibility_api.errors.status import (
     Unavailable,
 )
 from visibility_api.kube.errors import ApiError, Unreachable
-from visibility_api.pushing.admission import GRANT_TTL_S, LOG_AGAIN_S
+from visibility_api.pushing.admission import GRANT_TTL_S, LOG_AGAIN_S, REFUSED_UNNAMED_FOR_S
 from visibility_api.pushing.ownership import Membership
-from visibility_api.pushing.paths import AUDIENCE, find_target
+from visibility_api.pushing.paths import AUDIENCE, OWN_JOB, find_push
 from visibility_api.pushing.shares import PUSHES
 
 POD0, POD1 = "team-a-bert-job-pod0", "team-a-bert-job-pod1"
@@ -52,9 +50,8 @@ async def admit(
     authorization: str | None = None,
     client: str = "10.0.0.7",
 ) -> Membership:
-    target = find_target(path.format(namespace, name))
-    assert target is not None
     headers = [(b"authorization", (authorization or f"Bearer {token}").encode("latin-1"))]
+    target = find_push("POST", path.format(namespace, name), headers)
     return (await endpoint.admission.admit(target, headers, client)).membership
 
 
@@ -62,6 +59,74 @@ async def admit(
 async def test_a_pods_own_token_is_admitted_on_both_paths(endpoint: Endpoint, path: str) -> None:
     assert (await admit(endpoint, path=path)).pod_uid == POD0
     assert (await admit(endpoint, POD1, path=path)).pod_uid == POD1
+
+
+OWN = jwt(**pod_claims("bert-node-0-0-abcde"))
+
+
+@pytest.fixture
+def own(cluster: Cluster) -> str:
+    """A token that says whose it is."""
+    cluster.tokens[OWN] = cluster.tokens[POD0]
+    return OWN
+
+
+async def test_a_token_alone_says_for_which_job_it_is(endpoint: Endpoint, cluster: Cluster, own: str) -> None:
+    membership = await admit(endpoint, own, path=OWN_JOB)
+    assert (membership.job_name, membership.pod_uid) == ("bert", POD0)
+    assert cluster.reviewed == [{"token": own, "audiences": [AUDIENCE]}]
+    asked = len(cluster.asked)
+    assert asked == 4  # review, pod, job, jobset
+    await admit(endpoint, own, path=OWN_JOB)
+    assert len(cluster.asked) == asked
+    job = cluster.jobs.pop(("team-a", "bert"))
+    with pytest.raises(NotFound):
+        await admit(endpoint, own, path=OWN_JOB)
+    cluster.jobs["team-a", "bert"] = job
+    with pytest.raises(NotFound):  # for a while
+        await admit(endpoint, own, path=OWN_JOB)
+    endpoint.time += REFUSED_UNNAMED_FOR_S
+    await admit(endpoint, own, path=OWN_JOB)
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {},
+        {"kubernetes.io": {"namespace": "team-a"}},
+        {"kubernetes.io": {"pod": {"name": "bert-node-0-0-abcde"}}},
+        {"kubernetes.io": "team-a"},
+        {"kubernetes.io": {"namespace": 1, "pod": []}},
+    ],
+)
+async def test_without_a_named_job_a_token_that_claims_no_pod_is_refused_without_asking(
+    endpoint: Endpoint, cluster: Cluster, claims: dict[str, Any]
+) -> None:
+    with pytest.raises(Forbidden):
+        await admit(endpoint, jwt(**claims), path=OWN_JOB)
+    assert cluster.asked == []
+
+
+async def test_what_a_token_claims_counts_for_nothing_by_itself(endpoint: Endpoint, cluster: Cluster) -> None:
+    made_up = jwt(**pod_claims("bert-node-0-0-abcde"))
+    with pytest.raises(Forbidden):
+        await admit(endpoint, made_up, path=OWN_JOB)
+    elsewhere = jwt(**pod_claims("bert-node-0-0-abcde", "team-b"))
+    cluster.tokens[elsewhere] = cluster.tokens[POD0]
+    with pytest.raises(Forbidden):
+        await admit(endpoint, elsewhere, path=OWN_JOB)
+    another_pod = jwt(**pod_claims("gpt-node-0-0-abcde"))
+    cluster.add_job("gpt")
+    cluster.tokens[another_pod] = cluster.tokens[POD1]
+    assert (await admit(endpoint, another_pod, path=OWN_JOB)).job_name == "bert"  # as the review says
+
+
+async def test_upstreams_audience_is_not_enough_without_a_named_job(
+    endpoint: Endpoint, cluster: Cluster, own: str
+) -> None:
+    cluster.tokens[own] = cluster.tokens[own] | {"audiences": [upstream_audience("team-a", "bert")]}
+    with pytest.raises(Forbidden):
+        await admit(endpoint, own, path=OWN_JOB)
 
 
 async def test_both_audiences_are_asked_for_and_upstreams_own_is_enough(
@@ -251,6 +316,10 @@ async def test_a_pod_that_only_looks_like_one_of_the_job_is_refused(
     forge(cluster)
     with pytest.raises(Forbidden):
         await admit(endpoint, "forged")
+    own = jwt(**pod_claims("bert-node-0-0-zzzzz"))
+    cluster.tokens[own] = cluster.tokens["forged"]
+    with pytest.raises(NotFound):
+        await admit(endpoint, own, path=OWN_JOB)
     assert not any(".." in path for path in cluster.asked)
 
 
@@ -320,8 +389,7 @@ async def test_a_token_ends_when_it_expires(
     is_over: bool,
 ) -> None:
     monkeypatch.setattr("visibility_api.pushing.admission.time.time", lambda: 1_000_000.0)
-    payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
-    token = f"head.{payload}.signature"
+    token = jwt(**claims)
     cluster.tokens[token] = cluster.tokens.pop(POD0)
     await admit(endpoint, token)
     del cluster.tokens[token]

@@ -1,4 +1,4 @@
-"""Authenticates a push: by a bearer token that is bound to a pod of the job which the path names.
+"""Authenticates a push: by a bearer token that is bound to a pod of the job which the path names, or of any.
 
 Headers of a front proxy and client certificates have no effect here. The result is cached under a hash of the
 token, so that the next push with it costs a dictionary look-up.
@@ -7,13 +7,11 @@ token, so that the next push with it costs a dictionary look-up.
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
-import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import msgspec
@@ -33,15 +31,17 @@ from visibility_api.errors.status import (
     Unavailable,
 )
 from visibility_api.jobs.job import TrainingJob
+from visibility_api.kinds import KINDS
 from visibility_api.kube.errors import ApiError, ClusterError
+from visibility_api.workloads.kind import JobKind
 
+from .body import Headers
 from .ownership import Membership, Owners
-from .paths import Target
+from .paths import Target, read_claims
 from .shares import Budgets, Shares
 
 log = structlog.get_logger("visibility.pushing")
 
-Headers = Sequence[tuple[bytes, bytes]]
 FindJob = Callable[[str, str, str], TrainingJob | None]  # by resource, namespace and name
 
 # How long a reviewed token is accepted, unless its pod goes or it expires earlier. Ten seconds, as elsewhere,
@@ -52,6 +52,8 @@ TIMEOUT_S = 4.0  # clients wait 5 s
 MAX_GRANTS = 32_768
 # A token that was refused is seldom accepted a moment later, and its client goes on pushing.
 REFUSED_FOR_S = 30.0
+# Where the path does not name the job, its appearance cannot end the refusal.
+REFUSED_UNNAMED_FOR_S = 5.0
 MAX_REFUSALS = 16_384  # more than are reviewed in that time
 MAX_LOGGED, LOG_AGAIN_S = 64, 60.0  # how often the same fault of this server is logged
 
@@ -61,6 +63,7 @@ _CROWDED = "too many pushes wait to be authenticated; try again after the time i
 _NO_TOKEN = "a bearer token is required: that of the training pod"
 _NOT_ACCEPTED = "the token is not accepted: it must be valid, and have this path's audience"
 _GONE = "the token's pod has gone, or has ended"
+_NO_JOB = "the token's pod belongs to no job that is served here"
 _NOT_BOUND = "the token must be bound to a pod of this {}, and its service account must be of this namespace"
 
 
@@ -68,6 +71,7 @@ _NOT_BOUND = "the token must be bound to a pod of this {}, and its service accou
 class Grant:
     """One token may push to one job."""
 
+    target: Target  # the job
     membership: Membership
     shares: Shares  # which its pushes are charged to
     until: float
@@ -88,6 +92,7 @@ class _Refused(NamedTuple):
     job_state: _JobState
     kind: type[RequestError]
     message: str
+    until: float
 
 
 class Admission:
@@ -129,8 +134,8 @@ class Admission:
         """
         credentials = next((value for name, value in headers if name == b"authorization"), b"")
         key = (target.path, _hash(credentials))
-        job = self._find_job(target.resource, target.namespace, target.name)
         grant = self._grants.get(key)
+        job = self._find(target if grant is None else grant.target)
         if grant is not None:
             self._see(job, grant)
         if (
@@ -140,7 +145,7 @@ class Admission:
             or grant.membership.job_uid != job.ref.uid
         ):
             grant = self._grants[key] = await self._authenticate(key, target, credentials, client)
-            self._see(self.find_job(target, grant), grant)
+            self._see(self.find_job(grant), grant)
         await self._budgets.enter(grant.shares, size)
         return grant
 
@@ -148,12 +153,15 @@ class Admission:
         """Wait before a push is refused that was admitted: most of its cost is that the next one is read."""
         await self._budgets.hold_refusal(grant.shares.refusals)
 
-    def find_job(self, target: Target, grant: Grant) -> TrainingJob:
+    def find_job(self, grant: Grant) -> TrainingJob:
         """The job as it is now. Raises NotFound when the grant is for another one of that name."""
-        job = self._find_job(target.resource, target.namespace, target.name)
+        job = self._find(grant.target)
         if job is None or grant.membership.job_uid != job.ref.uid:
-            raise NotFound(f"there is no such {target.kind_name}")
+            raise NotFound(f"there is no such {grant.target.kind_name}")
         return job
+
+    def _find(self, target: Target) -> TrainingJob | None:
+        return self._find_job(target.resource, target.namespace, target.name)
 
     def is_seen(self, job: TrainingJob, grant: Grant) -> bool:
         """Whether the pod was seen within POD_SEEN_FOR_S; else `check_pod` comes before its report counts.
@@ -163,12 +171,12 @@ class Admission:
         self._see(job, grant)
         return self._clock() < grant.seen_at + POD_SEEN_FOR_S
 
-    async def check_pod(self, target: Target, grant: Grant) -> None:
+    async def check_pod(self, grant: Grant) -> None:
         """Reads the pod. Raises Forbidden when it has gone, InternalError when that cannot be known."""
         now, pod = self._clock(), grant.membership
         try:
             async with asyncio.timeout(self._timeout_s):
-                is_there = await self._owners.is_there(target.namespace, pod.pod_name, pod.pod_uid)
+                is_there = await self._owners.is_there(grant.target.namespace, pod.pod_name, pod.pod_uid)
         except (TimeoutError, ClusterError, msgspec.MsgspecError):
             raise self._internal("the pod could not be read") from None
         if not is_there:
@@ -200,10 +208,10 @@ class Admission:
     ) -> Grant:
         """Review the token, unless its refusal is cached."""
         token = _token(credentials)
-        job = self._find_job(target.resource, target.namespace, target.name)
+        job = self._find(target)
         job_state = _JobState(job.ref.uid if job is not None else "", self._is_synced(target.namespace))
         refused = self._refusals.get(key)
-        if refused is not None and refused.job_state == job_state:
+        if refused is not None and refused.job_state == job_state and self._clock() < refused.until:
             raise refused.kind(refused.message)
         # The caller chooses the namespace: only one that has the job gets a queue of its own.
         queue = target.namespace if job is not None else ""
@@ -211,22 +219,24 @@ class Admission:
         is_known = before is not None and self._clock() < before.until + KNOWN_FOR_S
         slot = self._reviews.slot(client, queue, is_known=is_known)
         try:
-            membership = await self._review(target, token, slot)
+            found, membership = await self._review(target, token, slot)
         except (Forbidden, NotFound) as refusal:
             # Not the exception itself: its traceback holds the token.
-            self._refusals[key] = _Refused(job_state, type(refusal), refusal.message)
+            until = self._clock() + (REFUSED_FOR_S if target.kind is not None else REFUSED_UNNAMED_FOR_S)
+            self._refusals[key] = _Refused(job_state, type(refusal), refusal.message, until)
             self._grants.pop(key, None)
             raise
         return Grant(
+            target=found,
             membership=membership,
-            shares=self._budgets.find(target.namespace, membership.job_uid, membership.pod_uid),
+            shares=self._budgets.find(found.namespace, membership.job_uid, membership.pod_uid),
             until=self._clock() + min(GRANT_TTL_S, _valid_s(token)),
             seen_at=self._clock(),
         )
 
     async def _review(
         self, target: Target, token: str, slot: AbstractAsyncContextManager[None]
-    ) -> Membership:
+    ) -> tuple[Target, Membership]:
         is_waiting = True
         try:
             async with asyncio.timeout(self._timeout_s), slot:
@@ -245,21 +255,30 @@ class Admission:
         except (ClusterError, msgspec.MsgspecError):
             raise self._internal("the pod's owners could not be read") from None
 
-    async def _find_membership(self, target: Target, token: str) -> Membership:
+    async def _find_membership(self, target: Target, token: str) -> tuple[Target, Membership]:
         identity = await self._tokens.identify(token, target.audiences)
         name, uid = _pod_of(identity, target)
-        job = self._find_job(target.resource, target.namespace, target.name)
-        if job is None:
+        if target.kind is not None and self._find(target) is None:
             raise self._no_such_job(target)
-        membership = await self._owners.find(target.kind, target.namespace, name, uid)
-        if membership is None or membership.job_uid != job.ref.uid:
-            raise Forbidden(_NOT_BOUND.format(target.kind_name))
-        return membership
+
+        def is_served(kind: JobKind, membership: Membership) -> bool:
+            job = self._find_job(kind.served.plural, target.namespace, membership.job_name)
+            is_named = target.kind is None or membership.job_name == target.name
+            return is_named and job is not None and job.ref.uid == membership.job_uid
+
+        kinds = KINDS if target.kind is None else (target.kind,)
+        found = await self._owners.find(kinds, target.namespace, name, uid, is_served=is_served)
+        if found is not None:
+            kind, membership = found
+            return replace(target, kind=kind, name=membership.job_name), membership
+        if target.kind is None:
+            raise self._no_such_job(target)
+        raise Forbidden(_NOT_BOUND.format(target.kind_name))
 
     def _no_such_job(self, target: Target) -> RequestError:
         if not self._is_synced(target.namespace):
             return Unavailable("the jobs are not listed yet; try again later")
-        return NotFound(f"there is no such {target.kind_name}")
+        return NotFound(_NO_JOB if target.kind is None else f"there is no such {target.kind_name}")
 
     def _internal(self, why: str) -> InternalError:
         """Logged once in LOG_AGAIN_S for each reason: every push meets the same fault."""
@@ -286,18 +305,9 @@ def _token(credentials: bytes) -> str:
     return fields[1].decode()
 
 
-class _Claims(msgspec.Struct):
-    exp: float = math.inf  # when it expires, seconds since 1970
-
-
 def _valid_s(token: str) -> float:
     """How long a token that was reviewed is valid; infinity for one that does not say."""
-    try:
-        payload = token.split(".")[1]
-        claims = base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
-        return msgspec.json.decode(claims, type=_Claims).exp - time.time()
-    except (IndexError, ValueError, RecursionError, msgspec.MsgspecError):
-        return math.inf
+    return read_claims(token).exp - time.time()
 
 
 def _pod_of(identity: Identity, target: Target) -> tuple[str, str]:

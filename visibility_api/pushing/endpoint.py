@@ -36,9 +36,8 @@ _WHY_OTHER_RANK = "A process other than rank 0 pushes."
 
 
 class Admitted(NamedTuple):
-    """A push whose body may be read: the token's pod belongs to the job that the path names."""
+    """A push whose body may be read: the token's pod belongs to the job of `grant`."""
 
-    target: Target
     grant: Grant
 
 
@@ -78,7 +77,7 @@ class PushEndpoint:
         """Authenticates a push; `client` is the caller's address. Raises RequestError."""
         try:
             size = check_length(headers)
-            return Admitted(target, await self._admission.admit(target, headers, client, size))
+            return Admitted(await self._admission.admit(target, headers, client, size))
         except Exception as error:
             self._count(error.reason if isinstance(error, RequestError) else InternalError.reason)
             raise
@@ -97,23 +96,24 @@ class PushEndpoint:
         return echo
 
     async def _take(self, admitted: Admitted, receive: Receive) -> tuple[bytes, str]:
-        target, grant = admitted
+        grant = admitted.grant
+        target = grant.target
         with self._bodies.place(target.namespace, f"{target.resource}/{target.name}"):
             body = await self._bodies.read(receive)
             await self._turns.wait(target.namespace, len(body))
         began = time.thread_time()
         try:
             payload = read_payload(body)
-            job = self._admission.find_job(target, grant)
+            job = self._admission.find_job(grant)
             observation = self._observe(job, grant, payload.report)
             needs_pod = observation is not None or _is_of_earlier_pod(job, grant.membership)
             if needs_pod and not self._admission.is_seen(job, grant):
                 self._charge(grant, began)
                 try:
-                    await self._admission.check_pod(target, grant)
+                    await self._admission.check_pod(grant)
                 finally:
                     began = time.thread_time()
-                job = self._admission.find_job(target, grant)  # it may have changed meanwhile
+                job = self._admission.find_job(grant)  # it may have changed meanwhile
                 observation = self._observe(job, grant, payload.report, is_counted=True)
             if not self._may_write():
                 raise Unavailable("another replica owns the jobs by now; try again")

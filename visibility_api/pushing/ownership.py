@@ -46,6 +46,7 @@ class Membership(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=
     """One pod of one job."""
 
     job_uid: str
+    job_name: str
     pod_name: str
     pod_uid: str
     restart_attempt: int  # the JobSet's, when it created the pod's Job
@@ -64,10 +65,13 @@ class _Parent:
 
     objects: WatchedObjects
     object: LiveObject
-    job_uid: str
+    job: Meta
 
     def makes(self, pod: Meta) -> bool:
         return self.objects.makes(self.object, pod)
+
+
+_Seen = dict[tuple[str, str], LiveObject | None]  # the owners of one pod, by API and uid
 
 
 class Owners:
@@ -86,8 +90,16 @@ class Owners:
             MAX_ENTRIES, CACHE_TTL_S, timer=clock
         )  # by resource and uid
 
-    async def find(self, kind: JobKind, namespace: str, pod_name: str, pod_uid: str) -> Membership | None:
-        """The job of this kind that owns the pod; None when there is none, or the pod is gone.
+    async def find(
+        self,
+        kinds: Sequence[JobKind],
+        namespace: str,
+        pod_name: str,
+        pod_uid: str,
+        *,
+        is_served: Callable[[JobKind, Membership], bool] = lambda _kind, _membership: True,
+    ) -> tuple[JobKind, Membership] | None:
+        """The first job of these kinds that owns the pod and is served; None also when the pod is gone.
 
         Raises ClusterError when the owners cannot be read.
         """
@@ -99,20 +111,26 @@ class Owners:
         owner = pod.metadata.controller if pod is not None else None
         if pod is None or owner is None:
             return None
-        key = kind.served.plural, owner.uid
-        parent = self._parents.get(key)
-        if parent is None or not parent.makes(pod.metadata):  # it may have got more pods since
-            parent = await self._read_parent(kind, namespace, pod, owner)
-            if parent is None:
-                return None
-            self._parents[key] = parent
-        return Membership(
-            job_uid=parent.job_uid,
-            pod_name=pod_name,
-            pod_uid=pod_uid,
-            restart_attempt=restart_attempt(parent.object.metadata),
-            is_name_random=parent.objects.kind == "Job",
-        )
+        seen: _Seen = {}
+        for kind in kinds:
+            key = kind.served.plural, owner.uid
+            parent = self._parents.get(key)
+            if parent is None or not parent.makes(pod.metadata):  # it may have got more pods since
+                parent = await self._read_parent(kind, namespace, pod, owner, seen)
+                if parent is None:
+                    continue
+                self._parents[key] = parent
+            membership = Membership(
+                job_uid=parent.job.uid,
+                job_name=parent.job.name,
+                pod_name=pod_name,
+                pod_uid=pod_uid,
+                restart_attempt=restart_attempt(parent.object.metadata),
+                is_name_random=parent.objects.kind == "Job",
+            )
+            if is_served(kind, membership):
+                return kind, membership
+        return None
 
     async def is_there(self, namespace: str, pod_name: str, pod_uid: str) -> bool:
         """Whether the pod exists now and may run. Raises ClusterError when it cannot be read."""
@@ -127,17 +145,22 @@ class Owners:
         return None if ends_at is not None and self._now() > ends_at + TERMINATING else pod
 
     async def _read_parent(
-        self, kind: JobKind, namespace: str, pod: LiveObject, owner: OwnerReference
+        self, kind: JobKind, namespace: str, pod: LiveObject, owner: OwnerReference, seen: _Seen
     ) -> _Parent | None:
         """The pod's controller, if a job of this kind controls it, or is it."""
         for chain in kind.chains:
             above = chain[-2::-1]
             if owner.kind == above[0].kind:
-                return await self._climb(above, namespace, pod, owner)
+                return await self._climb(above, namespace, pod, owner, seen)
         return None
 
     async def _climb(
-        self, chain: Sequence[WatchedObjects], namespace: str, pod: LiveObject, owner: OwnerReference
+        self,
+        chain: Sequence[WatchedObjects],
+        namespace: str,
+        pod: LiveObject,
+        owner: OwnerReference,
+        seen: _Seen,
     ) -> _Parent | None:
         """Each object of the chain must exist, and make the one below it. The first is the pod's own."""
         parent: tuple[WatchedObjects, LiveObject] | None = None
@@ -145,21 +168,24 @@ class Owners:
         for objects in chain:
             if reference is None or reference.kind != objects.kind:
                 return None
-            found = await self._read(objects, namespace, reference)
+            found = await self._read(objects, namespace, reference, seen)
             if found is None or not objects.makes(found, made.metadata):
                 return None
             parent = parent or (objects, found)
             made, reference = found, found.metadata.controller
         if parent is None:
             return None
-        return _Parent(objects=parent[0], object=parent[1], job_uid=made.metadata.uid)
+        return _Parent(objects=parent[0], object=parent[1], job=made.metadata)
 
     async def _read(
-        self, objects: WatchedObjects, namespace: str, reference: OwnerReference
+        self, objects: WatchedObjects, namespace: str, reference: OwnerReference, seen: _Seen
     ) -> LiveObject | None:
         if not objects.is_read:
             return LiveObject(metadata=Meta(name=reference.name, uid=reference.uid))
-        return await self._get(objects.in_namespace(namespace), reference.name, reference.uid)
+        key = objects.api, reference.uid
+        if key not in seen:
+            seen[key] = await self._get(objects.in_namespace(namespace), reference.name, reference.uid)
+        return seen[key]
 
     async def _get(self, collection: str, name: str, uid: str) -> LiveObject | None:
         """The object with this uid; None when it is gone, or another one has its name."""

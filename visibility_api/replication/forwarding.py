@@ -116,7 +116,7 @@ class Pushes:
             if endpoint is None:
                 raise Unavailable(_NO_OWNER)
             client = next((value.decode("latin-1") for name, value in headers if name == CLIENT), client)
-        target = find_push(method, path)
+        target = find_push(method, path, headers)
         if endpoint is None:
             check_length(headers)
             return Push(None, target, headers, client)
