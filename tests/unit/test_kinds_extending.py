@@ -95,7 +95,7 @@ async def test_a_kind_is_one_description() -> None:
     assert job.phase is Phase.RUNNING
     assert job.rank0 is not None
     assert (job.rank0.pod_name, job.replicas[0].desired) == ("bert-0", 4)
-    owner = await Owners(Client()).find((*KINDS, kind), "team-a", "bert-0", "p1")
+    owner = await Owners(Client()).find((kind,), "team-a", "bert-0", "p1")
     assert owner is not None
     assert (owner[0], owner[1].job_uid) == (kind, job.ref.uid)
     names = [entry["name"] for entry in resource_list((kind.served,))["resources"]]

@@ -104,33 +104,44 @@ class Owners:
         Raises ClusterError when the owners cannot be read.
         """
         pod = await self._read_pod(namespace, pod_name, pod_uid)
-        if pod is not None and kind.own[0].kind == "Pod":
-            return Membership(
-                job_uid=pod_uid, pod_name=pod_name, pod_uid=pod_uid, restart_attempt=0, is_name_random=False
-            )
-        owner = pod.metadata.controller if pod is not None else None
-        if pod is None or owner is None:
+        if pod is None:
             return None
         seen: _Seen = {}
         for kind in kinds:
-            key = kind.served.plural, owner.uid
-            parent = self._parents.get(key)
-            if parent is None or not parent.makes(pod.metadata):  # it may have got more pods since
-                parent = await self._read_parent(kind, namespace, pod, owner, seen)
-                if parent is None:
-                    continue
-                self._parents[key] = parent
-            membership = Membership(
-                job_uid=parent.job.uid,
-                job_name=parent.job.name,
-                pod_name=pod_name,
-                pod_uid=pod_uid,
-                restart_attempt=restart_attempt(parent.object.metadata),
-                is_name_random=parent.objects.kind == "Job",
-            )
-            if is_served(kind, membership):
-                return kind, membership
+            found = await self._join(kind, namespace, pod, seen)
+            if found is not None and is_served(kind, found):
+                return kind, found
         return None
+
+    async def _join(self, kind: JobKind, namespace: str, pod: LiveObject, seen: _Seen) -> Membership | None:
+        meta = pod.metadata
+        if kind.own[0].kind == "Pod":
+            return Membership(
+                job_uid=meta.uid,
+                job_name=meta.name,
+                pod_name=meta.name,
+                pod_uid=meta.uid,
+                restart_attempt=0,
+                is_name_random=False,
+            )
+        owner = meta.controller
+        if owner is None:
+            return None
+        key = kind.served.plural, owner.uid
+        parent = self._parents.get(key)
+        if parent is None or not parent.makes(meta):  # it may have got more pods since
+            parent = await self._read_parent(kind, namespace, pod, owner, seen)
+            if parent is None:
+                return None
+            self._parents[key] = parent
+        return Membership(
+            job_uid=parent.job.uid,
+            job_name=parent.job.name,
+            pod_name=meta.name,
+            pod_uid=meta.uid,
+            restart_attempt=restart_attempt(parent.object.metadata),
+            is_name_random=parent.objects.kind == "Job",
+        )
 
     async def is_there(self, namespace: str, pod_name: str, pod_uid: str) -> bool:
         """Whether the pod exists now and may run. Raises ClusterError when it cannot be read."""
