@@ -21,6 +21,7 @@ from localcluster.machinery.status import ApiError
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 TIMEOUT_S = 30
 WIDTH = 80
+SHOWN = {"tjp": "trainjobs", "ptjp": "pytorchjobs", "jobp": "jobs"}  # resources by short name
 
 
 class Kubectl:
@@ -31,13 +32,14 @@ class Kubectl:
         self._namespace = namespace
         self._program = shutil.which("kubectl")
 
-    async def show_jobs(self, *, wide: bool = False) -> None:
-        """`kubectl get tjp`, or why it was refused."""
-        words = ["get", "tjp", "-n", self._namespace, *(["-o", "wide"] if wide else [])]
-        _print_command(words)
-        answer = await self._run(words) if self._program else await self._table(wide=wide)
-        is_one_line = "\n" not in answer  # such as a refusal
-        print(textwrap.fill(answer, WIDTH, break_on_hyphens=False) if is_one_line else answer, flush=True)
+    async def show_jobs(self, *short_names: str) -> None:
+        """`kubectl get` of each of SHOWN, or of these; or why it was refused."""
+        for short_name in short_names or SHOWN:
+            words = ["get", short_name, "-n", self._namespace]
+            _print_command(words)
+            answer = await (self._run(words) if self._program else self._table(SHOWN[short_name]))
+            is_one_line = "\n" not in answer  # such as a refusal
+            print(textwrap.fill(answer, WIDTH, break_on_hyphens=False) if is_one_line else answer, flush=True)
 
     async def read(self, path: str) -> Object:
         """The JSON at `path`, as this user."""
@@ -59,14 +61,14 @@ class Kubectl:
             output, _ = await process.communicate()
         return output.decode().rstrip()
 
-    async def _table(self, *, wide: bool) -> str:
-        path = f"{API}/namespaces/{self._namespace}/trainjobs"
+    async def _table(self, resource: str) -> str:
+        path = f"{API}/namespaces/{self._namespace}/{resource}"
         try:
             async with self.client() as client:
                 table = await client.request("GET", path, accept=TABLE)
         except ApiError as error:
             return f"Error from server ({error.reason}): {error}"
-        shown = [i for i, c in enumerate(table["columnDefinitions"]) if wide or c["priority"] == 0]
+        shown = [i for i, c in enumerate(table["columnDefinitions"]) if c["priority"] == 0]
         rows = [[c["name"].upper() for c in table["columnDefinitions"]], *(r["cells"] for r in table["rows"])]
         cells = [["" if row[i] is None else str(row[i]) for i in shown] for row in rows]
         widths = [max(len(row[i]) for row in cells) for i in range(len(shown))]

@@ -21,7 +21,8 @@ from localcluster.cluster import LocalCluster
 from localcluster.controllers.runtimes import TORCH
 from localcluster.demo.browser import API, serving_browser
 from localcluster.demo.installation import APISERVICE, component_flags, install
-from localcluster.demo.kubectl import Kubectl
+from localcluster.demo.kubectl import SHOWN, Kubectl
+from localcluster.demo.other_kinds import install_pytorch_jobs, pytorch_job, start_job
 from localcluster.machinery.metadata import Object
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,7 +44,8 @@ JOBS = {
     "diverges": ("digits_in_trouble.py", "diverge", "--seconds", str(RUN_S - 6)),
     "leaks": ("digits_in_trouble.py", "leak", "--seconds", str(RUN_S - 6)),
 }
-GOOD, HANGING, LEAKING = "mlp", "hangs", "leaks"
+GOOD, HANGING, LEAKING = "linear", "hangs", "leaks"
+PYTORCH_JOB, PLAIN_JOB = "mlp", "prints-only"  # the others are TrainJobs
 MEMORY_LIMIT = "256Mi"  # of the one that leaks; it starts with half of that
 # Without it a run is given minutes, since a first evaluation or checkpoint may take that long.
 STALLED_AFTER = {"visibility.trainer.kubeflow.org/stalled-after": "15s"}
@@ -63,6 +65,7 @@ async def run(*, keep: bool) -> int:
         say("starting a local cluster: its pods are processes of this machine")
         async with LocalCluster.start(directory) as cluster, asyncio.timeout(None if keep else DEADLINE_S):
             await add_people(cluster)
+            await install_pytorch_jobs(cluster.admin)
             say("installing the visibility server with the rights that its manifests grant, and no more")
             async with serving(cluster):
                 return await play(cluster, stopped, keep=keep)
@@ -70,14 +73,17 @@ async def run(*, keep: bool) -> int:
 
 async def play(cluster: LocalCluster, stopped: asyncio.Event, *, keep: bool) -> int:
     alice, bob = Kubectl(cluster.kubeconfig("alice"), TEAM), Kubectl(cluster.kubeconfig("bob"), TEAM)
-    say(f"creating {len(JOBS)} TrainJobs in namespace {TEAM}; they train on scikit-learn's digits")
-    await cluster.admin.create("trainingruntimes", runtime_without_retries())
-    for name, (script, *arguments) in JOBS.items():
-        job = train_job(name, script, arguments, memory_limit=MEMORY_LIMIT if name == LEAKING else None)
-        if name == HANGING:
-            job["metadata"]["annotations"] = STALLED_AFTER
-        await cluster.admin.create("trainjobs", job)
-    async with alice.client() as client, serving_browser(client, TEAM) as address:
+    say(
+        f"creating {len(JOBS) - 2} TrainJobs, a PyTorchJob and a Job in namespace {TEAM}; "
+        "they train on scikit-learn's digits"
+    )
+    await start_train_jobs(cluster)
+    await start_job(cluster.admin, TEAM, PLAIN_JOB, command_of(PLAIN_JOB))
+    async with (
+        pytorch_job(cluster.admin, TEAM, PYTORCH_JOB, command_of(PYTORCH_JOB)),
+        alice.client() as client,
+        serving_browser(client, TEAM) as address,
+    ):
         say("the same live in a browser, for as long as this runs (KEEP=1: until Ctrl-C)")
         print(f"  {address}", flush=True)
         said = await follow(alice, stopped)
@@ -87,16 +93,30 @@ async def play(cluster: LocalCluster, stopped: asyncio.Event, *, keep: bool) -> 
         missing = TO_BE_FOUND - said
         for name, type_ in sorted(missing):
             say(f"{name}: not found to be {type_}, which is a fault of the server or of this demo")
-        say("all have ended but the one that hangs; their documents stay with the TrainJobs")
+        say("all have ended but the one that hangs; their documents stay with the jobs")
         await alice.show_jobs()
         say("bob has no rights in this namespace")
-        await bob.show_jobs()
+        await bob.show_jobs("tjp")
         print_commands(cluster, address, keep=keep)
         if keep:
             say("the cluster stays until Ctrl-C")
             await stopped.wait()
             say("stopping the cluster and its processes")
     return 1 if missing else 0
+
+
+async def start_train_jobs(cluster: LocalCluster) -> None:
+    await cluster.admin.create("trainingruntimes", runtime_without_retries())
+    for name in JOBS.keys() - {PYTORCH_JOB, PLAIN_JOB}:
+        job = train_job(name, command_of(name), memory_limit=MEMORY_LIMIT if name == LEAKING else None)
+        if name == HANGING:
+            job["metadata"]["annotations"] = STALLED_AFTER
+        await cluster.admin.create("trainjobs", job)
+
+
+def command_of(job: str) -> list[str]:
+    script, *arguments = JOBS[job]
+    return [sys.executable, str(EXAMPLES / script), *arguments]
 
 
 async def follow(alice: Kubectl, stopped: asyncio.Event) -> set[tuple[str, str]] | None:
@@ -110,7 +130,11 @@ async def follow(alice: Kubectl, stopped: asyncio.Event) -> set[tuple[str, str]]
         await alice.show_jobs()
         next_look = loop.time() + SHOW_EVERY_S
         while loop.time() < next_look:
-            items = (await alice.read(f"{API}/namespaces/{TEAM}/trainjobs"))["items"]
+            items = [
+                item
+                for resource in SHOWN.values()
+                for item in (await alice.read(f"{API}/namespaces/{TEAM}/{resource}"))["items"]
+            ]
             for job, type_, text in verdicts(items):
                 if (job, type_) not in said:
                     said.add((job, type_))
@@ -148,10 +172,12 @@ def verdicts(items: list[Object]) -> list[tuple[str, str, str]]:
 def print_commands(cluster: LocalCluster, address: str, *, keep: bool) -> None:
     say("to try" if keep else "to try, after `make demo KEEP=1`, which leaves the cluster running")
     commands = [
+        f"kubectl get training -n {TEAM}",
         f"kubectl get tjp -n {TEAM} -w",
         f"kubectl get tjp -n {TEAM} -o wide",
         f"kubectl get tjp {GOOD} -n {TEAM} -o yaml",
         f"kubectl describe tjp {LEAKING} -n {TEAM}",
+        f"kubectl get ptjp {PYTORCH_JOB} -n {TEAM} -o yaml",
         f"kubectl wait tjp/{GOOD} -n {TEAM} --for=condition=Complete",
         "kubectl explain tjp.status",
     ]
@@ -176,7 +202,7 @@ def write_another_job(directory: Path) -> Path:
     job = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
-        **train_job("", "digits.py", ["--seconds", "60"]),
+        **train_job("", [sys.executable, str(EXAMPLES / "digits.py"), "--seconds", "60"]),
     }
     job["metadata"] = {"generateName": "another-", "namespace": TEAM}
     path = directory / "another-job.yaml"
@@ -184,8 +210,8 @@ def write_another_job(directory: Path) -> Path:
     return path
 
 
-def train_job(name: str, script: str, arguments: Sequence[str], *, memory_limit: str | None = None) -> Object:
-    trainer: Object = {"command": [sys.executable, str(EXAMPLES / script)], "args": list(arguments)}
+def train_job(name: str, command: Sequence[str], *, memory_limit: str | None = None) -> Object:
+    trainer: Object = {"command": list(command)}
     if memory_limit:
         trainer["resourcesPerNode"] = {"limits": {"memory": memory_limit}}
     return {

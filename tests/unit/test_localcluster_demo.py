@@ -63,7 +63,9 @@ async def test_it_goes_on_until_what_is_wrong_is_found_or_fails(
     class Alice:
         async def show_jobs(self) -> None: ...
 
-        async def read(self, _path: str) -> dict[str, Any]:
+        async def read(self, path: str) -> dict[str, Any]:
+            if not path.endswith("trainjobs"):
+                return {"items": []}
             ended = [item(name, "Succeeded") for name in sorted(JOBS.keys() - {"hangs", "leaks"})]
             return {"items": [*ended, *trouble, leaks[0] if len(leaks) == 1 else leaks.pop(0)]}
 
@@ -80,5 +82,5 @@ async def test_it_goes_on_until_what_is_wrong_is_found_or_fails(
 def test_every_job_is_a_program_that_exists() -> None:
     for script, *_ in JOBS.values():
         assert (EXAMPLES / script).is_file()
-    job = train_job("leaks", "digits.py", [], memory_limit="1Mi")
+    job = train_job("leaks", ["python"], memory_limit="1Mi")
     assert job["spec"]["trainer"]["resourcesPerNode"] == {"limits": {"memory": "1Mi"}}
