@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from visibility_api.kinds import RESOURCES
+from visibility_api.kinds import ALL_RESOURCES
 from visibility_api.models.served import GROUP, VERSION, Resource
 from visibility_api.reports.points import RecentValues
 from visibility_api.reports.ranks import RankColumns
@@ -80,5 +80,5 @@ def published(resources: Sequence[Resource]) -> dict[str, bytes]:
 
 
 if __name__ == "__main__":
-    for _name, _body in published(RESOURCES).items():
+    for _name, _body in published(ALL_RESOURCES).items():
         (FOLDER / _name).write_bytes(_body)

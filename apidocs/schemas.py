@@ -15,9 +15,14 @@ import msgspec
 from pydantic import Field, create_model
 from pydantic.json_schema import models_json_schema
 
-from visibility_api.models.served import GROUP, VERSION, Resource
+from visibility_api.models.served import GROUP, TRAINING_JOBS, VERSION, Resource
 from visibility_api.models.subresources import TrainJobLogTail, TrainJobProgressHistory
-from visibility_api.models.v1alpha1 import TrainJobProgress, TrainJobProgressList
+from visibility_api.models.v1alpha1 import (
+    TrainingJob,
+    TrainingJobList,
+    TrainJobProgress,
+    TrainJobProgressList,
+)
 from visibility_api.models.wire import WireModel
 
 Schema = dict[str, Any]
@@ -67,6 +72,8 @@ def component_schemas(resources: Sequence[Resource]) -> dict[str, Schema]:
 
 def _models_of(resource: Resource) -> dict[str, type[WireModel]]:
     """The documents of one resource, by kind."""
+    if resource is TRAINING_JOBS:
+        return {model.__name__: model for model in (TrainingJob, TrainingJobList)}
     workload = resource.kind.removesuffix("Progress")
     if workload == _WORKLOAD:
         return {model.__name__: model for model in _MODELS}

@@ -15,10 +15,10 @@ T0 = datetime(2026, 1, 23, 10, 0, tzinfo=UTC)
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def job_ref(name: str = "bert", namespace: str = "team-a", uid: str = "") -> JobRef:
-    return JobRef(
-        resource="trainjobs", namespace=namespace, name=name, uid=uid or f"uid-of-{namespace}-{name}"
-    )
+def job_ref(
+    name: str = "bert", namespace: str = "team-a", uid: str = "", resource: str = "trainjobs"
+) -> JobRef:
+    return JobRef(resource=resource, namespace=namespace, name=name, uid=uid or f"uid-of-{namespace}-{name}")
 
 
 REF = job_ref(uid="u1")
@@ -54,12 +54,13 @@ def document(
     *,
     namespace: str = "team-a",
     uid: str = "",
+    resource: str = "trainjobs",
     phase: Phase = Phase.RUNNING,
     labels: Mapping[str, str] | None = None,
     **more: Any,
 ) -> JobProgress:
     """What is shown of a job without a pod."""
-    ref = job_ref(name, namespace, uid)
+    ref = job_ref(name, namespace, uid, resource)
     job = TrainingJob(ref=ref, labels=labels or {}, created_at=NOW - timedelta(minutes=9), phase=phase)
     return JobProgress(job=job, phase=phase, **more)
 

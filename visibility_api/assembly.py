@@ -33,12 +33,24 @@ from visibility_api.auth.token_review import PATH as TOKEN_REVIEWS, TokenReviewe
 from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.memory import SavedJob, restore, restore_history, restore_points, save, save_history
-from visibility_api.kinds import COLLECTIONS, NEEDED, OPTIONAL, REQUIRED, RESOURCES, served
+from visibility_api.kinds import (
+    ALL_RESOURCES,
+    COLLECTIONS,
+    KINDS,
+    NEEDED,
+    OPTIONAL,
+    REQUIRED,
+    RESOURCES,
+    served,
+)
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.lease import Lease
 from visibility_api.kubeapi.collection import Collection
+from visibility_api.kubeapi.lists import Lists
 from visibility_api.kubeapi.message import Handler
+from visibility_api.kubeapi.training_jobs import AllKinds
 from visibility_api.kubeapi.watch import Watches
+from visibility_api.models.served import TRAINING_JOBS
 from visibility_api.ownership import OwnersTerm, Surroundings, build_term
 from visibility_api.probing.log_end import LogEnds
 from visibility_api.replication.follower import Follower
@@ -141,7 +153,10 @@ def assemble(
 
     request_metrics = RequestMetrics(registry)
     shares = new_shares(Limits())
-    handlers, open_watches = _resource_handlers(store, request_metrics, shares)
+    authorizer = AccessReviewer(
+        ReviewClient(clients.authorization, ACCESS_REVIEWS, count=metrics.count_review("authz"))
+    )
+    handlers, open_watches = _resource_handlers(store, request_metrics, shares, authorizer)
     draining = asyncio.Event()
 
     def drain() -> None:
@@ -149,9 +164,6 @@ def assemble(
         for each in open_watches:
             each.drain()
 
-    authorizer = AccessReviewer(
-        ReviewClient(clients.authorization, ACCESS_REVIEWS, count=metrics.count_review("authz"))
-    )
     log_tails = LogTails(
         find=store.get,
         authorizer=authorizer,
@@ -275,15 +287,22 @@ def _set_metrics(metrics: Metrics, jobs: JobLog, role: Role[OwnersTerm]) -> None
 
 
 def _resource_handlers(
-    store: Store, metrics: RequestMetrics, shares: TimeShares
+    store: Store, metrics: RequestMetrics, shares: TimeShares, authorizer: AccessReviewer
 ) -> tuple[dict[RouteKey, Handler], list[Watches]]:
     """The resource path's handlers, and the watches among them, to be drained at shutdown."""
     handlers: dict[RouteKey, Handler] = {}
     open_watches: list[Watches] = []
-    for resource in RESOURCES:
-        documents = Collection(resource, store, now=_now, shares=shares)
+    lists = Lists(store, shares=shares)
+    of_all_kinds = AllKinds({kind.served: kind.name for kind in KINDS}, authorizer)
+    for resource in ALL_RESOURCES:
+        view = of_all_kinds if resource is TRAINING_JOBS else None
+        documents = Collection(resource, store, now=_now, lists=lists, view=view)
         changes = Watches(
-            resource, store, now=_now, count_events=partial(metrics.count_watch_events, resource.plural)
+            resource,
+            store,
+            now=_now,
+            view=view,
+            count_events=partial(metrics.count_watch_events, resource.plural),
         )
         open_watches.append(changes)
         handlers[resource.plural, "", "get"] = documents.get

@@ -20,6 +20,7 @@ from tests.e2e import manifests as tested
 from visibility_api.assembly import LEASE
 from visibility_api.cli import main
 from visibility_api.kinds import RESOURCES, USERS
+from visibility_api.models.served import TRAINING_JOBS
 from visibility_api.models.sources import SOURCES
 from visibility_api.serving.http_server import DRAIN_S
 from visibility_api.settings import Settings, read_settings
@@ -327,7 +328,7 @@ def test_the_server_may_find_every_kind_and_viewers_may_read_it(objects: Objects
     assert allowed == found
     viewer = objects["ClusterRole", "trainjob-visibility:viewer"]["rules"]
     assert [rule["resources"] for rule in viewer] == [
-        [each.plural for each in RESOURCES],
+        [each.plural for each in (TRAINING_JOBS, *RESOURCES)],
         [f"{each.plural}/{below.name}" for each in RESOURCES for below in each.subresources],
     ]
 

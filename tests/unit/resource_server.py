@@ -14,10 +14,14 @@ from tests.asgi import Answer, call, http_scope
 from tests.jobs import NOW, document
 from visibility_api.app import Limits, Parts, create_app
 from visibility_api.app.request_metrics import RequestMetrics
+from visibility_api.auth.errors import AccessDenied
 from visibility_api.auth.identity import Attributes, Identity
+from visibility_api.kinds import KINDS
 from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kubeapi.collection import Collection
+from visibility_api.kubeapi.training_jobs import AllKinds
 from visibility_api.kubeapi.watch import Watches, WatchLimits
+from visibility_api.models.served import TRAINING_JOBS
 from visibility_api.store.memory import MAX_CHANGES, MemoryStore
 
 BASE = "/apis/visibility.trainer.kubeflow.org/v1alpha1"
@@ -102,7 +106,8 @@ class WatchClient:
 
 
 class ResourceServer:
-    """An application of its own with one resource. Everybody may do everything."""
+    """An application of its own with one resource, and that of all kinds. Jane may do all but what is
+    `denied`: resources, or resources and namespaces."""
 
     def __init__(
         self,
@@ -124,16 +129,26 @@ class ResourceServer:
             count_events=lambda number: metrics.count_watch_events("trainjobs", number),
             limits=watch_limits or WatchLimits(),
         )
+        self.denied: set[str | tuple[str, str]] = set()
+        self.asked: list[Attributes] = []  # whether she may
+        view = AllKinds({kind.served: kind.name for kind in KINDS}, self)
+        of_all = Collection(TRAINING_JOBS, self.store, now=lambda: self.now, view=view)
+        watches_of_all = Watches(
+            TRAINING_JOBS, self.store, now=lambda: self.now, view=view, limits=watch_limits or WatchLimits()
+        )
         self.app = create_app(
             Parts(
                 authenticator=self,
                 authorizer=self,
-                resources=(TrainJobKind.served,),
+                resources=(TrainJobKind.served, TRAINING_JOBS),
                 handlers={
                     ("trainjobs", "", "get"): documents.get,
                     ("trainjobs", "", "list"): documents.list,
                     ("trainjobs", "", "watch"): self.watches.watch,
                     ("trainjobs", "progress", "get"): documents.get,
+                    ("trainingjobs", "", "get"): of_all.get,
+                    ("trainingjobs", "", "list"): of_all.list,
+                    ("trainingjobs", "", "watch"): watches_of_all.watch,
                 },
                 registry=self.registry,
                 metrics=metrics,
@@ -145,15 +160,17 @@ class ResourceServer:
         return Identity(user="jane")
 
     async def authorize(self, identity: Identity, attributes: Attributes) -> None:
-        return None
+        self.asked.append(attributes)
+        if self.denied & {attributes.resource, (attributes.resource, attributes.namespace)}:
+            raise AccessDenied(identity, attributes)
 
     def put(self, name: str = "bert", **more: Any) -> int:
         """Puts a document; returns the newest revision."""
         self.store.put(document(name, **more))
         return self.store.revision
 
-    def delete(self, name: str = "bert", *, namespace: str = "team-a") -> int:
-        entry = self.store.get("trainjobs", namespace, name)
+    def delete(self, name: str = "bert", *, namespace: str = "team-a", resource: str = "trainjobs") -> int:
+        entry = self.store.get(resource, namespace, name)
         assert entry is not None
         self.store.delete(entry.document.job.ref)
         return self.store.revision

@@ -8,7 +8,7 @@ import yaml
 from tests.asgi import Answer
 from tests.unit.api_shell import Shell
 from visibility_api.app.discovery import AGGREGATED_TYPE, Discovery, aggregated, resource_list
-from visibility_api.kinds import RESOURCES
+from visibility_api.kinds import ALL_RESOURCES
 from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.models.served import Resource, Subresource
 
@@ -180,8 +180,8 @@ async def test_the_tag_changes_with_the_document() -> None:
         return (await shell.get("/apis", ("Accept", V2))).header("etag")
 
     more = Resource(plural="others", kind="OtherProgress", short_names=())
-    assert await tag(RESOURCES) != await tag((*RESOURCES, more))
-    assert await tag(RESOURCES) == await tag(RESOURCES)
+    assert await tag(ALL_RESOURCES) != await tag((*ALL_RESOURCES, more))
+    assert await tag(ALL_RESOURCES) == await tag(ALL_RESOURCES)
 
 
 async def test_discovery_is_yaml_for_whoever_wants_it() -> None:
@@ -192,13 +192,13 @@ async def test_discovery_is_yaml_for_whoever_wants_it() -> None:
 
 def test_every_resource_has_a_kind_of_its_own() -> None:
     """D6: kubectl would list some other plural."""
-    kinds = [resource.kind for resource in RESOURCES]
+    kinds = [resource.kind for resource in ALL_RESOURCES]
     assert len(set(kinds)) == len(kinds)
 
 
 def test_nothing_is_promised_that_controllers_would_act_on() -> None:
     """D5, D7: an untrue `delete` makes every namespace deletion call us; `all` breaks `kubectl get all`."""
-    for entry in resource_list(RESOURCES)["resources"]:
+    for entry in resource_list(ALL_RESOURCES)["resources"]:
         assert set(entry["verbs"]) <= {"get", "list", "watch"}
         assert entry["verbs"] == sorted(entry["verbs"])
         assert "all" not in entry.get("categories", ())
@@ -207,7 +207,7 @@ def test_nothing_is_promised_that_controllers_would_act_on() -> None:
 
 def test_names_of_the_crd_are_left_alone() -> None:
     """D7."""
-    for resource in RESOURCES:
+    for resource in ALL_RESOURCES:
         assert resource.singular == resource.kind.lower() != "trainjob"
         assert not {"tj", "trainjob"} & set(resource.short_names)
 

@@ -17,7 +17,7 @@ from apidocs.swagger import to_swagger
 from tests.unit.api_shell import Shell
 from visibility_api.app.openapi import FOLDER, ONE_YEAR_S, OpenApi
 from visibility_api.jobs.job import Phase
-from visibility_api.kinds import RESOURCES
+from visibility_api.kinds import ALL_RESOURCES, RESOURCES
 
 GROUP = "visibility.trainer.kubeflow.org"
 KEY = f"apis/{GROUP}/v1alpha1"
@@ -27,8 +27,9 @@ PROTOBUF = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
 KIND = {"group": GROUP, "version": "v1alpha1", "kind": "TrainJobProgress"}
 PUBLISHED = Path(__file__).parents[2] / "visibility_api" / FOLDER
 NOW_S = 1_700_000_000.0
-MADE = published(RESOURCES)
-SWAGGER = to_swagger(v3_document(RESOURCES))
+MADE = published(ALL_RESOURCES)
+V3 = v3_document(ALL_RESOURCES)
+SWAGGER = to_swagger(V3)
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ async def test_json_is_given_to_whoever_takes_it(shell: Shell, accept: str) -> N
 @pytest.mark.parametrize("path", [f"{BASE}/trainjobs", f"{BASE}/namespaces/{{namespace}}/trainjobs/{{name}}"])
 def test_explain_finds_the_resource_by_its_operations(path: str) -> None:
     """O9: one object on the operation, an array with an equal one on the schema."""
-    document = v3_document(RESOURCES)
+    document = V3
     assert document["paths"][path]["get"]["x-kubernetes-group-version-kind"] == KIND
     assert document["components"]["schemas"][f"{PREFIX}TrainJobProgress"][
         "x-kubernetes-group-version-kind"
@@ -148,24 +149,28 @@ def test_explain_finds_the_resource_by_its_operations(path: str) -> None:
 )
 def test_each_operation_names_its_action(path: str, action: str) -> None:
     """O10."""
-    assert v3_document(RESOURCES)["paths"][BASE + path]["get"]["x-kubernetes-action"] == action
+    assert V3["paths"][BASE + path]["get"]["x-kubernetes-action"] == action
 
 
 def test_operation_ids_are_unique() -> None:
-    ids = [item["get"]["operationId"] for item in v3_document(RESOURCES)["paths"].values()]
+    ids = [item["get"]["operationId"] for item in V3["paths"].values()]
     assert len(set(ids)) == len(ids)
 
 
 def test_only_our_own_paths_are_in_it() -> None:
     """O7: all others would be filtered out."""
-    for document in (SWAGGER, v3_document(RESOURCES)):
+    for document in (SWAGGER, V3):
         assert all(path.startswith(BASE + "/") for path in document["paths"])
 
 
 @pytest.mark.parametrize(
     ("document", "prefix", "held"),
     [
-        (v3_document(RESOURCES), "#/components/schemas/", v3_document(RESOURCES)["components"]["schemas"]),
+        (
+            V3,
+            "#/components/schemas/",
+            V3["components"]["schemas"],
+        ),
         (
             SWAGGER,
             "#/definitions/",
@@ -213,7 +218,7 @@ def fields_of(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str
 
 def test_every_field_is_described() -> None:
     """O9: kubectl explain reads well."""
-    schemas = v3_document(RESOURCES)["components"]["schemas"]
+    schemas = V3["components"]["schemas"]
     bare = [
         path
         for name, schema in schemas.items()
@@ -226,7 +231,7 @@ def test_every_field_is_described() -> None:
 
 
 def test_every_parameter_is_described() -> None:
-    parameters = [p for item in v3_document(RESOURCES)["paths"].values() for p in item.get("parameters", ())]
+    parameters = [p for item in V3["paths"].values() for p in item.get("parameters", ())]
     assert {p["name"] for p in parameters} == {
         "allowWatchBookmarks", "attempt", "continue", "fieldSelector", "labelSelector", "limit", "lines",
         "maxPoints", "metric", "name", "namespace", "pretty", "previous", "resourceVersion",
@@ -237,7 +242,7 @@ def test_every_parameter_is_described() -> None:
 
 
 def test_the_status_has_every_field_of_the_design() -> None:
-    schemas = v3_document(RESOURCES)["components"]["schemas"]
+    schemas = V3["components"]["schemas"]
     status = schemas[f"{PREFIX}ProgressStatus"]["properties"]
     assert set(status) == {
         "phase", "phaseReason", "phaseMessage", "attempts", "failure", "resources",
@@ -251,6 +256,6 @@ def test_the_status_has_every_field_of_the_design() -> None:
 
 def test_a_list_has_items_and_a_document_has_none() -> None:
     """L1: anything with `items` at its top is taken for a list."""
-    schemas = v3_document(RESOURCES)["components"]["schemas"]
+    schemas = V3["components"]["schemas"]
     assert "items" in schemas[f"{PREFIX}TrainJobProgressList"]["properties"]
     assert "items" not in schemas[f"{PREFIX}TrainJobProgress"]["properties"]

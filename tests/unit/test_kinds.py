@@ -13,7 +13,7 @@ import pytest
 
 from tests.kinds import SAMPLES, TRAINING as TRAINING_LABEL, Object, Part, Sample, template
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
-from visibility_api.kinds import BY_RESOURCE, KINDS, RESOURCES
+from visibility_api.kinds import ALL_RESOURCES, BY_RESOURCE, KINDS
 from visibility_api.kube.decoding import in_slices
 from visibility_api.kube.errors import ApiError
 from visibility_api.pushing.ownership import Membership, Owners
@@ -379,6 +379,6 @@ def test_kinds_may_share_a_name(cluster: Cluster) -> None:
 
 def test_no_two_kinds_have_a_resource_a_kind_or_a_short_name_in_common() -> None:
     names = [
-        name for each in RESOURCES for name in (each.plural, each.kind, *each.short_names, each.singular)
+        name for each in ALL_RESOURCES for name in (each.plural, each.kind, *each.short_names, each.singular)
     ]
     assert len(set(names)) == len(names)

@@ -6,7 +6,6 @@ import itertools
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from tests.asgi import Answer, call
@@ -18,10 +17,12 @@ from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.resource_routes import RouteKey
 from visibility_api.auth.errors import AccessDenied
 from visibility_api.auth.identity import Attributes, Identity
-from visibility_api.kinds import RESOURCES
+from visibility_api.kinds import ALL_RESOURCES, KINDS as JOB_KINDS, RESOURCES
 from visibility_api.kubeapi.collection import Collection
 from visibility_api.kubeapi.message import Handler
+from visibility_api.kubeapi.training_jobs import AllKinds
 from visibility_api.kubeapi.watch import Watches
+from visibility_api.models.served import TRAINING_JOBS
 from visibility_api.store.memory import MemoryStore
 
 BASE = "/apis/visibility.trainer.kubeflow.org/v1alpha1"
@@ -48,20 +49,22 @@ class Caller:
 
 def served(caller: Caller) -> Any:
     store = MemoryStore(base_revision=1)
-    for resource, namespace in itertools.product(RESOURCES, NAMESPACES):
-        made = document("bert", namespace=namespace, uid=f"{resource.plural} in {namespace}")
-        ref = replace(made.job.ref, resource=resource.plural)
-        store.put(replace(made, job=replace(made.job, ref=ref)))
+    for kind, namespace in itertools.product(KINDS, NAMESPACES):
+        store.put(document("bert", resource=kind, namespace=namespace, uid=f"{kind} in {namespace}"))
     handlers: dict[RouteKey, Handler] = {}
-    for resource in RESOURCES:
-        documents = Collection(resource, store, now=lambda: NOW)
-        changes = Watches(resource, store, now=lambda: NOW)
+    of_all_kinds = AllKinds({kind.served: kind.name for kind in JOB_KINDS}, caller)
+    for resource in ALL_RESOURCES:
+        view = of_all_kinds if resource is TRAINING_JOBS else None
+        documents = Collection(resource, store, now=lambda: NOW, view=view)
+        changes = Watches(resource, store, now=lambda: NOW, view=view)
         for subresource, verb, handler in (
             ("", "get", documents.get),
             ("", "list", documents.list),
             ("", "watch", changes.watch),
             ("progress", "get", documents.get),
         ):
+            if subresource and not resource.subresources:
+                continue
             handlers[resource.plural, subresource, verb] = handler
     registry, limits = CollectorRegistry(), Limits()
 
@@ -82,6 +85,10 @@ def served(caller: Caller) -> Any:
             log_tails=LogTails(find=store.get, authorizer=caller, logs=None),
         )
     )
+
+
+def rows_of(answer: Answer) -> set[Right]:
+    return {row for row in itertools.product(KINDS, NAMESPACES) if f'"{row[0]} in {row[1]}"' in answer.text}
 
 
 USERS: dict[str, set[Right]] = {
@@ -109,11 +116,32 @@ async def test_no_answer_has_what_its_reader_has_no_right_to(rights: set[Right])
             is_allowed = bool({(resource, namespace), (resource, "")} & rights)
             is_off = rest == "/bert/log-tail"  # its source is switched off: 403 for all
             assert (answer.status == 200) == (is_allowed and not is_off), (resource, namespace, rest)
-            shown = {
-                row
-                for row in itertools.product(KINDS, NAMESPACES)
-                if f'"{row[0]} in {row[1]}"' in answer.body.decode()
-            }
+            shown = rows_of(answer)
             assert all({(kind, place), (kind, "")} & rights for kind, place in shown), answer.body
             seen |= shown
     assert {kind for kind, _ in seen} == {kind for kind, _ in rights}
+
+
+@pytest.mark.parametrize("rights", USERS.values(), ids=USERS)
+@pytest.mark.parametrize("accept", ["application/json", f"{TABLE},application/json"])
+async def test_the_list_of_all_kinds_has_the_rows_of_the_lists_of_each(
+    rights: set[Right], accept: str
+) -> None:
+    app = served(Caller(rights | {("trainingjobs", "")}))
+    for namespace in ("", *NAMESPACES):
+        scope = f"/namespaces/{namespace}" if namespace else ""
+        answer = await call(app, f"{BASE}{scope}/trainingjobs", headers=[("Accept", accept)])
+        expected = {
+            (kind, place)
+            for kind, place in itertools.product(KINDS, NAMESPACES)
+            if {(kind, namespace), (kind, "")} & rights and namespace in ("", place)
+        }
+        assert (answer.status == 200) == bool(expected), answer.body
+        assert rows_of(answer) == expected
+        if answer.status == 200 and "Table" not in accept:
+            assert {each["metadata"]["name"] for each in answer.json()["items"]} == {
+                f"{kind}.bert" for kind, _ in expected
+            }
+    for kind, namespace in itertools.product(KINDS, NAMESPACES):
+        one = await call(app, f"{BASE}/namespaces/{namespace}/trainingjobs/{kind}.bert")
+        assert one.status == (200 if {(kind, namespace), (kind, "")} & rights else 403)

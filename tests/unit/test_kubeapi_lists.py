@@ -45,7 +45,7 @@ class Jobs:
     ) -> None:
         self.store = MemoryStore(base_revision=BASE_REVISION, max_changes=max_changes)
         self.now = NOW
-        self.lists = Lists(self.store, "trainjobs", max_kept_bytes=max_kept_bytes)
+        self.lists = Lists(self.store, max_kept_bytes=max_kept_bytes)
         self.forms = Forms(Codec(TrainJobKind.served), lambda: self.now)
         self.form = self.forms.document
         self.written = 0  # items
@@ -60,7 +60,9 @@ class Jobs:
         self.store.delete(document(f"job-{number:04d}").job.ref)
 
     async def body(self, namespace: str | None = None) -> list[bytes]:
-        return await self.lists.body(layout_of(self.form, Representation()), namespace, EVERYTHING)
+        return await self.lists.body(
+            layout_of(self.form, Representation()), "trainjobs", namespace, EVERYTHING
+        )
 
     async def list(
         self,
@@ -73,7 +75,7 @@ class Jobs:
     ) -> list[bytes]:
         layout = Counted(layout_of(self.chosen(representation), representation), self)
         options = options or ListOptions(selection=selection)
-        return await self.lists.body(layout, namespace, options, client=client)
+        return await self.lists.body(layout, "trainjobs", namespace, options, client=client)
 
     def chosen(self, representation: Representation) -> Form:
         if representation.transform == "Table":

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from visibility_api import __version__
 from visibility_api.flowcontrol.time_shares import TimeShares
-from visibility_api.kinds import RESOURCES
+from visibility_api.kinds import ALL_RESOURCES
 from visibility_api.kubeapi.message import Authenticator, Authorizer, Handler
 from visibility_api.models.served import Resource
 from visibility_api.pushing.body import MAX_BODY_BYTES
@@ -45,7 +45,7 @@ class Parts:
     authenticator: Authenticator
     authorizer: Authorizer
     handlers: Mapping[RouteKey, Handler]  # of the resource path: one for each verb of each resource
-    resources: Sequence[Resource] = RESOURCES
+    resources: Sequence[Resource] = ALL_RESOURCES
     # Those that discovery shows now: a kind's CRD may come and go. None: all of them.
     served: Callable[[], tuple[Resource, ...]] | None = None
     registry: CollectorRegistry
@@ -82,7 +82,7 @@ class Application(FastAPI):
         self.state.health = Health(parts.checks)
         self.state.resources = {each.plural: each for each in parts.resources}
         self.state.discovery = Discovery(parts.served or (lambda: tuple(parts.resources)))
-        self.state.openapi = OpenApi()  # of `kinds.RESOURCES`, whatever `parts` has
+        self.state.openapi = OpenApi()  # of `kinds.ALL_RESOURCES`, whatever `parts` has
         self.state.log_tails = parts.log_tails
         self.state.page = parts.page
         self.state.histories = parts.histories

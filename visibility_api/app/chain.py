@@ -192,6 +192,7 @@ class RequestChain:
                 headers=scope["headers"],
                 attributes=info.attributes,
                 receive=exchange.receive,
+                identity=identity,
                 client=client,
                 charge=exchange.charge,
             )

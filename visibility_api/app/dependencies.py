@@ -95,7 +95,7 @@ async def _caller(request: Request) -> Identity:
 async def _served(resource: str, request: Request) -> Resource:
     """The resource in the path. Raises UnknownRoute."""
     found: Resource | None = request.app.state.resources.get(resource)
-    if found is None:
+    if found is None or not found.subresources:
         raise UnknownRoute
     return found
 

@@ -48,6 +48,11 @@ class JobRef(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True, gc=Fals
     name: str
     uid: str
 
+    @property
+    def qualified_name(self) -> str:
+        """Among jobs of all kinds: plurals have no dot, so the part before the first one is the resource."""
+        return f"{self.resource}.{self.name}"
+
     def __str__(self) -> str:
         return f"{self.resource}/{self.namespace}/{self.name}"
 

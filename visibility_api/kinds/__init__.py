@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from visibility_api.models.served import Resource
+from visibility_api.models.served import TRAINING_JOBS, Resource
 from visibility_api.workloads.kind import JobKind, WatchedObjects
 from visibility_api.workloads.presence import Presence
 
@@ -45,6 +45,7 @@ KINDS: tuple[JobKind, ...] = (
 )
 
 RESOURCES = tuple(kind.served for kind in KINDS)
+ALL_RESOURCES = (*RESOURCES, TRAINING_JOBS)
 # Names of all that is watched.
 COLLECTIONS = tuple(
     dict.fromkeys(objects.shown_as for kind in KINDS for chain in kind.chains for objects in chain)
@@ -86,12 +87,9 @@ REQUIRED = tuple(dict.fromkeys(objects.shown_as for objects in USERS if objects 
 
 
 def served(presence: Presence) -> tuple[Resource, ...]:
-    """The resources of the kinds that exist in this cluster."""
-    return tuple(
-        dict.fromkeys(
-            kind.served for kind in KINDS if kind.is_assumed or any(map(presence.is_served, kind.own))
-        )
-    )
+    """The resources of the kinds that exist in this cluster, and that of all kinds."""
+    found = [kind.served for kind in KINDS if kind.is_assumed or any(map(presence.is_served, kind.own))]
+    return tuple(dict.fromkeys((*found, TRAINING_JOBS)))
 
 
 def own_objects(resource: str) -> WatchedObjects:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from datetime import datetime
 
 from visibility_api.errors.status import ObjectNotFound, TooLargeResourceVersion
-from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.models.served import Resource
 from visibility_api.store import Entry, Store
 
@@ -18,6 +17,7 @@ from .lists import Lists
 from .message import ResourceRequest, ResourceResponse
 from .negotiation import JSON, Representation, Target, negotiate_request
 from .rendering import render
+from .training_jobs import AllKinds
 from .v1alpha1 import Codec
 
 _VARY = (b"vary", b"Accept")
@@ -25,8 +25,10 @@ MAX_TAGS = 64  # of If-None-Match; clients send one
 
 
 class Collection:
-    """The handlers for get and list of one resource. `now` is the clock of the ages in Tables; `shares` of
-    the event loop's time are those of clients."""
+    """The handlers for get and list of one resource; `view`: of the one that shows all kinds.
+
+    `now` is the clock of the ages in Tables; `lists` of all resources are made by the same object.
+    """
 
     def __init__(
         self,
@@ -34,27 +36,37 @@ class Collection:
         store: Store,
         *,
         now: Callable[[], datetime],
-        shares: TimeShares | None = None,
+        lists: Lists | None = None,
+        view: AllKinds | None = None,
     ) -> None:
         self._plural = resource.plural
         self._store = store
-        self._forms = Forms(Codec(resource), now)
-        self._lists = Lists(store, resource.plural, shares=shares)
+        self._view = view
+        self._forms = Forms(Codec(resource) if view is None else view.codec, now)
+        self._lists = Lists(store) if lists is None else lists
+        # What is kept of an entry is named after the form: that of the view differs.
+        self._line_key = f"{self._forms.document.key} line"
 
     async def get(self, request: ResourceRequest) -> ResourceResponse:
-        """One document, also as a subresource. Raises ObjectNotFound, which names the object itself."""
+        """One document, also as a subresource.
+
+        Raises ObjectNotFound, which names the object itself, and what `AllKinds.locate` raises.
+        """
         attributes = request.attributes
         representation = negotiate_request(request, Target.OBJECT)
         form = self._forms.choose(representation, request)
         revision = read_get_options(request) if request.query else None
         if revision is not None and not await self._store.reach(revision):
             raise TooLargeResourceVersion(revision, self._store.revision)
-        entry = self._store.get(self._plural, attributes.namespace, attributes.name)
+        plural, name = self._plural, attributes.name
+        if self._view is not None:
+            plural, name = await self._view.locate(request)
+        entry = self._store.get(plural, attributes.namespace, name)
         if entry is None:
             raise ObjectNotFound(self._plural, attributes.name)
         if form is self._forms.document and representation.media_type == JSON and not representation.pretty:
             # Nearly every GET: body and tag are encoded once for each revision.
-            body, tag = entry.encoded("line", self._line), entry.encoded("tag", _plain_tag)
+            body, tag = entry.encoded(self._line_key, self._line), entry.encoded("tag", _plain_tag)
         else:
             if not form.is_timeless:
                 body = render(form.one(entry), representation)
@@ -71,13 +83,15 @@ class Collection:
     async def list(self, request: ResourceRequest) -> ResourceResponse:
         """The documents of one namespace or of all.
 
-        Raises what `read_list_options` and `Lists.body` raise; ClientGone.
+        Raises what `read_list_options`, `AllKinds.readable` and `Lists.body` raise; ClientGone.
         """
         representation = negotiate_request(request, Target.LIST)
         form = self._forms.choose(representation, request)
-        options = read_list_options(request)
+        options = read_list_options(request, is_mixed=self._view is not None)
         namespace = request.attributes.namespace or None
-        making = self._lists.body(layout_of(form, representation), namespace, options, client=request.client)
+        resources = self._plural if self._view is None else await self._view.readable(request)
+        layout = layout_of(form, representation)
+        making = self._lists.body(layout, resources, namespace, options, client=request.client)
         body = await unless_gone(request.receive, making)
         return ResourceResponse(content_type=representation.media_type, body=body)
 

@@ -41,6 +41,8 @@ class Column:
         }
 
 
+# Of lists of several kinds, after the name.
+KIND = Column(name="Kind", description="Kind of the training job.")
 # kubectl adds NAMESPACE itself. The columns are the same for every list, also an empty one.
 COLUMNS = (
     Column(name="Name", format="name", description="Name of the training job."),

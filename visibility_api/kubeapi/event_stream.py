@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from visibility_api.errors.status import RequestError, encode_status
 from visibility_api.kubeapi.selectors.selection import Selection
-from visibility_api.store import Batch, Change, Entry, Listing
+from visibility_api.store import Batch, Change, Entry, Listing, Resources
 
 from .forms import Form
 from .paging import candidates
@@ -29,16 +29,23 @@ class EventStream:
     """The encoder of one stream. Each event is one line of JSON."""
 
     def __init__(
-        self, form: Form, namespace: str | None, selection: Selection, kept: deque[Slices] | None = None
+        self,
+        form: Form,
+        resources: Resources,
+        namespace: str | None,
+        selection: Selection,
+        kept: deque[Slices] | None = None,
     ) -> None:
         """`kept`: the slices of the latest states, of all streams of a resource."""
+        # Of several resources, the changes of all others are left out.
+        self._resources = None if isinstance(resources, str) else resources
         self._kept = deque[Slices]() if kept is None else kept
         self._form = form
         self._namespace = namespace
         self._selection = selection
         # A string caches its hash, and thousands of streams look up the bytes at every change. The namespace
         # is quoted: one that is called `None` must differ from all namespaces.
-        self._key = f"{form.key} {namespace!r} {selection}"
+        self._key = f"{form.key} {sorted(self._resources or ())} {namespace!r} {selection}"
         self.changes_at_once = selection.matched_at_once // 2  # each is matched before and after it
         # The first event of a Table watch has the column definitions, so its bytes are not shared.
         self._is_first = True
@@ -109,7 +116,10 @@ class EventStream:
 
     def _events(self, changes: Sequence[Change]) -> Iterator[_Event]:
         for change in changes:
-            if self._namespace is not None and change.entry.document.job.ref.namespace != self._namespace:
+            ref = change.entry.document.job.ref
+            if self._namespace is not None and ref.namespace != self._namespace:
+                continue
+            if self._resources is not None and ref.resource not in self._resources:
                 continue
             if self._selection.is_everything:
                 yield change.type, change.entry

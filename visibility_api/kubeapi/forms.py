@@ -65,11 +65,11 @@ class Form(Protocol):
 class DocumentForm:
     """Whole documents."""
 
-    key = "document"
     is_timeless = True
     items_field = "items"
 
     def __init__(self, codec: Codec) -> None:
+        self.key = f"{codec.form}document"
         self._codec = codec
         self.one = self.item = codec.document
 

@@ -41,11 +41,11 @@ class ListOptions:
     timeout_s: int = 0  # of a watch; 0 = the server's choice
 
 
-def read_list_options(request: ResourceRequest) -> ListOptions:
-    """The options of a list. Raises BadRequest or InvalidListOptions."""
+def read_list_options(request: ResourceRequest, *, is_mixed: bool = False) -> ListOptions:
+    """The options of a list, `is_mixed`: of several kinds. Raises BadRequest or InvalidListOptions."""
     query = _first_values(request)
     _refuse_export(query)
-    selection, limit, _ = _parse(query)
+    selection, limit, _ = _parse(query, is_mixed)
     match = query.get(_FIELD, "")
     version, token = query.get("resourceVersion", ""), query.get("continue", "")
     faults: list[StatusCause] = []
@@ -74,10 +74,10 @@ def read_list_options(request: ResourceRequest) -> ListOptions:
     )
 
 
-def read_watch_options(request: ResourceRequest) -> ListOptions:
-    """The options of a watch. Raises BadRequest or InvalidListOptions."""
+def read_watch_options(request: ResourceRequest, *, is_mixed: bool = False) -> ListOptions:
+    """The options of a watch, `is_mixed`: of several kinds. Raises BadRequest or InvalidListOptions."""
     query = _first_values(request)
-    selection, _, timeout_s = _parse(query)
+    selection, _, timeout_s = _parse(query, is_mixed)
     match = query.get(_FIELD, "")
     version = query.get("resourceVersion", "")
     initial = _boolean(query, "sendInitialEvents")
@@ -146,12 +146,13 @@ def _first_values(request: ResourceRequest) -> Mapping[str, str]:
     return dict(reversed(request.query))
 
 
-def _parse(query: Mapping[str, str]) -> tuple[Selection, int, int]:
+def _parse(query: Mapping[str, str], is_mixed: bool) -> tuple[Selection, int, int]:
     """The selection, `limit` and `timeoutSeconds`."""
     labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
     selection = Selection(
         labels=parse_label_selector(labels) if labels else LabelSelector(),
         fields=parse_field_selector(fields) if fields else FieldSelector(),
+        is_mixed=is_mixed,
     )
     return selection, max(0, _integer(query, "limit")), _integer(query, "timeoutSeconds")
 

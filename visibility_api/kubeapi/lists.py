@@ -13,7 +13,7 @@ from cachetools import LRUCache
 
 from visibility_api.flowcontrol.client_queues import ClientQueues
 from visibility_api.flowcontrol.time_shares import TimeShares
-from visibility_api.store import Entry, Store
+from visibility_api.store import Entry, Resources, Store
 
 from .compression import Part
 from .list_layout import Layout
@@ -32,7 +32,7 @@ _CROWDED = (
     "in Retry-After"
 )
 
-_Key = tuple[str | None, str]  # namespace, None = all of them; layout
+_Key = tuple[Resources, str | None, str]  # the jobs; namespace, None = all of them; layout
 # Whether a part follows another, and the revisions of its items: equal ones are equal bytes.
 _Revisions = tuple[int, ...]
 
@@ -47,18 +47,16 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class Lists:
-    """The lists of one resource. When too much is kept, the least recently used list is dropped."""
+    """The lists of all resources. When too much is kept, the least recently used list is dropped."""
 
     def __init__(
         self,
         store: Store,
-        plural: str,
         *,
         shares: TimeShares | None = None,
         max_kept_bytes: int = MAX_KEPT_BYTES,
     ) -> None:
         self._store = store
-        self._plural = plural
         # A list larger than half of the limit counts as half, so that two of them are kept: one for each
         # request would take more memory.
         self._kept: LRUCache[_Key, _Kept] = LRUCache(
@@ -68,7 +66,13 @@ class Lists:
         self._cheap, self._costly = _queues(MAX_CHEAP, shares), _queues(MAX_COSTLY, shares)
 
     async def body(
-        self, layout: Layout, namespace: str | None, options: ListOptions, *, client: Hashable = ""
+        self,
+        layout: Layout,
+        resources: Resources,
+        namespace: str | None,
+        options: ListOptions,
+        *,
+        client: Hashable = "",
     ) -> list[bytes]:
         """The response to a list. Users take turns.
 
@@ -76,7 +80,7 @@ class Lists:
         """
         token = read_token(options)
         await self._store.reach(token.rv if token is not None else options.revision or 0)
-        key = (namespace, layout.key) if _is_whole(options) else None
+        key = (resources, namespace, layout.key) if _is_whole(options) else None
         held = self._kept.get(key) if key is not None else None
         if (
             held is not None
@@ -85,7 +89,7 @@ class Lists:
         ):
             return _around(layout, Page(revision=held.revision, entries=()), list(held.parts.values()))
         async with (self._costly if layout.is_costly else self._cheap).slot(client):
-            page = await find_page(self._store, self._plural, namespace, options)
+            page = await find_page(self._store, resources, namespace, options)
             return _around(layout, page, await self._parts(layout, page, key))
 
     async def _parts(self, layout: Layout, page: Page, key: _Key | None) -> list[bytes]:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from visibility_api.auth.identity import Attributes, Identity
+from visibility_api.auth.identity import ANONYMOUS, Attributes, Identity
 
 # ASGI's own types: its dictionaries are untyped by definition.
 Scope = MutableMapping[str, Any]
@@ -40,6 +40,7 @@ class ResourceRequest:
     headers: Headers
     attributes: Attributes
     receive: Receive  # handlers wait here for the client's disconnect
+    identity: Identity = ANONYMOUS
     client: str = ""  # whose turn it is when several wait: `auth.identity.client_of` the caller
     # To be told of the event loop's seconds that a stream takes before it waits for changes.
     charge: Callable[[float], None] = lambda _spent_s: None

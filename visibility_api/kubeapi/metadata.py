@@ -17,7 +17,7 @@ class MetadataForm:
     items_field = "items"
 
     def __init__(self, codec: Codec, version: TableVersion) -> None:
-        self.key = f"metadata/{version}"
+        self.key = f"{codec.form}metadata/{version}"
         self._codec = codec
         self._version = version.encode()
 

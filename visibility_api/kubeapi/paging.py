@@ -10,15 +10,15 @@ import asyncio
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from visibility_api.errors.status import BadRequest, Expired, TooLargeResourceVersion
 from visibility_api.jobs.job import list_order
-from visibility_api.kubeapi.selectors.selection import Selection
-from visibility_api.store import Entry, Listing, RevisionExpired, Store
+from visibility_api.kubeapi.selectors.selection import Selection, name_of
+from visibility_api.store import Entry, Listing, Resources, RevisionExpired, Store
 
 from .list_options import ListOptions
 
@@ -64,15 +64,15 @@ class Page:
         return msgspec.json.encode(meta)
 
 
-async def find_page(store: Store, resource: str, namespace: str | None, options: ListOptions) -> Page:
+async def find_page(store: Store, resources: Resources, namespace: str | None, options: ListOptions) -> Page:
     """The page that a list requests; `namespace` None = all.
 
     Raises BadRequest, Expired, TooLargeResourceVersion.
     """
-    listing, after = _state(store, resource, namespace, options)
+    listing, after = _state(store, resources, namespace, options)
     entries = candidates(listing.entries, namespace, options.selection)
     if after is not None:
-        entries = entries[bisect_right(entries, list_order(*after), key=_order) :]
+        entries = entries[bisect_right(entries, list_order(*after), key=_order_of(options.selection)) :]
     is_all = options.selection.is_everything
     if not options.limit:
         if not is_all:
@@ -87,7 +87,7 @@ async def find_page(store: Store, resource: str, namespace: str | None, options:
     return Page(
         revision=listing.revision,
         entries=shown,
-        continue_token=encode_token(listing.revision, _place(shown[-1])),
+        continue_token=encode_token(listing.revision, _place(shown[-1], options.selection)),
         remaining=rest if is_all else None,  # of a selector it is not known
     )
 
@@ -105,7 +105,7 @@ def candidates(entries: Sequence[Entry], namespace: str | None, selection: Selec
     namespace = namespace or selection.fields.required("metadata.namespace")
     if name is None or namespace is None:
         return entries
-    place = bisect_left(entries, list_order(namespace, name), key=_order)
+    place = bisect_left(entries, list_order(namespace, name), key=_order_of(selection))
     return entries[place : place + 1]
 
 
@@ -125,27 +125,29 @@ async def _matching(
 
 
 def _state(
-    store: Store, resource: str, namespace: str | None, options: ListOptions
+    store: Store, resources: Resources, namespace: str | None, options: ListOptions
 ) -> tuple[Listing, _Place | None]:
     """The state of the requested revision, and the place after which the page begins."""
     token = read_token(options)
     if token is not None:
-        return _continued(store, resource, namespace, token)
+        return _continued(store, resources, namespace, token)
     check_revision(store, options)
     if not options.is_exact:
-        return store.list(resource, namespace), None
+        return store.list(resources, namespace), None
     try:
-        return store.list(resource, namespace, at=options.revision), None
+        return store.list(resources, namespace, at=options.revision), None
     except RevisionExpired as error:
         raise Expired(_TOO_OLD) from error
 
 
-def _continued(store: Store, resource: str, namespace: str | None, token: Token) -> tuple[Listing, _Place]:
+def _continued(
+    store: Store, resources: Resources, namespace: str | None, token: Token
+) -> tuple[Listing, _Place]:
     after = (token.namespace, token.name)
     if token.rv == _CURRENT:
-        return store.list(resource, namespace), after
+        return store.list(resources, namespace), after
     try:
-        return store.list(resource, namespace, at=token.rv), after
+        return store.list(resources, namespace, at=token.rv), after
     except RevisionExpired as error:
         raise Expired(_TOKEN_TOO_OLD, continue_token=encode_token(_CURRENT, after)) from error
 
@@ -160,14 +162,13 @@ def read_token(options: ListOptions) -> Token | None:
     return token
 
 
-def _order(entry: Entry) -> tuple[str, str]:
-    ref = entry.document.job.ref
-    return list_order(ref.namespace, ref.name)
+def _order_of(selection: Selection) -> Callable[[Entry], tuple[str, str]]:
+    return lambda entry: list_order(*_place(entry, selection))
 
 
-def _place(entry: Entry) -> _Place:
+def _place(entry: Entry, selection: Selection) -> _Place:
     ref = entry.document.job.ref
-    return ref.namespace, ref.name
+    return ref.namespace, name_of(ref, is_mixed=selection.is_mixed)
 
 
 def encode_token(revision: int, after: _Place) -> str:

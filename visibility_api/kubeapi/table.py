@@ -17,7 +17,7 @@ from visibility_api.jobs.job import Phase
 from visibility_api.store import Entry
 
 from .age import UNKNOWN, age
-from .columns import COLUMNS, clock_moments, leading_cells, trailing_cells
+from .columns import Column, clock_moments, trailing_cells
 from .list_options import IncludeObject
 from .metadata import MetadataForm
 from .negotiation import TableVersion
@@ -26,7 +26,6 @@ from .v1alpha1 import Codec
 # How old the ages in a Table may be: as old as a list that was on its way for so long.
 MAX_AGE = timedelta(seconds=5)
 
-_DEFINITIONS = msgspec.json.encode([column.definition() for column in COLUMNS])
 _encode = msgspec.json.encode
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND_US = 1_000_000
@@ -53,22 +52,23 @@ class TableForm:
     def __init__(
         self, codec: Codec, version: TableVersion, include: IncludeObject, now: Callable[[], datetime]
     ) -> None:
-        self.key = f"table/{version}/{include}"
+        self.key = f"{codec.form}table/{version}/{include}"
         self._version = version.encode()
         self._include = include
         self._codec = codec
+        self._definitions = _definitions(tuple(codec.columns))
         self._metadata = MetadataForm(codec, version)
         self._now = now
         self._row_key = f"row {self.key}"
 
     def one(self, entry: Entry) -> bytes:
         """The Table of a single object, with the object's own revision."""
-        return self._table(b'{"resourceVersion":"%d"}' % entry.revision, _DEFINITIONS, self.item(entry))
+        return self._table(b'{"resourceVersion":"%d"}' % entry.revision, self._definitions, self.item(entry))
 
     def head(self, list_meta: bytes) -> bytes:
         return (
             b'{"kind":"Table","apiVersion":"meta.k8s.io/%s","metadata":%s,"columnDefinitions":%s,"rows":['
-            % (self._version, list_meta, _DEFINITIONS)
+            % (self._version, list_meta, self._definitions)
         )
 
     def item(self, entry: Entry) -> bytes:
@@ -99,7 +99,7 @@ class TableForm:
 
     def event(self, entry: Entry, *, is_first: bool) -> bytes:
         """The Table of one event; only the first of a stream has column definitions, which kubectl reuses."""
-        definitions = _DEFINITIONS if is_first else b"null"
+        definitions = self._definitions if is_first else b"null"
         return self._table(b'{"resourceVersion":"%d"}' % entry.revision, definitions, self.item(entry))
 
     def bookmark(self, metadata: bytes) -> bytes:
@@ -113,7 +113,7 @@ class TableForm:
 
     def _row(self, entry: Entry) -> _Row:
         moments = [None if each is None else _micros(each) for each in clock_moments(entry.document)]
-        start = b'{"cells":%s,' % _encode(leading_cells(entry.document))[:-1]
+        start = b'{"cells":%s,' % _encode(self._codec.leading_cells(entry.document))[:-1]
         return _Row(start, self._row_end(entry), *moments)
 
     def _row_end(self, entry: Entry) -> bytes:
@@ -126,6 +126,11 @@ class TableForm:
             case "None":
                 carried = b"null"
         return b',%s%s,"object":%s}' % (cells, _conditions(entry), carried)
+
+
+@lru_cache
+def _definitions(columns: tuple[Column, ...]) -> bytes:
+    return _encode([column.definition() for column in columns])
 
 
 def _conditions(entry: Entry) -> bytes:

@@ -18,7 +18,7 @@ from datetime import datetime
 
 from visibility_api.errors.status import Expired, TooLargeResourceVersion
 from visibility_api.models.served import Resource
-from visibility_api.store import Feed, Listing, RevisionExpired, Store
+from visibility_api.store import Feed, Listing, Resources, RevisionExpired, Store
 
 from .delivery import ReaderTooSlow
 from .event_stream import EventStream, Slices, error_event
@@ -26,6 +26,7 @@ from .forms import Forms
 from .list_options import ListOptions, read_watch_options
 from .message import Receive, ResourceRequest, ResourceStream
 from .negotiation import Target, negotiate_request
+from .training_jobs import AllKinds
 from .turns import Turns
 from .v1alpha1 import Codec
 
@@ -49,7 +50,10 @@ class WatchLimits:
 
 
 class Watches:
-    """The watch handler of one resource. `count_events` is called with the number of events of each chunk."""
+    """The watch handler of one resource; `view`: of the one that shows all kinds.
+
+    `count_events` is called with the number of events of each chunk.
+    """
 
     def __init__(
         self,
@@ -57,12 +61,14 @@ class Watches:
         store: Store,
         *,
         now: Callable[[], datetime],
+        view: AllKinds | None = None,
         count_events: Callable[[int], None] = lambda _: None,
         limits: WatchLimits = WatchLimits(),
     ) -> None:
         self._plural = resource.plural
         self._store = store
-        self._forms = Forms(Codec(resource), now)
+        self._view = view
+        self._forms = Forms(Codec(resource) if view is None else view.codec, now)
         self._count_events = count_events
         self._limits = limits
         self._feeds: set[Feed] = set()
@@ -81,21 +87,25 @@ class Watches:
             feed.close()
 
     async def watch(self, request: ResourceRequest) -> ResourceStream:
-        """The stream of one watch; raises what `read_watch_options` raises, or TooLargeResourceVersion."""
+        """The stream of one watch.
+
+        Raises what `read_watch_options` and `AllKinds.readable` raise; TooLargeResourceVersion.
+        """
         representation = negotiate_request(request, Target.WATCH)
         form = self._forms.choose(representation, request)
-        options = read_watch_options(request)
+        options = read_watch_options(request, is_mixed=self._view is not None)
         revision = options.revision or 0
         if not await self._store.reach(revision) and options.sends_initial_events:
             raise TooLargeResourceVersion(revision, self._store.revision)
         namespace = request.attributes.namespace or None
-        events = EventStream(form, namespace, options.selection, self._kept)
+        resources = self._plural if self._view is None else await self._view.readable(request)
+        events = EventStream(form, resources, namespace, options.selection, self._kept)
 
         async def write(send_chunk: SendChunk) -> None:
             if self._is_draining:
                 return
             try:
-                feed, listing = self._open(namespace, options, request.client)
+                feed, listing = self._open(resources, namespace, options, request.client)
             except RevisionExpired as error:
                 await send_chunk(error_event(Expired(str(error))))  # clients list again
                 return
@@ -112,14 +122,14 @@ class Watches:
         return ResourceStream(write=write)
 
     def _open(
-        self, namespace: str | None, options: ListOptions, client: Hashable
+        self, resources: Resources, namespace: str | None, options: ListOptions, client: Hashable
     ) -> tuple[Feed, Listing | None]:
         """The stream's start, and the state to send first, if any. Raises RevisionExpired."""
         if not options.sends_initial_events:
-            return self._store.watch(self._plural, options.revision or self._store.revision, client), None
+            return self._store.watch(resources, options.revision or self._store.revision, client), None
         # No await between the two: no change is missed or sent twice.
-        listing = self._store.list(self._plural, namespace)
-        return self._store.watch(self._plural, listing.revision, client), listing
+        listing = self._store.list(resources, namespace)
+        return self._store.watch(resources, listing.revision, client), listing
 
     def _counted(self, send_chunk: SendChunk) -> SendChunk:
         async def send(chunk: bytes) -> None:

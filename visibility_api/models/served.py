@@ -50,6 +50,10 @@ class Resource:
         return next(each for each in self.subresources if each.name == name)
 
 
+# The jobs of all kinds. In no category: `kubectl get training` would list each job twice.
+TRAINING_JOBS = Resource(plural="trainingjobs", kind="TrainingJob", short_names=("tjs",))
+
+
 def progress_of(workload: str, plural: str, short_name: str) -> Resource:
     """The resource of one kind of job, such as TrainJob."""
     return Resource(

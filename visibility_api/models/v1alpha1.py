@@ -299,6 +299,52 @@ class TrainJobProgress(WireModel):
     status: ProgressStatus = Field(description="What is known of the job, and how it was read.")
 
 
+class JobReference(WireModel):
+    """A training job, in the namespace of the object that refers to it."""
+
+    kind: str = Field(description="Kind of the job, such as PyTorchJob.")
+    resource: str = Field(
+        description="The resource of this group that shows jobs of its kind alone, with their history and"
+        " log-tail, such as pytorchjobs."
+    )
+    name: str = Field(description="Name of the job.")
+    uid: str = Field(description="The job's uid.")
+
+
+class TrainingJob(WireModel):
+    """How far a training job of any kind has come. Its name is the resource of its kind, a dot and the name
+    of the job, such as pytorchjobs.bert."""
+
+    kind: Literal["TrainingJob"] = Field(default="TrainingJob", description="Always TrainingJob.")
+    api_version: Literal["visibility.trainer.kubeflow.org/v1alpha1"] = Field(
+        default="visibility.trainer.kubeflow.org/v1alpha1",
+        description="Always visibility.trainer.kubeflow.org/v1alpha1.",
+    )
+    metadata: ObjectMeta = Field(
+        description="Namespace, uid, labels and creation time are those of the job itself. The"
+        " resourceVersion is that of this document, which is not stored in etcd."
+    )
+    job_ref: JobReference = Field(description="The job that it shows.")
+    status: ProgressStatus = Field(description="What is known of the job, and how it was read.")
+
+
+class TrainingJobList(WireModel):
+    """TrainingJobList is a list of TrainingJob."""
+
+    kind: Literal["TrainingJobList"] = Field(default="TrainingJobList", description="Always TrainingJobList.")
+    api_version: Literal["visibility.trainer.kubeflow.org/v1alpha1"] = Field(
+        default="visibility.trainer.kubeflow.org/v1alpha1",
+        description="Always visibility.trainer.kubeflow.org/v1alpha1.",
+    )
+    metadata: ListMeta = Field(
+        default_factory=ListMeta, description="A watch can continue from its resourceVersion."
+    )
+    items: tuple[TrainingJob, ...] = Field(
+        description="One document for each job that the caller may read under its own resource, sorted by"
+        " namespace, then by name."
+    )
+
+
 class TrainJobProgressList(WireModel):
     """TrainJobProgressList is a list of TrainJobProgress."""
 

@@ -14,6 +14,9 @@ from visibility_api.jobs.summary import JobProgress
 T = TypeVar("T")
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
+# Jobs of one resource, or of several together, whose names are then qualified (`JobRef.qualified_name`).
+Resources = str | frozenset[str]
+
 REACH_S = 3.0  # as kube-apiserver waits for its cache to become as new as requested
 MAX_BATCH_CHANGES = 256  # that a watcher is given in one turn
 # Of one batch, as estimated in memory: some 60 KiB of JSON. Each watcher that reads slowly may hold another.
@@ -86,7 +89,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Listing:
-    """A consistent state of one resource: its entries at `revision`, by namespace, then name,
+    """A consistent state of some resources: their entries at `revision`, by namespace, then name,
     as kube-apiserver lists them.
 
     While nothing changes, every caller is given the same object. What readers make of it can be kept in
@@ -160,16 +163,16 @@ class Store(Protocol):
 
     def get(self, resource: str, namespace: str, name: str) -> Entry | None: ...
 
-    def list(self, resource: str, namespace: str | None = None, *, at: int | None = None) -> Listing:
-        """Every entry of the resource, or of one namespace of it, now or as it was at revision `at`.
+    def list(self, resources: Resources, namespace: str | None = None, *, at: int | None = None) -> Listing:
+        """Every entry of the resources, or of one namespace of them, now or as it was at revision `at`.
 
         Raises RevisionExpired when that state is no longer held, or is of another process.
         """
         ...
 
-    def watch(self, resource: str, since: int, client: Hashable = None) -> Feed:
-        """Changes of the resource after `since`, replayed from history, then live. The watches of one client
-        share its part of the wake-ups; None: one of its own.
+    def watch(self, resources: Resources, since: int, client: Hashable = None) -> Feed:
+        """Changes after `since`, replayed from history, then live; of all resources when several are named.
+        The watches of one client share its part of the wake-ups; None: one of its own.
 
         Raises RevisionExpired for a revision before the history or after `revision`, which is of
         another process.

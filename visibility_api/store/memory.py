@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import chain, islice
 
-from cachetools import TTLCache
+from cachetools import LRUCache, TTLCache
 
 from visibility_api.jobs.job import JobRef, list_order
 from visibility_api.jobs.summary import JobProgress
 
-from . import REACH_S, Change, ChangeType, Entry, Listing, RevisionExpired
+from . import REACH_S, Change, ChangeType, Entry, Listing, Resources, RevisionExpired
 from .changelog import ChangeLog, LogFeed, WakeUps
 
 # Revisions are an epoch, which rises with each owner of the log, and a count. Above 2^30 changes in an epoch
@@ -25,6 +25,7 @@ MAX_CHANGES = 10_000  # of one resource; with 50 changes a second some three min
 MAX_HISTORY_BYTES = 64 * 1024 * 1024  # of one resource, as estimated by `_size_bytes`
 MAX_REACHED = 1024  # revisions that readers wait for at one time
 MAX_PAST, PAST_FOR_S = 8, 60.0  # earlier states that are kept
+MAX_MIXED = 32  # lists of several resources that are kept until the next change
 MAX_EPOCHS_AHEAD = 3600  # seconds: an owner's clock may be ahead
 _BASE_SIZE_BYTES = 4096  # of a document with few metrics, as Python objects and as JSON together
 
@@ -44,7 +45,7 @@ class _State:
         held = self.listings.get(namespace)
         if held is not None and held.revision == revision:
             return held
-        entries = self._present(namespace)
+        entries = self.present(namespace)
         listing = Listing(revision=revision, entries=entries)
         if entries:  # a namespace that does not exist leaves nothing behind
             self.listings[namespace] = listing
@@ -52,20 +53,14 @@ class _State:
 
     def past_listing(self, namespace: str | None, revision: int) -> Listing:
         """The state at an earlier revision: the present one with every later change taken back."""
-        before: dict[_Key, Entry | None] = {}
-        for change in reversed(self.log.after(revision)):
-            ref = change.entry.document.job.ref
-            if namespace is None or ref.namespace == namespace:
-                before[ref.namespace, ref.name] = change.previous
-        entries = {_key(entry): entry for entry in self._present(namespace)}
-        for key, entry in before.items():
-            if entry is None:
-                entries.pop(key, None)
-            else:
-                entries[key] = entry
-        return Listing(revision=revision, entries=[entries[key] for key in sorted(entries, key=_order)])
+        changes = [
+            change
+            for change in self.log.after(revision)
+            if namespace is None or change.entry.document.job.ref.namespace == namespace
+        ]
+        return Listing(revision=revision, entries=_take_back(changes, self.present(namespace), _key))
 
-    def _present(self, namespace: str | None) -> Sequence[Entry]:
+    def present(self, namespace: str | None) -> Sequence[Entry]:
         held = self.listings.get(namespace)
         if held is not None:
             return held.entries
@@ -103,7 +98,10 @@ class MemoryStore:
         self._resources: dict[str, _State] = {}
         self._all = self._new_log()
         # Of lists in pages: each further page is of the same past state.
-        self._past: TTLCache[tuple[str, str | None, int], Listing] = TTLCache(MAX_PAST, PAST_FOR_S)
+        self._past: TTLCache[tuple[Resources, str | None, int], Listing] = TTLCache(MAX_PAST, PAST_FOR_S)
+        # Of several resources: lists of the present state; the order of all jobs, until one comes or goes.
+        self._mixed: LRUCache[tuple[Resources, str | None], Listing] = LRUCache(MAX_MIXED)
+        self._order: list[tuple[str, _Key]] | None = None
         self.is_follower = False  # revisions come from another replica
         self._marks = {base_revision}  # revisions without a change: where an epoch began
         self._reached: dict[int, asyncio.Event] = {}  # revisions that readers wait for
@@ -135,13 +133,14 @@ class MemoryStore:
         """Begin anew with these entries, each at its revision, and nothing before `revision`. Watchers are
         cut:
         they list again."""
-        for state in self._resources.values():
-            state.log.close_feeds()
+        for log in (self._all, *(state.log for state in self._resources.values())):
+            log.close_feeds()
         self._started_at = revision
         self._advance(revision)
         self._marks = {revision}
-        self._resources, self._all = {}, self._new_log()
+        self._resources, self._all, self._order = {}, self._new_log(), None
         self._past.clear()
+        self._mixed.clear()
         for at, document in entries:
             ref = document.job.ref
             state = self._of(ref.resource)
@@ -159,6 +158,7 @@ class MemoryStore:
         self._step(state, type_, document, previous=held, revision=revision)
         if type_ == "DELETED":
             del state.entries[key]
+            self._order = None
 
     def advance(self, revision: int, *, is_mark: bool = False) -> None:
         """Nothing has changed up to this revision."""
@@ -236,22 +236,61 @@ class MemoryStore:
         state = self._resources.get(resource)
         return state.entries.get((namespace, name)) if state is not None else None
 
-    def list(self, resource: str, namespace: str | None = None, *, at: int | None = None) -> Listing:
-        state = self._of(resource)
+    def list(self, resources: Resources, namespace: str | None = None, *, at: int | None = None) -> Listing:
         if at is None or at == self._revision:
-            return state.listing(namespace, self._revision)
-        if not state.log.base_revision <= at <= self._revision:
-            raise RevisionExpired(at, state.log.base_revision)
-        past = self._past.get((resource, namespace, at))
+            if isinstance(resources, str):
+                return self._of(resources).listing(namespace, self._revision)
+            return self._mixed_listing(resources, namespace)
+        log = self._log_of(resources)
+        if not log.base_revision <= at <= self._revision:
+            raise RevisionExpired(at, log.base_revision)
+        past = self._past.get((resources, namespace, at))
         if past is None:
-            past = self._past[resource, namespace, at] = state.past_listing(namespace, at)
+            if isinstance(resources, str):
+                past = self._of(resources).past_listing(namespace, at)
+            else:
+                past = self._mixed_past(resources, namespace, at)
+            self._past[resources, namespace, at] = past
         return past
 
-    def watch(self, resource: str, since: int, client: Hashable = None) -> LogFeed:
-        state = self._of(resource)
+    def watch(self, resources: Resources, since: int, client: Hashable = None) -> LogFeed:
+        log = self._log_of(resources)
         if since > self._revision:
-            raise RevisionExpired(since, state.log.base_revision)  # of another process
-        return state.log.feed(since, client)
+            raise RevisionExpired(since, log.base_revision)  # of another process
+        return log.feed(since, client)
+
+    def _log_of(self, resources: Resources) -> ChangeLog:
+        return self._of(resources).log if isinstance(resources, str) else self._all
+
+    def _mixed_listing(self, resources: frozenset[str], namespace: str | None) -> Listing:
+        held = self._mixed.get((resources, namespace))
+        if held is None or held.revision != self._revision:
+            held = Listing(revision=self._revision, entries=self._mixed_entries(resources, namespace))
+            if held.entries:
+                self._mixed[resources, namespace] = held
+        return held
+
+    def _mixed_past(self, resources: frozenset[str], namespace: str | None, revision: int) -> Listing:
+        changes = [
+            change
+            for change in self._all.after(revision)
+            if (ref := change.entry.document.job.ref).resource in resources
+            and (namespace is None or ref.namespace == namespace)
+        ]
+        present = self._mixed_entries(resources, namespace)
+        return Listing(revision=revision, entries=_take_back(changes, present, _qualified_key))
+
+    def _mixed_entries(self, resources: frozenset[str], namespace: str | None) -> Sequence[Entry]:
+        states = {plural: state for plural, state in self._resources.items() if plural in resources}
+        if namespace is not None:
+            found = [entry for state in states.values() for entry in state.present(namespace)]
+            return sorted(found, key=lambda entry: _order(_qualified_key(entry)))
+        if self._order is None:
+            self._order = sorted(
+                ((plural, key) for plural, state in self._resources.items() for key in state.entries),
+                key=lambda each: list_order(each[1][0], f"{each[0]}.{each[1][1]}"),
+            )
+        return [states[plural].entries[key] for plural, key in self._order if plural in states]
 
     def _of(self, resource: str) -> _State:
         state = self._resources.get(resource)
@@ -276,6 +315,7 @@ class MemoryStore:
     def _remove(self, state: _State, key: _Key, held: Entry) -> None:
         self._step(state, "DELETED", held.document, previous=held)
         del state.entries[key]
+        self._order = None
 
     def _step(
         self,
@@ -292,6 +332,10 @@ class MemoryStore:
         state.entries[ref.namespace, ref.name] = entry
         state.listings.pop(None, None)
         state.listings.pop(ref.namespace, None)
+        if self._mixed:
+            self._mixed.clear()
+        if previous is None:
+            self._order = None
         change, size_bytes = Change(type=type_, entry=entry, previous=previous), _size_bytes(document)
         state.log.append(change, size_bytes=size_bytes)
         self._all.append(change, size_bytes=size_bytes)
@@ -304,6 +348,25 @@ def _order(key: _Key) -> tuple[str, str]:
 def _key(entry: Entry) -> _Key:
     ref = entry.document.job.ref
     return ref.namespace, ref.name
+
+
+def _qualified_key(entry: Entry) -> _Key:
+    ref = entry.document.job.ref
+    return ref.namespace, ref.qualified_name
+
+
+def _take_back(
+    changes: Sequence[Change], present: Iterable[Entry], key_of: Callable[[Entry], _Key]
+) -> list[Entry]:
+    """The entries before these changes, in order."""
+    entries = {key_of(entry): entry for entry in present}
+    for change in reversed(changes):
+        key = key_of(change.entry)
+        if change.previous is None:
+            entries.pop(key, None)
+        else:
+            entries[key] = change.previous
+    return [entries[key] for key in sorted(entries, key=_order)]
 
 
 def _size_bytes(document: JobProgress) -> int:

@@ -9,6 +9,7 @@ from typing import Literal
 from visibility_api.auth.identity import Requirement
 from visibility_api.errors.status import BadRequest
 from visibility_api.errors.text import quote
+from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
@@ -103,8 +104,11 @@ class FieldSelector:
 
     terms: tuple[FieldRequirement, ...] = ()
 
-    def matches(self, document: JobProgress) -> bool:
-        return all((_field(document, term.field) == term.value) is term.is_equal for term in self.terms)
+    def matches(self, document: JobProgress, *, is_mixed: bool = False) -> bool:
+        """`is_mixed`: the object's name is the qualified one."""
+        return all(
+            (_field(document, term.field, is_mixed) == term.value) is term.is_equal for term in self.terms
+        )
 
     def requirements(self) -> Iterator[Requirement]:
         for term in self.terms:
@@ -130,6 +134,7 @@ class Selection:
 
     labels: LabelSelector = LabelSelector()
     fields: FieldSelector = FieldSelector()
+    is_mixed: bool = False  # of jobs of several kinds, with qualified names
 
     @property
     def is_everything(self) -> bool:
@@ -146,14 +151,21 @@ class Selection:
         return _TERMS_AT_ONCE // max(4, len(self.labels.terms) + len(self.fields.terms))
 
     def matches(self, document: JobProgress) -> bool:
-        return self.labels.matches(document.job.labels) and self.fields.matches(document)
+        return self.labels.matches(document.job.labels) and self.fields.matches(
+            document, is_mixed=self.is_mixed
+        )
 
 
-def _field(document: JobProgress, field: str) -> str:
+def name_of(ref: JobRef, *, is_mixed: bool) -> str:
+    """The name of the object that is shown for a job."""
+    return ref.qualified_name if is_mixed else ref.name
+
+
+def _field(document: JobProgress, field: str, is_mixed: bool) -> str:
     """The value of a field; a missing one compares as empty."""
     match field:
         case "metadata.name":
-            return document.job.ref.name
+            return name_of(document.job.ref, is_mixed=is_mixed)
         case "metadata.namespace":
             return document.job.ref.namespace
         case "status.phase":
