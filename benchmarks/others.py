@@ -260,13 +260,18 @@ async def read_answer(reader: asyncio.StreamReader) -> bytes:
     """The head of an answer, when its body has been read too."""
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
     if b"\r\ntransfer-encoding: chunked\r\n" not in head:
-        await reader.readexactly(int(head.partition(b"\r\ncontent-length: ")[2].partition(b"\r\n")[0]))
+        await reader.readexactly(content_length(head))
         return head
     size = 1
     while size:
         size = int(await reader.readline(), 16)
         await reader.readexactly(size + len(b"\r\n"))
     return head
+
+
+def content_length(head: bytes) -> int:
+    """Of an answer's head in lower case."""
+    return int(head.partition(b"\r\ncontent-length: ")[2].partition(b"\r\n")[0])
 
 
 async def observe(users: Sequence[User], server: Server, seconds: float, victims: Victims | None) -> Round:

@@ -16,6 +16,7 @@ from .attack_scene import ANNOTATION, ATTACK
 from .attackers import ELSEWHERE, TABLE, YAML, Attack, Target, crowd, number
 from .control_plane import TRAINJOBS
 from .fleet import IMAGE
+from .others import content_length
 from .scene import API
 
 MERGE = "Content-Type: application/merge-patch+json\r\n"
@@ -159,7 +160,7 @@ def watches(users: int, each: int) -> Attack:
 
     async def attack(target: Target) -> None:
         opening = asyncio.Semaphore(64)
-        target.on_way = users * each // 2
+        target.on_way = users * each  # to open them is another attack: that of handshakes
 
         async def one(place: int) -> None:
             async with opening:
@@ -168,13 +169,18 @@ def watches(users: int, each: int) -> Attack:
             query = "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
             path = f"{API}/namespaces/{target.access.namespace}/trainjobs?{query}&labelSelector={selector}"
             bearer = target.bearer(target.access.accounts[place % users])
-            writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{TABLE}{bearer}\r\n".encode())
+            request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{TABLE}{bearer}\r\n".encode()
             try:
-                status = (await reader.readuntil(b"\r\n\r\n")).split()[1].decode()
-                target.answers[status] += 1
-                if status != "200":
+                while True:
+                    writer.write(request)
+                    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                    status = head.split()[1].decode()
+                    target.answers[status] += 1
+                    if status == "200":
+                        break
+                    # On the same connection, which client-go keeps too. Handshakes have rows of their own.
+                    await reader.readexactly(content_length(head))
                     await asyncio.sleep(RETRY_S)
-                    return
                 while await reader.read(256 * 1024):
                     pass
             finally:

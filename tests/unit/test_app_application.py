@@ -280,6 +280,22 @@ async def test_a_connection_that_tries_credentials_without_end_is_answered_ever_
     assert stranger.is_known
 
 
+@in_virtual_time
+@pytest.mark.parametrize("identity", [JANE, ANONYMOUS], ids=["user", "nobody"])
+@pytest.mark.parametrize("refusal", ["places", "review", ""])
+async def test_whoever_has_a_user_name_is_known_whether_or_not_the_request_is_refused(
+    identity: Identity, refusal: str
+) -> None:
+    """A user's connection is kept then: else each that is over a limit would need another handshake."""
+    shell = Shell(identity=identity, limits=Limits(in_flight=0) if refusal == "places" else Limits())
+    if refusal == "review":
+        shell.verdict = denial()
+    peer = Peer()
+    answer = await shell.get(ONE, state={PEER: peer})
+    assert answer.status == {"places": 429, "review": 403, "": 200}[refusal]
+    assert peer.is_known is (identity is JANE)
+
+
 async def test_refused_and_failed_requests_leave_nothing_in_flight() -> None:
     async def handler(_: ResourceRequest) -> ResourceResponse:
         raise KeyError

@@ -12,9 +12,11 @@ from hypothesis import given, strategies as st
 from visibility_api.auth.certificates import Peer
 from visibility_api.serving import connections
 from visibility_api.serving.connections import (
+    CLOSED_AT_ONCE,
     CONNECTION_BYTES,
     CROWD,
     KEPT_SHARE,
+    LOOKED_AT_ONCE,
     READ_AT_ONCE,
     ConnectionLimits,
     Connections,
@@ -59,7 +61,7 @@ def strangers(all_: Connections, site: str, number: int = 1) -> list[Connection]
 
 
 def sweep(all_: Connections, made: list[Connection], now: float = 0.0) -> None:
-    all_.sweep(now, has_client_ca=True)
+    asyncio.run(all_.sweep(now, has_client_ca=True))
     for each in made:
         if not each.is_open:
             all_.leave(each)
@@ -83,6 +85,17 @@ def test_those_who_are_known_meanwhile_are_neither_counted_nor_dropped() -> None
     more = strangers(all_, "10.0.0.1", 10)
     assert all(each.is_open for each in users + more)
     assert all_.strangers == 10
+
+
+def test_of_many_strangers_those_who_are_known_are_looked_for_now_and_then_and_never_dropped() -> None:
+    """To look through a thousand takes 50 us, for each connection of a flood."""
+    all_ = Connections(ConnectionLimits(strangers=320))
+    users = strangers(all_, "10.9.9.9", 100)
+    for each in users:
+        each.peer.is_known = True
+    flood = strangers(all_, "10.9.9.9", 1000)
+    assert all(each.is_open for each in users)
+    assert [each.is_open for each in flood] == [False] * 680 + [True] * 320
 
 
 def test_heads_share_so_many_bytes() -> None:
@@ -143,13 +156,30 @@ def test_idle_connections_are_closed_before_newcomers_are_refused() -> None:
     assert len(all_) < limits.connections - limits.reserve
 
 
+async def test_a_thousand_connections_are_looked_at_and_closed_in_many_turns_of_the_loop() -> None:
+    """All at once, it kept the loop for up to 17 ms, several times a second."""
+    all_ = Connections(ConnectionLimits(connections=1000, reserve=100))
+    idle = connect(all_, *[Connection("10.9.9.9", idle_since=float(n)) for n in range(900)])
+    closed = [0]
+    sweep = asyncio.create_task(all_.sweep(0.0, has_client_ca=True))
+    while not sweep.done():
+        await asyncio.sleep(0)
+        closed.append(sum(not each.is_open for each in idle))
+        if len(closed) == 2 * len(idle) // LOOKED_AT_ONCE:
+            idle[0].idle_since = None  # it sends a request meanwhile
+    assert max(after - before for before, after in pairwise(closed)) <= CLOSED_AT_ONCE
+    assert closed[-1] == 900 - int(KEPT_SHARE * 800)
+    assert len(closed) > 2 * len(idle) // LOOKED_AT_ONCE
+    assert idle[0].is_open
+
+
 def test_heads_that_are_late_and_connections_from_before_the_first_ca_are_ended() -> None:
     all_ = Connections(ConnectionLimits())
     late, early, other = connect(all_, *[Connection("10.0.0.1") for _ in range(3)])
     late.head_deadline, early.was_asked = 10.0, False
-    all_.sweep(9.0, has_client_ca=False)
+    asyncio.run(all_.sweep(9.0, has_client_ca=False))
     assert [late.is_open, early.is_open] == [True, True]
-    all_.sweep(10.0, has_client_ca=True)
+    asyncio.run(all_.sweep(10.0, has_client_ca=True))
     assert [late.is_open, early.is_open, other.is_open] == [False, False, True]
 
 

@@ -207,9 +207,11 @@ class RequestChain:
             exchange.own_headers = (*exchange.own_headers, (b"warning", warning))
         if scope.get("identity", ANONYMOUS) is ANONYMOUS:
             await hold_back(scope, self._limits)
-        elif isinstance(outcome, ResourceResponse) and outcome.status == TooManyRequests.code:
+            return
+        if isinstance(outcome, ResourceResponse) and outcome.status == TooManyRequests.code:
             await hold_back(scope, self._limits)  # as long as Retry-After asks for, if it is ignored
-        if exchange.place is not None and (peer := _peer(scope)) is not None and not peer.is_known:
+        # Also of one that was refused: with its connection closed it would need another handshake.
+        if (peer := _peer(scope)) is not None and not peer.is_known:
             peer.is_known, peer.is_front_proxy = True, FORWARDED in scope["state"]
 
     async def _answer_push(self, exchange: Exchange, pushes: Pushes) -> None:

@@ -63,7 +63,7 @@ class HttpServer(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Called by uvicorn every 0.1 s."""
         now = asyncio.get_running_loop().time()
-        self.connections.sweep(now, has_client_ca=self._tls.has_client_ca)
+        await self.connections.sweep(now, has_client_ca=self._tls.has_client_ca)
         for listener in self._listeners:
             listener.sweep(now)
         return await super().on_tick(counter)

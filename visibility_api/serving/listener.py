@@ -29,9 +29,9 @@ BACKLOG = 2048  # connections that the kernel keeps until they are accepted
 # as much memory as was once read from it in one piece, twice. Requests and pushes have a few KiB.
 RECEIVE_BYTES = 32 * 1024
 ACCEPTED_AT_ONCE = 32  # then other tasks run
-# In each turn five handshakes: 1,000 a second at most, half of a core, for pods that push without kept-alive
-# connections. A loop that is busy takes fewer turns.
-TURN_S, BEGUN_AT_ONCE = 0.005, 5
+# In each turn two handshakes: 1,000 a second at most, half of a core, for pods that push without kept-alive
+# connections. A loop that is busy takes fewer turns. More of them in longer turns would delay others longer.
+TURN_S, BEGUN_AT_ONCE = 0.002, 2
 MAX_WAITING = 4096  # that have sent nothing, and as many whose handshake has not begun: a socket each
 MAX_WAIT_S = 15.0  # until something is sent
 HANDSHAKE_TIMEOUT_S = 10.0  # as Go's clients give up

@@ -5,9 +5,10 @@
  */
 
 import { clockAheadMs } from "../api/clock";
+import type { WatchEvent } from "../api/types";
 import { keyOf } from "../model/job";
 import type { Feed, Subscriber } from "./feed";
-import { JobFeed, type JobNews } from "./job-feed";
+import { JobFeed } from "./job-feed";
 import { ListFeed } from "./list-feed";
 import type { FromHub, News, ToHub, Wish } from "./messages";
 
@@ -77,8 +78,8 @@ export class Hub {
     const feed = wish.what === "list" ? this.list(wish) : this.job(wish);
     const subscriber = { tab, tell: (news: Omit<News, "id">) => tab.post({ id, ...news }) };
     tab.follows.set(id, { feed, subscriber });
-    feed.add(subscriber);
-    if (feed.link.state === "refused" || feed.link.state === "lost") retry(feed);
+    feed.subscribers.add(subscriber);
+    feed.greet(subscriber);
   }
 
   private list(wish: Extract<Wish, { what: "list" }>): ListFeed {
@@ -87,7 +88,7 @@ export class Hub {
       this.lists.get(key) ??
       new ListFeed(
         wish,
-        (job, news) => this.toJob(wish.address.base, job, news),
+        (job, event) => this.toJob(wish.address.base, job, event),
         () => queueMicrotask(() => this.arrange()),
       );
     this.lists.set(key, found);
@@ -102,13 +103,13 @@ export class Hub {
     return found;
   }
 
-  private toJob(base: string, key: string, news: JobNews): void {
-    this.jobs.get(`${base} ${key}`)?.fromList(news);
+  private toJob(base: string, key: string, event: WatchEvent): void {
+    this.jobs.get(`${base} ${key}`)?.fromList(event);
   }
 
   private leave(tab: Tab, id: number): void {
     const found = tab.follows.get(id);
-    if (found) found.feed.remove(found.subscriber);
+    if (found) found.feed.subscribers.delete(found.subscriber);
     tab.follows.delete(id);
   }
 
@@ -144,7 +145,10 @@ export class Hub {
   }
 
   private retry(tab: Tab): void {
-    for (const { feed } of tab.follows.values()) retry(feed);
+    for (const { feed } of tab.follows.values()) {
+      if (feed instanceof ListFeed) feed.watch.retryNow();
+      else if (feed instanceof JobFeed) feed.retry();
+    }
   }
 
   private tick(): void {
@@ -157,9 +161,6 @@ export class Hub {
       this.ticks = 0; // and the tabs are told soon what the server's answer has told of the clock
     }
     if (this.ticks++ % BEAT_TICKS === 0) this.beat(now, isAwake);
-    for (const feed of [...this.lists.values(), ...this.jobs.values()]) {
-      if (feed.link.state === "live") void feed.prove();
-    }
     this.arrange();
   }
 
@@ -173,9 +174,4 @@ export class Hub {
     for (const list of this.lists.values()) if (list.link.state === "live") list.say(list.watch.link);
     for (const job of this.jobs.values()) if (job.link.state === "live") job.say(job.current);
   }
-}
-
-function retry(feed: Feed): void {
-  if (feed instanceof ListFeed) feed.watch.retryNow();
-  else if (feed instanceof JobFeed) feed.retry();
 }
