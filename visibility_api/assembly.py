@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -41,6 +41,7 @@ from visibility_api.kinds import (
     OPTIONAL,
     REQUIRED,
     RESOURCES,
+    is_absent,
     served,
 )
 from visibility_api.kube.client import KubeClient
@@ -70,6 +71,7 @@ from visibility_api.workloads.presence import Presence
 
 LEASE = "trainjob-visibility"
 NO_GARBAGE_CHECK_S, NO_GARBAGE_CHECKS = 0.1, 200  # until every job is known: twenty seconds at most
+END_DELAY_S = 1.0  # as in kube-apiserver, between the DELETED events of a kind that goes and its watches' end
 STUCK_S = 60.0  # a loop without an iteration for so long is stuck: liveness fails
 
 Loop = Callable[[], Coroutine[Any, Any, None]]
@@ -161,7 +163,7 @@ def assemble(
 
     def drain() -> None:
         draining.set()
-        for each in open_watches:
+        for each in open_watches.values():
             each.drain()
 
     log_tails = LogTails(
@@ -188,6 +190,7 @@ def assemble(
             page=read_page(),
             histories=HistorySource(find=find_history, now=_now),
             is_synced=jobs.is_listed,
+            is_absent=partial(is_absent, presence),
             is_draining=draining.is_set,
             shares=shares,
         )
@@ -201,6 +204,7 @@ def assemble(
     loops: list[tuple[str, Loop]] = [
         ("role", role.run),
         ("presence of kinds", presence.run),
+        ("watches of kinds that go", partial(_end_watches, presence, open_watches)),
         ("watch of the client CAs", trust.watch(clients.authentication).run),
         ("garbage collection", partial(_collect_garbage, partial(jobs.is_listed, ""))),
     ]
@@ -288,10 +292,10 @@ def _set_metrics(metrics: Metrics, jobs: JobLog, role: Role[OwnersTerm]) -> None
 
 def _resource_handlers(
     store: Store, metrics: RequestMetrics, shares: TimeShares, authorizer: AccessReviewer
-) -> tuple[dict[RouteKey, Handler], list[Watches]]:
-    """The resource path's handlers, and the watches among them, to be drained at shutdown."""
+) -> tuple[dict[RouteKey, Handler], dict[str, Watches]]:
+    """The resource path's handlers, and the watches by resource, which the server ends at times."""
     handlers: dict[RouteKey, Handler] = {}
-    open_watches: list[Watches] = []
+    open_watches: dict[str, Watches] = {}
     lists = Lists(store, shares=shares)
     of_all_kinds = AllKinds({kind.served: kind.name for kind in KINDS}, authorizer)
     for resource in ALL_RESOURCES:
@@ -304,7 +308,7 @@ def _resource_handlers(
             view=view,
             count_events=partial(metrics.count_watch_events, resource.plural),
         )
-        open_watches.append(changes)
+        open_watches[resource.plural] = changes
         handlers[resource.plural, "", "get"] = documents.get
         handlers[resource.plural, "", "list"] = documents.list
         handlers[resource.plural, "", "watch"] = changes.watch
@@ -312,6 +316,20 @@ def _resource_handlers(
             if not subresource.is_operation:
                 handlers[resource.plural, subresource.name, "get"] = documents.get
     return handlers, open_watches
+
+
+async def _end_watches(presence: Presence, watches: Mapping[str, Watches]) -> None:
+    """End the watches of each kind that is served no more: without an error, after the DELETED events.
+
+    kube-apiserver ends those of the CRD's own objects in the same way.
+    """
+    while True:
+        present = [resource for resource in watches if not is_absent(presence, resource)]
+        await presence.wait()
+        if gone := [resource for resource in present if is_absent(presence, resource)]:
+            await asyncio.sleep(END_DELAY_S)
+            for resource in gone:
+                watches[resource].end()
 
 
 def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event) -> list[Check]:
