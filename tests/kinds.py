@@ -330,11 +330,28 @@ SAMPLES = (
     ),
 )  # fmt: skip
 
+# Of the kind that deploy/components/kinds describes.
+DESCRIBED = Sample(
+    resource="slurmjobs", short_name="slurmp",
+    api="/apis/slurm.example.com/v1", plural="slurmjobs", kind="SlurmJob",
+    spec={"nodes": 4, "template": template("main")},
+    pod="bert-0", pod_labels={"slurm.example.com/rank": "0", "slurm.example.com/job": "bert"},
+    container="main", group="node",
+    states={
+        "Running": {"state": "RUNNING"},
+        "Pending": {"state": "QUEUED", "reason": "Priority", "message": "Three jobs are before it."},
+        "Suspended": {"state": "HELD"},
+        "Failed": {"state": "ENDED", "conditions": [condition("Failed", "NodeFailed")]},
+        "Succeeded": {"state": "ENDED", "conditions": [condition("Complete", "Done")]},
+    },
+)  # fmt: skip
+
 
 def crds() -> list[Object]:
     """As much of the real definitions as tests need: names, scope, versions. Any content is kept."""
     versions: dict[tuple[str, str, str], list[str]] = {}
-    rows = [(each.api, each.plural, each.kind) for each in SAMPLES if not each.is_controlled]
+    samples = (*SAMPLES, DESCRIBED)
+    rows = [(each.api, each.plural, each.kind) for each in samples if not each.is_controlled]
     rows += [
         (part.api, part.plural, part.kind)
         for each in SAMPLES

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -33,17 +33,8 @@ from visibility_api.auth.token_review import PATH as TOKEN_REVIEWS, TokenReviewe
 from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.memory import SavedJob, restore, restore_history, restore_points, save, save_history
-from visibility_api.kinds import (
-    ALL_RESOURCES,
-    COLLECTIONS,
-    KINDS,
-    NEEDED,
-    OPTIONAL,
-    REQUIRED,
-    RESOURCES,
-    is_absent,
-    served,
-)
+from visibility_api.kinds import BUILT_IN, Kinds, served
+from visibility_api.kinds.described.table import KindTable
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.lease import Lease
 from visibility_api.kubeapi.collection import Collection
@@ -51,7 +42,7 @@ from visibility_api.kubeapi.lists import Lists
 from visibility_api.kubeapi.message import Handler
 from visibility_api.kubeapi.training_jobs import AllKinds
 from visibility_api.kubeapi.watch import Watches
-from visibility_api.models.served import TRAINING_JOBS
+from visibility_api.models.served import TRAINING_JOBS, Resource
 from visibility_api.ownership import OwnersTerm, Surroundings, build_term
 from visibility_api.probing.log_end import LogEnds
 from visibility_api.replication.follower import Follower
@@ -71,7 +62,7 @@ from visibility_api.workloads.presence import Presence
 
 LEASE = "trainjob-visibility"
 NO_GARBAGE_CHECK_S, NO_GARBAGE_CHECKS = 0.1, 200  # until every job is known: twenty seconds at most
-END_DELAY_S = 1.0  # as in kube-apiserver, between the DELETED events of a kind that goes and its watches' end
+MAX_FAULTS = 4  # of described kinds, that /readyz?verbose names
 STUCK_S = 60.0  # a loop without an iteration for so long is stuck: liveness fails
 
 Loop = Callable[[], Coroutine[Any, Any, None]]
@@ -120,11 +111,14 @@ def assemble(
     token_reviews = ReviewClient(clients.authentication, TOKEN_REVIEWS, count=metrics.count_review("authn"))
     review_admission = ReviewAdmission()
     identity = f"{socket.gethostname()[:100]}_{settings.secure_port}"  # the host's name is the pod's
-    presence = Presence(clients.cluster, OPTIONAL, NEEDED)
+    table = KindTable(settings.kinds)
+    table.load()
+    presence = Presence(clients.cluster, table.now.optional, table.now.needed)
     given = Surroundings(
         settings=settings,
         cluster=clients.cluster,
         presence=presence,
+        kinds=lambda: table.now,
         jobs=jobs,
         metrics=metrics,
         token_reviews=token_reviews,
@@ -146,8 +140,8 @@ def assemble(
     role = Role(
         jobs, partial(build_term, given), others=partial(others, peers) if peers is not None else None
     )
-    pushes = Pushes(role, peers, proof=proof, replicated=_replicated(role))
-    _set_metrics(metrics, jobs, role)
+    pushes = Pushes(role, peers, proof=proof, replicated=_replicated(role), kinds=lambda: table.now)
+    _set_metrics(metrics, jobs, role, table)
 
     def find_history(resource: str, namespace: str, name: str) -> Found | None:
         entry = store.get(resource, namespace, name)
@@ -158,13 +152,13 @@ def assemble(
     authorizer = AccessReviewer(
         ReviewClient(clients.authorization, ACCESS_REVIEWS, count=metrics.count_review("authz"))
     )
-    handlers, open_watches = _resource_handlers(store, request_metrics, shares, authorizer)
+    resources = _Resources(store, request_metrics, shares, authorizer)
+    resources.serve(table.now)
     draining = asyncio.Event()
 
     def drain() -> None:
         draining.set()
-        for each in open_watches.values():
-            each.drain()
+        resources.drain()
 
     log_tails = LogTails(
         find=store.get,
@@ -180,21 +174,36 @@ def assemble(
             ),
             authorizer=authorizer,
             log_tails=log_tails,
-            handlers=handlers,
-            served=partial(served, presence),
+            handlers=resources.handlers,
+            resources=table.now.all_resources,
+            served=lambda: served(presence, table.now),
             registry=registry,
             metrics=request_metrics,
-            checks=[*_checks(jobs, role, stopping), *([directory.check] if directory else [])],
+            checks=[*_checks(jobs, role, stopping, table), *([directory.check] if directory else [])],
             pushes=pushes if "push" in settings.sources else None,
             log_streams=LogRequests(role.others.streams, jobs, proof) if role.others is not None else None,
             page=read_page(),
             histories=HistorySource(find=find_history, now=_now),
             is_synced=jobs.is_listed,
-            is_absent=partial(is_absent, presence),
             is_draining=draining.is_set,
             shares=shares,
         )
     )
+
+    before = table.now
+
+    async def kinds_changed() -> None:
+        """What is described now is served, and watched in a term of its own."""
+        nonlocal before
+        gone, before = set(before.resources) - set(table.now.resources), table.now
+        if role.may_write():
+            for entry in [each for resource in gone for each in store.list(resource.plural).entries]:
+                jobs.delete(entry.document.job.ref)
+        presence.ask_for(table.now.optional, table.now.needed)
+        await presence.ask()
+        resources.serve(table.now)
+        app.serve(table.now.all_resources, resources.handlers)
+        role.renew()
 
     async def end() -> None:
         await role.end()
@@ -204,10 +213,11 @@ def assemble(
     loops: list[tuple[str, Loop]] = [
         ("role", role.run),
         ("presence of kinds", presence.run),
-        ("watches of kinds that go", partial(_end_watches, presence, open_watches)),
         ("watch of the client CAs", trust.watch(clients.authentication).run),
         ("garbage collection", partial(_collect_garbage, partial(jobs.is_listed, ""))),
     ]
+    if settings.kinds is not None:
+        loops.append(("described kinds", partial(table.follow, kinds_changed)))
     if directory is not None:
         loops.append(("data directory", directory.run))
 
@@ -274,14 +284,14 @@ def _replicated(role: Role[OwnersTerm]) -> Callable[[], Awaitable[None]]:
     return role.others.streams.replicated if role.others is not None else nothing
 
 
-def _set_metrics(metrics: Metrics, jobs: JobLog, role: Role[OwnersTerm]) -> None:
+def _set_metrics(metrics: Metrics, jobs: JobLog, role: Role[OwnersTerm], table: KindTable) -> None:
     """Gauges of what an owner does are 0 on the others."""
-    metrics.jobs.set_function(lambda: sum(jobs.store.count(each.plural) for each in RESOURCES))
+    metrics.jobs.set_function(lambda: sum(jobs.store.count(each.plural) for each in table.now.resources))
     metrics.is_owner.set_function(lambda: role.may_write())
     metrics.probed_jobs.set_function(lambda: len(role.term.prober) if role.term else 0)
     metrics.waiting_probes.set_function(lambda: role.term.prober.waiting if role.term else 0)
     metrics.stretch.set_function(lambda: role.term.prober.stretch if role.term else 1)
-    for each in COLLECTIONS:
+    for each in BUILT_IN.collections:
         metrics.watches_down.labels(each).set_function(
             partial(
                 lambda collection: role.term is not None and role.term.why_down(collection) is not None, each
@@ -290,49 +300,53 @@ def _set_metrics(metrics: Metrics, jobs: JobLog, role: Role[OwnersTerm]) -> None
     metrics.waiting_write_backs.set_function(lambda: role.term.waiting_write_backs() if role.term else 0)
 
 
-def _resource_handlers(
-    store: Store, metrics: RequestMetrics, shares: TimeShares, authorizer: AccessReviewer
-) -> tuple[dict[RouteKey, Handler], dict[str, Watches]]:
-    """The resource path's handlers, and the watches by resource, which the server ends at times."""
-    handlers: dict[RouteKey, Handler] = {}
-    open_watches: dict[str, Watches] = {}
-    lists = Lists(store, shares=shares)
-    of_all_kinds = AllKinds({kind.served: kind.name for kind in KINDS}, authorizer)
-    for resource in ALL_RESOURCES:
-        view = of_all_kinds if resource is TRAINING_JOBS else None
-        documents = Collection(resource, store, now=_now, lists=lists, view=view)
-        changes = Watches(
+class _Resources:
+    """The resource path's handlers, and the watches among them. They follow the kinds."""
+
+    def __init__(
+        self, store: Store, metrics: RequestMetrics, shares: TimeShares, authorizer: AccessReviewer
+    ) -> None:
+        self.handlers: dict[RouteKey, Handler] = {}
+        self._store, self._metrics, self._authorizer = store, metrics, authorizer
+        self._lists = Lists(store, shares=shares)
+        self._watches: dict[Resource, Watches] = {}
+
+    def serve(self, kinds: Kinds) -> None:
+        """Serve exactly these kinds. Watches of others end, and those of all kinds, which begin anew."""
+        for resource in set(self._watches).difference(kinds.resources):
+            self._watches.pop(resource).drain()
+            self.handlers = {key: each for key, each in self.handlers.items() if key[0] != resource.plural}
+        of_all_kinds = AllKinds({kind.served: kind.name for kind in kinds.kinds}, self._authorizer)
+        for resource in kinds.all_resources:
+            if resource not in self._watches:
+                self._add(resource, of_all_kinds if resource is TRAINING_JOBS else None)
+
+    def drain(self) -> None:
+        """At shutdown."""
+        for each in self._watches.values():
+            each.drain()
+
+    def _add(self, resource: Resource, view: AllKinds | None) -> None:
+        documents = Collection(resource, self._store, now=_now, lists=self._lists, view=view)
+        changes = self._watches[resource] = Watches(
             resource,
-            store,
+            self._store,
             now=_now,
             view=view,
-            count_events=partial(metrics.count_watch_events, resource.plural),
+            count_events=partial(self._metrics.count_watch_events, resource.plural),
         )
-        open_watches[resource.plural] = changes
-        handlers[resource.plural, "", "get"] = documents.get
-        handlers[resource.plural, "", "list"] = documents.list
-        handlers[resource.plural, "", "watch"] = changes.watch
+        handlers: dict[str, Handler] = {
+            "get": documents.get,
+            "list": documents.list,
+            "watch": changes.watch,
+        }
+        self.handlers |= {(resource.plural, "", verb): handler for verb, handler in handlers.items()}
         for subresource in resource.subresources:
             if not subresource.is_operation:
-                handlers[resource.plural, subresource.name, "get"] = documents.get
-    return handlers, open_watches
+                self.handlers[resource.plural, subresource.name, "get"] = documents.get
 
 
-async def _end_watches(presence: Presence, watches: Mapping[str, Watches]) -> None:
-    """End the watches of each kind that is served no more: without an error, after the DELETED events.
-
-    kube-apiserver ends those of the CRD's own objects in the same way.
-    """
-    while True:
-        present = [resource for resource in watches if not is_absent(presence, resource)]
-        await presence.wait()
-        if gone := [resource for resource in present if is_absent(presence, resource)]:
-            await asyncio.sleep(END_DELAY_S)
-            for resource in gone:
-                watches[resource].end()
-
-
-def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event) -> list[Check]:
+def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event, table: KindTable) -> list[Check]:
     def unknown() -> str | None:
         if jobs.is_complete or why_nobody_owns() is not None:
             return None
@@ -356,14 +370,22 @@ def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event) -> li
     def down(collection: str) -> str | None:
         return role.term.why_down(collection) if role.term is not None else None
 
+    def misdescribed() -> str | None:
+        watched = (
+            down(each.plural) for each in table.now.resources if each.plural not in BUILT_IN.by_resource
+        )
+        return "; ".join([*table.faults[:MAX_FAULTS], *filter(None, watched)]) or None
+
+    required = BUILT_IN.required
     return [
-        *(Check(name=f"watch-{each}", run=partial(down, each), is_readiness_only=True) for each in REQUIRED),
+        *(Check(name=f"watch-{each}", run=partial(down, each), is_readiness_only=True) for each in required),
         # One of these costs its kind alone.
         *(
             Check(name=f"watch-{each}", run=lambda: None, note=partial(down, each), is_readiness_only=True)
-            for each in COLLECTIONS
-            if each not in REQUIRED
+            for each in BUILT_IN.collections
+            if each not in required
         ),
+        Check(name="described-kinds", run=lambda: None, note=misdescribed, is_readiness_only=True),
         Check(name="informer-sync", run=unknown, note=why_nobody_owns, is_readiness_only=True),
         Check(name="probe-loop", run=stuck),
         Check(

@@ -24,7 +24,7 @@ from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.jobs.tracker import REFRESH, Tracker
-from visibility_api.kinds import KINDS, RESOURCES, USERS
+from visibility_api.kinds import Kinds
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.watch import Watch
 from visibility_api.probing.exec_source import ExecSource
@@ -67,6 +67,7 @@ class Surroundings:
     settings: Settings
     cluster: KubeClient
     presence: Presence
+    kinds: Callable[[], Kinds]  # those that are served now
     jobs: JobLog
     metrics: Metrics
     token_reviews: ReviewClient
@@ -80,6 +81,7 @@ class OwnersTerm:
     def __init__(
         self,
         *,
+        kinds: Kinds,
         jobs: JobLog,
         tracker: Tracker,
         inventory: Inventory,
@@ -94,6 +96,7 @@ class OwnersTerm:
         self.owner = tracker
         self.waiting_write_backs = waiting_write_backs
         self.inventory, self.prober, self.watches, self.pushes = inventory, prober, watches, pushes
+        self._kinds = kinds
         self._log = jobs
         self._on_gone = on_gone
         self._published = published
@@ -105,7 +108,7 @@ class OwnersTerm:
         ]
 
     def adopt(self) -> None:
-        for resource in RESOURCES:
+        for resource in self._kinds.resources:
             for entry in self._log.store.list(resource.plural).entries:
                 self.owner.adopt(entry.document)
                 self._published(entry.document)
@@ -131,7 +134,7 @@ class OwnersTerm:
                 (resource, scope)
                 for watch in self.watches
                 for scope in watch.down_scopes(WATCH_DOWN_S)
-                for resource in USERS[watch.objects]
+                for resource in self._kinds.users[watch.objects]
             )
             changing = CHANGE_S if unwatched != self.owner.unwatched else max(0, changing - 1)
             self.owner.unwatched = unwatched
@@ -245,7 +248,8 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         if announcer is not None:
             announcer.gone(ref)
 
-    inventory = Inventory(KINDS, on_job=on_job, on_gone=on_gone)
+    kinds = given.kinds()
+    inventory = Inventory(kinds.kinds, on_job=on_job, on_gone=on_gone)
     inspector = Inspector(cluster, all_pods=inventory.all_pods, found=tracker.failed)
     logs = sources_to_probe.get("logs")
     initializers = InitializerReads(
@@ -266,6 +270,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
                 TokenReviewer(given.token_reviews),
                 Owners(cluster),
                 find_job=partial(_find_job, jobs),
+                kinds=kinds,
                 is_synced=jobs.is_listed,
                 is_watched=partial(are_pods_watched, watches),
                 reviews=given.review_admission,
@@ -287,6 +292,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
     if announcer is not None:
         loops.append(("events", announcer.run))
     return OwnersTerm(
+        kinds=kinds,
         jobs=jobs,
         tracker=tracker,
         inventory=inventory,

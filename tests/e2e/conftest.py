@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 from tests.canary import assert_untold
+from tests.configmap import ConfigMapDirectory
 from tests.e2e.cluster import Cluster, ExecPath
 from tests.e2e.kube import find_binaries
+from tests.e2e.manifests import COMPONENTS, ROOT
 from tests.e2e.quiet_jobs import QuietJobs
 from tests.e2e.rbac import wait_allowed
 from tests.e2e.visibility_server import VisibilityServer
@@ -73,7 +75,15 @@ def cluster(
 
 @pytest.fixture(scope="session")
 def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VisibilityServer]:
-    found = VisibilityServer(cluster, tmp_path_factory.mktemp("server"))
+    kinds = ConfigMapDirectory(tmp_path_factory.mktemp("kinds"))
+    kinds.write("kinds.yaml", (ROOT / "deploy/components/kinds/kinds.yaml").read_text())
+    found = VisibilityServer(
+        cluster,
+        tmp_path_factory.mktemp("server"),
+        components=(*COMPONENTS, "kinds"),
+        flags=["--kinds", str(kinds.path)],
+    )
+    found.kinds = kinds
     try:
         yield found
     finally:

@@ -14,12 +14,13 @@ import pytest
 
 from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
+from tests.e2e.manifests import ROOT
 from tests.e2e.processes import PATIENCE_S, wait_until
 from tests.e2e.scripts import REPORTING
 from tests.e2e.test_push import PUSHING, Pusher
 from tests.e2e.visibility_server import GROUP, PREFIX, VisibilityServer
 from tests.e2e.workspace import User, Workspace
-from tests.kinds import SAMPLES, Sample, crds
+from tests.kinds import DESCRIBED, SAMPLES, Sample, crds
 from visibility_api.pushing.paths import OWN_JOB
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -101,11 +102,12 @@ class Life:
     def _trained(self, spec: Object) -> Object:
         """With pods that train where controllers here make them; none of the cluster's nodes has a GPU."""
         made: Object = json.loads(json.dumps(spec))
+        policy = "Always" if self.sample.kind == "StatefulSet" else "Never"
 
         def fill(place: object) -> None:
             if isinstance(place, dict):
                 if "containers" in place:
-                    place |= {"restartPolicy": "Never", "serviceAccountName": "trainer"} | self.volumes
+                    place |= {"restartPolicy": policy, "serviceAccountName": "trainer"} | self.volumes
                     for container in place["containers"]:
                         container.pop("resources", None)
                         container |= self.container
@@ -160,7 +162,7 @@ def operators(cluster: Cluster, server: VisibilityServer) -> Iterator[None]:
     made = crds()
     for crd in made:
         cluster.admin.create(_CRDS, crd)
-    served = {each.resource for each in SAMPLES}
+    served = {each.resource for each in (*SAMPLES, DESCRIBED)}
     if cluster.kind == "local":
         server.restart()  # its discovery does not know CRDs
 
@@ -174,7 +176,7 @@ def operators(cluster: Cluster, server: VisibilityServer) -> Iterator[None]:
     wait_until(is_discovered, what="every kind is discovered", timeout_s=2 * PATIENCE_S)
     yield
     for crd in made:
-        cluster.admin.raw("DELETE", f"{_CRDS}/{crd['metadata']['name']}")  # one has gone in a test
+        cluster.admin.delete(f"{_CRDS}/{crd['metadata']['name']}")
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +184,7 @@ def pusher(server: VisibilityServer, shared: Workspace, operators: None) -> Push
     return Pusher(server, shared, "")
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
+@pytest.mark.parametrize("sample", [*SAMPLES, DESCRIBED], ids=lambda sample: sample.id)
 def test_a_life(shared: Workspace, pusher: Pusher, users: dict[str, User], sample: Sample) -> None:
     life = Life(shared, sample)
     life.create(**sample.suspension)
@@ -265,35 +267,42 @@ def test_report_pushes_without_knowing_its_kind(shared: Workspace, pusher: Pushe
         life.end()
 
 
-def test_when_a_crd_goes_its_watches_end_and_the_rest_goes_on(
+def test_a_described_kind_follows_its_file(
     cluster: Cluster, server: VisibilityServer, shared: Workspace, operators: None
 ) -> None:
-    """As kube-apiserver ends watches of the CRD's own objects: DELETED events, no error, then 404."""
-    if cluster.kind == "local":
-        pytest.skip("the stand-in's discovery keeps a CRD until it is restarted")
-    sample = next(each for each in SAMPLES if each.resource == "jaxjobs")
-    life = Life(shared, sample)
+    """Broken it stays, removed it goes, and it comes back, while the others go on."""
+    text = (ROOT / "deploy/components/kinds/kinds.yaml").read_text()
+    path = f"{PREFIX}/namespaces/{shared.name}/{DESCRIBED.resource}"
+    life = Life(shared, DESCRIBED)
     life.create()
-    life.wait_phase("Pending")
-    path = f"{PREFIX}/namespaces/{shared.name}"
-    with (
-        life.admin.watch(f"{path}/{sample.resource}") as events,
-        life.admin.watch(f"{path}/trainingjobs") as of_all,
-    ):
-        assert next(events)["type"] == "ADDED"
-        life.admin.delete(f"{_CRDS}/jaxjobs.kubeflow.org")
-        assert [(each["type"], each["object"]["metadata"]["name"]) for each in events][-1] == (
-            "DELETED",
-            "bert",
-        )
-        while (event := next(of_all))["type"] != "DELETED":
-            pass
-        assert event["object"]["metadata"]["name"] == "jaxjobs.bert"
-        refused = life.admin.raw("GET", f"{path}/{sample.resource}")
-        assert (refused.status_code, refused.json()["reason"]) == (404, "NotFound")
-        assert "the server could not find the requested resource" in refused.json()["message"]
-        found = life.admin.get(PREFIX)["resources"]
-        assert sample.resource not in {each["name"] for each in found}
-        shared.start_job("gpt", REPORTING)
-        while (event := next(of_all))["object"]["metadata"]["name"] != "trainjobs.gpt":
-            pass
+
+    def lists(status: int) -> None:
+        def answers() -> bool:
+            assert cluster.admin.raw("GET", f"{PREFIX}/trainjobs").status_code == 200
+            return cluster.admin.raw("GET", path).status_code == status
+
+        wait_until(answers, what=f"slurmjobs answer {status}", timeout_s=2 * PATIENCE_S)
+
+    def says() -> str:
+        checks = server.get("/readyz?verbose").text.splitlines()
+        return next(line for line in checks if "described-kinds" in line)
+
+    try:
+        life.wait_phase("Pending")
+        server.kinds.write("kinds.yaml", text.replace("object.status.state == 'HELD'", "object.status ="))
+        wait_until(lambda: "SlurmJob: phase: is no CEL expression" in says(), what="the fault is named")
+        assert "SlurmJob: phase: is no CEL expression" in server.log_text()
+        life.wait_phase("Pending")
+        with cluster.admin.watch(path) as events:
+            assert next(events)["object"]["metadata"]["name"] == "bert"
+            server.kinds.write("kinds.yaml", None)
+            assert not [each for each in events if each["type"] != "DELETED"]  # and it ends
+        lists(404)
+        assert says() == "[+]described-kinds ok"
+        server.kinds.write("kinds.yaml", text)
+        lists(200)
+        life.wait_phase("Pending")
+    finally:
+        server.kinds.write("kinds.yaml", text)
+        life.delete()
+    lists(200)

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 
 from tests.canary import assert_untold, plant
+from tests.configmap import ConfigMapDirectory
 from tests.e2e.api import Object, write_kubeconfig
 from tests.e2e.cluster import Cluster
 from tests.e2e.loop_thread import LoopThread
@@ -45,6 +46,8 @@ class VisibilityServer:
     this one. `components`: of deploy/components; their rights are not taken back. `probe_interval_s` None:
     the default of the flag. `beside`: another replica, which has the same certificate, and whose address
     this one is told. `flags`: more of the server's."""
+
+    kinds: ConfigMapDirectory  # of --kinds, where that is given
 
     def __init__(
         self,
@@ -268,12 +271,12 @@ class VisibilityServer:
             *self._pace_flags(),
             *("--shutdown-delay-duration", "0s"),
             *peers,
-            *self._flags,
             *("--trusted-proxy-client-ca-file", str(self._ingress.bundle)),
             *("--trusted-proxy-allowed-names", INGRESS),
             *("--trusted-proxy-user-header", USER_HEADER),
             *("--trusted-proxy-group-header", GROUP_HEADER),
             *server_flags(self._components),
+            *self._flags,
             *("-v", "4"),
         ]
 

@@ -179,6 +179,10 @@ COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] 
             ("apps", "statefulsets", ("get",)),
         ],
     ),
+    "kinds": (
+        ["--kinds=/etc/visibility-api/kinds"],
+        [("slurm.example.com", "slurmjobs", ("list", "watch"))],
+    ),
     "write-back": (["--write-back=true"], [("trainer.kubeflow.org", "trainjobs/status", ("patch",))]),
     "alerts": ([], []),
     "data-volume": ([], []),
@@ -198,6 +202,10 @@ MORE = {
     "alerts": {("PrometheusRule", "trainjob-visibility")},
     "data-volume": {("PersistentVolumeClaim", CLAIM), ("PodDisruptionBudget", "visibility-api")},
     "exec-by-namespace": {("ClusterRole", "trainjob-visibility:source-exec")},  # bound by nobody
+    "kinds": {
+        ("ClusterRole", "trainjob-visibility:kinds-viewer"),
+        ("ConfigMap", "visibility-api-kinds"),
+    },
     "trusted-proxy": {("Service", "visibility-api-dashboard")},
 }
 

@@ -59,7 +59,6 @@ class Parts:
     histories: HistorySource = field(default_factory=HistorySource)
     log_tails: LogTails | None = None  # None: not served
     is_synced: Callable[[str], bool] = lambda _namespace: True  # of a namespace, "" = of all
-    is_absent: Callable[[str], bool] = lambda _resource: False  # its kind's CRD does not exist
     is_draining: Callable[[], bool] = lambda: False  # open watches are ending, new ones are refused
     limits: Limits = field(default_factory=Limits)
     shares: TimeShares = field(default_factory=lambda: new_shares(Limits()))  # of users
@@ -81,9 +80,7 @@ class Application(FastAPI):
         self._parts = parts
         self.state.registry = parts.registry
         self.state.health = Health(parts.checks)
-        self.state.resources = {each.plural: each for each in parts.resources}
         self.state.discovery = Discovery(parts.served or (lambda: tuple(parts.resources)))
-        self.state.openapi = OpenApi()  # of `kinds.ALL_RESOURCES`, whatever `parts` has
         self.state.log_tails = parts.log_tails
         self.state.page = parts.page
         self.state.histories = parts.histories
@@ -95,6 +92,13 @@ class Application(FastAPI):
         for subject in (health, discovery, metrics, history):
             self.include_router(subject.router)
         self._chain = self.middleware_stack = self.build_middleware_stack()
+        self.serve(parts.resources, parts.handlers)
+
+    def serve(self, resources: Sequence[Resource], handlers: Mapping[RouteKey, Handler]) -> None:
+        """Serve these from now on. Raises ValueError when they disagree."""
+        self._chain.routes = ResourceRoutes(resources=resources, handlers=handlers)
+        self.state.resources = {each.plural: each for each in resources}
+        self.state.openapi = OpenApi(each for each in resources if each not in ALL_RESOURCES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Call the chain directly. FastAPI's `__call__` checks each time whether OpenTelemetry is on, which
@@ -111,12 +115,11 @@ class Application(FastAPI):
             super().build_middleware_stack(),
             authenticator=parts.authenticator,
             authorizer=parts.authorizer,
-            routes=ResourceRoutes(resources=parts.resources, handlers=parts.handlers),
             pushes=parts.pushes,
             log_streams=parts.log_streams,
+            routes=ResourceRoutes(resources=parts.resources, handlers=parts.handlers),
             metrics=parts.metrics,
             is_synced=parts.is_synced,
-            is_absent=parts.is_absent,
             is_draining=parts.is_draining,
             limits=parts.limits,
             shares=parts.shares,

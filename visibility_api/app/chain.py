@@ -68,7 +68,6 @@ class RequestChain:
         log_streams: LogRequests | None,
         metrics: RequestMetrics,
         is_synced: Callable[[str], bool],
-        is_absent: Callable[[str], bool],
         is_draining: Callable[[], bool],
         limits: Limits,
         shares: TimeShares,
@@ -77,19 +76,16 @@ class RequestChain:
 
         `is_synced`: the jobs of a namespace are listed, or for "" those of all namespaces.
 
-        `is_absent`: the cluster has no CRD for the jobs of a resource.
-
         `is_draining`: open watches are ending, new ones are refused.
         """
         self._inner = inner
         self._authenticator = authenticator
         self._authorizer = authorizer
-        self._routes = routes
+        self.routes = routes
         self._pushes = pushes
         self._log_streams = log_streams
         self._metrics = metrics
         self._is_synced = is_synced
-        self._is_absent = is_absent
         self._is_draining = is_draining
         self._limits = limits
         self._shares = shares
@@ -155,7 +151,7 @@ class RequestChain:
                     f"without credentials the request URI must not exceed {MAX_ANONYMOUS_TARGET_BYTES} bytes"
                 )
         info = exchange.info = read_request(scope["method"], scope["path"], scope["query_string"])
-        route = self._routes.find(scope["method"], info)
+        route = self.routes.find(scope["method"], info)
         labels = route.labels if route is not None else method_labels(scope["method"])
         exchange.series = self._metrics.series(labels)
         return route
@@ -182,14 +178,9 @@ class RequestChain:
         exchange.place = places, client
         await self._authorizer.authorize(identity, info.attributes)
         info.check_timeout()
-        if route is not None and route.needs_documents:
-            if self._is_absent(info.attributes.resource):
-                raise UnknownRoute
-            if not self._is_synced(info.attributes.namespace):
-                # 404 would mean that the job is absent.
-                raise Unavailable(
-                    "the server does not know all jobs yet; /readyz?verbose says what it waits for"
-                )
+        if route is not None and route.needs_documents and not self._is_synced(info.attributes.namespace):
+            # 404 would mean that the job is absent.
+            raise Unavailable("the server does not know all jobs yet; /readyz?verbose says what it waits for")
         if route is None or route.handler is None:
             scope["path"] = _router_path(scope["path"], is_resource=info.attributes.is_resource)
             return None

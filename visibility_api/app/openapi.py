@@ -7,7 +7,7 @@ stall every OpenAPI v3 request in the cluster (`kube-aggregator/pkg/controllers/
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from email.utils import formatdate
 from importlib.resources import files
 
@@ -16,11 +16,12 @@ from fastapi import Request
 from starlette.responses import Response
 
 from visibility_api.kubeapi.negotiation import JSON, parse_accept
-from visibility_api.models.served import GROUP_VERSION
+from visibility_api.models.served import GROUP_VERSION, Resource
 
 from .documents import Document, whole
 
 FOLDER = "openapi"  # in this package by a link: the folder itself stands at top level
+_COPIED = ("jaxjobs", "JAXJob")  # names that are part of no other
 ONE_YEAR_S = 365 * 24 * 3600
 
 
@@ -32,10 +33,12 @@ def read_published(name: str) -> bytes:
 class OpenApi:
     """The three documents. `now_s` gives seconds since the epoch, for the Expires header."""
 
-    def __init__(self, *, now_s: Callable[[], float] = time.time) -> None:
+    def __init__(self, described: Iterable[Resource] = (), *, now_s: Callable[[], float] = time.time) -> None:
+        """`described`: resources beside the published ones."""
+        more = tuple(described)
         self._now_s = now_s
-        self._v3 = Document(read_published("v3.json"))
-        self._v2 = Document(read_published("v2.json"))
+        self._v3 = Document(_with(more, read_published("v3.json")))
+        self._v2 = Document(_with(more, read_published("v2.json")))
         # No key but our own: the aggregator merges the maps of all servers in random order.
         url = f"/openapi/v3/apis/{GROUP_VERSION}?hash={self._v3.hash}"
         index = {"paths": {f"apis/{GROUP_VERSION}": {"serverRelativeURL": url}}}
@@ -56,6 +59,23 @@ class OpenApi:
             return _json_only(self._v3, request)
         expires = formatdate(self._now_s() + ONE_YEAR_S, usegmt=True)
         return _json_only(self._v3, request, {"Cache-Control": "public, immutable", "Expires": expires})
+
+
+def _with(described: Sequence[Resource], document: bytes) -> bytes:
+    """The document with these resources as well, each as that of one kind under other names."""
+    if not described:
+        return document
+    found = msgspec.json.decode(document)
+    schemas = found["components"]["schemas"] if "components" in found else found["definitions"]
+    for part, name in ((found["paths"], _COPIED[0]), (schemas, _COPIED[1])):
+        copied = msgspec.json.encode({key: value for key, value in part.items() if name in key})
+        for resource in described:
+            names = resource.plural, resource.kind.removesuffix("Progress")
+            text = copied
+            for before, after in zip(_COPIED, names, strict=True):
+                text = text.replace(before.encode(), after.encode())
+            part |= msgspec.json.decode(text)
+    return msgspec.json.encode(found)
 
 
 def _json_only(document: Document, request: Request, headers: dict[str, str] | None = None) -> Response:

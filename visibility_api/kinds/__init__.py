@@ -6,7 +6,6 @@ What a kind must say is in `workloads/kind.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from visibility_api.models.served import TRAINING_JOBS, Resource
 from visibility_api.workloads.kind import JobKind, WatchedObjects
@@ -27,6 +26,40 @@ from .trainjob import TrainJobKind
 from .volcanojob import VolcanoJobKind
 from .xgboostjob import XGBoostJobKind
 
+
+class Kinds:
+    """Those that are served at one time, and what is watched for them. Never changed."""
+
+    def __init__(self, kinds: Sequence[JobKind]) -> None:
+        self.kinds = tuple(kinds)
+        self.resources = tuple(kind.served for kind in kinds)
+        self.all_resources = (*self.resources, TRAINING_JOBS)
+        self.by_resource: Mapping[str, JobKind] = {kind.served.plural: kind for kind in kinds}
+        users: dict[WatchedObjects, dict[JobKind, None]] = {}
+        for kind in kinds:
+            for chain in kind.chains:
+                for objects in chain:
+                    users.setdefault(objects, {})[kind] = None
+        # The resources whose jobs are joined from a collection.
+        self.users: Mapping[WatchedObjects, frozenset[str]] = {
+            objects: frozenset(kind.served.plural for kind in found) for objects, found in users.items()
+        }
+        # Names of all that is watched.
+        self.collections = tuple(dict.fromkeys(objects.shown_as for objects in users))
+        # Whose presence is asked for.
+        self.optional = tuple(objects for kind in kinds if not kind.is_assumed for objects in kind.own)
+        # Of what is watched only for kinds that may be absent: the jobs of these kinds.
+        self.needed: Mapping[WatchedObjects, Sequence[WatchedObjects]] = {
+            objects: tuple(
+                dict.fromkeys(chain[0] for kind in found for chain in kind.chains if objects in chain)
+            )
+            for objects, found in users.items()
+            if not any(kind.is_assumed for kind in found)
+        }
+        # Those without which no kind would be served; whether the others are watched is only noted.
+        self.required = tuple(dict.fromkeys(each.shown_as for each in users if each not in self.needed))
+
+
 KINDS: tuple[JobKind, ...] = (
     TrainJobKind(),
     JobSetKind(),
@@ -44,58 +77,17 @@ KINDS: tuple[JobKind, ...] = (
     PodKind(),
 )
 
-RESOURCES = tuple(kind.served for kind in KINDS)
-ALL_RESOURCES = (*RESOURCES, TRAINING_JOBS)
-# Names of all that is watched.
-COLLECTIONS = tuple(
-    dict.fromkeys(objects.shown_as for kind in KINDS for chain in kind.chains for objects in chain)
-)
-# The resources whose jobs are joined from a collection.
-USERS: Mapping[WatchedObjects, frozenset[str]] = MappingProxyType(
-    {
-        objects: frozenset(
-            kind.served.plural for kind in KINDS if any(objects in chain for chain in kind.chains)
-        )
-        for kind in KINDS
-        for chain in kind.chains
-        for objects in chain
-    }
-)
-BY_RESOURCE: Mapping[str, JobKind] = MappingProxyType({kind.served.plural: kind for kind in KINDS})
+BUILT_IN = Kinds(KINDS)
+RESOURCES, ALL_RESOURCES = BUILT_IN.resources, BUILT_IN.all_resources
+OPTIONAL, NEEDED, USERS = BUILT_IN.optional, BUILT_IN.needed, BUILT_IN.users
+BY_RESOURCE = BUILT_IN.by_resource
 WITH_TRAINER_STATUS = frozenset(name for name, kind in BY_RESOURCE.items() if kind.has_trainer_status)
 
 
-def _roots() -> Mapping[WatchedObjects, Sequence[WatchedObjects]]:
-    found: dict[WatchedObjects, dict[WatchedObjects, JobKind]] = {}
-    for kind in KINDS:
-        for chain in kind.chains:
-            for objects in chain:
-                found.setdefault(objects, {})[chain[0]] = kind
-    return {
-        objects: tuple(roots)
-        for objects, roots in found.items()
-        if not any(kind.is_assumed for kind in roots.values())
-    }
-
-
-# Whose presence is asked for.
-OPTIONAL = tuple(objects for kind in KINDS if not kind.is_assumed for objects in kind.own)
-# Of what is watched only for kinds that may be absent: the jobs of these kinds.
-NEEDED = _roots()
-# Those without which no kind would be served; whether the others are watched is only noted.
-REQUIRED = tuple(dict.fromkeys(objects.shown_as for objects in USERS if objects not in NEEDED))
-
-
-def served(presence: Presence) -> tuple[Resource, ...]:
+def served(presence: Presence, kinds: Kinds = BUILT_IN) -> tuple[Resource, ...]:
     """The resources of the kinds that exist in this cluster, and that of all kinds."""
-    found = [kind.served for kind in KINDS if kind.is_assumed or any(map(presence.is_served, kind.own))]
+    found = [kind.served for kind in kinds.kinds if kind.is_assumed or any(map(presence.is_served, kind.own))]
     return tuple(dict.fromkeys((*found, TRAINING_JOBS)))
-
-
-def is_absent(presence: Presence, resource: str) -> bool:
-    """Whether kube-apiserver said that it does not serve the kind of this resource."""
-    kind = BY_RESOURCE.get(resource)
-    return kind is not None and not kind.is_assumed and all(map(presence.is_absent, kind.own))
 
 
 def own_objects(resource: str) -> WatchedObjects:

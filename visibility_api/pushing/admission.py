@@ -31,7 +31,7 @@ from visibility_api.errors.status import (
     Unavailable,
 )
 from visibility_api.jobs.job import TrainingJob
-from visibility_api.kinds import KINDS
+from visibility_api.kinds import BUILT_IN, Kinds
 from visibility_api.kube.errors import ApiError, ClusterError
 from visibility_api.workloads.kind import JobKind
 
@@ -105,6 +105,7 @@ class Admission:
         owners: Owners,
         *,
         find_job: FindJob,
+        kinds: Kinds = BUILT_IN,
         is_synced: Callable[[str], bool] = lambda _namespace: True,
         is_watched: Callable[[str], bool] = lambda _namespace: True,
         reviews: ReviewAdmission | None = None,
@@ -114,6 +115,7 @@ class Admission:
         self._tokens = tokens
         self._owners = owners
         self._find_job = find_job
+        self._kinds = kinds.kinds
         self._is_synced = is_synced
         self._is_watched = is_watched
         self._reviews = ReviewAdmission(clock=clock) if reviews is None else reviews
@@ -266,7 +268,7 @@ class Admission:
             is_named = target.kind is None or membership.job_name == target.name
             return is_named and job is not None and job.ref.uid == membership.job_uid
 
-        kinds = KINDS if target.kind is None else (target.kind,)
+        kinds = self._kinds if target.kind is None else (target.kind,)
         found = await self._owners.find(kinds, target.namespace, name, uid, is_served=is_served)
         if found is not None:
             kind, membership = found

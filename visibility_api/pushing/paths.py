@@ -15,7 +15,7 @@ import msgspec
 
 from visibility_api.auth.token_review import MAX_TOKEN_BYTES
 from visibility_api.errors.status import Forbidden, NotFound
-from visibility_api.kinds import BY_RESOURCE
+from visibility_api.kinds import BUILT_IN, Kinds
 from visibility_api.workloads.kind import JobKind
 
 from .body import Headers
@@ -80,25 +80,25 @@ def read_claims(token: str) -> Claims:
         return Claims()
 
 
-def is_push(method: str, path: str) -> bool:
+def is_push(method: str, path: str, kinds: Kinds = BUILT_IN) -> bool:
     """Whether a request is a push: a POST to either path, or any method on Kubeflow Trainer's."""
     return (method == "POST" or path.startswith(UPSTREAM_PREFIX)) and (
-        path == OWN_JOB or find_target(path) is not None
+        path == OWN_JOB or find_target(path, kinds) is not None
     )
 
 
-def find_push(method: str, path: str, headers: Headers) -> Target:
+def find_push(method: str, path: str, headers: Headers, kinds: Kinds = BUILT_IN) -> Target:
     """The job that a push is for. Raises NotFound for other methods than POST, Forbidden where neither path
     nor token names anything."""
-    target = _own_target(headers) if path == OWN_JOB else find_target(path)
+    target = _own_target(headers) if path == OWN_JOB else find_target(path, kinds)
     if target is None or method != "POST":
         raise NotFound("only POST to the status of a job is served here")
     return target
 
 
-def find_target(path: str) -> Target | None:
+def find_target(path: str, kinds: Kinds = BUILT_IN) -> Target | None:
     """The job that `path` names; None when it is not a push path."""
-    return _find(path) if len(path) <= MAX_PATH_CHARACTERS else None
+    return _find(path, kinds) if len(path) <= MAX_PATH_CHARACTERS else None
 
 
 def _own_target(headers: Headers) -> Target:
@@ -110,12 +110,12 @@ def _own_target(headers: Headers) -> Target:
 
 
 @lru_cache(16_384)
-def _find(path: str) -> Target | None:
+def _find(path: str, kinds: Kinds) -> Target | None:
     match = _PATH.fullmatch(path)
     if match is None:
         return None
     is_ours, namespace, resource, name = match.groups()
-    kind = BY_RESOURCE.get(resource)
+    kind = kinds.by_resource.get(resource)
     if kind is None or not (is_ours or kind.has_trainer_status):
         return None
     upstream = f"trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/{resource}/{name}/status"

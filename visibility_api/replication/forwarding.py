@@ -26,6 +26,7 @@ from visibility_api.errors.status import (
     TooManyRequests,
     Unavailable,
 )
+from visibility_api.kinds import BUILT_IN, Kinds
 from visibility_api.kube.responses import read_start
 from visibility_api.models.meta_v1 import Status
 from visibility_api.pushing.body import Bodies, Headers, NoPlace, Receive, check_length
@@ -79,14 +80,6 @@ class Push(NamedTuple):
 class Pushes:
     """The pushes to this replica. `replicated` returns when every follower has what was taken."""
 
-    takes = staticmethod(is_push)
-
-    @staticmethod
-    def resource(path: str) -> str:
-        """Of the job that a push path names."""
-        target = find_target(path)
-        return "" if target is None else target.resource
-
     def __init__(
         self,
         ownership: Ownership,
@@ -94,9 +87,12 @@ class Pushes:
         *,
         proof: Callable[[], str],
         replicated: Callable[[], Awaitable[None]],
+        kinds: Callable[[], Kinds] = lambda: BUILT_IN,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
+        """`kinds`: those that are served now."""
         self._ownership = ownership
+        self._kinds = kinds
         self._client = client  # None: there are no other replicas
         self._proof = proof
         self._replicated = replicated
@@ -104,6 +100,15 @@ class Pushes:
         self._bodies = Bodies()  # that are passed on
         self._budgets = Budgets()  # of refusals
         self._taken = 0  # being taken here now
+
+    def takes(self, method: str, path: str) -> bool:
+        """Whether a request is a push."""
+        return is_push(method, path, self._kinds())
+
+    def resource(self, path: str) -> str:
+        """Of the job that a push path names."""
+        target = find_target(path, self._kinds())
+        return "" if target is None else target.resource
 
     def is_forwarded(self, headers: Headers) -> bool:
         """Whether another replica passes it on."""
@@ -116,7 +121,7 @@ class Pushes:
             if endpoint is None:
                 raise Unavailable(_NO_OWNER)
             client = next((value.decode("latin-1") for name, value in headers if name == CLIENT), client)
-        target = find_push(method, path, headers)
+        target = find_push(method, path, headers, self._kinds())
         if endpoint is None:
             check_length(headers)
             return Push(None, target, headers, client)

@@ -78,6 +78,7 @@ class Role(Generic[T]):
         self._term: T | None = None
         self._leave = asyncio.Event()
         self._left = asyncio.Event()
+        self._renew = asyncio.Event()
         self._began = time.monotonic()
         self.others = others(self) if others is not None else None
 
@@ -105,11 +106,16 @@ class Role(Generic[T]):
 
     async def run(self) -> None:
         """For ever. What one of a term's loops raises ends the process."""
-        if self.others is None:
-            await self._own(max(int(time.time()), self._log.store.epoch + 1), None)
-            return
         while True:
-            await self._own(await self._follow_until_acquired(self.others), self.others)
+            if self.others is None:
+                epoch = max(int(time.time()), self._log.store.epoch + 1)
+            else:
+                epoch = await self._follow_until_acquired(self.others)
+            await self._own(epoch, self.others)
+
+    def renew(self) -> None:
+        """Begin the present term anew, if there is one: it was built for kinds that have changed since."""
+        self._renew.set()
 
     async def leave(self) -> None:
         """Give the log up in order, if a follower can take over; the process goes on as a follower itself."""
@@ -143,7 +149,8 @@ class Role(Generic[T]):
         return not follower.others_have_log or waited_s > KNOWS_NOTHING_S
 
     async def _own(self, epoch: int, others: Others | None) -> None:
-        """Own the log until the Lease is lost, or given up."""
+        """Own the log until the Lease is lost, or given up, or the term is to begin anew."""
+        self._renew.clear()
         term = self._term = self._build_term(self.may_write)
         self._log.own(term.owner, epoch, self.may_write)
         term.adopt()
@@ -151,16 +158,20 @@ class Role(Generic[T]):
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(loop(), name=name) for name, loop in term.loops]
+                renewal = group.create_task(self._renew.wait(), name="renewal")
                 if others is None:
-                    return
-                holding = group.create_task(others.lease.hold(), name="lease")
-                leaving = group.create_task(self._leave.wait(), name="leaving")
-                await asyncio.wait((holding, leaving), return_when=asyncio.FIRST_COMPLETED)
-                if leaving.done() and others.lease.is_held:
-                    await self._give_up(others, tasks)
+                    await renewal
+                    ends = []
                 else:
-                    others.follower.must_list = True  # what was written last may have reached nobody
-                for task in (*tasks, holding, leaving):
+                    holding = group.create_task(others.lease.hold(), name="lease")
+                    leaving = group.create_task(self._leave.wait(), name="leaving")
+                    ends = [renewal, holding, leaving]
+                    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                    if leaving.done() and others.lease.is_held:
+                        await self._give_up(others, tasks)
+                    elif not renewal.done():
+                        others.follower.must_list = True  # what was written last may have reached nobody
+                for task in (*tasks, *ends):
                     task.cancel()
         finally:
             self._log.disown()

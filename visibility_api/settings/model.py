@@ -21,6 +21,7 @@ from visibility_api.models.sources import SOURCES
 
 from .file import ConfigFile
 from .values import (
+    AnyPath,
     Conflict,
     Directory,
     File,
@@ -74,6 +75,12 @@ class Settings(BaseSettings):
     )
     namespaces: Annotated[Words, each(is_namespace, "give namespace names, separated by commas")] = Field(
         default=(), description="serve the jobs of these namespaces only. Without it, of all"
+    )
+
+    kinds: AnyPath = Field(
+        default=None,
+        description="file, or directory of YAML files, that describes further kinds of jobs (docs/kinds.md)."
+        " It is read again when it changes",
     )
 
     bind_address: Annotated[str, AfterValidator(ip_address), Metavar("IP")] = Field(

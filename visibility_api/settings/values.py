@@ -131,6 +131,7 @@ def ip_address(value: str) -> str:
 
 File = Annotated[Path | None, BeforeValidator(_file), Metavar("FILE")]
 Directory = Annotated[Path | None, BeforeValidator(_directory), Metavar("DIR")]
+AnyPath = Annotated[Path | None, BeforeValidator(lambda value: value or None), Metavar("PATH")]
 Switch = Annotated[bool, BeforeValidator(_switch), Metavar("BOOL")]
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words), Metavar("LIST")]
 

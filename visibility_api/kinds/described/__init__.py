@@ -1,0 +1,1 @@
+"""Kinds that nobody thought of here: a file describes them (`--kinds`)."""
