@@ -1,8 +1,9 @@
-"""What `python -m trainjob_progress.run` costs a command that prints without a pause, beside a bare pipe.
+"""What `python -m trainjob_progress.run` costs a command that prints without a pause, beside a bare pipe, and
+beside a second pipe with `cat` between: whoever reads the output on its way has that one as well.
 
     python -m benchmarks.wrapper [--megabytes 300] [--rounds 5]
 
-Both take turns; of each the least of the rounds counts. CPU is that of the command, of the wrapper and of
+They take turns; of each the least of the rounds counts. CPU is that of the command, of the wrapper and of
 who reads the output. Prints one JSON object.
 """
 
@@ -43,18 +44,25 @@ def main() -> int:
     parser.add_argument("--megabytes", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    results = {}
+    results: dict[str, dict[str, float]] = {}
     for name, line in LINES.items():
         size = options.megabytes * 1_000_000 // (10 if name == "print" else 1)  # it takes that much longer
         command = [sys.executable, "-S", "-c", PRINT, line, str(size), name]
-        wrapped = [sys.executable, "-m", "trainjob_progress.run", "--", *command]
+        kinds = {
+            "bare": command,
+            "cat": ["sh", "-c", '"$@" | cat', "sh", *command],
+            "wrapped": [sys.executable, "-m", "trainjob_progress.run", "--", *command],
+        }
         least: dict[str, float] = {}
         for _ in range(options.rounds):
-            for kind, words in (("bare", command), ("wrapped", wrapped)):
+            for kind, words in kinds.items():
                 for what, seconds in measure(words).items():
                     least[f"{kind}_{what}"] = min(least.get(f"{kind}_{what}", 1e9), seconds)
-        ratios = {what: least[f"wrapped_{what}"] / least[f"bare_{what}"] for what in ("wall_s", "cpu_s")}
-        results[name] = {**least, "ratio_wall": ratios["wall_s"], "ratio_cpu": ratios["cpu_s"]}
+        results[name] = {what: round(seconds, 3) for what, seconds in least.items()}
+        for what in ("wall", "cpu"):
+            for other in ("bare", "cat"):
+                ratio = least[f"wrapped_{what}_s"] / least[f"{other}_{what}_s"]
+                results[name][f"ratio_{what}_{other}"] = round(ratio, 2)
     print(json.dumps(results, indent=2, default=str))
     return 0
 

@@ -22,7 +22,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, List, Mapping, Optional, Sequence
 
-from .channels import MAX_BACKLOG, Channel, open_channels
+from .channels import Channel, open_channels
 from .command import Command, become, end_like
 from .loops import report
 from .publisher import warn
@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # what reads lines is imported while the command runs: its pa
 
 READ_INTERVAL_S = 0.1  # between two readings of the output; a report is due every 0.5 s
 MAX_SHARE = 0.1  # of a core, for reading: a program that prints without a pause is not slowed down by it
-FLOOD = 32 * 1024  # bytes of a flood that are read at once
+FLOOD = 64 * 1024  # newest bytes that are read where others are missing before them: 1,600 short lines
 SWITCH_INTERVAL_S = 0.0005  # copying waits no longer than this for the interpreter while lines are read
 STUCK_S = 1.0  # who takes nothing of the output for so long does not delay the last report
 
@@ -116,7 +116,7 @@ class Reader:
         """Read what there is to the end."""
         self._is_over.set()
         self._thread.join()
-        self._read(of_a_flood=MAX_BACKLOG)
+        self._read()
         for output in self._outputs:
             self._report(output.screen.end())
 
@@ -131,9 +131,9 @@ class Reader:
             self._read()
             pause_s = max(READ_INTERVAL_S, (time.thread_time() - began_s) * (1 / MAX_SHARE - 1))
 
-    def _read(self, *, of_a_flood: int = FLOOD) -> None:
+    def _read(self) -> None:
         for output in self._outputs:
-            self._report(output.read(of_a_flood))
+            self._report(output.read())
 
     def _report(self, lines: Sequence[Line]) -> None:
         for line in lines:
@@ -165,11 +165,10 @@ class _Output:
         self._channel = channel
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
-    def read(self, of_a_flood: int) -> List[Line]:
-        """`of_a_flood`: how many of the newest bytes are read where others are missing before them."""
+    def read(self) -> List[Line]:
         data, has_gap = self._channel.take()
         if has_gap:
-            data = data[-of_a_flood:]
+            data = data[-FLOOD:]
             self.screen, data = self._make_screen(), data[data.find(b"\n") + 1 :]
         return self.screen.write(self._decode(data)) + self.screen.pause()
 
