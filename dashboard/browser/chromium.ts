@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { chromium, type Browser, type BrowserContextOptions, type Page } from "playwright-core";
 
 const PLACES = [process.env["CHROMIUM"], "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-export const PATIENCE_MS = 60_000;
+export const PATIENCE_MS = Number(process.env["PATIENCE_MS"] ?? 60_000);
 
 export function findChromium(): string | undefined {
   return PLACES.find((place) => place !== undefined && existsSync(place));
@@ -41,6 +41,37 @@ export async function open(browser: Browser, url: string, options: BrowserContex
   });
   await page.goto(url);
   return { page, faults };
+}
+
+interface Clocked {
+  /** What the browser's clock is ahead of this machine's. */
+  aheadMs?: number;
+  /** Run in the page before its own scripts; without it the page has no SharedWorker, whose clock is the machine's. */
+  before?: (() => void) | undefined;
+}
+
+/** Times of the page's own clock. */
+export async function openWithClock(browser: Browser, url: string, { aheadMs = 0, before }: Clocked = {}) {
+  const { page, faults } = await open(browser, "about:blank");
+  await page.addInitScript(before ?? (() => Reflect.deleteProperty(window, "SharedWorker")));
+  await page.clock.install({ time: Date.now() + aheadMs });
+  await page.goto(url);
+  await page.clock.runFor(1000);
+  const see = (isSeen: boolean) =>
+    page.evaluate((hidden) => {
+      Object.defineProperty(document, "hidden", { configurable: true, value: hidden });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, !isSeen);
+  /** Runs the clock until `text` is there. */
+  const waitFor = (text: string | RegExp) =>
+    until(
+      async () => {
+        await page.clock.runFor(300);
+        return page.getByText(text).count();
+      },
+      (count) => count > 0,
+    );
+  return { page, faults, see, waitFor };
 }
 
 /** Waits until `read` gives something that `isMet` takes; fails with what it gave last. */

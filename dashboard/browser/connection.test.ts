@@ -1,7 +1,7 @@
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 
-import { launch, open, until } from "./chromium";
+import { launch, open, openWithClock, until } from "./chromium";
 import { Fixture } from "./fixture";
 
 const JOBS = 30;
@@ -127,33 +127,9 @@ test("a right that is taken away while somebody looks is said, and asked for aga
   await fixture.stop();
 });
 
-/** Times of the page's own clock, which only a hub of its own goes by. */
-async function openWithClock(fixture: Fixture, route = "", aheadMs = 0) {
-  const { page, faults } = await open(browser, "about:blank");
-  await page.addInitScript(() => Reflect.deleteProperty(window, "SharedWorker"));
-  await page.clock.install({ time: Date.now() + aheadMs });
-  await page.goto(fixture.page() + route);
-  await page.clock.runFor(1000);
-  const see = (isSeen: boolean) =>
-    page.evaluate((hidden) => {
-      Object.defineProperty(document, "hidden", { configurable: true, value: hidden });
-      document.dispatchEvent(new Event("visibilitychange"));
-    }, !isSeen);
-  /** Runs the clock until `text` is there. */
-  const waitFor = (text: string | RegExp) =>
-    until(
-      async () => {
-        await page.clock.runFor(300);
-        return page.getByText(text).count();
-      },
-      (count) => count > 0,
-    );
-  return { page, faults, see, waitFor };
-}
-
 test("a tab that nobody looks at gives its connection back, and is current when it is seen again", async () => {
   const fixture = await Fixture.start({ jobs: JOBS });
-  const { page, faults, see, waitFor } = await openWithClock(fixture);
+  const { page, faults, see, waitFor } = await openWithClock(browser, fixture.page());
   await waitFor(`${JOBS} jobs`);
   await until(() => fixture.watching, Boolean);
   await see(false);
@@ -206,7 +182,7 @@ test("a login that has ended is told until it is there again, however often it i
 
 test("a login that ended while nobody looked is told when the tab is seen again", async () => {
   const fixture = await Fixture.start({ jobs: JOBS });
-  const { page, see, waitFor } = await openWithClock(fixture);
+  const { page, see, waitFor } = await openWithClock(browser, fixture.page());
   await waitFor(`${JOBS} jobs`);
   await see(false);
   await page.clock.fastForward("01:00:00");
@@ -223,7 +199,7 @@ test("silence of a connection that stays open is noticed, and said with the age 
   const fixture = await Fixture.start({ jobs: JOBS });
   const job = fixture.jobs.find((one) => one.isTraining)!;
   for (const route of [`#/?q=${job.name}`, `#/trainjobs/${job.namespace}/${job.name}`]) {
-    const { page, waitFor } = await openWithClock(fixture, route);
+    const { page, waitFor } = await openWithClock(browser, fixture.page() + route);
     await waitFor(job.name);
     await until(() => fixture.watching, Boolean);
     fixture.isSilent = true;
@@ -248,7 +224,7 @@ test("silence of a connection that stays open is noticed, and said with the age 
 
 test("after the machine has slept the watch is opened anew, for its connection may be dead", async () => {
   const fixture = await Fixture.start({ jobs: JOBS });
-  const { page, waitFor } = await openWithClock(fixture);
+  const { page, waitFor } = await openWithClock(browser, fixture.page());
   await waitFor(`${JOBS} jobs`);
   await until(() => fixture.watching, Boolean);
   fixture.isSilent = true; // of the old connection, nothing more comes
@@ -264,7 +240,11 @@ test("ages are told by the server's clock when the browser's is an hour off", as
   const fixture = await Fixture.start({ jobs: JOBS });
   const job = fixture.jobs.find((one) => one.isTraining && one.trouble === "")!;
   for (const aheadMs of [3600_000, -3600_000]) {
-    const { page, waitFor } = await openWithClock(fixture, `#/trainjobs/${job.namespace}/${job.name}`, aheadMs);
+    const { page, waitFor } = await openWithClock(
+      browser,
+      fixture.page() + `#/trainjobs/${job.namespace}/${job.name}`,
+      { aheadMs },
+    );
     fixture.change(job);
     await waitFor(/^[0-9]{1,2}s$|^[0-9]{1,2}s ago$/);
     const report = await page.locator(".numbers div", { hasText: "Last report" }).textContent();
@@ -277,7 +257,7 @@ test("ages are told by the server's clock when the browser's is an hour off", as
 test("a clock that is set while the page is open makes no age wrong for long", async () => {
   const fixture = await Fixture.start({ jobs: JOBS });
   const job = fixture.jobs.find((one) => one.isTraining && one.trouble === "")!;
-  const { page, waitFor } = await openWithClock(fixture, `#/?q=${job.name}`);
+  const { page, waitFor } = await openWithClock(browser, fixture.page() + `#/?q=${job.name}`);
   await waitFor(job.name);
   await until(() => fixture.watching, Boolean);
   for (const byMs of [3600_000, -7200_000]) {

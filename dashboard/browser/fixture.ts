@@ -54,9 +54,14 @@ export class Fixture {
   /** Connections stay open, and nothing comes any more. */
   isSilent = false;
   isLoggedOut = false;
+  /** A login proxy before the server: a page of HTML with 200 for whatever is asked, or a redirect to another host. */
+  login: "html" | "redirect" | undefined;
+  /** Heads of watches come through, and nothing of what follows, as by a proxy that buffers. */
+  isBuffered = false;
   hasHistory = true;
   /** Whether the viewer may read logs and list events. */
   mayReadMore = true;
+  private held: { path: RegExp; release: Promise<void> } | undefined;
   private readonly watchers = new Set<Watcher>();
   private readonly changes: Change[] = [];
   private readonly sockets = new Set<Socket>();
@@ -105,6 +110,22 @@ export class Fixture {
     for (const { response } of this.watchers) response.end();
   }
 
+  /** Every watch is told that its revision is gone, and ends. */
+  expireWatches(): void {
+    const object = { kind: "Status", code: 410, reason: "Expired", message: "too old resource version" };
+    for (const { response } of this.watchers) response.end(`${JSON.stringify({ type: "ERROR", object })}\n`);
+  }
+
+  /** Answers to what is asked there are as of now, and come when what is returned is called. */
+  hold(path: RegExp): () => void {
+    let release: () => void = () => undefined;
+    this.held = { path, release: new Promise((resolve) => (release = resolve)) };
+    return () => {
+      this.held = undefined;
+      release();
+    };
+  }
+
   get watching(): number {
     return this.watchers.size;
   }
@@ -137,6 +158,15 @@ export class Fixture {
     const prefix = this.options.prefix ?? "";
     this.requests.push(url.pathname + url.search);
     if (this.isSilent) return;
+    if (this.held?.path.test(url.pathname)) {
+      const end = response.end.bind(response) as (body?: unknown) => ServerResponse;
+      const { release } = this.held;
+      response.end = ((body: unknown) => {
+        void release.then(() => end(body));
+        return response;
+      }) as typeof response.end;
+    }
+    if (this.login) return sendLogin(response, this.login, url.searchParams.has("watch"));
     if (this.isLoggedOut) return sendStatus(response, 401, "Unauthorized", "the login has ended");
     if (this.isDown)
       return sendStatus(response, 503, "ServiceUnavailable", "the server is currently unable to handle the request");
@@ -189,6 +219,7 @@ export class Fixture {
       }
       response.writeHead(200, { "Content-Type": "application/json" });
       response.flushHeaders();
+      if (this.isBuffered) return;
       const watcher = { response, namespace, name };
       this.watchers.add(watcher);
       for (const change of this.changes) {
@@ -328,6 +359,18 @@ function send(request: IncomingMessage, response: ServerResponse, body: unknown)
 
 function sendStatus(response: ServerResponse, code: number, reason: string, message: string): void {
   sendJson(response, { kind: "Status", apiVersion: "v1", status: "Failure", code, reason, message }, code);
+}
+
+/** For a watch it comes slowly, and the connection stays open. */
+function sendLogin(response: ServerResponse, how: "html" | "redirect", isSlow: boolean): void {
+  if (how === "redirect") {
+    response.writeHead(302, { Location: "http://login.invalid/?then=/" });
+    response.end();
+    return;
+  }
+  response.writeHead(200, { "Content-Type": "text/html" });
+  response.write("<!doctype html>\n<title>Log in</title>\n".slice(0, isSlow ? 10 : undefined));
+  if (!isSlow) response.end();
 }
 
 function sendFile(request: IncomingMessage, response: ServerResponse, name: string | undefined): void {

@@ -68,6 +68,8 @@ class BarReader:
         self._rounds = 0  # how often it has begun since the outer one's last step
         self._epoch_total: Optional[int] = None  # of bars that say which epoch they are
         self._counts_from_0 = False  # epochs: Lightning does, most loops print them from 1
+        self._named: Optional[Tuple[int, int, int]] = None  # epoch, step and total of the last such bar
+        self._is_renamed: Optional[bool] = None  # one bar of the whole run says the epoch; None: not known
         self._nested: Set[Tuple[str, int]] = set()  # bars that were drawn below another one
         self._again: Set[Tuple[str, int]] = set()  # bars that have begun again; shared with copies of this
 
@@ -220,6 +222,12 @@ class BarReader:
 
     def _in_epoch(self, match: re.Match[str], step: int, total: int, *, has_version: bool) -> Fields:
         epoch, epochs = int(match.group(1)), match.group(2)
+        if self._find_renamed(epoch, step, total):
+            if epochs == str(total) or abs(epoch - step) <= 1:  # a bar over epochs
+                return {"step": 0, "total_steps": None, "epoch": step, "total_epochs": total}
+            self._counts_from_0 = self._counts_from_0 or epoch == 0
+            done = epoch - (not self._counts_from_0) + (step == total)
+            return {"step": step, "total_steps": total, "epoch": done}
         if epochs is not None:
             done = max(epoch - 1, 0)
             return {
@@ -232,3 +240,15 @@ class BarReader:
         self._counts_from_0 = self._counts_from_0 or epoch == 0 or has_version
         done = epoch if self._counts_from_0 else epoch - 1
         return {"step": done * total + step, "epoch": done + (1 if step == total else 0)}
+
+    def _find_renamed(self, epoch: int, step: int, total: int) -> bool:
+        """Whether one bar goes on under another name: a bar of each epoch would have begun anew with it."""
+        last, self._named = self._named, (epoch, step, total)
+        if self._is_renamed is not None or last is None or not self._sees_all:
+            return bool(self._is_renamed)
+        if last[2] == total and epoch > last[0]:
+            if step < last[1]:
+                self._is_renamed = False
+            elif step > 1:  # where an epoch is short, 0 or 1 may be all that was seen of it
+                self._is_renamed = True
+        return bool(self._is_renamed)

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from typing import Any, Optional, Sequence
 
 
+EVALUATION = object()  # for a place in the code: nothing counts steps inside of this loop
+
+
 class Position:
     """How far a run has come; None = not known."""
 
@@ -43,8 +46,8 @@ class Level:
 
     __slots__ = (
         "_counts", "_epoch", "_failed_steps", "_flow", "_initial_step", "_inner", "_inner_done", "_inner_key",
-        "_inner_round", "_is_entered", "_is_iterating", "_is_loop", "_name", "_percentage", "_run", "_step",
-        "_total_epochs", "_total_steps",
+        "_inner_round", "_inner_rounds", "_is_entered", "_is_iterating", "_is_loop", "_name", "_percentage",
+        "_run", "_step", "_total_epochs", "_total_steps",
     )  # fmt: skip
     stands_for_loop = False  # one that nobody tracks, around one that is tracked
 
@@ -66,14 +69,34 @@ class Level:
         self._inner_done = 0  # steps of levels inside that have ended
         self._inner: Optional[Position] = None  # where the last one of them ended
         self._inner_round: Optional[float] = None  # the iteration in which it ended
+        self._inner_rounds = 0  # iterations that had one
         self._failed_steps = 0  # of `_inner_done`: of the last one, if it failed
 
     def _absorb(self, inner: Position, *, has_failed: bool) -> None:
         """A level inside this one has ended at `inner`."""
         self._inner = inner
         self._inner_done += inner.step or 0
+        if self._inner_round != self._rounds:
+            self._inner_rounds += max(int(inner.epoch or 0), 1)  # a handle may stay for several
         self._inner_round = self._rounds
         self._failed_steps = (inner.step or 0) if has_failed else 0
+
+    def _takes_in(self, place: object) -> bool:
+        """Whether what begins at `place` in the code counts the steps of this loop. The first that runs in it
+        does; where most iterations have none, it is an evaluation, as any other."""
+        if self._has_evaluations:
+            self._inner_key, self._inner, self._inner_done = EVALUATION, None, 0
+        elif self._inner_key is None:
+            self._inner_key = place
+        return self._inner_key == place
+
+    @property
+    def _has_evaluations(self) -> bool:
+        """Whether what ran inside was no round of steps: half of the iterations had none, or more."""
+        if not self._is_loop or self.stands_for_loop:
+            return False
+        without = self._rounds - (self._initial_step or 0) - self._inner_rounds
+        return without >= max(self._inner_rounds, 1)
 
     def _try_again(self) -> None:
         """A level begins inside this one: steps of one that failed in this round do not count."""
@@ -85,7 +108,7 @@ class Level:
         """What was counted belongs to an attempt that is over."""
         self._step, self._total_steps, self._epoch, self._total_epochs = 0, None, None, None
         self._percentage = self._inner = self._inner_round = self._inner_key = None
-        self._inner_done = self._failed_steps = 0
+        self._inner_done = self._inner_rounds = self._failed_steps = 0
 
     def _leave(self, *, has_failed: bool = False) -> None:
         """What it counts is behind the caller: a `Reporter` takes itself out of its run."""
@@ -103,7 +126,7 @@ class Level:
 def find_position(levels: Sequence[Level]) -> Position:
     """Where the open `levels`, outermost first, have come to together."""
     level, inside = levels[0], levels[1:]
-    if not inside and level._inner is None:
+    if not inside and (level._inner is None or level._has_evaluations):
         return Position(to_count(level._step), _sane(level), level._epoch, level._total_epochs)
     inner = find_position(inside) if inside else None
     known = inner or level._inner or Position()

@@ -74,12 +74,13 @@ _RECORD = re.compile(
 )
 # Before a position: of an evaluation, or of an earlier moment.
 _ASIDE = re.compile(r"\b(?:eval\w*|val|valid\w*|test\w*|infer\w*|predict\w*|best)\b", re.IGNORECASE)
+_OWN_RECORD = '{"timestamp": "'
 _BEST = "est iteration is:"  # LightGBM: the next line repeats an earlier round
 _POSITION = {"step", "epoch"}
 # What a logging library writes of each record.
 _RECORD_NAMES = {
-    "@timestamp", "created", "level", "levelno", "line", "lineno", "msecs", "pid", "port", "process",
-    "relativecreated", "severity", "thread", "time", "timestamp", "ts", "v",
+    "@timestamp", "attempt", "created", "level", "levelno", "line", "lineno", "msecs", "pid", "port",
+    "process", "relativecreated", "severity", "thread", "time", "timestamp", "ts", "v",
 }  # fmt: skip
 
 
@@ -136,6 +137,8 @@ class LineReader:
             return None
         if words[0] == "(":
             words = _RAY.sub("", words)
+        if words.startswith(_OWN_RECORD):
+            return self._read_record(words)
         fields = self._forms.read(words, _message)
         if fields is not None:
             self._said_step = fields.get("step", self._said_step)
@@ -157,6 +160,15 @@ class LineReader:
                 self._said_step = fields.get("step", self._said_step)
                 return fields or None
         return None
+
+    def _read_record(self, line: str) -> Optional[Fields]:
+        """A log line of `logging`: by its fields, else by its message."""
+        fields = _read_object(line)
+        if fields is not None:
+            self._said_step = fields.get("step", self._said_step)
+            return fields or None
+        message = (_parse_object(line) or {}).get("message")
+        return self.read(message) if isinstance(message, str) and message[:1] not in ("", "{") else None
 
     def copy(self) -> LineReader:
         """One that goes on from here by itself."""
@@ -267,7 +279,7 @@ def _may_be_bar(line: str) -> bool:
 def _read_object(line: str) -> Optional[Fields]:
     if not line.endswith("}"):
         return None
-    text = _message(line).strip()
+    text = (line if line[0] == "{" else _message(line)).strip()
     if not text.startswith("{"):
         return None
     values = _parse_object(text)

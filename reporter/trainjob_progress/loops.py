@@ -640,9 +640,7 @@ def _does_count(reporter: Reporter, run: LiveRun, outer: Level, place: object) -
     if any(flow.is_around for _, flow in run.phases):
         return False
     if outer._is_loop:
-        if outer._inner_key is None:
-            outer._inner_key = place
-        return outer._inner_key == place  # the first loop inside is the one that trains; others evaluate
+        return outer._takes_in(place)
     planned = outer._total_steps
     is_untouched = outer._step == outer._initial_step
     if is_untouched and (planned is None or planned == reporter._total_steps):

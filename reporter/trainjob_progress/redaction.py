@@ -34,12 +34,13 @@ def describe(error: Optional[BaseException]) -> str:
         return name
     try:
         lines = str(error).strip().splitlines()
-        return f"{name}: {_redact(lines[0])}"[:200] if lines else name
+        return f"{name}: {redact(lines[0])}"[:200] if lines else name
     except Exception:
         return name
 
 
-def _redact(text: str) -> str:
+def redact(text: str) -> str:
+    """The text without what looks like a credential, cut where it is long."""
     import re  # here: importing it takes as long as the package
 
     if len(text) > MAX_TEXT:

@@ -114,6 +114,17 @@ with report(total_steps=1000, sinks=[LogSink(interval_s=0.2)]) as r:
         time.sleep(0.1)
 """
 
+# Each log line is a JSON object.
+LOGGING = """
+import logging, time
+from trainjob_progress.logging import configure
+
+configure()
+for step in range(1, 100_000):
+    logging.getLogger("train").info("a step", extra={"step": step, "total_steps": 100_000, "loss": 0.5})
+    time.sleep(0.1)
+"""
+
 # At `crash` it prints a last word and is gone; the next life is silent until `speak`, and stays at step 20.
 CRASHING = f"""{_WAIT}
 def say(step, **metrics):

@@ -15,7 +15,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.manifests import without
 from tests.e2e.processes import wait_until
 from tests.e2e.rbac import bind_in_namespace, wait_allowed
-from tests.e2e.scripts import CRASHING, PRINTING, SILENT
+from tests.e2e.scripts import CRASHING, LOGGING, PRINTING, SILENT
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.volumes import VolumeJobs
 from tests.e2e.workspace import TRAINER, Workspace, condition
@@ -73,6 +73,18 @@ def test_a_job_that_only_prints_is_read_from_its_log(jobs: VolumeJobs) -> None:
     status = shown_by_kubectl(jobs, "printing", lambda status: status["steps"]["current"] > 500)
     assert {"name": "loss", "value": "0.5"} in status["metrics"]
     assert status["observation"]["source"] == "logs"
+
+
+def test_structured_log_lines_are_read_and_shown_as_text(jobs: VolumeJobs) -> None:
+    jobs.start("logging", LOGGING, annotations=OFTEN)
+    status = shown_by_kubectl(jobs, "logging", lambda status: status["steps"]["current"] > 1)
+    assert status["steps"]["total"] == 100_000
+    assert status["metrics"] == [{"name": "loss", "value": "0.5"}]
+    assert "message" not in status
+    path = f"{jobs.team.collection}/logging/log-tail?lines=1"
+    (line,) = jobs.team.cluster.admin.get(path)["lines"]
+    assert " INFO train: a step " in line
+    assert line.endswith(" loss=0.5")
 
 
 def test_a_missing_right_to_logs_is_named_and_its_return_is_noticed(

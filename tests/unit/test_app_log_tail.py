@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from typing import cast
 
@@ -23,7 +24,7 @@ from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 from visibility_api.models.served import GROUP_VERSION
 from visibility_api.models.subresources import TrainJobLogTail
-from visibility_api.probing.log_end import MAX_BYTES, MAX_LINE_CHARACTERS, LogEnds
+from visibility_api.probing.log_end import MAX_BYTES, MAX_LINE_CHARACTERS, LogEnds, Place
 from visibility_api.store import Entry
 
 FAILURE = Failure(
@@ -253,3 +254,30 @@ async def test_no_user_has_many_logs_read_at_one_time() -> None:
 
 async def test_where_it_is_not_served_there_is_no_such_path() -> None:
     assert (await Shell().get(TAIL)).status == 404
+
+
+RECORD = {
+    "timestamp": "2026-11-25T18:00:00.000000Z", "level": "ERROR", "logger": "train", "message": "failed",
+    "job": "bert", "kind": "TrainJob", "namespace": "team-a", "replica": "node-0-0", "rank": 0, "step": 450,
+    "loss": 0.5, "exception.type": "ValueError", "exception.message": "ValueError: x",
+    "exception.stacktrace": "  File a\nValueError: x",
+}  # fmt: skip
+
+
+async def test_structured_log_lines_are_shown_as_text() -> None:
+    line = json.dumps(RECORD)
+    others = ['{"timestamp": "x"}', '{"timestamp": "x", "logger": "y"', line[:-1]]
+    log = "\n".join([line, *others, ""]).encode()
+    text = [
+        "2026-11-25T18:00:00.000000Z ERROR train: failed rank=0 step=450 loss=0.5",
+        "  File a",
+        "ValueError: x",
+    ]
+    assert await lines_of(log, lines=9) == ([*text, *others], False)
+    assert await lines_of(log, lines=4) == ([text[-1], *others], True)
+
+
+async def lines_of(log: bytes, lines: int) -> tuple[list[str], bool]:
+    tails = LogEnds(cast("KubeClient", Kubelet(log)), timeout_s=1)
+    found = await tails.read(Place(namespace="team-a", pod_name="bert", container_name=""), lines)
+    return list(found.lines), found.is_cut

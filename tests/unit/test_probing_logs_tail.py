@@ -458,3 +458,15 @@ def test_of_the_redraws_of_a_bar_only_the_newest_are_read() -> None:
     outcome = TailReader().read(first, is_whole=True)
     assert isinstance(outcome, Progress)
     assert outcome.metrics == ()
+
+
+def test_a_structured_log_line_is_no_document_whatever_it_calls_its_fields() -> None:
+    """Its message is for those who may read the log."""
+    line = {
+        "timestamp": "2026-11-21T12:00:00.000000Z", "level": "INFO", "logger": "train", "message": "secret",
+        "rank": 0, "attempt": 4, "step": 5, "total_steps": 9, "state": "failed", "loss": 0.5,
+        "metrics": {"a": 1},
+    }  # fmt: skip
+    found = read(json.dumps(line))
+    assert (found.step, found.total_steps, found.metrics) == (5, 9, (("loss", "0.5"),))
+    assert (found.message, found.state, found.attempt) == (None, None, None)

@@ -68,8 +68,8 @@ def test_bars_that_count_rows_or_bytes_are_left_out(pace: str) -> None:
 
 
 def test_epochs_are_counted_from_0_where_the_first_one_said_so() -> None:
-    bar = "Epoch {}:  50%|█████     | 50/100 [00:10<00:10,  5.00it/s]"
-    assert read(bar.format(0), bar.format(1)) == {"step": 150, "epoch": 1}
+    bar = "Epoch {}:  {}%|█████     | {}/100 [00:10<00:10,  5.00it/s]"
+    assert read(bar.format(0, 50, 50), bar.format(1, 20, 20)) == {"step": 120, "epoch": 1}
 
 
 def test_of_two_bars_in_one_line_the_newest_is_read_by_its_own_name() -> None:
@@ -268,3 +268,34 @@ def test_where_bars_are_missing_rounds_are_not_counted() -> None:
     reader = LineReader(sees_all=False)
     assert reader.read(ended) == {"step": 20, "total_steps": 20}
     assert reader.read(begun) == {"step": None, "total_steps": None}
+
+
+def test_one_bar_that_is_renamed_for_each_epoch_counts_the_steps_of_the_run() -> None:
+    """Seen: 180 steps where the bar shows 60 of 60."""
+    drawing = Drawing()
+    bar = tqdm(total=60, **drawing.options)
+    for epoch in range(3):
+        bar.set_description(f"epoch {epoch}")
+        for _ in range(20):
+            bar.update()
+    bar.close()
+    check_order(drawing.read())
+    assert drawing.read()[-1] == (60, 60)
+
+
+@pytest.mark.parametrize("name", ["Epoch {}", "Epoch {}/10"])
+def test_a_bar_over_epochs_that_says_which_one_it_is_counts_no_steps(name: str) -> None:
+    """Seen: 100 steps."""
+    drawing = Drawing()
+    bar = tqdm(range(10), **drawing.options)
+    for epoch in bar:
+        bar.set_description(name.format(epoch + 1))
+    reader, fields = LineReader(), dict[str, Any]()
+    for line in Screen().write(drawing.file.getvalue()):
+        fields |= reader.read(line.text, depth=line.depth) or {}
+    assert (fields["step"], fields["total_steps"], fields["epoch"], fields["total_epochs"]) == (
+        0,
+        None,
+        10,
+        10,
+    )

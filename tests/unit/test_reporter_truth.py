@@ -128,6 +128,24 @@ def test_a_second_loop_in_an_epoch_counts_no_steps_but_shows_life(sink: MemorySi
     assert [s.step for s in sink.written] == sorted(s.step or 0 for s in sink.written)
 
 
+@pytest.mark.parametrize("rounds", [[0], [9], [4, 9], [0, 3, 6, 9], [0, 2, 4, 6, 8]])
+def test_an_evaluation_every_few_steps_counts_no_steps(sink: MemorySink, rounds: list[int]) -> None:
+    """Seen: 20 of 20 steps and 10 of 10 epochs, for four evaluations of 5 in 10 steps."""
+    for step in track(range(10), sinks=[sink]):
+        if step in rounds:
+            for _ in track(range(5)):
+                pass
+    assert numbers(sink) == ("completed", "finished", 10, 10, 100)
+    assert sink.last.epoch == 1
+
+
+def test_epochs_that_are_skipped_at_the_end_make_no_evaluations_of_those_before(sink: MemorySink) -> None:
+    for epoch in track(range(10), sinks=[sink]):
+        for _ in track(range(4)) if epoch < 6 else ():
+            pass
+    assert numbers(sink) == ("completed", "finished", 24, 24, 100)
+
+
 def test_a_loop_in_a_phase_counts_no_steps(sink: MemorySink) -> None:
     with report(total_steps=2, sinks=[sink]) as r:
         r.step()

@@ -14,6 +14,7 @@ from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import Rank0
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, TooLarge
+from visibility_api.reports.log_records import show_record
 
 MAX_LINES = 500
 MAX_BYTES = 64 * 1024  # of one answer of kube-apiserver
@@ -101,10 +102,14 @@ class LogEnds:
                 )
                 if len(data) < MAX_BYTES:
                     break
-        found = data.decode(errors="replace").splitlines()[-asked:]
-        shown = tuple(harmless(line[-MAX_LINE_CHARACTERS:]) for line in found)
+        lines_read = data.decode(errors="replace").splitlines()[-asked:]
+        found = [part for line in lines_read for part in show_record(line)]
+        shown = tuple(harmless(line[-MAX_LINE_CHARACTERS:]) for line in found[-wanted:])
         is_cut = (
-            asked < wanted or len(data) >= MAX_BYTES or any(len(line) > MAX_LINE_CHARACTERS for line in found)
+            asked < wanted
+            or len(data) >= MAX_BYTES
+            or len(found) > wanted
+            or any(len(line) > MAX_LINE_CHARACTERS for line in found)
         )
         actual = place if previous == place.is_previous else _other(place)
         return LogEnd(place=actual, lines=shown, is_cut=is_cut)

@@ -32,6 +32,7 @@ from .fields import (
     total,
     whole,
 )
+from .log_records import is_record
 from .training_document import parse_document
 
 MAX_READ_BYTES = 64 * 1024  # from the end
@@ -151,7 +152,11 @@ def _unglued(piece: str) -> tuple[str, ...]:
 
 def _document(piece: str) -> Progress | Refused | None:
     """Our own JSON line, or why it is to be left out; None when it is something else."""
-    if not piece.startswith("{") or not any(sign in piece for sign in _SIGNS_OF_A_DOCUMENT):
+    if (
+        not piece.startswith("{")
+        or is_record(piece)
+        or not any(sign in piece for sign in _SIGNS_OF_A_DOCUMENT)
+    ):
         return None
     outcome = parse_document(piece.encode("utf-8", "replace"))
     return outcome if isinstance(outcome, Progress) or '"schemaVersion"' in piece else None

@@ -18,6 +18,9 @@ export class ApiError extends Error {
 /** No answer at all: the network, a proxy that ended, a server that restarts. */
 export class ConnectionLost extends Error {}
 
+/** Not even the beginning of one. What answers there next may be another server. */
+export class NobodyAnswers extends ConnectionLost {}
+
 /** An error as it can be copied to another tab. `code` is 0 where there was no answer. */
 export interface Fault {
   readonly code: number;
@@ -36,11 +39,20 @@ const PATIENCE_MS = 60_000; // for a whole answer
 export async function request(path: string, accept: string, signal: AbortSignal): Promise<Response> {
   const askedAt = Date.now();
   const headers = { Accept: accept };
-  const answer = await fetch(path, { headers, credentials: "same-origin", cache: "no-store", signal });
+  const how: RequestInit = { headers, credentials: "same-origin", cache: "no-store", redirect: "manual", signal };
+  const answer = await fetch(path, how).catch((cause: unknown) => {
+    throw signal.aborted ? cause : new NobodyAnswers("The connection to the server was lost.", { cause });
+  });
   readClock(answer.headers.get("Date"), askedAt, Date.now());
+  // The API neither redirects nor has pages of HTML: that is a proxy which wants a login.
+  if (answer.type === "opaqueredirect") throw new ApiError(401, "", LOGIN("is sent to another address"));
   if (!answer.ok) throw await toError(answer);
+  if (/html/i.test(answer.headers.get("Content-Type") ?? ""))
+    throw new ApiError(401, "", LOGIN("is answered by a page of HTML"));
   return answer;
 }
+
+const LOGIN = (what: string) => `A request ${what}, as by a proxy that asks for a login. Load the page again.`;
 
 export function getJson<T>(path: string, signal?: AbortSignal): Promise<T> {
   return whole(signal, async (either) => (await request(path, "application/json", either)).json() as Promise<T>);
@@ -57,7 +69,7 @@ async function whole<T>(signal: AbortSignal | undefined, work: (either: AbortSig
   try {
     return await work(signal ? AbortSignal.any([signal, late.signal]) : late.signal);
   } catch (error) {
-    if (error instanceof ApiError || signal?.aborted) throw error;
+    if (error instanceof ApiError || error instanceof NobodyAnswers || signal?.aborted) throw error;
     const why = late.signal.aborted
       ? `No answer has come within ${PATIENCE_MS / 1000} s.`
       : "The connection to the server was lost.";

@@ -1,14 +1,14 @@
 /** One collection, listed page by page and then followed by a watch, until it is stopped.
  *
- * A watch that ends goes on from its last version; one whose version the server no longer knows (410), and one that
- * does not know it for another reason, is listed anew. The server writes a bookmark each minute, so a stream that is
- * silent for longer is taken for dead.
+ * A watch that ends goes on from its last version. It is listed anew when the server no longer knows that version
+ * (410), when it may be another server, since nothing answered meanwhile, and after a silence: the server writes a
+ * bookmark each minute, so a stream that is silent for longer is dead, or a proxy holds it back.
  */
 
 import { withQuery } from "./address";
 import { Backoff, pause } from "./backoff";
 import { serverNow } from "./clock";
-import { ApiError, ConnectionLost, getJson, request, statusError, toFault, type Fault } from "./http";
+import { ApiError, ConnectionLost, getJson, NobodyAnswers, request, statusError, toFault, type Fault } from "./http";
 import { LineSplitter } from "./lines";
 import type { DocumentList, JobDocument, WatchEvent } from "./types";
 
@@ -68,6 +68,17 @@ export class Watch {
     this.say("paused");
   }
 
+  /** Whether who views now may list it: throws what the server answers. One who may not is refused all of it. */
+  async check(): Promise<void> {
+    const running = this.running?.signal;
+    try {
+      await getJson(withQuery(this.path, { limit: 1, fieldSelector: this.selector }), running);
+    } catch (error) {
+      if (running?.aborted === false && error instanceof ApiError && !this.survives(error)) this.trying.abort();
+      throw error;
+    }
+  }
+
   retryNow(): void {
     if (this.state === "refused") this.start();
     else this.waiting.abort();
@@ -96,7 +107,7 @@ export class Watch {
         await this.watch(signal);
         if (Date.now() - began < SHORTEST_MS) throw new ConnectionLost("The server ends each watch at once.");
       } catch (error) {
-        if (running.aborted) return;
+        if (running.aborted || this.running?.signal !== running) return;
         if (trying.signal.aborted) continue;
         if (!this.survives(error as Error)) return;
         await this.wait(error as Error, running);
@@ -112,6 +123,7 @@ export class Watch {
       const query = { limit: token ? PAGE_ITEMS : FIRST_ITEMS, continue: token, fieldSelector: this.selector };
       const page = await getJson<DocumentList>(withQuery(this.path, query), signal);
       signal.throwIfAborted();
+      if (!Array.isArray(page.items)) throw new ConnectionLost("The answer is no list of jobs.");
       token = page.metadata.continue || undefined;
       version = page.metadata.resourceVersion;
       this.follower.page(page.items, token ? (page.metadata.remainingItemCount ?? 0) : 0);
@@ -149,7 +161,8 @@ export class Watch {
         this.asOf = serverNow();
       }
     } catch (error) {
-      if (error instanceof ApiError || signal.aborted) throw error;
+      if (error instanceof ApiError || error instanceof NobodyAnswers || signal.aborted) throw error;
+      if (silence.signal.aborted) this.version = undefined;
       const why = silence.signal.aborted
         ? `Nothing has come for ${SILENCE_MS / 1000} s.`
         : "The connection to the server was lost.";
@@ -181,6 +194,7 @@ export class Watch {
 
   /** Whether to try again: not where the viewer has no right, or the server no such resource. */
   private survives(error: Error): boolean {
+    if (error instanceof NobodyAnswers) this.version = undefined;
     if (!(error instanceof ApiError)) return true;
     if (error.code === 401 || error.code === 403 || ([404, 405].includes(error.code) && !this.hasBeenLive)) {
       this.running = undefined;

@@ -5,10 +5,9 @@
  */
 
 import { clockAheadMs } from "../api/clock";
-import type { WatchEvent } from "../api/types";
 import { keyOf } from "../model/job";
 import type { Feed, Subscriber } from "./feed";
-import { JobFeed } from "./job-feed";
+import { JobFeed, type JobNews } from "./job-feed";
 import { ListFeed } from "./list-feed";
 import type { FromHub, News, ToHub, Wish } from "./messages";
 
@@ -78,8 +77,8 @@ export class Hub {
     const feed = wish.what === "list" ? this.list(wish) : this.job(wish);
     const subscriber = { tab, tell: (news: Omit<News, "id">) => tab.post({ id, ...news }) };
     tab.follows.set(id, { feed, subscriber });
-    feed.subscribers.add(subscriber);
-    feed.greet(subscriber);
+    feed.add(subscriber);
+    if (feed.link.state === "refused" || feed.link.state === "lost") retry(feed);
   }
 
   private list(wish: Extract<Wish, { what: "list" }>): ListFeed {
@@ -88,7 +87,7 @@ export class Hub {
       this.lists.get(key) ??
       new ListFeed(
         wish,
-        (job, event) => this.toJob(wish.address.base, job, event),
+        (job, news) => this.toJob(wish.address.base, job, news),
         () => queueMicrotask(() => this.arrange()),
       );
     this.lists.set(key, found);
@@ -103,13 +102,13 @@ export class Hub {
     return found;
   }
 
-  private toJob(base: string, key: string, event: WatchEvent): void {
-    this.jobs.get(`${base} ${key}`)?.fromList(event);
+  private toJob(base: string, key: string, news: JobNews): void {
+    this.jobs.get(`${base} ${key}`)?.fromList(news);
   }
 
   private leave(tab: Tab, id: number): void {
     const found = tab.follows.get(id);
-    if (found) found.feed.subscribers.delete(found.subscriber);
+    if (found) found.feed.remove(found.subscriber);
     tab.follows.delete(id);
   }
 
@@ -145,10 +144,7 @@ export class Hub {
   }
 
   private retry(tab: Tab): void {
-    for (const { feed } of tab.follows.values()) {
-      if (feed instanceof ListFeed) feed.watch.retryNow();
-      else if (feed instanceof JobFeed) feed.retry();
-    }
+    for (const { feed } of tab.follows.values()) retry(feed);
   }
 
   private tick(): void {
@@ -161,6 +157,9 @@ export class Hub {
       this.ticks = 0; // and the tabs are told soon what the server's answer has told of the clock
     }
     if (this.ticks++ % BEAT_TICKS === 0) this.beat(now, isAwake);
+    for (const feed of [...this.lists.values(), ...this.jobs.values()]) {
+      if (feed.link.state === "live") void feed.prove();
+    }
     this.arrange();
   }
 
@@ -174,4 +173,9 @@ export class Hub {
     for (const list of this.lists.values()) if (list.link.state === "live") list.say(list.watch.link);
     for (const job of this.jobs.values()) if (job.link.state === "live") job.say(job.current);
   }
+}
+
+function retry(feed: Feed): void {
+  if (feed instanceof ListFeed) feed.watch.retryNow();
+  else if (feed instanceof JobFeed) feed.retry();
 }

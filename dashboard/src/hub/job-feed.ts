@@ -4,7 +4,8 @@ import { resourcePath } from "../api/address";
 import { serverNow } from "../api/clock";
 import { ApiError, toFault } from "../api/http";
 import { getJob } from "../api/requests";
-import type { JobDocument, WatchEvent } from "../api/types";
+import type { JobDocument, ObjectMeta } from "../api/types";
+import { isOlder } from "../api/version";
 import { Watch, type Link } from "../api/watch";
 import { Feed, type Subscriber } from "./feed";
 import type { ListFeed } from "./list-feed";
@@ -12,6 +13,8 @@ import type { Wish } from "./messages";
 
 export type JobWish = Extract<Wish, { what: "job" }>;
 export type Source = ListFeed | "watch" | "poll";
+/** What a list tells of one job. */
+export type JobNews = { readonly document: JobDocument } | { readonly gone: ObjectMeta };
 
 const POLL_MS = 5000; // of a job that is seen
 const POLL_UNSEEN_MS = 60_000;
@@ -24,15 +27,29 @@ export class JobFeed extends Feed {
   private polling: AbortController | undefined;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private document: JobDocument | undefined;
-  private isDeleted = false;
+  private deleted: ObjectMeta | undefined; // of the last that has gone, as far as it is known
 
   constructor(readonly wish: JobWish) {
     super();
   }
 
-  override greet(subscriber: Subscriber): void {
+  protected override get isKnown(): boolean {
+    return this.document !== undefined || this.deleted !== undefined;
+  }
+
+  protected override async check(): Promise<void> {
+    try {
+      this.take(await getJob(this.wish.address, this.wish.ref));
+    } catch (error) {
+      if (error instanceof ApiError && error.code === 404) return this.gone();
+      if (error instanceof ApiError && (error.code === 401 || error.code === 403)) this.again(); // which says it
+      throw error;
+    }
+  }
+
+  protected override greet(subscriber: Subscriber): void {
     if (this.document) subscriber.tell({ document: this.document });
-    if (this.isDeleted) subscriber.tell({ isDeleted: true });
+    if (this.deleted) subscriber.tell({ isDeleted: true });
     super.greet(subscriber);
   }
 
@@ -71,10 +88,10 @@ export class JobFeed extends Feed {
     return this.watch?.link ?? (source instanceof Feed ? source.watch.link : link);
   }
 
-  fromList({ type, object }: WatchEvent): void {
-    if (!(this.source instanceof Feed)) return;
-    if (type === "DELETED") this.gone();
-    else this.take(object);
+  fromList(news: JobNews): void {
+    if (!(this.source instanceof Feed) || this.link.state === "refused") return;
+    if ("gone" in news) this.gone(news.gone);
+    else this.take(news.document);
   }
 
   private again(): void {
@@ -93,7 +110,7 @@ export class JobFeed extends Feed {
         listed: () => undefined,
         events: (events) => {
           for (const { type, object } of events) {
-            if (type === "DELETED") this.gone();
+            if (type === "DELETED") this.gone(object.metadata);
             else this.take(object);
           }
         },
@@ -136,15 +153,16 @@ export class JobFeed extends Feed {
   private take(document: JobDocument): void {
     const known = this.document?.metadata;
     const { uid, resourceVersion } = document.metadata;
-    // An answer may be older than what a watch has brought meanwhile: versions are numbers that rise.
-    if (known?.uid === uid && Number(resourceVersion) < Number(known?.resourceVersion)) return;
+    // An answer may be older than what a watch has brought meanwhile.
+    if (known?.uid === uid && isOlder(resourceVersion, known?.resourceVersion)) return;
+    if (this.deleted?.uid === uid && isOlder(resourceVersion, this.deleted?.resourceVersion)) return;
     this.document = document;
-    this.isDeleted = false;
+    this.deleted = undefined;
     this.tell({ document });
   }
 
-  private gone(): void {
-    this.isDeleted = true;
+  private gone(job: ObjectMeta = {}): void {
+    this.deleted = job;
     this.tell({ isDeleted: true });
   }
 }

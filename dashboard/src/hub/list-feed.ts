@@ -1,10 +1,11 @@
 /** All jobs of one kind in one scope, for every tab that shows the list. */
 
 import { resourcePath } from "../api/address";
-import type { JobDocument, WatchEvent } from "../api/types";
+import type { JobDocument } from "../api/types";
 import { Watch } from "../api/watch";
 import { keyOf, toJob, type Job } from "../model/job";
 import { Feed, type Subscriber } from "./feed";
+import type { JobNews } from "./job-feed";
 import type { Wish } from "./messages";
 
 const CHUNK = 250; // jobs a message: a tab takes it over within a few milliseconds
@@ -19,24 +20,32 @@ export class ListFeed extends Feed {
   private readonly jobs = new Map<string, Job>();
   private seen = new Set<string>(); // of a list that is being read
   private remaining = 0;
-  private changed = new Map<string, Job | undefined>(); // not told yet; undefined has gone
+  private untold = new Map<string, Job | undefined>(); // undefined has gone
   private timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** `events`: what the watch brings, for those that follow one job of it. `linked`: the link is another. */
+  /** `changed`: what a list or the watch brings, for those that follow one job of it. `linked`: the link is another. */
   constructor(
     private readonly wish: ListWish,
-    private readonly events: (key: string, event: WatchEvent) => void,
+    private readonly changed: (key: string, news: JobNews) => void,
     linked: () => void,
   ) {
     super();
     this.watch = new Watch(resourcePath(wish.address, wish.plural, wish.namespace), {
       listing: () => (this.seen = new Set()),
       page: (items, remaining) => {
-        for (const item of items) this.seen.add(this.put(item));
+        for (const item of items) {
+          const key = this.put(item);
+          this.seen.add(key);
+          this.changed(key, { document: item });
+        }
         this.remaining = remaining;
       },
       listed: () => {
-        for (const key of this.jobs.keys()) if (!this.seen.has(key)) this.remove(key);
+        for (const [key, { uid }] of this.jobs) {
+          if (this.seen.has(key)) continue;
+          this.drop(key);
+          this.changed(key, { gone: { uid } });
+        }
         this.remaining = 0;
         this.hasListed = true;
         this.isDue();
@@ -45,9 +54,10 @@ export class ListFeed extends Feed {
         for (const event of changes) {
           const { namespace = "", name = "" } = event.object.metadata;
           const key = keyOf(wish.plural, namespace, name);
-          if (event.type === "DELETED") this.remove(key);
+          const isGone = event.type === "DELETED";
+          if (isGone) this.drop(key);
           else this.put(event.object);
-          this.events(key, event);
+          this.changed(key, isGone ? { gone: event.object.metadata } : { document: event.object });
         }
       },
       link: (link) => {
@@ -61,7 +71,15 @@ export class ListFeed extends Feed {
     return this.wish.plural === plural && (this.wish.namespace ?? namespace) === namespace;
   }
 
-  override greet(subscriber: Subscriber): void {
+  protected override get isKnown(): boolean {
+    return this.jobs.size > 0 || this.hasListed;
+  }
+
+  protected override check(): Promise<void> {
+    return this.watch.check();
+  }
+
+  protected override greet(subscriber: Subscriber): void {
     const all = [...this.jobs.values()];
     for (let from = 0; from === 0 || from < all.length; from += CHUNK) {
       subscriber.tell({
@@ -84,22 +102,22 @@ export class ListFeed extends Feed {
   private put(document: JobDocument): string {
     const job = toJob(this.wish.plural, this.wish.kind, document);
     this.jobs.set(job.key, job);
-    this.changed.set(job.key, job);
+    this.untold.set(job.key, job);
     this.isDue();
     return job.key;
   }
 
-  private remove(key: string): void {
+  private drop(key: string): void {
     this.jobs.delete(key);
-    this.changed.set(key, undefined);
+    this.untold.set(key, undefined);
     this.isDue();
   }
 
   private isDue(): void {
     this.timer ??= setTimeout(() => {
       this.timer = undefined;
-      const changed = [...this.changed];
-      this.changed = new Map();
+      const changed = [...this.untold];
+      this.untold = new Map();
       for (let from = 0; from === 0 || from < changed.length; from += CHUNK) {
         const part = changed.slice(from, from + CHUNK);
         this.tell({

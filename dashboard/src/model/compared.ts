@@ -1,6 +1,7 @@
 /** Curves of the jobs that one is compared with; read anew now and then, for they may still train. */
 
 import type { Address } from "../api/address";
+import { serverNow } from "../api/clock";
 import { getHistory, type JobRef } from "../api/requests";
 import { fromHistory, NOTHING, type Curves } from "./series";
 
@@ -8,6 +9,8 @@ export interface ComparedJob {
   readonly ref: JobRef;
   readonly curves: Curves;
   readonly error: Error | undefined;
+  /** When it was read, by the server's clock. */
+  readonly asOf: number;
 }
 
 const POINTS = 600;
@@ -28,9 +31,9 @@ export async function readCompared(
   const read = async (ref: JobRef): Promise<ComparedJob> => {
     try {
       const history = await getHistory(address, ref, { maxPoints: POINTS }, signal);
-      return { ref, curves: fromHistory(history), error: undefined };
+      return { ref, curves: fromHistory(history), error: undefined, asOf: serverNow() };
     } catch (error) {
-      return { ref, curves: NOTHING, error: error as Error };
+      return { ref, curves: NOTHING, error: error as Error, asOf: serverNow() };
     }
   };
   return Promise.all(refs.map(read));

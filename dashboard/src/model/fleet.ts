@@ -9,6 +9,7 @@ import type { Link } from "../api/watch";
 import type { HubClient } from "../hub/client";
 import type { News } from "../hub/messages";
 import type { Job } from "./job";
+import { withAge } from "./link";
 import { Notifier } from "./notifier";
 
 export class Fleet {
@@ -57,7 +58,7 @@ export class Fleet {
       }
       if (ends) this.hasListed = true;
       if (remaining !== undefined) this.remaining = remaining;
-      if (link) this.links.set(plural, link);
+      if (link) this.links.set(plural, withAge(link, this.links.get(plural)));
       this.changed.tell();
     };
   }

@@ -9,7 +9,7 @@ import type { Link } from "../api/watch";
 import type { HubClient } from "../hub/client";
 import type { News } from "../hub/messages";
 import { hasEnded } from "./job";
-import { isStale } from "./link";
+import { isStale, withAge } from "./link";
 import { Notifier } from "./notifier";
 import { fromHistory, NOTHING, withLatest, type Curves } from "./series";
 
@@ -58,7 +58,7 @@ export class FollowedJob {
   private take({ document: found, isDeleted, link }: News): void {
     if (link) {
       const wasLive = this.link.state === "live";
-      this.link = link;
+      this.link = withAge(link, this.link);
       if (link.state === "live" && !wasLive && this.historyError) this.askHistory();
     }
     if (isDeleted) this.isGone = true;
@@ -67,6 +67,7 @@ export class FollowedJob {
       if (isOther) {
         this.curves = NOTHING;
         this.askedAt = 0;
+        this.forgetTurn();
       }
       this.document = found;
       this.isGone = false;
@@ -95,13 +96,26 @@ export class FollowedJob {
     this.timer = setTimeout(() => void this.readHistory(), Math.max(0, Math.min(wait, 10 * AGAIN_MS)));
   }
 
+  /** What waits for its turn need not wait any more. */
+  private forgetTurn(): void {
+    if (this.timer === undefined) return;
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    this.isAsking = false;
+  }
+
   private async readHistory(): Promise<void> {
     const { signal } = this.stopping;
+    this.timer = undefined;
     if (signal.aborted) return;
     this.askedAt = Date.now();
     let again = false;
     try {
       const history = await getHistory(this.address, this.ref, { maxPoints: this.points }, signal);
+      if (history.metadata.uid !== this.document?.metadata.uid) {
+        this.askedAt = 0;
+        throw new Error("It is of another job of this name.");
+      }
       const curves = fromHistory(history);
       this.curves = this.document ? withLatest(curves, this.document.status) : curves;
       this.historyError = undefined;
@@ -109,8 +123,9 @@ export class FollowedJob {
     } catch (error) {
       if (signal.aborted) return;
       this.historyError = error as Error;
-      if (error instanceof ApiError && error.code < 500) this.askedAt = Date.now() + 9 * AGAIN_MS;
-      again = !this.document || !hasEnded(this.document.status.phase) || this.historyAsOf === undefined;
+      if (error instanceof ApiError && error.code < 500 && error.code !== 429) this.askedAt = Date.now() + 9 * AGAIN_MS;
+      again =
+        this.askedAt === 0 || !this.document || !hasEnded(this.document.status.phase) || this.historyAsOf === undefined;
     }
     this.isAsking = false;
     this.hasAskedHistory = true;

@@ -11,11 +11,14 @@ export class Notifier {
   tell(): void {
     if (this.isDue) return;
     this.isDue = true;
+    let frame: number | undefined;
     const run = () => {
+      clearTimeout(late);
+      if (frame !== undefined) cancelAnimationFrame(frame);
       this.isDue = false;
       for (const listener of [...this.listeners]) listener();
     };
-    if (document.hidden) setTimeout(run, 1000);
-    else requestAnimationFrame(run);
+    const late = setTimeout(run, 1000); // when the page is hidden before the frame, there is none
+    if (!document.hidden) frame = requestAnimationFrame(run);
   }
 }

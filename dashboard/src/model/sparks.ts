@@ -17,6 +17,8 @@ const KEPT = 600;
 const AGAIN_MS = 60_000;
 
 export interface SparkData {
+  /** Of the job: another one may have its name. */
+  readonly uid: string;
   readonly metric: string;
   readonly xs: readonly number[];
   readonly ys: readonly number[];
@@ -44,7 +46,7 @@ export class Sparks {
 
   of(job: Job): SparkData | undefined {
     const found = this.known.get(job.key);
-    return found && found.metric === job.metric?.name ? found : undefined;
+    return found && found.uid === job.uid && found.metric === job.metric?.name ? found : undefined;
   }
 
   private isOld(job: Job): boolean {
@@ -61,6 +63,7 @@ export class Sparks {
     const [x, y] = [job.updated / 1000, toNumber(job.metric.value)];
     if (found && x <= (found.xs.at(-1) ?? -Infinity)) return;
     this.keep(job, {
+      uid: job.uid,
       metric: job.metric.name,
       xs: [...(found?.xs ?? []), x].slice(-2 * POINTS),
       ys: [...(found?.ys ?? []), y].slice(-2 * POINTS),
@@ -82,17 +85,18 @@ export class Sparks {
       isStarted = true;
       try {
         const history = await getHistory(this.address, job, { metrics: [metric], maxPoints: POINTS });
+        if (history.metadata.uid !== job.uid) throw new Error("It is of another job of this name.");
         const points = history.series
           .filter((series) => series.metric === metric)
           .flatMap(({ times, values }) => times.map((x, at) => [x, toNumber(values[at] ?? "")] as const))
           .sort(([one], [other]) => one - other);
         const [xs, ys] = [points.map(([x]) => x), points.map(([, y]) => y)];
         const attempts = history.attempts.map((one) => ({ start: time(one.startTime), last: time(one.lastTime) }));
-        this.keep(job, { metric, xs, ys, askedAt: Date.now(), attempts });
+        this.keep(job, { uid: job.uid, metric, xs, ys, askedAt: Date.now(), attempts });
         this.changed.tell();
       } catch {
         // Gone, forbidden, busy: asked again as late as after an answer.
-        const found = this.of(job) ?? { metric, xs: [], ys: [], attempts: [] };
+        const found = this.of(job) ?? { uid: job.uid, metric, xs: [], ys: [], attempts: [] };
         this.keep(job, { ...found, askedAt: Date.now() });
       } finally {
         this.asking.delete(job.key);

@@ -67,8 +67,9 @@ export class Outcomes {
     const found: NotifiedJob[] = [];
     for (const job of jobs) {
       const outcome = outcomeOf(job);
-      this.known.set(job.key, outcome);
-      if (before && outcome !== (before.get(job.key) ?? "") && outcome && outcome !== "has succeeded")
+      const key = `${job.key} ${job.uid}`;
+      this.known.set(key, outcome);
+      if (before && outcome !== (before.get(key) ?? "") && outcome && outcome !== "has succeeded")
         found.push({ job, outcome });
     }
     return found;

@@ -45,6 +45,11 @@ export function StaleLine({ link, isShown, retry }: Props) {
             {retryAt !== undefined && (
               <span class="muted">next try {retryAt > now ? `in ${age((retryAt - now) / 1000 + 1)}` : "now"}</span>
             )}
+            {error?.code === 401 && (
+              <button type="button" class="button" onClick={() => location.reload()}>
+                Load the page again
+              </button>
+            )}
             <button type="button" class="button" onClick={retry}>
               {link.state === "refused" ? "Try again" : "Try now"}
             </button>

@@ -73,7 +73,9 @@ export function useMedia(query: string): boolean {
   return matches;
 }
 
-export type Loaded<T> = { state: "loading" } | { state: "here"; value: T } | { state: "failed"; error: Error };
+/** `asOf`: when it came, by the server's clock. */
+export type Loaded<T> =
+  { state: "loading" } | { state: "here"; value: T; asOf: number } | { state: "failed"; error: Error };
 
 /** What `load` brings; asked again when one of `causes` changes. What came before stays until then. */
 export function useLoaded<T>(load: (signal: AbortSignal) => Promise<T>, causes: readonly unknown[]): Loaded<T> {
@@ -81,7 +83,7 @@ export function useLoaded<T>(load: (signal: AbortSignal) => Promise<T>, causes: 
   useEffect(() => {
     const stopping = new AbortController();
     load(stopping.signal).then(
-      (value) => !stopping.signal.aborted && setLoaded({ state: "here", value }),
+      (value) => !stopping.signal.aborted && setLoaded({ state: "here", value, asOf: serverNow() }),
       (error: Error) => !stopping.signal.aborted && setLoaded({ state: "failed", error }),
     );
     return () => stopping.abort();

@@ -20,7 +20,7 @@ import { CompareTable } from "./compare-table";
 import { CurvePanel } from "./curve-panel";
 import { CurveTools } from "./curve-tools";
 import { useNow } from "./hooks";
-import { Code, Notice } from "./parts";
+import { AsOf, Code, Notice } from "./parts";
 
 interface Props {
   address: Address;
@@ -39,7 +39,7 @@ const PAGE = 24; // charts, until more are asked for
 export function Curves({ address, fleet, followed, look, change }: Props) {
   const { curves, ref, document } = followed;
   const others = useCompared(address, ref.plural, look.others.slice(0, MOST_OTHERS));
-  const jobs = useMemo(() => [{ ref, curves, error: undefined }, ...others], [ref, curves, others]);
+  const jobs = useMemo(() => [{ ref, curves, error: undefined, asOf: Infinity }, ...others], [ref, curves, others]);
   const all = useMemo(() => jobs.flatMap((job) => job.curves.curves), [jobs]);
   const axes = usableAxes(all);
   const axis: Axis = look.axis && axes.includes(look.axis) ? look.axis : (axes[0] ?? "step");
@@ -73,6 +73,9 @@ export function Curves({ address, fleet, followed, look, change }: Props) {
         <Notice kind="warn" title={`${visible(nameOf(error.ref))} cannot be compared.`}>
           {visible(error.error?.message ?? "")}
         </Notice>
+      )}
+      {jobs.length > 1 && (
+        <AsOf what="Compared jobs are" at={Math.min(...jobs.map((job) => job.asOf))} now={serverNow()} />
       )}
       {jobs.length > 1 && <CompareTable jobs={jobs} metrics={chosen} />}
       <CurvesAsOf followed={followed} />

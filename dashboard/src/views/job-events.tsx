@@ -7,7 +7,7 @@ import type { KubernetesEvent } from "../api/types";
 import { count } from "../model/format";
 import { time } from "../model/job";
 import { visible } from "../model/text";
-import { Ago } from "./parts";
+import { Ago, AsOf } from "./parts";
 import { useLoaded } from "./hooks";
 
 interface Props {
@@ -29,6 +29,7 @@ export function Events({ address, jobRef, pod, now }: Props) {
       </summary>
       {events.state === "loading" && <p class="muted">Reading the events</p>}
       {events.state === "failed" && <p class="muted">{refusal(events.error, jobRef.namespace)}</p>}
+      {events.state === "here" && <AsOf what="Events are" at={events.asOf} now={now} />}
       {events.state === "here" && <EventTable events={events.value} now={now} />}
     </details>
   );
@@ -79,7 +80,12 @@ const times = (event: KubernetesEvent) => event.series?.count ?? event.count ?? 
 
 function refusal(error: Error, namespace: string): string {
   // An answer without a reason is not kube-apiserver's but of an ingress, which does not lead there.
-  if (error instanceof ApiError && error.code < 500 && (error.code === 404 || error.reason === "")) {
+  if (
+    error instanceof ApiError &&
+    error.code < 500 &&
+    error.code !== 401 &&
+    (error.code === 404 || error.reason === "")
+  ) {
     return "Events are not available at this address.";
   }
   if (error instanceof ApiError && error.code === 403) {

@@ -51,7 +51,7 @@ export function JobView({ address, fleet, route, go }: Props) {
   useJobNotices(ref, found);
   return (
     <>
-      <StaleLine link={link} isShown={found !== undefined && !isGone} retry={() => fleet.hub.retry()} />
+      <StaleLine link={link} isShown={found !== undefined} retry={() => fleet.hub.retry()} />
       <main id="content" tabIndex={-1} class="job">
         <nav aria-label="Path" class="path">
           <a href={backLink()}>All jobs</a> <span aria-hidden="true">/</span> <bdi>{visible(ref.namespace)}</bdi>

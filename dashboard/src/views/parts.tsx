@@ -87,6 +87,19 @@ export function PrintedAsOf({ at }: { at: number }) {
   return <p class="printed">As of {fullTime(at, zone)}</p>;
 }
 
+const SOON_MS = 90_000; // what is read each half minute, and a minute for the answer
+
+/** Says of what is read now and then when that was, if that is long ago. */
+export function AsOf({ what, at, now }: { what: string; at: number; now: number }) {
+  const { zone } = useSettings();
+  if (!(now - at > SOON_MS)) return null;
+  return (
+    <p class="warn-text">
+      {what} as of {clock(at, zone, now)}: no answer has come since.
+    </p>
+  );
+}
+
 export function Notice({
   kind,
   title,
