@@ -95,6 +95,20 @@ _LISTING = (
         "watch", "boolean", "Stream changes as they happen, one JSON object per line, instead of listing."
     ),
 )
+_REPLICAS = (
+    query_parameter(
+        "replicas",
+        "string",
+        "'all': with a status for each replica, in status.replicaStatuses.",
+        enum=["all"],
+    ),
+    query_parameter("limit", "integer", "With replicas: at most this many of them, up to 1,000.", minimum=1),
+    query_parameter(
+        "continue",
+        "string",
+        "With replicas: those after status.replicaStatusesContinue of the last response.",
+    ),
+)
 _NAMESPACE = {
     "name": "namespace",
     "in": "path",
@@ -172,6 +186,8 @@ def _resource_paths(resource: Resource) -> dict[str, Any]:
             del operation["responses"]["304"]
             operation["responses"]["200"]["content"] |= media_types
             parameters += _parameters(router)
+        else:
+            parameters += _REPLICAS
         made[f"{one}/{subresource.name}"] = {"get": operation, "parameters": parameters}
     return made
 

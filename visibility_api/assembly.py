@@ -40,6 +40,7 @@ from visibility_api.kube.lease import Lease
 from visibility_api.kubeapi.collection import Collection
 from visibility_api.kubeapi.lists import Lists
 from visibility_api.kubeapi.message import Handler
+from visibility_api.kubeapi.replicas import ProgressWithReplicas, Read
 from visibility_api.kubeapi.training_jobs import AllKinds
 from visibility_api.kubeapi.watch import Watches
 from visibility_api.models.served import TRAINING_JOBS, Resource
@@ -48,6 +49,7 @@ from visibility_api.probing.log_end import LogEnds
 from visibility_api.replication.follower import Follower
 from visibility_api.replication.forwarding import Pushes
 from visibility_api.replication.peer_client import PeerClient
+from visibility_api.replication.replica_reads import ReplicaReads
 from visibility_api.replication.requests import LogRequests
 from visibility_api.replication.role import Others, Role
 from visibility_api.replication.streams import LogStreams
@@ -152,7 +154,8 @@ def assemble(
     authorizer = AccessReviewer(
         ReviewClient(clients.authorization, ACCESS_REVIEWS, count=metrics.count_review("authz"))
     )
-    resources = _Resources(store, request_metrics, shares, authorizer)
+    replica_reads = ReplicaReads(role, lambda: role.term.replicas if role.term is not None else None, peers)
+    resources = _Resources(store, request_metrics, shares, authorizer, replica_reads.read)
     resources.serve(table.now)
     draining = asyncio.Event()
 
@@ -181,7 +184,9 @@ def assemble(
             metrics=request_metrics,
             checks=[*_checks(jobs, role, stopping, table), *([directory.check] if directory else [])],
             pushes=pushes if "push" in settings.sources else None,
-            log_streams=LogRequests(role.others.streams, jobs, proof) if role.others is not None else None,
+            log_streams=LogRequests(role.others.streams, jobs, proof, replica_reads)
+            if role.others is not None
+            else None,
             page=read_page(),
             histories=HistorySource(find=find_history, now=_now),
             is_synced=jobs.is_listed,
@@ -304,10 +309,16 @@ class _Resources:
     """The resource path's handlers, and the watches among them. They follow the kinds."""
 
     def __init__(
-        self, store: Store, metrics: RequestMetrics, shares: TimeShares, authorizer: AccessReviewer
+        self,
+        store: Store,
+        metrics: RequestMetrics,
+        shares: TimeShares,
+        authorizer: AccessReviewer,
+        read_replicas: Read,
     ) -> None:
         self.handlers: dict[RouteKey, Handler] = {}
         self._store, self._metrics, self._authorizer = store, metrics, authorizer
+        self._read_replicas = read_replicas
         self._lists = Lists(store, shares=shares)
         self._watches: dict[Resource, Watches] = {}
 
@@ -343,7 +354,8 @@ class _Resources:
         self.handlers |= {(resource.plural, "", verb): handler for verb, handler in handlers.items()}
         for subresource in resource.subresources:
             if not subresource.is_operation:
-                self.handlers[resource.plural, subresource.name, "get"] = documents.get
+                progress = ProgressWithReplicas(resource, self._store, self._read_replicas, documents.get)
+                self.handlers[resource.plural, subresource.name, "get"] = progress.get
 
 
 def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event, table: KindTable) -> list[Check]:

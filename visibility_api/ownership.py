@@ -42,7 +42,9 @@ from visibility_api.telemetry import Metrics
 from visibility_api.workloads.collections import JobWatch, job_watches
 from visibility_api.workloads.inspection import Inspector
 from visibility_api.workloads.inventory import Inventory
+from visibility_api.workloads.pod_lists import PodLists
 from visibility_api.workloads.presence import Presence
+from visibility_api.workloads.replicas import Replicas
 from visibility_api.writeback.writer import WriteBack
 
 log = structlog.get_logger("visibility.server")
@@ -88,6 +90,7 @@ class OwnersTerm:
         prober: Prober,
         watches: Sequence[JobWatch[Any]],
         pushes: PushEndpoint | None,
+        replicas: Replicas,
         on_gone: Callable[[JobRef], None],
         published: Callable[[JobProgress], None],
         loops: Sequence[tuple[str, Loop]],
@@ -97,6 +100,7 @@ class OwnersTerm:
         self.waiting_write_backs = waiting_write_backs
         self.inventory, self.prober, self.watches, self.pushes = inventory, prober, watches, pushes
         self._kinds = kinds
+        self.replicas = replicas
         self._log = jobs
         self._on_gone = on_gone
         self._published = published
@@ -242,6 +246,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         prober.job_gone(ref)
         initializers.job_gone(ref)
         inspector.job_gone(ref)
+        replicas.job_gone(ref)
         tracker.job_gone(ref)
         if write_back is not None:
             write_back.gone(ref)
@@ -250,7 +255,9 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
 
     kinds = given.kinds()
     inventory = Inventory(kinds.kinds, on_job=on_job, on_gone=on_gone)
-    inspector = Inspector(cluster, all_pods=inventory.all_pods, found=tracker.failed)
+    pod_lists = PodLists(cluster, inventory.all_pods)
+    replicas = Replicas(pod_lists)
+    inspector = Inspector(pod_lists, replicas=replicas, found=tracker.failed)
     logs = sources_to_probe.get("logs")
     initializers = InitializerReads(
         logs if isinstance(logs, LogsSource) else None,
@@ -299,6 +306,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         prober=prober,
         watches=watches,
         pushes=pushes,
+        replicas=replicas,
         on_gone=on_gone,
         published=published,
         loops=loops,

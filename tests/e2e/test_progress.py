@@ -95,6 +95,32 @@ def test_of_several_replicas_the_one_that_failed_first_is_named(jobs: Workspace)
     assert "node-1: container node of pod one-fails-node-0-1-" in described
 
 
+def test_each_replica_has_a_status_for_those_who_may_see_the_progress(jobs: Workspace) -> None:
+    path = f"{jobs.collection}/one-fails/progress"
+    jobs.wait_document("one-fails", lambda status: status.get("failure"), what="shows what failed")
+
+    def has_failed() -> Object:
+        status = jobs.cluster.admin.get(f"{path}?replicas=all")["status"]
+        assert status["replicaStatusesTime"]
+        first, second = status["replicaStatuses"]
+        assert (first["name"], first["rank"], second["name"], second["rank"]) == ("node-0", 0, "node-1", 1)
+        assert second["podName"].startswith("one-fails-node-0-1-")
+        assert second["nodeName"]
+        assert second["lastTermination"]["exitCode"] == 3
+        assert first["step"] > 0
+        return first
+
+    assert "lastReportTime" in wait_until(has_failed, what="each replica is shown")
+    page = jobs.cluster.admin.get(f"{path}?replicas=all&limit=1")["status"]
+    assert page["replicaStatusesContinue"] == "node-0"
+    page = jobs.cluster.admin.get(f"{path}?replicas=all&limit=1&continue=node-0")["status"]
+    assert [each["name"] for each in page["replicaStatuses"]] == ["node-1"]
+    assert "replicaStatusesContinue" not in page
+    assert "replicaStatuses" not in jobs.cluster.admin.get(path)["status"]
+    assert jobs.alice.kubectl("get", "--raw", f"{path}?replicas=all").returncode == 0
+    assert "Forbidden" in jobs.bob.kubectl("get", "--raw", f"{path}?replicas=all").stderr
+
+
 def test_not_a_byte_of_a_secret_file_is_repeated_anywhere(jobs: Workspace, server: VisibilityServer) -> None:
     with_volume = VolumeJobs(jobs, server)
     for name, content in SECRET_FILES.items():
@@ -127,6 +153,9 @@ def test_a_finished_job_keeps_its_last_document_when_its_pod_has_gone(jobs: Work
         ),
         what="is complete and has said its last word",
     )
+    path = f"{jobs.collection}/short/progress?replicas=all"
+    (before,) = jobs.cluster.admin.get(path)["status"]["replicaStatuses"]
+    assert (before["name"], before["state"]) == ("node-0", "Succeeded")
     for pod in jobs.pods("short"):
         jobs.cluster.admin.delete(
             f"/api/v1/namespaces/{jobs.name}/pods/{pod['metadata']['name']}", gracePeriodSeconds=0
@@ -135,6 +164,7 @@ def test_a_finished_job_keeps_its_last_document_when_its_pod_has_gone(jobs: Work
     # Pods are watched in order: once a later one is known, so is the end of this one.
     jobs.start_job("later", REPORTING)
     jobs.wait_reporting("later")
+    assert jobs.cluster.admin.get(path)["status"]["replicaStatuses"] == [before]
     status = jobs.document("short")["status"]
     assert status["phase"] == "Succeeded"
     assert status["steps"] == {"current": 5, "total": 5} | {

@@ -20,18 +20,23 @@ from tests.pushing import HANDLERS, Nobody
 from tests.service.tls_server import serving_app, until
 from visibility_api.app import Parts, create_app
 from visibility_api.app.request_metrics import RequestMetrics
+from visibility_api.errors.status import Unavailable
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.tracker import Tracker
 from visibility_api.kinds.trainjob import TrainJobKind
+from visibility_api.kube.errors import Unreachable
+from visibility_api.replication.addresses import Address
 from visibility_api.replication.follower import Follower, FollowLimits
 from visibility_api.replication.peer_client import PeerClient
 from visibility_api.replication.recognition import derive_proof
+from visibility_api.replication.replica_reads import ReplicaReads
 from visibility_api.replication.requests import LogRequests
 from visibility_api.replication.streams import PATH, LogStreams
 from visibility_api.reports.document import Progress
 from visibility_api.store.job_log import JobLog
 from visibility_api.store.memory import MemoryStore
+from visibility_api.workloads.replicas import Replicas, ReplicaStatus, ReplicaStatuses
 
 SERVING = Authority("serving")
 OURS, OTHER = (SERVING.issue("visibility-api", usages=[], hosts=["127.0.0.1"]) for _ in range(2))
@@ -46,6 +51,13 @@ def job(name: str) -> TrainingJob:
     return TrainingJob(ref=ref(name), labels={"team": "a"}, created_at=T0, phase=Phase.RUNNING, rank0=RANK0)
 
 
+@dataclass(slots=True)
+class Owned:
+    """Who owns the jobs, for a replica that asks."""
+
+    owner: Address | None = None
+
+
 @dataclass(slots=True, kw_only=True)
 class Replica:
     """A log, and either the tracker that owns it or the follower that fills it."""
@@ -56,10 +68,13 @@ class Replica:
     log: JobLog = field(default_factory=lambda: JobLog(MemoryStore(base_revision=1)))
     tracker: Tracker = field(init=False)
     streams: LogStreams = field(init=False)
+    replicas: Replicas | None = None  # of jobs
+    reads: ReplicaReads = field(init=False)
     port: int = 0
 
     def __post_init__(self) -> None:
         self.streams = LogStreams(self.log, epoch=lambda: self.epoch)
+        self.reads = ReplicaReads(Owned(), lambda: self.replicas, None)
         self.tracker = Tracker(
             publish=self.log.put,
             kept=self.log.kept,
@@ -99,7 +114,7 @@ class Replica:
                 resources=(TrainJobKind.served,),
                 registry=registry,
                 metrics=RequestMetrics(registry),
-                log_streams=LogRequests(self.streams, self.log, self.proof),
+                log_streams=LogRequests(self.streams, self.log, self.proof, self.reads),
             )
         )
         async with serving_app(app, *self.certificate.write(self.directory, "serving")) as self.port:
@@ -166,6 +181,56 @@ async def test_a_follower_has_what_the_owner_has_and_what_changes(owner: Replica
         await until(same(owner, other))
         assert other.shown().keys() == {"bert", "new"}
         assert other.log.is_listed("team-a")
+
+
+class Listed(Replicas):
+    """Of one job."""
+
+    def __init__(self) -> None:
+        self.asked: list[JobRef] = []
+        self.fails = False
+
+    def fresh(self, ref: JobRef) -> ReplicaStatuses | None:
+        return None
+
+    async def read(self, ref: JobRef) -> ReplicaStatuses:
+        self.asked.append(ref)
+        if self.fails:
+            raise Unreachable("no")
+        return ReplicaStatuses(
+            at=T0, items=(ReplicaStatus(name="node-0", pod_name="bert-0", state="Running"),)
+        )
+
+
+async def test_a_follower_asks_the_owner_for_the_statuses_of_replicas(owner: Replica, other: Replica) -> None:
+    owner.replicas = listed = Listed()
+    client, stranger = (
+        PeerClient(certificate=lambda: other.certificate.chain[0], proof=proof)
+        for proof in (other.proof, lambda: "made up")
+    )
+    asked = Owned()
+    reads = ReplicaReads(asked, lambda: None, client)
+    with pytest.raises(Unavailable):  # nobody owns the jobs
+        await reads.read(ref("bert"), "user jane")
+    try:
+        async with owner.serving():
+            asked.owner = Address("127.0.0.1", owner.port)
+            found = await reads.read(ref("bert"), "user jane")
+            assert found == await Listed().read(ref("bert"))
+            assert listed.asked == [ref("bert")]
+            listed.fails = True
+            with pytest.raises(Unavailable):
+                await reads.read(ref("bert"), "user jane")
+            owner.replicas = None
+            with pytest.raises(Unavailable):
+                await reads.read(ref("bert"), "user jane")
+            owner.replicas = listed
+            with pytest.raises(Unavailable):
+                await ReplicaReads(asked, lambda: None, stranger).read(ref("bert"), "user jane")
+            assert len(listed.asked) == 2
+    finally:
+        await stranger.close()
+        await client.close()
 
 
 async def test_a_job_as_large_as_etcd_takes_is_on_each_replica(owner: Replica, other: Replica) -> None:

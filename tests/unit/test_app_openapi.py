@@ -235,9 +235,8 @@ def test_every_parameter_is_described() -> None:
     parameters = [p for item in V3["paths"].values() for p in item.get("parameters", ())]
     assert {p["name"] for p in parameters} == {
         "allowWatchBookmarks", "attempt", "continue", "fieldSelector", "labelSelector", "limit", "lines",
-        "maxPoints", "metric", "name", "namespace", "pretty", "previous", "resourceVersion",
-        "resourceVersionMatch",
-        "sendInitialEvents", "since", "timeout", "timeoutSeconds", "until", "watch",
+        "maxPoints", "metric", "name", "namespace", "pretty", "previous", "replicas", "resourceVersion",
+        "resourceVersionMatch", "sendInitialEvents", "since", "timeout", "timeoutSeconds", "until", "watch",
     }  # fmt: skip
     assert all(p["description"] for p in parameters)
 
@@ -251,6 +250,7 @@ def test_the_status_has_every_field_of_the_design() -> None:
         "estimatedCompletionTime", "estimatedCompletionRange", "startTime", "endTime", "durationSeconds",
         "steps", "epochs", "message",
         "conditions", "rank0", "replicas", "observation",
+        "replicaStatuses", "replicaStatusesTime", "replicaStatusesContinue",
     }  # fmt: skip
     assert status["phase"]["enum"] == [str(phase) for phase in Phase]
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
 from apidocs.__main__ import v3_document
 from apidocs.schemas import PREFIX
-from tests.jobs import rank0
+from tests.jobs import RANK0, rank0
 from tests.past import Past
 from tests.unit.api_shell import ONE, Shell
 from tests.unit.test_app_log_tail import FAILURE, TAIL, job as failed_job, shell as log_shell
+from tests.unit.test_kubeapi_replicas import Api
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import JobRef, Phase, Replica, Termination, TrainingJob
 from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary, Resources
@@ -19,6 +21,7 @@ from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kubeapi.collection import Collection
 from visibility_api.kubeapi.message import ResourceRequest, ResourceResponse
 from visibility_api.store.memory import MemoryStore
+from visibility_api.workloads.replicas import ReplicaStatus
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 REF = JobRef(resource="trainjobs", namespace="team-a", name="bert", uid="u-1")
@@ -115,4 +118,8 @@ async def test_no_field_is_published_that_is_never_sent() -> None:
     sent = names_in(await served(FULL)) | names_in((await Past().get()).json())
     tail = (await log_shell(failed_job(failure=FAILURE)).get(TAIL)).json()
     sent |= names_in(tail)
+    first = ReplicaStatus(name="node-0", pod_name=RANK0.pod_name, state="Failed", reason="Evicted")
+    others = ReplicaStatus(name="node-1", pod_name="bert-1", state="Running")
+    replicas = Api(first, others, step=1, updated_at=NOW)
+    sent |= names_in(json.loads(await replicas.get(replicas="all", limit="1")))
     assert published - sent == set()

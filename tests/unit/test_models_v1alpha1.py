@@ -143,7 +143,9 @@ def test_fields_stand_in_the_order_of_the_models() -> None:
 
 
 def test_every_field_of_the_models_is_encoded() -> None:
-    assert set(paths_of_model(TrainJobProgress)) == set(paths_of_json(json.loads(encoded(FULL))))
+    paths = set(paths_of_model(TrainJobProgress))
+    of_replicas = {path for path in paths if path.startswith("status.replicaStatuses")}
+    assert paths - of_replicas == set(paths_of_json(json.loads(encoded(FULL))))  # the rest: test_app_schemas
 
 
 def test_phases_of_the_models_are_those_of_jobs() -> None:

@@ -20,6 +20,8 @@ from visibility_api.probing.initializers import InitializerReads
 from visibility_api.probing.prober import Prober
 from visibility_api.reports.document import Outcome, Progress
 from visibility_api.workloads.inspection import Inspector
+from visibility_api.workloads.pod_lists import PodLists
+from visibility_api.workloads.replicas import Replicas
 
 from .virtual_time import in_virtual_time
 
@@ -194,11 +196,8 @@ def test_failed_jobs_of_another_namespace_delay_an_inspection_by_one_interval_at
 
     @in_virtual_time
     async def scene() -> None:
-        inspector = Inspector(
-            cast(KubeClient, slow),
-            all_pods=lambda _ref: _PODS,
-            found=lambda _ref, _failure: None,
-        )
+        lists = PodLists(cast(KubeClient, slow), lambda _ref: _PODS)
+        inspector = Inspector(lists, replicas=Replicas(lists), found=lambda _ref, _failure: None)
 
         async def jobs() -> None:
             for ref in (*others(1), VICTIM):

@@ -13,7 +13,7 @@ from visibility_api.kube.responses import MAX_LINE_BYTES
 from visibility_api.serving.connection import MAX_STRANGERS_HEAD_BYTES
 from visibility_api.serving.connections import CONNECTION_BYTES, ConnectionLimits
 from visibility_api.serving.writer import KEPT_BYTES, SMALL_BYTES
-from visibility_api.workloads.inspection import AT_A_TIME, MAX_PAGE_BYTES
+from visibility_api.workloads.pod_lists import AT_A_TIME, MAX_PAGE_BYTES
 
 MIB = 1024 * 1024
 # Of a server with 3,000 jobs: their documents and the lists that it keeps (docs/security.md).

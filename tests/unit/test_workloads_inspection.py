@@ -19,6 +19,8 @@ from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError
 from visibility_api.workloads.inspection import Inspector, Limits, shows_failure
 from visibility_api.workloads.kind import AllPods
+from visibility_api.workloads.pod_lists import PodLists
+from visibility_api.workloads.replicas import Replicas
 
 from .test_jobs_failure import failure
 from .test_workloads_failures import ended
@@ -58,12 +60,9 @@ class Bench:
     def __init__(self, cluster: Cluster, limits: Limits) -> None:
         self.found: list[Failure] = []
         self.changed = asyncio.Event()
-        self.inspector = Inspector(
-            cast(KubeClient, cluster),
-            all_pods=self._all_pods,
-            found=self._found,
-            limits=limits,
-        )
+        lists = PodLists(cast(KubeClient, cluster), self._all_pods)
+        self.replicas = Replicas(lists)
+        self.inspector = Inspector(lists, replicas=self.replicas, found=self._found, limits=limits)
 
     def _all_pods(self, ref: JobRef) -> AllPods | None:
         assert ref == JOB.ref

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import msgspec
 import structlog
@@ -94,13 +94,13 @@ def metadata_of(entry: Entry) -> meta_v1.ObjectMeta:
         namespace=job.ref.namespace,
         uid=job.ref.uid,
         resource_version=str(entry.revision),
-        creation_timestamp=_time(job.created_at),
+        creation_timestamp=shown_time(job.created_at),
         labels=dict(job.labels) or None,
     )
 
 
-def status_of(document: JobProgress) -> v1alpha1.ProgressStatus:
-    """The document's `status`."""
+def status_of(document: JobProgress, **more: Any) -> v1alpha1.ProgressStatus:  # noqa: ANN401 - of any field
+    """The document's `status`, with `more` fields."""
     return _ProgressStatus(
         phase=document.phase.value,
         phase_reason=document.job.reason or None,
@@ -109,11 +109,11 @@ def status_of(document: JobProgress) -> v1alpha1.ProgressStatus:
         progress_percentage=document.progress_percentage,
         estimated_remaining_seconds=document.remaining_s,
         metrics=tuple([_Metric(name=name, value=value) for name, value in document.metrics]) or None,
-        last_updated_time=_time(document.updated_at),
-        estimated_completion_time=_time(document.completion_at),
+        last_updated_time=shown_time(document.updated_at),
+        estimated_completion_time=shown_time(document.completion_at),
         estimated_completion_range=_range(document.completion_range),
-        start_time=_time(document.started_at),
-        end_time=_time(document.ended_at),
+        start_time=shown_time(document.started_at),
+        end_time=shown_time(document.ended_at),
         duration_seconds=document.ran_s,
         steps=_steps(document),
         epochs=_epochs(document),
@@ -124,6 +124,7 @@ def status_of(document: JobProgress) -> v1alpha1.ProgressStatus:
         replicas=tuple([_replica(replica) for replica in document.job.replicas]) or None,
         resources=_resources(document.resources) if document.resources is not None else None,
         observation=_observation(document.observation) if document.observation is not None else None,
+        **more,
     )
 
 
@@ -157,17 +158,20 @@ def _rank0(rank0: Rank0) -> v1alpha1.Rank0:
         node_name=rank0.node_name,
         container_name=rank0.container_name,
         restart_count=rank0.restart_count,
-        last_termination=_termination(rank0.last_termination) if rank0.last_termination is not None else None,
+        last_termination=shown_termination(rank0.last_termination),
     )
 
 
-def _termination(ended: Termination) -> v1alpha1.Termination:
+def shown_termination(ended: Termination | None) -> v1alpha1.Termination | None:
+    """How a container ended."""
+    if ended is None:
+        return None
     return _Termination(
         exit_code=ended.exit_code,
         signal=ended.signal,
         reason=ended.reason or None,
         retryable=ended.is_retryable,
-        finished_at=_time(ended.finished_at),
+        finished_at=shown_time(ended.finished_at),
     )
 
 
@@ -209,8 +213,8 @@ def _resources(held: Resources) -> v1alpha1.Resources:
 def _observation(seen: ObservationSummary) -> v1alpha1.Observation:
     return _Observation(
         source=seen.source,
-        last_probe_time=_time(seen.last_probe_at),
-        next_probe_time=_time(seen.next_probe_at),
+        last_probe_time=shown_time(seen.last_probe_at),
+        next_probe_time=shown_time(seen.next_probe_at),
         latency_seconds=_significant(seen.latency_s),
         consecutive_failures=seen.consecutive_failures,
         reason=seen.reason or None,
@@ -226,7 +230,8 @@ def _whole_seconds(moment: datetime) -> datetime:
     return cast(datetime, text[:19] + "Z")
 
 
-def _time(moment: datetime | None) -> datetime | None:
+def shown_time(moment: datetime | None) -> datetime | None:
+    """As Kubernetes writes it."""
     return _whole_seconds(moment) if moment is not None else None
 
 

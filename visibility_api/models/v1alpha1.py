@@ -161,6 +161,38 @@ class Replica(WireModel):
     failed: Int32 | None = Field(default=None, ge=0, description="Pods that have failed.")
 
 
+class ReplicaStatus(WireModel):
+    """The pod of one replica: as it is, or as it was seen last."""
+
+    name: str = Field(
+        description="The replica group and the index in it, such as node-3; a pod's name where it has none."
+    )
+    rank: Int32 | None = Field(
+        default=None,
+        ge=0,
+        description="Rank of the pod in the run, of one process a pod. Absent where that is not known.",
+    )
+    pod_name: str | None = Field(default=None, description="Name of the pod; it may be gone by now.")
+    node_name: str | None = Field(default=None, description="Node that the pod is or was on.")
+    state: Literal["Pending", "Running", "Succeeded", "Failed", "Terminating", "Gone", "Unknown"] = Field(
+        description="The pod's phase; Terminating while it is being deleted; Gone where it was deleted before"
+        " it was seen to end."
+    )
+    reason: str | None = Field(
+        default=None,
+        description="Why it is in this state, as one CamelCase word: Unscheduled, PullingImage, Evicted, …",
+    )
+    restart_count: Int32 = Field(ge=0, description="How often the kubelet has restarted its container.")
+    last_termination: Termination | None = Field(
+        default=None, description="How the container last ended; absent when it never has."
+    )
+    last_report_time: Time | None = Field(
+        default=None,
+        description="When it last reported; absent for replicas that do not report by themselves.",
+    )
+    step: Int64 | None = Field(default=None, ge=0, description="Steps finished, by that report.")
+
+
 class Observation(WireModel):
     """Where the progress was read, and whether reading it works."""
 
@@ -273,6 +305,18 @@ class ProgressStatus(WireModel):
         default=None,
         description="Every replica group of the job, not only rank 0's.",
         json_schema_extra=map_keyed_by("name"),
+    )
+    replica_statuses: tuple[ReplicaStatus, ...] | None = Field(
+        default=None,
+        description="Each replica, by group and index. Only in the subresource progress, with"
+        " ?replicas=all; at most 1,000, the others by ?continue=.",
+        json_schema_extra=map_keyed_by("name"),
+    )
+    replica_statuses_time: Time | None = Field(
+        default=None, description="When the pods were listed; absent when they never were."
+    )
+    replica_statuses_continue: str | None = Field(
+        default=None, description="What to send as ?continue= for the next ones; absent after the last."
     )
     resources: Resources | None = Field(
         default=None, description="Accelerators; absent for a job that requests none."

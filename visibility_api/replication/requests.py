@@ -1,4 +1,6 @@
-"""The path at which other replicas are given the log. They are recognised by their proof, not as users."""
+"""The paths at which other replicas are given the log, and statuses of a job's replicas.
+
+They are recognised by their proof, not as users."""
 
 from __future__ import annotations
 
@@ -13,20 +15,24 @@ from visibility_api.store.job_log import JobLog
 
 from .follower import Refusal
 from .recognition import is_proof
+from .replica_reads import PATH as REPLICAS, ReplicaReads
 from .streams import PATH, LogStreams, NotOwner, TooManyFollowers
 
 
 class LogRequests:
     """Raw ASGI: a stream in both directions is nothing that FastAPI could describe."""
 
-    def __init__(self, streams: LogStreams, jobs: JobLog, proof: Callable[[], str]) -> None:
+    def __init__(
+        self, streams: LogStreams, jobs: JobLog, proof: Callable[[], str], reads: ReplicaReads
+    ) -> None:
         self._streams = streams
         self._log = jobs
         self._proof = proof
+        self._reads = reads
 
     @staticmethod
     def takes(method: str, path: str) -> bool:
-        return path == PATH and method == "POST"
+        return path in (PATH, REPLICAS) and method == "POST"
 
     def recognise(self, scope: Scope) -> None:
         """Raises Unauthorized for whoever is not a replica of this server."""
@@ -35,6 +41,9 @@ class LogRequests:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """For a replica that was recognised."""
+        if scope["path"] == REPLICAS:
+            await self._reads.answer(scope, send)
+            return
         since = parse_qs(scope["query_string"].decode("latin-1")).get("since", ["0"])[0]
         try:
             await self._streams.serve(int(since) if since.isdecimal() else 0, receive, send)

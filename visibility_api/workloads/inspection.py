@@ -8,46 +8,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import msgspec
 import structlog
 
 from visibility_api.errors.text import describe_fault
 from visibility_api.flowcontrol.fair_queue import FairQueue
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import JobRef, Phase, Replica as ReplicaCounts, TrainingJob
-from visibility_api.kube.client import KubeClient
-from visibility_api.kube.decoding import UNDECODABLE, ListPage, decode, in_slices
+from visibility_api.kube.decoding import UNDECODABLE
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 
 from .failures import latest, pod_failure
-from .kind import AllPods
-from .objects import Pod
+from .pod_lists import AT_A_TIME, TIMEOUT_S, PodLists
+from .replicas import Replicas, ReplicaStatus, status_of
 
 log = structlog.get_logger("visibility.inspection")
 
-MAX_PAGES = 16  # of a server that answers in pages
-MAX_PAGE_BYTES = 32 * 1024 * 1024  # some 4,000 pods
-TIMEOUT_S = 15.0  # of all pages
-AT_A_TIME = 2  # jobs, of different namespaces; each is up to MAX_PAGE_BYTES of memory
 PACE_S = 0.2  # between two jobs: a failing rack or network partition fails thousands at one time
 SECOND_LOOK_S = 10.0  # a kubelet reports a status within that time
 MAX_WAITING = 10_000  # jobs; of further ones only rank 0 is known
-
-FindPods = Callable[[JobRef], AllPods | None]
-
-
-class _Labels(msgspec.Struct, gc=False):
-    labels: dict[str, str] | None = None
-
-
-class _Labelled(msgspec.Struct, gc=False):
-    """The labels of a pod, of which `Pod` keeps but one."""
-
-    metadata: _Labels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,19 +49,19 @@ class _Look(NamedTuple):
 class Inspector:
     """Lists the pods of jobs, namespaces in turn, each job twice in `second_look_s` at most.
 
-    `all_pods` says which pods are the job's; `found` is called with what failed first.
+    `found` is called with what failed first; `replicas` are told what all pods show.
     """
 
     def __init__(
         self,
-        client: KubeClient,
+        lists: PodLists,
         *,
-        all_pods: FindPods,
+        replicas: Replicas,
         found: Callable[[JobRef, Failure], None],
         limits: Limits = Limits(),
     ) -> None:
-        self._client = client
-        self._all_pods = all_pods
+        self._lists = lists
+        self._replicas = replicas
         self._found = found
         self._limits = limits
         self._queue: FairQueue[_Look] = FairQueue(at_a_time=AT_A_TIME, per_node=AT_A_TIME)
@@ -87,9 +69,6 @@ class Inspector:
             JobRef, float
         ] = {}  # when the second look is due, by the loop's clock; in that order
         self._changed = asyncio.Event()
-        self._page = msgspec.json.Decoder(ListPage[msgspec.Raw])
-        self._pod = msgspec.json.Decoder(Pod)
-        self._labelled = msgspec.json.Decoder(_Labelled)
 
     @property
     def waiting(self) -> int:
@@ -98,7 +77,9 @@ class Inspector:
 
     def job_changed(self, before: TrainingJob | None, job: TrainingJob) -> None:
         """The cluster shows this job; `before`: as it was shown last, None if it is new here."""
-        if not shows_failure(before, job) or self.waiting >= self._limits.waiting:
+        has_ended = job.phase.is_final and before is not None and not before.phase.is_final
+        is_wanted = shows_failure(before, job) or (has_ended and self._replicas.has_asked_for(job))
+        if not is_wanted or self.waiting >= self._limits.waiting:
             return
         # One that is to be listed again is listed soon enough, however often its pods come and go.
         if job.ref not in self._again and _Look(job.ref, is_second=True) not in self._queue:
@@ -159,35 +140,14 @@ class Inspector:
             self._changed.set()
 
     async def _failures(self, ref: JobRef) -> list[Failure]:
-        pods = self._all_pods(ref)
-        if pods is None:
-            return []
-        failures: list[Failure] = []
-        selector = ("labelSelector", pods.selector)
-        token = ""
-        for _ in range(MAX_PAGES):
-            body = await self._client.get(
-                f"/api/v1/namespaces/{ref.namespace}/pods",
-                # From kube-apiserver's cache: etcd would read every pod of the namespace.
-                query=[selector, ("continue", token) if token else ("resourceVersion", "0")],
-                timeout_s=TIMEOUT_S,
-                max_bytes=MAX_PAGE_BYTES,
-            )
-            page = await decode(self._page, body)
-            failures += [
-                failure
-                async for raw in in_slices(page.items or ())
-                if (failure := self._failure(raw, pods)) is not None
-            ]
-            token = page.metadata.cont
-            if not token:
-                break
+        failures, seen = list[Failure](), list[ReplicaStatus]()
+        async with aclosing(self._lists.read(ref)) as pods:
+            async for pod, replica in pods:
+                seen.append(status_of(pod, replica))
+                if (failure := pod_failure(pod, replica)) is not None:
+                    failures.append(failure)
+        self._replicas.note(ref, seen)
         return failures
-
-    def _failure(self, raw: msgspec.Raw, pods: AllPods) -> Failure | None:
-        pod, labelled = self._pod.decode(raw), self._labelled.decode(raw)
-        replica = pods.replica(pod, labelled.metadata.labels or {})
-        return None if replica is None else pod_failure(pod, replica)
 
 
 def shows_failure(before: TrainingJob | None, job: TrainingJob) -> bool:

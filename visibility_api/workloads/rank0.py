@@ -142,7 +142,7 @@ def describe_rank0(
     found = _container(pod, annotations.container, container)
     if found is None:
         return None
-    status = _status_of(found.name, pod.status.container_statuses or ())
+    status = container_status(found.name, pod.status.container_statuses or ())
     state, last = status.state, status.last_state
     waiting = waiting_of(pod, found.name)
     terminated = state.terminated or last.terminated
@@ -166,7 +166,7 @@ def describe_rank0(
         restart_count=status.restart_count,
         restart_attempt=restart_attempt,
         started_at=run.started_at if (run := state.running or state.terminated) else None,
-        last_termination=_termination(pod, terminated) if terminated else None,
+        last_termination=termination_of(pod, terminated) if terminated else None,
         # Not of an earlier container run: that would be taken for a message of this attempt.
         termination_message=(state.terminated.message or "") if state.terminated else "",
     )
@@ -177,7 +177,7 @@ def describe_initializer(pod: Pod, group: str) -> Initializer | None:
     container = _container(pod, group)
     if container is None or pod.metadata.deletion_timestamp is not None:
         return None
-    status = _status_of(container.name, pod.status.container_statuses or ())
+    status = container_status(container.name, pod.status.container_statuses or ())
     if status.state.running is None:
         return None
     return Initializer(
@@ -204,7 +204,8 @@ def main_container(pod: Pod, wanted: str = "") -> str:
     return "" if container is None else container.name
 
 
-def _status_of(name: str, statuses: Sequence[ContainerStatus]) -> ContainerStatus:
+def container_status(name: str, statuses: Sequence[ContainerStatus]) -> ContainerStatus:
+    """That of the container of this name; an empty one where there is none."""
     return next((s for s in statuses if s.name == name), _NO_STATUS)
 
 
@@ -217,7 +218,7 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
 
 def waiting_of(pod: Pod, container_name: str) -> Waiting:
     """Why this container of the pod does not run yet, by the scheduler and the kubelet."""
-    name, status = pod.metadata.name, _status_of(container_name, pod.status.container_statuses or ())
+    name, status = pod.metadata.name, container_status(container_name, pod.status.container_statuses or ())
     state = status.state
     if pod.status.phase == "Failed" and state.running is None and state.terminated is None:
         says = f": {_cut(pod.status.message)}" if pod.status.message else "."
@@ -271,7 +272,8 @@ def _cut(says: str) -> str:
     return says if len(says) <= MAX_QUOTED_CHARACTERS else f"{says[: MAX_QUOTED_CHARACTERS - 1]}…"
 
 
-def _termination(pod: Pod, terminated: StateTerminated) -> Termination:
+def termination_of(pod: Pod, terminated: StateTerminated) -> Termination:
+    """How a container of this pod ended."""
     return Termination(
         exit_code=terminated.exit_code,
         signal=exit_signal(terminated.exit_code, terminated.signal),

@@ -1,0 +1,164 @@
+"""`progress?replicas=all`: a status for each replica, in pages, with what the document knows itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import yaml
+from msgspec.structs import replace
+
+from tests.jobs import KILLED, NOW, RANK0, T0, document
+from visibility_api.auth.identity import Attributes
+from visibility_api.errors.status import BadRequest, ObjectNotFound
+from visibility_api.jobs.failure import Failure
+from visibility_api.jobs.job import JobRef, Rank0
+from visibility_api.kinds import BY_RESOURCE
+from visibility_api.kubeapi.message import ResourceRequest, ResourceResponse
+from visibility_api.kubeapi.replicas import MOST, ProgressWithReplicas
+from visibility_api.models.v1alpha1 import TrainJobProgress
+from visibility_api.store.memory import MemoryStore
+from visibility_api.workloads.replicas import ReplicaStatus, ReplicaStatuses
+
+
+def running(name: str, pod_name: str = "", state: str = "Running") -> ReplicaStatus:
+    return ReplicaStatus(name=name, pod_name=pod_name or f"bert-{name}-x", state=state, node_name="gpu-1")
+
+
+RANK0_STATUS = running("node-0", RANK0.pod_name)
+
+
+class Api:
+    def __init__(self, *items: ReplicaStatus, rank0: Rank0 | None = RANK0, **more: Any) -> None:
+        self.items = items
+        self.asked: list[tuple[JobRef, str]] = []
+        store = MemoryStore(base_revision=1)
+        made = document(**more)
+        store.put(replace(made, job=replace(made.job, rank0=rank0)))
+        kind = BY_RESOURCE["trainjobs"].served
+        self.handler = ProgressWithReplicas(kind, store, self._read, self._plain)
+
+    async def _read(self, ref: JobRef, client: str) -> ReplicaStatuses:
+        self.asked.append((ref, client))
+        return ReplicaStatuses(at=T0, items=tuple(self.items))
+
+    async def _plain(self, _request: ResourceRequest) -> ResourceResponse:
+        return ResourceResponse(body=b"plain")
+
+    async def get(self, name: str = "bert", accept: str = "application/json", **query: str) -> bytes:
+        async def receive() -> dict[str, Any]:
+            raise AssertionError
+
+        request = ResourceRequest(
+            query=[(key.rstrip("_"), value) for key, value in query.items()],
+            headers=[(b"accept", accept.encode())],
+            attributes=Attributes(verb="get", path="", namespace="team-a", name=name),
+            receive=receive,
+            client="user jane",
+        )
+        answer = await self.handler.get(request)
+        assert isinstance(answer.body, bytes)
+        return answer.body
+
+    async def rows(self, **query: str) -> Sequence[dict[str, Any]]:
+        """Each status of a whole object that its model takes."""
+        shown = TrainJobProgress.model_validate_json(
+            await self.get(replicas="all", **query), strict=True, extra="forbid"
+        ).status
+        self.after = shown.replica_statuses_continue
+        assert shown.replica_statuses is not None
+        return [each.model_dump(exclude_none=True, by_alias=False) for each in shown.replica_statuses]
+
+
+async def test_without_the_parameter_nothing_is_read() -> None:
+    api = Api()
+    assert await api.get() == await api.get(pretty="true") == b"plain"
+    assert api.asked == []
+
+
+async def test_each_replica_is_shown_with_what_its_pod_shows_and_rank_0_with_its_report() -> None:
+    worker = ReplicaStatus(
+        name="node-1", pod_name="bert-1", state="Failed", node_name="gpu-2", reason="Evicted",
+        restart_count=2, last_termination=KILLED,
+    )  # fmt: skip
+    api = Api(RANK0_STATUS, worker, step=450, updated_at=NOW)
+    first, second = await api.rows()
+    assert first == {
+        "name": "node-0", "rank": 0, "pod_name": RANK0.pod_name, "node_name": "gpu-1", "state": "Running",
+        "restart_count": 0, "last_report_time": NOW, "step": 450,
+    }  # fmt: skip
+    ended = second.pop("last_termination")
+    assert (ended["exit_code"], ended["reason"]) == (137, "OOMKilled")
+    assert second == {
+        "name": "node-1", "rank": 1, "pod_name": "bert-1", "node_name": "gpu-2", "state": "Failed",
+        "reason": "Evicted", "restart_count": 2,
+    }  # fmt: skip
+    ((ref, client),) = api.asked
+    assert (ref.name, client) == ("bert", "user jane")
+    shown = yaml.safe_load(await api.get(replicas="all", accept="application/yaml"))
+    assert shown["kind"] == "TrainJobProgress"
+    assert shown["status"]["replicaStatusesTime"] == T0.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+async def test_pages_show_each_replica_once_also_when_some_have_gone_between_them() -> None:
+    api = Api(*[running(f"node-{index}") for index in range(2500)], rank0=None)
+    assert len(await api.rows()) == MOST
+    names, after = [], ""
+    while after is not None:
+        page = await api.rows(limit="7", **({"continue_": after} if after else {}))
+        assert len(page) <= 7
+        names += [row["name"] for row in page]
+        after = api.after  # type: ignore[assignment]
+        api.items = tuple(each for each in api.items if each.name != after)
+    assert names == [f"node-{index}" for index in range(2500)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"replicas": "some"},
+        {"replicas": ""},
+        *({"replicas": "all", "limit": n} for n in ("0", "-1", "x", "")),
+    ],
+)
+async def test_a_parameter_that_means_nothing_is_refused(query: dict[str, str]) -> None:
+    with pytest.raises(BadRequest):
+        await Api().get(**query)
+
+
+async def test_a_job_that_is_not_there_is_not_found() -> None:
+    with pytest.raises(ObjectNotFound):
+        await Api().get("absent", replicas="all")
+
+
+@pytest.mark.parametrize(
+    ("rank0_of", "names", "ranks"),
+    [
+        ("master-0", ("master-0", "worker-0", "worker-1"), (0, 1, 2)),
+        ("worker-0", ("worker-0", "worker-1"), (0, 1)),
+        ("node-0", ("dataset-initializer", "node-0", "node-1"), (None, 0, 1)),
+        ("launcher-0", ("launcher-0", "worker-0"), (0, None)),
+        ("leader-0", ("leader-0", "leader-1"), (None, None)),
+        ("", ("node-0", "node-1"), (None, None)),
+    ],
+)
+async def test_ranks_are_those_of_rank_0s_group(
+    rank0_of: str, names: tuple[str, ...], ranks: tuple[int | None, ...]
+) -> None:
+    items = [running(name, RANK0.pod_name if name == rank0_of else "") for name in names]
+    rows = await Api(*items, rank0=RANK0 if rank0_of else None).rows()
+    assert [(row["name"], row.get("rank")) for row in rows] == list(zip(names, ranks, strict=True))
+
+
+async def test_rank_0_and_what_failed_are_shown_when_no_pod_was_ever_listed() -> None:
+    """After a restart of the server, of a job whose pods are gone."""
+    failure = Failure(at=NOW, replica="node-3", pod_name="bert-3", node_name="gpu-3", reason="Evicted")
+    last = replace(RANK0, is_running=False, last_termination=KILLED)
+    api = Api(rank0=last, failure=failure)
+    rows = {row["name"]: row for row in await api.rows()}
+    assert rows.keys() == {"bert-node-0-0-abcde", "node-3"}
+    assert rows["bert-node-0-0-abcde"]["state"] == "Gone"
+    assert (rows["node-3"]["state"], rows["node-3"]["reason"]) == ("Failed", "Evicted")
+    api.items = (RANK0_STATUS, running("node-3", "bert-3", "Failed"))
+    assert [row["name"] for row in await api.rows()] == ["node-0", "node-3"]

@@ -1,0 +1,161 @@
+"""GET of `progress` with `?replicas=all`: the document with a status for each replica, in pages."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from visibility_api.errors.status import BadRequest, ObjectNotFound
+from visibility_api.jobs.failure import Failure
+from visibility_api.jobs.job import JobRef, Rank0
+from visibility_api.jobs.summary import JobProgress
+from visibility_api.models import v1alpha1
+from visibility_api.models.served import Resource
+from visibility_api.models.wire import struct_of
+from visibility_api.store import Store
+from visibility_api.workloads.replicas import GONE, ReplicaStatus, ReplicaStatuses
+
+from .message import Handler, ResourceRequest, ResourceResponse
+from .negotiation import Target, negotiate_request
+from .rendering import render
+from .v1alpha1 import Codec, shown_termination, shown_time, status_of
+
+PARAMETER = "replicas"
+MOST = 1000  # in one response
+
+Read = Callable[[JobRef, str], Awaitable[ReplicaStatuses]]
+_ReplicaStatus = struct_of(v1alpha1.ReplicaStatus)
+# Groups whose only pod is rank 0, and which workers with further ranks stand beside.
+_MASTERS = ("master", "chief")
+
+
+class ProgressWithReplicas:
+    """The handler of `progress`; `plain` answers requests without the parameter. `read` takes the job and the
+    client whose turn it is."""
+
+    def __init__(self, resource: Resource, store: Store, read: Read, plain: Handler) -> None:
+        self._plural = resource.plural
+        self._codec = Codec(resource)
+        self._store = store
+        self._read = read
+        self._plain = plain
+
+    async def get(self, request: ResourceRequest) -> Any:  # noqa: ANN401 - as `Handler`
+        """Raises BadRequest, NotAcceptable, ObjectNotFound, TooManyRequests, Unavailable."""
+        wanted = request.parameter(PARAMETER) if request.query else None
+        if wanted is None:
+            return await self._plain(request)
+        if wanted != "all":
+            raise BadRequest("replicas must be 'all'")
+        limit = _limit(request.parameter("limit"))
+        representation = negotiate_request(request, Target.PLAIN)
+        attributes = request.attributes
+        entry = self._store.get(self._plural, attributes.namespace, attributes.name)
+        if entry is None:
+            raise ObjectNotFound(self._plural, attributes.name)
+        found = await self._read(entry.document.job.ref, request.client)
+        shown, after = _page(_known(entry.document, found.items), limit, request.parameter("continue") or "")
+        status = status_of(
+            entry.document,
+            replica_statuses=tuple([_shown(entry.document, each) for each in _ranked(entry.document, shown)]),
+            replica_statuses_time=shown_time(found.at),
+            replica_statuses_continue=after,
+        )
+        body = b'%s%s,"status":%s}' % (
+            self._codec.head,
+            self._codec.metadata(entry),
+            msgspec.json.encode(status),
+        )
+        return ResourceResponse(content_type=representation.media_type, body=render(body, representation))
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return MOST
+    if not (text.isascii() and text.isdecimal() and 0 < len(text) < 10 and int(text) > 0):
+        raise BadRequest("limit must be a number above 0")
+    return min(int(text), MOST)
+
+
+def _page(
+    items: Sequence[ReplicaStatus], limit: int, after: str
+) -> tuple[Sequence[ReplicaStatus], str | None]:
+    """Those after the replica of that name, and the name of the last one if more follow."""
+    if after:
+        place = ReplicaStatus(name=after, pod_name="", state="").place
+        items = [each for each in items if each.place > place]
+    return items[:limit], items[limit - 1].name if len(items) > limit else None
+
+
+def _known(document: JobProgress, items: Sequence[ReplicaStatus]) -> Sequence[ReplicaStatus]:
+    """With what the document itself knows of a replica that was never listed: rank 0, and what failed."""
+    pods = {each.pod_name for each in items}
+    names = {each.name for each in items}
+    rank0, failure = document.job.rank0, document.failure
+    more = []
+    if rank0 is not None and rank0.pod_name not in pods:
+        more.append(_of_rank0(rank0, document))
+        pods.add(rank0.pod_name)
+    if failure is not None and failure.replica and not {failure.replica, failure.pod_name} & (names | pods):
+        more.append(_of_failure(failure))
+    return sorted([*items, *more], key=lambda each: each.place) if more else items
+
+
+def _of_rank0(rank0: Rank0, document: JobProgress) -> ReplicaStatus:
+    state = "Running" if rank0.is_running else document.phase.value if document.phase.is_final else GONE
+    return ReplicaStatus(
+        name=rank0.pod_name,
+        pod_name=rank0.pod_name,
+        state=state,
+        node_name=rank0.node_name or "",
+        restart_count=rank0.restart_count,
+        last_termination=rank0.last_termination,
+    )
+
+
+def _of_failure(failure: Failure) -> ReplicaStatus:
+    return ReplicaStatus(
+        name=failure.replica,
+        pod_name=failure.pod_name,
+        state="Failed",
+        node_name=failure.node_name,
+        reason=failure.reason,
+    )
+
+
+def _ranked(
+    document: JobProgress, items: Sequence[ReplicaStatus]
+) -> Sequence[tuple[ReplicaStatus, int | None]]:
+    """Each with the rank of its first process, where pods have one process each, or none says otherwise."""
+    rank0 = document.job.rank0
+    group = next((e.place[0] for e in items if rank0 is not None and e.pod_name == rank0.pod_name), None)
+    return [(each, _rank(each, group)) for each in items]
+
+
+def _rank(status: ReplicaStatus, group: str | None) -> int | None:
+    found, index = status.place
+    if group is None or index < 0 or group == "leader":  # each leader has ranks of its own
+        return None
+    if found == group:
+        return index
+    return index + 1 if group in _MASTERS and found == "worker" else None
+
+
+def _shown(document: JobProgress, ranked: tuple[ReplicaStatus, int | None]) -> v1alpha1.ReplicaStatus:
+    status, rank = ranked
+    rank0 = document.job.rank0
+    reports = rank0 is not None and status.pod_name == rank0.pod_name
+    return _ReplicaStatus(
+        name=status.name,
+        rank=rank,
+        pod_name=status.pod_name or None,
+        node_name=status.node_name or None,
+        state=cast("Any", status.state),
+        reason=status.reason or None,
+        restart_count=status.restart_count,
+        last_termination=shown_termination(status.last_termination),
+        last_report_time=shown_time(document.updated_at) if reports else None,
+        step=document.step if reports else None,
+    )

@@ -1,0 +1,76 @@
+"""Lists all pods of one job, which are not watched: memory and traffic grow with jobs, not with pods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+
+import msgspec
+
+from visibility_api.jobs.job import JobRef
+from visibility_api.kube.client import KubeClient
+from visibility_api.kube.decoding import ListPage, decode, in_slices
+
+from .failures import Replica
+from .kind import AllPods
+from .objects import Pod
+
+MAX_PAGES = 16  # of a server that answers in pages
+MAX_PAGE_BYTES = 32 * 1024 * 1024  # some 4,000 pods
+TIMEOUT_S = 15.0  # of all pages
+AT_A_TIME = 2  # jobs; each is up to MAX_PAGE_BYTES of memory
+
+FindPods = Callable[[JobRef], AllPods | None]
+
+
+class _Labels(msgspec.Struct, gc=False):
+    labels: dict[str, str] | None = None
+
+
+class _Labelled(msgspec.Struct, gc=False):
+    """The labels of a pod, of which `Pod` keeps but one."""
+
+    metadata: _Labels
+
+
+class PodLists:
+    """`all_pods` says which pods are a job's."""
+
+    def __init__(self, client: KubeClient, all_pods: FindPods) -> None:
+        self._client = client
+        self._all_pods = all_pods
+        self._slots = asyncio.Semaphore(AT_A_TIME)
+        self._page = msgspec.json.Decoder(ListPage[msgspec.Raw])
+        self._pod = msgspec.json.Decoder(Pod)
+        self._labelled = msgspec.json.Decoder(_Labelled)
+
+    async def read(self, ref: JobRef) -> AsyncGenerator[tuple[Pod, Replica]]:
+        """Each pod that exists, and which replica it is.
+
+        Raises ApiError, Unreachable, TooLarge, UNDECODABLE.
+        """
+        pods = self._all_pods(ref)
+        if pods is None:
+            return
+        async with self._slots:
+            token = ""
+            for _ in range(MAX_PAGES):
+                body = await self._client.get(
+                    f"/api/v1/namespaces/{ref.namespace}/pods",
+                    # From kube-apiserver's cache: etcd would read every pod of the namespace.
+                    query=[
+                        ("labelSelector", pods.selector),
+                        ("continue", token) if token else ("resourceVersion", "0"),
+                    ],
+                    timeout_s=TIMEOUT_S,
+                    max_bytes=MAX_PAGE_BYTES,
+                )
+                page = await decode(self._page, body)
+                async for raw in in_slices(page.items or ()):
+                    pod, labelled = self._pod.decode(raw), self._labelled.decode(raw)
+                    replica = pods.replica(pod, labelled.metadata.labels or {})
+                    if replica is not None:
+                        yield pod, replica
+                token = page.metadata.cont
+                if not token:
+                    break
