@@ -40,6 +40,9 @@ export class MadeJob {
   readonly name: string;
   readonly namespace: string;
   uid: string;
+  /** Its resource, and its kind. */
+  plural = "trainjobs";
+  kind = "TrainJob";
   readonly phase: Phase;
   readonly trouble: "" | "Stalled" | "Diverged" | "Plateaued" | "Straggling" | "Silent";
   readonly total: number;
@@ -119,7 +122,7 @@ export class MadeJob {
     const hasEnded = phase === "Failed" || phase === "Succeeded";
     const lag = this.trouble === "Stalled" ? 1_500_000 : 2_000;
     return {
-      kind: "TrainJobProgress",
+      kind: `${this.kind}Progress`,
       metadata: {
         name: this.name,
         namespace: this.namespace,

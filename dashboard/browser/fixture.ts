@@ -7,6 +7,7 @@ import type { AddressInfo, Socket } from "node:net";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 
+import type { JobDocument } from "../src/api/types";
 import { MadeJob } from "./fixture-jobs";
 
 const GROUP = "/apis/visibility.trainer.kubeflow.org/v1alpha1";
@@ -24,15 +25,17 @@ const POLICY =
 
 interface Watcher {
   response: ServerResponse;
+  resource: string;
   namespace: string | undefined;
   name: string | undefined;
 }
 
 interface Change {
   version: number;
-  namespace: string;
-  name: string;
-  line: string;
+  job: MadeJob;
+  /** As of its own resource, and as of trainingjobs. */
+  own: string;
+  all: string;
 }
 
 export interface Options {
@@ -42,6 +45,8 @@ export interface Options {
   /** Namespaces that may be listed; absent: all, and the whole cluster. A test may change it. */
   allowed?: string[] | undefined;
   port?: number;
+  /** Whether there is a list of the jobs of all kinds, and who may read it. */
+  allKinds?: "served" | "forbidden" | "unknown";
 }
 
 export class Fixture {
@@ -140,8 +145,9 @@ export class Fixture {
     if (type === "MODIFIED") job.advance();
     if (type === "DELETED") this.jobs = this.jobs.filter((one) => one !== job);
     job.version = ++this.revision;
-    const line = `${JSON.stringify({ type, object: job.document(Date.now()) })}\n`;
-    const change = { version: job.version, namespace: job.namespace, name: job.name, line };
+    const line = (object: JobDocument) => `${JSON.stringify({ type, object })}\n`;
+    const document = job.document(Date.now());
+    const change = { version: job.version, job, own: line(document), all: line(ofAllKinds(job, document)) };
     this.changes.push(change);
     if (!this.isSilent) for (const watcher of this.watchers) tell(watcher, change);
   }
@@ -184,8 +190,11 @@ export class Fixture {
     const namespace = rest[0] === "namespaces" ? rest[1] : undefined;
     const [resource, name, subresource] = namespace === undefined ? rest : rest.slice(2);
     if (resource === "dashboard") return sendFile(request, response, name);
-    if (resource !== "trainjobs")
+    const isAll = resource === "trainingjobs" && this.options.allKinds !== "unknown";
+    if (resource === undefined || !(isAll || KINDS.has(resource)))
       return sendStatus(response, 404, "", "the server could not find the requested resource");
+    if (isAll && this.options.allKinds === "forbidden")
+      return sendStatus(response, 403, "Forbidden", 'User "bob" cannot list resource "trainingjobs"');
     if (this.options.allowed && !this.options.allowed.includes(namespace ?? "")) {
       const where = namespace === undefined ? "at the cluster scope" : `in the namespace "${namespace}"`;
       return sendStatus(
@@ -195,8 +204,8 @@ export class Fixture {
         `trainjobs.visibility.trainer.kubeflow.org is forbidden: User "bob" cannot list resource "trainjobs" in API group "visibility.trainer.kubeflow.org" ${where}`,
       );
     }
-    if (name === undefined) return this.collection(request, response, namespace, url.searchParams);
-    const job = this.jobs.find((one) => one.namespace === namespace && one.name === name);
+    if (name === undefined) return this.collection(request, response, resource, namespace, url.searchParams);
+    const job = this.jobs.find((one) => one.plural === resource && one.namespace === namespace && one.name === name);
     if (!job)
       return sendStatus(response, 404, "NotFound", `trainjobs.visibility.trainer.kubeflow.org "${name}" not found`);
     if (subresource === "log-tail") return this.logTail(response, job);
@@ -209,6 +218,7 @@ export class Fixture {
   private collection(
     request: IncomingMessage,
     response: ServerResponse,
+    resource: string,
     namespace: string | undefined,
     query: URLSearchParams,
   ): void {
@@ -220,7 +230,7 @@ export class Fixture {
       response.writeHead(200, { "Content-Type": "application/json" });
       response.flushHeaders();
       if (this.isBuffered) return;
-      const watcher = { response, namespace, name };
+      const watcher = { response, resource, namespace, name };
       this.watchers.add(watcher);
       for (const change of this.changes) {
         if (change.version > Number(query.get("resourceVersion"))) tell(watcher, change);
@@ -228,12 +238,19 @@ export class Fixture {
       response.on("close", () => this.watchers.delete(watcher));
       return;
     }
+    const isAll = resource === "trainingjobs";
     const found = this.jobs.filter(
-      (job) => (namespace ?? job.namespace) === job.namespace && (name ?? job.name) === job.name,
+      (job) =>
+        (isAll || job.plural === resource) &&
+        (namespace ?? job.namespace) === job.namespace &&
+        (name ?? job.name) === job.name,
     );
     const from = Number(query.get("continue") ?? 0);
     const limit = Number(query.get("limit") ?? 0) || found.length;
-    const items = found.slice(from, from + limit).map((job) => job.document(Date.now()));
+    const items = found.slice(from, from + limit).map((job) => {
+      const document = job.document(Date.now());
+      return isAll ? ofAllKinds(job, document) : document;
+    });
     const rest = Math.max(0, found.length - from - limit);
     const more = rest > 0 ? { continue: String(from + limit), remainingItemCount: rest } : {};
     send(request, response, {
@@ -326,19 +343,23 @@ export class Fixture {
   }
 }
 
-function tell({ response, namespace, name }: Watcher, change: Change): void {
-  if ((namespace ?? change.namespace) === change.namespace && (name ?? change.name) === change.name)
-    response.write(change.line);
+function tell({ response, resource, namespace, name }: Watcher, { job, own, all }: Change): void {
+  if ((namespace ?? job.namespace) !== job.namespace || (name ?? job.name) !== job.name) return;
+  if (resource === "trainingjobs") response.write(all);
+  else if (resource === job.plural) response.write(own);
 }
 
+/** As an item of `trainingjobs`. */
+function ofAllKinds({ plural, kind, name, uid }: MadeJob, document: JobDocument): JobDocument {
+  const metadata = { ...document.metadata, name: `${plural}.${name}` };
+  return { ...document, kind: "TrainingJob", metadata, jobRef: { kind, resource: plural, name, uid } };
+}
+
+const KINDS = new Set(["trainjobs", "jobs", "pytorchjobs", "volcanojobs"]);
 const HISTORY = "TrainJobProgressHistory";
 const DISCOVERY = {
   kind: "APIResourceList",
-  resources: [
-    { name: "trainjobs", kind: "TrainJobProgress", namespaced: true, verbs: ["get", "list", "watch"] },
-    { name: "trainjobs/log-tail", kind: "TrainJobLogTail", namespaced: true, verbs: ["get"] },
-    { name: "trainjobs/history", kind: "TrainJobProgressHistory", namespaced: true, verbs: ["get"] },
-  ],
+  resources: ["trainingjobs", ...KINDS].map((name) => ({ name, namespaced: true, verbs: ["get", "list", "watch"] })),
 };
 
 function sendJson(response: ServerResponse, body: unknown, code = 200): void {

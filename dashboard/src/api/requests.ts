@@ -18,11 +18,6 @@ export interface HistoryQuery {
   maxPoints?: number;
 }
 
-export interface ResourceKind {
-  readonly plural: string;
-  readonly kind: string;
-}
-
 const subject = (address: Address, ref: JobRef, ...rest: string[]) =>
   resourcePath(address, ref.plural, ref.namespace, ref.name, ...rest);
 
@@ -73,19 +68,6 @@ export async function getLog(
     if (!(error instanceof ApiError) || (error.code !== 404 && error.code !== 405) || error.reason) throw error;
     return getLogTail(address, ref, { previous: "false" }, signal);
   }
-}
-
-/** The kinds of jobs that can be listed and watched; every server has those that this page knows. */
-export async function getKinds(address: Address): Promise<ResourceKind[]> {
-  interface Entry {
-    name: string;
-    kind: string;
-    verbs: string[];
-  }
-  const found = await getJson<{ resources?: Entry[] }>(address.base);
-  return (found.resources ?? [])
-    .filter(({ name, verbs }) => !name.includes("/") && verbs.includes("list") && verbs.includes("watch"))
-    .map(({ name, kind }) => ({ plural: name, kind: kind.replace(/Progress$/, "") }));
 }
 
 /** Of the job and what bears its name (its JobSet), and of one pod. Only behind kube-apiserver. */

@@ -33,6 +33,8 @@ export interface ObjectMeta {
 export interface JobDocument {
   kind?: string;
   metadata: ObjectMeta;
+  /** Of an item of `trainingjobs`, whose name has the resource before that of the job. */
+  jobRef?: { kind: string; resource: string; name: string; uid: string };
   status: ProgressStatus;
 }
 

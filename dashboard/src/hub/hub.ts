@@ -82,7 +82,7 @@ export class Hub {
   }
 
   private list(wish: Extract<Wish, { what: "list" }>): ListFeed {
-    const key = `${wish.address.base} ${wish.plural} ${wish.namespace ?? ""}`;
+    const key = `${wish.address.base} ${wish.namespace ?? ""}`;
     const found =
       this.lists.get(key) ??
       new ListFeed(
@@ -135,11 +135,12 @@ export class Hub {
         this.jobs.delete(key);
         continue;
       }
-      const { plural, namespace } = job.wish.ref;
-      const list = [...this.lists.values()].find(
-        (one) => one.link.state === "live" && one.hasListed && one.covers(plural, namespace),
+      const { base } = job.wish.address;
+      const { plural, namespace, name } = job.wish.ref;
+      const list = [...this.lists].find(
+        ([of, one]) => of.startsWith(`${base} `) && one.covers(keyOf(plural, namespace, name)),
       );
-      job.use(list ?? (job.mayWatch && job.isSeen && places-- > 0 ? "watch" : "poll"));
+      job.use(list?.[1] ?? (job.mayWatch && job.isSeen && places-- > 0 ? "watch" : "poll"));
     }
   }
 
@@ -176,6 +177,5 @@ export class Hub {
 }
 
 function retry(feed: Feed): void {
-  if (feed instanceof ListFeed) feed.watch.retryNow();
-  else if (feed instanceof JobFeed) feed.retry();
+  if (feed instanceof ListFeed || feed instanceof JobFeed) feed.retry();
 }

@@ -1,6 +1,7 @@
-/** All jobs of one kind in one scope, for every tab that shows the list. */
+/** All jobs in one scope, for every tab that shows the list. */
 
-import { resourcePath } from "../api/address";
+import { resourcePath, withQuery } from "../api/address";
+import { getJson } from "../api/http";
 import type { JobDocument } from "../api/types";
 import { Watch } from "../api/watch";
 import { keyOf, toJob, type Job } from "../model/job";
@@ -11,12 +12,17 @@ import type { Wish } from "./messages";
 const CHUNK = 250; // jobs a message: a tab takes it over within a few milliseconds
 const FLUSH_MS = 100;
 
+const ALL = "trainingjobs";
+const TRAINJOBS = "trainjobs"; // where the server has no list of all kinds, or the viewer no right to it
+
 export type ListWish = Extract<Wish, { what: "list" }>;
 
 export class ListFeed extends Feed {
-  readonly watch: Watch;
+  watch: Watch;
   hasListed = false;
   private isFollowed = false;
+  /** Why only TrainJobs are listed; "" where that needs no word. */
+  private lacks: string | undefined;
   private readonly jobs = new Map<string, Job>();
   private seen = new Set<string>(); // of a list that is being read
   private remaining = 0;
@@ -27,16 +33,25 @@ export class ListFeed extends Feed {
   constructor(
     private readonly wish: ListWish,
     private readonly changed: (key: string, news: JobNews) => void,
-    linked: () => void,
+    private readonly linked: () => void,
   ) {
     super();
-    this.watch = new Watch(resourcePath(wish.address, wish.plural, wish.namespace), {
+    this.watch = this.watchOf(ALL);
+  }
+
+  private watchOf(plural: string): Watch {
+    const keyOfItem = (item: JobDocument) => {
+      const { plural: own, document } = unwrapped(item, plural);
+      return { key: keyOf(own, document.metadata.namespace ?? "", document.metadata.name ?? ""), own, document };
+    };
+    const watch: Watch = new Watch(resourcePath(this.wish.address, plural, this.wish.namespace), {
       listing: () => (this.seen = new Set()),
       page: (items, remaining) => {
         for (const item of items) {
-          const key = this.put(item);
+          const { key, own, document } = keyOfItem(item);
           this.seen.add(key);
-          this.changed(key, { document: item });
+          this.put(own, document);
+          this.changed(key, { document });
         }
         this.remaining = remaining;
       },
@@ -48,27 +63,54 @@ export class ListFeed extends Feed {
         }
         this.remaining = 0;
         this.hasListed = true;
+        this.tell({ lacks: this.lacks ?? "" });
         this.isDue();
       },
       events: (changes) => {
         for (const event of changes) {
-          const { namespace = "", name = "" } = event.object.metadata;
-          const key = keyOf(wish.plural, namespace, name);
+          const { key, own, document } = keyOfItem(event.object);
           const isGone = event.type === "DELETED";
           if (isGone) this.drop(key);
-          else this.put(event.object);
-          this.changed(key, isGone ? { gone: event.object.metadata } : { document: event.object });
+          else this.put(own, document);
+          this.changed(key, isGone ? { gone: document.metadata } : { document });
         }
       },
       link: (link) => {
+        if (watch !== this.watch) return;
+        const code = link.state === "refused" ? link.error?.code : undefined;
+        if (plural === ALL && (code === 403 || code === 404 || code === 405)) {
+          this.lacks = code === 403 ? link.error?.message : "";
+          return this.go(TRAINJOBS);
+        }
         this.say(link);
-        linked();
+        this.linked();
       },
     });
+    return watch;
   }
 
-  covers(plural: string, namespace: string): boolean {
-    return this.wish.plural === plural && (this.wish.namespace ?? namespace) === namespace;
+  /** Follows another resource from now on; what it has not goes when it is listed. */
+  private go(plural: string): void {
+    const old = this.watch;
+    this.watch = this.watchOf(plural);
+    old.stop();
+    if (this.isFollowed) this.watch.start();
+  }
+
+  /** After a refusal all kinds are asked for again. */
+  retry(): void {
+    if (this.link.state === "refused" && this.lacks !== undefined) this.goAll();
+    else this.watch.retryNow();
+  }
+
+  private goAll(): void {
+    this.lacks = undefined;
+    this.go(ALL);
+  }
+
+  /** Whether it is live and has the job: it may lack kinds that the viewer may get but not list. */
+  covers(key: string): boolean {
+    return this.link.state === "live" && this.hasListed && this.jobs.has(key);
   }
 
   protected override get isKnown(): boolean {
@@ -76,7 +118,12 @@ export class ListFeed extends Feed {
   }
 
   protected override check(): Promise<void> {
-    return this.watch.check();
+    if (this.lacks === undefined) return this.watch.check();
+    const path = resourcePath(this.wish.address, ALL, this.wish.namespace);
+    return getJson(withQuery(path, { limit: 1 })).then(
+      () => this.goAll(), // the right has been given since
+      () => this.watch.check(),
+    );
   }
 
   protected override greet(subscriber: Subscriber): void {
@@ -87,6 +134,7 @@ export class ListFeed extends Feed {
         begins: from === 0,
         ends: from + CHUNK >= all.length && this.hasListed,
         remaining: this.remaining,
+        lacks: this.lacks ?? "",
       });
     }
     super.greet(subscriber);
@@ -99,12 +147,11 @@ export class ListFeed extends Feed {
     else this.watch.stop();
   }
 
-  private put(document: JobDocument): string {
-    const job = toJob(this.wish.plural, this.wish.kind, document);
+  private put(plural: string, document: JobDocument): void {
+    const job = toJob(plural, document);
     this.jobs.set(job.key, job);
     this.untold.set(job.key, job);
     this.isDue();
-    return job.key;
   }
 
   private drop(key: string): void {
@@ -129,4 +176,12 @@ export class ListFeed extends Feed {
       }
     }, FLUSH_MS);
   }
+}
+
+/** An item as the document of its kind, with the resource of that. */
+function unwrapped(item: JobDocument, plural: string): { plural: string; document: JobDocument } {
+  const { jobRef, ...document } = item;
+  if (!jobRef) return { plural, document };
+  const metadata = { ...document.metadata, name: jobRef.name };
+  return { plural: jobRef.resource, document: { ...document, kind: jobRef.kind, metadata } };
 }

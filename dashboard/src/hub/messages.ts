@@ -10,8 +10,6 @@ export type Wish =
   | {
       readonly what: "list";
       readonly address: Address;
-      readonly plural: string;
-      readonly kind: string;
       readonly namespace: string | undefined;
     }
   | { readonly what: "job"; readonly address: Address; readonly ref: JobRef };
@@ -35,6 +33,8 @@ export interface News {
   /** A whole list begins, or ends: what was not between is gone. */
   readonly begins?: boolean;
   readonly ends?: boolean;
+  /** What the server answers where the list has TrainJobs only, for want of a right. */
+  readonly lacks?: string;
   /** How many jobs a list that is being read has left. */
   readonly remaining?: number;
   readonly document?: JobDocument;

@@ -14,13 +14,17 @@ export interface ComparedJob {
 }
 
 const POINTS = 600;
+const USUAL = "trainjobs";
 
-export const nameOf = (ref: JobRef) => `${ref.namespace}/${ref.name}`;
+/** Told apart from those of all other jobs; that of a TrainJob without its resource. */
+export const nameOf = ({ plural, namespace, name }: JobRef) =>
+  plural === USUAL ? `${namespace}/${name}` : `${plural}/${namespace}/${name}`;
 
-/** `text` as nameOf() writes it; of the same kind as the job that is compared. */
-export function refOf(text: string, plural: string): JobRef | undefined {
-  const [namespace, name, ...rest] = text.split("/");
-  return namespace && name && rest.length === 0 ? { plural, namespace, name } : undefined;
+/** `text` as nameOf() writes it. */
+export function refOf(text: string): JobRef | undefined {
+  const parts = text.split("/");
+  const [plural, namespace, name, ...rest] = parts.length === 2 ? [USUAL, ...parts] : parts;
+  return plural && namespace && name && rest.length === 0 ? { plural, namespace, name } : undefined;
 }
 
 export async function readCompared(

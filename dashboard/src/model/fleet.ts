@@ -4,7 +4,6 @@
  */
 
 import type { Address } from "../api/address";
-import type { ResourceKind } from "../api/requests";
 import type { Link } from "../api/watch";
 import type { HubClient } from "../hub/client";
 import type { News } from "../hub/messages";
@@ -15,37 +14,34 @@ import { Notifier } from "./notifier";
 export class Fleet {
   readonly jobs = new Map<string, Job>();
   readonly changed = new Notifier();
-  /** Of each kind that is followed. */
-  readonly links = new Map<string, Link>();
+  link: Link = { state: "connecting" };
+  /** What the server says of the right that is missing where only TrainJobs are listed; "" else. */
+  lacks = "";
   /** Jobs that a list which is still being read has left to come. */
   remaining = 0;
   hasListed = false;
   /** Keys of jobs that are chosen to be compared. */
   readonly ticked = new Set<string>();
-  private leave: (() => void)[] = [];
+  private leave: (() => void) | undefined;
 
   constructor(
     readonly hub: HubClient,
     private readonly address: Address,
-    private readonly kinds: readonly ResourceKind[],
   ) {}
 
   start(): void {
-    if (this.leave.length > 0) return;
     const { address } = this;
-    this.leave = this.kinds.map(({ plural, kind }) =>
-      this.hub.follow({ what: "list", address, plural, kind, namespace: address.namespace }, this.taker(plural)),
-    );
+    this.leave ??= this.hub.follow({ what: "list", address, namespace: address.namespace }, this.taker());
   }
 
   stop(): void {
-    for (const leave of this.leave) leave();
-    this.leave = [];
+    this.leave?.();
+    this.leave = undefined;
   }
 
-  private taker(plural: string): (news: News) => void {
+  private taker(): (news: News) => void {
     let seen: Set<string> | undefined; // while a whole list comes
-    return ({ jobs = [], gone = [], begins, ends, remaining, link }) => {
+    return ({ jobs = [], gone = [], begins, ends, remaining, lacks, link }) => {
       if (begins) seen = new Set();
       for (const job of jobs) {
         seen?.add(job.key);
@@ -53,12 +49,13 @@ export class Fleet {
       }
       for (const key of gone) this.jobs.delete(key);
       if (ends && seen) {
-        for (const [key, job] of this.jobs) if (job.plural === plural && !seen.has(key)) this.jobs.delete(key);
+        for (const key of this.jobs.keys()) if (!seen.has(key)) this.jobs.delete(key);
         seen = undefined;
       }
       if (ends) this.hasListed = true;
       if (remaining !== undefined) this.remaining = remaining;
-      if (link) this.links.set(plural, withAge(link, this.links.get(plural)));
+      if (lacks !== undefined) this.lacks = lacks;
+      if (link) this.link = withAge(link, this.link);
       this.changed.tell();
     };
   }

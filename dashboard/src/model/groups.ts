@@ -3,7 +3,13 @@
 import { holdsAccelerators, isWasting, type Job } from "./job";
 import { labelOf } from "./labels";
 
-export const GROUPINGS = { namespace: "Namespace", queue: "Queue", node: "Node of rank 0", owner: "Owner" } as const;
+export const GROUPINGS = {
+  namespace: "Namespace",
+  queue: "Queue",
+  node: "Node of rank 0",
+  owner: "Owner",
+  kind: "Kind",
+} as const;
 const LABEL = "label:";
 export type Grouping = keyof typeof GROUPINGS | `label:${string}`;
 
@@ -37,7 +43,7 @@ export interface Group {
 export const isGroup = (row: Job | Group): row is Group => "jobs" in row;
 
 function nameOf(job: Job, by: Grouping): string {
-  if (by === "namespace" || by === "queue" || by === "node" || by === "owner") return job[by];
+  if (by === "namespace" || by === "queue" || by === "node" || by === "owner" || by === "kind") return job[by];
   return labelOf(job, by.slice(LABEL.length));
 }
 

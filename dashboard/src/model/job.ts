@@ -61,7 +61,15 @@ export function keyOf(plural: string, namespace: string, name: string): string {
   return `${plural}/${namespace}/${name}`;
 }
 
-export function toJob(plural: string, kind: string, { metadata, status }: JobDocument): Job {
+/** What its kind is called. Several groups have a Job: that of volcanojobs is a VolcanoJob. */
+export function kindName(plural: string, kind: string | undefined): string {
+  const name = (kind ?? "").replace(/Progress$/, "");
+  const own = plural.slice(0, -1);
+  if (own.length <= name.length || !own.endsWith(name.toLowerCase())) return name;
+  return own.charAt(0).toUpperCase() + own.slice(1, own.length - name.length) + name;
+}
+
+export function toJob(plural: string, { kind, metadata, status }: JobDocument): Job {
   const namespace = metadata.namespace ?? "";
   const name = metadata.name ?? "";
   const queue = metadata.labels?.[QUEUE_LABEL] ?? "";
@@ -70,7 +78,7 @@ export function toJob(plural: string, kind: string, { metadata, status }: JobDoc
   const owner = ownerOf(metadata.labels ?? {});
   return {
     plural,
-    kind,
+    kind: kindName(plural, kind ?? (plural === "trainjobs" ? "TrainJob" : plural)),
     namespace,
     name,
     queue,

@@ -13,16 +13,3 @@ export function isStale(link: Link, now: number): boolean {
   if (link.state === "lost" || link.state === "refused") return true;
   return link.asOf !== undefined && now - link.asOf > LONGEST_MS;
 }
-
-const RANK = { refused: 4, lost: 3, paused: 2, connecting: 1, live: 0 };
-
-/** The worst of them, as of the oldest: one that is lost or refused is told, whatever the others are. */
-export function overall(links: Iterable<Link>): Link {
-  let worst: Link = { state: "live" };
-  let oldest = Infinity;
-  for (const one of links) {
-    if (RANK[one.state] > RANK[worst.state]) worst = one;
-    oldest = Math.min(oldest, one.asOf ?? Infinity);
-  }
-  return oldest === Infinity ? worst : { ...worst, asOf: oldest };
-}

@@ -13,7 +13,7 @@ const iso = (minutes: number) => new Date(AT + minutes * 60_000).toISOString();
 
 function job(name: string, status: Partial<ProgressStatus> = {}, labels: Record<string, string> = {}) {
   const metadata = { name, namespace: "team-a", creationTimestamp: iso(-60), labels };
-  return toJob("trainjobs", "TrainJob", { metadata, status: { phase: "Running", ...status } } as JobDocument);
+  return toJob("trainjobs", { metadata, status: { phase: "Running", ...status } } as JobDocument);
 }
 
 const holding = (accelerators: number, wastedAcceleratorSeconds = 0) => ({

@@ -18,7 +18,7 @@ const holding = (accelerators: number, wastedAcceleratorSeconds = 0) => ({
 
 function job(name: string, status: Partial<ProgressStatus> = {}, metadata: JobDocument["metadata"] = {}) {
   const document = { metadata: { name, namespace: "team-a", ...metadata }, status: { phase: "Running", ...status } };
-  return toJob("trainjobs", "TrainJob", document as JobDocument);
+  return toJob("trainjobs", document as JobDocument);
 }
 
 const is = (type: string, status = "True") =>

@@ -13,6 +13,7 @@ export const SORTS = {
   seen: "Last report",
   accelerators: "Accelerators",
   age: "Age",
+  kind: "Kind",
 } as const;
 export type SortKey = keyof typeof SORTS;
 
@@ -49,6 +50,7 @@ const ORDERS: Record<SortKey, Order> = {
   seen: (one, other) => missingLast(-one.updated, -other.updated),
   accelerators: (one, other) => other.accelerators - one.accelerators || other.wastedS - one.wastedS,
   age: newestFirst,
+  kind: (one, other) => compare(one.kind, other.kind),
 };
 
 /** A new array. What is not known comes last, whichever the direction. */

@@ -3,7 +3,6 @@
 import { useCallback, useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 
 import { pageOf, parseAddress, type Address } from "../api/address";
-import { getKinds, type ResourceKind } from "../api/requests";
 import { HubClient } from "../hub/client";
 import { Fleet } from "../model/fleet";
 import { fleetLink, formatRoute, parseRoute, type Route } from "../model/routes";
@@ -23,22 +22,10 @@ import { SettingsMenu } from "./settings-menu";
 import { Later, loadDocsView, loadJobView } from "./later";
 import { Text } from "./parts";
 
-/** What every server has: followed at once, without waiting for discovery, which may bring more. */
-const KNOWN: ResourceKind[] = [{ plural: "trainjobs", kind: "TrainJob" }];
-
 export function App() {
   const address = useMemo(() => parseAddress(location.pathname), []);
-  const [kinds, setKinds] = useState(KNOWN);
   const [settings, choose] = useSettingsOfBrowser(address);
   const [route, go] = useRoute();
-  useEffect(() => {
-    const more = (found: ResourceKind[]) =>
-      found.filter(({ plural }) => !KNOWN.some((known) => known.plural === plural));
-    getKinds(address).then(
-      (found) => more(found).length > 0 && setKinds([...KNOWN, ...more(found)]),
-      () => undefined, // whoever may not discover sees what every server has
-    );
-  }, [address]);
   return (
     <SettingsContext.Provider value={settings}>
       <ChooseSettings.Provider value={choose}>
@@ -54,7 +41,7 @@ export function App() {
           <span class="fill" />
           <SettingsMenu settings={settings} choose={choose} />
         </header>
-        <Views address={address} kinds={kinds} route={route} go={go} />
+        <Views address={address} route={route} go={go} />
       </ChooseSettings.Provider>
     </SettingsContext.Provider>
   );
@@ -62,14 +49,13 @@ export function App() {
 
 interface ViewsProps {
   address: Address;
-  kinds: ResourceKind[];
   route: Route;
   go: (route: Route, replace?: boolean) => void;
 }
 
-function Views({ address, kinds, route, go }: ViewsProps) {
+function Views({ address, route, go }: ViewsProps) {
   const hub = useMemo(() => new HubClient(address), [address]);
-  const fleet = useMemo(() => new Fleet(hub, address, kinds), [hub, address, kinds]);
+  const fleet = useMemo(() => new Fleet(hub, address), [hub, address]);
   const sparks = useMemo(() => new Sparks(address), [address]);
   useEffect(() => () => fleet.stop(), [fleet]);
   useEffect(() => {
@@ -114,6 +100,7 @@ function useRoute(): [Route, (route: Route, replace?: boolean) => void] {
   const [hash, setHash] = useState(location.hash);
   useEffect(() => {
     const listen = () => setHash(location.hash);
+    listen(); // it may have changed since the first drawing
     window.addEventListener("hashchange", listen);
     window.addEventListener("popstate", listen);
     return () => {

@@ -82,7 +82,7 @@ function Search({
   const [shown] = jobs;
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const found = [...fleet.jobs.values()]
-    .filter((job) => job.plural === shown?.ref.plural && !jobs.some(({ ref }) => nameOf(ref) === nameOf(job)))
+    .filter((job) => !jobs.some(({ ref }) => nameOf(ref) === nameOf(job)))
     .filter((job) => words.every((word) => job.searched.includes(word)))
     .sort(
       (one, other) =>

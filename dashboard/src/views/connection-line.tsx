@@ -1,7 +1,7 @@
 /** Says that what is shown is old: as of when, why, and when it is tried again. */
 
 import type { Link } from "../api/watch";
-import { isStale, overall } from "../model/link";
+import { isStale } from "../model/link";
 import type { Fleet } from "../model/fleet";
 import { age, clock } from "../model/format";
 import { visible } from "../model/text";
@@ -10,9 +10,7 @@ import { useChanges, useNow } from "./hooks";
 
 export function ConnectionLine({ fleet }: { fleet: Fleet }) {
   useChanges(fleet.changed, 250);
-  return (
-    <StaleLine link={overall(fleet.links.values())} isShown={fleet.jobs.size > 0} retry={() => fleet.hub.retry()} />
-  );
+  return <StaleLine link={fleet.link} isShown={fleet.jobs.size > 0} retry={() => fleet.hub.retry()} />;
 }
 
 interface Props {

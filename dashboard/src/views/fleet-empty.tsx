@@ -16,8 +16,8 @@ export function NoJobs() {
   return (
     <Empty title="No training job yet">
       <p>
-        Each TrainJob appears here the moment it is created. Its progress comes from the training process; three lines
-        in the loop are enough:
+        Each training job, of whatever kind, appears here the moment it is created. Its progress comes from the training
+        process; three lines in the loop are enough:
       </p>
       <Code>{INSTRUMENT}</Code>
       <p class="muted">
@@ -50,8 +50,8 @@ export function Refused({ address, error, retry }: RefusedProps) {
       {error.code === 403 && (
         <>
           <p>
-            It takes the right to <code>list</code> and <code>watch</code> <code>trainjobs</code> of{" "}
-            <code>visibility.trainer.kubeflow.org</code>
+            It takes the right to <code>list</code> and <code>watch</code> <code>trainingjobs</code> and{" "}
+            <code>trainjobs</code>, or another kind, of <code>visibility.trainer.kubeflow.org</code>
             {address.namespace === undefined ? " in the whole cluster" : ""}. The roles view, edit and admin of a
             namespace include it there.
           </p>

@@ -5,7 +5,6 @@ import { useCallback, useEffect, useMemo, useReducer, useRef } from "preact/hook
 import type { Address } from "../api/address";
 import { serverNow } from "../api/clock";
 import type { Fleet } from "../model/fleet";
-import { overall } from "../model/link";
 import { isFiltering, matcher, unfiltered, type Filter } from "../model/filter";
 import { count } from "../model/format";
 import { grouped, rowsOf } from "../model/groups";
@@ -13,6 +12,7 @@ import { windowOf } from "../model/timeline";
 import type { Route } from "../model/routes";
 import { sorted } from "../model/sort";
 import { listTab } from "../model/tab";
+import { visible } from "../model/text";
 import type { Sparks } from "../model/sparks";
 import { useSettings } from "../settings";
 import { FilterBar } from "./filter-bar";
@@ -21,7 +21,7 @@ import { ListTools } from "./list-tools";
 import { TickedJobs } from "./ticked-jobs";
 import { TimelineKey } from "./timeline-bars";
 import { NoJobs, Refused } from "./fleet-empty";
-import { Empty, PrintedAsOf } from "./parts";
+import { Empty, Notice, PrintedAsOf } from "./parts";
 import { SummaryLine } from "./summary-line";
 import { useListNotices } from "./notices";
 import { useIsLive, useTab } from "./tab";
@@ -47,6 +47,7 @@ export function FleetView({ address, fleet, sparks, filter, go }: Props) {
     const matches = matcher(filter, today);
     return sorted([...fleet.jobs.values()].filter(matches), filter.sort, filter.descending, today);
   }, [fleet, version, filter, zone]);
+  const hasKinds = useMemo(() => new Set([...fleet.jobs.values()].map(({ kind }) => kind)).size > 1, [fleet, version]);
   const rows = useMemo(
     () => (filter.group ? rowsOf(grouped(shown, filter.group), filter.open) : shown),
     [shown, filter],
@@ -62,7 +63,7 @@ export function FleetView({ address, fleet, sparks, filter, go }: Props) {
   const change = (next: Filter, replace = false) => go({ view: "fleet", filter: next }, replace);
   const search = useRef<HTMLInputElement>(null);
   useSearchKey(search);
-  const link = overall(fleet.links.values());
+  const { link } = fleet;
   const isLive = useIsLive(link) && fleet.hasListed;
   const tab = useMemo(() => listTab(fleet.jobs.values(), { now, zone }, isLive), [version, minute, zone, isLive]);
   useTab(tab);
@@ -97,6 +98,11 @@ export function FleetView({ address, fleet, sparks, filter, go }: Props) {
             <span class="fill" />
             <ListTools fleet={fleet} jobs={shown} filter={filter} change={change} asOf={until} />
           </div>
+          {fleet.lacks && (
+            <Notice kind="calm" title="Only TrainJobs are shown.">
+              Other kinds take the right to list and watch trainingjobs. {visible(fleet.lacks)}
+            </Notice>
+          )}
           {timeline && <TimelineKey />}
           {shown.length > 0 || !fleet.hasListed ? (
             <JobList
@@ -107,6 +113,7 @@ export function FleetView({ address, fleet, sparks, filter, go }: Props) {
               now={now}
               isLoading={!fleet.hasListed}
               timeline={timeline}
+              hasKinds={hasKinds}
               ticked={fleet.ticked}
               tick={tick}
             />

@@ -16,7 +16,7 @@ interface Props {
 
 export function Attempts({ attempts, job, asOf, now }: Props) {
   if (attempts.length < 2) return null;
-  const shown = toJob("", job.kind ?? "", job);
+  const shown = toJob("", job);
   const times = attempts.map(({ startTime, lastTime }) => ({ start: time(startTime), last: time(lastTime) }));
   const until = Math.floor(asOf / 10_000) * 10_000;
   const begins = [shown.created, times[0]?.start ?? NaN].filter((at) => !Number.isNaN(at));

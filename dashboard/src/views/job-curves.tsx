@@ -38,7 +38,7 @@ const PAGE = 24; // charts, until more are asked for
 
 export function Curves({ address, fleet, followed, look, change }: Props) {
   const { curves, ref, document } = followed;
-  const others = useCompared(address, ref.plural, look.others.slice(0, MOST_OTHERS));
+  const others = useCompared(address, look.others.slice(0, MOST_OTHERS));
   const jobs = useMemo(() => [{ ref, curves, error: undefined, asOf: Infinity }, ...others], [ref, curves, others]);
   const all = useMemo(() => jobs.flatMap((job) => job.curves.curves), [jobs]);
   const axes = usableAxes(all);
@@ -178,19 +178,19 @@ function KeptSince({ followed: { curves, document } }: { followed: FollowedJob }
   );
 }
 
-function useCompared(address: Address, plural: string, names: readonly string[]): ComparedJob[] {
+function useCompared(address: Address, names: readonly string[]): ComparedJob[] {
   const [jobs, setJobs] = useState<ComparedJob[]>(NO_JOBS);
   const turn = Math.floor(useNow(AGAIN_MS) / AGAIN_MS);
   const key = names.join(" ");
   useEffect(() => {
     if (names.length === 0) return setJobs(NO_JOBS);
     const stopping = new AbortController();
-    const refs = names.flatMap((name) => refOf(name, plural) ?? []);
+    const refs = names.flatMap((name) => refOf(name) ?? []);
     void readCompared(address, refs, stopping.signal).then((read) => {
       if (!stopping.signal.aborted) setJobs(read);
     });
     return () => stopping.abort();
-  }, [address, plural, key, turn]);
+  }, [address, key, turn]);
   return jobs;
 }
 

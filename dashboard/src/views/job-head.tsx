@@ -2,13 +2,19 @@
 
 import type { JobDocument } from "../api/types";
 import { age, clock, count, duration, epochs, fullTime, rate, acceleratorTime } from "../model/format";
-import { flagsOf, hasEnded, QUEUE_LABEL, time } from "../model/job";
+import { flagsOf, hasEnded, kindName, QUEUE_LABEL, time } from "../model/job";
 import { visible } from "../model/text";
 import { useSettings } from "../settings";
 import { FlagBadge, PhaseBadge, ProgressBar, Text } from "./parts";
 import { ReasonHelp } from "./reason-help";
 
-export function JobHead({ document: { kind, metadata, status }, now }: { document: JobDocument; now: number }) {
+interface Props {
+  plural: string;
+  document: JobDocument;
+  now: number;
+}
+
+export function JobHead({ plural, document: { kind, metadata, status }, now }: Props) {
   const name = metadata.name ?? "";
   const percent = status.progressPercentage;
   const queue = metadata.labels?.[QUEUE_LABEL];
@@ -24,7 +30,7 @@ export function JobHead({ document: { kind, metadata, status }, now }: { documen
           <FlagBadge key={flag} flag={flag} />
         ))}
         <span class="muted">
-          {(kind ?? "").replace(/Progress$/, "")}
+          {visible(kindName(plural, kind))}
           {queue && (
             <>
               {" in queue "}

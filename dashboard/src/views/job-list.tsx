@@ -25,6 +25,8 @@ interface Props {
   now: number;
   isLoading: boolean;
   timeline: Timeline | undefined;
+  /** Whether jobs are of several kinds, so that each tells its own. */
+  hasKinds: boolean;
   ticked: ReadonlySet<string>;
   tick: (key: string) => void;
 }
@@ -53,7 +55,7 @@ const COLUMNS: readonly [name: string, sort: SortKey | undefined, kind: string][
   ["Accelerators", "accelerators", "accelerators"],
 ];
 
-export function JobList({ rows, sparks, filter, change, now, isLoading, timeline, ticked, tick }: Props) {
+export function JobList({ rows, sparks, filter, change, now, isLoading, timeline, hasKinds, ticked, tick }: Props) {
   const { columns } = filter;
   const { zone } = useSettings();
   const isNarrow = useMedia(NARROW);
@@ -71,7 +73,7 @@ export function JobList({ rows, sparks, filter, change, now, isLoading, timeline
   return (
     <div
       class={`list ${timeline ? "over-time" : ""}`}
-      style={{ "--more": columns.map(() => "minmax(70px, 0.8fr)").join(" ") }}
+      style={{ "--more": [...(hasKinds ? ["kind"] : []), ...columns].map(() => "minmax(70px, 0.8fr)").join(" ") }}
       role="table"
       aria-label="Training jobs"
       aria-rowcount={rows.length + 1}
@@ -89,6 +91,7 @@ export function JobList({ rows, sparks, filter, change, now, isLoading, timeline
               ))}
             </div>
           )}
+          {hasKinds && <ColumnHead name="Kind" sort="kind" kind="label" filter={filter} change={change} />}
           {columns.map((label) => (
             <div key={label} role="columnheader" class="cell label">
               <Text>{label}</Text>
@@ -116,6 +119,7 @@ export function JobList({ rows, sparks, filter, change, now, isLoading, timeline
               now={now - row.ended > SETTLED_MS ? Math.floor(now / 60_000) * 60_000 : now}
               spark={sparks.of(row)}
               version={sparked}
+              hasKind={hasKinds}
               columns={columns}
               timeline={timeline}
               isTicked={ticked.has(row.key)}

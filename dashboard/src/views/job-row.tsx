@@ -22,6 +22,8 @@ interface Props {
   version: number;
   /** Labels that have a column. */
   columns: readonly string[];
+  /** Whether it tells its kind. */
+  hasKind: boolean;
   timeline: Timeline | undefined;
   isTicked: boolean;
   tick: (key: string) => void;
@@ -34,7 +36,7 @@ export class JobRow extends Component<Props> {
     return Object.entries(shown).some(([name, value]) => next[name as keyof Props] !== value);
   }
 
-  override render({ job, index, top, now, spark: data, columns, timeline, isTicked, tick }: Props) {
+  override render({ job, index, top, now, spark: data, hasKind, columns, timeline, isTicked, tick }: Props) {
     const kind = isWasting(job) || job.flags.includes("Stalled") || job.flags.includes("Diverged") ? "bad" : "";
     // Beside the phase there is no room for what else is wrong.
     const why = [job.why, ...(job.phase === "Running" ? [] : job.flags)].filter(Boolean).map(visible).join(" · ");
@@ -58,6 +60,7 @@ export class JobRow extends Component<Props> {
             <Text>{job.name}</Text>
           </a>
           <small>
+            {hasKind && <span class="kind">{visible(job.kind)} · </span>}
             <Text>{job.namespace}</Text>
             {job.queue && (
               <>
@@ -83,6 +86,11 @@ export class JobRow extends Component<Props> {
           </div>
         ) : (
           <Usual job={job} data={data} now={now} />
+        )}
+        {hasKind && (
+          <div role="cell" class="cell label">
+            <Text>{job.kind}</Text>
+          </div>
         )}
         {columns.map((label) => (
           <div key={label} role="cell" class="cell label">

@@ -67,7 +67,7 @@ export function JobView({ address, fleet, route, go }: Props) {
         {found && (
           <>
             <PrintedAsOf at={followed.asOf(now)} />
-            <JobHead document={found} now={now} />
+            <JobHead plural={ref.plural} document={found} now={now} />
             {isGone && (
               <Notice kind="warn" title="This job has been deleted.">
                 What is shown is the last that was known of it.
@@ -119,7 +119,7 @@ function Missing({ followed, retry }: { followed: FollowedJob; retry: () => void
         <p class="server-says">{visible(link.error?.message ?? "")}</p>
         {link.error?.code === 403 && (
           <p>
-            It takes the right to <code>get</code> <code>trainjobs</code> of{" "}
+            It takes the right to <code>get</code> <code>{visible(followed.ref.plural)}</code> of{" "}
             <code>visibility.trainer.kubeflow.org</code> in the namespace <bdi>{visible(followed.ref.namespace)}</bdi>.
           </p>
         )}

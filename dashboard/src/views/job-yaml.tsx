@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 
-import type { Address } from "../api/address";
+import { GROUP, type Address } from "../api/address";
 import { getYaml, type JobRef } from "../api/requests";
 import { visibleLines } from "../model/text";
 import { Code } from "./parts";
@@ -43,10 +43,11 @@ function Document({ address, jobRef, version }: Props) {
   );
 }
 
-function commands({ namespace, name }: JobRef): string {
+function commands({ plural, namespace, name }: JobRef): string {
+  const resource = plural === "trainjobs" ? "tjp" : `${plural}.${GROUP}`;
   return [
-    `kubectl get tjp ${name} -n ${namespace} -o yaml`,
-    `kubectl get tjp ${name} -n ${namespace} -w`,
-    `kubectl wait tjp/${name} -n ${namespace} --for=condition=Complete --timeout=24h`,
+    `kubectl get ${resource} ${name} -n ${namespace} -o yaml`,
+    `kubectl get ${resource} ${name} -n ${namespace} -w`,
+    `kubectl wait ${resource}/${name} -n ${namespace} --for=condition=Complete --timeout=24h`,
   ].join("\n");
 }

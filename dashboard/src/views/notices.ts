@@ -39,7 +39,7 @@ export function useJobNotices(ref: JobRef, document: JobDocument | undefined): v
   const before = useRef<{ uid: string | undefined; outcome: Outcome } | undefined>(undefined);
   useEffect(() => {
     if (!document) return;
-    const job = toJob(ref.plural, document.kind ?? "", document);
+    const job = toJob(ref.plural, document);
     const outcome = outcomeOf(job);
     const known = before.current;
     before.current = { uid: job.uid, outcome };

@@ -8,15 +8,13 @@ import { jobLink, MOST_OTHERS, USUAL_LOOK } from "../model/routes";
 
 export function TickedJobs({ fleet, redraw }: { fleet: Fleet; redraw: () => void }) {
   const jobs = [...fleet.ticked].map((key) => fleet.jobs.get(key)).filter((job): job is Job => job !== undefined);
-  const [first, ...rest] = jobs;
+  const [first, ...others] = jobs;
   if (!first) return null;
-  const others = rest.filter((job) => job.plural === first.plural);
   return (
     <div class="ticked" role="region" aria-label="Ticked jobs">
       <span role="status">
         {count(jobs.length)} {jobs.length === 1 ? "job" : "jobs"} ticked
         {others.length > MOST_OTHERS && `; the first ${MOST_OTHERS + 1} are compared`}
-        {others.length < rest.length && "; jobs of one kind are compared"}
       </span>
       {others.length > 0 ? (
         <a

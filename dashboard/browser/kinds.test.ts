@@ -1,0 +1,143 @@
+/** Jobs of several kinds: one list and one watch, what tells them apart, and servers or roles that have TrainJobs only. */
+
+import type { Browser, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+
+import { launch, open, until } from "./chromium";
+import { Fixture } from "./fixture";
+import type { MadeJob } from "./fixture-jobs";
+
+const JOBS = 30;
+let browser: Browser;
+let fixture: Fixture;
+let page: Page;
+let faults: string[];
+let torch: MadeJob;
+let volcano: MadeJob;
+let plain: MadeJob;
+
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(() => browser.close());
+beforeEach(async () => {
+  fixture = await Fixture.start({ jobs: JOBS });
+  const training = fixture.jobs.filter((one) => one.isTraining && one.trouble === "" && !one.isHostile);
+  [torch, volcano, plain] = training as [MadeJob, MadeJob, MadeJob];
+  Object.assign(torch, { plural: "pytorchjobs", kind: "PyTorchJob" });
+  Object.assign(volcano, { plural: "volcanojobs", kind: "Job" });
+  Object.assign(plain, { plural: "jobs", kind: "Job" });
+});
+afterEach(async () => {
+  await page.context().close();
+  await fixture.stop();
+  expect(faults).toEqual([]);
+});
+
+const route = ({ plural, namespace, name }: MadeJob) => `#/${plural}/${namespace}/${name}`;
+const show = async (at = "") => ({ page, faults } = await open(browser, fixture.page() + at));
+const row = ({ plural, namespace, name }: MadeJob) => page.locator(`[data-key="${plural}/${namespace}/${name}"]`);
+const lists = () => fixture.requests.filter((path) => /[?&]limit=150/.test(path));
+
+test("jobs of all kinds come in one list and one watch, each with its kind", async () => {
+  await show();
+  await page.getByText(`${JOBS} jobs`, { exact: true }).waitFor();
+  await until(() => fixture.watching, Boolean);
+  expect(fixture.watching).toBe(1);
+  expect(lists()).toHaveLength(1);
+  await page.getByRole("columnheader", { name: "Kind" }).waitFor();
+  await page.goto(`${fixture.page()}#/?q=${torch.name}`);
+  await row(torch).getByText("PyTorchJob", { exact: true }).waitFor();
+  const before = await row(torch).locator(".progress small").textContent();
+  fixture.change(torch);
+  await until(
+    () => row(torch).locator(".progress small").textContent(),
+    (text) => text !== before,
+  );
+  fixture.change(torch, "DELETED");
+  await page.getByRole("heading", { name: "No job matches" }).waitFor();
+});
+
+test("the list is narrowed to kinds, grouped and sorted by them; kinds of one name are told apart", async () => {
+  await show();
+  await page.getByRole("button", { name: "Kind", exact: true }).first().click();
+  await page.getByRole("checkbox", { name: /^VolcanoJob/ }).check();
+  await page.getByText(`1 of ${JOBS} jobs`, { exact: true }).waitFor();
+  await row(volcano).waitFor();
+  await page.goto(`${fixture.page()}#/?group=kind`);
+  await page.getByRole("button", { name: "PyTorchJob 1 job" }).click();
+  await row(torch).waitFor();
+  await page.goto(`${fixture.page()}#/?sort=kind`);
+  await until(
+    () => page.locator(".body .row").first().getAttribute("data-key"),
+    (key) => key?.startsWith("jobs/") ?? false,
+  );
+});
+
+test("the page of a job of another kind has its own document, curves and log, and follows the list's watch", async () => {
+  await show();
+  await page.getByText(`${JOBS} jobs`, { exact: true }).waitFor();
+  const other = await page.context().newPage();
+  await other.goto(fixture.page() + route(torch));
+  await other.getByRole("heading", { name: torch.name }).waitFor();
+  await other.locator(".plot canvas").first().waitFor();
+  const numbers = () => other.locator(".numbers").textContent();
+  const before = await numbers();
+  fixture.change(torch);
+  await until(numbers, (text) => text !== before);
+  expect(fixture.watching).toBe(1);
+  await other.getByText(/^PyTorchJob/).waitFor();
+  await other.locator("summary", { hasText: "YAML and kubectl" }).click();
+  await other.getByText(`kubectl get pytorchjobs.visibility.trainer.kubeflow.org ${torch.name} -n`).first().waitFor();
+  expect(fixture.requests.some((path) => path.includes(`/pytorchjobs/${torch.name}/history`))).toBe(true);
+});
+
+test("a job's page is live too when the list has not its kind", async () => {
+  fixture.options.allKinds = "forbidden";
+  await show();
+  await page.getByText(`${JOBS - 3} jobs`, { exact: true }).waitFor();
+  const other = await page.context().newPage();
+  await other.goto(fixture.page() + route(torch));
+  const numbers = () => other.locator(".numbers").textContent();
+  const before = await numbers();
+  fixture.change(torch);
+  await until(numbers, (text) => text !== before);
+});
+
+test.each(["unknown", "forbidden"] as const)("without a list of all kinds (%s) TrainJobs are shown", async (how) => {
+  fixture.options.allKinds = how;
+  await show();
+  await page.getByText(`${JOBS - 3} jobs`, { exact: true }).waitFor();
+  expect(await page.getByRole("columnheader", { name: "Kind" }).count()).toBe(0);
+  await until(
+    () => page.getByText("Only TrainJobs are shown").count(),
+    (count) => count === (how === "forbidden" ? 1 : 0),
+  );
+  fixture.change(
+    fixture.jobs.find((one) => one.plural === "trainjobs")!,
+    "DELETED",
+  );
+  await page.getByText(`${JOBS - 4} jobs`, { exact: true }).waitFor();
+  fixture.options.allKinds = "served"; // the right is given: a tab that is opened shows all, and so does this one
+  if (how === "unknown") return;
+  const other = await page.context().newPage();
+  await other.goto(fixture.page());
+  await other.getByText(`${JOBS - 1} jobs`, { exact: true }).waitFor();
+  await page.getByText(`${JOBS - 1} jobs`, { exact: true }).waitFor();
+  expect(await page.getByText("Only TrainJobs are shown").count()).toBe(0);
+});
+
+test("jobs of several kinds are compared", async () => {
+  await show();
+  for (const job of [torch, volcano]) {
+    await page.goto(`${fixture.page()}#/?q=${job.name}`);
+    await row(job).getByRole("checkbox").check();
+  }
+  await page.getByRole("link", { name: "Compare" }).click();
+  const compared = page.getByRole("list", { name: "Compared jobs" });
+  await compared.getByText(`volcanojobs/${volcano.namespace}/${volcano.name}`).waitFor();
+  await until(
+    () => page.locator(".compare-table tbody tr").count(),
+    (count) => count === 2,
+  );
+});
