@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import json
 import sys
 import tempfile
 from dataclasses import replace
@@ -21,7 +20,7 @@ from tests.e2e.kube import find_binaries
 from tests.e2e.manifests import SERVICE_NAME
 
 from . import kubernetes, watchers
-from .control_plane import BARE_GROUP, BARE_PATH, BARE_SERVICE_NAME, TRAINJOBS, ControlPlane, control_plane
+from .control_plane import BARE_ONE, BARE_SERVICE_NAME, TRAINJOBS, ControlPlane, bare_bodies, control_plane
 from .load import Client, Load, compare
 from .processes import Server, cpu_s, free_port
 from .scene import ALL, ONE, bare, certificates, fetch, serving, until_all_probed
@@ -37,13 +36,6 @@ ALL_CRS = "/apis/trainer.kubeflow.org/v1alpha1/trainjobs"
 CACHED_CRS = (
     f"{ALL_CRS}?resourceVersion=0"  # from its own cache, as informers ask; else etcd would be asked, too
 )
-BARE_ONE = f"{BARE_PATH}/one"
-DISCOVERY = {
-    "kind": "APIResourceList",
-    "apiVersion": "v1",
-    "groupVersion": f"{BARE_GROUP}/v1",
-    "resources": [],
-}
 _NUMBERS = itertools.count()
 
 
@@ -67,8 +59,7 @@ async def _measure(plane: ControlPlane, directory: Path, token: str, jobs: int) 
     async with serving(directory, tls, plane.kubeconfig(), port, "--sources=status") as ours:
         await until_all_probed(ours, ca, jobs, token=token)
         one = await fetch(ours, ca, ONE, token=token)
-        bodies = {BARE_ONE: one, BARE_PATH: json.dumps(DISCOVERY).encode()}
-        async with bare(tls, directory, bodies) as ceiling:
+        async with bare(tls, directory, bare_bodies(one)) as ceiling:
             plane.register_ours(port, ca)
             plane.register_bare(ceiling.port, ca)
             plane.wait_available(ONE)

@@ -22,11 +22,11 @@ from tests.e2e.kube import find_binaries
 from tests.e2e.manifests import SERVICE_NAME, apply_rights, server_flags
 
 from . import kubernetes, push
-from .control_plane import TRAINJOBS, ControlPlane, control_plane
+from .control_plane import BARE_ONE, BARE_SERVICE_NAME, TRAINJOBS, ControlPlane, bare_bodies, control_plane
 from .fleet import Pod, create_account, create_node, create_pods, token_of
 from .others import KUBE_READS, LIVEZ, PUSHES, PUSHES_PER_S, READS, User, Victims
 from .processes import Server, free_port, process
-from .scene import API, ONE, certificates, scene, serving, until_all_probed
+from .scene import API, ONE, bare, certificates, fetch, scene, serving, until_all_probed
 
 COMPONENTS = ("source-exec", "source-logs", "source-push")
 PROBES_PER_S = 10.0  # of a kubelet, of /livez
@@ -64,6 +64,7 @@ class Scenery:
     directory: Path
     victims: Victims | None = None
     plane: ControlPlane | None = None
+    beside: Server | None = None  # a bare server behind the same kube-apiserver
     connections: int = 0  # files that the server has open when nobody attacks
     is_link_slow: bool = False  # to kube-apiserver, in all rows
 
@@ -146,7 +147,7 @@ async def _real(
     apply_rights(plane.api, COMPONENTS)
     reader, nobody = plane.token_with_rights("reader"), plane.token_without_rights("nobody")
     plane.create_jobs(jobs)
-    cert, key, ca = certificates(directory, SERVICE_NAME)
+    cert, key, ca = certificates(directory, SERVICE_NAME, BARE_SERVICE_NAME)
     kubelet_port, link_port, port = free_port(), free_port(), free_port()
     pair, clients = plane.kubelet_files()
     (directory / "manner").write_text("quick")
@@ -171,24 +172,35 @@ async def _real(
         tls = ("--cert", str(cert), "--key", str(key))
         kubeconfig = plane.kubeconfig(link_port)
         flags = ("--probe-interval", "15s", *server_flags(COMPONENTS))
-        async with serving(directory, tls, kubeconfig, port, *flags) as ours:
+        async with (
+            contextlib.AsyncExitStack() as bare_server,
+            serving(directory, tls, kubeconfig, port, *flags) as ours,
+        ):
             await until_all_probed(ours, ca, jobs, token=token)
+            one = await fetch(ours, ca, ONE, token=token)
+            beside = await bare_server.enter_async_context(bare(tls, directory, bare_bodies(one)))
             plane.register_ours(port, ca)
-            await asyncio.to_thread(plane.wait_available, ONE)
+            plane.register_bare(beside.port, ca)
+            for path in (ONE, BARE_ONE):
+                await asyncio.to_thread(plane.wait_available, path)
             by_token = (("Authorization", f"Bearer {token}"),)
             direct = User(name=READS[0], server=ours, ca_file=ca, headers=by_token)
             aggregated = User(name=READS[1], server=plane.server, ca_file=plane.ca_file, headers=by_token)
             masters = replace(aggregated, name=READS[2], headers=(), certificate=plane.admin)
-            # From its cache: ours do not ask etcd either.
-            path = f"{TRAINJOBS.format(victim)}/{kubernetes.job_name(0)}?resourceVersion=0"
-            kube = replace(masters, name=KUBE_READS, path=path)
             yield Scenery(
                 ours=ours,
-                users=(direct, aggregated, masters, kube, _kubelet(direct)),
+                users=(
+                    direct,
+                    aggregated,
+                    masters,
+                    replace(masters, name=KUBE_READS, path=BARE_ONE),
+                    _kubelet(direct),
+                ),
                 access=access,
                 directory=directory,
                 victims=_watched(victims, direct, masters, victim),
                 plane=plane,
+                beside=beside,
             )
 
 

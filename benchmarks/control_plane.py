@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import concurrent.futures
 import contextlib
+import json
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,10 +31,18 @@ READ = ["get", "list", "watch"]
 BARE_GROUP = "bare.example.com"
 BARE_SERVICE_NAME = f"bare.{NAMESPACE}.svc"
 BARE_PATH = f"/apis/{BARE_GROUP}/v1"
+BARE_ONE = f"{BARE_PATH}/one"
 TRAINJOBS = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs"
 _CRDS = Path(__file__).parents[1] / "tests" / "e2e" / "crds"
 _SERVICES = f"/api/v1/namespaces/{NAMESPACE}/services"
 _API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+
+
+def bare_bodies(one: bytes) -> dict[str, bytes]:
+    """What a bare server behind the aggregator answers, by path: one document, and discovery."""
+    version = {"apiVersion": "v1", "groupVersion": f"{BARE_GROUP}/v1"}
+    discovery = {"kind": "APIResourceList", "resources": [], **version}
+    return {BARE_ONE: one, BARE_PATH: json.dumps(discovery).encode()}
 
 
 class ControlPlane:

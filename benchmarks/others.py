@@ -21,7 +21,7 @@ from .scene import ONE
 CONNECTIONS, PER_S = 2, 25.0  # of each kind of user; each connection so many requests a second
 REQUEST_TIMEOUT_S = 20.0
 CHANGES_PER_S, PUSHES_PER_S, LOOKS_PER_S = 10.0, 20.0, 20.0
-KUBE_READS = "kube reads"  # of kube-apiserver itself: what these take is no doing of the server
+KUBE_READS = "kube reads"  # of a bare server through kube-apiserver: what these take is no doing of ours
 LIVEZ, PUSHES = "livez", "pushes"
 READS = ("direct", "aggregated", "masters")
 CHANGES, PUSHED, FRESH = "changes", "pushed", "fresh"
