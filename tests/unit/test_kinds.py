@@ -333,6 +333,20 @@ def test_what_another_kind_controls_is_no_job_of_its_own(cluster: Cluster) -> No
     assert set(cluster.jobs) == {"trainjobs/team-a/bert"}
 
 
+def test_a_job_inside_an_appwrapper_is_listed_once_under_its_own_kind(cluster: Cluster) -> None:
+    """Its AppWrapper is its controller (`SetControllerReference` in internal/controller/appwrapper/
+    resource_management.go of github.com/project-codeflare/appwrapper), and no job itself."""
+    wrapper = Part(
+        api="/apis/workload.codeflare.dev/v1beta2", plural="appwrappers", kind="AppWrapper", name="bert"
+    )
+    label = {"workload.codeflare.dev/appwrapper": "bert"}
+    for sample in (each for each in SAMPLES if each.kind in ("PyTorchJob", "RayJob", "JobSet")):
+        inner = made(sample.kind, "bert", wrapper, spec=sample.spec, labels=label)
+        cluster.put(wrapper.api, wrapper.plural, made("AppWrapper", "bert"))
+        cluster.put(sample.api, sample.plural, inner)
+    assert set(cluster.jobs) == {f"{each}/team-a/bert" for each in ("pytorchjobs", "rayjobs", "jobsets")}
+
+
 def test_a_jobset_that_a_trainjob_takes_over_is_gone_as_a_job(cluster: Cluster) -> None:
     sample = SAMPLES[0]
     cluster.put(sample.api, "jobsets", made("JobSet", "bert", spec=sample.spec))

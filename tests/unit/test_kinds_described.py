@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -14,8 +17,10 @@ import pytest
 import yaml
 from hypothesis import given, strategies as st
 
+from tests.configmap import ConfigMapDirectory
+from visibility_api.app.openapi import read_published, with_kinds
 from visibility_api.jobs.job import Phase, TrainingJob
-from visibility_api.kinds import RESOURCES
+from visibility_api.kinds import KINDS, RESOURCES, Kinds
 from visibility_api.kinds.described.expressions import (
     MAX_CHARACTERS,
     MAX_ITEMS,
@@ -26,7 +31,9 @@ from visibility_api.kinds.described.expressions import (
 from visibility_api.kinds.described.files import MAX_FILE_BYTES, MAX_KINDS, Described, read_kinds
 from visibility_api.kinds.described.kind import DescribedKind
 from visibility_api.kinds.described.model import read_description
+from visibility_api.kinds.described.table import KindTable
 from visibility_api.kube.decoding import in_slices
+from visibility_api.pushing.paths import find_target
 from visibility_api.workloads.inventory import Inventory
 
 SLURM: dict[str, Any] = {
@@ -295,6 +302,56 @@ def test_two_kinds_of_one_name_and_too_many_kinds_are_refused(tmp_path: Path) ->
     )
 
 
+async def test_a_mounted_configmap_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    directory = ConfigMapDirectory(tmp_path)
+    table = KindTable(tmp_path)
+    assert not table.load()
+    directory.write("slurm.yaml", yaml.safe_dump(SLURM))
+    changes: asyncio.Queue[list[str]] = asyncio.Queue()
+
+    async def changed() -> None:
+        changes.put_nowait([each.plural for each in table.now.resources if each not in RESOURCES])
+
+    following = asyncio.create_task(table.follow(changed, interval_s=0))
+    assert await changes.get() == ["slurmjobs"]
+    directory.write("slurm.yaml", "{")
+    flink = SLURM | {"kind": "FlinkJob", "resource": "flinkjobs", "shortName": "flinkp"}
+    directory.write("flink.yaml", yaml.safe_dump(flink))
+    assert await changes.get() == ["flinkjobs", "slurmjobs"]
+    assert table.faults == ("slurm.yaml: is not valid YAML in line 1",)
+    directory.write("slurm.yaml", None)
+    assert await changes.get() == ["flinkjobs"]
+    assert not table.faults
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+
+
+def test_a_described_kind_has_a_push_path_of_its_own_while_it_is_described() -> None:
+    kind = DescribedKind(read_description(SLURM))
+    path = "/apis/visibility.trainer.kubeflow.org/v1alpha1/namespaces/team-a/slurmjobs/bert/status"
+    target = find_target(path, Kinds((*KINDS, kind)))
+    assert target is not None
+    assert (target.resource, target.kind_name, target.name) == ("slurmjobs", "SlurmJob", "bert")
+    assert find_target(path) is None
+
+
+def test_the_published_api_has_a_described_kind_as_it_has_a_built_in_one() -> None:
+    kind = DescribedKind(read_description(SLURM))
+    for name in ("v2.json", "v3.json"):
+        published = read_published(name)
+        found = msgspec.json.decode(with_kinds((kind.served,), published))
+        made = msgspec.json.decode(published)
+        copied = msgspec.json.encode({key: path for key, path in made["paths"].items() if "jaxjobs" in key})
+        wanted = msgspec.json.decode(copied.replace(b"jaxjobs", b"slurmjobs").replace(b"JAXJob", b"SlurmJob"))
+        assert found["paths"] == made["paths"] | wanted
+        schemas = found["components"]["schemas"] if name == "v3.json" else found["definitions"]
+        references = re.findall(
+            r'"#/(?:components/schemas|definitions)/([^"]+)"', str(wanted).replace("'", '"')
+        )
+        assert references
+        assert set(references) <= set(schemas)
+
+
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=10), inner, max_size=5),
@@ -306,6 +363,15 @@ _JSON = st.recursive(
 def test_whatever_a_file_says_is_a_kind_or_a_fault(document: Any) -> None:
     with suppress(ValueError):
         DescribedKind(read_description(document))
+
+
+@given(content=st.binary(max_size=60) | st.text(alphabet="ab:-[]{}&*!'\"\n |>0123456789.#%", max_size=60))
+def test_whatever_bytes_a_file_has_it_is_read(content: bytes | str) -> None:
+    """A fault of a file must not end the process."""
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory, "kinds.yaml")
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        assert not read_kinds(file, RESOURCES, Described()).kinds
 
 
 @given(text=st.text(alphabet="object.status()[]{}'\"\\!?:&|=<>+-*/%,0123456789 \n\t\x00é", max_size=80))

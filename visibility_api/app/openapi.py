@@ -37,8 +37,8 @@ class OpenApi:
         """`described`: resources beside the published ones."""
         more = tuple(described)
         self._now_s = now_s
-        self._v3 = Document(_with(more, read_published("v3.json")))
-        self._v2 = Document(_with(more, read_published("v2.json")))
+        self._v3 = Document(with_kinds(more, read_published("v3.json")))
+        self._v2 = Document(with_kinds(more, read_published("v2.json")))
         # No key but our own: the aggregator merges the maps of all servers in random order.
         url = f"/openapi/v3/apis/{GROUP_VERSION}?hash={self._v3.hash}"
         index = {"paths": {f"apis/{GROUP_VERSION}": {"serverRelativeURL": url}}}
@@ -61,7 +61,7 @@ class OpenApi:
         return _json_only(self._v3, request, {"Cache-Control": "public, immutable", "Expires": expires})
 
 
-def _with(described: Sequence[Resource], document: bytes) -> bytes:
+def with_kinds(described: Sequence[Resource], document: bytes) -> bytes:
     """The document with these resources as well, each as that of one kind under other names."""
     if not described:
         return document

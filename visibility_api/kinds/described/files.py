@@ -16,7 +16,7 @@ from visibility_api.models.served import Resource
 from .kind import DescribedKind
 from .model import read_description
 
-MAX_FILES, MAX_FILE_BYTES, MAX_KINDS = 64, 64 * 1024, 16
+MAX_FILES, MAX_FILE_BYTES, MAX_KINDS = 16, 64 * 1024, 16
 SUFFIXES = (".yaml", ".yml")
 
 

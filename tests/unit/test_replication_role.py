@@ -1,0 +1,94 @@
+"""A term that begins anew because other kinds are watched."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+from visibility_api.jobs.job import JobRef
+from visibility_api.replication.role import Others, Role
+from visibility_api.store.job_log import JobLog
+from visibility_api.store.memory import MemoryStore
+
+
+class Term:
+    """Runs until it is cancelled."""
+
+    pushes = None
+
+    def __init__(self, started: asyncio.Queue[Term]) -> None:
+        self.owner: Any = self
+        self.started = started
+        self.is_running = False
+        self.loops = [("work", self.work)]
+
+    def __iter__(self) -> Iterator[JobRef]:
+        return iter(())
+
+    def adopt(self) -> None:
+        pass
+
+    async def work(self) -> None:
+        self.is_running = True
+        self.started.put_nowait(self)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.is_running = False
+
+
+class Lease:
+    """Held from the first attempt on; notes when it is given up."""
+
+    is_held = True
+
+    def __init__(self) -> None:
+        self.released = 0
+
+    async def acquire(self, *, may: Callable[[], bool], after: Callable[[], int]) -> int:
+        assert may()
+        return after() + 1
+
+    async def hold(self) -> None:
+        await asyncio.Event().wait()
+
+    async def release(self) -> None:
+        self.released += 1
+
+
+async def renewed(role: Role[Any], terms: asyncio.Queue[Term], jobs: JobLog) -> None:
+    running = asyncio.create_task(role.run())
+    first = await terms.get()
+    epoch = jobs.store.epoch
+    role.renew()
+    second = await terms.get()
+    assert (first.is_running, second.is_running) == (False, True)
+    assert role.term is second
+    assert role.may_write()
+    assert jobs.store.epoch > epoch
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_single_replicas_term_begins_anew() -> None:
+    jobs, terms = JobLog(MemoryStore(base_revision=1)), asyncio.Queue[Term]()
+    role: Role[Any] = Role(jobs, lambda _may: Term(terms), others=None)
+    await renewed(role, terms, jobs)
+
+
+async def test_an_owner_with_followers_keeps_its_lease_and_its_log() -> None:
+    jobs, terms, lease = JobLog(MemoryStore(base_revision=1)), asyncio.Queue[Term](), Lease()
+    jobs.is_complete = True
+    follower = SimpleNamespace(run=asyncio.Event().wait, must_list=False, owner=None)
+    streams = SimpleNamespace(close=lambda: None, followers=1)
+    others = Others(
+        lease=cast(Any, lease),
+        follower=cast(Any, follower),
+        streams=cast(Any, streams),
+        drained=cast(Any, None),
+    )
+    role: Role[Any] = Role(jobs, lambda _may: Term(terms), others=lambda _role: others)
+    await renewed(role, terms, jobs)
+    assert (lease.released, follower.must_list) == (0, False)
