@@ -33,7 +33,7 @@ from visibility_api.auth.token_review import PATH as TOKEN_REVIEWS, TokenReviewe
 from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.memory import SavedJob, restore, restore_history, restore_points, save, save_history
-from visibility_api.kinds import BUILT_IN, Kinds, served
+from visibility_api.kinds import BUILT_IN, Kinds, is_absent, served
 from visibility_api.kinds.described.table import KindTable
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.lease import Lease
@@ -64,6 +64,7 @@ from visibility_api.workloads.presence import Presence
 
 LEASE = "trainjob-visibility"
 NO_GARBAGE_CHECK_S, NO_GARBAGE_CHECKS = 0.1, 200  # until every job is known: twenty seconds at most
+END_DELAY_S = 1.0  # as in kube-apiserver, between the DELETED events of a kind that goes and its watches' end
 MAX_FAULTS = 4  # of described kinds, that /readyz?verbose names
 STUCK_S = 60.0  # a loop without an iteration for so long is stuck: liveness fails
 
@@ -190,6 +191,7 @@ def assemble(
             page=read_page(),
             histories=HistorySource(find=find_history, now=_now),
             is_synced=jobs.is_listed,
+            is_absent=lambda resource: is_absent(presence, resource, table.now),
             is_draining=draining.is_set,
             shares=shares,
         )
@@ -218,6 +220,7 @@ def assemble(
     loops: list[tuple[str, Loop]] = [
         ("role", role.run),
         ("presence of kinds", presence.run),
+        ("watches of kinds that go", partial(_end_watches, presence, resources, lambda: table.now)),
         ("watch of the client CAs", trust.watch(clients.authentication).run),
         ("garbage collection", partial(_collect_garbage, partial(jobs.is_listed, ""))),
     ]
@@ -337,6 +340,11 @@ class _Resources:
         for each in self._watches.values():
             each.drain()
 
+    def end(self, resource: Resource) -> None:
+        """End its watches."""
+        if (watches := self._watches.get(resource)) is not None:
+            watches.end()
+
     def _add(self, resource: Resource, view: AllKinds | None) -> None:
         documents = Collection(resource, self._store, now=_now, lists=self._lists, view=view)
         changes = self._watches[resource] = Watches(
@@ -356,6 +364,20 @@ class _Resources:
             if not subresource.is_operation:
                 progress = ProgressWithReplicas(resource, self._store, self._read_replicas, documents.get)
                 self.handlers[resource.plural, subresource.name, "get"] = progress.get
+
+
+async def _end_watches(presence: Presence, resources: _Resources, kinds: Callable[[], Kinds]) -> None:
+    """End the watches of each kind that is served no more: without an error, after the DELETED events.
+
+    kube-apiserver ends those of the CRD's own objects in the same way.
+    """
+    while True:
+        present = [each for each in kinds().resources if not is_absent(presence, each.plural, kinds())]
+        await presence.wait()
+        if gone := [each for each in present if is_absent(presence, each.plural, kinds())]:
+            await asyncio.sleep(END_DELAY_S)
+            for resource in gone:
+                resources.end(resource)
 
 
 def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event, table: KindTable) -> list[Check]:

@@ -51,6 +51,7 @@ class Shell:
         self.verdict = verdict
         self.is_synced = True
         self.is_draining = False
+        self.absent: set[str] = set()  # resources whose kind's CRD does not exist
         self.is_forwarded = False  # by a verified front proxy
         self.asked: list[Attributes] = []  # of the authorizer
         self.requests: list[ResourceRequest] = []  # that reached a handler
@@ -80,6 +81,7 @@ class Shell:
                 page=page,
                 log_tails=log_tails,
                 is_synced=lambda _namespace: self.is_synced,
+                is_absent=lambda resource: resource in self.absent,
                 is_draining=lambda: self.is_draining,
                 limits=limits or Limits(),
                 shares=new_shares(limits or Limits()),

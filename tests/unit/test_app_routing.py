@@ -102,6 +102,20 @@ async def test_other_paths_are_not_found_in_the_api_servers_words(path: str) -> 
     assert answer.header("x-content-type-options") == "nosniff"
 
 
+@pytest.mark.parametrize("below", ["", "/bert", "/bert/progress", "/bert/history"])
+async def test_a_kind_without_its_crd_is_an_unknown_route(below: str) -> None:
+    """As kube-apiserver answers; other kinds are not affected, and rights come first."""
+    shell = Shell()
+    path = f"{BASE}/namespaces/a/{{}}{below}"
+    assert (await shell.get(path.format("pytorchjobs"))).status in (200, 404)
+    shell.absent = {"pytorchjobs"}
+    answer = await shell.get(path.format("pytorchjobs"))
+    assert (answer.status, answer.json()["message"]) == (404, UNKNOWN_ROUTE)
+    assert UNKNOWN_ROUTE not in (await shell.get(path.format("trainjobs"))).text
+    shell.verdict = denial()
+    assert (await shell.get(path.format("pytorchjobs"))).status == 403
+
+
 def test_a_promise_without_a_handler_is_found_at_the_start() -> None:
     """D5."""
     with pytest.raises(ValueError, match="differ in"):

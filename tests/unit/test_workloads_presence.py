@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 
-from visibility_api.kinds import NEEDED, OPTIONAL, served
+from visibility_api.kinds import NEEDED, OPTIONAL, RESOURCES, is_absent, served
 from visibility_api.kinds.batchjob import JOBS
+from visibility_api.kinds.pytorchjob import PyTorchJobKind
 from visibility_api.kinds.training_operator import PODS
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, Unreachable
+from visibility_api.models.served import TRAINING_JOBS
 from visibility_api.workloads import presence as presence_module
+from visibility_api.workloads.collections import JobWatch
 from visibility_api.workloads.presence import Presence
 
 ALWAYS = ["trainjobs", "jobs"]
@@ -55,7 +61,13 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shown(presence: Presence) -> list[str]:
-    return [each.plural for each in served(presence)]
+    found = served(presence)
+    assert [each for each in RESOURCES if is_absent(presence, each.plural)] == [
+        each for each in RESOURCES if each not in found
+    ]
+    *kinds, of_all = found
+    assert of_all is TRAINING_JOBS
+    return [each.plural for each in kinds]
 
 
 async def test_what_no_crd_defines_is_neither_shown_nor_watched() -> None:
@@ -96,3 +108,78 @@ async def test_what_cannot_be_asked_for_is_watched_so_that_its_own_request_says_
         while discovery.asked < before + 20:  # noqa: ASYNC110 - all in memory
             await asyncio.sleep(0)
         assert shown(presence) == [*ALWAYS, "tfjobs"]
+
+
+async def test_one_404_for_what_was_served_is_asked_again() -> None:
+    """By a proxy, for instance: all jobs of these kinds would end."""
+    discovery = Discovery()
+    discovery.plurals["kubeflow.org/v1"] = ["pytorchjobs"]
+    presence = Presence(cast(KubeClient, discovery), OPTIONAL, NEEDED)
+    seen: list[bool] = []
+
+    async def ask_again(_period_s: float) -> None:
+        seen.append("pytorchjobs" in shown(presence))
+        answers = [ApiError(404, "NotFound"), ["pytorchjobs"], *[ApiError(404, "NotFound")] * 2]
+        if len(seen) > len(answers):
+            raise asyncio.CancelledError
+        discovery.plurals["kubeflow.org/v1"] = answers[len(seen) - 1]
+
+    patched = mock.patch.object(presence_module.asyncio, "sleep", ask_again)
+    with patched, pytest.raises(asyncio.CancelledError):
+        await presence.run()
+    assert seen == [True, True, True, True, False]
+
+
+class Cluster(Discovery):
+    """With one object of every collection, and watches in which nothing happens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watching = 0
+
+    async def get(self, path: str, **options: object) -> bytes:
+        if "query" not in options:
+            return await super().get(path, **options)
+        item = {"metadata": {"name": "bert", "namespace": "team-a", "uid": "u1", "resourceVersion": "5"}}
+        return json.dumps({"metadata": {"resourceVersion": "7"}, "items": [item]}).encode()
+
+    @contextlib.asynccontextmanager
+    async def lines(self, _path: str, **_options: object) -> AsyncIterator[AsyncIterator[bytes]]:
+        async def nothing() -> AsyncIterator[bytes]:
+            await asyncio.Event().wait()
+            yield b""
+
+        self.watching += 1
+        try:
+            yield nothing()
+        finally:
+            self.watching -= 1
+
+
+async def test_when_a_crd_goes_its_jobs_are_listed_as_gone_and_its_watch_stops_until_it_is_back() -> None:
+    cluster = Cluster()
+    lists: asyncio.Queue[list[str]] = asyncio.Queue()
+
+    async def on_list(found: AsyncIterable[Any]) -> None:
+        lists.put_nowait([each.metadata.name async for each in found])
+
+    (objects,) = PyTorchJobKind().own
+    watch: JobWatch[Any] = JobWatch(
+        cast(KubeClient, cluster),
+        objects.path(None),
+        kind=objects.type,
+        on_list=on_list,
+        on_event=lambda _type, _object: None,
+    )
+    async with asyncio.timeout(30), Running(cluster) as presence:
+        watch.objects, watch.presence = objects, presence
+        running = asyncio.create_task(watch.run())
+        for _ in range(2):
+            assert await lists.get() == []
+            assert (cluster.watching, watch.is_awaited, watch.health.last_error) == (0, False, "")
+            cluster.plurals["kubeflow.org/v1"] = ["pytorchjobs"]
+            assert await lists.get() == ["bert"]
+            cluster.plurals["kubeflow.org/v1"] = ["tfjobs"]
+        assert await lists.get() == []
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

@@ -59,6 +59,7 @@ class Parts:
     histories: HistorySource = field(default_factory=HistorySource)
     log_tails: LogTails | None = None  # None: not served
     is_synced: Callable[[str], bool] = lambda _namespace: True  # of a namespace, "" = of all
+    is_absent: Callable[[str], bool] = lambda _resource: False  # its kind's CRD does not exist
     is_draining: Callable[[], bool] = lambda: False  # open watches are ending, new ones are refused
     limits: Limits = field(default_factory=Limits)
     shares: TimeShares = field(default_factory=lambda: new_shares(Limits()))  # of users
@@ -120,6 +121,7 @@ class Application(FastAPI):
             routes=ResourceRoutes(resources=parts.resources, handlers=parts.handlers),
             metrics=parts.metrics,
             is_synced=parts.is_synced,
+            is_absent=parts.is_absent,
             is_draining=parts.is_draining,
             limits=parts.limits,
             shares=parts.shares,

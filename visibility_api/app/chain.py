@@ -68,6 +68,7 @@ class RequestChain:
         log_streams: LogRequests | None,
         metrics: RequestMetrics,
         is_synced: Callable[[str], bool],
+        is_absent: Callable[[str], bool],
         is_draining: Callable[[], bool],
         limits: Limits,
         shares: TimeShares,
@@ -75,6 +76,8 @@ class RequestChain:
         """`inner`: FastAPI's layers and router. `shares`: of users, in the event loop's time.
 
         `is_synced`: the jobs of a namespace are listed, or for "" those of all namespaces.
+
+        `is_absent`: the cluster has no CRD for the jobs of a resource.
 
         `is_draining`: open watches are ending, new ones are refused.
         """
@@ -86,6 +89,7 @@ class RequestChain:
         self._log_streams = log_streams
         self._metrics = metrics
         self._is_synced = is_synced
+        self._is_absent = is_absent
         self._is_draining = is_draining
         self._limits = limits
         self._shares = shares
@@ -178,9 +182,14 @@ class RequestChain:
         exchange.place = places, client
         await self._authorizer.authorize(identity, info.attributes)
         info.check_timeout()
-        if route is not None and route.needs_documents and not self._is_synced(info.attributes.namespace):
-            # 404 would mean that the job is absent.
-            raise Unavailable("the server does not know all jobs yet; /readyz?verbose says what it waits for")
+        if route is not None and route.needs_documents:
+            if self._is_absent(info.attributes.resource):
+                raise UnknownRoute
+            if not self._is_synced(info.attributes.namespace):
+                # 404 would mean that the job is absent.
+                raise Unavailable(
+                    "the server does not know all jobs yet; /readyz?verbose says what it waits for"
+                )
         if route is None or route.handler is None:
             scope["path"] = _router_path(scope["path"], is_resource=info.attributes.is_resource)
             return None

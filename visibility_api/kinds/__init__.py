@@ -90,6 +90,12 @@ def served(presence: Presence, kinds: Kinds = BUILT_IN) -> tuple[Resource, ...]:
     return tuple(dict.fromkeys((*found, TRAINING_JOBS)))
 
 
+def is_absent(presence: Presence, resource: str, kinds: Kinds = BUILT_IN) -> bool:
+    """Whether kube-apiserver said that it does not serve the kind of this resource."""
+    kind = kinds.by_resource.get(resource)
+    return kind is not None and not kind.is_assumed and all(map(presence.is_absent, kind.own))
+
+
 def own_objects(resource: str) -> WatchedObjects:
     """The jobs themselves, of the kind that is served as this resource."""
     return BY_RESOURCE[resource].own[0]

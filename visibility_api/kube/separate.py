@@ -42,6 +42,11 @@ class SeparateNamespaces(Generic[W]):
     def __iter__(self) -> Iterator[W]:
         return iter(self._watches.values())
 
+    def clear(self) -> None:
+        """There are none again."""
+        self._watches.clear()
+        self._bytes.clear()
+
     @property
     def field_selector(self) -> str:
         """Selects the objects of all other namespaces; "" when there is none to leave out."""

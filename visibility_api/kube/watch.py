@@ -148,6 +148,14 @@ class Watch(Generic[T]):
         for watch in self._separate or ():
             yield from watch.down_scopes(for_s)
 
+    def reset(self) -> None:
+        """Begin anew with the next `run`, as if there had been no watch."""
+        self.health = WatchHealth()
+        self._version = self._spoilt = self._failed_at = ""
+        self._was_listed = False
+        if self._separate is not None:
+            self._separate.clear()
+
     async def run(self) -> None:
         """Follow the collection until cancelled; retry after every failure."""
         async with asyncio.TaskGroup() as group:

@@ -83,6 +83,10 @@ class Watches:
     def drain(self) -> None:
         """End every stream cleanly, also each that was about to start."""
         self._is_draining = True
+        self.end()
+
+    def end(self) -> None:
+        """End every stream cleanly."""
         for feed in tuple(self._feeds):
             feed.close()
 

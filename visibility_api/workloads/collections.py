@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -22,7 +23,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class JobWatch(Watch[T]):
-    """Begins once its objects are served; until then there are none."""
+    """Runs while its objects are served; else there are none."""
 
     objects: WatchedObjects
     presence: Presence
@@ -36,11 +37,19 @@ class JobWatch(Watch[T]):
         return not self.health.attempted
 
     async def run(self) -> None:
-        if not await self.presence.find(self.objects):
-            await self._on_list(in_slices(()))
-            self.health.synced = self.health.attempted = True
-            await self.presence.until_served(self.objects)
-        await super().run()
+        if self.presence.is_assumed(self.objects):
+            await super().run()
+            return
+        while True:
+            if not await self.presence.find(self.objects):
+                await self._on_list(in_slices(()))
+                self.health.synced = self.health.attempted = True
+                await self.presence.until_served(self.objects)
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(super().run(), name=f"watch {self.path}")
+                await self.presence.until_absent(self.objects)
+                watching.cancel()
+            self.reset()
 
 
 def job_watches(

@@ -37,6 +37,7 @@ class Presence:
         """`needed`: for a collection those of which one at least must be served, or it is of no use."""
         self._client = client
         self._served: dict[str, Collection[str] | None] = {}  # plurals by API; None: not known
+        self._missed: set[str] = set()  # APIs that were served, and for which the last answer was 404
         self._changed = asyncio.Event()
         self.ask_for(asked, needed)
 
@@ -52,6 +53,10 @@ class Presence:
         served = self._served.get(objects.api, ())
         return served is None or objects.plural in served
 
+    def is_absent(self, objects: WatchedObjects) -> bool:
+        """Whether kube-apiserver said that it does not serve it. False until it was asked."""
+        return objects.api in self._served and not self.is_served(objects)
+
     def is_assumed(self, objects: WatchedObjects) -> bool:
         """Whether these are watched in any case."""
         return objects not in self._needed
@@ -62,13 +67,22 @@ class Presence:
         if needed is None:
             return True
         while any(each.api not in self._served for each in needed):
-            await self._wait()
+            await self.wait()
         return any(map(self.is_served, needed))
 
     async def until_served(self, objects: WatchedObjects) -> None:
         """Until a watch of these is of use."""
         while not await self.find(objects):
-            await self._wait()
+            await self.wait()
+
+    async def until_absent(self, objects: WatchedObjects) -> None:
+        """Until a watch of these is of no use."""
+        while await self.find(objects):
+            await self.wait()
+
+    async def wait(self) -> None:
+        """Until kube-apiserver was asked again."""
+        await self._changed.wait()
 
     async def run(self) -> None:
         """Ask until cancelled."""
@@ -85,14 +99,19 @@ class Presence:
             changed, self._changed = self._changed, asyncio.Event()
             changed.set()
 
-    async def _wait(self) -> None:
-        await self._changed.wait()
-
     async def _ask(self, api: str) -> Collection[str] | None:
+        known = self._served.get(api)
         try:
             body = await self._client.get(api, timeout_s=TIMEOUT_S, max_bytes=MAX_BYTES)
-            return frozenset(each.name for each in msgspec.json.decode(body, type=_ResourceList).resources)
+            found = frozenset(each.name for each in msgspec.json.decode(body, type=_ResourceList).resources)
+            self._missed.discard(api)
+            return found
         except ApiError as error:
-            return () if error.status == 404 else self._served.get(api)
+            if error.status != 404:
+                return known
+            if known and api not in self._missed:  # all its jobs would end with it: ask again
+                self._missed.add(api)
+                return known
+            return ()
         except (ClusterError, msgspec.MsgspecError):
-            return self._served.get(api)
+            return known
