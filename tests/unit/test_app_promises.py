@@ -32,11 +32,13 @@ from tests.unit.api_shell import BASE, Shell
 from tests.unit.resource_server import BASE_REVISION, ResourceServer, WatchClient
 from tests.unit.test_app_log_tail import Kubelet, Rights
 from visibility_api.app.dependencies import Found, HistorySource, LogTails
-from visibility_api.kinds import RESOURCES
+from visibility_api.kinds import ALL_RESOURCES, KINDS, RESOURCES
 from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kube.client import KubeClient
 from visibility_api.kubeapi.collection import Collection
 from visibility_api.kubeapi.message import ResourceRequest, ResourceResponse, ResourceStream
+from visibility_api.kubeapi.training_jobs import AllKinds
+from visibility_api.models.served import TRAINING_JOBS
 from visibility_api.probing.log_end import LogEnds
 from visibility_api.store.memory import MemoryStore
 
@@ -106,18 +108,24 @@ def served() -> Shell:
         labels = {"tier": "gold", "n": "5"} if name == "bert" else {}
         made = document(name, labels=labels)
         store.put(replace(made, job=replace(made.job, rank0=rank0())))
-    documents = Collection(TrainJobKind.served, store, now=lambda: NOW)
+    view = AllKinds({kind.served: kind.name for kind in KINDS}, Rights())
+    collections = {
+        "trainjobs": Collection(TrainJobKind.served, store, now=lambda: NOW),
+        "trainingjobs": Collection(TRAINING_JOBS, store, now=lambda: NOW, view=view),
+    }
 
     def find_history(resource: str, namespace: str, name: str) -> Found | None:
         entry = store.get(resource, namespace, name)
         return None if entry is None else (entry, history if name == "bert" else None)
 
     async def handle(request: ResourceRequest) -> ResourceResponse | ResourceStream:
+        documents = collections[request.attributes.resource]
         return await (documents.get if request.attributes.verb == "get" else documents.list)(request)
 
     logs = LogEnds(cast(KubeClient, Kubelet()), timeout_s=5)
     return Shell(
         handler=handle,
+        resources=ALL_RESOURCES,
         histories=HistorySource(find=find_history, now=lambda: NOW),
         log_tails=LogTails(find=store.get, authorizer=Rights(), logs=logs),
     )
@@ -169,7 +177,8 @@ def test_every_answer_is_what_the_published_api_promises(label: str, mode: Gener
     @given(case=OPERATIONS[label].as_strategy(mode), data=st.data())
     def ask(case: Any, data: st.DataObject) -> None:
         if case.path_parameters and data.draw(st.booleans(), label="a place that is"):
-            place = {"namespace": "team-a", "name": data.draw(st.sampled_from((*NAMES, "nobody")))}
+            name = data.draw(st.sampled_from((*NAMES, "nobody")))
+            place = {"namespace": "team-a", "name": f"trainjobs.{name}" if "/trainingjobs" in label else name}
             case.path_parameters = {key: place[key] for key in case.path_parameters}
         case.query = {**(case.query or {}), **data.draw(known)}
         case.query.pop("watch", None)  # which has its own test
