@@ -155,7 +155,9 @@ def assemble(
     authorizer = AccessReviewer(
         ReviewClient(clients.authorization, ACCESS_REVIEWS, count=metrics.count_review("authz"))
     )
-    replica_reads = ReplicaReads(role, lambda: role.term.replicas if role.term is not None else None, peers)
+    replica_reads = ReplicaReads(
+        role, lambda: role.term.replicas if role.term is not None else None, peers, shares
+    )
     resources = _Resources(store, request_metrics, shares, authorizer, replica_reads.read)
     resources.serve(table.now)
     draining = asyncio.Event()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +19,11 @@ from tests.certificates import Authority, Certificate
 from tests.jobs import RANK0, T0, document
 from tests.pushing import HANDLERS, Nobody
 from tests.service.tls_server import serving_app, until
-from visibility_api.app import Parts, create_app
+from visibility_api.app import Limits, Parts, create_app
+from visibility_api.app.limits import new_shares
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.errors.status import Unavailable
+from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.tracker import Tracker
@@ -70,11 +73,12 @@ class Replica:
     streams: LogStreams = field(init=False)
     replicas: Replicas | None = None  # of jobs
     reads: ReplicaReads = field(init=False)
+    shares: TimeShares = field(default_factory=lambda: new_shares(Limits()))  # of users
     port: int = 0
 
     def __post_init__(self) -> None:
         self.streams = LogStreams(self.log, epoch=lambda: self.epoch)
-        self.reads = ReplicaReads(Owned(), lambda: self.replicas, None)
+        self.reads = ReplicaReads(Owned(), lambda: self.replicas, None, self.shares)
         self.tracker = Tracker(
             publish=self.log.put,
             kept=self.log.kept,
@@ -209,7 +213,7 @@ async def test_a_follower_asks_the_owner_for_the_statuses_of_replicas(owner: Rep
         for proof in (other.proof, lambda: "made up")
     )
     asked = Owned()
-    reads = ReplicaReads(asked, lambda: None, client)
+    reads = ReplicaReads(asked, lambda: None, client, other.shares)
     with pytest.raises(Unavailable):  # nobody owns the jobs
         await reads.read(ref("bert"), "user jane")
     try:
@@ -218,6 +222,7 @@ async def test_a_follower_asks_the_owner_for_the_statuses_of_replicas(owner: Rep
             found = await reads.read(ref("bert"), "user jane")
             assert found == await Listed().read(ref("bert"))
             assert listed.asked == [ref("bert")]
+            assert owner.shares.due("user jane") > -math.inf  # she is charged there
             listed.fails = True
             with pytest.raises(Unavailable):
                 await reads.read(ref("bert"), "user jane")
@@ -226,7 +231,7 @@ async def test_a_follower_asks_the_owner_for_the_statuses_of_replicas(owner: Rep
                 await reads.read(ref("bert"), "user jane")
             owner.replicas = listed
             with pytest.raises(Unavailable):
-                await ReplicaReads(asked, lambda: None, stranger).read(ref("bert"), "user jane")
+                await ReplicaReads(asked, lambda: None, stranger, other.shares).read(ref("bert"), "user jane")
             assert len(listed.asked) == 2
     finally:
         await stranger.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 from urllib.parse import parse_qs
 
@@ -13,6 +14,8 @@ from yarl import URL
 
 from visibility_api.errors.status import RequestError, TooManyRequests, Unavailable
 from visibility_api.flowcontrol.client_queues import ClientQueues
+from visibility_api.flowcontrol.deadline import within
+from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.jobs.job import JobRef
 from visibility_api.kube.decoding import UNDECODABLE
 from visibility_api.kube.errors import ClusterError
@@ -38,14 +41,22 @@ class Ownership(Protocol):
 
 
 class ReplicaReads:
-    """`own` returns this replica's, while it owns the jobs. `client` None: there are no others."""
+    """`own` returns this replica's, while it owns the jobs. `client` None: there are no others.
+
+    What is read for another replica is charged to the client as well, in this one's `shares`.
+    """
 
     def __init__(
-        self, ownership: Ownership, own: Callable[[], Replicas | None], client: PeerClient | None
+        self,
+        ownership: Ownership,
+        own: Callable[[], Replicas | None],
+        client: PeerClient | None,
+        shares: TimeShares,
     ) -> None:
         self._ownership = ownership
         self._own = own
         self._client = client
+        self._shares = shares
         self._queues = ClientQueues(
             crowded=_CROWDED,
             max_running=4,
@@ -53,6 +64,7 @@ class ReplicaReads:
             max_waiting=256,
             max_waiting_per_client=32,
             wait_s=10.0,
+            shares=shares,
         )
 
     async def read(self, ref: JobRef, client: str) -> ReplicaStatuses:
@@ -93,7 +105,9 @@ class ReplicaReads:
         if own is not None:
             client = given.pop("client")
             try:
-                body, status = msgspec.json.encode(await self._read(own, JobRef(**given), client)), 200
+                reading = self._read(own, JobRef(**given), client)
+                found = await within(2 * TIMEOUT_S, reading, partial(self._shares.charge, client))
+                body, status = msgspec.json.encode(found), 200
             except RequestError as error:
                 status = error.code
         headers = [(b"content-length", b"%d" % len(body))]
