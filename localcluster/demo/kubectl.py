@@ -21,7 +21,7 @@ from localcluster.machinery.status import ApiError
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 TIMEOUT_S = 30
 WIDTH = 80
-SHOWN = {"tjp": "trainjobs", "ptjp": "pytorchjobs", "jobp": "jobs"}  # resources by short name
+JOBS = "trainingjobs"  # the jobs of all kinds
 
 
 class Kubectl:
@@ -32,14 +32,13 @@ class Kubectl:
         self._namespace = namespace
         self._program = shutil.which("kubectl")
 
-    async def show_jobs(self, *short_names: str) -> None:
-        """`kubectl get` of each of SHOWN, or of these; or why it was refused."""
-        for short_name in short_names or SHOWN:
-            words = ["get", short_name, "-n", self._namespace]
-            _print_command(words)
-            answer = await (self._run(words) if self._program else self._table(SHOWN[short_name]))
-            is_one_line = "\n" not in answer  # such as a refusal
-            print(textwrap.fill(answer, WIDTH, break_on_hyphens=False) if is_one_line else answer, flush=True)
+    async def show_jobs(self) -> None:
+        """`kubectl get tjs`, or why it was refused."""
+        words = ["get", "tjs", "-n", self._namespace]
+        _print_command(words)
+        answer = await (self._run(words) if self._program else self._table())
+        is_one_line = "\n" not in answer  # such as a refusal
+        print(textwrap.fill(answer, WIDTH, break_on_hyphens=False) if is_one_line else answer, flush=True)
 
     async def read(self, path: str) -> Object:
         """The JSON at `path`, as this user."""
@@ -61,8 +60,8 @@ class Kubectl:
             output, _ = await process.communicate()
         return output.decode().rstrip()
 
-    async def _table(self, resource: str) -> str:
-        path = f"{API}/namespaces/{self._namespace}/{resource}"
+    async def _table(self) -> str:
+        path = f"{API}/namespaces/{self._namespace}/{JOBS}"
         try:
             async with self.client() as client:
                 table = await client.request("GET", path, accept=TABLE)

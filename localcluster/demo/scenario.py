@@ -21,7 +21,7 @@ from localcluster.cluster import LocalCluster
 from localcluster.controllers.runtimes import TORCH
 from localcluster.demo.browser import API, serving_browser
 from localcluster.demo.installation import APISERVICE, component_flags, install
-from localcluster.demo.kubectl import SHOWN, Kubectl
+from localcluster.demo.kubectl import JOBS as ALL_KINDS, Kubectl
 from localcluster.demo.other_kinds import install_pytorch_jobs, pytorch_job, start_job
 from localcluster.machinery.metadata import Object
 
@@ -96,7 +96,7 @@ async def play(cluster: LocalCluster, stopped: asyncio.Event, *, keep: bool) -> 
         say("all have ended but the one that hangs; their documents stay with the jobs")
         await alice.show_jobs()
         say("bob has no rights in this namespace")
-        await bob.show_jobs("tjp")
+        await bob.show_jobs()
         print_commands(cluster, address, keep=keep)
         if keep:
             say("the cluster stays until Ctrl-C")
@@ -130,17 +130,13 @@ async def follow(alice: Kubectl, stopped: asyncio.Event) -> set[tuple[str, str]]
         await alice.show_jobs()
         next_look = loop.time() + SHOW_EVERY_S
         while loop.time() < next_look:
-            items = [
-                item
-                for resource in SHOWN.values()
-                for item in (await alice.read(f"{API}/namespaces/{TEAM}/{resource}"))["items"]
-            ]
+            items = (await alice.read(f"{API}/namespaces/{TEAM}/{ALL_KINDS}"))["items"]
             for job, type_, text in verdicts(items):
                 if (job, type_) not in said:
                     said.add((job, type_))
                     say(f"{job}, after {loop.time() - began:.0f} s: {text}")
             have_ended = {
-                i["metadata"]["name"] for i in items if i["status"]["phase"] in ("Succeeded", "Failed")
+                i["jobRef"]["name"] for i in items if i["status"]["phase"] in ("Succeeded", "Failed")
             }
             has_been_found = said >= TO_BE_FOUND or loop.time() > give_up
             if have_ended | {HANGING} >= JOBS.keys() and has_been_found:
@@ -155,7 +151,7 @@ def verdicts(items: list[Object]) -> list[tuple[str, str, str]]:
     """Job, condition and sentence of each thing that is wrong."""
     found = []
     for item in items:
-        name, status = item["metadata"]["name"], item["status"]
+        name, status = item["jobRef"]["name"], item["status"]
         conditions = {each["type"]: each for each in status.get("conditions", [])}
         found += [
             (name, type_, f"{type_}. {conditions[type_]['message']}")
@@ -172,8 +168,8 @@ def verdicts(items: list[Object]) -> list[tuple[str, str, str]]:
 def print_commands(cluster: LocalCluster, address: str, *, keep: bool) -> None:
     say("to try" if keep else "to try, after `make demo KEEP=1`, which leaves the cluster running")
     commands = [
+        f"kubectl get tjs -n {TEAM} -w",
         f"kubectl get training -n {TEAM}",
-        f"kubectl get tjp -n {TEAM} -w",
         f"kubectl get tjp -n {TEAM} -o wide",
         f"kubectl get tjp {GOOD} -n {TEAM} -o yaml",
         f"kubectl describe tjp {LEAKING} -n {TEAM}",
