@@ -20,7 +20,7 @@ from visibility_api.reports.points import RecentValues
 from visibility_api.reports.ranks import RankColumns
 from visibility_api.reports.training_document import ProgressDocument
 
-from .paths import paths
+from .paths import parameters, paths, refusals
 from .push import push_document
 from .schemas import component_schemas, struct_schemas
 from .swagger import to_swagger
@@ -43,7 +43,12 @@ def v3_document(resources: Sequence[Resource]) -> dict[str, Any]:
         "openapi": "3.0.0",
         "info": {"title": "Training job visibility", "version": VERSION},
         "paths": paths(resources),
-        "components": {"schemas": component_schemas(resources), "securitySchemes": _SECURITY},
+        "components": {
+            "parameters": parameters(),
+            "responses": refusals(),
+            "schemas": component_schemas(resources),
+            "securitySchemes": _SECURITY,
+        },
     }
 
 

@@ -1,4 +1,7 @@
-"""The paths of the OpenAPI document: the operations on each resource, with every parameter."""
+"""The paths of the OpenAPI document: the operations on each resource.
+
+All kinds have the same parameters and refusals, so these are written once and referred to.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ from visibility_api.models.wire import not_nullable
 from .schemas import META, PREFIX, Schema, group_version_kind, refer
 
 BASE = f"/apis/{GROUP_VERSION}"
+PARAMETERS = "#/components/parameters/"
+REFUSALS = "#/components/responses/"
 _GROUP_TITLE = "".join(part.title() for part in GROUP.split("."))  # as in Kubernetes' own operation ids
 _VERSION_TITLE = VERSION[0].upper() + VERSION[1:]
 TAG = _GROUP_TITLE[0].lower() + _GROUP_TITLE[1:] + f"_{VERSION}"
@@ -109,13 +114,20 @@ _REPLICAS = (
         "With replicas: those after status.replicaStatusesContinue of the last response.",
     ),
 )
-_NAMESPACE = {
-    "name": "namespace",
-    "in": "path",
-    "required": True,
-    "description": "Namespace of the job.",
-    "schema": {"type": "string"},
-}
+
+
+def _path_parameter(name: str, description: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": description,
+        "schema": {"type": "string"},
+    }
+
+
+_NAMESPACE = _path_parameter("namespace", "Namespace of the job.")
+_NAME = _path_parameter("name", "Name of the job; of trainingjobs its resource, a dot and its name.")
 
 
 def _parameters(router: APIRouter) -> list[dict[str, Any]]:
@@ -145,6 +157,42 @@ _OPERATIONS: Mapping[str, tuple[APIRouter, dict[str, Any]]] = {
 }
 
 
+def parameters() -> dict[str, Any]:
+    """All of them, by what refers to them."""
+    of_operations = [each for router, _ in _OPERATIONS.values() for each in _parameters(router)]
+    found = (*_LISTING, _PRETTY, _TIMEOUT, _NAMESPACE, _NAME, *_REPLICAS, *of_operations)
+    return {_key(each): each for each in sorted(found, key=_key)}
+
+
+def refusals() -> dict[str, Any]:
+    """The responses without an object, by code."""
+    return {
+        "304": {"description": "If-None-Match names the current document"},
+        **{
+            code: {"description": text, "content": _content(META + "Status")}
+            for code, text in _REFUSALS.items()
+        },
+        "429": {
+            "description": "too many requests in flight; Retry-After says when to try again",
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        },
+    }
+
+
+def _refer(*parameters: dict[str, Any]) -> list[dict[str, str]]:
+    return [{"$ref": PARAMETERS + _key(each)} for each in parameters]
+
+
+def _key(parameter: dict[str, Any]) -> str:
+    """Its name; those of lists are others than those of replicas."""
+    name: str = parameter["name"]
+    return f"replicas-{name}" if parameter in _REPLICAS[1:] else name
+
+
+def _refusal(code: str) -> dict[str, str]:
+    return {"$ref": REFUSALS + code}
+
+
 def paths(resources: Sequence[Resource]) -> dict[str, Any]:
     """Every path under the group version, with its GET."""
     made: dict[str, Any] = {
@@ -169,25 +217,25 @@ def _resource_paths(resource: Resource) -> dict[str, Any]:
         f"{scope}/{resource.plural}": _list_item(resource, "Namespaced" if resource.namespaced else "", ""),
         one: {
             "get": _get(resource, None),
-            "parameters": [_name(resource), *path_parameters, _PRETTY, _TIMEOUT],
+            "parameters": _refer(_NAME, *path_parameters, _PRETTY, _TIMEOUT),
         },
     }
     if resource.namespaced:
-        made[f"{scope}/{resource.plural}"]["parameters"].insert(0, _NAMESPACE)
+        made[f"{scope}/{resource.plural}"]["parameters"][:0] = _refer(_NAMESPACE)
         made[f"{BASE}/{resource.plural}"] = _list_item(resource, "", "ForAllNamespaces")
     for subresource in resource.subresources:
         described = _OPERATIONS.get(subresource.name)
         if subresource.is_operation and described is None:
             continue
         operation = _get(resource, subresource)
-        parameters = [_name(resource), *path_parameters, _PRETTY, _TIMEOUT]
+        parameters = _refer(_NAME, *path_parameters, _PRETTY, _TIMEOUT)
         if described is not None:
             router, media_types = described
             del operation["responses"]["304"]
             operation["responses"]["200"]["content"] |= media_types
-            parameters += _parameters(router)
+            parameters += _refer(*_parameters(router))
         else:
-            parameters += _REPLICAS
+            parameters += _refer(*_REPLICAS)
         made[f"{one}/{subresource.name}"] = {"get": operation, "parameters": parameters}
     return made
 
@@ -200,7 +248,7 @@ def _list_item(resource: Resource, prefix: str, suffix: str) -> dict[str, Any]:
     )
     operation["x-kubernetes-action"] = "list"
     operation["x-kubernetes-group-version-kind"] = group_version_kind(resource.kind)  # not the list's
-    return {"get": operation, "parameters": [*_LISTING, _PRETTY, _TIMEOUT]}
+    return {"get": operation, "parameters": _refer(*_LISTING, _PRETTY, _TIMEOUT)}
 
 
 def _get(resource: Resource, subresource: Subresource | None) -> dict[str, Any]:
@@ -213,7 +261,7 @@ def _get(resource: Resource, subresource: Subresource | None) -> dict[str, Any]:
         f"read {what} {resource.kind}",
         PREFIX + kind,
     )
-    operation["responses"]["304"] = {"description": "If-None-Match names the current document"}
+    operation["responses"]["304"] = _refusal("304")
     operation["x-kubernetes-action"] = "get"
     operation["x-kubernetes-group-version-kind"] = group_version_kind(kind)  # an object, not an array
     return operation
@@ -226,27 +274,10 @@ def _operation(operation_id: str, description: str, schema: str) -> dict[str, An
         "operationId": operation_id,
         "responses": {
             "200": {"description": "OK", "content": _content(schema)},
-            **{
-                code: {"description": text, "content": _content(META + "Status")}
-                for code, text in _REFUSALS.items()
-            },
-            "429": {
-                "description": "too many requests in flight; Retry-After says when to try again",
-                "content": {"text/plain": {"schema": {"type": "string"}}},
-            },
+            **{code: _refusal(code) for code in (*_REFUSALS, "429")},
         },
     }
 
 
 def _content(schema: str) -> dict[str, Schema]:
     return {media_type: {"schema": refer(schema)} for media_type in ("application/json", "application/yaml")}
-
-
-def _name(resource: Resource) -> dict[str, Any]:
-    return {
-        "name": "name",
-        "in": "path",
-        "required": True,
-        "description": f"Name of the {resource.kind}, which is the job's.",
-        "schema": {"type": "string"},
-    }

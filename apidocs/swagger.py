@@ -4,27 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
-from .schemas import REFERENCE
+from .paths import PARAMETERS
+from .schemas import META, REFERENCE
 
 _V2_REFERENCE = "#/definitions/"
+_PREFIX = "visibility-"  # parameters are merged cluster-wide by name
 
 
 def to_swagger(document: dict[str, Any]) -> dict[str, Any]:
-    """The same document in v2: definitions, flat parameters, `produces`."""
+    """The same document in v2: definitions, flat parameters, `produces`.
+
+    Of refusals it has 401 alone, as Kubernetes' own: the aggregator keeps the definitions and parameters that
+    are referred to, but no responses.
+    """
+    components = document["components"]
     return {
         "swagger": "2.0",
         "info": document["info"],
         "paths": {path: _path_item(item) for path, item in document["paths"].items()},
-        "definitions": {name: _schema(schema) for name, schema in document["components"]["schemas"].items()},
-        "securityDefinitions": document["components"]["securitySchemes"],
-        "security": [{name: []} for name in document["components"]["securitySchemes"]],
+        "parameters": {_PREFIX + name: _parameter(each) for name, each in components["parameters"].items()},
+        "definitions": {name: _schema(schema) for name, schema in components["schemas"].items()},
+        "securityDefinitions": components["securitySchemes"],
+        "security": [{name: []} for name in components["securitySchemes"]],
     }
 
 
 def _path_item(item: dict[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for key, value in item.items():
-        made[key] = [_parameter(p) for p in value] if key == "parameters" else _operation(value)
+        made[key] = [_reference(each) for each in value] if key == "parameters" else _operation(value)
     return made
 
 
@@ -32,12 +40,19 @@ def _operation(operation: dict[str, Any]) -> dict[str, Any]:
     media_types: dict[str, None] = {}
     responses: dict[str, Any] = {}
     for code, response in operation["responses"].items():
+        if "$ref" in response:
+            continue
         responses[code] = {"description": response["description"]}
         content = response.get("content", {})
         for media_type, body in content.items():
             responses[code].setdefault("schema", _schema(body["schema"]))  # v2 has one for all media types
             media_types[media_type] = None
+    responses["401"] = {"description": "Unauthorized", "schema": {"$ref": f"{_V2_REFERENCE}{META}Status"}}
     return {**operation, "produces": list(media_types), "responses": responses}
+
+
+def _reference(parameter: dict[str, str]) -> dict[str, str]:
+    return {"$ref": parameter["$ref"].replace(PARAMETERS, f"#/parameters/{_PREFIX}")}
 
 
 def _parameter(parameter: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from apidocs.__main__ import published, v3_document
 from apidocs.schemas import META, PREFIX
 from apidocs.swagger import to_swagger
 from tests.unit.api_shell import Shell
-from visibility_api.app.openapi import FOLDER, ONE_YEAR_S, OpenApi
+from visibility_api.app.openapi import FOLDER, ONE_YEAR_S, OpenApi, of_resources
 from visibility_api.jobs.job import Phase
 from visibility_api.kinds import ALL_RESOURCES, RESOURCES
 
@@ -30,12 +30,13 @@ NOW_S = 1_700_000_000.0
 MADE = published(ALL_RESOURCES)
 V3 = v3_document(ALL_RESOURCES)
 SWAGGER = to_swagger(V3)
+COMPONENTS = ("schemas", "parameters", "responses")
 
 
 @pytest.fixture
 def shell() -> Shell:
     shell = Shell()
-    shell.app.state.openapi = OpenApi(now_s=lambda: NOW_S)
+    shell.app.state.openapi = OpenApi(lambda: ALL_RESOURCES, now_s=lambda: NOW_S)
     return shell
 
 
@@ -55,6 +56,27 @@ def test_the_published_files_are_those_that_are_made(name: str) -> None:
 @pytest.mark.parametrize(("name", "path"), [("v2.json", "/openapi/v2"), ("v3.json", DOCUMENT)])
 async def test_the_published_files_are_what_the_server_serves(shell: Shell, name: str, path: str) -> None:
     assert (await shell.get(path)).json() == json.loads(MADE[name])
+
+
+@pytest.mark.parametrize("document", [V3, SWAGGER], ids=["v3", "v2"])
+async def test_what_is_shown_is_of_the_kinds_that_discovery_shows(document: dict[str, Any]) -> None:
+    served = (RESOURCES[0], ALL_RESOURCES[-1])
+    v3 = v3_document(served)
+    assert of_resources(document, served) == (v3 if document is V3 else to_swagger(v3))
+    assert of_resources(document, ALL_RESOURCES) == document
+
+
+async def test_a_kind_that_comes_changes_hash_and_document() -> None:
+    served = [RESOURCES[0]]
+    shell = Shell()
+    shell.app.state.openapi = OpenApi(lambda: tuple(served))
+    first, index = await shell.get(DOCUMENT), (await shell.get("/openapi/v3")).json()
+    served.append(RESOURCES[1])
+    second = await shell.get(DOCUMENT)
+    assert first.header("etag") != second.header("etag")
+    assert (await shell.get("/openapi/v3")).json() != index
+    assert [f"{BASE}/jobsets" in each.json()["paths"] for each in (first, second)] == [False, True]
+    assert (await shell.get(DOCUMENT, ("If-None-Match", str(second.header("etag"))))).status == 304
 
 
 def test_the_published_push_protocol_describes_every_path_and_the_body() -> None:
@@ -167,20 +189,12 @@ def test_only_our_own_paths_are_in_it() -> None:
 @pytest.mark.parametrize(
     ("document", "prefix", "held"),
     [
-        (
-            V3,
-            "#/components/schemas/",
-            V3["components"]["schemas"],
-        ),
-        (
-            SWAGGER,
-            "#/definitions/",
-            SWAGGER["definitions"],
-        ),
+        *((V3, f"#/components/{part}/", V3["components"][part]) for part in COMPONENTS),
+        *((SWAGGER, f"#/{part}/", SWAGGER[part]) for part in ("definitions", "parameters")),
     ],
-    ids=["v3", "v2"],
+    ids=[*(f"v3 {part}" for part in COMPONENTS), "v2 definitions", "v2 parameters"],
 )
-def test_every_reference_leads_somewhere_and_every_schema_is_referred_to(
+def test_every_reference_leads_somewhere_and_every_component_is_referred_to(
     document: dict[str, Any], prefix: str, held: dict[str, Any]
 ) -> None:
     """O7."""
@@ -206,10 +220,10 @@ def test_v2_has_kubernetes_own_form() -> None:
     condition = document["definitions"][f"{META}Condition"]
     assert condition["properties"]["lastTransitionTime"]["$ref"] == f"#/definitions/{META}Time"
     listing = document["paths"][f"{BASE}/trainjobs"]
-    assert listing["get"]["produces"] == ["application/json", "application/yaml", "text/plain"]
-    assert {"name": "watch", "in": "query", "type": "boolean"}.items() <= {
-        k: v for p in listing["parameters"] if p["name"] == "watch" for k, v in p.items()
-    }.items()
+    assert listing["get"]["produces"] == ["application/json", "application/yaml"]
+    assert {"$ref": "#/parameters/visibility-watch"} in listing["parameters"]
+    watch = document["parameters"]["visibility-watch"]
+    assert {"name": "watch", "in": "query", "type": "boolean"}.items() <= watch.items()
 
 
 def fields_of(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -232,13 +246,13 @@ def test_every_field_is_described() -> None:
 
 
 def test_every_parameter_is_described() -> None:
-    parameters = [p for item in V3["paths"].values() for p in item.get("parameters", ())]
-    assert {p["name"] for p in parameters} == {
+    parameters = V3["components"]["parameters"]
+    assert set(parameters) - {"replicas-limit", "replicas-continue"} == {
         "allowWatchBookmarks", "attempt", "continue", "fieldSelector", "labelSelector", "limit", "lines",
         "maxPoints", "metric", "name", "namespace", "pretty", "previous", "replicas", "resourceVersion",
         "resourceVersionMatch", "sendInitialEvents", "since", "timeout", "timeoutSeconds", "until", "watch",
     }  # fmt: skip
-    assert all(p["description"] for p in parameters)
+    assert all(p["description"] for p in parameters.values())
 
 
 def test_the_status_has_every_field_of_the_design() -> None:

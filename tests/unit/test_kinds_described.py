@@ -18,9 +18,9 @@ import yaml
 from hypothesis import given, strategies as st
 
 from tests.configmap import ConfigMapDirectory
-from visibility_api.app.openapi import read_published, with_kinds
+from visibility_api.app.openapi import of_resources, read_published
 from visibility_api.jobs.job import Phase, TrainingJob
-from visibility_api.kinds import KINDS, RESOURCES, Kinds
+from visibility_api.kinds import ALL_RESOURCES, KINDS, RESOURCES, Kinds
 from visibility_api.kinds.described.expressions import (
     MAX_CHARACTERS,
     MAX_ITEMS,
@@ -339,8 +339,8 @@ def test_the_published_api_has_a_described_kind_as_it_has_a_built_in_one() -> No
     kind = DescribedKind(read_description(SLURM))
     for name in ("v2.json", "v3.json"):
         published = read_published(name)
-        found = msgspec.json.decode(with_kinds((kind.served,), published))
         made = msgspec.json.decode(published)
+        found = of_resources(made, (*ALL_RESOURCES, kind.served))
         copied = msgspec.json.encode({key: path for key, path in made["paths"].items() if "jaxjobs" in key})
         wanted = msgspec.json.decode(copied.replace(b"jaxjobs", b"slurmjobs").replace(b"JAXJob", b"SlurmJob"))
         assert found["paths"] == made["paths"] | wanted

@@ -81,7 +81,8 @@ class Application(FastAPI):
         self._parts = parts
         self.state.registry = parts.registry
         self.state.health = Health(parts.checks)
-        self.state.discovery = Discovery(parts.served or (lambda: tuple(parts.resources)))
+        served = parts.served or (lambda: self._resources)
+        self.state.discovery, self.state.openapi = Discovery(served), OpenApi(served)
         self.state.log_tails = parts.log_tails
         self.state.page = parts.page
         self.state.histories = parts.histories
@@ -98,8 +99,8 @@ class Application(FastAPI):
     def serve(self, resources: Sequence[Resource], handlers: Mapping[RouteKey, Handler]) -> None:
         """Serve these from now on. Raises ValueError when they disagree."""
         self._chain.routes = ResourceRoutes(resources=resources, handlers=handlers)
+        self._resources = tuple(resources)
         self.state.resources = {each.plural: each for each in resources}
-        self.state.openapi = OpenApi(each for each in resources if each not in ALL_RESOURCES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Call the chain directly. FastAPI's `__call__` checks each time whether OpenTelemetry is on, which
