@@ -215,10 +215,17 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         interval_s=interval_s,
         recall=jobs.recall,
     )
+
+    def observed(observation: Observation) -> bool:
+        is_taken = tracker.observed(observation)
+        if is_taken:
+            replicas.observed(observation)
+        return is_taken
+
     sources_to_probe = _sources(settings, cluster)
     prober = Prober(
         sources_to_probe,
-        record=tracker.observed,
+        record=observed,
         now=_now,
         interval_s=interval_s,
         concurrency=settings.probe_concurrency,
@@ -282,7 +289,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
                 is_watched=partial(are_pods_watched, watches),
                 reviews=given.review_admission,
             ),
-            record=tracker.observed,
+            record=observed,
             counts=tracker.counts,
             may_write=may_write,
             pushed=prober.postpone,

@@ -20,6 +20,7 @@ from visibility_api.kinds import RESOURCES
 from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kubeapi.collection import Collection
 from visibility_api.kubeapi.message import ResourceRequest, ResourceResponse
+from visibility_api.reports.ranks import RankRow, Ranks
 from visibility_api.store.memory import MemoryStore
 from visibility_api.workloads.replicas import ReplicaStatus
 
@@ -121,5 +122,6 @@ async def test_no_field_is_published_that_is_never_sent() -> None:
     first = ReplicaStatus(name="node-0", pod_name=RANK0.pod_name, state="Failed", reason="Evicted")
     others = ReplicaStatus(name="node-1", pod_name="bert-1", state="Running")
     replicas = Api(first, others, step=1, updated_at=NOW)
+    replicas.ranks = Ranks(1, NOW, (RankRow(0, "", 1, 0.5),))
     sent |= names_in(json.loads(await replicas.get(replicas="all", limit="1")))
     assert published - sent == set()

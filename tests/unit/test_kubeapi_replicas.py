@@ -18,6 +18,7 @@ from visibility_api.kinds import BY_RESOURCE
 from visibility_api.kubeapi.message import ResourceRequest, ResourceResponse
 from visibility_api.kubeapi.replicas import MOST, ProgressWithReplicas
 from visibility_api.models.v1alpha1 import TrainJobProgress
+from visibility_api.reports.ranks import NO_RANKS, RankRow, Ranks
 from visibility_api.store.memory import MemoryStore
 from visibility_api.workloads.replicas import ReplicaStatus, ReplicaStatuses
 
@@ -32,6 +33,7 @@ RANK0_STATUS = running("node-0", RANK0.pod_name)
 class Api:
     def __init__(self, *items: ReplicaStatus, rank0: Rank0 | None = RANK0, **more: Any) -> None:
         self.items = items
+        self.ranks = NO_RANKS
         self.asked: list[tuple[JobRef, str]] = []
         store = MemoryStore(base_revision=1)
         made = document(**more)
@@ -41,7 +43,7 @@ class Api:
 
     async def _read(self, ref: JobRef, client: str) -> ReplicaStatuses:
         self.asked.append((ref, client))
-        return ReplicaStatuses(at=T0, items=tuple(self.items))
+        return ReplicaStatuses(at=T0, items=tuple(self.items), ranks=self.ranks)
 
     async def _plain(self, _request: ResourceRequest) -> ResourceResponse:
         return ResourceResponse(body=b"plain")
@@ -99,6 +101,20 @@ async def test_each_replica_is_shown_with_what_its_pod_shows_and_rank_0_with_its
     shown = yaml.safe_load(await api.get(replicas="all", accept="application/yaml"))
     assert shown["kind"] == "TrainJobProgress"
     assert shown["status"]["replicaStatusesTime"] == T0.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@pytest.mark.parametrize("names", [("bert-node-0-0", "bert-node-0-1-x"), ("", "")])
+async def test_what_rank_0_says_of_other_ranks_is_shown_with_their_pods(names: tuple[str, str]) -> None:
+    """By the name of a pod or of its host, else by rank. Of two processes in a pod the slower one."""
+    other = running("node-1", "bert-node-0-1-x")
+    api = Api(RANK0_STATUS, other, step=450, updated_at=NOW)
+    rows = [RankRow(0, names[0], 440, 0.5), RankRow(1, names[1], 439, 0.75)]
+    if names[1]:
+        rows.append(RankRow(2, names[1], 438, 0.25))
+    api.ranks = Ranks(1, T0, tuple(rows))
+    first, second = await api.rows()
+    assert (first["step"], first["step_seconds"], first["last_report_time"]) == (450, 0.5, NOW)
+    assert (second["step"], second["step_seconds"], second["last_report_time"]) == (439, 0.75, T0)
 
 
 async def test_pages_show_each_replica_once_also_when_some_have_gone_between_them() -> None:

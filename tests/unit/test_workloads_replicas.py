@@ -11,8 +11,11 @@ from msgspec.structs import replace
 from tests.jobs import JOB, T0
 from tests.workload_objects import TORCH, all_pods, pod
 from visibility_api.jobs.job import Phase
+from visibility_api.jobs.observation import Observation
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError
+from visibility_api.reports.document import Progress, Refused
+from visibility_api.reports.ranks import NO_RANKS, RankRow, Ranks
 from visibility_api.workloads import replicas as module
 from visibility_api.workloads.failures import Replica
 from visibility_api.workloads.pod_lists import PodLists
@@ -99,6 +102,21 @@ async def test_a_list_that_fails_shows_what_was_seen_before_and_else_fails() -> 
         await bench.read()
     assert await bench.read() == {"node-0": "Running"}
     assert await bench.read() == {"node-0": "Running"}
+
+
+async def test_the_last_account_of_all_ranks_comes_with_them() -> None:
+    bench = Bench([replica(0, RUNNING)], [])
+    ranks = Ranks(1, T0, (RankRow(0, "bert", 5, 0.5),))
+    for outcome in (
+        Progress(timestamp=T0, ranks=ranks),
+        Progress(timestamp=T0),
+        Refused(reason="a", message=""),
+    ):
+        bench.replicas.observed(Observation(ref=JOB.ref, attempt="a", source="exec", at=T0, outcome=outcome))
+    assert (await bench.replicas.read(JOB.ref)).ranks == ranks
+    assert (await bench.replicas.read(replace(JOB.ref, uid="another"))).ranks == NO_RANKS
+    bench.replicas.job_gone(JOB.ref)
+    assert (await bench.replicas.read(JOB.ref)).ranks == NO_RANKS
 
 
 async def test_pods_of_others_are_not_shown() -> None:

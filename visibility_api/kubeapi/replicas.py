@@ -14,6 +14,7 @@ from visibility_api.jobs.summary import JobProgress
 from visibility_api.models import v1alpha1
 from visibility_api.models.served import Resource
 from visibility_api.models.wire import struct_of
+from visibility_api.reports.ranks import RankRow, Ranks
 from visibility_api.store import Store
 from visibility_api.workloads.replicas import GONE, ReplicaStatus, ReplicaStatuses
 
@@ -59,7 +60,7 @@ class ProgressWithReplicas:
         shown, after = _page(_known(entry.document, found.items), limit, request.parameter("continue") or "")
         status = status_of(
             entry.document,
-            replica_statuses=tuple([_shown(entry.document, each) for each in _ranked(entry.document, shown)]),
+            replica_statuses=_shown(entry.document, shown, found.ranks),
             replica_statuses_time=shown_time(found.at),
             replica_statuses_continue=after,
         )
@@ -125,15 +126,6 @@ def _of_failure(failure: Failure) -> ReplicaStatus:
     )
 
 
-def _ranked(
-    document: JobProgress, items: Sequence[ReplicaStatus]
-) -> Sequence[tuple[ReplicaStatus, int | None]]:
-    """Each with the rank of its first process, where pods have one process each, or none says otherwise."""
-    rank0 = document.job.rank0
-    group = next((e.place[0] for e in items if rank0 is not None and e.pod_name == rank0.pod_name), None)
-    return [(each, _rank(each, group)) for each in items]
-
-
 def _rank(status: ReplicaStatus, group: str | None) -> int | None:
     found, index = status.place
     if group is None or index < 0 or group == "leader":  # each leader has ranks of its own
@@ -143,19 +135,38 @@ def _rank(status: ReplicaStatus, group: str | None) -> int | None:
     return index + 1 if group in _MASTERS and found == "worker" else None
 
 
-def _shown(document: JobProgress, ranked: tuple[ReplicaStatus, int | None]) -> v1alpha1.ReplicaStatus:
-    status, rank = ranked
+def _shown(document: JobProgress, items: Sequence[ReplicaStatus], ranks: Ranks) -> Any:  # noqa: ANN401
+    """Each with its rank, and what it or rank 0 reports of it."""
     rank0 = document.job.rank0
-    reports = rank0 is not None and status.pod_name == rank0.pod_name
-    return _ReplicaStatus(
-        name=status.name,
-        rank=rank,
-        pod_name=status.pod_name or None,
-        node_name=status.node_name or None,
-        state=cast("Any", status.state),
-        reason=status.reason or None,
-        restart_count=status.restart_count,
-        last_termination=shown_termination(status.last_termination),
-        last_report_time=shown_time(document.updated_at) if reports else None,
-        step=document.step if reports else None,
-    )
+    group = next((e.place[0] for e in items if rank0 is not None and e.pod_name == rank0.pod_name), None)
+    by_name = {row.name: row for row in sorted(ranks.rows, key=_speed) if row.name}
+    by_rank = {} if by_name else {row.rank: row for row in ranks.rows}
+    shown = []
+    for each in items:
+        rank = _rank(each, group)
+        # A host's name is the pod's, mostly without the random characters at its end.
+        row = by_name.get(each.pod_name) or by_name.get(each.pod_name.rpartition("-")[0])
+        row = row or by_rank.get(-1 if rank is None else rank)
+        at, step = (shown_time(ranks.at), row.step) if row is not None else (None, None)
+        if rank0 is not None and each.pod_name == rank0.pod_name:
+            at, step = shown_time(document.updated_at), document.step
+        status = _ReplicaStatus(
+            name=each.name,
+            rank=rank,
+            pod_name=each.pod_name or None,
+            node_name=each.node_name or None,
+            state=cast("Any", each.state),
+            reason=each.reason or None,
+            restart_count=each.restart_count,
+            last_termination=shown_termination(each.last_termination),
+            last_report_time=at,
+            step=step,
+            step_seconds=row.step_s if row is not None else None,
+        )
+        shown.append(status)
+    return tuple(shown)
+
+
+def _speed(row: RankRow) -> tuple[float, int]:
+    """The slowest last."""
+    return row.step_s or 0.0, -(row.step or 0)

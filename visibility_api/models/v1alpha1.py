@@ -188,9 +188,15 @@ class ReplicaStatus(WireModel):
     )
     last_report_time: Time | None = Field(
         default=None,
-        description="When it last reported; absent for replicas that do not report by themselves.",
+        description="When it last reported, or rank 0 about it; absent where neither is known.",
     )
     step: Int64 | None = Field(default=None, ge=0, description="Steps finished, by that report.")
+    step_seconds: Double | None = Field(
+        default=None,
+        ge=0,
+        description="Seconds of its own work for one step, without waiting for other ranks, as rank 0 reports"
+        " them. Of several processes in the pod the slowest.",
+    )
 
 
 class Observation(WireModel):

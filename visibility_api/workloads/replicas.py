@@ -18,8 +18,11 @@ from msgspec.structs import replace
 
 from visibility_api.errors.text import harmless
 from visibility_api.jobs.job import JobRef, Termination, TrainingJob
+from visibility_api.jobs.observation import Observation
 from visibility_api.kube.decoding import UNDECODABLE
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
+from visibility_api.reports.document import Progress
+from visibility_api.reports.ranks import NO_RANKS, Ranks
 
 from .failures import MAX_QUOTED_CHARACTERS, Replica
 from .objects import Pod
@@ -57,6 +60,7 @@ class ReplicaStatuses(msgspec.Struct, frozen=True, gc=False):
 
     at: datetime | None = None  # when the pods were listed; None: never
     items: tuple[ReplicaStatus, ...] = ()  # by group and index
+    ranks: Ranks = NO_RANKS  # the last account that rank 0 gave of all
 
 
 class _Kept(msgspec.Struct, gc=False):
@@ -80,12 +84,13 @@ class Replicas:
         self._kept: LRUCache[JobRef, _Kept] = LRUCache(
             MAX_KEPT, getsizeof=lambda kept: 1 + len(kept.statuses.items)
         )
+        self._ranks: LRUCache[JobRef, Ranks] = LRUCache(MAX_KEPT, getsizeof=lambda ranks: len(ranks.rows))
 
     def fresh(self, ref: JobRef) -> ReplicaStatuses | None:
         """What was listed within FRESH_S."""
         kept = self._kept.get(ref)
         is_fresh = kept is not None and self._clock() < kept.listed_at + FRESH_S
-        return kept.statuses if kept is not None and is_fresh else None
+        return self._shown(ref) if is_fresh else None
 
     async def read(self, ref: JobRef) -> ReplicaStatuses:
         """As listed now, or what was seen before where that fails.
@@ -98,7 +103,16 @@ class Replicas:
         except (ApiError, Unreachable, TooLarge, TimeoutError, *UNDECODABLE):
             if ref not in self._kept:
                 raise
-        return self._kept[ref].statuses
+        return self._shown(ref)
+
+    def _shown(self, ref: JobRef) -> ReplicaStatuses:
+        return replace(self._kept[ref].statuses, ranks=self._ranks.get(ref, NO_RANKS))
+
+    def observed(self, observation: Observation) -> None:
+        """Remember what a report that counts says of all ranks."""
+        outcome = observation.outcome
+        if isinstance(outcome, Progress) and outcome.ranks.rows:
+            self._ranks[observation.ref] = outcome.ranks
 
     def note(self, ref: JobRef, seen: Iterable[ReplicaStatus]) -> None:
         """All pods of the job, as listed now."""
@@ -121,6 +135,7 @@ class Replicas:
     def job_gone(self, ref: JobRef) -> None:
         """The job was deleted."""
         self._kept.pop(ref, None)
+        self._ranks.pop(ref, None)
 
 
 def status_of(pod: Pod, replica: Replica) -> ReplicaStatus:
