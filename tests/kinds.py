@@ -43,6 +43,7 @@ class Sample:
     states: Mapping[str, Object]  # the status by phase
     labels: Mapping[str, str] = field(default_factory=dict)  # that it needs
     served: str = ""  # its kind here without `Progress`; "": its own
+    column: tuple[str, str] | None = None  # of its own: name and cell while it runs
     is_controlled: bool = False  # by the controllers of the tests' clusters, which make the parts and pods
     name: str = "bert"
 
@@ -248,6 +249,7 @@ SAMPLES = (
         pod_labels={"ray.io/node-type": "head", "ray.io/cluster": "bert-x7k2p", "ray.io/group": "headgroup"},
         container="ray-head",
         group="head",
+        column=("DEPLOYMENT", "Running"),
         states={
             "Running": {
                 "jobStatus": "RUNNING", "jobDeploymentStatus": "Running", "rayClusterName": "bert-x7k2p",
@@ -334,7 +336,7 @@ SAMPLES = (
 DESCRIBED = Sample(
     resource="slurmjobs", short_name="slurmp",
     api="/apis/slurm.example.com/v1", plural="slurmjobs", kind="SlurmJob",
-    spec={"nodes": 4, "template": template("main")},
+    spec={"nodes": 4, "partition": "a100", "template": template("main")}, column=("PARTITION", "a100"),
     pod="bert-0", pod_labels={"slurm.example.com/rank": "0", "slurm.example.com/job": "bert"},
     container="main", group="node",
     states={

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -204,7 +204,11 @@ def assemble(
     async def kinds_changed() -> None:
         """What is described now is served, and watched in a term of its own."""
         nonlocal before
-        gone, before = set(before.resources) - set(table.now.resources), table.now
+        gone = set(before.resources) - set(table.now.resources)
+        for name in set(before.collections) - set(table.now.collections):
+            metrics.watches_down.remove(name)
+        _count_watches(metrics, role, table.now.collections)
+        before = table.now
         if role.may_write():
             for entry in [each for resource in gone for each in store.list(resource.plural).entries]:
                 jobs.delete(entry.document.job.ref)
@@ -301,13 +305,18 @@ def _set_metrics(metrics: Metrics, jobs: JobLog, role: Role[OwnersTerm], table: 
     metrics.probed_jobs.set_function(lambda: len(role.term.prober) if role.term else 0)
     metrics.waiting_probes.set_function(lambda: role.term.prober.waiting if role.term else 0)
     metrics.stretch.set_function(lambda: role.term.prober.stretch if role.term else 1)
-    for each in BUILT_IN.collections:
-        metrics.watches_down.labels(each).set_function(
-            partial(
-                lambda collection: role.term is not None and role.term.why_down(collection) is not None, each
-            )
-        )
+    _count_watches(metrics, role, table.now.collections)
     metrics.waiting_write_backs.set_function(lambda: role.term.waiting_write_backs() if role.term else 0)
+
+
+def _count_watches(metrics: Metrics, role: Role[OwnersTerm], collections: Iterable[str]) -> None:
+    """Whether the watches of each of these are down."""
+
+    def is_down(collection: str) -> bool:
+        return role.term is not None and role.term.why_down(collection) is not None
+
+    for each in collections:
+        metrics.watches_down.labels(each).set_function(partial(is_down, each))
 
 
 class _Resources:

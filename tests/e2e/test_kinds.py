@@ -207,6 +207,9 @@ def test_a_life(shared: Workspace, pusher: Pusher, users: dict[str, User], sampl
 
         get = functools.partial(shared.alice.kubectl, "get", sample.short_name, "-n", shared.name)
         assert get().stdout.split()[:8] == ["NAME", "PHASE", "PROGRESS", "STEP", "LOSS", "ETA", "SEEN", "AGE"]
+        if sample.column is not None:
+            wide = get("-o", "wide").stdout
+            assert [each in wide for each in sample.column] == [True, True], wide
         category = shared.alice.kubectl("get", "training", "-n", shared.name, "-o", "name").stdout.split()
         assert f"{sample.served_kind.lower()}progress.{GROUP}/bert" in category
         assert get("bert", "-o", "jsonpath={.kind}").stdout == f"{sample.served_kind}Progress"

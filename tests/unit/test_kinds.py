@@ -190,6 +190,7 @@ def test_a_running_job_shows_its_rank_0_its_replicas_and_its_accelerators(
     assert job.rank0 is not None
     assert (job.rank0.pod_name, job.rank0.container_name) == (sample.pod, sample.container)
     assert sample.group in [group.name for group in job.replicas]
+    assert job.columns == ((sample.column[1],) if sample.column is not None else ())
     pods = sum(group.desired or 0 for group in job.replicas)
     assert dict(job.accelerators) == {"nvidia.com/gpu": 2 * pods}
 

@@ -16,8 +16,10 @@ import msgspec
 import pytest
 import yaml
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from tests.configmap import ConfigMapDirectory
+from tests.jobs import document
 from visibility_api.app.openapi import of_resources, read_published
 from visibility_api.jobs.job import Phase, TrainingJob
 from visibility_api.kinds import ALL_RESOURCES, KINDS, RESOURCES, Kinds
@@ -33,6 +35,7 @@ from visibility_api.kinds.described.kind import DescribedKind
 from visibility_api.kinds.described.model import read_description
 from visibility_api.kinds.described.table import KindTable
 from visibility_api.kube.decoding import in_slices
+from visibility_api.kubeapi.v1alpha1 import Codec
 from visibility_api.pushing.paths import find_target
 from visibility_api.workloads.inventory import Inventory
 
@@ -154,6 +157,23 @@ async def test_an_expression_without_a_value_is_said_where_the_job_is_shown() ->
     assert other.hints.faults == (
         "`phase` of kind SlurmJob is none of Succeeded, Failed, Suspended, Pending, Initializing, Running.",
     )
+
+
+async def test_columns_of_its_own_are_shown_beside_those_of_all_kinds() -> None:
+    columns = [
+        {"name": "Queue", "value": "object.status.queue"},
+        {"name": "Nodes", "value": "object.spec.nodes"},
+        {"name": "Missing", "value": "object.spec.colour"},
+    ]
+    shown = Shown(columns=columns)
+    job = await shown.job({"queue": "night" + "\x1b[31m"})
+    assert job.columns == ("night\ufffd[31m", "4", "")
+    codec = Codec(shown.kind.served)
+    assert [each.name for each in codec.columns[-3:]] == ["Queue", "Nodes", "Missing"]
+    cells = codec.trailing_cells(replace(document("bert"), job=job))
+    assert list(cells[-3:]) == ["night\ufffd[31m", "4", None]
+    fewer = codec.trailing_cells(replace(document("bert"), job=replace(job, columns=("night",))))
+    assert list(fewer[-3:]) == ["night", None, None]
 
 
 async def test_what_is_between_a_job_and_its_pods_is_followed_by_owners() -> None:

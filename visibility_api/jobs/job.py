@@ -215,3 +215,4 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     # An object of the job that could not be read, "pod NAME", and why.
     unread: tuple[str, str] | None = None
     runs_elsewhere: bool = False  # MultiKueue: the pods are in another cluster, all there is here is status
+    columns: tuple[str, ...] = ()  # of its kind's own, in Tables

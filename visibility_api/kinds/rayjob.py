@@ -100,7 +100,7 @@ _SUBMITTER_PODS = pods_with(f"{OF_RAYJOBS},batch.kubernetes.io/job-name")
 
 
 class RayJobKind(JobKind):
-    served = progress_of("RayJob", "rayjobs", "rayjp")
+    served = progress_of("RayJob", "rayjobs", "rayjp", columns=("Deployment",))
     chains = ((_JOBS, _CLUSTERS, _HEADS), (_JOBS, _SUBMITTERS, _SUBMITTER_PODS))
     success = "Succeeded"
     controllers = ("ray.io/kuberay-operator",)
@@ -128,6 +128,7 @@ class RayJobKind(JobKind):
             is_suspended=job.spec.suspend or status.job_deployment_status in ("Suspending", "Suspended"),
             manager=self.manager(job.spec.managed_by),
             unmade=_before(status),
+            columns=(status.job_deployment_status,),
         )
 
     def all_pods(self, job: RayJob, parts: Parts) -> AllPods | None:

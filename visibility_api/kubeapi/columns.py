@@ -82,6 +82,12 @@ COLUMNS = (
     ),
 )
 
+
+def own_columns(names: Sequence[str]) -> tuple[Column, ...]:
+    """Those of a kind's own."""
+    return tuple(Column(name=each, description="Of this kind of job.", priority=WIDE) for each in names)
+
+
 Cell = str | None  # None, a value that is not known, shows as blank
 
 _LOSS_NAMES = ("loss", "train_loss", "train/loss", "training_loss", "train-loss")

@@ -17,7 +17,7 @@ from visibility_api.jobs.job import Phase
 from visibility_api.store import Entry
 
 from .age import UNKNOWN, age
-from .columns import Column, clock_moments, trailing_cells
+from .columns import Column, clock_moments
 from .list_options import IncludeObject
 from .metadata import MetadataForm
 from .negotiation import TableVersion
@@ -117,7 +117,7 @@ class TableForm:
         return _Row(start, self._row_end(entry), *moments)
 
     def _row_end(self, entry: Entry) -> bytes:
-        cells = _encode(trailing_cells(entry.document))[1:]
+        cells = _encode(self._codec.trailing_cells(entry.document))[1:]
         match self._include:
             case "Object":
                 carried = self._codec.document(entry)

@@ -23,7 +23,7 @@ from visibility_api.models.served import GROUP_VERSION, Resource
 from visibility_api.models.wire import struct_of
 from visibility_api.store import Entry
 
-from .columns import COLUMNS, Cell, Column, leading_cells
+from .columns import COLUMNS, Cell, Column, leading_cells, own_columns, trailing_cells
 
 log = structlog.get_logger(__name__)
 
@@ -59,6 +59,9 @@ class Codec:
             resource.list_kind.encode(),
             _VERSION,
         )
+        self._own = len(resource.columns)
+        if resource.columns:
+            self.columns = (*COLUMNS, *own_columns(resource.columns))
 
     def document(self, entry: Entry) -> bytes:
         """The whole object as compact JSON, without a newline."""
@@ -71,6 +74,11 @@ class Codec:
     def leading_cells(self, document: JobProgress) -> Sequence[Cell]:
         """Those of a Table before the ages."""
         return leading_cells(document)
+
+    def trailing_cells(self, document: JobProgress) -> Sequence[Cell]:
+        """Those after the ages."""
+        own = document.job.columns[: self._own]  # another replica may know more, or fewer
+        return (*trailing_cells(document), *(each or None for each in own), *[None] * (self._own - len(own)))
 
     def _document(self, entry: Entry) -> bytes:
         try:

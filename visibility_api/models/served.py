@@ -34,6 +34,7 @@ class Resource:
     namespaced: bool = True
     verbs: tuple[str, ...] = ("get", "list", "watch")  # as served: controllers act on them
     subresources: tuple[Subresource, ...] = ()
+    columns: tuple[str, ...] = ()  # of its Tables, beside those that all have
     categories: tuple[str, ...] = ()  # `kubectl get training` lists all resources of this category
 
     @property
@@ -54,12 +55,13 @@ class Resource:
 TRAINING_JOBS = Resource(plural="trainingjobs", kind="TrainingJob", short_names=("tjs",))
 
 
-def progress_of(workload: str, plural: str, short_name: str) -> Resource:
+def progress_of(workload: str, plural: str, short_name: str, columns: tuple[str, ...] = ()) -> Resource:
     """The resource of one kind of job, such as TrainJob."""
     return Resource(
         plural=plural,
         kind=f"{workload}Progress",
         short_names=(short_name,),
+        columns=columns,
         categories=("training",),
         subresources=(
             # A right to it can be granted without the right to list.

@@ -19,6 +19,7 @@ from .objects import MAX_NAMES, ObjectCondition
 from .phase import QUEUE_NAME, job_phase, true_condition
 from .rank0 import describe_initializer, describe_rank0
 
+MAX_COLUMN_CHARACTERS = 64
 MAX_REASON_CHARACTERS, MAX_MESSAGE_CHARACTERS = 256, 1024
 
 
@@ -79,6 +80,7 @@ def describe_job(
         ),
         unread=_unread(kind, job, view, led),
         runs_elsewhere=bool(view.manager),
+        columns=tuple([harmless(each[:MAX_COLUMN_CHARACTERS]) for each in view.columns]),
     )
 
 

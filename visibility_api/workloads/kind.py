@@ -179,6 +179,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unmade: PhaseDecision | None = None
     starting: PhaseDecision | None = None
     restarting: PhaseDecision | None = None
+    columns: tuple[str, ...] = ()  # of the kind's own, in the order of `served.columns`
     faults: tuple[str, ...] = ()  # sentences on why what is read may not be rank 0's
     unread: tuple[str, str] | None = None  # an object between the job and its groups, as in `Group`
 

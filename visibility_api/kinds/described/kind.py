@@ -65,6 +65,7 @@ class ReadJob(KubernetesObject, frozen=True):
     conditions: tuple[ObjectCondition, ...] = ()
     owners: tuple[str, ...] = ()  # their names
     groups: tuple[ReadGroup, ...] = ()
+    columns: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
 
 
@@ -101,6 +102,9 @@ class _Reader:
             )
             for each in given.groups
         ]
+        columns = [
+            value(f"columns.{each.name}", each.value, str | int | float | bool) for each in given.columns
+        ]
         if not seen.is_whole:
             faults.append(f"{given.kind} is large: expressions see the first items of its lists only.")
         return ReadJob(
@@ -113,6 +117,7 @@ class _Reader:
                 value(f"owners.{each.kind}.name", each.name, str) or metadata.name for each in given.owners
             ),
             groups=tuple(groups),
+            columns=tuple("" if each is None else str(each)[:64] for each in columns),
             faults=tuple(faults[:MAX_FAULTS]),
         )
 
@@ -163,7 +168,8 @@ class DescribedKind(JobKind):
     def __init__(self, description: DescriptionModel) -> None:
         given = self._description = description
         kind, resource = given.served_kind or given.kind, given.served_resource or given.resource
-        self.served = progress_of(kind, resource, given.short_name)  # type: ignore[misc]  # of this object
+        columns = tuple(each.name for each in given.columns)
+        self.served = progress_of(kind, resource, given.short_name, columns)  # type: ignore[misc]  # of this object
         self._jobs = WatchedObjects(
             api=f"/apis/{given.group}/{given.version}",
             plural=given.resource,
@@ -203,6 +209,7 @@ class DescribedKind(JobKind):
             groups=(leader, *(group(each.name) for each in others)),
             leaders=(first.name,),
             unmade=PhaseDecision(waits, read.reason or read.phase, read.message) if waits else None,
+            columns=read.columns,
             faults=read.faults,
         )
 

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from .expressions import Expression
 
-MAX_OWNERS, MAX_GROUPS, MAX_SELECTOR, MAX_FAULTS = 3, 8, 256, 8
+MAX_OWNERS, MAX_GROUPS, MAX_COLUMNS, MAX_SELECTOR, MAX_FAULTS = 3, 8, 4, 256, 8
 
 _KEY = r"(?:[a-z0-9][-a-z0-9.]{0,252}/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
@@ -111,6 +111,13 @@ class GroupModel(_Model):
     template: Text | None = None  # of its pods
 
 
+class ColumnModel(_Model):
+    """A column of `kubectl get -o wide`."""
+
+    name: Annotated[str, _pattern(r"[A-Z][A-Za-z0-9 ]{0,31}", "Queue")]
+    value: Text
+
+
 class DescriptionModel(_Model):
     """One kind."""
 
@@ -131,10 +138,12 @@ class DescriptionModel(_Model):
     groups: tuple[GroupModel, ...] = Field(
         default=(GroupModel(name="worker"),), min_length=1, max_length=MAX_GROUPS, strict=False
     )
+    columns: tuple[ColumnModel, ...] = Field(default=(), max_length=MAX_COLUMNS, strict=False)
 
     @property
     def expressions(self) -> Iterator[Expression]:
         texts = [self.phase, self.reason, self.message, self.since, *(each.name for each in self.owners)]
+        texts += [each.value for each in self.columns]
         texts += [text for each in self.groups for text in (each.replicas, each.template)]
         return (each for each in texts if each is not None)
 
