@@ -43,6 +43,8 @@ class Command:
             for channel in channels
             for descriptor in channel.descriptors
         ]
+        # They came to all before the command was there: it has not got them, though the witness has.
+        self._early = signal.sigpending() & FORWARDED
         self._pid = os.posix_spawnp(
             words[0], words, os.environ,
             file_actions=actions, setsigmask=mask, setsigdef=_IGNORED_BY_PYTHON,
@@ -61,7 +63,8 @@ class Command:
                 continue
             if number in _ASKS_TO_STOP:
                 self.asked_by.add(number)
-            is_news = not self._witness.has_seen(number)
+            is_news = not self._witness.has_seen(number) or number in self._early
+            self._early.discard(number)
             if number == signal.SIGWINCH:
                 resized = [channel.resize() for channel in self._channels]  # what it sees changes only now
                 is_news = is_news or any(resized)

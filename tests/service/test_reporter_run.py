@@ -223,3 +223,27 @@ def test_a_line_without_an_end_is_bounded(tmp_path: Path) -> None:
     code, output, _ = run.end()
     assert (code, len(output)) == (0, 50_000_010)
     assert run.document["step"] == 2
+
+
+EARLY = """
+import os, signal, sys
+from trainjob_progress import run
+
+really = run.open_channels
+
+def open_channels(outputs):
+    os.killpg(0, signal.SIGINT)
+    return really(outputs)
+
+run.open_channels = open_channels
+sys.exit(run.main(["--", "sleep", "60"]))
+"""
+
+
+def test_a_signal_to_all_before_the_command_is_there_comes_to_it(tmp_path: Path) -> None:
+    """Seen: Ctrl-C in the first tenth of a second stopped nothing."""
+    environ = {**os.environ, "PYTHONPATH": str(REPORTER), "TRAINJOB_PROGRESS_FILE": str(tmp_path / "p.json")}
+    done = subprocess.run(
+        [sys.executable, "-c", EARLY], env=environ, start_new_session=True, timeout=30, check=False
+    )
+    assert done.returncode == -signal.SIGINT
