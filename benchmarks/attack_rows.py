@@ -115,6 +115,7 @@ ROWS: dict[str, Row] = {
     "10 users, 300 Table watches each": tenant(tenants.both(watches(10, 300), tenants.churn)),
     "2 users, 2,450 watches each": tenant(tenants.both(watches(2, 2450), tenants.churn)),
     "lists of one namespace, churn": tenant(tenants.both(of_namespace(20, tenants.lists), tenants.churn)),
+    "unread lists by kube-apiserver": tenant(tenants.unread(300)),
     "GETs of one namespace": tenant(of_namespace(300, tenants.gets)),
     "histories of one namespace": tenant(of_namespace(50, tenants.histories)),
     "log-tails of one namespace": tenant(of_namespace(20, tenants.log_tails), pods="long"),

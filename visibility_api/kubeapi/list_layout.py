@@ -21,7 +21,7 @@ class Layout:
     """One form in one representation: compact JSON, unless a subclass says otherwise."""
 
     is_costly = False  # whether an item takes long to write
-    items_at_once = 100  # how many items are written before other tasks run: a millisecond or two
+    bytes_at_once = 160 * 1024  # that are written before other tasks run, in a millisecond or two
     separator = b","
     _kind = ""
 
@@ -50,7 +50,7 @@ class _Indented(Layout):
     """Two spaces a level."""
 
     is_costly = True
-    items_at_once = 25
+    bytes_at_once = 64 * 1024
     _kind = "indented"
 
     def items(self) -> Callable[[Entry], bytes]:
@@ -68,7 +68,7 @@ class _Yaml(Layout):
     """Keys are sorted, so the items come in the middle."""
 
     is_costly = True
-    items_at_once = 2
+    bytes_at_once = 4 * 1024
     separator = b""
     _kind = "yaml"
 

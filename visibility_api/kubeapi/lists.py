@@ -102,7 +102,7 @@ class Lists:
             revisions = (int(start > 0), *[entry.revision for entry in entries])
             part = known.get(revisions)
             if part is None:
-                items = await _written(write, entries, layout.items_at_once)
+                items = await _written(write, entries, layout.bytes_at_once)
                 part = Part(layout.separator.join([b"", *items] if start else items))
             parts[revisions] = part
         if key is not None:
@@ -115,11 +115,14 @@ class Lists:
 
 
 async def _written(write: Callable[[Entry], bytes], entries: Sequence[Entry], at_once: int) -> list[bytes]:
-    """The items of some entries. Other tasks run after every `at_once`."""
-    items = []
-    for start in range(0, len(entries), at_once):
-        items += [write(entry) for entry in entries[start : start + at_once]]
-        await asyncio.sleep(0)
+    """The items of some entries. Other tasks run after every `at_once` bytes, and at the end."""
+    items, size = list[bytes](), 0
+    for place, entry in enumerate(entries, start=1):
+        items.append(write(entry))
+        size += len(items[-1])
+        if size >= at_once or place == len(entries):
+            size = 0
+            await asyncio.sleep(0)
     return items
 
 
