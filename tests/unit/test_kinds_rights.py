@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
+import json
+import re
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tests.asgi import Answer, call
+from tests.asgi import Answer, call, http_scope
 from tests.jobs import NOW, document
+from tests.unit.resource_server import WatchClient
 from visibility_api.app import Limits, Parts, create_app
 from visibility_api.app.dependencies import Found, HistorySource, LogTails
 from visibility_api.app.limits import new_shares
+from visibility_api.app.page import read_page
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.resource_routes import RouteKey
 from visibility_api.auth.errors import AccessDenied
 from visibility_api.auth.identity import Attributes, Identity
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.summary import JobProgress
 from visibility_api.kinds import ALL_RESOURCES, KINDS as JOB_KINDS, RESOURCES
 from visibility_api.kubeapi.collection import Collection
 from visibility_api.kubeapi.message import Handler
+from visibility_api.kubeapi.replicas import ProgressWithReplicas
 from visibility_api.kubeapi.training_jobs import AllKinds
 from visibility_api.kubeapi.watch import Watches
 from visibility_api.models.served import TRAINING_JOBS
 from visibility_api.store.memory import MemoryStore
+from visibility_api.workloads.replicas import ReplicaStatus, ReplicaStatuses
 
 BASE = "/apis/visibility.trainer.kubeflow.org/v1alpha1"
 NAMESPACES = ("team-a", "team-b")
@@ -47,10 +58,12 @@ class Caller:
             raise AccessDenied(identity, wanted)
 
 
-def served(caller: Caller) -> Any:
-    store = MemoryStore(base_revision=1)
-    for kind, namespace in itertools.product(KINDS, NAMESPACES):
-        store.put(document("bert", resource=kind, namespace=namespace, uid=f"{kind} in {namespace}"))
+async def read_replicas(ref: JobRef, _client: str) -> ReplicaStatuses:
+    pod = f"{ref.resource} in {ref.namespace}"
+    return ReplicaStatuses(items=(ReplicaStatus(name="node-1", pod_name=pod, state="Running"),), at=NOW)
+
+
+def served(caller: Caller, store: MemoryStore) -> Any:
     handlers: dict[RouteKey, Handler] = {}
     of_all_kinds = AllKinds({kind.served: kind.name for kind in JOB_KINDS}, caller)
     for resource in ALL_RESOURCES:
@@ -61,7 +74,7 @@ def served(caller: Caller) -> Any:
             ("", "get", documents.get),
             ("", "list", documents.list),
             ("", "watch", changes.watch),
-            ("progress", "get", documents.get),
+            ("progress", "get", ProgressWithReplicas(resource, store, read_replicas, documents.get).get),
         ):
             if subresource and not resource.subresources:
                 continue
@@ -83,65 +96,144 @@ def served(caller: Caller) -> Any:
             shares=new_shares(limits),
             histories=HistorySource(find=find),
             log_tails=LogTails(find=store.get, authorizer=caller, logs=None),
+            page=read_page(),
         )
     )
 
 
+def shown_in(kind: str, namespace: str, **more: Any) -> JobProgress:
+    return document("bert", resource=kind, namespace=namespace, uid=f"{kind} in {namespace}", **more)
+
+
+def filled() -> MemoryStore:
+    store = MemoryStore(base_revision=1)
+    for kind, namespace in itertools.product(KINDS, NAMESPACES):
+        store.put(shown_in(kind, namespace))
+    return store
+
+
+def rows_in(text: str) -> set[Right]:
+    return {row for row in itertools.product(KINDS, NAMESPACES) if f'"{row[0]} in {row[1]}"' in text}
+
+
 def rows_of(answer: Answer) -> set[Right]:
-    return {row for row in itertools.product(KINDS, NAMESPACES) if f'"{row[0]} in {row[1]}"' in answer.text}
+    return rows_in(answer.text)
+
+
+def is_allowed(rights: set[Right], kind: str, namespace: str) -> bool:
+    return bool({(kind, namespace), (kind, "")} & rights)
+
+
+def expected_of(rights: set[Right], kinds: Sequence[str], namespace: str) -> list[Right]:
+    """What a list, of all namespaces or of one, shows of these kinds, in its order."""
+    return [
+        (kind, place)
+        for place, kind in itertools.product(NAMESPACES, sorted(kinds))
+        if is_allowed(rights, kind, namespace) and namespace in ("", place)
+    ]
+
+
+@contextlib.asynccontextmanager
+async def watching(app: Any, target: str, accept: str) -> AsyncIterator[WatchClient]:
+    client = WatchClient()
+    scope = http_scope("GET", target, [("Accept", accept)])
+    task = asyncio.create_task(app(scope, client.receive, client.send))
+    await client.started.wait()
+    yield client
+    client.disconnect()
+    await task
 
 
 USERS: dict[str, set[Right]] = {
     "one kind in one namespace": {("pytorchjobs", "team-a")},
     "two kinds, each in another namespace": {("jobs", "team-a"), ("jobsets", "team-b")},
     "one kind everywhere": {("rayjobs", "")},
+    "one kind everywhere, another in one namespace": {("tfjobs", ""), ("trainjobs", "team-b")},
+    "every kind in one namespace": {(kind, "team-b") for kind in KINDS},
     "nothing": set(),
 }
+by_rights = pytest.mark.parametrize("rights", USERS.values(), ids=USERS)
+by_form = pytest.mark.parametrize("accept", ["application/json", f"{TABLE},application/json"])
 
 
-@pytest.mark.parametrize("rights", USERS.values(), ids=USERS)
-async def test_no_answer_has_what_its_reader_has_no_right_to(rights: set[Right]) -> None:
-    app = served(Caller(rights))
+@by_rights
+@by_form
+async def test_no_answer_has_what_its_reader_has_no_right_to(rights: set[Right], accept: str) -> None:
+    app = served(Caller(rights), filled())
     seen: set[Right] = set()
     for resource, namespace, rest in itertools.product(
-        (each.plural for each in RESOURCES),
+        KINDS,
         ("", *NAMESPACES),
-        ("", "/bert", "/bert/progress", "/bert/history", "/bert/log-tail"),
+        ("", "/bert", "/bert/progress", "/bert/progress?replicas=all", "/bert/history", "/bert/log-tail"),
     ):
         if rest and not namespace:
             continue
         scope = f"/namespaces/{namespace}" if namespace else ""
-        for accept in ("application/json", f"{TABLE},application/json"):
-            answer: Answer = await call(app, f"{BASE}{scope}/{resource}{rest}", headers=[("Accept", accept)])
-            is_allowed = bool({(resource, namespace), (resource, "")} & rights)
-            is_off = rest == "/bert/log-tail"  # its source is switched off: 403 for all
-            assert (answer.status == 200) == (is_allowed and not is_off), (resource, namespace, rest)
-            shown = rows_of(answer)
-            assert all({(kind, place), (kind, "")} & rights for kind, place in shown), answer.body
-            seen |= shown
-    assert {kind for kind, _ in seen} == {kind for kind, _ in rights}
+        answer = await call(app, f"{BASE}{scope}/{resource}{rest}", headers=[("Accept", accept)])
+        is_off = rest == "/bert/log-tail"  # its source is switched off: 403 for all
+        may = is_allowed(rights, resource, namespace) and not is_off
+        assert (answer.status == 200) == may, (resource, namespace, rest)
+        shown = rows_of(answer)
+        assert shown <= set(expected_of(rights, [resource], namespace)), answer.body
+        seen |= shown
+    assert seen == {row for row in itertools.product(KINDS, NAMESPACES) if is_allowed(rights, *row)}
 
 
-@pytest.mark.parametrize("rights", USERS.values(), ids=USERS)
-@pytest.mark.parametrize("accept", ["application/json", f"{TABLE},application/json"])
+@by_rights
+@by_form
+async def test_no_watch_has_what_its_reader_has_no_right_to(rights: set[Right], accept: str) -> None:
+    store = filled()
+    app = served(Caller(rights | {("trainingjobs", "")}), store)
+    for resource, namespace in itertools.product(("trainingjobs", *KINDS), ("", *NAMESPACES)):
+        scope = f"/namespaces/{namespace}" if namespace else ""
+        kinds = KINDS if resource == "trainingjobs" else [resource]
+        expected = expected_of(rights, kinds, namespace)
+        target = f"{BASE}{scope}/{resource}?watch=true&allowWatchBookmarks=true"
+        async with watching(app, target, accept) as client:
+            assert client.status == (200 if expected else 403), (resource, namespace)
+            if not expected:
+                continue
+            initial = await client.events(len(expected) + 1)
+            for kind, place in itertools.product(KINDS, NAMESPACES):
+                store.put(shown_in(kind, place, step=store.revision))
+            changes = await client.events(len(expected))
+            assert initial.pop()["type"] == "BOOKMARK"
+            for events in (initial, changes):
+                found = json.dumps(events)
+                assert rows_in(found) == set(expected)
+        await client.rest()
+        assert rows_in(b"".join(client.chunks).decode()) == set(expected)
+
+
+@by_rights
+@by_form
 async def test_the_list_of_all_kinds_has_the_rows_of_the_lists_of_each(
     rights: set[Right], accept: str
 ) -> None:
-    app = served(Caller(rights | {("trainingjobs", "")}))
+    app = served(Caller(rights | {("trainingjobs", "")}), filled())
     for namespace in ("", *NAMESPACES):
         scope = f"/namespaces/{namespace}" if namespace else ""
-        answer = await call(app, f"{BASE}{scope}/trainingjobs", headers=[("Accept", accept)])
-        expected = {
-            (kind, place)
-            for kind, place in itertools.product(KINDS, NAMESPACES)
-            if {(kind, namespace), (kind, "")} & rights and namespace in ("", place)
-        }
-        assert (answer.status == 200) == bool(expected), answer.body
-        assert rows_of(answer) == expected
-        if answer.status == 200 and "Table" not in accept:
-            assert {each["metadata"]["name"] for each in answer.json()["items"]} == {
-                f"{kind}.bert" for kind, _ in expected
-            }
+        expected = expected_of(rights, KINDS, namespace)
+        for query in ("", "?limit=100", "?resourceVersion=0"):
+            target = f"{BASE}{scope}/trainingjobs{query}"
+            answer = await call(app, target, headers=[("Accept", accept)])
+            assert (answer.status == 200) == bool(expected), answer.body
+            assert rows_of(answer) == set(expected)
+            if answer.status == 200 and "Table" not in accept:
+                names = [each["metadata"]["name"] for each in answer.json()["items"]]
+                assert names == [f"{kind}.bert" for kind, _ in expected]
     for kind, namespace in itertools.product(KINDS, NAMESPACES):
         one = await call(app, f"{BASE}/namespaces/{namespace}/trainingjobs/{kind}.bert")
-        assert one.status == (200 if {(kind, namespace), (kind, "")} & rights else 403)
+        assert one.status == (200 if is_allowed(rights, kind, namespace) else 403)
+
+
+async def test_what_belongs_to_no_job_names_none() -> None:
+    """Metrics, the page and discovery, of somebody who may read all jobs."""
+    app = served(Caller({(kind, "") for kind in ("", "dashboard", *KINDS)}), filled())
+    await call(app, f"{BASE}/trainjobs")
+    page = f"{BASE}/dashboard"
+    for path in ("/metrics", "/readyz?verbose", "/apis", BASE, "/openapi/v2", page):
+        answer = await call(app, path)
+        assert answer.status == 200, path
+        assert not rows_of(answer)
+        assert "bert" not in re.sub(r"pytorchjobs\.bert", "", answer.text), path
