@@ -277,6 +277,25 @@ async def test_structured_log_lines_are_shown_as_text() -> None:
     assert await lines_of(log, lines=4) == ([text[-1], *others], True)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "9" * 30,
+        "9" * 5000,
+        "1e999",
+        "NaN",
+        '"\\ud800"',
+        "[" * 500 + "]" * 500,
+        "[" * 50_000 + "]" * 50_000,
+        "{",
+    ],
+    ids=range(8),
+)
+async def test_a_hostile_log_line_is_shown_one_way_or_the_other(value: str) -> None:
+    line = json.dumps(RECORD | {"value": 0})[:-2] + value + "}"
+    assert len((await lines_of(line.encode(), lines=9))[0]) in (1, 3)
+
+
 async def lines_of(log: bytes, lines: int) -> tuple[list[str], bool]:
     tails = LogEnds(cast("KubeClient", Kubelet(log)), timeout_s=1)
     found = await tails.read(Place(namespace="team-a", pod_name="bert", container_name=""), lines)

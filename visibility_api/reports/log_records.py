@@ -27,9 +27,9 @@ def show_record(line: str) -> list[str]:
     try:
         fields = msgspec.json.decode(line, type=dict[str, Any])
         timestamp, level, logger, message = (str(fields[name]) for name in _HEAD)
-    except (msgspec.MsgspecError, RecursionError, KeyError):
+        rest = [f"{name}={_show(value)}" for name, value in fields.items() if name not in _LEFT_OUT]
+    except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError, KeyError):
         return [line]
-    rest = [f"{name}={_show(value)}" for name, value in fields.items() if name not in _LEFT_OUT]
     text = " ".join((timestamp, level, f"{logger}:", message, *rest))
     traces = [str(fields[name]) for name in _TRACES if name in fields]
     return [part for each in (text, *traces) for part in each.splitlines()]
