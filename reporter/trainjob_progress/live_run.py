@@ -167,7 +167,7 @@ class LiveRun:
             step = level._step
             span.note(value, None if step is None else step + n)
         else:
-            step = find_position(self._find_counted()).step
+            step = find_position(_find_counted(self.levels)).step
             span.note(value, step + n if step is not None and level is levels[-1] and level._counts else step)
 
     def collect(self) -> None:
@@ -258,7 +258,7 @@ class LiveRun:
     def _note(self, ending: Optional[str]) -> None:
         """For the message of those that come after it."""
         global earlier
-        levels = self._find_counted()
+        levels = _find_counted(self.levels)
         if self.main is not None or not levels or not self._publishers or (
             ending not in ("failed", "ended") and levels[0]._name is None
         ):  # fmt: skip
@@ -547,10 +547,12 @@ class LiveRun:
 
     def _take(self) -> Snapshot:
         """What is known now, without asking a device, and what it was since the last time."""
+        levels = tuple(self.levels)
+        if not levels and self.snapshot is not None:
+            return self.snapshot  # another thread has ended it since
         at_s, metrics = now_s(), self._find_metrics()  # first: what comes meanwhile is later
         self._drain(metrics)
-        levels = self.levels
-        counted = self._find_counted()
+        counted = _find_counted(levels)
         position = find_position(counted)
         step, total = position.step, position.total_steps
         if step is None and counted[0]._step is not None:
@@ -592,15 +594,6 @@ class LiveRun:
             ranks=self.ranks,
             between=tuple(self._between),
         )
-
-    def _find_counted(self) -> Sequence[Level]:
-        """The open levels whose steps and epochs are shown."""
-        counted = []
-        for level in tuple(self.levels):
-            if not level._counts:
-                break
-            counted.append(level)
-        return counted
 
     def _drain(self, metrics: dict[str, Any]) -> None:
         """Begin to note anew: those beside this run too, of the metrics that this one has not."""
@@ -646,6 +639,16 @@ class LiveRun:
             more = f" and {count - len(last)} more" if count > len(last) else ""
             parts.append(f"earlier: {', '.join(last)}{more}")
         return "; ".join(parts) or None
+
+
+def _find_counted(levels: Sequence[Level]) -> Sequence[Level]:
+    """Of the open levels those whose steps and epochs are shown."""
+    counted = []
+    for level in tuple(levels):
+        if not level._counts:
+            break
+        counted.append(level)
+    return counted
 
 
 def _find_name(levels: Sequence[Level]) -> str:

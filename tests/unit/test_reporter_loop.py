@@ -536,3 +536,14 @@ def test_nothing_but_a_file_is_replaced(tmp_path: Path, capfd: pytest.CaptureFix
     assert (tmp_path / "stdout").is_symlink()
     assert (tmp_path / "fifo").is_fifo()
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_sample_of_a_run_that_ends_meanwhile_is_what_was_known(sink: MemorySink) -> None:
+    with report(total_steps=3, sinks=[sink]) as r:
+        r.step()
+        r.flush(60)
+        run = r._run
+        known, levels = run.snapshot, run.levels
+        run.levels = []  # as its end does, on another thread
+        assert run._take() is known
+        run.levels = levels
