@@ -23,27 +23,19 @@ from visibility_api.app.health import Check
 from visibility_api.app.limits import new_shares
 from visibility_api.app.page import read_page
 from visibility_api.app.request_metrics import RequestMetrics
-from visibility_api.app.resource_routes import RouteKey
+from visibility_api.app.served_resources import ServedResources
 from visibility_api.auth.access_review import PATH as ACCESS_REVIEWS, AccessReviewer
 from visibility_api.auth.authenticator import RequestAuthenticator
 from visibility_api.auth.request_header_config import RequestHeaderConfig
 from visibility_api.auth.review_admission import ReviewAdmission
 from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import PATH as TOKEN_REVIEWS, TokenReviewer
-from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.memory import SavedJob, restore, restore_history, restore_points, save, save_history
-from visibility_api.kinds import BUILT_IN, Kinds, is_absent, served
+from visibility_api.kinds import BUILT_IN, is_absent, served
 from visibility_api.kinds.described.table import KindTable
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.lease import Lease
-from visibility_api.kubeapi.collection import Collection
-from visibility_api.kubeapi.lists import Lists
-from visibility_api.kubeapi.message import Handler
-from visibility_api.kubeapi.replicas import ProgressWithReplicas, Read
-from visibility_api.kubeapi.training_jobs import AllKinds
-from visibility_api.kubeapi.watch import Watches
-from visibility_api.models.served import TRAINING_JOBS, Resource
 from visibility_api.ownership import OwnersTerm, Surroundings, build_term
 from visibility_api.probing.log_end import LogEnds
 from visibility_api.replication.follower import Follower
@@ -54,7 +46,6 @@ from visibility_api.replication.requests import LogRequests
 from visibility_api.replication.role import Others, Role
 from visibility_api.replication.streams import LogStreams
 from visibility_api.settings import Settings
-from visibility_api.store import Store
 from visibility_api.store.job_log import JobLog
 from visibility_api.store.memory import MemoryStore
 from visibility_api.store.state_file import Bounds
@@ -64,7 +55,6 @@ from visibility_api.workloads.presence import Presence
 
 LEASE = "trainjob-visibility"
 NO_GARBAGE_CHECK_S, NO_GARBAGE_CHECKS = 0.1, 200  # until every job is known: twenty seconds at most
-END_DELAY_S = 1.0  # as in kube-apiserver, between the DELETED events of a kind that goes and its watches' end
 MAX_FAULTS = 4  # of described kinds, that /readyz?verbose names
 STUCK_S = 60.0  # a loop without an iteration for so long is stuck: liveness fails
 
@@ -158,7 +148,7 @@ def assemble(
     replica_reads = ReplicaReads(
         role, lambda: role.term.replicas if role.term is not None else None, peers, shares
     )
-    resources = _Resources(store, request_metrics, shares, authorizer, replica_reads.read)
+    resources = ServedResources(store, request_metrics, shares, authorizer, replica_reads.read, now=_now)
     resources.serve(table.now)
     draining = asyncio.Event()
 
@@ -226,7 +216,7 @@ def assemble(
     loops: list[tuple[str, Loop]] = [
         ("role", role.run),
         ("presence of kinds", presence.run),
-        ("watches of kinds that go", partial(_end_watches, presence, resources, lambda: table.now)),
+        ("watches of kinds that go", partial(resources.follow, presence, lambda: table.now)),
         ("watch of the client CAs", trust.watch(clients.authentication).run),
         ("garbage collection", partial(_collect_garbage, partial(jobs.is_listed, ""))),
     ]
@@ -317,78 +307,6 @@ def _count_watches(metrics: Metrics, role: Role[OwnersTerm], collections: Iterab
 
     for each in collections:
         metrics.watches_down.labels(each).set_function(partial(is_down, each))
-
-
-class _Resources:
-    """The resource path's handlers, and the watches among them. They follow the kinds."""
-
-    def __init__(
-        self,
-        store: Store,
-        metrics: RequestMetrics,
-        shares: TimeShares,
-        authorizer: AccessReviewer,
-        read_replicas: Read,
-    ) -> None:
-        self.handlers: dict[RouteKey, Handler] = {}
-        self._store, self._metrics, self._authorizer = store, metrics, authorizer
-        self._read_replicas = read_replicas
-        self._lists = Lists(store, shares=shares)
-        self._watches: dict[Resource, Watches] = {}
-
-    def serve(self, kinds: Kinds) -> None:
-        """Serve exactly these kinds. Watches of others end, and those of all kinds, which begin anew."""
-        for resource in set(self._watches).difference(kinds.resources):
-            self._watches.pop(resource).drain()
-            self.handlers = {key: each for key, each in self.handlers.items() if key[0] != resource.plural}
-        of_all_kinds = AllKinds({kind.served: kind.name for kind in kinds.kinds}, self._authorizer)
-        for resource in kinds.all_resources:
-            if resource not in self._watches:
-                self._add(resource, of_all_kinds if resource is TRAINING_JOBS else None)
-
-    def drain(self) -> None:
-        """At shutdown."""
-        for each in self._watches.values():
-            each.drain()
-
-    def end(self, resource: Resource) -> None:
-        """End its watches."""
-        if (watches := self._watches.get(resource)) is not None:
-            watches.end()
-
-    def _add(self, resource: Resource, view: AllKinds | None) -> None:
-        documents = Collection(resource, self._store, now=_now, lists=self._lists, view=view)
-        changes = self._watches[resource] = Watches(
-            resource,
-            self._store,
-            now=_now,
-            view=view,
-            count_events=partial(self._metrics.count_watch_events, resource.plural),
-        )
-        handlers: dict[str, Handler] = {
-            "get": documents.get,
-            "list": documents.list,
-            "watch": changes.watch,
-        }
-        self.handlers |= {(resource.plural, "", verb): handler for verb, handler in handlers.items()}
-        for subresource in resource.subresources:
-            if not subresource.is_operation:
-                progress = ProgressWithReplicas(resource, self._store, self._read_replicas, documents.get)
-                self.handlers[resource.plural, subresource.name, "get"] = progress.get
-
-
-async def _end_watches(presence: Presence, resources: _Resources, kinds: Callable[[], Kinds]) -> None:
-    """End the watches of each kind that is served no more: without an error, after the DELETED events.
-
-    kube-apiserver ends those of the CRD's own objects in the same way.
-    """
-    while True:
-        present = [each for each in kinds().resources if not is_absent(presence, each.plural, kinds())]
-        await presence.wait()
-        if gone := [each for each in present if is_absent(presence, each.plural, kinds())]:
-            await asyncio.sleep(END_DELAY_S)
-            for resource in gone:
-                resources.end(resource)
 
 
 def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event, table: KindTable) -> list[Check]:

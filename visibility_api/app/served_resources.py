@@ -1,0 +1,95 @@
+"""What answers requests for jobs, of the kinds that are served at one time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+
+from visibility_api.flowcontrol.time_shares import TimeShares
+from visibility_api.kinds import Kinds, is_absent
+from visibility_api.kubeapi.collection import Collection
+from visibility_api.kubeapi.lists import Lists
+from visibility_api.kubeapi.message import Authorizer, Handler
+from visibility_api.kubeapi.replicas import ProgressWithReplicas, Read
+from visibility_api.kubeapi.training_jobs import AllKinds
+from visibility_api.kubeapi.watch import Watches
+from visibility_api.models.served import TRAINING_JOBS, Resource
+from visibility_api.store import Store
+from visibility_api.workloads.presence import Presence
+
+from .request_metrics import RequestMetrics
+from .resource_routes import RouteKey
+
+END_DELAY_S = 1.0  # as in kube-apiserver, between the DELETED events of a kind that goes and its watches' end
+
+
+class ServedResources:
+    """The handlers of the resource path, by resource, subresource and verb, and the watches among them."""
+
+    def __init__(
+        self,
+        store: Store,
+        metrics: RequestMetrics,
+        shares: TimeShares,
+        authorizer: Authorizer,
+        read_replicas: Read,
+        *,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._now = now
+        self.handlers: dict[RouteKey, Handler] = {}
+        self._store, self._metrics, self._authorizer = store, metrics, authorizer
+        self._read_replicas = read_replicas
+        self._lists = Lists(store, shares=shares)
+        self._watches: dict[Resource, Watches] = {}
+
+    def serve(self, kinds: Kinds) -> None:
+        """Serve exactly these kinds. Watches of others end, and those of all kinds, which begin anew."""
+        for resource in set(self._watches).difference(kinds.resources):
+            self._watches.pop(resource).drain()
+            self.handlers = {key: each for key, each in self.handlers.items() if key[0] != resource.plural}
+        of_all_kinds = AllKinds({kind.served: kind.name for kind in kinds.kinds}, self._authorizer)
+        for resource in kinds.all_resources:
+            if resource not in self._watches:
+                self._add(resource, of_all_kinds if resource is TRAINING_JOBS else None)
+
+    def drain(self) -> None:
+        """At shutdown."""
+        for each in self._watches.values():
+            each.drain()
+
+    async def follow(self, presence: Presence, kinds: Callable[[], Kinds]) -> None:
+        """End the watches of each kind whose CRD goes: without an error, after the DELETED events.
+
+        kube-apiserver ends those of the CRD's own objects in the same way.
+        """
+        while True:
+            present = [each for each in kinds().resources if not is_absent(presence, each.plural, kinds())]
+            await presence.wait()
+            if gone := [each for each in present if is_absent(presence, each.plural, kinds())]:
+                await asyncio.sleep(END_DELAY_S)
+                for resource in gone:
+                    if (watches := self._watches.get(resource)) is not None:
+                        watches.end()
+
+    def _add(self, resource: Resource, view: AllKinds | None) -> None:
+        documents = Collection(resource, self._store, now=self._now, lists=self._lists, view=view)
+        changes = self._watches[resource] = Watches(
+            resource,
+            self._store,
+            now=self._now,
+            view=view,
+            count_events=partial(self._metrics.count_watch_events, resource.plural),
+        )
+        handlers: dict[str, Handler] = {
+            "get": documents.get,
+            "list": documents.list,
+            "watch": changes.watch,
+        }
+        self.handlers |= {(resource.plural, "", verb): handler for verb, handler in handlers.items()}
+        for subresource in resource.subresources:
+            if not subresource.is_operation:
+                progress = ProgressWithReplicas(resource, self._store, self._read_replicas, documents.get)
+                self.handlers[resource.plural, subresource.name, "get"] = progress.get
