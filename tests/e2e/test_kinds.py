@@ -122,7 +122,7 @@ class Life:
 
     def end(self) -> None:
         for part in reversed(self.parts):
-            self.admin.delete(part, gracePeriodSeconds=0)
+            self.admin.delete(part, gracePeriodSeconds=0, propagationPolicy="Background")
         self.delete()
         wait_until(self.is_gone, what=f"{self.sample.id} is gone")
 
