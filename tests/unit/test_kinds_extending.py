@@ -15,7 +15,7 @@ from visibility_api.models.served import progress_of
 from visibility_api.pushing.ownership import Owners
 from visibility_api.workloads.failures import Replica
 from visibility_api.workloads.inventory import Inventory
-from visibility_api.workloads.kind import AllPods, Group, JobKind, Parts, View, WatchedObjects
+from visibility_api.workloads.kind import AllPods, Group, JobKind, Parts, View, WatchedObjects, pods_with
 from visibility_api.workloads.objects import AnyObject, KubernetesObject, ObjectCondition, Pod
 from visibility_api.workloads.rank0 import named_pod
 
@@ -41,7 +41,7 @@ JOBS = WatchedObjects(
     makes=lambda job, pod: pod.name.startswith(f"{job.metadata.name}-"),
     is_read=False,
 )
-PODS = WatchedObjects(api="/api/v1", plural="pods", kind="Pod", type=Pod, selector="slurm.example.com/rank=0")
+PODS = pods_with("slurm.example.com/rank=0")
 
 
 class SlurmJobKind(JobKind):
