@@ -20,25 +20,28 @@ _TIME = r"\d{1,9}(?::\d\d){1,2}"
 _RICH = re.compile(r"^(.{0,500}?)(?<![━╸╺])[━╸╺]{5,1000}\s(.{0,1000})$")
 _RICH_COUNT = re.compile(rf"(?<!\S){_OF}(?!\S)")
 _RICH_TIME = re.compile(rf"(?<!\S)({_TIME}|-:--:--)(?!\S)")
+# Of the others each group has the name of what it gives.
+_BEFORE, _BEHIND = r"^(?P<description>.{0,500}?)", r"(?P<postfix>.{0,1000})$"
+_STEPS = rf"(?P<step>{_COUNT})/(?P<total>{_COUNT})"
 _CLICK = re.compile(
-    rf"^(.{{0,500}}?)\[[#=>.-]{{5,1000}}\]\s{{1,8}}{_OF}(?!\S)\s{{0,8}}({_TIME})?(.{{0,1000}})$"
+    rf"{_BEFORE}\[[#=>.-]{{5,1000}}\]\s{{1,8}}{_STEPS}(?!\S)\s{{0,8}}"
+    rf"(?P<remaining>{_TIME})?{_BEHIND}"
 )
 _PROGRESSBAR = re.compile(
-    rf"^(.{{0,500}}?)\d{{1,3}}% \(({_COUNT}) of ({_COUNT})\) \|[^|]{{0,1000}}\|"
-    rf"(?: Elapsed Time: +({_TIME}))?(?: (?:ETA|Time): +({_TIME}))?(.{{0,1000}})$"
+    rf"{_BEFORE}\d{{1,3}}% \((?P<step>{_COUNT}) of (?P<total>{_COUNT})\) \|[^|]{{0,1000}}\|"
+    rf"(?: Elapsed Time: +(?P<elapsed>{_TIME}))?(?: (?:ETA|Time): +(?P<remaining>{_TIME}))?{_BEHIND}"
 )
 _ALIVE = re.compile(
-    rf"^(.{{0,500}}?)\|[^|]{{5,1000}}\|[^|/]{{0,32}}?\s{_OF} \[\d{{1,3}}%\] in (\S{{1,16}}) "
-    r"\(([^()]{0,64})\)(.{0,1000})$"
+    rf"{_BEFORE}\|[^|]{{5,1000}}\|[^|/]{{0,32}}?\s{_STEPS} \[\d{{1,3}}%\] in "
+    rf"(?P<elapsed>\S{{1,16}}) \((?P<pace>~{{0,9}}(?P<remaining>[^(),]{{0,64}})[^()]{{0,64}})\){_BEHIND}"
 )
 _FASTPROGRESS = re.compile(
-    rf"^(.{{0,500}}?)\|[^|]{{0,1000}}\|\s{{1,4}}\d{{1,3}}\.\d\d% "
-    rf"\[{_OF} ({_TIME})<({_TIME})(.{{0,1000}})\]\s*$"
+    rf"{_BEFORE}\|[^|]{{0,1000}}\|\s{{1,4}}\d{{1,3}}\.\d\d% "
+    rf"\[{_STEPS} (?P<elapsed>{_TIME})<(?P<remaining>{_TIME})(?P<postfix>.{{0,1000}})\]\s*$"
 )
-
-
 _IGNITE = re.compile(  # tqdm's, in a form of its own
-    rf"^(.{{0,500}}?)\[{_OF}\]\s{{1,4}}\d{{1,3}}%\|([^|\[]{{0,1000}})\[({_TIME})<({_TIME}|\?)\]\s*$"
+    rf"{_BEFORE}\[{_STEPS}\]\s{{1,4}}\d{{1,3}}%\|(?P<postfix>[^|\[]{{0,1000}})"
+    rf"\[(?P<elapsed>{_TIME})<(?P<remaining>{_TIME}|\?)\]\s*$"
 )
 
 
@@ -57,14 +60,14 @@ class Drawing(NamedTuple):
 def find_drawing(line: str) -> Optional[Drawing]:
     """The newest bar of a line; None when there is none."""
     if "%|" in line:
-        return _find_tqdm(line) or _find_ignite(line)
+        return _find_tqdm(line) or _find_by_names(_IGNITE, line)
     if "━" in line:
         return _find_rich(line)
     if "%]" in line:
-        return _find_alive(line)
+        return _find_by_names(_ALIVE, line)
     if "%" in line and "|" in line:
-        return _find_progressbar(line) or _find_fastprogress(line)
-    return _find_click(line) if "]" in line else None
+        return _find_by_names(_PROGRESSBAR, line) or _find_by_names(_FASTPROGRESS, line)
+    return _find_by_names(_CLICK, line) if "]" in line else None
 
 
 def _find_tqdm(line: str) -> Optional[Drawing]:
@@ -79,14 +82,6 @@ def _find_tqdm(line: str) -> Optional[Drawing]:
         line[begin : match.start(1)], int(match.group(2)), int(match.group(3)),
         to_seconds(elapsed), to_seconds(remaining), match.group(6) or "", match.group(5) or "",
     )  # fmt: skip
-
-
-def _find_ignite(line: str) -> Optional[Drawing]:
-    match = _IGNITE.match(line)
-    if match is None:
-        return None
-    description, step, total, postfix, elapsed, remaining = match.groups()
-    return Drawing(description, int(step), int(total), to_seconds(elapsed), to_seconds(remaining), postfix)
 
 
 def _find_rich(line: str) -> Optional[Drawing]:
@@ -107,47 +102,16 @@ def _find_rich(line: str) -> Optional[Drawing]:
     )  # fmt: skip
 
 
-def _find_click(line: str) -> Optional[Drawing]:
-    match = _CLICK.match(line)
+def _find_by_names(form: re.Pattern[str], line: str) -> Optional[Drawing]:
+    match = form.match(line)
     if match is None:
         return None
-    description, step, total, remaining, postfix = match.groups()
-    return Drawing(description, int(step), int(total), 0, to_seconds(remaining or ""), postfix)
-
-
-def _find_progressbar(line: str) -> Optional[Drawing]:
-    match = _PROGRESSBAR.match(line)
-    if match is None:
-        return None
-    description, step, total, elapsed, remaining, postfix = match.groups()
+    found = match.groupdict("")
     return Drawing(
-        description, int(step), int(total), to_seconds(elapsed or ""), to_seconds(remaining or ""), postfix
-    )
-
-
-def _find_alive(line: str) -> Optional[Drawing]:
-    match = _ALIVE.match(line)
-    if match is None:
-        return None
-    description, step, total, elapsed, pace, postfix = match.groups()
-    remaining, _, _ = pace.partition(",")
-    return Drawing(
-        description,
-        int(step),
-        int(total),
-        to_seconds(elapsed),
-        to_seconds(remaining.lstrip("~")),
-        postfix,
-        pace,
-    )
-
-
-def _find_fastprogress(line: str) -> Optional[Drawing]:
-    match = _FASTPROGRESS.match(line)
-    if match is None:
-        return None
-    description, step, total, elapsed, remaining, postfix = match.groups()
-    return Drawing(description, int(step), int(total), to_seconds(elapsed), to_seconds(remaining), postfix)
+        found["description"], int(found["step"]), int(found["total"]),
+        to_seconds(found.get("elapsed", "")), to_seconds(found["remaining"]),
+        found["postfix"], found.get("pace", ""),
+    )  # fmt: skip
 
 
 _CLOCK = re.compile(r"\d{1,9}(?::\d\d){1,2}")
