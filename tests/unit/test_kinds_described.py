@@ -247,10 +247,12 @@ def without(*names: str, **changes: Any) -> dict[str, Any]:
         (without(phase="string(object.a.matches('(a+)+$'))"), "calls matches; what can be called: size, "),
         (without(phase="bogus(object)"), "phase: calls bogus"),
         (without(phase="other.status"), "does not read object; write for instance object.status.phase"),
+        (without(phase="string(object.a.map(x, x))"), "makes a list with map; use filter"),
+        (without(phase="object.a" + " + object.a" * 9), "has more than 8 additions"),
         (without(phase="object.a + " * 100), f"has 1100 characters; at most {MAX_CHARACTERS} are"),
         (
             without(phase="object.a.all(x, object.a.exists(y, x == y)) ? '' : ''"),
-            "phase: has a loop within a loop (all, exists, exists_one, filter, map)",
+            "phase: has a loop within a loop (all, exists, exists_one, filter)",
         ),
         (without(phase="object.a == r'\\' || object.b == '.all('"), "has a raw, a bytes or a triple-quoted"),
         (without(shortName="tjp"), '"tjp" is the name of a built-in kind; give another one as shortName'),

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import cel
 
-MAX_CHARACTERS = 512
-MAX_ITEMS, MAX_NODES, MAX_DEPTH, MAX_TEXT = 100, 4_000, 24, 1_024  # of an object, beyond which it is cut
+MAX_CHARACTERS, MAX_ADDITIONS = 512, 8
+MAX_ITEMS, MAX_NODES, MAX_DEPTH, MAX_TEXT = 100, 2_000, 24, 1_024  # of an object, beyond which it is cut
 OBJECT = "object"
 PARTS = ("metadata", "spec", "status")  # of it
 _OPERATORS = (
@@ -28,7 +28,8 @@ FUNCTIONS = (
 )
 _STRING = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\"""")
 _PATH = re.compile(rf"{OBJECT}(\.[A-Za-z][A-Za-z0-9]*)+", re.ASCII)
-_LOOP = re.compile(r"\.\s*(?:all|exists|exists_one|filter|map)\s*\(")
+_LOOP = re.compile(r"\.\s*(?:all|exists|exists_one|filter)\s*\(")
+_MAP = re.compile(r"\.\s*map\s*\(")
 
 
 class ExpressionFault(ValueError):
@@ -42,7 +43,7 @@ class Expression:
         """Raises ExpressionFault."""
         if len(text) > MAX_CHARACTERS:
             raise ExpressionFault(f"has {len(text)} characters; at most {MAX_CHARACTERS} are allowed")
-        _check_loops(text)
+        _check_cost(text)
         compile_ = _library().compile
         try:
             self._program = compile_(text)
@@ -118,18 +119,24 @@ class _Cut:
         return {key: self.copy(each, depth + 1) for key, each in list(value.items())[:kept]}
 
 
-def _check_loops(text: str) -> None:
-    """Refuse a loop within a loop: a list would be gone through once for each of its items."""
+def _check_cost(text: str) -> None:
+    """Refuse a loop within a loop, and what makes lists and texts much larger than those of the object."""
     code = _STRING.sub("''", text)
     if '"""' in text or "'''" in text or re.search(r"[A-Za-z]'", code):
         raise ExpressionFault("has a raw, a bytes or a triple-quoted string; use 'text' or \"text\"")
+    if _MAP.search(code):
+        raise ExpressionFault("makes a list with map; use filter, exists, exists_one or all")
+    if code.count("+") > MAX_ADDITIONS:
+        raise ExpressionFault(
+            f"has more than {MAX_ADDITIONS} additions, each of which may make a text longer"
+        )
     for loop in _LOOP.finditer(code):
         depth, end = 1, loop.end()
         while depth and end < len(code):
             depth += {"(": 1, ")": -1}.get(code[end], 0)
             end += 1
         if _LOOP.search(code, loop.end(), end):
-            raise ExpressionFault("has a loop within a loop (all, exists, exists_one, filter, map)")
+            raise ExpressionFault("has a loop within a loop (all, exists, exists_one, filter)")
 
 
 def _first_line(error: Exception) -> str:
