@@ -373,6 +373,29 @@ async def test_a_reader_that_stops_in_the_middle_of_a_list_is_left_soon() -> Non
     assert shell.sample("apiserver_current_inflight_requests", request_kind="readOnly") == 0
 
 
+@in_virtual_time
+@pytest.mark.parametrize(("number", "longest_s"), [(1, 10.0), (4, 10.0), (20, 2.0), (60, 1.0)])
+async def test_the_more_lists_a_client_leaves_unread_the_sooner_they_are_left(
+    number: int, longest_s: float
+) -> None:
+    """Each keeps one of kube-apiserver's seats for this API, and there are some twenty."""
+
+    async def parts(_request: ResourceRequest) -> ResourceResponse:
+        return ResourceResponse(body=[b"x" * 100_000] * 10)
+
+    async def read_nothing(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    async def left_after_s() -> float:
+        assert not (await shell.get(ONE, before_send=read_nothing)).is_complete
+        return asyncio.get_running_loop().time() - began
+
+    shell, began = Shell(handler=parts), asyncio.get_running_loop().time()
+    took = await asyncio.gather(*[left_after_s() for _ in range(number)])
+    assert took[-1] == pytest.approx(longest_s)
+
+
 async def test_a_reader_too_slow_for_its_answer_is_left() -> None:
     """R17: nothing holds its place for ever; the server below closes the connection."""
 

@@ -25,7 +25,7 @@ from visibility_api.kubeapi.message import (
 )
 from visibility_api.kubeapi.turns import Turns
 
-from .limits import REQUEST_S, Limits, Places
+from .limits import FEW_RESPONSES, MIN_CHUNK_TIMEOUT_S, REQUEST_S, Limits, Places
 from .refusal import is_unforeseen, log_failure, refuse
 from .request_info import RequestInfo
 from .request_metrics import Series
@@ -120,8 +120,14 @@ class Exchange:
         self.record(response.status)
 
     async def _send_in_time(self, message: Message) -> None:
-        """Raises TimeoutError when the client reads nothing for so long."""
-        await within(self.limits.chunk_timeout_s, self.send(message))
+        """Raises TimeoutError when the client reads nothing for so long: the less, the more of its responses
+        are under way. Unread ones could take all seats that kube-apiserver has for this API."""
+        limit_s = self.limits.chunk_timeout_s
+        if self.place is not None:
+            places, client = self.place
+            share = FEW_RESPONSES / max(FEW_RESPONSES, places.taken_by(client))
+            limit_s = max(limit_s * share, min(limit_s, MIN_CHUNK_TIMEOUT_S))
+        await within(limit_s, self.send(message))
 
     async def stream(self, stream: ResourceStream) -> None:
         """Send the headers at once (client-go's `Watch` returns with them), then what the handler writes."""

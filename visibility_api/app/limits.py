@@ -45,6 +45,8 @@ class Limits:
     chunk_timeout_s: float = 10.0  # for a piece of a list or watch; a slower reader is disconnected
 
 
+FEW_RESPONSES = 4  # of one user under way: each may be left unread for `chunk_timeout_s`
+MIN_CHUNK_TIMEOUT_S = 1.0  # however many are under way
 # What a request takes before and after its handler: TLS, parsing, headers.
 REQUEST_S = 0.0001
 OVER_SHARE = (
@@ -97,6 +99,9 @@ class Places:
             )
         self._of_user[user] = of_user + 1
         self.taken += 1
+
+    def taken_by(self, user: str) -> int:
+        return self._of_user.get(user, 0)
 
     def leave(self, user: str) -> None:
         """Give a place back."""
