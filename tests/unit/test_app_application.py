@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -133,8 +134,8 @@ class Gate:
         return ResourceResponse(body=b"{}")
 
 
-async def fill(shell: Shell, gate: Gate, number: int) -> list[asyncio.Task[Answer]]:
-    waiting = [asyncio.create_task(shell.get(ONE)) for _ in range(number)]
+async def fill(shell: Shell, gate: Gate, number: int, target: str = ONE) -> list[asyncio.Task[Answer]]:
+    waiting = [asyncio.create_task(shell.get(target)) for _ in range(number)]
     for _ in waiting:
         await gate.entered.acquire()
     return waiting
@@ -212,6 +213,42 @@ async def test_one_user_cannot_take_the_places_of_others() -> None:
     waiting += await fill(shell, gate, 1)
     gate.opened.set()
     assert {answer.status for answer in await asyncio.gather(*waiting)} == {200}
+
+
+async def test_of_lists_that_kube_apiserver_forwards_a_user_has_few_under_way() -> None:
+    """Each keeps a seat of kube-apiserver's, whether it is read, waits for its share, or is written."""
+    gate, listing = Gate(), f"{BASE}/trainjobs"
+    shell = Shell(handler=gate.handle, limits=Limits(forwarded_lists_of_user=2))
+    shell.is_forwarded = True
+    waiting = await fill(shell, gate, 2, listing)
+    assert (await shell.get(listing)).status == 429
+    waiting += await fill(shell, gate, 3, ONE)
+    assert shell.sample("apiserver_current_inflight_requests", request_kind="readOnly") == 5
+    shell.identity = Identity(user="joe")
+    waiting += await fill(shell, gate, 2, listing)
+    shell.is_forwarded = False
+    waiting += await fill(shell, gate, 5, listing)
+    gate.opened.set()
+    assert {answer.status for answer in await asyncio.gather(*waiting)} == {200}
+
+
+@in_virtual_time
+@pytest.mark.parametrize("is_forwarded", [False, True])
+async def test_requests_over_a_share_that_kube_apiserver_forwards_do_not_wait_in_crowds(
+    is_forwarded: bool,
+) -> None:
+    async def keep_the_loop(_request: ResourceRequest) -> ResourceResponse:
+        time.sleep(0.01)  # noqa: ASYNC251 - what it is about
+        return ResourceResponse(body=b"{}\n")
+
+    shell = Shell(handler=keep_the_loop, limits=Limits(share_of_user=0.1, burst_of_user_s=0.005))
+    shell.is_forwarded = is_forwarded
+    assert (await shell.get(ONE)).status == 200
+    statuses = Counter(
+        [answer.status for answer in await asyncio.gather(*[shell.get(ONE) for _ in range(20)])]
+    )
+    assert statuses[429] == (12 if is_forwarded else 0)  # eight wait
+    assert statuses[200] == 20 - statuses[429]
 
 
 @in_virtual_time

@@ -94,9 +94,14 @@ class RequestChain:
         self._limits = limits
         self._shares = shares
         self._over_share = over_share(shares, limits)
+        self._forwarded_over_share = over_share(shares, limits, is_forwarded=True)
         self._turns = Turns()
         self._unparsed = metrics.series(("other", "", ""))
-        self._requests = Shares(most=limits.in_flight, most_of_user=limits.in_flight_of_user)
+        self._requests = Shares(
+            most=limits.in_flight,
+            most_of_user=limits.in_flight_of_user,
+            forwarded_lists_of_user=limits.forwarded_lists_of_user,
+        )
         self._watches = Shares(most=limits.watches, most_of_user=limits.watches_of_user)
         metrics.watch_in_flight(requests=self._requests.count, watches=self._watches.count)
 
@@ -170,16 +175,20 @@ class RequestChain:
             info.check_timeout()
             return None
         identity = scope["identity"] = await self._authenticator.authenticate(scope)
-        client = client_of(identity)
+        client, is_forwarded = client_of(identity), FORWARDED in scope["state"]
+        if info.is_watch:
+            places = self._watches.of(identity, is_forwarded=is_forwarded)
+        else:
+            is_list = info.attributes.verb == "list"
+            places = self._requests.of(identity, is_forwarded=is_forwarded, is_list=is_list)
+        places.enter(client)
+        exchange.place = places, client
         if MASTERS_GROUP not in identity.groups:
             exchange.client = client
             if self._shares.is_over(client):
-                await self._over_share.enter(client)
-                exchange.turn = self._over_share
-        shares = self._watches if info.is_watch else self._requests
-        places = shares.of(identity, is_forwarded=FORWARDED in scope["state"])
-        places.enter(client)
-        exchange.place = places, client
+                queue = self._forwarded_over_share if is_forwarded else self._over_share
+                await queue.enter(client)
+                exchange.turn = queue
         await self._authorizer.authorize(identity, info.attributes)
         info.check_timeout()
         if route is not None and route.needs_documents:

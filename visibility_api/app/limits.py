@@ -27,6 +27,8 @@ class Limits:
 
     in_flight: int = 400  # requests other than open watches
     in_flight_of_user: int = 100
+    # Lists that kube-apiserver forwards: each keeps one of some twenty seats that it has for this API.
+    forwarded_lists_of_user: int = 10
     watches: int = 2_000
     # Ten users with all of theirs take less than a tenth of a core and 100 MiB (decision 38).
     watches_of_user: int = 64
@@ -54,6 +56,7 @@ OVER_SHARE = (
     "server's time; send fewer of them, or lists in compact JSON, and try again after the time in Retry-After"
 )
 _MAX_WAITING, _MAX_WAITING_OF_USER = 1000, 100
+_MAX_FORWARDED_WAITING_OF_USER = 8  # they keep seats of kube-apiserver's
 
 
 def new_shares(limits: Limits) -> TimeShares:
@@ -63,14 +66,14 @@ def new_shares(limits: Limits) -> TimeShares:
     )
 
 
-def over_share(shares: TimeShares, limits: Limits) -> ClientQueues:
+def over_share(shares: TimeShares, limits: Limits, *, is_forwarded: bool = False) -> ClientQueues:
     """Where the requests of users wait that have used up their share: one of each is served at a time."""
     return ClientQueues(
         crowded=OVER_SHARE,
         max_running=_MAX_WAITING,
         max_running_per_client=1,
         max_waiting=_MAX_WAITING,
-        max_waiting_per_client=_MAX_WAITING_OF_USER,
+        max_waiting_per_client=_MAX_FORWARDED_WAITING_OF_USER if is_forwarded else _MAX_WAITING_OF_USER,
         wait_s=limits.wait_for_share_s,
         shares=shares,
     )
@@ -116,20 +119,25 @@ class Places:
 class Shares:
     """Places of direct callers, of forwarded ones and of system:masters, which each class keeps."""
 
-    def __init__(self, *, most: int, most_of_user: int) -> None:
+    def __init__(self, *, most: int, most_of_user: int, forwarded_lists_of_user: int = 0) -> None:
         self._direct = Places(most=most, most_of_user=most_of_user)
         self._forwarded = Places(most=most, most_of_user=most_of_user)
+        self._forwarded_lists = Places(most=most, most_of_user=forwarded_lists_of_user)
         self._masters = Places(most=most, most_of_user=most)
 
     def count(self) -> int:
         """The number of places that are taken."""
-        return self._direct.taken + self._forwarded.taken + self._masters.taken
+        return sum(
+            each.taken for each in (self._direct, self._forwarded, self._forwarded_lists, self._masters)
+        )
 
-    def of(self, identity: Identity, *, is_forwarded: bool) -> Places:
+    def of(self, identity: Identity, *, is_forwarded: bool, is_list: bool = False) -> Places:
         """The places that a caller may take; `is_forwarded`: by a verified front proxy."""
         if MASTERS_GROUP in identity.groups:
             return self._masters
-        return self._forwarded if is_forwarded else self._direct
+        if is_forwarded:
+            return self._forwarded_lists if is_list else self._forwarded
+        return self._direct
 
 
 async def hold_back(scope: Scope, limits: Limits, *, unless_known: bool = False) -> None:
