@@ -283,3 +283,47 @@ test("of 300 metrics those in view are drawn, and any is found and kept on top",
     (text) => text === "layer299/norm",
   );
 });
+
+test("charts are sorted by name when that is asked for, numbers as numbers", async () => {
+  const job = fixture.jobs.find(trains)!;
+  const names = ["loss", ...Array.from({ length: 11 }, (_, at) => `layer${11 - at}`)];
+  has(job, Object.fromEntries(names.map((name) => [name, [range(0, 10, 1, (step) => step)]])));
+  await show(job);
+  const heads = () => page.locator(".curve-panel h3").allTextContents();
+  expect(await heads()).toEqual(names);
+  await page.getByRole("checkbox", { name: "By name" }).check();
+  await until(heads, (found) => found[0] === "layer1" && found[9] === "layer10" && found.at(-1) === "loss");
+});
+
+test("the best value so far is named: the lowest loss, the highest accuracy, and none of a learning rate", async () => {
+  const job = fixture.jobs.find(trains)!;
+  has(job, {
+    loss: [range(0, 100, 1, (step) => 1 + Math.abs(step - 40) / 100)],
+    accuracy: [range(0, 100, 1, (step) => 0.9 - Math.abs(step - 60) / 100)],
+    learning_rate: [range(0, 100, 1, (step) => 0.1 - step / 2000)],
+  });
+  await show(job);
+  await until(legend, (found) => found.length === 3);
+  const [loss, accuracy, rate] = await legend();
+  expect(loss).toMatch(/^loss1\.6.*lowest 1$/);
+  expect(accuracy).toMatch(/^accuracy0\.5.*highest 0\.9$/);
+  expect(rate).not.toMatch(/lowest|highest/);
+  await pointAt(0.5); // there the value is told, and the best is not
+  await until(legend, ([found]) => found !== undefined && !/lowest/.test(found));
+});
+
+test("a PNG of a chart that is not live says as of when it is", async () => {
+  const job = fixture.jobs.find(trains)!;
+  await show(job);
+  await until(() => fixture.watching, Boolean);
+  fixture.isDown = true;
+  fixture.cut();
+  const asOf = await page.getByText(/What is shown is as of/).textContent();
+  await page.waitForTimeout(2100); // so that now is another time
+  await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "PNG of loss" }).click()]);
+  const of = (await written()).find((text) => text.includes(" · as of "));
+  const [hour = 0, minute = 0, second = 0] = (/T(\d+):(\d+):(\d+)Z$/.exec(of ?? "") ?? []).slice(1).map(Number);
+  const seconds = new Date().getUTCHours() * 3600 + new Date().getUTCMinutes() * 60 + new Date().getUTCSeconds();
+  expect((seconds - (hour * 3600 + minute * 60 + second) + 86_400) % 86_400).toBeGreaterThanOrEqual(2);
+  expect(asOf).toContain(`:${String(minute).padStart(2, "0")}`);
+});

@@ -141,3 +141,32 @@ test("jobs of several kinds are compared", async () => {
     (count) => count === 2,
   );
 });
+
+test("on paper and on a small screen each job tells its kind, and no name is cut", async () => {
+  await show();
+  await page.getByText(`${JOBS} jobs`, { exact: true }).waitFor();
+  await page.emulateMedia({ media: "print" });
+  await page.setViewportSize({ width: 720, height: 1000 }); // a sheet of A4
+  await page.evaluate(() => window.dispatchEvent(new Event("beforeprint")));
+  await row(torch)
+    .getByText(/^PyTorchJob ·/)
+    .waitFor();
+  expect(await row(torch).locator(".cell.of-kind").isVisible()).toBe(false);
+  const cut = await page
+    .locator(".body .name a")
+    .evaluateAll((names) =>
+      names.filter((name) => name.scrollWidth > name.clientWidth).map((name) => name.textContent),
+    );
+  expect(cut).toEqual([]);
+  await page.emulateMedia({ media: "screen" });
+  await page.setViewportSize({ width: 320, height: 568 });
+  await page.goto(`${fixture.page()}#/?q=${torch.name}`);
+  await row(torch)
+    .getByText(/^PyTorchJob ·/)
+    .waitFor();
+  const other = `${volcano.plural}/${volcano.namespace}/${volcano.name}`;
+  await page.goto(`${fixture.page()}${route(torch)}?with=${other}`);
+  const value = page.locator(".compare-table tbody td").nth(1);
+  await value.waitFor();
+  expect((await value.boundingBox())!.x).toBeLessThan(250); // beside the name, without scrolling
+});

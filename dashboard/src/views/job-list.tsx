@@ -73,7 +73,10 @@ export function JobList({ rows, sparks, filter, change, now, isLoading, timeline
   return (
     <div
       class={`list ${timeline ? "over-time" : ""}`}
-      style={{ "--more": [...(hasKinds ? ["kind"] : []), ...columns].map(() => "minmax(70px, 0.8fr)").join(" ") }}
+      style={{
+        "--more": columns.map(() => "minmax(70px, 0.8fr)").join(" "),
+        "--kind": hasKinds ? "minmax(70px, 0.8fr)" : "",
+      }}
       role="table"
       aria-label="Training jobs"
       aria-rowcount={rows.length + 1}
@@ -91,7 +94,7 @@ export function JobList({ rows, sparks, filter, change, now, isLoading, timeline
               ))}
             </div>
           )}
-          {hasKinds && <ColumnHead name="Kind" sort="kind" kind="label" filter={filter} change={change} />}
+          {hasKinds && <ColumnHead name="Kind" sort="kind" kind="label of-kind" filter={filter} change={change} />}
           {columns.map((label) => (
             <div key={label} role="columnheader" class="cell label">
               <Text>{label}</Text>

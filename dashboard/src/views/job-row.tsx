@@ -88,7 +88,7 @@ export class JobRow extends Component<Props> {
           <Usual job={job} data={data} now={now} />
         )}
         {hasKind && (
-          <div role="cell" class="cell label">
+          <div role="cell" class="cell label of-kind">
             <Text>{job.kind}</Text>
           </div>
         )}
