@@ -110,7 +110,7 @@ def job_set(number: int) -> dict[str, Any]:
             "namespace": namespace(number),
             "uid": _uid("5", number),
             "resourceVersion": "1",
-            "ownerReferences": [_controller("TrainJob", job_name(number), _uid("7", number))],
+            "ownerReferences": [controller("TrainJob", job_name(number), _uid("7", number))],
             "managedFields": _managed_fields(number),
         },
         "spec": {
@@ -161,7 +161,7 @@ def pod(number: int, rank: int = 0) -> dict[str, Any]:
                 f"{JOBSET}replicatedjob-name": "node",
                 "batch.kubernetes.io/job-completion-index": "0",
             },
-            "ownerReferences": [_controller("Job", f"{name}-node-0", _uid("3", number))],
+            "ownerReferences": [controller("Job", f"{name}-node-0", _uid("3", number))],
             "managedFields": _managed_fields(number),
         },
         "spec": {"nodeName": f"gpu-{number % 500}", "containers": [_container(number)]},
@@ -184,7 +184,7 @@ def pod(number: int, rank: int = 0) -> dict[str, Any]:
     }
 
 
-def _controller(kind: str, name: str, uid: str) -> dict[str, Any]:
+def controller(kind: str, name: str, uid: str) -> dict[str, Any]:
     return {"kind": kind, "name": name, "uid": uid, "controller": True, "blockOwnerDeletion": True}
 
 
@@ -232,7 +232,7 @@ def batch_job(number: int) -> dict[str, Any]:
                 f"{JOBSET}restart-attempt": "0",
                 "trainer.kubeflow.org/trainjob-ancestor-step": "trainer",
             },
-            "ownerReferences": [_controller("JobSet", name, _uid("5", number))],
+            "ownerReferences": [controller("JobSet", name, _uid("5", number))],
             "managedFields": _managed_fields(number),
         },
         "spec": {"completionMode": "Indexed", "completions": 1024},
@@ -308,6 +308,7 @@ def application(
     *,
     say: Callable[[], bytes] | None = document,  # None: no job has a progress file
     trust: Mapping[str, str] | None = None,  # data of ConfigMap extension-apiserver-authentication
+    answer: Callable[[str, Mapping[str, str]], bytes | None] | None = None,  # by path and query; None: 404
 ) -> web.Application:
     app = web.Application(client_max_size=2**20)
     meta = {"name": "extension-apiserver-authentication", "namespace": "kube-system", "resourceVersion": "1"}
@@ -315,7 +316,13 @@ def application(
 
     async def collection(request: web.Request) -> web.StreamResponse:
         plural = request.path.rpartition("/")[2]
-        if "watch" not in request.query:
+        if answer is not None:
+            body = answer(request.path, request.query)
+            if body is None:
+                return web.json_response({"kind": "Status", "reason": "NotFound", "code": 404}, status=404)
+            if "watch" not in request.query:
+                return web.Response(body=body, content_type="application/json")
+        elif "watch" not in request.query:
             return web.Response(body=page(plural, request.query), content_type="application/json")
         stream = web.StreamResponse()
         await stream.prepare(request)
@@ -392,6 +399,9 @@ def application(
     app.router.add_get("/apis/jobset.x-k8s.io/v1alpha2/jobsets", collection)
     app.router.add_get("/apis/batch/v1/jobs", collection)
     app.router.add_get("/api/v1/pods", collection)
+    if answer is not None:
+        app.router.add_get("/apis/{group}/{version}", collection)
+        app.router.add_get("/apis/{group}/{version}/{plural}", collection)
     app.router.add_get("/api/v1/namespaces/kube-system/configmaps", config_map)
     app.router.add_get("/api/v1/namespaces/kube-system/configmaps/{name}", one_config_map)
     app.router.add_post("/apis/authentication.k8s.io/v1/tokenreviews", token_review)
