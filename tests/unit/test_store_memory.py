@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, strategies as st
 
 from tests.jobs import document
 from visibility_api.jobs.job import JobRef
@@ -181,3 +182,47 @@ def test_changes_after_a_revision_are_given_in_order_as_long_as_they_are_held() 
     for step in range(10, 20):
         store.put(document("a", step=step))
     assert store.log_after(BASE) is None
+
+
+@given(
+    happenings=st.lists(
+        st.tuples(
+            st.sampled_from(["jobs", "jobsets", "trainjobs"]),
+            st.sampled_from(["team-a", "team-a-dev"]),
+            st.sampled_from(["a", "a.b", "b"]),
+            st.booleans(),
+        ),
+        max_size=40,
+    ),
+    resources=st.frozensets(st.sampled_from(["jobs", "jobsets", "trainjobs", "tfjobs"])),
+)
+def test_a_list_of_several_resources_is_that_of_each_together_at_every_revision(
+    happenings: list[tuple[str, str, str, bool]], resources: frozenset[str]
+) -> None:
+    store = MemoryStore(base_revision=BASE)
+    states: dict[tuple[int, str | None], list[tuple[str, str, int | None]]] = {}
+
+    def together(namespace: str | None) -> list[tuple[str, str, int | None]]:
+        found = [entry for each in resources for entry in store.list(each, namespace).entries]
+        rows = [(e.document.job.ref, e.document.step) for e in found]
+        rows.sort(key=lambda row: (f"{row[0].namespace}/", row[0].qualified_name))
+        return [(ref.namespace, ref.qualified_name, step) for ref, step in rows]
+
+    def mixed(namespace: str | None, at: int | None = None) -> list[tuple[str, str, int | None]]:
+        entries = store.list(resources, namespace, at=at).entries
+        rows = [(e.document.job.ref, e.document.step) for e in entries]
+        return [(ref.namespace, ref.qualified_name, step) for ref, step in rows]
+
+    for number, (resource, namespace, name, is_deleted) in enumerate(happenings):
+        entry = store.get(resource, namespace, name)
+        if is_deleted and entry is not None:
+            store.delete(entry.document.job.ref)
+        else:
+            store.put(document(name, resource=resource, namespace=namespace, step=number))
+        for scope in (None, "team-a"):
+            states[store.revision, scope] = together(scope)
+            assert mixed(scope) == states[store.revision, scope]
+    for (revision, scope), expected in states.items():
+        assert mixed(scope, revision) == expected
+    feed = store.watch(resources, BASE)
+    assert feed.revision == BASE
