@@ -114,6 +114,21 @@ with report(total_steps=1000, sinks=[LogSink(interval_s=0.2)]) as r:
         time.sleep(0.1)
 """
 
+# A line of 3 MB, one that is not UTF-8, a report; then a line without end.
+UNRULY = f"""{_WAIT}
+import sys
+
+out = sys.stdout.buffer
+out.write(b"x" * 3_000_000 + b"\\n\\xff\\xfe broken\\n")
+out.write(b"Step 7/1000, loss: 0.5\\n")
+out.flush()
+wait_for("endless")
+while True:
+    out.write(b"y" * 1_000_000)
+    out.flush()
+    time.sleep(0.2)
+"""
+
 # Each log line is a JSON object.
 LOGGING = """
 import logging, time

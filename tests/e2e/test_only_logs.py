@@ -15,7 +15,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.manifests import without
 from tests.e2e.processes import wait_until
 from tests.e2e.rbac import bind_in_namespace, wait_allowed
-from tests.e2e.scripts import CRASHING, LOGGING, PRINTING, SILENT
+from tests.e2e.scripts import CRASHING, LOGGING, PRINTING, SILENT, UNRULY
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.volumes import VolumeJobs
 from tests.e2e.workspace import TRAINER, Workspace, condition
@@ -85,6 +85,26 @@ def test_structured_log_lines_are_read_and_shown_as_text(jobs: VolumeJobs) -> No
     (line,) = jobs.team.cluster.admin.get(path)["lines"]
     assert " INFO train: a step " in line
     assert line.endswith(" loss=0.5")
+
+
+def test_a_log_of_broken_and_very_long_lines_is_read_at_its_newest_end(jobs: VolumeJobs) -> None:
+    jobs.start("unruly", UNRULY, annotations=OFTEN)
+    status = shown_by_kubectl(jobs, "unruly", lambda status: status.get("steps"))
+    assert (status["steps"]["current"], status["steps"]["total"]) == (7, 1000)
+    tail = jobs.team.cluster.admin.get(f"{jobs.team.collection}/unruly/log-tail?lines=5")
+    assert tail["truncated"]
+    assert max(map(len, tail["lines"])) < 5000
+    assert "Step 7/1000, loss: 0.5" in tail["lines"]
+    jobs.leave_sign("unruly", "endless")
+
+    def newest() -> str:
+        lines = jobs.team.cluster.admin.get(f"{jobs.team.collection}/unruly/log-tail?lines=1")["lines"]
+        assert lines[-1].startswith("y")
+        found: str = lines[-1]
+        return found
+
+    assert len(wait_until(newest, what="the endless line is shown")) < 5000
+    assert jobs.team.document("unruly")["status"]["steps"]["current"] == 7
 
 
 def test_a_missing_right_to_logs_is_named_and_its_return_is_noticed(

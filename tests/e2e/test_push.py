@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import http.client
 import itertools
 import secrets
 import ssl
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -88,6 +90,24 @@ class Pusher:
         with httpx.Client(verify=self._context, trust_env=False, timeout=PATIENCE_S) as client:
             return client.post(self.server.url + path, json=body, headers=headers)
 
+    def send(self, path: str, token: str, pieces: Iterable[bytes], length: int | None) -> httpx.Response:
+        """A body as it is; `length`: what the headers say of it, whether or not it comes. None: in chunks."""
+        at = httpx.URL(self.server.url)
+        connection = http.client.HTTPSConnection(at.host, at.port, context=self._context, timeout=PATIENCE_S)
+        with contextlib.closing(connection):
+            connection.putrequest("POST", path)
+            connection.putheader("Authorization", f"Bearer {token}")
+            framing = ("Transfer-Encoding", "chunked") if length is None else ("Content-Length", str(length))
+            connection.putheader(*framing)
+            connection.endheaders()
+            with contextlib.suppress(OSError):  # the server answers before the end, and reads no more
+                for piece in pieces:
+                    connection.send(piece if length is not None else b"%x\r\n%s\r\n" % (len(piece), piece))
+                if length is None:
+                    connection.send(b"0\r\n\r\n")
+            answer = connection.getresponse()
+            return httpx.Response(answer.status, content=answer.read())
+
     def start(self, name: str) -> Object:
         """A job that says nothing by itself; returns its pod, once the server knows it."""
         self.team.start_job(name, SILENT, runtime=self.runtime)
@@ -148,6 +168,29 @@ def pusher(server: VisibilityServer, shared: Workspace, runtime: str) -> Pusher:
 @pytest.fixture(scope="module")
 def bert(pusher: Pusher) -> Object:
     return pusher.start("bert")
+
+
+@pytest.mark.parametrize(
+    ("body", "length", "code", "reason"),
+    [
+        ([b"x" * 2**20], 2**20, 413, "RequestEntityTooLarge"),
+        (itertools.repeat(b" " * 4096, 1024), None, 422, "Invalid"),
+        ([b'{"trainerStatus": {"secret-of-the-body'], None, 422, "Invalid"),
+        ([b"[" * 60_000 + b"\xff"], None, 422, "Invalid"),
+        ([b'{"trainerStatus": {'], 1000, 422, "Invalid"),
+    ],
+    ids=["too long", "endless", "broken", "deeply nested and broken", "late"],
+)
+def test_a_bad_body_costs_its_own_push_alone(
+    pusher: Pusher, bert: Object, body: Iterable[bytes], length: int | None, code: int, reason: str
+) -> None:
+    token, path = pusher.token(bert, GROUP), pusher.path("bert")
+    answer = pusher.send(path, token, body, length)
+    assert refused(answer) == (code, reason)
+    assert "secret-of-the-body" not in answer.text
+    percentage = (pusher.percentage("bert") or 0) % 90 + 1
+    assert pusher.post(path, token, percentage).status_code == 200
+    assert pusher.percentage("bert") == percentage
 
 
 def test_a_pods_own_token_is_taken_for_either_audience_on_either_path(pusher: Pusher, bert: Object) -> None:
