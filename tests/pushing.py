@@ -69,7 +69,8 @@ class Cluster:
         self.held.set()
 
     def find_job(self, resource: str, namespace: str, name: str) -> TrainingJob | None:
-        return self.jobs.get((namespace, name)) if resource == "trainjobs" else None
+        found = self.jobs.get((namespace, name))
+        return found if found is not None and found.ref.resource == resource else None
 
     def add_job(self, name: str, namespace: str = "team-a", *, attempt: int = 0) -> TrainingJob:
         """A running job with pods 0 and 1 there, each with a token that is its own uid."""

@@ -9,6 +9,7 @@ import structlog
 from msgspec import structs
 from msgspec.structs import replace
 
+from tests.jobs import T0, job_ref
 from tests.pushing import OURS, UPSTREAM, Cluster, Endpoint, jwt, pod_claims, upstream_audience
 from visibility_api.auth.token_review import PATH as REVIEWS
 from visibility_api.errors.status import (
@@ -19,6 +20,7 @@ from visibility_api.errors.status import (
     TooManyRequests,
     Unavailable,
 )
+from visibility_api.jobs.job import Phase, Replica, TrainingJob
 from visibility_api.kube.errors import ApiError, Unreachable
 from visibility_api.pushing.admission import GRANT_TTL_S, LOG_AGAIN_S, REFUSED_UNNAMED_FOR_S
 from visibility_api.pushing.ownership import Membership
@@ -59,6 +61,34 @@ async def admit(
 async def test_a_pods_own_token_is_admitted_on_both_paths(endpoint: Endpoint, path: str) -> None:
     assert (await admit(endpoint, path=path)).pod_uid == POD0
     assert (await admit(endpoint, POD1, path=path)).pod_uid == POD1
+
+
+@pytest.mark.parametrize(
+    ("resource", "kind", "groups"),
+    [
+        ("pytorchjobs", "PyTorchJob", {"master": 1, "worker": 2}),
+        ("mpijobs", "MPIJob", {"launcher": 1, "worker": 2}),
+        ("volcanojobs", "Job", {"worker": 2}),
+    ],
+)
+async def test_a_pod_beyond_the_replicas_of_its_job_is_refused(
+    endpoint: Endpoint, cluster: Cluster, resource: str, kind: str, groups: dict[str, int]
+) -> None:
+    """Who may create pods can name such a job as the owner, and give them any name that is free."""
+    cluster.jobs["team-a", "gpt"] = TrainingJob(
+        ref=job_ref("gpt", uid="gpt-uid", resource=resource),
+        created_at=T0,
+        phase=Phase.RUNNING,
+        replicas=tuple(Replica(name=name, desired=number) for name, number in groups.items()),
+    )
+    path = OURS.replace("trainjobs", resource)
+    for name in ("gpt-worker-0", "gpt-worker-1", *(["gpt-launcher"] if "launcher" in groups else [])):
+        cluster.add_pod(name, f"{name}-uid", "gpt-uid", "gpt", kind=kind)
+        assert (await admit(endpoint, f"{name}-uid", name="gpt", path=path)).pod_name == name
+    for name in ("gpt-worker-2", "gpt-worker-99999999", "gpt-other-0"):
+        cluster.add_pod(name, f"{name}-uid", "gpt-uid", "gpt", kind=kind)
+        with pytest.raises(Forbidden):
+            await admit(endpoint, f"{name}-uid", name="gpt", path=path)
 
 
 OWN = jwt(**pod_claims("bert-node-0-0-abcde"))

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from visibility_api.jobs.job import TrainingJob
 from visibility_api.models.served import progress_of
 from visibility_api.workloads.failures import Replica, replica_job_failure
 from visibility_api.workloads.kind import AllPods, Group, LiveObject, Parts, WatchedObjects
@@ -75,6 +76,11 @@ class MPIJobKind(OperatorKind):
     chains = ((_V2BETA1, _LAUNCHERS, PODS), (_V2BETA1, PODS), (_V1, PODS))
     leaders = (LAUNCHER,)
     container = "mpi"
+
+    def has_replica(self, job: TrainingJob, pod_name: str) -> bool:
+        """The launcher's pods are named by itself, or by its Job."""
+        is_worker = _WORKER.fullmatch(pod_name.removeprefix(f"{job.ref.name}-")) is not None
+        return not is_worker or super().has_replica(job, pod_name)
 
     def group(self, job: Any, type_: str, spec: ReplicaSpec, parts: Parts, *, is_leader: bool) -> Group:  # noqa: ANN401
         group = super().group(job, type_, spec, parts, is_leader=False)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from visibility_api.jobs.job import Phase, Replica as ReplicaCounts
+from visibility_api.jobs.job import Phase, Replica as ReplicaCounts, TrainingJob
 from visibility_api.workloads.failures import Replica
 from visibility_api.workloads.kind import (
     MAX_GROUPS,
@@ -26,6 +26,7 @@ from visibility_api.workloads.kind import (
     Parts,
     View,
     WatchedObjects,
+    is_within_groups,
     pods_with,
 )
 from visibility_api.workloads.objects import (
@@ -104,6 +105,9 @@ class OperatorKind(JobKind):
     controllers = ("kubeflow.org/training-operator", "kubeflow.org/mpi-operator")
     leaders: ClassVar[Sequence[str]]
     container: ClassVar[str]
+
+    def has_replica(self, job: TrainingJob, pod_name: str) -> bool:
+        return is_within_groups(job, pod_name)
 
     def view(self, job: Any, parts: Parts) -> View:  # noqa: ANN401
         specs: Mapping[str, ReplicaSpec] = job.spec.replica_specs or {}

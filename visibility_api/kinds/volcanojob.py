@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 
-from visibility_api.jobs.job import Phase, Replica as ReplicaCounts
+from visibility_api.jobs.job import Phase, Replica as ReplicaCounts, TrainingJob
 from visibility_api.models.served import progress_of
 from visibility_api.workloads.failures import Replica
 from visibility_api.workloads.kind import (
@@ -25,6 +25,7 @@ from visibility_api.workloads.kind import (
     PhaseDecision,
     View,
     WatchedObjects,
+    is_within_groups,
     pods_with,
     state_condition,
 )
@@ -104,6 +105,9 @@ class VolcanoJobKind(JobKind):
     served = progress_of("VolcanoJob", "volcanojobs", "vcjp")
     chains = ((_JOBS, _PODS),)
     success = "Succeeded"
+
+    def has_replica(self, job: TrainingJob, pod_name: str) -> bool:
+        return is_within_groups(job, pod_name)
 
     def conditions(self, job: VolcanoJob) -> Sequence[ObjectCondition]:
         state = job.status.state

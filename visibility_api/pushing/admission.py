@@ -266,7 +266,8 @@ class Admission:
         def is_served(kind: JobKind, membership: Membership) -> bool:
             job = self._find_job(kind.served.plural, target.namespace, membership.job_name)
             is_named = target.kind is None or membership.job_name == target.name
-            return is_named and job is not None and job.ref.uid == membership.job_uid
+            is_it = is_named and job is not None and job.ref.uid == membership.job_uid
+            return is_it and job is not None and kind.has_replica(job, membership.pod_name)
 
         kinds = self._kinds if target.kind is None else (target.kind,)
         found = await self._owners.find(kinds, target.namespace, name, uid, is_served=is_served)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import msgspec
 
 from visibility_api.jobs.failure import Failure
-from visibility_api.jobs.job import Phase, Replica as ReplicaCounts
+from visibility_api.jobs.job import Phase, Replica as ReplicaCounts, TrainingJob
 from visibility_api.models.served import Resource
 from visibility_api.reports.trainer_status import TrainerStatus
 
@@ -65,6 +65,16 @@ def makes_pod(job: LiveObject, pod: Meta) -> bool:
         _INDEX.fullmatch(index) is not None
         and int(index) < (job.spec.completions or 0)
         and is_generated(pod.name, pod_prefix(job.metadata.name, int(index)))
+    )
+
+
+def is_within_groups(job: TrainingJob, pod_name: str) -> bool:
+    """Whether `<job>-<group>-<index>` is one of the replicas that the job has."""
+    group, _, index = pod_name.removeprefix(f"{job.ref.name}-").rpartition("-")
+    if _INDEX.fullmatch(index) is None:
+        return False
+    return any(
+        each.name == group and (each.desired is None or int(index) < each.desired) for each in job.replicas
     )
 
 
@@ -221,6 +231,10 @@ class JobKind(ABC):
     def manager(self, managed_by: str | None) -> str:
         """Who runs the job in another cluster, by its `managedBy`; "": nobody does."""
         return "" if managed_by is None or managed_by in self.controllers else managed_by
+
+    def has_replica(self, job: TrainingJob, pod_name: str) -> bool:  # noqa: ARG002
+        """Whether the job has a replica of this name now, where `makes` does not bound the index."""
+        return True
 
     @abstractmethod
     def view(self, job: Any, parts: Parts) -> View:  # noqa: ANN401
