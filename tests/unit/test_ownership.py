@@ -12,6 +12,7 @@ import pytest
 
 from tests.jobs import job_ref
 from visibility_api.jobs.job import JobRef
+from visibility_api.kinds import BUILT_IN
 from visibility_api.kinds.replicated_jobs import PODS
 from visibility_api.kube.watch import WatchHealth
 from visibility_api.ownership import OwnersTerm, are_pods_watched
@@ -50,12 +51,14 @@ class Taken:
         if has_followed:
             self.log.is_complete, self.log.unlisted = True, frozenset()
         self.term = OwnersTerm(
+            kinds=BUILT_IN,
             jobs=self.log,
             tracker=cast(Any, tracker or self.jobs),
             inventory=cast(Any, self.exist),
             prober=cast(Any, None),
             watches=cast(Any, watches),
             pushes=None,
+            replicas=cast(Any, None),
             on_gone=self.jobs.discard,
             published=lambda _document: None,
             loops=(),
