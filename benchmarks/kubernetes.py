@@ -332,6 +332,9 @@ def application(
         return stream
 
     def page(plural: str, query: Mapping[str, str]) -> bytes:
+        selector = query.get("labelSelector", "")
+        if selector and not selector.startswith(f"{JOBSET}jobset-name"):
+            return _page(plural, 0, 0, 0)  # all objects here are of JobSets
         start = int(query.get("continue") or 0)
         return _page(plural, start, min(jobs, start + int(query.get("limit") or jobs)), jobs)
 
