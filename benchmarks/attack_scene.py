@@ -145,7 +145,9 @@ async def _real(
     plane = stack.enter_context(control_plane(directory, binaries))
     token = plane.prepare()
     apply_rights(plane.api, COMPONENTS)
-    reader, nobody = plane.token_with_rights("reader"), plane.token_without_rights("nobody")
+    # In namespaces of their own: all service accounts of one have one share, and would be the users' too.
+    reader = plane.token_with_rights("reader", kubernetes.namespace(1))
+    nobody = plane.token_without_rights("nobody", kubernetes.namespace(2))
     plane.create_jobs(jobs)
     cert, key, ca = certificates(directory, SERVICE_NAME, BARE_SERVICE_NAME)
     kubelet_port, link_port, port = free_port(), free_port(), free_port()

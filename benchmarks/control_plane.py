@@ -71,25 +71,25 @@ class ControlPlane:
             self.api.create("/api/v1/namespaces", {"metadata": {"name": kubernetes.namespace(number)}})
         return self.token_with_rights(USER)
 
-    def token_with_rights(self, account: str) -> str:
+    def token_with_rights(self, account: str, namespace: str = NAMESPACE) -> str:
         """A token of a new service account that may do everything."""
-        token = self.token_without_rights(account)
+        token = self.token_without_rights(account, namespace)
         group = "rbac.authorization.k8s.io"
         self.api.create(
             f"/apis/{group}/v1/clusterrolebindings",
             {
                 "metadata": {"name": account},
                 "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
-                "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}],
+                "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
             },
         )
         return token
 
-    def token_without_rights(self, account: str) -> str:
+    def token_without_rights(self, account: str, namespace: str = NAMESPACE) -> str:
         """A token of a new service account that may do nothing of ours."""
-        accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+        accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
         self.api.create(accounts, {"metadata": {"name": account}})
-        return self._token(account)
+        return self._token(account, namespace)
 
     def tenant(self, namespace: str, accounts: int) -> list[str]:
         """Tokens of new accounts that may do in one namespace what tenants may, and nothing elsewhere."""
