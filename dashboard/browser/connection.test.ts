@@ -245,10 +245,11 @@ test("ages are told by the server's clock when the browser's is an hour off", as
       fixture.page() + `#/trainjobs/${job.namespace}/${job.name}`,
       { aheadMs },
     );
+    job.says = { lastUpdatedTime: new Date(Date.now() - 30_000).toISOString() };
     fixture.change(job);
     await waitFor(/^[0-9]{1,2}s$|^[0-9]{1,2}s ago$/);
     const report = await page.locator(".numbers div", { hasText: "Last report" }).textContent();
-    expect(report).toMatch(/^Last report([1-9]|[0-9]{2})s ago$/); // the fixture's jobs have reported 1 s ago and more
+    expect(report).toMatch(/^Last report[2-5]\ds ago$/); // it is 30 s old, and a busy machine measures the clock roughly
     await page.context().close();
   }
   await fixture.stop();
