@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -9,8 +10,18 @@ import yaml
 
 from .negotiation import JSON, Representation
 
-_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's, if installed: ten times as fast
+_Base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's, if installed: ten times as fast
 _NO_FOLDING = 2**20  # characters a line: Go's writer folds rarely, and folded messages are hard to search
+
+
+class _Dumper(_Base):  # type: ignore[misc]
+    """Quotes the texts that other readers than PyYAML take for a number or a boolean, too."""
+
+
+# YAML 1.2, and Go's sigs.k8s.io/yaml: `1e-05`, `08` and `0o7` are numbers, `y` is true.
+_NUMBER = re.compile(r"[-+]?(?:(?:\.[0-9_]*|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|0[oO][0-7]+)$")
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+.0123456789"))
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("[yYnN]$"), list("yYnN"))
 
 
 def render(body: bytes, representation: Representation) -> bytes:
