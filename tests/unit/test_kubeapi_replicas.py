@@ -120,12 +120,13 @@ async def test_what_rank_0_says_of_other_ranks_is_shown_with_their_pods(names: t
 async def test_pages_show_each_replica_once_also_when_some_have_gone_between_them() -> None:
     api = Api(*[running(f"node-{index}") for index in range(2500)], rank0=None)
     assert len(await api.rows()) == MOST
-    names, after = [], ""
+    names: list[str] = []
+    after: str | None = ""
     while after is not None:
         page = await api.rows(limit="7", **({"continue_": after} if after else {}))
         assert len(page) <= 7
         names += [row["name"] for row in page]
-        after = api.after  # type: ignore[assignment]
+        after = api.after
         api.items = tuple(each for each in api.items if each.name != after)
     assert names == [f"node-{index}" for index in range(2500)]
 

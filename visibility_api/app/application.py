@@ -119,7 +119,6 @@ class Application(FastAPI):
             authorizer=parts.authorizer,
             pushes=parts.pushes,
             log_streams=parts.log_streams,
-            routes=ResourceRoutes(resources=parts.resources, handlers=parts.handlers),
             metrics=parts.metrics,
             is_synced=parts.is_synced,
             is_absent=parts.is_absent,

@@ -63,7 +63,6 @@ class RequestChain:
         *,
         authenticator: Authenticator,
         authorizer: Authorizer,
-        routes: ResourceRoutes,
         pushes: Pushes | None,
         log_streams: LogRequests | None,
         metrics: RequestMetrics,
@@ -84,7 +83,7 @@ class RequestChain:
         self._inner = inner
         self._authenticator = authenticator
         self._authorizer = authorizer
-        self.routes = routes
+        self.routes = ResourceRoutes(resources=(), handlers={})  # until it is told what is served
         self._pushes = pushes
         self._log_streams = log_streams
         self._metrics = metrics

@@ -83,12 +83,9 @@ class ServedResources:
             view=view,
             count_events=partial(self._metrics.count_watch_events, resource.plural),
         )
-        handlers: dict[str, Handler] = {
-            "get": documents.get,
-            "list": documents.list,
-            "watch": changes.watch,
-        }
-        self.handlers |= {(resource.plural, "", verb): handler for verb, handler in handlers.items()}
+        self.handlers[resource.plural, "", "get"] = documents.get
+        self.handlers[resource.plural, "", "list"] = documents.list
+        self.handlers[resource.plural, "", "watch"] = changes.watch
         for subresource in resource.subresources:
             if not subresource.is_operation:
                 progress = ProgressWithReplicas(resource, self._store, self._read_replicas, documents.get)

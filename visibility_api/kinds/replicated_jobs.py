@@ -47,7 +47,6 @@ PREFIX = "jobset.sigs.k8s.io/"
 # Of each replicated job the first Job, and its first pod.
 JOB_SELECTOR = f"{PREFIX}jobset-name,{PREFIX}job-index=0"
 POD_SELECTOR = f"{JOB_SELECTOR},{COMPLETION_INDEX}=0"
-# A JobSet or a status may be 1.5 MiB long, and every document would contain it.
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 

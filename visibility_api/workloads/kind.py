@@ -22,7 +22,7 @@ from .objects import Meta, ObjectCondition, Pod, PodMaker
 from .rank0 import COMPLETION_INDEX, Claim, is_generated, pod_prefix
 
 T = TypeVar("T")
-MAX_GROUPS = 64  # of one job: every document has them all
+MAX_GROUPS = 64  # of one job: an object may be 1.5 MiB long, and every document has all its groups
 
 
 class LiveJob(msgspec.Struct, frozen=True, rename="camel", gc=False):
