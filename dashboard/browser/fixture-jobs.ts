@@ -1,6 +1,6 @@
 /** Made-up jobs, the same ones for the same number: what a fleet looks like on a usual day, and worse. */
 
-import type { Condition, History, JobDocument, KubernetesEvent, Phase, Series } from "../src/api/types";
+import type { Condition, History, JobDocument, KubernetesEvent, Phase, ReplicaStatus, Series } from "../src/api/types";
 
 const NAMES = [
   "bert-base",
@@ -52,6 +52,8 @@ export class MadeJob {
   version = 1;
   /** What a test says of it instead. */
   says: Partial<JobDocument["status"]> = {};
+  /** Its pods instead of what its phase makes likely. */
+  hasPods: ReplicaStatus[] | undefined;
   hasHistory: Pick<History, "attempts" | "progress" | "series"> | undefined;
 
   constructor(
@@ -299,6 +301,23 @@ export class MadeJob {
   private valueAt(metric: string, step: number): string | undefined {
     if (metric === "loss") return this.loss(step).toPrecision(5);
     return this.metrics(step).find(({ name }) => name === metric)?.value;
+  }
+
+  /** As `progress?replicas=all` tells of them. */
+  pods(now: number): ReplicaStatus[] {
+    if (this.hasPods) return this.hasPods;
+    if (!this.hasRun) return [];
+    const state = this.phase === "Failed" || this.phase === "Succeeded" ? this.phase : "Running";
+    const node = Array.from({ length: 4 }, (_, rank): ReplicaStatus => ({
+      name: `node-${rank}`,
+      rank,
+      podName: `${this.name}-node-0-${rank}-${random(rank, 50).toString(36).slice(2, 7)}`,
+      nodeName: `gpu-${(this.number + rank) % 40}`,
+      state,
+      restartCount: this.number % 7 === 0 && rank === 2 ? 1 : 0,
+      ...(this.isTraining ? { lastReportTime: iso(now - 2_000), step: this.step, stepSeconds: 0.4 + 0.02 * rank } : {}),
+    }));
+    return [{ name: "dataset-initializer-0", state: "Succeeded", restartCount: 0 }, ...node];
   }
 
   events(now: number): KubernetesEvent[] {

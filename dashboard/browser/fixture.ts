@@ -66,6 +66,10 @@ export class Fixture {
   hasHistory = true;
   /** Whether the viewer may read logs and list events. */
   mayReadMore = true;
+  /** Whether the viewer may get `progress`. */
+  mayReadProgress = true;
+  /** What is answered there instead. */
+  fault: { path: RegExp; code: number; reason?: string; message?: string; retryAfterSeconds?: number } | undefined;
   private held: { path: RegExp; release: Promise<void> } | undefined;
   private readonly watchers = new Set<Watcher>();
   private readonly changes: Change[] = [];
@@ -172,6 +176,7 @@ export class Fixture {
         return response;
       }) as typeof response.end;
     }
+    if (this.fault?.path.test(url.pathname)) return sendFault(response, this.fault);
     if (this.login) return sendLogin(response, this.login, url.searchParams.has("watch"));
     if (this.isLoggedOut) return sendStatus(response, 401, "Unauthorized", "the login has ended");
     if (this.isDown)
@@ -210,6 +215,7 @@ export class Fixture {
       return sendStatus(response, 404, "NotFound", `trainjobs.visibility.trainer.kubeflow.org "${name}" not found`);
     if (subresource === "log-tail") return this.logTail(response, job);
     if (subresource === "history") return this.history(request, response, job, url.searchParams);
+    if (subresource === "progress") return this.progress(request, response, job, url.searchParams);
     if (subresource !== undefined)
       return sendStatus(response, 404, "", "the server could not find the requested resource");
     send(request, response, job.document(Date.now()));
@@ -311,6 +317,23 @@ export class Fixture {
     );
   }
 
+  /** With a status for each replica, in pages as the server has them. */
+  private progress(request: IncomingMessage, response: ServerResponse, job: MadeJob, query: URLSearchParams): void {
+    if (!this.mayReadProgress) {
+      const message = `User "bob" cannot get resource "${job.plural}/progress"`;
+      return sendStatus(response, 403, "Forbidden", message);
+    }
+    const document = job.document(Date.now());
+    if (query.get("replicas") !== "all") return send(request, response, document);
+    const all = job.pods(Date.now());
+    const from = query.has("continue") ? all.findIndex(({ name }) => name === query.get("continue")) + 1 : 0;
+    const replicaStatuses = all.slice(from, from + 1000);
+    const more = from + 1000 < all.length ? { replicaStatusesContinue: replicaStatuses.at(-1)?.name } : {};
+    const replicaStatusesTime = new Date().toISOString().replace(/\.\d+Z$/, "Z");
+    const status = { ...document.status, replicaStatuses, replicaStatusesTime, ...more };
+    send(request, response, { ...document, status });
+  }
+
   private logTail(response: ServerResponse, job: MadeJob): void {
     if (!this.mayReadMore) {
       const message = `pods "${job.name}-node-0-2-q8fzt" is forbidden: User "bob" cannot get resource "pods/log"`;
@@ -380,6 +403,22 @@ function send(request: IncomingMessage, response: ServerResponse, body: unknown)
 
 function sendStatus(response: ServerResponse, code: number, reason: string, message: string): void {
   sendJson(response, { kind: "Status", apiVersion: "v1", status: "Failure", code, reason, message }, code);
+}
+
+/** As a proxy's, of HTML, where no reason is given. */
+function sendFault(response: ServerResponse, fault: NonNullable<Fixture["fault"]>): void {
+  const { code, reason, message, retryAfterSeconds } = fault;
+  if (reason === undefined) {
+    response.writeHead(code, { "Content-Type": "text/html" });
+    response.end(`<html><h1>${code}</h1>nginx</html>`);
+    return;
+  }
+  if (retryAfterSeconds !== undefined) response.setHeader("Retry-After", retryAfterSeconds);
+  sendJson(
+    response,
+    { kind: "Status", status: "Failure", code, reason, message, details: { retryAfterSeconds } },
+    code,
+  );
 }
 
 /** For a watch it comes slowly, and the connection stays open. */

@@ -335,19 +335,6 @@ test("a log has its last lines when the job has ended", async () => {
   expect(await page.getByText("read every 5 s").count()).toBe(0);
 });
 
-test("pods are squares by their state, and slow ranks are named", async () => {
-  const job = fixture.jobs.find(isGood)!;
-  const slow = { type: "Straggling", status: "True", reason: "SlowReplica", lastTransitionTime: "" } as const;
-  job.says = {
-    replicas: [{ name: "node", desired: 8, ready: 3, active: 5, succeeded: 1, failed: 1 }],
-    conditions: [{ ...slow, message: "Rank 3 (node-3) takes 0.93 s for a step." }],
-  };
-  await show((one) => one === job);
-  await page.getByRole("img", { name: "node: 1 failed, 2 not ready, 3 ready, 1 succeeded, 1 missing" }).waitFor();
-  expect(await page.locator(".pods span").count()).toBe(8);
-  await page.getByText("Ranks that are slow: Rank 3 (node-3) takes 0.93 s for a step.").waitFor();
-});
-
 test("a chart is taken along as a PNG, and as a link with its zoom", async () => {
   const job = await show(isGood);
   await page.getByRole("img", { name: /^loss\. .*\d{2} points/ }).waitFor();

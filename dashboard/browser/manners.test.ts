@@ -92,6 +92,8 @@ test("open menus have no fault either", async () => {
   await page.locator(".body .row .name a").first().click();
   await page.getByRole("heading", { name: "Log", exact: true }).click();
   await page.locator(".log").waitFor();
+  await page.getByRole("heading", { name: "Replicas" }).scrollIntoViewIfNeeded();
+  await page.locator(".pod-table").waitFor();
   expect(await violations(page)).toEqual([]);
   await page.context().close();
 });

@@ -35,6 +35,10 @@ export const getHistoryCsv = (address: Address, ref: JobRef, query: HistoryQuery
 export const getJob = (address: Address, ref: JobRef, signal?: AbortSignal) =>
   getJson<JobDocument>(subject(address, ref), signal);
 
+/** With a status for each replica, 1,000 at most: those after the replica named `after`. */
+export const getReplicas = (address: Address, ref: JobRef, after: string | undefined, signal?: AbortSignal) =>
+  getJson<JobDocument>(withQuery(subject(address, ref, "progress"), { replicas: "all", continue: after }), signal);
+
 export const getYaml = (address: Address, ref: JobRef, signal?: AbortSignal) =>
   getText(subject(address, ref), "application/yaml", signal);
 

@@ -7,6 +7,7 @@ type Schemas = components["schemas"];
 export type ProgressStatus = Schemas["org.kubeflow.trainer.visibility.v1alpha1.ProgressStatus"];
 export type Condition = NonNullable<ProgressStatus["conditions"]>[number];
 export type Phase = ProgressStatus["phase"];
+export type ReplicaStatus = NonNullable<ProgressStatus["replicaStatuses"]>[number];
 export type History = Schemas["org.kubeflow.trainer.visibility.v1alpha1.TrainJobProgressHistory"];
 export type Series = History["series"][number];
 export type Attempt = History["attempts"][number];

@@ -1,6 +1,7 @@
 import { useEffect, useLayoutEffect, useReducer, useRef, useState } from "preact/hooks";
 
 import { serverNow } from "../api/clock";
+import { ApiError } from "../api/http";
 import type { Notifier } from "../model/notifier";
 
 /** Draws the component again when `notifier` tells, at most every `ms`. Returns how often it has. */
@@ -91,6 +92,81 @@ export function useLoaded<T>(load: (signal: AbortSignal) => Promise<T>, causes: 
   return loaded;
 }
 
+/** `asOf`: when `value` came, by the server's clock. `error`: why it could not be read since. */
+export interface Polled<T> {
+  readonly value: T | undefined;
+  readonly asOf: number;
+  readonly error: Error | undefined;
+}
+
+interface Polling {
+  /** What it is of: another one is read anew. */
+  of: string;
+  /** `once`: nothing more can come. `paused`: only another one is read. `unseen`: nothing is. */
+  when: "again" | "once" | "paused" | "unseen";
+  everyMs: number;
+}
+
+const NOT_YET = { value: undefined, asOf: NaN, error: undefined };
+
+/** What `read` brings, read again while somebody looks. A refusal ends it; whatever else goes wrong is tried again. */
+export function usePolled<T>(read: (signal: AbortSignal) => Promise<T>, { of, when, everyMs }: Polling): Polled<T> {
+  const [polled, set] = useState<Polled<T>>(NOT_YET);
+  const latest = useRef({ read, everyMs });
+  latest.current = { read, everyMs };
+  const known = useRef("");
+  const askedAt = useRef(-Infinity);
+  useEffect(() => {
+    const stopping = new AbortController();
+    const { signal } = stopping;
+    const isNew = known.current !== of;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const isRead = when === "again" || when === "once" || (when === "paused" && isNew);
+    let state: "waiting" | "asking" | "done" = isRead ? "waiting" : "done";
+    let waitMs = 0;
+    if (isNew) set(NOT_YET);
+    const ask = async () => {
+      state = "asking";
+      askedAt.current = performance.now();
+      waitMs = latest.current.everyMs;
+      let error: Error | undefined;
+      try {
+        const value = await latest.current.read(signal);
+        if (signal.aborted) return;
+        known.current = of;
+        set({ value, asOf: serverNow(), error });
+      } catch (cause) {
+        if (signal.aborted) return;
+        error = cause as Error;
+        set((before) => ({ ...before, error }));
+        if (error instanceof ApiError) waitMs = Math.max(waitMs, (error.retryAfterSeconds ?? 0) * 1000);
+      }
+      state = when === "again" || error ? "waiting" : "done";
+      if (error && isFinal(error, when === "once")) state = "done";
+      schedule();
+    };
+    const schedule = () => {
+      clearTimeout(timer);
+      if (document.hidden || state !== "waiting") return;
+      timer = setTimeout(() => void ask(), Math.max(0, askedAt.current + waitMs - performance.now()));
+    };
+    if (!isNew) waitMs = latest.current.everyMs;
+    document.addEventListener("visibilitychange", schedule);
+    schedule(); // once more when the job has ended: its last lines have just been written
+    return () => {
+      stopping.abort();
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", schedule);
+    };
+  }, [of, when]);
+  return polled;
+}
+
+function isFinal(error: Error, isLast: boolean): boolean {
+  if (!(error instanceof ApiError)) return false;
+  return error.code === 401 || error.code === 403 || (isLast && error.code < 500 && error.code !== 429);
+}
+
 const AHEAD = "500px"; // drawn that far before it comes into view
 
 const PER_FRAME = 2;
@@ -111,8 +187,8 @@ function takeTurns(): void {
   if (waiting.size > 0) requestAnimationFrame(takeTurns);
 }
 
-/** Whether an element is in the window, or nearly; of many that come into it together, a few in each frame. */
-export function useSeen<E extends HTMLElement>() {
+/** Whether an element is in the window, or `ahead` of it; of many that come into it together, a few in each frame. */
+export function useSeen<E extends HTMLElement>(ahead = AHEAD) {
   const element = useRef<E>(null);
   const [isSeen, see] = useState(false);
   useEffect(() => {
@@ -123,7 +199,7 @@ export function useSeen<E extends HTMLElement>() {
       if (entries.at(-1)?.isIntersecting) giveUp = inTurn(() => see(true));
       else see(false);
     };
-    const observer = new IntersectionObserver(notice, { rootMargin: AHEAD });
+    const observer = new IntersectionObserver(notice, { rootMargin: ahead });
     observer.observe(element.current);
     return () => {
       giveUp();
@@ -131,6 +207,17 @@ export function useSeen<E extends HTMLElement>() {
     };
   }, []);
   return [element, isSeen] as const;
+}
+
+/** `is`, when it has been so for `ms`. */
+export function useLasting(is: boolean, ms: number): boolean {
+  const [lasts, set] = useState(false);
+  useEffect(() => {
+    if (!is) return set(false);
+    const timer = setTimeout(() => set(true), ms);
+    return () => clearTimeout(timer);
+  }, [is, ms]);
+  return lasts;
 }
 
 /** Whether the page is being printed: then what is out of the window is needed too. */

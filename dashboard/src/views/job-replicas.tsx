@@ -1,16 +1,21 @@
-/** The pods of each group, and the one that reports. */
+/** The pods of each group, each of them where it may be read, and the one that reports. */
 
-import type { ProgressStatus } from "../api/types";
+import type { Address } from "../api/address";
+import type { JobRef } from "../api/requests";
+import type { JobDocument, ProgressStatus } from "../api/types";
 
 type Replica = NonNullable<ProgressStatus["replicas"]>[number];
 import { count } from "../model/format";
 import { time } from "../model/job";
 import { visible } from "../model/text";
+import { useLasting, useSeen } from "./hooks";
+import { JobPods } from "./job-pods";
 import { Instant, Text } from "./parts";
 
 const MOST_SQUARES = 256;
+const SETTLED_MS = 500; // before the curves are drawn, all below them is in view
 
-/** A square for each pod, by its state. Which pod it is the document does not say. */
+/** A square for each pod, by its state: as the document counts them, which does not say which pod it is. */
 function Pods({ replica, isNamed }: { replica: Replica; isNamed: boolean }) {
   const { name, desired = 0, ready = 0, active = 0, succeeded = 0, failed = 0 } = replica;
   const states = [
@@ -43,13 +48,22 @@ function Pods({ replica, isNamed }: { replica: Replica; isNamed: boolean }) {
   );
 }
 
-export function Replicas({ status, now }: { status: ProgressStatus; now: number }) {
+interface Props {
+  address: Address;
+  jobRef: JobRef;
+  job: JobDocument;
+  now: number;
+}
+
+export function Replicas({ address, jobRef, job: { metadata, status }, now }: Props) {
   const { rank0, replicas = [] } = status;
+  const [box, isInView] = useSeen<HTMLElement>("0px");
+  const isSeen = useLasting(isInView, SETTLED_MS);
   const straggling = status.conditions?.find(({ type, status: is }) => type === "Straggling" && is === "True");
   const last = rank0?.lastTermination;
   const number = (value: number | undefined) => (value === undefined ? "" : count(value));
   return (
-    <section class="panel" aria-labelledby="replicas">
+    <section class="panel replicas" aria-labelledby="replicas" ref={box}>
       <h2 id="replicas">Replicas</h2>
       {replicas.length === 0 && <p class="muted">No pod is known yet.</p>}
       {replicas.length > 0 && (
@@ -83,19 +97,14 @@ export function Replicas({ status, now }: { status: ProgressStatus; now: number 
           </table>
         </div>
       )}
-      {replicas.map((replica) => (
-        <Pods key={replica.name} replica={replica} isNamed={replicas.length > 1} />
-      ))}
-      {replicas.length > 0 && (
-        <p class="muted">
-          The document counts pods; it has no numbers by rank.{" "}
-          {straggling ? (
-            <>Ranks that are slow: {visible(straggling.message)}</>
-          ) : (
-            "Ranks that are slow are named when rank 0 reports the speed of all."
-          )}
-        </p>
-      )}
+      <JobPods {...{ address, jobRef, status, isSeen, now }} uid={metadata.uid}>
+        <>
+          {replicas.map((replica) => (
+            <Pods key={replica.name} replica={replica} isNamed={replicas.length > 1} />
+          ))}
+        </>
+      </JobPods>
+      {straggling && <p class="muted">Ranks that are slow: {visible(straggling.message)}</p>}
       {rank0 && (
         <dl class="pairs">
           <dt>Reports for the job</dt>

@@ -84,7 +84,7 @@ export function JobView({ address, fleet, route, go }: Props) {
             />
             <Attempts attempts={followed.curves.attempts} job={found} asOf={followed.asOf(now)} now={now} />
             <div class="facts">
-              <Replicas status={found.status} now={now} />
+              <Replicas address={address} jobRef={ref} job={found} now={now} />
               <Reading status={found.status} now={now} />
             </div>
             <RunningLog address={address} jobRef={ref} status={found.status} />

@@ -1,16 +1,15 @@
 /** A log: read again every few seconds while the job runs and somebody looks, and searched. */
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { serverNow } from "../api/clock";
 import { ApiError } from "../api/http";
 import type { LogTail } from "../api/types";
 import { count, fullTime } from "../model/format";
 import { pieces, search } from "../model/log";
 import { visible } from "../model/text";
 import { useSettings } from "../settings";
-import { useNow } from "./hooks";
+import { useNow, usePolled } from "./hooks";
 
 const AGAIN_MS = 5000;
 const LATE_MS = 20_000;
@@ -25,15 +24,10 @@ interface Props {
   refused: ComponentChildren;
 }
 
-interface Reading {
-  tail: LogTail | undefined;
-  asOf: number;
-  error: Error | undefined;
-}
-
 export function Log({ read, goesOn, of, refused }: Props) {
   const [isPaused, pause] = useState(false);
-  const { tail, asOf, error } = useLog(read, goesOn, isPaused, of);
+  const when = isPaused ? "paused" : goesOn ? "again" : "once";
+  const { value: tail, asOf, error } = usePolled(read, { of, when, everyMs: AGAIN_MS });
   const now = useNow(AGAIN_MS);
   const { zone } = useSettings();
   if (!tail) {
@@ -117,46 +111,3 @@ function LogLines({ lines, children }: { lines: readonly string[]; children: Com
 }
 
 const isRefusal = (error: Error) => error instanceof ApiError && (error.code === 403 || error.code === 404);
-
-/** A refusal ends it, until it is asked for anew; whatever else goes wrong is tried again. */
-function useLog(read: Props["read"], goesOn: boolean, isPaused: boolean, of: string): Reading {
-  const isRead = goesOn && !isPaused;
-  const [reading, set] = useState<Reading>({ tail: undefined, asOf: NaN, error: undefined });
-  const latest = useRef(read);
-  latest.current = read;
-  const known = useRef("");
-  useEffect(() => {
-    const stopping = new AbortController();
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    let isAsking = false;
-    const isNew = known.current !== of;
-    if (isNew) set({ tail: undefined, asOf: NaN, error: undefined });
-    const once = async () => {
-      timer = undefined;
-      isAsking = true;
-      try {
-        const tail = await latest.current(stopping.signal);
-        known.current = of;
-        set({ tail, asOf: serverNow(), error: undefined });
-      } catch (error) {
-        if (stopping.signal.aborted) return;
-        set((before) => ({ ...before, error: error as Error }));
-        if (error instanceof ApiError && (error.code === 403 || error.code === 401)) return;
-      } finally {
-        isAsking = false;
-      }
-      if (isRead && !document.hidden && !stopping.signal.aborted) timer = setTimeout(() => void once(), AGAIN_MS);
-    };
-    const see = () => {
-      if (isRead && !isAsking && !document.hidden && timer === undefined) void once();
-    };
-    document.addEventListener("visibilitychange", see);
-    if (isNew || !isPaused) void once(); // once more when the job has ended: its last lines have just been written
-    return () => {
-      stopping.abort();
-      clearTimeout(timer);
-      document.removeEventListener("visibilitychange", see);
-    };
-  }, [of, isRead]);
-  return reading;
-}
