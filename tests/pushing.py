@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import aiohttp
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
@@ -34,6 +35,7 @@ from visibility_api.pushing.ownership import Owners
 from visibility_api.pushing.paths import AUDIENCE
 from visibility_api.replication.addresses import Address
 from visibility_api.replication.forwarding import Pushes
+from visibility_api.replication.recognition import ReplicaKey
 
 UPSTREAM = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status"
 OURS = "/apis/visibility.trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status"
@@ -246,7 +248,12 @@ class Endpoint:
             clock=clock,
             bodies=bodies or Bodies(places=10),
         )
-        self.pushes = Pushes(Here(self.endpoint), None, proof=lambda: proof, replicated=_nothing)
+        self.pushes = Pushes(
+            Here(self.endpoint),
+            None,
+            keys=lambda: [ReplicaKey(aiohttp.Fingerprint(bytes(32)), proof)] if proof else [],
+            replicated=_nothing,
+        )
         registry = CollectorRegistry()
         self.app = create_app(
             Parts(

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from visibility_api.auth.request_header_config import RequestHeaderConfig
 from visibility_api.auth.review_admission import ReviewAdmission
 from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import PATH as TOKEN_REVIEWS, TokenReviewer
+from visibility_api.certificates.expiry import Expiry
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.memory import SavedJob, restore, restore_history, restore_points, save, save_history
 from visibility_api.kinds import BUILT_IN, is_absent, served
@@ -41,10 +42,12 @@ from visibility_api.probing.log_end import LogEnds
 from visibility_api.replication.follower import Follower
 from visibility_api.replication.forwarding import Pushes
 from visibility_api.replication.peer_client import PeerClient
+from visibility_api.replication.recognition import ReplicaKey, derive_replica_key
 from visibility_api.replication.replica_reads import ReplicaReads
 from visibility_api.replication.requests import LogRequests
 from visibility_api.replication.role import Others, Role
 from visibility_api.replication.streams import LogStreams
+from visibility_api.serving.tls import Pair
 from visibility_api.settings import Settings
 from visibility_api.store.job_log import JobLog
 from visibility_api.store.memory import MemoryStore
@@ -88,11 +91,12 @@ def assemble(
     trust: RequestHeaderConfig,
     stopping: asyncio.Event,
     *,
-    certificate: Callable[[], bytes],
-    proof: Callable[[], str],
+    certificates: Callable[[], Sequence[Pair]],
+    expiry: Expiry,
+    certificate_fault: Callable[[], str | None],
 ) -> Assembly:
-    """Build everything for these settings; nothing runs yet. `stopping` makes /readyz fail; `certificate`
-    returns the serving certificate, DER, and `proof` what other replicas recognise this one by."""
+    """Build everything for these settings; nothing runs yet. `stopping` makes /readyz fail; `certificates`
+    returns what other replicas recognise this one by, `certificate_fault` why none of them is renewed."""
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
@@ -118,7 +122,12 @@ def assemble(
         review_admission=review_admission,
         instance=identity,
     )
-    peers = PeerClient(certificate=certificate, proof=proof) if settings.peers else None
+    derive = lru_cache(maxsize=4)(derive_replica_key)
+
+    def replica_keys() -> list[ReplicaKey]:
+        return [derive(*pair) for pair in certificates()]
+
+    peers = PeerClient(replica_keys) if settings.peers else None
 
     def others(peers: PeerClient, role: Role[OwnersTerm]) -> Others:
         lease = Lease(clients.cluster, namespace=settings.lease_namespace, name=LEASE, identity=identity)
@@ -133,8 +142,9 @@ def assemble(
     role = Role(
         jobs, partial(build_term, given), others=partial(others, peers) if peers is not None else None
     )
-    pushes = Pushes(role, peers, proof=proof, replicated=_replicated(role), kinds=lambda: table.now)
+    pushes = Pushes(role, peers, keys=replica_keys, replicated=_replicated(role), kinds=lambda: table.now)
     _set_metrics(metrics, jobs, role, table)
+    metrics.certificate_ends.set_function(lambda: expiry.ends.timestamp())
 
     def find_history(resource: str, namespace: str, name: str) -> Found | None:
         entry = store.get(resource, namespace, name)
@@ -175,9 +185,18 @@ def assemble(
             served=lambda: served(presence, table.now),
             registry=registry,
             metrics=request_metrics,
-            checks=[*_checks(jobs, role, stopping, table), *([directory.check] if directory else [])],
+            checks=[
+                *_checks(jobs, role, stopping, table),
+                Check(
+                    name="serving-certificate",
+                    run=expiry.failure,
+                    note=lambda: expiry.note() or certificate_fault(),
+                    is_readiness_only=True,
+                ),
+                *([directory.check] if directory else []),
+            ],
             pushes=pushes if "push" in settings.sources else None,
-            log_streams=LogRequests(role.others.streams, jobs, proof, replica_reads)
+            log_streams=LogRequests(role.others.streams, jobs, replica_keys, replica_reads)
             if role.others is not None
             else None,
             page=read_page(),

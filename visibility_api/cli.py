@@ -1,10 +1,9 @@
-"""The commands: `serve`, `openapi`, `certificate`."""
+"""The commands: `serve`, `openapi`."""
 
 from __future__ import annotations
 
 import argparse
 import gc
-import re
 import sys
 from collections.abc import Sequence
 from importlib.resources import files
@@ -12,19 +11,14 @@ from pathlib import Path
 
 from visibility_api import __version__
 
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
-
 USAGE = """usage: visibility-api COMMAND [FLAGS]
 
 commands:
-  serve        serve the API; `visibility-api serve --help` lists the flags
-  openapi      write the published OpenAPI documents
-  certificate  make a serving certificate and its CA, for deploy/base
+  serve    serve the API; `visibility-api serve --help` lists the flags
+  openapi  write the published OpenAPI documents
 
 Each command has --help.
 """
-
-MAX_CERTIFICATE_DAYS = 36500
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,46 +77,9 @@ def _openapi(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _certificate(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="visibility-api certificate",
-        description="Make a CA and a serving certificate signed by it, as ca.crt, tls.crt and tls.key. "
-        "The CA's key is not kept: to renew, run this with --renew and apply the kustomization again.",
-    )
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="directory of the files")
-    parser.add_argument("--service", default="visibility-api", help="default: visibility-api")
-    parser.add_argument("--namespace", default="trainjob-visibility", help="default: trainjob-visibility")
-    parser.add_argument("--days", type=int, default=365, help="validity in days; default: 365")
-    parser.add_argument(
-        "--renew",
-        action="store_true",
-        help="replace the files of an earlier run; its CA stays in ca.crt beside the new one, so that "
-        "replicas which serve the former certificate are trusted until they restart",
-    )
-    given = parser.parse_args(list(arguments))
-    for flag, value in (("--service", given.service), ("--namespace", given.namespace)):
-        if not _LABEL.fullmatch(value):
-            parser.error(f"{flag} {value!r}: give the name of a {flag[2:]}")
-    if not 1 <= given.days <= MAX_CERTIFICATE_DAYS:
-        parser.error(f"--days {given.days}: give a whole number from 1 to {MAX_CERTIFICATE_DAYS}")
-    from visibility_api.auth.errors import TrustUnusable
-    from visibility_api.serving.certificate import write_serving_certificate
-
-    name = f"{given.service}.{given.namespace}.svc"
-    try:
-        files = write_serving_certificate(
-            given.out, names=[name, f"{name}.cluster.local"], days=given.days, renew=given.renew
-        )
-    except TrustUnusable as error:
-        return _failed(f"certificate: {error}")
-    for path in files:
-        print(path)
-    return 0
-
-
 def _failed(why: str) -> int:
     print(f"visibility-api {why}", file=sys.stderr)
     return 1
 
 
-_COMMANDS = {"serve": _serve, "openapi": _openapi, "certificate": _certificate}
+_COMMANDS = {"serve": _serve, "openapi": _openapi}

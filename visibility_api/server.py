@@ -15,7 +15,7 @@ import os
 import signal
 import socket
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -26,10 +26,12 @@ from visibility_api.assembly import Assembly, Clients, Loop, assemble
 from visibility_api.auth.errors import AuthError
 from visibility_api.auth.request_header_config import RequestHeaderConfig
 from visibility_api.auth.trusted_proxy import ProxyRules, TrustedProxyFile
+from visibility_api.certificates.expiry import Expiry
+from visibility_api.certificates.files import CertificateFiles
+from visibility_api.certificates.making import provide_certificate
+from visibility_api.certificates.secret import CertificateSecret
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ClusterError
-from visibility_api.replication.recognition import derive_proof
-from visibility_api.serving.certificate import provide_certificate
 from visibility_api.serving.http_server import HttpServer
 from visibility_api.serving.tls import ServingTls
 from visibility_api.settings import Settings, shown
@@ -60,7 +62,14 @@ async def _serve(settings: Settings) -> None:
     async with contextlib.AsyncExitStack() as stack:
         try:
             clients = await _connect(settings, stack)
-            tls = _serving_tls(settings)
+            certificate = _certificate(settings, clients.cluster)
+            pair = (
+                certificate.read() if isinstance(certificate, CertificateFiles) else await certificate.load()
+            )
+            # Without other replicas nobody has to be told first.
+            tls = ServingTls(pair, settle_s=certificate.settle_s if settings.peers else 0.0)
+            expiry = Expiry(lambda: tls.pairs[0])
+            expiry.require_valid()
             trust = RequestHeaderConfig(on_change=lambda trust: tls.trust(trust.ca_pem))
             proxy_file = _trusted_proxy(settings, trust)
             await trust.load(
@@ -69,17 +78,21 @@ async def _serve(settings: Settings) -> None:
             listener = stack.enter_context(_listen(settings))
         except (AuthError, ClusterError, OSError) as error:
             raise StartFailed(str(error)) from error
-        proof = lru_cache(maxsize=1)(derive_proof)
         assembly = assemble(
             settings,
             clients,
             trust,
             stopping,
-            certificate=lambda: tls.certificate,
-            proof=lambda: proof(*tls.pair),
+            certificates=lambda: tls.pairs,
+            expiry=expiry,
+            certificate_fault=lambda: certificate.fault,
         )
         await assembly.load()
-        followed = [tls.follow_files, *([proxy_file.follow] if proxy_file else [])]
+        followed: list[Loop] = [
+            partial(certificate.follow, tls),
+            expiry.remind,
+            *([proxy_file.follow] if proxy_file else []),
+        ]
         await _run(settings, assembly, followed, HttpServer(assembly.app, tls), listener, stopping)
 
 
@@ -93,10 +106,10 @@ async def _run(
 ) -> None:
     """Run until `stopping` is set. When a task of the group fails, all end, with its error.
 
-    `followed`: loops that reload files."""
+    `followed`: loops that renew certificates and reload files."""
     async with asyncio.TaskGroup() as group:
         loops = [group.create_task(run(), name=name) for name, run in assembly.loops]
-        loops += [group.create_task(follow(), name="reloading of files") for follow in followed]
+        loops += [group.create_task(follow(), name="certificates") for follow in followed]
         serving = group.create_task(http.serve(sockets=[listener]), name="https")
         host, port = listener.getsockname()[:2]
         address = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
@@ -132,12 +145,18 @@ async def _connect(settings: Settings, stack: contextlib.AsyncExitStack) -> Clie
     )
 
 
-def _serving_tls(settings: Settings) -> ServingTls:
+def _certificate(settings: Settings, cluster: KubeClient) -> CertificateFiles | CertificateSecret:
+    if settings.certificate_secret:
+        return CertificateSecret(
+            cluster,
+            namespace=settings.lease_namespace,
+            name=settings.certificate_secret,
+            lifetime=settings.certificate_lifetime,
+        )
     files = (settings.tls_cert_file, settings.tls_private_key_file)
-    certificate, key = (
-        (files[0], files[1]) if files[0] and files[1] else provide_certificate(settings.cert_dir, ())
+    return CertificateFiles(
+        *((files[0], files[1]) if files[0] and files[1] else provide_certificate(settings.cert_dir, ()))
     )
-    return ServingTls(certificate_file=certificate, key_file=key)
 
 
 def _trusted_proxy(settings: Settings, trust: RequestHeaderConfig) -> TrustedProxyFile | None:

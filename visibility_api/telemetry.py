@@ -159,6 +159,11 @@ class Metrics:
             "1 on the replica that owns the jobs: the one that probes.",
             registry=registry,
         )
+        self.certificate_ends = Gauge(
+            "visibility_serving_certificate_expiration_timestamp_seconds",
+            "When the serving certificate ends, in seconds since 1970.",
+            registry=registry,
+        )
         self.watches_down = Gauge(
             "visibility_watch_down",
             "1 while a watch of this collection has not worked for a minute.",

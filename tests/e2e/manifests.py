@@ -27,11 +27,13 @@ _PLURALS = {
     "APIService": "apiservices",
     "ClusterRole": "clusterroles",
     "ClusterRoleBinding": "clusterrolebindings",
+    "ConfigMap": "configmaps",
     "FlowSchema": "flowschemas",
     "Namespace": "namespaces",
     "PriorityLevelConfiguration": "prioritylevelconfigurations",
     "Role": "roles",
     "RoleBinding": "rolebindings",
+    "Secret": "secrets",
     "Service": "services",
     "ServiceAccount": "serviceaccounts",
 }
@@ -101,8 +103,10 @@ def _is_refused(admin: Api, rule: Object) -> bool:
     return not answer["status"]["allowed"]
 
 
-def register(admin: Api, *, port: int, ca_bundle: bytes) -> None:
-    """Apply the APIService, and instead of deploy/'s Service one that points at a port here (P6)."""
+def register(admin: Api, *, port: int, ca_bundle: bytes | None) -> None:
+    """Apply the APIService, and instead of deploy/'s Service one that points at a port here (P6).
+
+    `ca_bundle` None: the server publishes its CA itself."""
     (thing,) = (thing for thing in read_manifests() if thing["kind"] == "APIService")
     thing = _pointed_at(thing, port=port, ca_bundle=ca_bundle)
     service = _external_service(thing["spec"]["service"])
@@ -110,13 +114,11 @@ def register(admin: Api, *, port: int, ca_bundle: bytes) -> None:
     admin.apply(path_of(thing), thing)
 
 
-def _pointed_at(api_service: Object, *, port: int, ca_bundle: bytes) -> Object:
+def _pointed_at(api_service: Object, *, port: int, ca_bundle: bytes | None) -> Object:
     spec = api_service["spec"]
     assert "insecureSkipTLSVerify" not in spec
-    service = spec["service"] | {"port": port}
-    return api_service | {
-        "spec": spec | {"service": service, "caBundle": base64.b64encode(ca_bundle).decode()}
-    }
+    trusted = {} if ca_bundle is None else {"caBundle": base64.b64encode(ca_bundle).decode()}
+    return api_service | {"spec": spec | {"service": spec["service"] | {"port": port}} | trusted}
 
 
 def _external_service(reference: Object) -> Object:

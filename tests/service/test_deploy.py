@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 import shutil
@@ -18,7 +17,7 @@ import yaml
 from localcluster.demo import scenario as demo
 from tests.e2e import manifests as tested
 from visibility_api.assembly import LEASE
-from visibility_api.cli import main
+from visibility_api.certificates.secret import API_SERVICE, CONFIG_MAP, SERVICE
 from visibility_api.kinds import RESOURCES, USERS
 from visibility_api.models.served import TRAINING_JOBS
 from visibility_api.models.sources import SOURCES
@@ -34,13 +33,12 @@ Objects = dict[tuple[str, str], dict[str, Any]]
 
 
 def render(directory: Path, components: Sequence[str] | None = None) -> str:
-    """deploy/default, or deploy/base with these components, with a certificate of its own."""
+    """deploy/default, or deploy/base with these components."""
     kubectl = shutil.which("kubectl", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if kubectl is None:
         pytest.skip("no kubectl here")
     for part in ("apiservice", "deploy"):
-        shutil.copytree(ROOT / part, directory / part, ignore=shutil.ignore_patterns("tls"))
-    assert main(["certificate", "--out", str(directory / "deploy/base/tls")]) == 0
+        shutil.copytree(ROOT / part, directory / part)
     target = directory / "deploy/default"
     if components is not None:
         target = directory / "deploy/chosen"
@@ -61,7 +59,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Objects:
 
 
 SERVER = {"kind": "ServiceAccount", "name": "visibility-api", "namespace": "trainjob-visibility"}
-PAGE = "trainjob-visibility:page"
+PAGE, CA_READER = "trainjob-visibility:page", "trainjob-visibility:ca-reader"
 
 
 def server_pod(objects: Objects) -> dict[str, Any]:
@@ -99,15 +97,54 @@ def granted(objects: Objects) -> list[tuple[str, str, tuple[str, ...]]]:
     ]
 
 
-def test_the_apiservice_trusts_the_ca_of_the_certificate_and_no_other(objects: Objects) -> None:
-    spec = objects["APIService", "v1alpha1.visibility.trainer.kubeflow.org"]["spec"]
-    secret = objects["Secret", "visibility-api-tls"]["data"]
-    assert base64.b64decode(spec["caBundle"]) == base64.b64decode(secret["ca.crt"])
-    assert "insecureSkipTLSVerify" not in spec
-    assert (spec["service"]["namespace"], spec["service"]["name"]) == (
-        "trainjob-visibility",
-        "visibility-api",
-    )
+def test_the_apiservice_trusts_no_one_until_the_server_says_whom(objects: Objects) -> None:
+    """Nothing that is applied again takes away what the server has written there, or holds a secret."""
+    name = API_SERVICE.rpartition("/")[2]
+    spec = objects["APIService", name]["spec"]
+    assert not {"insecureSkipTLSVerify", "caBundle"} & spec.keys()
+    assert (spec["service"]["namespace"], spec["service"]["name"]) == ("trainjob-visibility", SERVICE)
+    for kind, each in (("Secret", CERTIFICATE), ("ConfigMap", CONFIG_MAP)):
+        assert not {"data", "stringData"} & objects[kind, each].keys()
+
+
+def test_the_server_may_change_the_objects_of_its_certificate_and_no_others(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = settings(objects, monkeypatch)
+    assert (chosen.certificate_secret, chosen.lease_namespace) == (CERTIFICATE, "trainjob-visibility")
+    rules = [
+        *objects["Role", "trainjob-visibility:certificate"]["rules"],
+        *objects["ClusterRole", "trainjob-visibility:certificate"]["rules"],
+    ]
+    assert [(rule["resources"], rule["resourceNames"], rule["verbs"]) for rule in rules] == [
+        (["secrets"], [CERTIFICATE], ["get", "patch"]),
+        (["configmaps"], [CONFIG_MAP], ["get", "patch"]),
+        (["apiservices"], [API_SERVICE.rpartition("/")[2]], ["get", "patch"]),
+    ]
+
+
+@pytest.mark.parametrize("name", ["existing-secret", "cert-manager"])
+def test_a_certificate_of_somebody_else_leaves_the_server_no_right_to_a_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    base, chosen = (by_name(render(tmp_path / part, names)) for part, names in (("a", ()), ("b", (name,))))
+    found = settings(chosen, monkeypatch)
+    assert not found.certificate_secret
+    assert found.tls_cert_file is not None
+    (mount,) = [each for each in server_pod(chosen)["containers"][0]["volumeMounts"] if each["name"] == "tls"]
+    assert mount["mountPath"] == str(found.tls_cert_file.parent)
+    assert [flag for flag in flags_of(base) if flag not in flags_of(chosen)] == [
+        f"--certificate-secret={CERTIFICATE}"
+    ]
+    gone = base.keys() - chosen.keys()
+    assert ("Role", "trainjob-visibility:certificate") in gone
+    assert ("Secret", CERTIFICATE) in gone
+    assert sorted(granted(chosen)) == sorted(right for right in FINDING if right != PUBLISHING)
+    if name == "cert-manager":
+        wanted = chosen["Certificate", "visibility-api-tls"]["spec"]
+        assert wanted["dnsNames"][0] == f"{SERVICE}.trainjob-visibility.svc"
+        injected = chosen["APIService", API_SERVICE.rpartition("/")[2]]["metadata"]["annotations"]
+        assert injected == {"cert-manager.io/inject-ca-from": "trainjob-visibility/visibility-api-tls"}
 
 
 def test_the_flags_are_ones_the_server_takes_and_its_end_fits_into_the_grace(
@@ -141,7 +178,7 @@ def test_the_peers_are_the_addresses_of_all_replicas_on_the_port_that_they_serve
     meta, chosen = peers["metadata"], settings(objects, monkeypatch)
     assert chosen.peers == (f"{meta['name']}.{meta['namespace']}.svc",)
     assert [port["port"] for port in peers["spec"]["ports"]] == [chosen.secure_port]
-    assert chosen.tls_cert_file is not None  # of the Secret, so the same one in all of them
+    assert chosen.certificate_secret  # so the same one in all of them
 
 
 def test_pods_of_its_priority_are_admitted_where_only_a_quota_allows_them(objects: Objects) -> None:
@@ -151,7 +188,10 @@ def test_pods_of_its_priority_are_admitted_where_only_a_quota_allows_them(object
     assert int(spec["hard"]["pods"]) > 2 * objects["Deployment", "visibility-api"]["spec"]["replicas"]
 
 
+CERTIFICATE, CERTIFICATES = "visibility-api-certificate", ("cert-manager", "existing-secret")
+PUBLISHING = ("apiregistration.k8s.io", "apiservices", ("get", "patch"))  # one, by name
 FINDING = [
+    PUBLISHING,
     ("trainer.kubeflow.org", "trainjobs", ("list", "watch")),
     ("jobset.x-k8s.io", "jobsets", ("list", "watch")),
     ("batch", "jobs", ("list", "watch")),
@@ -211,10 +251,11 @@ MORE = {
 
 
 EVERYTHING = [name for name in COMPONENTS if name != "exec-by-namespace"]  # which source-exec contains
+assert not set(EVERYTHING) & set(CERTIFICATES)  # instead of what base has
 
 
 def test_every_component_there_is_stands_in_the_table() -> None:
-    assert {each.name for each in (ROOT / "deploy/components").iterdir()} == set(COMPONENTS)
+    assert {each.name for each in (ROOT / "deploy/components").iterdir()} == {*COMPONENTS, *CERTIFICATES}
 
 
 def test_the_base_alone_reads_what_needs_no_further_right(tmp_path: Path) -> None:
@@ -233,15 +274,8 @@ def test_a_component_brings_its_flag_and_its_rights_and_nothing_else(tmp_path: P
     added = {("ClusterRole", role), ("ClusterRoleBinding", role)} if rights else set()
     more = MORE.get(name, set())
     assert chosen.keys() - base.keys() == added | (more - base.keys())
-    same = base.keys() - {("Deployment", "visibility-api"), *GENERATED, *more}
+    same = base.keys() - {("Deployment", "visibility-api"), *more}
     assert {key: chosen[key] for key in same} == {key: base[key] for key in same}
-
-
-# Each rendering here makes a certificate of its own.
-GENERATED = {
-    ("Secret", "visibility-api-tls"),
-    ("APIService", "v1alpha1.visibility.trainer.kubeflow.org"),
-}
 
 
 def data_volume(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -344,7 +378,9 @@ def test_the_server_may_find_every_kind_and_viewers_may_read_it(objects: Objects
 def test_nobody_but_the_server_is_bound_to_more_than_the_page(tmp_path: Path) -> None:
     everything = by_name(render(tmp_path, EVERYTHING))
     bindings = [
-        thing for (kind, name), thing in everything.items() if kind.endswith("RoleBinding") and name != PAGE
+        thing
+        for (kind, name), thing in everything.items()
+        if kind.endswith("RoleBinding") and name not in (PAGE, CA_READER)
     ]
     assert all(thing["subjects"] == [SERVER] for thing in bindings)
     assert {thing["roleRef"]["name"] for thing in bindings} == {
@@ -352,6 +388,7 @@ def test_nobody_but_the_server_is_bound_to_more_than_the_page(tmp_path: Path) ->
         "system:auth-delegator",
         "trainjob-visibility:server",
         "trainjob-visibility:lease",
+        "trainjob-visibility:certificate",
         *(f"trainjob-visibility:{name}" for name, (_, rights) in COMPONENTS.items() if rights),
     }
 
@@ -360,6 +397,8 @@ def test_every_authenticated_user_may_open_the_page_and_nothing_more_comes_with_
     objects: Objects,
 ) -> None:
     """It holds no data; to a user without rights it names the one that is missing (decision 46)."""
+    (reader,) = objects["Role", CA_READER]["rules"]
+    assert (reader["resourceNames"], reader["verbs"]) == ([CONFIG_MAP], ["get"])
     (subject,) = objects["ClusterRoleBinding", PAGE]["subjects"]
     assert (subject["kind"], subject["name"]) == ("Group", "system:authenticated")
     assert objects["ClusterRole", PAGE]["rules"] == [

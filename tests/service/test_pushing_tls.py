@@ -20,6 +20,7 @@ from tests.service.tls_server import serving
 from trainjob_progress import report
 from trainjob_progress.document import Snapshot
 from trainjob_progress.sinks.push import PushSink, find_push_sink
+from visibility_api.certificates.files import CertificateFiles
 from visibility_api.pushing.body import Bodies
 from visibility_api.reports.document import Progress
 from visibility_api.serving.tls import ServingTls
@@ -101,7 +102,7 @@ async def server(tmp_path: Path, bodies: Bodies) -> AsyncIterator[Running]:
     cluster.add_job("gpt")
     endpoint = Endpoint(cluster, bodies=bodies)
     certificate, key = SERVING.issue("server", usages=[], hosts=["127.0.0.1"]).write(tmp_path, "server")
-    tls = ServingTls(certificate_file=certificate, key_file=key)
+    tls = ServingTls(CertificateFiles(certificate, key).read())
     ca_file, token_file = tmp_path / "ca.crt", tmp_path / "token"
     ca_file.write_text(SERVING.pem)
     token_file.write_text(POD0 + "\n")

@@ -32,7 +32,7 @@ from visibility_api.kube.errors import Unreachable
 from visibility_api.replication.addresses import Address
 from visibility_api.replication.follower import Follower, FollowLimits
 from visibility_api.replication.peer_client import PeerClient
-from visibility_api.replication.recognition import derive_proof
+from visibility_api.replication.recognition import ReplicaKey, derive_replica_key
 from visibility_api.replication.replica_reads import ReplicaReads
 from visibility_api.replication.requests import LogRequests
 from visibility_api.replication.streams import PATH, LogStreams
@@ -67,6 +67,7 @@ class Replica:
 
     certificate: Certificate
     directory: Path
+    known: tuple[Certificate, ...] = ()  # that other replicas serve soon, or have served until lately
     epoch: int | None = None  # of the owner
     log: JobLog = field(default_factory=lambda: JobLog(MemoryStore(base_revision=1)))
     tracker: Tracker = field(init=False)
@@ -103,9 +104,12 @@ class Replica:
             Observation(ref=ref(name), attempt=RANK0.attempt, source="push", at=T0, outcome=report)
         )
 
-    def proof(self) -> str:
-        certificate, key = self.certificate.write(self.directory, f"{id(self.certificate)}")
-        return derive_proof(certificate.read_bytes(), key.read_bytes())
+    def replica_keys(self) -> list[ReplicaKey]:
+        """Of the certificate that it serves, and of others that it knows."""
+        return [
+            derive_replica_key(*(file.read_bytes() for file in each.write(self.directory, f"{id(each)}")))
+            for each in (self.certificate, *self.known)
+        ]
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -118,7 +122,7 @@ class Replica:
                 resources=(TrainJobKind.served,),
                 registry=registry,
                 metrics=RequestMetrics(registry),
-                log_streams=LogRequests(self.streams, self.log, self.proof, self.reads),
+                log_streams=LogRequests(self.streams, self.log, self.replica_keys, self.reads),
             )
         )
         async with serving_app(app, *self.certificate.write(self.directory, "serving")) as self.port:
@@ -127,7 +131,7 @@ class Replica:
 
     @contextlib.asynccontextmanager
     async def following(self, *owners: Replica, limits: FollowLimits = QUICK) -> AsyncIterator[Follower]:
-        client = PeerClient(certificate=lambda: self.certificate.chain[0], proof=self.proof)
+        client = PeerClient(self.replica_keys)
         names = [f"127.0.0.1:{owner.port}" for owner in owners]
         follower = Follower(self.log, names, client, port=1, limits=limits)
         try:
@@ -208,10 +212,8 @@ class Listed(Replicas):
 
 async def test_a_follower_asks_the_owner_for_the_statuses_of_replicas(owner: Replica, other: Replica) -> None:
     owner.replicas = listed = Listed()
-    client, stranger = (
-        PeerClient(certificate=lambda: other.certificate.chain[0], proof=proof)
-        for proof in (other.proof, lambda: "made up")
-    )
+    made_up = [key._replace(proof="made up") for key in other.replica_keys()]
+    client, stranger = (PeerClient(keys) for keys in (other.replica_keys, lambda: made_up))
     asked = Owned()
     reads = ReplicaReads(asked, lambda: None, client, other.shares)
     with pytest.raises(Unavailable):  # nobody owns the jobs
@@ -330,7 +332,7 @@ async def confirming_nothing(replica: Replica, owner: Replica) -> AsyncIterator[
         yield b"\0" * 8
         await asyncio.Event().wait()
 
-    client = PeerClient(certificate=lambda: replica.certificate.chain[0], proof=replica.proof)
+    client = PeerClient(replica.replica_keys)
     url = URL.build(scheme="https", host="127.0.0.1", port=owner.port, path=PATH)
     try:
         async with client.request("POST", url, data=nothing(), timeout=aiohttp.ClientTimeout()) as answer:
@@ -338,6 +340,20 @@ async def confirming_nothing(replica: Replica, owner: Replica) -> AsyncIterator[
             yield
     finally:
         await client.close()
+
+
+@pytest.mark.parametrize("is_owner_first", [True, False])
+async def test_replicas_follow_one_another_while_they_change_the_certificate_one_by_one(
+    owner: Replica, other: Replica, is_owner_first: bool
+) -> None:
+    renewed = SERVING.issue("visibility-api", hosts=["127.0.0.1"])
+    first, second = (owner, other) if is_owner_first else (other, owner)
+    first.certificate, first.known = renewed, (OURS,)
+    second.known = (renewed,)
+    async with owner.serving(), other.following(owner):
+        await until(lambda: other.log.is_complete)
+        owner.report("bert", 20)
+        await until(same(owner, other))
 
 
 async def test_a_replica_that_does_not_own_the_jobs_says_whether_it_knows_them(

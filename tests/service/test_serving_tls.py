@@ -208,16 +208,16 @@ async def test_connections_without_a_certificate_outlive_later_rotations(server:
 
 async def test_serving_certificate_is_read_again_when_its_files_change(server: RunningServer) -> None:
     """A pair that does not match leaves the old one in use."""
-    assert server.tls.reload_files() is False
+    assert server.tls.renew(server.files.read()) is False
     renewed = Authority("renewed")
     leaf = renewed.issue("server", usages=[], hosts=["127.0.0.1"])
     certificate_file, key_file = leaf.write(server.directory, "next")
     (server.directory / "server.crt").write_bytes(certificate_file.read_bytes())
     with pytest.raises(TrustUnusable, match=r"server\.crt"):
-        server.tls.reload_files()
+        server.files.read()
     assert (await ask(server, None))["user"] == ANONYMOUS
     (server.directory / "server.key").write_bytes(key_file.read_bytes())
-    assert server.tls.reload_files() is True
+    assert server.tls.renew(server.files.read()) is True
     async with server.connect(client_context(renewed.pem)) as client:
         assert (await client.ask())["user"] == ANONYMOUS
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -227,7 +227,7 @@ async def test_serving_certificate_is_read_again_when_its_files_change(server: R
 async def test_changed_files_are_loaded_by_themselves(server: RunningServer) -> None:
     renewed = Authority("renewed")
     leaf = renewed.issue("server", usages=[], hosts=["127.0.0.1"])
-    following = asyncio.ensure_future(server.tls.follow_files(interval_s=0.01))
+    following = asyncio.ensure_future(server.files.follow(server.tls, interval_s=0.01))
     try:
         leaf.write(server.directory, "server")
         before = server.tls.context

@@ -19,6 +19,7 @@ from visibility_api.auth.errors import AuthError
 from visibility_api.auth.request_header_config import ConfigMap, RequestHeaderConfig
 from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import PATH, TokenReviewer
+from visibility_api.certificates.files import CertificateFiles
 from visibility_api.serving.http_server import HttpServer
 from visibility_api.serving.tls import ServingTls
 
@@ -45,6 +46,7 @@ class RunningServer:
 
     port: int
     tls: ServingTls
+    files: CertificateFiles
     config: RequestHeaderConfig
     directory: Path
     http: HttpServer
@@ -104,7 +106,8 @@ async def running_server(
     config: RequestHeaderConfig | None = None,
 ) -> AsyncIterator[RunningServer]:
     pair = SERVING.issue("server", usages=[], hosts=["127.0.0.1"]).write(directory, "server")
-    tls = ServingTls(certificate_file=pair[0], key_file=pair[1])
+    files = CertificateFiles(*pair)
+    tls = ServingTls(files.read())
     config = config or RequestHeaderConfig(on_change=lambda trust: tls.trust(trust.ca_pem))
     tokens = TokenReviewer(ReviewClient(FakeApi(status={}), PATH))
     authenticator = RequestAuthenticator(lambda: config.trust, tokens)
@@ -125,7 +128,9 @@ async def running_server(
         running.then()
 
     async with serving(application, tls) as (http, port):
-        running = RunningServer(port=port, tls=tls, config=config, directory=directory, http=http, seen=seen)
+        running = RunningServer(
+            port=port, tls=tls, files=files, config=config, directory=directory, http=http, seen=seen
+        )
         yield running
 
 
@@ -147,7 +152,7 @@ async def serving(application: Any, tls: ServingTls) -> AsyncIterator[tuple[Http
 
 @contextlib.asynccontextmanager
 async def serving_app(application: Any, certificate: Path, key: Path) -> AsyncIterator[int]:
-    tls = ServingTls(certificate_file=certificate, key_file=key)
+    tls = ServingTls(CertificateFiles(certificate, key).read())
     async with serving(application, tls) as (_, port):
         yield port
 

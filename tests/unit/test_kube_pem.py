@@ -19,9 +19,10 @@ from cryptography.hazmat.primitives.serialization import (
 from kubernetes_asyncio.client import Configuration
 
 from visibility_api.auth.errors import TrustUnusable
+from visibility_api.certificates.files import CertificateFiles
+from visibility_api.certificates.making import provide_certificate
 from visibility_api.kube.pem import describe_pair_fault
 from visibility_api.kube.tls import client_context
-from visibility_api.serving.certificate import provide_certificate
 from visibility_api.serving.tls import ServingTls
 
 Change = Callable[[Path, Path], object]
@@ -105,7 +106,7 @@ def test_a_pair_that_cannot_be_served_with_is_refused_in_words(fault: str, pair:
     change, words = FAULTS[fault]
     change(*pair)
     with pytest.raises(TrustUnusable, match=words):
-        ServingTls(certificate_file=pair[0], key_file=pair[1])
+        ServingTls(CertificateFiles(pair[0], pair[1]).read())
 
 
 @pytest.mark.parametrize("fault", [name for name in FAULTS if not name.startswith("no ")])
@@ -143,4 +144,4 @@ def test_a_good_pair_has_no_fault_with_its_issuers_behind_it_or_text_before(pair
     certificate, key = pair
     certificate.write_text("subject: whoever\n" + certificate.read_text() * 2)
     assert describe_pair_fault(certificate, key) is None
-    ServingTls(certificate_file=certificate, key_file=key)
+    ServingTls(CertificateFiles(certificate, key).read())

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import aiohttp
 import pytest
 from yarl import URL
 
@@ -25,7 +26,7 @@ from visibility_api.pushing.paths import UPSTREAM_PREFIX
 from visibility_api.pushing.shares import REFUSALS
 from visibility_api.replication.addresses import Address
 from visibility_api.replication.forwarding import CLIENT, MAX_ANSWER_BYTES, Pushes
-from visibility_api.replication.recognition import PROOF
+from visibility_api.replication.recognition import PROOF, ReplicaKey
 
 PATH = f"{UPSTREAM_PREFIX}v1alpha1/namespaces/team-a/trainjobs/bert/status"
 OWNER = Address("10.0.0.7", 10250)
@@ -75,7 +76,13 @@ class Others:
         async def nothing() -> None:
             pass
 
-        return Pushes(self, cast(Any, self), proof=lambda: "proof", replicated=nothing, timeout_s=timeout_s)
+        return Pushes(
+            self,
+            cast(Any, self),
+            keys=lambda: [ReplicaKey(aiohttp.Fingerprint(bytes(32)), "proof")],
+            replicated=nothing,
+            timeout_s=timeout_s,
+        )
 
 
 async def push(pushes: Pushes) -> bytes:

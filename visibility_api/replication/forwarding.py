@@ -36,7 +36,7 @@ from visibility_api.pushing.shares import Budgets
 
 from .addresses import Address
 from .peer_client import PeerClient
-from .recognition import is_proof
+from .recognition import ReplicaKeys, is_proof
 
 CLIENT = b"x-visibility-client"  # the address of the pod, as the follower has seen it
 TIMEOUT_S = 4.0  # clients wait 5 s
@@ -85,7 +85,7 @@ class Pushes:
         ownership: Ownership,
         client: PeerClient | None,
         *,
-        proof: Callable[[], str],
+        keys: ReplicaKeys,
         replicated: Callable[[], Awaitable[None]],
         kinds: Callable[[], Kinds] = lambda: BUILT_IN,
         timeout_s: float = TIMEOUT_S,
@@ -94,7 +94,7 @@ class Pushes:
         self._ownership = ownership
         self._kinds = kinds
         self._client = client  # None: there are no other replicas
-        self._proof = proof
+        self._keys = keys
         self._replicated = replicated
         self._timeout_s = timeout_s
         self._bodies = Bodies()  # that are passed on
@@ -112,7 +112,7 @@ class Pushes:
 
     def is_forwarded(self, headers: Headers) -> bool:
         """Whether another replica passes it on."""
-        return self._client is not None and is_proof(headers, self._proof)
+        return self._client is not None and is_proof(headers, self._keys)
 
     async def admit(self, method: str, path: str, headers: Headers, client: str) -> Push:
         """Authenticates a push, if it is taken here. Raises RequestError."""

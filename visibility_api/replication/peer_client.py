@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 import aiohttp
 from yarl import URL
 
-from .recognition import PROOF, certificate_fingerprint
+from .recognition import PROOF, ReplicaKeys
 
 
 class PeerClient:
-    """`certificate` returns the serving certificate, DER, and `proof` what other replicas recognise this one
-    by.
+    """Recognises other replicas by `keys`, and is recognised by them.
 
     Call `close` at the end.
     """
 
-    def __init__(self, *, certificate: Callable[[], bytes], proof: Callable[[], str]) -> None:
-        self._certificate = certificate
-        self._proof = proof
-        self._expected: tuple[bytes, aiohttp.Fingerprint] | None = None
+    def __init__(self, keys: ReplicaKeys) -> None:
+        self._keys = keys
         self._session: aiohttp.ClientSession | None = None
 
-    def request(
+    @asynccontextmanager
+    async def request(
         self,
         method: str,
         url: URL,
@@ -31,7 +30,7 @@ class PeerClient:
         data: bytes | AsyncIterator[bytes],
         timeout: aiohttp.ClientTimeout,
         headers: Mapping[str, str] | None = None,
-    ) -> aiohttp.client._RequestContextManager:
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Raises aiohttp.ClientError, OSError, TimeoutError while it is entered and read."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
@@ -40,24 +39,27 @@ class PeerClient:
                 connector=aiohttp.TCPConnector(limit=0),
                 timeout=aiohttp.ClientTimeout(total=None),
             )
-        return self._session.request(
-            method,
-            url,
-            data=data,
-            headers={"Host": "visibility-api", PROOF.decode(): self._proof(), **(headers or {})},
-            ssl=self._fingerprint(),
-            allow_redirects=False,
-            timeout=timeout,
-        )
+        *others, last = self._keys()
+        for key in (*others, last):
+            try:
+                response = await self._session.request(
+                    method,
+                    url,
+                    data=data,
+                    headers={"Host": "visibility-api", PROOF.decode(): key.proof, **(headers or {})},
+                    ssl=key.fingerprint,
+                    allow_redirects=False,
+                    timeout=timeout,
+                )
+            except aiohttp.ServerFingerprintMismatch:  # nothing was sent
+                if key is last:
+                    raise
+                continue
+            async with response:
+                yield response
+            return
 
     async def close(self) -> None:
         """End its connections."""
         if self._session is not None:
             await self._session.close()
-
-    def _fingerprint(self) -> aiohttp.Fingerprint:
-        """The same object as long as it is the same certificate: aiohttp reuses connections by it."""
-        der = self._certificate()
-        if self._expected is None or self._expected[0] != der:
-            self._expected = der, certificate_fingerprint(der)
-        return self._expected[1]

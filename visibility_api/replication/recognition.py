@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import aiohttp
 from cryptography import x509
@@ -20,24 +21,31 @@ PROOF = b"x-visibility-peer"  # the header
 _PURPOSE = b"visibility.trainer.kubeflow.org peer, version 1"  # a value for another purpose is another one
 
 
-def certificate_fingerprint(der: bytes) -> aiohttp.Fingerprint:
-    """For aiohttp to compare a server's certificate with, before it sends the request."""
-    return aiohttp.Fingerprint(hashlib.sha256(der).digest())
+class ReplicaKey(NamedTuple):
+    """What replicas with one certificate recognise each other by."""
+
+    fingerprint: aiohttp.Fingerprint  # of the certificate that the asked one presents
+    proof: str  # of the one that asks, hexadecimal digits
 
 
-def derive_proof(certificate_pem: bytes, key_pem: bytes) -> str:
-    """The proof of having this certificate's key, as hexadecimal digits. Raises ValueError, TypeError."""
+ReplicaKeys = Callable[[], Sequence[ReplicaKey]]
+"""Of the certificate that is served; then of one that is served soon, or was until lately: replicas change it
+one after the other."""
+
+
+def derive_replica_key(certificate_pem: bytes, key_pem: bytes) -> ReplicaKey:
+    """That of a certificate, the first of its chain, and its key. Raises ValueError, TypeError."""
     key = serialization.load_pem_private_key(key_pem, password=None)
     secret = key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
-    certificate = x509.load_pem_x509_certificate(certificate_pem).public_bytes(Encoding.DER)
-    derived = HKDF(
-        algorithm=hashes.SHA256(), length=32, salt=hashlib.sha256(certificate).digest(), info=_PURPOSE
-    ).derive(secret)
-    return derived.hex()
+    digest = hashlib.sha256(
+        x509.load_pem_x509_certificate(certificate_pem).public_bytes(Encoding.DER)
+    ).digest()
+    derived = HKDF(algorithm=hashes.SHA256(), length=32, salt=digest, info=_PURPOSE).derive(secret)
+    return ReplicaKey(aiohttp.Fingerprint(digest), derived.hex())
 
 
-def is_proof(headers: Sequence[tuple[bytes, bytes]], expected: Callable[[], str]) -> bool:
+def is_proof(headers: Sequence[tuple[bytes, bytes]], keys: ReplicaKeys) -> bool:
     """Whether a request is of a replica of this server, in a time that does not depend on where the proofs
-    differ. `expected` is called only for one that has a proof."""
+    differ. `keys` is called only for one that has a proof."""
     given = next((value for name, value in headers if name == PROOF), b"")
-    return bool(given) and hmac.compare_digest(given, expected().encode())
+    return bool(given) and any(hmac.compare_digest(given, key.proof.encode()) for key in keys())

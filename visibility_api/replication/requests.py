@@ -4,7 +4,6 @@ They are recognised by their proof, not as users."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from urllib.parse import parse_qs
 
 import msgspec
@@ -14,7 +13,7 @@ from visibility_api.errors.status import Unauthorized
 from visibility_api.store.job_log import JobLog
 
 from .follower import Refusal
-from .recognition import is_proof
+from .recognition import ReplicaKeys, is_proof
 from .replica_reads import PATH as REPLICAS, ReplicaReads
 from .streams import PATH, LogStreams, NotOwner, TooManyFollowers
 
@@ -22,12 +21,10 @@ from .streams import PATH, LogStreams, NotOwner, TooManyFollowers
 class LogRequests:
     """Raw ASGI: a stream in both directions is nothing that FastAPI could describe."""
 
-    def __init__(
-        self, streams: LogStreams, jobs: JobLog, proof: Callable[[], str], reads: ReplicaReads
-    ) -> None:
+    def __init__(self, streams: LogStreams, jobs: JobLog, keys: ReplicaKeys, reads: ReplicaReads) -> None:
         self._streams = streams
         self._log = jobs
-        self._proof = proof
+        self._keys = keys
         self._reads = reads
 
     @staticmethod
@@ -36,7 +33,7 @@ class LogRequests:
 
     def recognise(self, scope: Scope) -> None:
         """Raises Unauthorized for whoever is not a replica of this server."""
-        if not is_proof(scope["headers"], self._proof):
+        if not is_proof(scope["headers"], self._keys):
             raise Unauthorized
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -9,42 +9,56 @@ no certificate can be requested: those connections are closed as soon as a CA is
 
 from __future__ import annotations
 
-import asyncio
+import os
 import ssl
-from pathlib import Path
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
-import structlog
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
 
 from visibility_api.auth.certificates import MAX_CHAIN, Peer
 from visibility_api.auth.errors import TrustUnusable
-from visibility_api.kube.pem import NO_PASSPHRASE, describe_pair_fault
+from visibility_api.kube.pem import NO_PASSPHRASE
 
-log = structlog.get_logger("visibility.tls")
 
-# Between two checks of the files; kube-apiserver checks its own every minute
-# (k8s.io/apiserver/pkg/server/dynamiccertificates: FileRefreshDuration).
-FILES_INTERVAL_S = 30.0
+class Pair(NamedTuple):
+    """A certificate chain and its key, PEM."""
+
+    certificate: bytes
+    key: bytes
 
 
 class ServingTls:
-    """The context built from the serving certificate's files and the client CAs."""
+    """The context built from the serving certificate and the client CAs.
 
-    def __init__(self, *, certificate_file: Path, key_file: Path) -> None:
-        """Raises TrustUnusable when the files are not a certificate and its key."""
-        self._files = (certificate_file, key_file)
+    `settle_s`: a renewed certificate is known at once, as `pairs` says, and served so much later: by then
+    every replica has read it, and other replicas are recognised by either.
+    """
+
+    def __init__(
+        self, pair: Pair, *, settle_s: float = 0.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Raises TrustUnusable for what is not a certificate and its key."""
+        self._settle_s = settle_s
+        self._clock = clock
         self._ca_pem = ""
-        self._loaded = self._read_files()
-        self._leaf: bytes | None = None  # of `_loaded`, once somebody asked for it
-        self.context = self._make_context()  # of new connections
+        self._pair = pair
+        self._context = self._make_context(pair)
+        self._coming: tuple[float, Pair] | None = None  # when it is served, by `clock`
+        self._former: tuple[float, Pair] | None = None  # until when it is known
 
     @property
-    def certificate(self) -> bytes:
-        """The leaf that new connections get, DER. Raises ValueError."""
-        if self._leaf is None:
-            self._leaf = x509.load_pem_x509_certificate(self._loaded[0]).public_bytes(Encoding.DER)
-        return self._leaf
+    def context(self) -> ssl.SSLContext:
+        """Of new connections."""
+        if self._coming is not None and self._coming[0] <= self._clock():
+            _, coming = self._coming
+            self._serve(coming, self._make_context(coming))
+        return self._context
 
     @property
     def has_client_ca(self) -> bool:
@@ -52,10 +66,13 @@ class ServingTls:
         return bool(self._ca_pem)
 
     @property
-    def pair(self) -> tuple[bytes, bytes]:
-        """Certificate chain and key that new connections get, PEM."""
-        certificate, key = self._loaded
-        return certificate, key
+    def pairs(self) -> list[Pair]:
+        """What new connections get; then what they will get soon, or have got until lately."""
+        if self._coming is not None:
+            _ = self.context
+        if self._former is not None and self._former[0] <= self._clock():
+            self._former = None
+        return [self._pair, *(known[1] for known in (self._coming, self._former) if known is not None)]
 
     def trust(self, ca_pem: str) -> None:
         """Request a certificate of one of these CAs from new connections; "": request none.
@@ -66,37 +83,31 @@ class ServingTls:
             return
         before, self._ca_pem = self._ca_pem, ca_pem
         try:
-            self.context = self._make_context()
+            self._context = self._make_context(self._pair)
         except TrustUnusable:
             self._ca_pem = before
             raise
 
-    def reload_files(self) -> bool:
-        """Load the files if they have changed; whether they had. Raises TrustUnusable and keeps the old."""
-        found = self._read_files()
-        if found == self._loaded:
+    def renew(self, pair: Pair) -> bool:
+        """Serve this one from now on, or as soon as other replicas know it; whether it is another one.
+
+        Raises TrustUnusable and keeps the old.
+        """
+        if pair == (self._pair if self._coming is None else self._coming[1]):
             return False
-        self.context = self._make_context()
-        self._loaded, self._leaf = found, None
+        context = self._make_context(pair)
+        if self._settle_s and expiry(self._pair) > datetime.now(UTC) + timedelta(seconds=self._settle_s):
+            self._coming = self._clock() + self._settle_s, pair
+        else:
+            self._serve(pair, context)
         return True
 
-    async def follow_files(self, *, interval_s: float = FILES_INTERVAL_S) -> None:
-        """Reload the files whenever they change. Half-written ones are tried again."""
-        while True:
-            await asyncio.sleep(interval_s)
-            try:
-                if self.reload_files():
-                    log.info("serving certificate reloaded", file=str(self._files[0]))
-            except TrustUnusable as error:
-                log.error("serving certificate not reloaded", error=str(error))
+    def _serve(self, pair: Pair, context: ssl.SSLContext) -> None:
+        if self._settle_s:
+            self._former = self._clock() + self._settle_s, self._pair
+        self._pair, self._context, self._coming = pair, context, None
 
-    def _read_files(self) -> tuple[bytes, ...]:
-        try:
-            return tuple(file.read_bytes() for file in self._files)
-        except OSError as error:
-            raise TrustUnusable(f"cannot read the serving certificate: {error}") from error
-
-    def _make_context(self) -> ssl.SSLContext:
+    def _make_context(self, pair: Pair) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
@@ -108,10 +119,10 @@ class ServingTls:
         # AES-256 that OpenSSL prefers. All ciphers that Python enables by default are strong.
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
         try:
-            context.load_cert_chain(*self._files, password=NO_PASSPHRASE)
+            with _as_file(pair.certificate + b"\n" + pair.key) as name:
+                context.load_cert_chain(name, password=NO_PASSPHRASE)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            fault = describe_pair_fault(*self._files) or str(error)
-            raise TrustUnusable(f"the serving certificate cannot be used: {fault}") from error
+            raise TrustUnusable(f"the serving certificate cannot be used: {error}") from error
         try:
             if self._ca_pem:
                 context.load_verify_locations(cadata=self._ca_pem)
@@ -120,6 +131,26 @@ class ServingTls:
         except (OSError, ValueError) as error:
             raise TrustUnusable(f"the client CAs cannot be used: {error}") from error
         return context
+
+
+def expiry(pair: Pair) -> datetime:
+    """When the certificate ends. Raises ValueError."""
+    return x509.load_pem_x509_certificate(pair.certificate).not_valid_after_utc
+
+
+@contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """A name of a file with this content, for OpenSSL, which reads nothing else. On Linux no disk has it."""
+    if sys.platform == "linux":
+        with open(os.memfd_create("certificate"), "wb") as file:
+            file.write(content)
+            file.flush()
+            yield f"/proc/self/fd/{file.fileno()}"
+    else:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            yield file.name
 
 
 def peer_of(tls: ssl.SSLObject | None) -> Peer:

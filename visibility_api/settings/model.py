@@ -37,6 +37,7 @@ from .values import (
     name_prefix,
     namespace,
     seconds,
+    secret_name,
     whole_number,
 )
 
@@ -95,9 +96,20 @@ class Settings(BaseSettings):
         default=None, description="serving certificate, PEM. It is reloaded when the file changes"
     )
     tls_private_key_file: File = Field(default=None, description="private key of --tls-cert-file, PEM")
+    certificate_secret: Annotated[str, AfterValidator(secret_name), Metavar("NAME")] = Field(
+        default="",
+        description="Secret in --lease-namespace in which the replicas keep a CA and a serving certificate."
+        " They make and renew both, and publish the CA in the APIService and in the ConfigMap"
+        " visibility-api-ca. Instead of --tls-cert-file",
+    )
+    certificate_lifetime: Annotated[timedelta, duration(30, 3650 * 86400), Metavar("DURATION")] = Field(
+        default=timedelta(days=90),
+        description="lifetime of a certificate of --certificate-secret. It is renewed when a third is left",
+    )
     cert_dir: Annotated[Path, Metavar("DIR")] = Field(
         default=Path("apiserver.local.config/certificates"),
-        description="directory for a self-signed certificate, made when --tls-cert-file is not given",
+        description="directory for a self-signed certificate, made when neither --tls-cert-file nor"
+        " --certificate-secret is given",
     )
     shutdown_delay_duration: Annotated[timedelta, duration(0, 600), Metavar("DURATION")] = Field(
         default=timedelta(seconds=5),  # longer than endpoints take to follow
@@ -177,7 +189,8 @@ class Settings(BaseSettings):
         " ends, or may not be probed. The replica that owns the jobs writes",
     )
     lease_namespace: Annotated[str, AfterValidator(namespace), Metavar("NAMESPACE")] = Field(
-        default="trainjob-visibility", description="namespace of the Lease of --peers"
+        default="trainjob-visibility",
+        description="namespace of this server: of the Lease of --peers, and of --certificate-secret",
     )
 
     @field_validator("tls_private_key_file")
@@ -186,6 +199,13 @@ class Settings(BaseSettings):
         if "tls_cert_file" in info.data and (info.data["tls_cert_file"] is None) != (key is None):
             raise Conflict("--tls-cert-file and --tls-private-key-file: give both or neither")
         return key
+
+    @field_validator("certificate_secret")
+    @classmethod
+    def _one_certificate(cls, name: str, info: ValidationInfo) -> str:
+        if name and info.data.get("tls_cert_file") is not None:
+            raise Conflict("--tls-cert-file and --certificate-secret: give one of them")
+        return name
 
     @field_validator("trusted_proxy_user_header")
     @classmethod

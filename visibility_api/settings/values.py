@@ -109,6 +109,12 @@ def namespace(value: str) -> str:
     return value
 
 
+def secret_name(value: str) -> str:
+    if value and not is_namespace(value):
+        raise ValueError("give the name of a Secret")
+    return value
+
+
 def header_name(value: str) -> str:
     if value and not _HEADER.fullmatch(value):
         raise ValueError("give the name of an HTTP header")

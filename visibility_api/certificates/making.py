@@ -1,4 +1,4 @@
-"""Makes serving certificates: a self-signed one at start, or one with a CA for the manifests to install."""
+"""Makes certificates: a self-signed one in files, a CA, and certificates that it signs."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ BACKDATED = timedelta(hours=1)  # clients' clocks may be behind
 ALWAYS_NAMED = ("localhost", "127.0.0.1")
 MAX_COMMON_NAME = 64  # characters, by X.520
 
+PrivateKey = ec.EllipticCurvePrivateKey
+
 
 def provide_certificate(
     directory: Path, hosts: Sequence[str], *, renew_before: timedelta = RENEW_BEFORE
@@ -35,54 +37,11 @@ def provide_certificate(
     names = tuple(dict.fromkeys((*hosts, *ALWAYS_NAMED)))
     if not _is_good(certificate_file, key_file, names, renew_before):
         key = ec.generate_private_key(ec.SECP256R1())
-        certificate = _certificate(_subject(names[0]), key, key, _subject(names[0]), LIFETIME, hosts=names)
-        _write_all({key_file: _key_pem(key), certificate_file: _pem(certificate)})
+        certificate = _certificate(
+            _subject(names[0]), key, key, _subject(names[0]), LIFETIME, datetime.now(UTC), hosts=names
+        )
+        _write_all({key_file: key_pem(key), certificate_file: pem(certificate)})
     return certificate_file, key_file
-
-
-def write_serving_certificate(
-    directory: Path, *, names: Sequence[str], days: int, renew: bool = False
-) -> list[Path]:
-    """The files of a certificate for `names`, its key and the CA that signed it: tls.crt, tls.key, ca.crt.
-
-    The CA's key is discarded, so the CA can never sign anything else. Files that are there already are
-    replaced only with `renew`; the former CA then stays in ca.crt, since replicas serve its certificate for a
-    while. Raises TrustUnusable.
-    """
-    files = {name: directory / name for name in ("ca.crt", "tls.key", "tls.crt")}
-    if not renew:
-        for path in files.values():
-            if path.exists():
-                raise TrustUnusable(
-                    f"{path} is there already, and may be in use: --renew replaces it, --out names another"
-                    " directory"
-                )
-    earlier = _earlier_ca(files["ca.crt"]) if renew else b""
-    lifetime = timedelta(days=days)
-    ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    # A different name each time: two CAs with one name in a bundle are hard to tell apart.
-    issuer = _subject(f"visibility-api-ca@{datetime.now(UTC):%Y%m%d%H%M%S}")
-    ca = _certificate(issuer, ca_key, ca_key, issuer, lifetime)
-    certificate = _certificate(_subject(names[0]), key, ca_key, issuer, lifetime, hosts=names)
-    _write_all(
-        {
-            files["ca.crt"]: _pem(ca) + earlier,
-            files["tls.key"]: _key_pem(key),
-            files["tls.crt"]: _pem(certificate),
-        }
-    )
-    return list(files.values())
-
-
-def _earlier_ca(ca_file: Path) -> bytes:
-    """The newest CA of a former ca.crt, PEM; empty without one that is still valid."""
-    try:
-        newest, *_ = x509.load_pem_x509_certificates(ca_file.read_bytes())
-    except FileNotFoundError:
-        return b""
-    except (OSError, ValueError) as error:
-        raise TrustUnusable(f"{ca_file} cannot be read as certificates: remove it") from error
-    return _pem(newest) if newest.not_valid_after_utc > datetime.now(UTC) else b""
 
 
 def _is_good(certificate_file: Path, key_file: Path, names: Sequence[str], renew_before: timedelta) -> bool:
@@ -101,17 +60,33 @@ def _is_good(certificate_file: Path, key_file: Path, names: Sequence[str], renew
     )
 
 
+def make_ca(lifetime: timedelta, now: datetime) -> tuple[x509.Certificate, PrivateKey]:
+    """A new CA, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    # A name of its own: two CAs with one name in a bundle are hard to tell apart.
+    name = _subject(f"visibility-api-ca@{now:%Y%m%d%H%M%S}")
+    return _certificate(name, key, key, name, lifetime, now), key
+
+
+def make_serving_certificate(
+    hosts: Sequence[str], ca: x509.Certificate, ca_key: PrivateKey, lifetime: timedelta, now: datetime
+) -> tuple[x509.Certificate, PrivateKey]:
+    """A certificate for `hosts` that this CA has signed, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    return _certificate(_subject(hosts[0]), key, ca_key, ca.subject, lifetime, now, hosts=hosts), key
+
+
 def _certificate(
     subject: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    issuer_key: ec.EllipticCurvePrivateKey,
+    key: PrivateKey,
+    issuer_key: PrivateKey,
     issuer: x509.Name,
     lifetime: timedelta,
+    now: datetime,
     *,
     hosts: Sequence[str] = (),
 ) -> x509.Certificate:
     """A serving certificate for `hosts`; without any, a CA."""
-    now = datetime.now(UTC)
     identifier = x509.SubjectKeyIdentifier.from_public_key(issuer_key.public_key())
     builder = (
         x509.CertificateBuilder()
@@ -153,11 +128,11 @@ def _key_usage(*, is_ca: bool) -> x509.KeyUsage:
     )
 
 
-def _pem(certificate: x509.Certificate) -> bytes:
+def pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def key_pem(key: PrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
