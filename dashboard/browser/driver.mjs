@@ -39,6 +39,7 @@ const DO = {
     page = page.context().pages()[number];
   },
   wait: ({ on, state = "visible" }) => page.locator(on).first().waitFor({ state }),
+  scroll: ({ on }) => page.locator(on).first().scrollIntoViewIfNeeded(),
   click: ({ on }) => page.locator(on).first().click(),
   text: ({ on }) => page.locator(on).first().textContent(),
   count: ({ on }) => page.locator(on).count(),

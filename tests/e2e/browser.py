@@ -50,6 +50,10 @@ class Browser:
     def wait(self, on: str, state: str = "visible") -> None:
         self._do("wait", on=on, state=state)
 
+    def scroll(self, on: str) -> None:
+        """Until it is in view."""
+        self._do("scroll", on=on)
+
     def click(self, on: str) -> None:
         self._do("click", on=on)
 

@@ -13,6 +13,8 @@ from tests.e2e.browser import Browser, browsing, missing
 from tests.e2e.ingress import NGINX, ingress
 from tests.e2e.processes import wait_until
 from tests.e2e.scripts import KILLED, SILENT
+from tests.e2e.test_kinds import Life
+from tests.e2e.test_training_jobs import JOB
 from tests.e2e.visibility_server import GROUP, PREFIX, VisibilityServer
 from tests.e2e.workspace import Workspace
 
@@ -75,8 +77,8 @@ def page_of(proxy: str, namespace: str, job: str = "") -> str:
     return f"{proxy}{PREFIX}/namespaces/{namespace}/dashboard{route}"
 
 
-def row(namespace: str, name: str, cell: str = "") -> str:
-    return f'[data-key="trainjobs/{namespace}/{name}"] {cell}'.strip()
+def row(namespace: str, name: str, cell: str = "", resource: str = "trainjobs") -> str:
+    return f'[data-key="{resource}/{namespace}/{name}"] {cell}'.strip()
 
 
 def text_changes(browser: Browser, on: str) -> str:
@@ -129,6 +131,39 @@ def test_ten_tabs_of_jobs_and_two_lists_are_live_through_one_kubectl_proxy(
     finally:
         for name in names[3:]:
             shared.delete_job(name)
+
+
+def test_a_job_of_another_kind_is_told_apart_in_the_list_and_has_a_page_with_each_of_its_pods(
+    workspace: Workspace, browser: Browser, alice: str
+) -> None:
+    sample = JOB
+    workspace.start_job(sample.name, TRAINING)  # of the same name
+    life = Life(workspace, sample, TRAINING)
+    life.create()
+    try:
+        life.wait_reporting()
+        workspace.wait_reporting(sample.name)
+        browser.open(page_of(alice, workspace.name))
+        browser.wait("text=/^2 jobs$/")
+        browser.wait("role=columnheader[name='Kind']")
+        browser.wait(row(workspace.name, sample.name, ".of-kind >> text=/^TrainJob$/"))
+        browser.wait(row(workspace.name, sample.name, ".of-kind >> text=/^Job$/", "jobs"))
+        browser.click("role=button[name=/^Kind$/]")
+        browser.click("role=checkbox[name=/^Job/]")
+        browser.wait("text=/^1 of 2 jobs$/")
+        assert browser.count(".body .row") == 1
+        browser.click(row(workspace.name, sample.name, ".name a", "jobs"))
+        browser.wait(f"h1:has-text('{sample.name}')")
+        browser.wait(".plot canvas")
+        text_changes(browser, ".numbers")
+        browser.scroll("h2:has-text('Replicas')")
+        browser.wait("role=option[name='worker-0: Running']")
+        browser.wait(".pod-table tr:has-text('worker-0') >> text=/^[0-9]+s$/")  # its last report
+        browser.click("text=YAML and kubectl")
+        browser.wait(f"text=kubectl get jobs.{GROUP} {sample.name} -n {workspace.name}")
+        assert browser.faults() == []
+    finally:
+        life.end()
 
 
 def test_filters_are_in_the_address(jobs: Workspace, browser: Browser, alice: str) -> None:
@@ -241,8 +276,13 @@ def test_the_page_goes_on_after_a_restart_of_the_server(
     jobs.wait_reporting("bert")
     browser.open(page_of(alice, jobs.name))
     browser.wait("text=/^4 jobs$/")
+    browser.tab(page_of(alice, jobs.name, "bert"))
+    browser.wait(".plot canvas")
     server.restart()
     server.wait_available()
+    browser.wait("text=Connection lost.", state="hidden")
+    text_changes(browser, ".numbers")
+    browser.front(0)
     browser.wait("text=Connection lost.", state="hidden")
     text_changes(browser, row(jobs.name, "bert", ".progress small"))
     assert browser.faults() == []
