@@ -277,6 +277,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
     )
     pushes: PushEndpoint | None = None
     if "push" in sources:
+        pod_watches = [watch for watch in watches if watch.path.endswith("/pods")]
         pushes = PushEndpoint(
             Admission(
                 # One of its own: the many tokens of pods, which are cached as grants, must not push those of
@@ -286,7 +287,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
                 find_job=partial(_find_job, jobs),
                 kinds=kinds,
                 is_synced=jobs.is_listed,
-                is_watched=partial(are_pods_watched, watches),
+                is_watched=partial(are_pods_watched, pod_watches),
                 reviews=given.review_admission,
             ),
             record=observed,
@@ -336,13 +337,15 @@ def _find_job(jobs: JobLog, resource: str, namespace: str, name: str) -> Trainin
     return entry.document.job if entry is not None else None
 
 
-def are_pods_watched(watches: Sequence[Watch[Any]], namespace: str) -> bool:
-    """Whether what is shown of this namespace's pods is what a watch shows now."""
-    scopes = (None, namespace)
-    pods = [watch for watch in watches if watch.path.endswith("/pods") and watch.scope in scopes]
-    return any(watch.health.synced for watch in pods) and not any(
-        scope in scopes for watch in pods for scope in watch.down_scopes(0.0)
-    )
+def are_pods_watched(pods: Sequence[Watch[Any]], namespace: str) -> bool:
+    """Whether what these watches of pods show of this namespace is of now."""
+    is_synced = False
+    for watch in pods:
+        if watch.scope is None or watch.scope == namespace:
+            if watch.is_down(namespace):
+                return False
+            is_synced = is_synced or watch.health.synced
+    return is_synced
 
 
 def _now() -> datetime:

@@ -441,6 +441,7 @@ async def test_a_namespace_of_large_events_gets_a_watch_of_its_own() -> None:
         (part,) = separate
         part.health.down_since = time.monotonic() - 61
         assert list(watch.down_scopes(60)) == ["a"]  # and of no other namespace
+        assert (watch.is_down("a"), watch.is_down("b")) == (True, False)
         task.cancel()
         script.ended.set()
         await asyncio.gather(task, return_exceptions=True)

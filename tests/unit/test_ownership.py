@@ -40,6 +40,9 @@ class Watched:
     def down_scopes(self, for_s: float) -> list[str | None]:
         return [self.scope] if self.health.is_down(for_s) else []
 
+    def is_down(self, _namespace: str) -> bool:
+        return self.health.down_since is not None
+
 
 class Taken:
     """A term that has taken these jobs over; `exist` are those that the cluster has shown."""
@@ -136,14 +139,13 @@ async def test_jobs_of_a_watch_that_is_down_for_a_minute_are_not_known_to_be_fre
 
 @pytest.mark.parametrize("scope", [None, "one"])
 def test_pods_count_as_watched_while_their_watch_is_listed_and_works(scope: str | None) -> None:
-    pods, jobs = Watched(scope, path="/api/v1/pods"), Watched(scope, path="/apis/batch/v1/jobs")
-    watches = cast(Any, (pods, jobs))
-    jobs.health.synced = True
+    pods, others = Watched(scope, path="/api/v1/pods"), Watched("two", path="/api/v1/pods")
+    watches = cast(Any, (pods, others))
     assert not are_pods_watched(watches, "one")  # after a take-over: what is shown is the former owner's
     pods.health.synced = True
     assert are_pods_watched(watches, "one")
     assert are_pods_watched(watches, "two") is (scope is None)
-    jobs.health.down_since = time.monotonic()
+    others.health.down_since = time.monotonic()
     assert are_pods_watched(watches, "one")
     pods.health.down_since = time.monotonic()
     assert not are_pods_watched(watches, "one")

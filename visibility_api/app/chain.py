@@ -242,8 +242,7 @@ class RequestChain:
         if peer is not None and pushes.is_forwarded(scope["headers"]):
             peer.is_known = True  # another replica: unknown clients must not take its connection away
         try:
-            taking = _take_push(pushes, scope, exchange.receive)
-            response = await within(self._limits.push_timeout_s, taking)
+            response = await _take_push(pushes, scope, exchange.receive)
             if peer is not None:
                 peer.is_known = True
         except PusherGone:

@@ -38,7 +38,6 @@ class Limits:
     burst_of_user_s: float = 0.5
     max_wait_of_user_s: float = 4.0
     wait_for_share_s: float = 10.0  # then the request is refused
-    push_timeout_s: float = 30.0  # admission and body
     # Of responses on one connection to requests whose sender is not known, or is over a limit: further ones
     # wait, so that endless retries cost little. A kubelet sends one request on each connection.
     unknown_per_s: float = 1.0

@@ -33,6 +33,9 @@ def _evaluate(rule: Rule, old: Condition | None, record: Record, now: datetime) 
     if found is None:
         return None
     status, reason, message = found
+    is_same = old is not None and found == (old.status, old.reason, old.message)
+    if is_same and not rule.is_jobs_own and reason != NOT_TRAINING:
+        return old  # as nearly always
     if old is None or old.reason != reason or old.message != message:
         # Controllers' own words, names and annotations are among them.
         reason, message = harmless(reason), harmless(message)

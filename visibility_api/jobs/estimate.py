@@ -226,19 +226,26 @@ def _last_unit_s(intervals: Sequence[_Interval]) -> float:
         if abs(by_s) > CLEARLY * math.hypot(earlier_error_s, later_error_s):
             most_s = GOES_ON * later_s
             return later_s + max(-most_s, min(most_s, by_s))
-    return _mean(intervals)[0]
+    return _unit_s(intervals)
 
 
 def _mean(intervals: Sequence[_Interval]) -> tuple[float, float]:
     """Seconds a unit, and the standard error of that, by the mean deviation."""
-    units = seconds = deviation_s = 0.0
+    mean_s = _unit_s(intervals)
+    units = deviation_s = 0.0
+    for some_units, some_seconds in intervals:
+        units += some_units
+        deviation_s += abs(some_seconds - mean_s * some_units)
+    return mean_s, 1.25 * deviation_s / units / math.sqrt(len(intervals))
+
+
+def _unit_s(intervals: Sequence[_Interval]) -> float:
+    """Seconds a unit."""
+    units = seconds = 0.0
     for some_units, some_seconds in intervals:
         units += some_units
         seconds += some_seconds
-    mean_s = seconds / units
-    for some_units, some_seconds in intervals:
-        deviation_s += abs(some_seconds - mean_s * some_units)
-    return mean_s, 1.25 * deviation_s / units / math.sqrt(len(intervals))
+    return seconds / units
 
 
 def _spread(intervals: Sequence[_Interval], unit_s: float) -> float:
@@ -246,5 +253,5 @@ def _spread(intervals: Sequence[_Interval], unit_s: float) -> float:
     count = len(intervals)
     parts = min(4, count)
     quarters = [intervals[part * count // parts : (part + 1) * count // parts] for part in range(parts)]
-    worst = max([abs(_mean(quarter)[0] / unit_s - 1) for quarter in quarters])
+    worst = max([abs(_unit_s(quarter) / unit_s - 1) for quarter in quarters])
     return LEAST_SPREAD + 0.5 * worst + 0.2 / count

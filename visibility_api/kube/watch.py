@@ -148,6 +148,15 @@ class Watch(Generic[T]):
         for watch in self._separate or ():
             yield from watch.down_scopes(for_s)
 
+    def is_down(self, namespace: str) -> bool:
+        """Whether what it shows of this namespace, which is in its scope, may be of before."""
+        if self.health.down_since is not None:
+            return True
+        for watch in self._separate or ():
+            if watch.scope == namespace and watch.health.down_since is not None:
+                return True
+        return False
+
     def reset(self) -> None:
         """Begin anew with the next `run`, as if there had been no watch."""
         self.health = WatchHealth()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -46,7 +45,7 @@ class Bodies:
         """`timeout_s`: for one body, as Kubeflow Trainer's read timeout."""
         self._places = places
         self._timeout_s = timeout_s
-        self._held: Counter[tuple[str, str]] = Counter()  # by namespace and job, by namespace, and all
+        self._held: dict[tuple[str, str], int] = {}  # by namespace and job, by namespace, and all
 
     @contextmanager
     def place(self, namespace: str, job: str) -> Iterator[None]:
@@ -55,10 +54,11 @@ class Bodies:
             self._held,
             (((namespace, job), JOB_SHARE), ((namespace, ""), NAMESPACE_SHARE), (("", ""), 1)),
         )
-        if any(held[key] * share >= self._places for key, share in shares):
-            raise NoPlace("too many pushes are under way; try again later")
+        for key, share in shares:
+            if held.get(key, 0) * share >= self._places:
+                raise NoPlace("too many pushes are under way; try again later")
         for key, _ in shares:
-            held[key] += 1
+            held[key] = held.get(key, 0) + 1
         try:
             yield
         finally:
