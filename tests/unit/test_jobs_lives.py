@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0, REF, T0
 from visibility_api.jobs.conditions import evaluate
+from visibility_api.jobs.goodput import account_of, reckon_until
 from visibility_api.jobs.holding import hold
 from visibility_api.jobs.job import Phase, Rank0, Termination, TrainingJob
 from visibility_api.jobs.observation import Observation
@@ -173,14 +174,17 @@ class Server:
     def shown(self) -> JobProgress:
         """What the job's document says when it is evaluated now."""
         record = self.tracker._records[REF]  # published is what differs from before, or a minute later
+        account = account_of(record, self._world.now)
         record.conditions = evaluate(record, self._world.now)
         hold(record, self._world.now)
-        return summarise(record, self._world.now)
+        reckon_until(account, record, self._world.now)
+        return summarise(record, self._world.now, account)
 
 
 def told(document: JobProgress) -> tuple[dict[str, Any], object]:
     """All that a client gets, but for when and how who looked last, how often in vain, how long it took."""
     status = msgspec.json.decode(msgspec.json.encode(status_of(document)))
+    status["account"] = document.goodput
     for name in ("lastProbeTime", "nextProbeTime", "latencySeconds", "consecutiveFailures", "message"):
         status.get("observation", {}).pop(name, None)
     if document.updated_at is None:  # without a report, how it was looked for
@@ -275,6 +279,7 @@ def facts(document: JobProgress) -> tuple[dict[str, Any], object]:
         "estimatedCompletionTime",
         "estimatedCompletionRange",
         "resources",
+        "account",
     ):
         status.pop(name, None)
     status.get("steps", {}).pop("perSecond", None)

@@ -15,6 +15,7 @@ from hypothesis import given, strategies as st
 
 from visibility_api.reports.document import Progress, Refused
 from visibility_api.reports.fields import MAX_DOCUMENT_BYTES, MAX_METRICS, parse_time
+from visibility_api.reports.marks import SECTIONS
 from visibility_api.reports.refusals import MAX_DEPTH, MAX_MARKS
 from visibility_api.reports.training_document import parse_document
 
@@ -61,6 +62,21 @@ def columns_of(report: Progress) -> dict[str, Any] | None:
     return {name: column for name, column in columns.items() if column and set(column) != {None}}
 
 
+def marks_of(report: Progress) -> dict[str, Any]:
+    """What the run marks of its time, as docs/document.md writes it."""
+    marks, section, checkpoint = report.marks, None, None
+    if marks.section is not None and marks.section_at is not None:
+        section = {"kind": SECTIONS[marks.section], "startTime": shown(marks.section_at)}
+    if marks.checkpoint_at is not None:
+        checkpoint = {"step": marks.checkpoint_step, "timestamp": shown(marks.checkpoint_at)}
+    spent = {name: some for name, some in zip(SECTIONS, marks.spent_s, strict=True) if some}
+    return {"timeSpent": spent or None, "section": section, "checkpoint": checkpoint}
+
+
+def shown(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%S.%f}".rstrip("0").rstrip(".") + "Z"
+
+
 @pytest.mark.parametrize("vector", VECTORS)
 def test_each_shared_vector_is_read_as_it_says(vector: dict[str, Any]) -> None:
     outcome = parse_document(document_of(vector))
@@ -84,6 +100,7 @@ def test_each_shared_vector_is_read_as_it_says(vector: dict[str, Any]) -> None:
         assert dict(outcome.metrics) == said["metrics"]
     assert outcome.started_at == (parse_time(said["startTime"]) if "startTime" in said else None)
     assert columns_of(outcome) == said.get("recent")
+    assert marks_of(outcome) == {name: said.get(name) for name in ("timeSpent", "section", "checkpoint")}
 
 
 HUGE = st.integers(min_value=-(10**600), max_value=10**600)  # beyond what a float can hold
@@ -94,7 +111,8 @@ JSON = st.recursive(
 )
 FIELDS = st.sampled_from(
     ["state", "step", "totalSteps", "epoch", "totalEpochs", "progressPercentage", "message", "metrics",
-     "estimatedRemainingSeconds", "startTime", "timestamp", "rank", "attempt", "trainerStatus", "recent"]
+     "estimatedRemainingSeconds", "startTime", "timestamp", "rank", "attempt", "trainerStatus", "recent",
+     "timeSpent", "section", "checkpoint"]
 )  # fmt: skip
 
 

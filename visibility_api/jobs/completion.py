@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from visibility_api.reports.document import Progress
 from visibility_api.reports.fields import MAX_METRICS, total
+from visibility_api.reports.marks import NO_MARKS
 
 from .estimate import percentage
 
@@ -34,6 +35,7 @@ def complete(report: Progress, held: Progress) -> Progress:
         metrics=tuple(metrics.items()),
         message=report.message or held.message,
         started_at=report.started_at or held.started_at,
+        marks=report.marks if report.marks != NO_MARKS else held.marks,
     )
     if percentage(completed) is not None:
         return completed

@@ -11,6 +11,7 @@ from visibility_api.errors.text import harmless
 from visibility_api.history.job_history import JobHistory
 from visibility_api.reports.document import Progress, Refused
 
+from .account import Account
 from .clock import UNKNOWN_CLOCK, NodeClock
 from .estimate import Pace, percentage
 from .failure import Failure, first_of
@@ -62,6 +63,7 @@ class State(msgspec.Struct, kw_only=True, array_like=True):
     began: tuple[Beginning, ...] = ()  # since when each condition has its status
     begun_pod_at: datetime | None = None  # when the pod of `begun_last` was created
     accelerators: tuple[tuple[str, int], ...] = ()  # the last known; they outlive the JobSet that shows them
+    account: bytes = b""  # of its time: goodput.Account
 
 
 class Record(State, kw_only=True):
@@ -197,8 +199,8 @@ def _reached(report: Progress) -> str:
     return f"It had reported {harmless(', '.join(where)) or 'this'}{said.rstrip('.')}."
 
 
-def summarise(record: Record, now: datetime) -> JobProgress:
-    """What is shown of the job. Needs the record's conditions of now."""
+def summarise(record: Record, now: datetime, account: Account) -> JobProgress:
+    """What is shown of the job. Needs the record's conditions, and its account, of now."""
     job, report = record.job, record.report
     rank0 = job.rank0 or record.rank0
     if rank0 is not None and rank0.last_termination is None and record.last_termination is not None:
@@ -220,6 +222,7 @@ def summarise(record: Record, now: datetime) -> JobProgress:
             attempts=record.begun or None,
             failure=record.failed,
             resources=_resources(record, now),
+            goodput=account.save(),
             conditions=record.conditions,
             observation=_observation(record),
         )
@@ -252,6 +255,7 @@ def summarise(record: Record, now: datetime) -> JobProgress:
         message=report.message,
         failure=record.failed,
         resources=_resources(record, now),
+        goodput=account.save(),
         conditions=record.conditions,
         observation=_observation(record),
         seen_at=record.reported_at

@@ -83,6 +83,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     metrics: tuple[tuple[str, str], ...] = ()
     message: str | None = None
     resources: Resources | None = None  # None: it requests no accelerators
+    goodput: bytes = b""  # what its time was spent on: account.Account
     failure: Failure | None = None  # the last one, what came first; stays while the job goes on
     conditions: tuple[Condition, ...] = ()
     observation: ObservationSummary | None = None
@@ -97,6 +98,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             completion_at=None,
             completion_range=None,
             resources=None,  # how many there are is in `job`
+            goodput=b"",
             conditions=tuple(replace(c, message="") if c.type in _AGING else c for c in self.conditions),
             observation=seen
             and replace(seen, last_probe_at=None, next_probe_at=None, latency_s=None, consecutive_failures=0),

@@ -20,6 +20,7 @@ from visibility_api.reports.report import parse_report
 
 from .conditions import evaluate
 from .failure import Failure
+from .goodput import account_of, reckon_until
 from .holding import hold
 from .job import JobRef, Rank0, TrainingJob
 from .memory import encode_state, take_state
@@ -217,9 +218,13 @@ class Tracker:
         record.is_watched = not unwatched or (
             (ref.resource, None) not in unwatched and (ref.resource, ref.namespace) not in unwatched
         )
+        account = account_of(record, now)
         record.conditions = evaluate(record, now)
         hold(record, now)
-        summary = summarise(record, now)
+        reckon_until(account, record, now)
+        summary = summarise(record, now, account)
+        if account.is_changed:
+            record.account = summary.goodput
         if summary.completion_at is not None and (summary.remaining_s or 0) <= _REFRESH_S:
             self._watch_end(record, summary.completion_at - PASSING)
         shown = record.shown
@@ -236,6 +241,7 @@ class Tracker:
                 self._keep(record)
             return
         record.shown, record.shown_at = summary, now
+        record.account = summary.goodput  # the same bytes
         self._publish(summary)
         self._keep(record)
 

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from .marks import NO_MARKS, Marks
 from .points import Point as Point
 from .ranks import NO_RANKS, Ranks
 
@@ -42,6 +43,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=Fa
     points: tuple[Point, ...] = ()
     # The pace of all ranks. The same holds for it.
     ranks: Ranks = NO_RANKS
+    marks: Marks = NO_MARKS  # of its time
 
     @property
     def is_final(self) -> bool:

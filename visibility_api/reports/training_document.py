@@ -30,6 +30,7 @@ from .fields import (
     total,
     whole,
 )
+from .marks import CHECKPOINT_SCHEMA, NO_MARKS, SECTION_SCHEMA, TIME_SPENT_SCHEMA, Marks, read_marks
 from .points import read_recent
 from .ranks import NO_RANKS, read_ranks
 from .refusals import describe_mismatch, parse_json
@@ -119,6 +120,22 @@ class ProgressDocument(msgspec.Struct, kw_only=True, rename="camel"):
             **{"$ref": "#/$defs/RankColumns"},
         ),
     ] = UNSET
+    time_spent: Annotated[
+        Any | UnsetType,
+        says(
+            "Seconds of this attempt for which training waited, by kind, of sections that are closed. No"
+            " second is in two kinds, and none ever shrinks. Readers ignore what breaks a rule.",
+            **TIME_SPENT_SCHEMA,
+        ),
+    ] = UNSET
+    section: Annotated[
+        Any | UnsetType,
+        says("The section that is open, and since when. Absent when none is.", **SECTION_SCHEMA),
+    ] = UNSET
+    checkpoint: Annotated[
+        Any | UnsetType,
+        says("The last checkpoint that is complete: its step, and when it was.", **CHECKPOINT_SCHEMA),
+    ] = UNSET
 
 
 class _Wrapped(msgspec.Struct, rename="camel"):
@@ -195,7 +212,13 @@ def _progress(found: ProgressDocument) -> Progress:
         attempt=_whole_number("attempt", found.attempt),
         points=() if found.recent is UNSET else read_recent(found.recent, timestamp),
         ranks=NO_RANKS if found.ranks is UNSET else read_ranks(found.ranks),
+        marks=_marks(found),
     )
+
+
+def _marks(found: ProgressDocument) -> Marks:
+    marks = (found.time_spent, found.section, found.checkpoint)
+    return NO_MARKS if all(each is UNSET for each in marks) else read_marks(*marks)
 
 
 def _number(name: str, value: Number) -> float | None:

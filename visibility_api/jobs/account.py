@@ -1,0 +1,379 @@
+"""What a job spends its time on, from what is known of it: docs/goodput.md has the rules.
+
+The cluster shows when a job waits, is on its node, runs and has ended. Its reports show which steps it
+has done by when, and what it marks of its time. Each fact settles the time until then. The time since the
+last one is reckoned anew with each evaluation.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from visibility_api.reports.document import Progress
+from visibility_api.reports.fields import MAX_INTEGER
+from visibility_api.reports.marks import Marks
+
+from .ledger import (
+    LOST_PROGRESS,
+    MARKED,
+    MOST_S,
+    OTHER,
+    PRODUCTIVE,
+    PROGRAM_STARTUP,
+    QUEUED,
+    RECOVERY,
+    STALLED,
+    STARTING,
+    Ledger,
+    Seconds,
+    none,
+)
+from .observation import Addition
+
+if TYPE_CHECKING:
+    from .record import Record  # of which the saved account is a part
+
+# What a job is doing, as the cluster shows it. Unknown: what was before it was first seen, and after its end.
+WAITING, PLACED, RUNNING, DOWN, UNKNOWN, ENDED = range(6)
+
+WARM_ROWS = 3  # steps seen until what one takes is known: the first are slower, for compilation
+PAUSE_SHARE, PAUSE_DEVIATIONS, PAUSE_LEAST_S = 0.5, 3.0, 0.5  # beyond the usual time of its steps, at least
+LEARNING = 0.1  # weight of a new value in what is usual
+MOST_FRUITLESS = 255
+NOWHERE = math.nan  # a position that is not known
+_UNITS = ("step", "progress_percentage", "epoch")
+
+_FORM = 1
+_HEAD = struct.Struct("<B4d7f2I6B")
+_TAIL = struct.Struct("<Bf")
+
+
+class Account:
+    """Of one job. `load` one, let `settle` bring it up to date, and `save` it."""
+
+    __slots__ = (
+        "base", "deviation", "doing", "fruitless", "given", "has_run", "highest", "is_changed", "least",
+        "ledger", "mode", "pod", "position", "row_at", "run", "tail", "unit", "usual", "warm",
+    )  # fmt: skip
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.tail: Seconds = []  # what is reckoned beyond the ledger's end; [] is nothing
+        self.doing = OTHER  # the kind of what goes on
+        self.is_changed = False  # since it was loaded
+        self.mode = WAITING
+        self.pod = self.run = 0  # checksums of the uid of rank 0's pod, and of its attempt
+        self.has_run = False  # before this attempt
+        self.fruitless = 0  # attempts in a row without a step past `highest`
+        self.highest = NOWHERE  # of all attempts before
+        self.unit = 0  # of positions, in _UNITS
+        self.usual = self.deviation = 0.0  # seconds a step, and how far one is from that; 0: not known
+        self._begin_run(ledger.until)
+
+    def _begin_run(self, at: float) -> None:
+        self.position = self.base = NOWHERE  # now, and the first one seen
+        self.row_at = at  # when `position` was reached
+        self.warm = 0  # steps seen, up to WARM_ROWS
+        self.least = math.inf  # seconds a step, of these
+        self.given = [0.0] * len(MARKED)  # what is settled of the marks
+
+    def end_run(self, *, has_failed: bool) -> None:
+        """The attempt is over."""
+        self.has_run = True
+        if self.position > self.highest or (math.isnan(self.highest) and not math.isnan(self.position)):
+            self.highest, self.fruitless = self.position, 0
+        elif has_failed:
+            self.fruitless = min(MOST_FRUITLESS, self.fruitless + 1)
+
+    def switch(self, mode: int, at: float, record: Record, run: int | None = None) -> None:
+        """From then on it does something else; `run`: the attempt that begins."""
+        is_over = self.mode == RUNNING and (mode != RUNNING or run is not None)
+        at = max(at, self.ledger.until, self.row_at if is_over else 0.0)
+        self.settle(at, record)
+        if is_over:
+            self.end_run(has_failed=mode in (DOWN, RUNNING))
+        self.is_changed = True
+        if run is not None:
+            self.run = run
+            self._begin_run(at)
+        elif mode == RUNNING:
+            self.row_at = max(self.row_at, at)  # the same process goes on
+        self.mode = mode
+
+    # --- what is settled
+
+    def settle(self, at: float, record: Record) -> None:
+        """All that was until `at` is known."""
+        if at > self.ledger.until:
+            self._add(self.reckon(at, record), at)
+
+    def _add(self, seconds: Seconds, at: float) -> None:
+        self.is_changed = True
+        if self.mode == RUNNING:
+            self.base = self.position
+            self.given = [given + seconds[kind] for given, kind in zip(self.given, MARKED, strict=True)]
+        self.ledger.add(seconds, at)
+
+    def reckon(self, at: float, record: Record) -> Seconds:
+        """What the time from the ledger's end to `at` was spent on, as far as is known."""
+        left_s = at - self.ledger.until
+        seconds = none()
+        if self.mode != RUNNING:
+            kind = {WAITING: QUEUED, PLACED: STARTING, DOWN: RECOVERY}.get(self.mode, OTHER)
+            self.doing = RECOVERY if kind == STARTING and self.has_run else kind
+            seconds[self.doing] = left_s
+            return seconds
+        report = self._report(record)
+        left_s = max(0.0, left_s - self._take_marked(seconds, left_s, at, record))
+        since_s = max(0.0, at - max(self.row_at, self.ledger.until))  # the last step
+        if self.warm < WARM_ROWS:
+            begun_s = left_s if math.isnan(self.position) else max(0.0, left_s - since_s)
+            kind = self._begin(seconds, begun_s, record)
+            left_s -= begun_s
+        if math.isnan(self.position):
+            pass
+        elif report is None or report.is_final:
+            kind = OTHER
+        elif _is_stalled(record):
+            kind = STALLED
+        elif since_s > record.fresh_limit_s:
+            kind = OTHER
+        else:
+            kind = LOST_PROGRESS if self.position < self.highest else PRODUCTIVE
+        seconds[kind] += left_s
+        section = report.marks.section if report is not None and not report.is_final else None
+        self.doing = MARKED[section] if section is not None and kind != STALLED else kind
+        return seconds
+
+    def _begin(self, seconds: Seconds, begun_s: float, record: Record) -> int:
+        """What the time until the last of the first steps was spent on. Returns the kind of its beginning."""
+        startup = PROGRAM_STARTUP if math.isnan(self.highest) else RECOVERY
+        if math.isnan(self.position):
+            report = self._report(record)
+            is_expected = declares(record) if report is None else _position(report)[1] is not None
+            is_over = report is not None and report.is_final
+            kind = startup if is_expected and not is_over else OTHER
+            seconds[kind] += begun_s
+            return kind
+        unit_s = self.usual or (self.least if self.least < math.inf else 0.0)
+        units = max(0.0, self.position - self.base)
+        if not self.has_run and self.position * unit_s <= begun_s:
+            units = self.position  # it began at 0: the first of them were done before they were seen
+        work_s = min(begun_s, units * unit_s)
+        lost = self._lost_share(self.position - units, self.position)
+        seconds[LOST_PROGRESS] += work_s * lost
+        seconds[PRODUCTIVE] += work_s * (1 - lost)
+        seconds[startup] += begun_s - work_s
+        return startup
+
+    def _take_marked(self, seconds: Seconds, most_s: float, at: float, record: Record) -> float:
+        """What the run marks of this time. What is more than has passed is left for later."""
+        report = self._report(record)
+        if report is None:
+            return 0.0
+        totals = _marked(report, at, record)
+        marked = [max(0.0, total - given) for total, given in zip(totals, self.given, strict=True)]
+        total_s = sum(marked)
+        share = min(1.0, most_s / total_s) if total_s > 0 else 0.0
+        for kind, some in zip(MARKED, marked, strict=True):
+            seconds[kind] += some * share
+        return total_s * share
+
+    def _report(self, record: Record) -> Progress | None:
+        """The last one of the attempt that runs."""
+        is_its = checksum(record.attempt) == self.run or record.attempt in record.attempts
+        return record.report if is_its else None
+
+    def _lost_share(self, before: float, after: float) -> float:
+        """How much of the way from one position to another an earlier attempt had come already."""
+        if not before < self.highest:  # NaN too
+            return 0.0
+        return 1.0 if after <= self.highest else (self.highest - before) / (after - before)
+
+    # --- reports
+
+    def follow(self, addition: Addition, record: Record, now: float) -> None:
+        """A report of the attempt that runs has just come, and the values before it."""
+        unit, position = _position(record.report)
+        if position is None:
+            return
+        if unit != self.unit:  # what was known is of another one
+            self.highest = self.position = NOWHERE
+            self.usual = self.deviation = self.warm = 0
+            self.unit = unit
+        began, units, lost, paused_s = self.position, 0.0, 0.0, 0.0
+        was_stalled = _is_stalled(record)
+        self.is_changed = True
+        rows = [] if addition.is_clock_set else [*_rows(addition, unit)]
+        for told_at, reached in (*rows, (addition.reported_at.timestamp(), position)):
+            at = min(now, max(told_at, self.row_at))
+            if reached <= self.position:
+                continue
+            if reached > self.highest:
+                self.fruitless = 0
+            if was_stalled and not math.isnan(self.position):
+                self.settle(at, record)  # it stood still until then
+                was_stalled, self.base = False, reached
+            elif self.warm < WARM_ROWS:
+                self._warm_up(reached, at, record)
+                continue
+            else:
+                paused_s += self._learn(reached - self.position, at - self.row_at)
+                lost += (reached - self.position) * self._lost_share(self.position, reached)
+                units += reached - self.position
+            self.position, self.row_at = reached, at
+        if units:
+            self._settle_steps(lost / units, paused_s, RECOVERY if began < self.highest else OTHER, record)
+        if position < self.position:  # the same process has begun again at an earlier step
+            self.highest = self.position if math.isnan(self.highest) else max(self.highest, self.position)
+            self.position = position
+
+    def note_reached(self, record: Record) -> None:
+        """The last report of an attempt has come after its end was seen."""
+        unit, position = _position(record.report)
+        if position is not None and unit == self.unit and not position <= self.highest:
+            self.highest, self.fruitless, self.is_changed = position, 0, True
+
+    def _warm_up(self, reached: float, at: float, record: Record) -> None:
+        if math.isnan(self.position):
+            self.base = reached
+        elif at > self.row_at:
+            self.least = min(self.least, (at - self.row_at) / (reached - self.position))
+        self.position, self.row_at = reached, at
+        if self.warm == WARM_ROWS - 1:
+            self.settle(at, record)
+            self.usual = self.usual or (self.least if self.least < math.inf else 0.0)
+        self.warm += 1
+
+    def _learn(self, units: float, took_s: float) -> float:
+        """So many steps took so long. Returns how much of that was a pause."""
+        if not self.usual:
+            self.usual = took_s / units
+            return 0.0
+        by_s = took_s / units - self.usual
+        beyond_s = max(PAUSE_SHARE * self.usual, PAUSE_DEVIATIONS * self.deviation)
+        is_pause = by_s > beyond_s and by_s * units > PAUSE_LEAST_S
+        if is_pause:  # but if it goes on, this is usual now
+            by_s = beyond_s
+        self.usual += LEARNING * by_s
+        self.deviation += LEARNING * (abs(by_s) - self.deviation)
+        return took_s - units * self.usual if is_pause else 0.0
+
+    def _settle_steps(self, lost: float, paused_s: float, pause: int, record: Record) -> None:
+        """The time until `row_at`: steps, of which the share `lost` was done before; pauses; and what is
+        marked, which explains pauses first."""
+        left_s = self.row_at - self.ledger.until
+        if left_s <= 0:
+            return
+        seconds = none()
+        marked_s = self._take_marked(seconds, left_s, self.row_at, record)
+        left_s = max(0.0, left_s - marked_s)
+        unexplained_s = min(left_s, max(0.0, paused_s - marked_s))
+        seconds[pause] += unexplained_s
+        seconds[LOST_PROGRESS] += (left_s - unexplained_s) * lost
+        seconds[PRODUCTIVE] += (left_s - unexplained_s) * (1 - lost)
+        self._add(seconds, self.row_at)
+
+    def spent(self) -> Seconds:
+        """In all, with what is not settled."""
+        return [one + other for one, other in zip(self.ledger.whole, self.tail or none(), strict=True)]
+
+    # --- as bytes
+
+    def save(self) -> bytes:
+        head = _HEAD.pack(
+            _FORM,
+            self.row_at,
+            self.position,
+            self.base,
+            self.highest,
+            self.usual,
+            self.deviation,
+            self.least,
+            *self.given,
+            self.pod,
+            self.run,
+            self.mode,
+            self.doing,
+            self.unit,
+            self.warm,
+            self.fruitless,
+            self.has_run,
+        )
+        tail = [_TAIL.pack(kind, each) for kind, each in enumerate(self.tail) if each]
+        return b"".join((head, len(tail).to_bytes(1), *tail, self.ledger.save()))
+
+    @classmethod
+    def load(cls, saved: bytes) -> Account:
+        """What `save` returned. Raises ValueError, IndexError or struct.error for anything else."""
+        count, at = saved[_HEAD.size], _HEAD.size + 1
+        end = at + count * _TAIL.size
+        account = cls(Ledger.load(saved[end:]))
+        form, *numbers = _HEAD.unpack_from(saved)
+        account.row_at, account.position, account.base, account.highest = numbers[:4]
+        account.usual, account.deviation, account.least, *account.given = numbers[4:11]
+        account.pod, account.run, account.mode, account.doing, account.unit, account.warm = numbers[11:17]
+        account.fruitless, account.has_run = numbers[17], bool(numbers[18])
+        times = (account.row_at, account.usual, account.deviation, *account.given)
+        positions = (account.position, account.base, account.highest)
+        is_possible = (
+            form == _FORM
+            and all(0 <= each <= MOST_S for each in times)
+            and account.least > 0
+            and not any(abs(each) > MAX_INTEGER for each in positions)
+            and (account.mode <= ENDED and account.unit < len(_UNITS))
+            and (account.warm <= WARM_ROWS and account.doing <= OTHER)
+        )
+        if not is_possible:
+            raise ValueError(saved)
+        if count:
+            account.tail = none()
+            for kind, each in _TAIL.iter_unpack(saved[at:end]):
+                account.tail[kind] = each
+        return account
+
+
+def _rows(addition: Addition, unit: int) -> Iterator[tuple[float, float]]:
+    """The positions that came with a report, and when they were reached by our clock."""
+    for point in addition.points:
+        position = point.step if unit == 0 else point.epoch if unit == 2 else None
+        if position is not None:
+            yield point.timestamp.timestamp() - addition.ahead_s, float(position)
+
+
+def _position(report: Progress | None) -> tuple[int, float | None]:
+    """How far a run has come, and in which of _UNITS."""
+    for unit, name in enumerate(_UNITS):
+        position = getattr(report, name, None)
+        if position is not None:
+            return unit, float(position)
+    return 0, None
+
+
+def _marked(report: Progress, at: float, record: Record) -> list[float]:
+    """What the attempt has marked until `at`."""
+    marks: Marks = report.marks
+    found = list(marks.spent_s)
+    is_open = not report.is_final and not _is_stalled(record)  # one that never ends is no section
+    if is_open and marks.section is not None and marks.section_at is not None:
+        found[marks.section] += max(0.0, at - marks.section_at.timestamp() + record.clock.ahead_s)
+    return found
+
+
+def _is_stalled(record: Record) -> bool:
+    return any(each.type == "Stalled" and each.status == "True" for each in record.conditions)
+
+
+def declares(record: Record) -> bool:
+    """Whether the job reports, or says where it would: else nothing shows that it is not at work."""
+    rank0 = record.job.rank0 or record.rank0
+    says = rank0 is not None and bool(rank0.declared) and record.job.hints.source != "none"
+    return record.report is not None or says
+
+
+def checksum(text: str) -> int:
+    return zlib.crc32(text.encode())

@@ -1,0 +1,110 @@
+"""Brings the account of a job's time up to date: docs/goodput.md has the rules."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from .account import DOWN, ENDED, PLACED, RUNNING, UNKNOWN, WAITING, Account, checksum
+from .job import Phase
+from .ledger import Ledger
+
+if TYPE_CHECKING:
+    from .record import Record  # of which the saved account is a part
+
+
+def account_of(record: Record, now: datetime) -> Account:
+    """The account of a job, with what the cluster and its reports show by now. Needs the conditions that the
+    job had until now."""
+    try:
+        account = Account.load(record.account)
+    except (ValueError, IndexError, struct.error):
+        account = _begin(record, now)
+    account.tail = []
+    if account.mode == ENDED:
+        return account
+    now_s, points, ran = now.timestamp(), record.points, account.run
+    for each in points:
+        if checksum(each.attempt) != ran:
+            continue
+        if account.mode == RUNNING:
+            account.follow(each, record, now_s)
+        else:
+            account.note_reached(record)
+    for mode, at, run in _facts(account, record, now):
+        account.switch(mode, min(at, now_s), record, run)
+    for each in points:
+        if account.mode == RUNNING and each.attempt in record.attempts and checksum(each.attempt) != ran:
+            account.follow(each, record, now_s)
+    return account
+
+
+def reckon_until(account: Account, record: Record, now: datetime) -> None:
+    """Add what is not settled yet. Needs the conditions of now."""
+    if account.mode == ENDED:
+        return
+    at = max(now.timestamp(), account.ledger.until)
+    tail = account.reckon(at, record)
+    # Of a job that waits, or of which nothing is read, nothing changes from one minute to the next.
+    if account.mode != WAITING and (record.is_current or record.job.accelerators):
+        account.tail = tail
+
+
+def _begin(record: Record, now: datetime) -> Account:
+    """Of a job that is seen for the first time, at least by a version that keeps accounts."""
+    job = record.job
+    account = Account(Ledger(max(0.0, min(job.created_at or now, now).timestamp())))
+    account.has_run, account.is_changed = record.begun > 1, True
+    if account.has_run or (job.phase.is_final and job.rank0 is None):
+        account.mode = UNKNOWN
+    return account
+
+
+_Fact = tuple[int, float, int | None]  # what it does, from when, and the attempt if one begins
+
+
+def _facts(account: Account, record: Record, now: datetime) -> Iterator[_Fact]:
+    """What the cluster shows that is not in the account yet, in order."""
+    job, rank0, mode = record.job, record.job.rank0, account.mode
+    phase, now_s = job.phase, now.timestamp()
+    if phase is Phase.UNKNOWN:
+        return
+    ended = record.last_termination
+    ended_at = _seconds(ended.finished_at if ended is not None else None, now_s)
+    if rank0 is not None:
+        pod, run = checksum(rank0.pod_uid), checksum(rank0.attempt)
+        if pod != account.pod and rank0.node_name is not None:
+            account.pod = pod
+            mode = PLACED
+            yield mode, _seconds(rank0.pod_started_at, now_s), None
+        if run != account.run and rank0.has_begun:
+            mode = RUNNING
+            yield mode, _seconds(rank0.started_at, now_s), run
+        elif rank0.is_running and mode != RUNNING and not (phase is Phase.SUSPENDED or phase.is_final):
+            mode = RUNNING
+            yield mode, _seconds(job.suspension_changed_at, now_s), None
+        if mode == RUNNING and not rank0.is_running and rank0.has_begun:
+            mode = UNKNOWN if ended is not None and ended.exit_code == 0 else DOWN
+            yield mode, ended_at, None
+    elif phase is Phase.RUNNING:
+        if mode != RUNNING:  # all that is known: it runs elsewhere
+            mode = RUNNING
+            yield mode, now_s, checksum(record.attempt)
+    elif (mode == PLACED and phase is Phase.PENDING) or (
+        mode == RUNNING and phase in (Phase.PENDING, Phase.INITIALIZING)
+    ):
+        # Its pod is gone. How the attempt before ended may be all that was seen.
+        mode = DOWN if mode == RUNNING or account.has_run else WAITING
+        yield mode, ended_at if ended_at > account.row_at else now_s, None
+    if phase is Phase.INITIALIZING and mode == WAITING:
+        yield PLACED, now_s, None
+    elif phase is Phase.SUSPENDED and mode != WAITING:
+        yield WAITING, _seconds(job.suspension_changed_at, now_s), None
+    elif phase.is_final:
+        yield ENDED, _seconds(job.ended_at, ended_at), None
+
+
+def _seconds(moment: datetime | None, otherwise: float) -> float:
+    return moment.timestamp() if moment is not None else otherwise
