@@ -1,9 +1,11 @@
-"""The commands: `serve`, `openapi`."""
+"""The commands: `serve`, `check`, `openapi`."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from importlib.resources import files
@@ -15,6 +17,7 @@ USAGE = """usage: visibility-api COMMAND [FLAGS]
 
 commands:
   serve    serve the API; `visibility-api serve --help` lists the flags
+  check    check every link from kube-apiserver to the jobs, and say what to mend
   openapi  write the published OpenAPI documents
 
 Each command has --help.
@@ -77,9 +80,47 @@ def _openapi(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _check(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="visibility-api check",
+        description="Check every link between a user's request and a job's progress, in order, and say what"
+        " mends it. Nothing is changed. The exit code is 0 without a fault, 1 with one.",
+    )
+    parser.add_argument(
+        "--kubeconfig",
+        type=Path,
+        metavar="FILE",
+        help="an administrator's; default: $KUBECONFIG, ~/.kube/config, or the pod's service account",
+    )
+    parser.add_argument(
+        "--namespace", default="trainjob-visibility", help="of the server; default: trainjob-visibility"
+    )
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
+    given = parser.parse_args(list(arguments))
+    from visibility_api.installation.links import check_installation
+    from visibility_api.installation.report import describe, encode, is_good
+    from visibility_api.kube.errors import ClusterError
+
+    try:
+        found = asyncio.run(check_installation(given.kubeconfig or _kubeconfig(), given.namespace))
+    except ClusterError as error:
+        return _failed(f"check: {error}")
+    print(encode(found) if given.output == "json" else describe(found), end="")
+    return 0 if is_good(found) else 1
+
+
+def _kubeconfig() -> Path | None:
+    """As kubectl finds it. None in a pod without one."""
+    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    if named:
+        return Path(named)
+    usual = Path.home() / ".kube" / "config"
+    return usual if usual.exists() else None
+
+
 def _failed(why: str) -> int:
     print(f"visibility-api {why}", file=sys.stderr)
     return 1
 
 
-_COMMANDS = {"serve": _serve, "openapi": _openapi}
+_COMMANDS = {"serve": _serve, "check": _check, "openapi": _openapi}

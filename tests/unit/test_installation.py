@@ -1,0 +1,312 @@
+"""`visibility-api check`: each link that an operator may have broken is named, with what mends it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.certificates import SERVER, Authority
+from visibility_api.installation.links import CHECKS
+from visibility_api.installation.look import Finding, Look, State, run
+from visibility_api.installation.report import describe, encode, is_good
+from visibility_api.kinds import USERS
+from visibility_api.kube.errors import ApiError, Unreachable
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+NAMESPACE = "trainjob-visibility"
+CORE, APPS = f"/api/v1/namespaces/{NAMESPACE}", f"/apis/apps/v1/namespaces/{NAMESPACE}"
+API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.visibility.trainer.kubeflow.org"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/trainjob-visibility"
+EXTENSION = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+SLICES = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
+JOBS = "/apis/visibility.trainer.kubeflow.org/v1alpha1/trainingjobs"
+OURS = Authority("ours")
+
+
+def encoded(pem: str) -> str:
+    return base64.b64encode(pem.encode()).decode()
+
+
+def secret(left: timedelta = timedelta(days=80), host: str = "visibility-api.trainjob-visibility.svc") -> Any:
+    leaf = OURS.issue(
+        "server", usages=[SERVER], hosts=[host], not_before=NOW - timedelta(days=100), not_after=NOW + left
+    )
+    return {"data": {"tls.crt": encoded(leaf.pem)}}
+
+
+class Cluster:
+    """What kube-apiserver shows of a good installation."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Any] = {
+            "/version": {"minor": "36", "gitVersion": "v1.36.2"},
+            EXTENSION: {
+                "data": {"requestheader-client-ca-file": "PEM", "requestheader-allowed-names": '["proxy"]'}
+            },
+            "/apis/trainer.kubeflow.org/v1alpha1": {"resources": [{"name": "trainjobs"}]},
+            "/apis/jobset.x-k8s.io/v1alpha2": {"resources": [{"name": "jobsets"}]},
+            f"{APPS}/deployments/visibility-api": {
+                "spec": {
+                    "replicas": 2,
+                    "template": {
+                        "spec": {
+                            "containers": [
+                                {"args": ["serve", "--sources=status", "--sources=push", "--peers=a"]}
+                            ]
+                        }
+                    },
+                },
+                "status": {"readyReplicas": 2},
+            },
+            f"{CORE}/services/visibility-api": {"spec": {"ports": [{"port": 443}]}},
+            SLICES: {"items": [{"endpoints": [{"conditions": {"ready": True}}], "ports": [{"port": 10250}]}]},
+            f"{CORE}/secrets/visibility-api-certificate": secret(),
+            f"{CORE}/pods": {"items": []},
+            API_SERVICE: {
+                "spec": {
+                    "caBundle": encoded(OURS.pem),
+                    "service": {"namespace": NAMESPACE, "name": "visibility-api", "port": 443},
+                },
+                "status": {"conditions": [{"type": "Available", "status": "True"}]},
+            },
+            JOBS: {"items": []},
+            LEASE: {"spec": {"holderIdentity": "pod-a", "renewTime": f"{NOW:%Y-%m-%dT%H:%M:%S.%fZ}"}},
+        }
+        self.faults: dict[str, Exception] = {}
+        self.denied: set[tuple[str, str]] = set()  # verb and resource
+        self.asked: list[dict[str, str]] = []
+
+    async def get(self, path: str, *, query: Any) -> bytes:
+        if (fault := self.faults.get(path)) is not None:
+            raise fault
+        if path not in self.objects:
+            raise ApiError(404, "NotFound")
+        return json.dumps(self.objects[path]).encode()
+
+    async def post(self, path: str, body: bytes) -> bytes:
+        if path.endswith("selfsubjectreviews"):
+            return json.dumps({"metadata": {"creationTimestamp": f"{NOW:%Y-%m-%dT%H:%M:%SZ}"}}).encode()
+        asked = json.loads(body)["spec"]["resourceAttributes"]
+        self.asked.append(asked)
+        is_allowed = (asked["verb"], asked["resource"]) not in self.denied
+        return json.dumps({"status": {"allowed": is_allowed}}).encode()
+
+    async def check(self) -> list[tuple[str, Finding]]:
+        return await run(Look(self, NAMESPACE, now=lambda: NOW), CHECKS)
+
+    def without(self, path: str) -> None:
+        del self.objects[path]
+
+    def change(self, path: str, *keys: str | int, to: Any) -> None:
+        found = self.objects[path]
+        for key in keys[:-1]:
+            found = found[key]
+        found[keys[-1]] = to
+
+
+async def test_a_good_installation_has_no_broken_link() -> None:
+    cluster = Cluster()
+    found = await cluster.check()
+    assert {finding.state for _, finding in found} == {State.OK}
+    assert is_good(found)
+    assert describe(found).endswith("Every link holds.\n")
+    asked = {(each["verb"], each["resource"]) for each in cluster.asked}
+    assert {(verb, objects.plural) for verb in ("list", "watch") for objects in USERS} <= asked
+
+
+Break = Callable[[Cluster], None]
+BROKEN: dict[str, tuple[str, Break, str, str]] = {
+    "another CA": (
+        "certificate",
+        lambda it: it.change(API_SERVICE, "spec", "caBundle", to=encoded(Authority("other").pem)),
+        "lacks the CA that has signed",
+        "rollout restart",
+    ),
+    "no CA": (
+        "certificate",
+        lambda it: it.change(API_SERVICE, "spec", "caBundle", to=None),
+        "has no caBundle",
+        "rollout restart",
+    ),
+    "a certificate that has ended": (
+        "certificate",
+        lambda it: it.objects.update(
+            {f"{CORE}/secrets/visibility-api-certificate": secret(-timedelta(days=1))}
+        ),
+        "the certificate ended on",
+        "rollout restart",
+    ),
+    "a certificate for another name": (
+        "certificate",
+        lambda it: it.objects.update(
+            {f"{CORE}/secrets/visibility-api-certificate": secret(host="other.svc")}
+        ),
+        "not for visibility-api.trainjob-visibility.svc",
+        "rollout restart",
+    ),
+    "a missing right": (
+        "rights",
+        lambda it: it.denied.add(("watch", "trainjobs")),
+        "may not watch trainjobs",
+        "deploy/base",
+    ),
+    "a missing right of a source": (
+        "rights",
+        lambda it: it.denied.add(("get", "pods")),
+        "may not get pods",
+        "deploy/components/source-push",
+    ),
+    "no aggregation layer": (
+        "aggregation layer",
+        lambda it: it.without(EXTENSION),
+        "has no aggregation layer",
+        "--requestheader-",
+    ),
+    "another port": (
+        "APIService",
+        lambda it: it.change(API_SERVICE, "spec", "service", "port", to=8443),
+        "names port 8443, but the Service has 443",
+        "kubectl apply -k",
+    ),
+    "a clock that is ahead": (
+        "owner and clocks",
+        lambda it: it.change(LEASE, "spec", "renewTime", to=(NOW + timedelta(hours=2)).isoformat()),
+        "the clock of pod-a is 7200 s ahead",
+        "NTP",
+    ),
+    "an owner that has ended": (
+        "owner and clocks",
+        lambda it: it.change(LEASE, "spec", "renewTime", to=(NOW - timedelta(hours=1)).isoformat()),
+        "has not renewed its Lease for 3600 s",
+        "kubectl -n trainjob-visibility logs",
+    ),
+    "no owner": ("owner and clocks", lambda it: it.without(LEASE), "no replica owns the jobs", "logs"),
+    "no endpoint": (
+        "Service",
+        lambda it: it.change(SLICES, "items", to=[]),
+        "has no endpoint",
+        "get pods,endpointslices",
+    ),
+    "no Service": (
+        "Service",
+        lambda it: it.without(f"{CORE}/services/visibility-api"),
+        "no Service visibility-api",
+        "kubectl apply -k",
+    ),
+    "no Deployment": (
+        "pods",
+        lambda it: it.without(f"{APPS}/deployments/visibility-api"),
+        "no Deployment visibility-api",
+        "kubectl apply -k",
+    ),
+    "no APIService": ("APIService", lambda it: it.without(API_SERVICE), "not registered", "kubectl apply -k"),
+    "a server that cannot be reached": (
+        "APIService",
+        lambda it: it.change(
+            API_SERVICE,
+            *("status", "conditions"),
+            to=[
+                {"type": "Available", "status": "False", "reason": "FailedDiscoveryCheck", "message": "x509"}
+            ],
+        ),
+        "FailedDiscoveryCheck: x509",
+        "docs/troubleshooting.md",
+    ),
+    "jobs that are not listed": (
+        "answers",
+        lambda it: it.faults.update({JOBS: ApiError(503, "ServiceUnavailable", "not listed yet")}),
+        "answers 503: not listed yet",
+        "logs",
+    ),
+    "no kube-apiserver": (
+        "Kubernetes",
+        lambda it: it.faults.update({"/version": Unreachable("connection refused")}),
+        "connection refused",
+        "kubeconfig",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+async def test_a_broken_link_is_named_with_what_mends_it(name: str) -> None:
+    cluster = Cluster()
+    link, break_, says, do = BROKEN[name]
+    break_(cluster)
+    found = await cluster.check()
+    finding = dict(found)[link]
+    assert finding.state is State.FAULT
+    assert says in finding.says
+    assert do in finding.do
+    assert not is_good(found)
+
+
+async def test_what_works_only_in_part_is_a_warning() -> None:
+    cluster = Cluster()
+    cluster.without("/apis/trainer.kubeflow.org/v1alpha1")
+    cluster.change("/version", "minor", to="29+")
+    cluster.objects[f"{CORE}/secrets/visibility-api-certificate"] = secret(timedelta(days=5))
+    cluster.change(f"{APPS}/deployments/visibility-api", "status", "readyReplicas", to=1)
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    cluster.objects[f"{CORE}/pods"] = {"items": [{"status": {"containerStatuses": [{"state": waiting}]}}]}
+    silent = {"conditions": [{"type": "Reporting", "status": "False", "reason": "ExecForbidden"}]}
+    cluster.objects[JOBS] = {"items": [{"status": silent}, {"status": {}}]}
+    found = dict(await cluster.check())
+    for link, says in (
+        ("Kubernetes", "older than 1.30"),
+        ("kinds of jobs", "the CRD of Kubeflow Trainer is missing. Other kinds: jobsets"),
+        ("certificate", "lasts 5 days"),
+        ("pods", "1 of 2 pods are ready: ImagePullBackOff: no such image"),
+        ("jobs", "of 2 running jobs 1 do not report: 1 ExecForbidden"),
+    ):
+        assert found[link].state is State.WARNING, link
+        assert says in found[link].says
+        assert found[link].do
+
+
+async def test_a_single_replica_needs_no_lease() -> None:
+    cluster = Cluster()
+    cluster.without(LEASE)
+    deployment = f"{APPS}/deployments/visibility-api"
+    cluster.change(deployment, "spec", "template", "spec", "containers", 0, "args", to=["serve"])
+    assert is_good(await cluster.check())
+
+
+async def test_what_may_not_be_seen_is_unknown_and_no_fault() -> None:
+    cluster = Cluster()
+    for path in (f"{CORE}/secrets/visibility-api-certificate", EXTENSION):
+        cluster.faults[path] = ApiError(403, "Forbidden", "not yours")
+    found = await cluster.check()
+    unknown = [name for name, finding in found if finding.state is State.UNKNOWN]
+    assert unknown == ["aggregation layer", "certificate"]
+    assert is_good(found)
+    assert "No link is broken; 2 of 11 need a look." in describe(found)
+
+
+async def test_what_is_printed_fits_a_terminal_and_a_program() -> None:
+    cluster = Cluster()
+    BROKEN["another port"][1](cluster)
+    cluster.change(SLICES, "items", to=[])
+    found = await cluster.check()
+    lines = describe(found).splitlines()
+    assert all(len(line) < 80 for line in lines if not line.startswith("        do: "))
+    assert lines[-1] == "2 of 11 links are broken. Mend Service first."
+    told = json.loads(encode(found))
+    assert [each["link"] for each in told] == [name for name, _ in CHECKS]
+    assert {each["state"] for each in told} == {"ok", "fault"}
+
+
+@pytest.mark.parametrize("answer", [b"", b"[]", b"null", b'{"items": 3}', b'{"status": []}', b"\xff"])
+async def test_answers_of_any_form_break_no_check(answer: bytes) -> None:
+    class Odd(Cluster):
+        async def get(self, path: str, *, query: Any) -> bytes:
+            return answer
+
+        async def post(self, path: str, body: bytes) -> bytes:
+            return answer
+
+    assert len(await Odd().check()) == len(CHECKS)

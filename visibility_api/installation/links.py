@@ -1,0 +1,292 @@
+"""The links, in the order of a request: kube-apiserver, the APIService, the server, its jobs."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+
+from visibility_api.certificates.expiry import NOTED, NOTED_SHARE
+from visibility_api.certificates.making import BACKDATED
+from visibility_api.certificates.secret import API_SERVICE, SERVICE
+from visibility_api.kinds import KINDS
+from visibility_api.kube.client import KubeClient
+from visibility_api.kube.errors import ApiError
+from visibility_api.models.served import GROUP_VERSION
+
+from .look import Check, Finding, Look, State, at, fault, listed, ok, run, warning
+from .rights import arguments_of, check_rights
+
+OLDEST_MINOR = 30  # of Kubernetes 1
+LEASE_S = 60  # an owner renews its Lease every two seconds
+CLOCK_S = 10
+_APPLY = "kubectl apply -k deploy/default    # or the directory that you applied"
+_LOGS = "kubectl -n {namespace} logs deploy/visibility-api --all-pods"
+_AGGREGATION = "https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/"
+_JOBS = f"/apis/{GROUP_VERSION}/trainingjobs"
+_EXTENSION = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+
+
+async def check_kubernetes(look: Look) -> Finding:
+    version = await look.read("/version")
+    minor = str(at(version, "minor") or "").rstrip("+")
+    says = f"Kubernetes {at(version, 'gitVersion')}"
+    if minor.isdecimal() and int(minor) < OLDEST_MINOR:
+        return warning(f"{says} is older than 1.{OLDEST_MINOR}: nobody has tried this", "upgrade Kubernetes")
+    return ok(says)
+
+
+async def check_aggregation(look: Look) -> Finding:
+    data = at(await look.read(_EXTENSION), "data")
+    if not at(data, "requestheader-client-ca-file"):
+        return fault(
+            "kube-apiserver has no aggregation layer: the ConfigMap extension-apiserver-authentication in"
+            " kube-system has no requestheader-client-ca-file",
+            f"set kube-apiserver's --requestheader-… and --proxy-client-… flags: {_AGGREGATION}",
+        )
+    names = at(data, "requestheader-allowed-names") or "[]"
+    return ok(f"kube-apiserver shows itself by a certificate of its front proxy's CA; names: {names}")
+
+
+async def check_kinds(look: Look) -> Finding:
+    """Those whose CRD the cluster has. Nothing can be shown of the others."""
+    found, other = [], []
+    own = dict.fromkeys(objects for kind in KINDS if not kind.is_assumed for objects in kind.own)
+    for objects in [each for each in own if "." in each.api]:  # of a CRD
+        resources = listed(await look.read(objects.api), "resources")
+        if any(at(each, "name") == objects.plural for each in resources):
+            found.append(objects.plural)
+            continue
+        _, group, version = objects.api.strip("/").split("/")
+        versions = [at(each, "version") for each in listed(await look.read(f"/apis/{group}"), "versions")]
+        if versions and version not in versions:
+            other.append(f"{group} in {', '.join(map(str, versions))}, of which {version} is read here")
+    crd = await look.read("/apis/trainer.kubeflow.org/v1alpha1")
+    if not any(at(each, "name") == "trainjobs" for each in listed(crd, "resources")):
+        return warning(
+            "no TrainJob can be shown: the CRD of Kubeflow Trainer is missing. Other kinds:"
+            f" {', '.join(found) or 'none'}",
+            "install Kubeflow Trainer v2, if you want TrainJobs: https://www.kubeflow.org/docs/components/trainer/",
+        )
+    if other:
+        return warning(f"the cluster has {'; '.join(other)}", "see the versions in docs/kinds.md")
+    return ok(f"kinds of the cluster: trainjobs, {', '.join(found) or 'no other'}")
+
+
+async def check_deployment(look: Look) -> Finding:
+    apps = f"/apis/apps/v1/namespaces/{look.namespace}/deployments/visibility-api"
+    found = await look.read(apps)
+    if found is None:
+        return fault(f"there is no Deployment visibility-api in namespace {look.namespace}", _APPLY)
+    wanted, ready = at(found, "spec", "replicas") or 0, at(found, "status", "readyReplicas") or 0
+    if ready >= wanted > 0:
+        return ok(f"{ready} of {wanted} pods are ready")
+    why = await _waiting(look)
+    finding = warning if ready else fault
+    return finding(
+        f"{ready} of {wanted} pods are ready{': ' + why if why else ''}",
+        f"kubectl -n {look.namespace} describe pods; {_LOGS.format(namespace=look.namespace)}",
+    )
+
+
+async def _waiting(look: Look) -> str:
+    """Why the first pod that is not ready is not."""
+    ours = (("labelSelector", "app.kubernetes.io/name=trainjob-visibility"),)
+    for pod in await look.items(f"/api/v1/namespaces/{look.namespace}/pods", ours):
+        for container in listed(pod, "status", "containerStatuses"):
+            for state in ("waiting", "terminated"):
+                if (found := at(container, "state", state)) is not None:
+                    why = str(at(found, "message") or "")[:300]
+                    return f"{at(found, 'reason') or state}: {why}".rstrip(": ")
+        for condition in listed(pod, "status", "conditions"):
+            if at(condition, "type") == "PodScheduled" and at(condition, "status") == "False":
+                return str(at(condition, "message"))
+    return ""
+
+
+async def check_service(look: Look) -> Finding:
+    core = f"/api/v1/namespaces/{look.namespace}/services/{SERVICE}"
+    found = await look.read(core)
+    if found is None:
+        return fault(f"there is no Service {SERVICE} in namespace {look.namespace}", _APPLY)
+    slices = f"/apis/discovery.k8s.io/v1/namespaces/{look.namespace}/endpointslices"
+    ready, ports = 0, set()
+    for each in await look.items(slices, (("labelSelector", f"kubernetes.io/service-name={SERVICE}"),)):
+        ready += sum(at(end, "conditions", "ready") is not False for end in listed(each, "endpoints"))
+        ports |= {at(port, "port") for port in listed(each, "ports")}
+    if at(found, "spec", "type") != "ExternalName" and not ready:
+        return fault(
+            f"the Service {SERVICE} has no endpoint: no pod is ready, or its selector or port fits none",
+            f"kubectl -n {look.namespace} get pods,endpointslices; then {_APPLY}",
+        )
+    numbers = ", ".join(sorted(map(str, ports))) or "?"
+    return ok(f"the Service {SERVICE} has {ready} endpoints on port {numbers}")
+
+
+async def check_api_service(look: Look) -> Finding:
+    found = await look.read(API_SERVICE)
+    if found is None:
+        return fault("the API is not registered: there is no APIService", _APPLY)
+    service = at(found, "spec", "service")
+    named = f"{at(service, 'namespace')}/{at(service, 'name')}"
+    if named != f"{look.namespace}/{SERVICE}":
+        return fault(f"the APIService names the Service {named}, not {look.namespace}/{SERVICE}", _APPLY)
+    if at(found, "spec", "insecureSkipTLSVerify"):
+        return fault("kube-apiserver does not verify the server: insecureSkipTLSVerify is set", _APPLY)
+    served = await look.read(f"/api/v1/namespaces/{look.namespace}/services/{SERVICE}")
+    port = at(served, "spec", "ports", 0, "port")
+    if port is not None and at(service, "port") != port:
+        return fault(f"the APIService names port {at(service, 'port')}, but the Service has {port}", _APPLY)
+    for condition in listed(found, "status", "conditions"):
+        if at(condition, "type") == "Available" and at(condition, "status") != "True":
+            why = f"{at(condition, 'reason')}: {at(condition, 'message')}"
+            return fault(
+                f"kube-apiserver does not reach the server: {why}",
+                'mend what is named above; else docs/troubleshooting.md, "kubectl says the API is not there"',
+            )
+    return ok("the APIService is Available")
+
+
+async def check_certificate(look: Look) -> Finding:
+    """The certificate that pods serve, against the CAs that kube-apiserver trusts."""
+    bundle = _certificates(_decoded(at(await look.read(API_SERVICE), "spec", "caBundle")))
+    restart = f"kubectl -n {look.namespace} rollout restart deploy/visibility-api"
+    if not bundle:
+        return fault("the APIService has no caBundle: kube-apiserver trusts no certificate", restart)
+    for name in ("visibility-api-certificate", "visibility-api-tls"):
+        secret = await look.read(f"/api/v1/namespaces/{look.namespace}/secrets/{name}")
+        chain = _certificates(_decoded(at(secret, "data", "tls.crt")))
+        if chain:
+            return _judge(chain[0], bundle, f"{SERVICE}.{look.namespace}.svc", look.now(), restart)
+    return Finding(State.UNKNOWN, "the certificate is in no Secret that is known; only its CA is there")
+
+
+def _judge(
+    leaf: x509.Certificate, bundle: Sequence[x509.Certificate], name: str, now: datetime, restart: str
+) -> Finding:
+    left = leaf.not_valid_after_utc - now
+    if left <= timedelta():
+        return fault(f"the certificate ended on {leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC", restart)
+    if not any(_is_signed(leaf, each) for each in bundle):
+        return fault("the APIService's caBundle lacks the CA that has signed the certificate", restart)
+    held = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    if name not in held.get_values_for_type(x509.DNSName):
+        return fault(f"the certificate is not for {name}", restart)
+    says = f"the certificate lasts {left.days} days, and kube-apiserver trusts its CA"
+    lasts = leaf.not_valid_after_utc - leaf.not_valid_before_utc - BACKDATED
+    if left < min(NOTED, lasts / NOTED_SHARE):
+        return warning(says, f"read why it is not renewed: {_LOGS.format(namespace=name.split('.')[1])}")
+    return ok(says)
+
+
+async def check_answer(look: Look) -> Finding:
+    """Through kube-apiserver, as a user asks."""
+    try:
+        found = await look.read(_JOBS, (("limit", "1"),))
+    except ApiError as error:
+        if error.status == 503:
+            return fault(
+                f"the API answers 503: {error.message}",
+                f"wait until the jobs are listed; then {_LOGS.format(namespace=look.namespace)}",
+            )
+        raise
+    if found is None:
+        return fault("kube-apiserver does not know the API's resources", "mend what is named above")
+    return ok("training jobs can be listed through kube-apiserver")
+
+
+async def check_owner(look: Look) -> Finding:
+    if not any(each.startswith("--peers") for each in await arguments_of(look)):
+        return ok("a single replica: it owns the jobs")
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{look.namespace}/leases/trainjob-visibility"
+    spec = at(await look.read(lease), "spec")
+    holder, renewed = at(spec, "holderIdentity"), at(spec, "renewTime")
+    logs = _LOGS.format(namespace=look.namespace)
+    if not holder or renewed is None:
+        return fault("no replica owns the jobs, so nothing new of them is learnt", logs)
+    since_s = (await _server_time(look) - datetime.fromisoformat(renewed)).total_seconds()
+    if since_s > LEASE_S:
+        return fault(
+            f"{holder} owned the jobs, and has not renewed its Lease for {since_s:.0f} s: it has ended, or"
+            " its clock is behind",
+            logs,
+        )
+    if since_s < -CLOCK_S:
+        return fault(
+            f"the clock of {holder} is {-since_s:.0f} s ahead of kube-apiserver's, so ages are wrong",
+            "synchronise the clock of its node (NTP)",
+        )
+    return ok(f"{holder} owns the jobs")
+
+
+async def _server_time(look: Look) -> datetime:
+    """By kube-apiserver's clock. This machine's may be wrong."""
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    answer = await look.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
+    created = at(answer, "metadata", "creationTimestamp")
+    return look.now() if created is None else datetime.fromisoformat(created)
+
+
+async def check_jobs(look: Look) -> Finding:
+    """Jobs that run and of which nothing is known, by the reason that each states."""
+    jobs = await look.items(_JOBS, (("fieldSelector", "status.phase=Running"), ("limit", "500")))
+    reasons: Counter[str] = Counter()
+    for job in jobs:
+        for condition in listed(job, "status", "conditions"):
+            if at(condition, "type") == "Reporting" and at(condition, "status") == "False":
+                reasons[str(at(condition, "reason"))] += 1
+    if not reasons:
+        return ok(f"of {len(jobs)} running jobs every one that was asked reports")
+    told = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common(5))
+    return warning(
+        f"of {len(jobs)} running jobs {reasons.total()} do not report: {told}",
+        "find the reason in docs/troubleshooting.md",
+    )
+
+
+def _decoded(value: object) -> bytes:
+    try:
+        return base64.b64decode(value) if isinstance(value, str) else b""
+    except binascii.Error:
+        return b""
+
+
+def _certificates(content: bytes) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(content)
+    except ValueError:
+        return []
+
+
+def _is_signed(leaf: x509.Certificate, ca: x509.Certificate) -> bool:
+    try:
+        leaf.verify_directly_issued_by(ca)
+    except Exception:
+        return False
+    return True
+
+
+CHECKS: Sequence[tuple[str, Check]] = (
+    ("Kubernetes", check_kubernetes),
+    ("aggregation layer", check_aggregation),
+    ("kinds of jobs", check_kinds),
+    ("pods", check_deployment),
+    ("Service", check_service),
+    ("rights", check_rights),
+    ("certificate", check_certificate),
+    ("APIService", check_api_service),
+    ("answers", check_answer),
+    ("owner and clocks", check_owner),
+    ("jobs", check_jobs),
+)
+
+
+async def check_installation(kubeconfig: Path | None, namespace: str) -> list[tuple[str, Finding]]:
+    """What each check finds, for the cluster of this kubeconfig, or of this pod. Raises ClusterError."""
+    async with await KubeClient.connect(kubeconfig) as client:
+        return await run(Look(client, namespace), CHECKS)
