@@ -236,7 +236,12 @@ class LiveRun:
 
     def go_on_from(self, before: LiveRun) -> None:
         """What was taken for a run that is over was the first part of this one."""
+        global earlier
+        if earlier[0] == before._before[0] + 1:
+            earlier = before._before  # it had been noted that it failed
         self._start_time, self._before = before._start_time, before._before
+        if self.values is not None:
+            self.values.update(before.values or {})
 
     def fail(self) -> None:
         """It has failed, and another run takes its place."""

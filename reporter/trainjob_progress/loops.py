@@ -285,7 +285,9 @@ class Track(Reporter, Over[T]):
 
     def _fail(self, error: BaseException) -> None:
         is_alone = not self._is_entered and self in self._run.levels[:1]
+        items = self._items
         self._close(has_failed=True, is_fault=True)
+        self._items = items
         if is_alone:
             self._end(error)
 
@@ -308,7 +310,7 @@ class Items(Over[T]):
 
     __slots__ = (
         "_epoch", "_epochs_before", "_is_over", "_is_pending", "_items", "_loop", "_micro", "_outer",
-        "_round", "_track",
+        "_raised_at", "_round", "_track",
     )  # fmt: skip
 
     def __init__(self, track: Track[T]) -> None:
@@ -318,6 +320,7 @@ class Items(Over[T]):
         self._micro = 0
         self._is_pending = False
         self._is_over = False
+        self._raised_at: Optional[int] = None  # the step at which the source has raised
         self._items: Optional[Iterator[T]] = None
         self._loop: Optional[CodeType] = None  # whose `for` goes over this
         track._is_iterating = True
@@ -336,6 +339,8 @@ class Items(Over[T]):
         if self._is_over:
             raise StopIteration
         track = self._track
+        if not track._is_iterating:
+            self._guard(self._go_on)
         if self._is_pending:
             self._is_pending = track._is_in_body = False
             self._count()
@@ -355,9 +360,8 @@ class Items(Over[T]):
                 if not self._end_epoch():
                     raise
                 continue
-            except BaseException as error:
-                self._is_over = True
-                self._items = None
+            except BaseException as error:  # some go on when they are asked again, as a DataLoader does
+                self._raised_at = track._step
                 self._guard(track._fail, error)
                 raise
             self._is_pending = track._is_in_body = True
@@ -385,8 +389,6 @@ class Items(Over[T]):
     def _count(self) -> None:
         try:
             track = self._track
-            if not track._is_iterating:
-                self._go_on()
             if self._outer is not None and self._outer._step != self._round:
                 self._outer = None
                 open_runs.part(track)
@@ -413,7 +415,7 @@ class Items(Over[T]):
         if self._epoch < track._epochs:
             return True
         self._is_over = True
-        if track._total_steps is not None:
+        if track._total_steps is not None and self._raised_at != track._step:
             track._total_steps = track._step  # a len is a guess of some data sets; now it is known
         if self._loop is None:
             track._by_hand = find_position([track])
@@ -422,12 +424,17 @@ class Items(Over[T]):
 
     def _go_on(self) -> None:
         """This loop was taken for one that is over, and is not."""
-        track = self._track
+        track, before = self._track, self._track._run
         track._is_iterating = True
+        if track in before.levels:
+            return
         begin(
             track, track._total_steps, total_epochs=track._total_epochs, initial_step=track._step,
+            place=self._outer._inner_key if self._outer is not None and track._counts else None,
             **track._options,
         )  # fmt: skip
+        if before.is_over:
+            track._run.go_on_from(before)
         self._outer = _find_outer(track)
         self._round = None if self._outer is None else self._outer._step
 
@@ -465,12 +472,14 @@ def begin(
     doubts: Optional[Mapping[str, str]] = None,
     name: object = None,
     best: Optional[Mapping[str, Extreme]] = None,
+    place: object = None,
 ) -> None:
     """Start `reporter`: as a level of the run that is open, or as a run of its own.
 
     `without_push`: somebody else pushes already. `is_alone`: a loop without a `with` block around it.
     `is_quiet`: no warning when it replaces one that was not finished: a framework tries again. `doubts`: what
     is to be said of other arguments. A wrong one is named in one warning, with what is used in its place.
+    `place`: in the code, of a loop that was begun before.
     """
     global _newest
     try:
@@ -488,7 +497,7 @@ def begin(
         reporter._total_epochs = to_amount(total_epochs)
         reporter._name = name if name is None or isinstance(name, str) else show(name)
         reporter._flow = Flow()
-        place, loop = find_place(), None
+        place, loop = place or find_place(), None
         if is_alone:
             loop = find_loop()
         turn = _turns.setdefault(os.getpid(), threading.RLock())

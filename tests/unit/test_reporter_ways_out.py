@@ -31,6 +31,25 @@ def fail_at_3(item):
     if item == 3:
         raise ValueError
     return item
+
+class Flaky:  # six items; asking for the third raises once, and the next question goes on, as a DataLoader does
+    def __len__(self): return 6
+    def __iter__(self): return FlakyItems()
+
+class FlakyItems:
+    at = 0
+    def __iter__(self): return self
+    def __next__(self):
+        self.at += 1
+        if self.at == 3: raise ValueError("bad sample")
+        if self.at > 6: raise StopIteration
+        return self.at
+
+def skip_bad(ask, seen):
+    for _ in range(20):
+        try: seen.append(ask())
+        except StopIteration: break
+        except ValueError: seen.append("bad")
 """
 
 # What the program does, and what its last document shows: ending, step, total, epoch.
@@ -66,6 +85,45 @@ items = track(range(4), initial_step=10)
 for epoch in range(2):
     for item in items: pass
 """: ("", ("finished", 18, 18, 2)),
+    # A loop that goes on after its source has raised has all that comes then.
+    """
+seen = []
+skip_bad(iter(track(Flaky())).__next__, seen)
+assert seen == [1, 2, "bad", 4, 5, 6], seen
+""": ("", ("finished", 5, 5, 1)),
+    """
+seen = []
+skip_bad(track(Flaky()).__next__, seen)
+assert seen == [1, 2, "bad", 4, 5, 6], seen
+""": ("", ("finished", 5, 5, 1)),
+    """
+seen = []
+with track(Flaky(), epochs=2) as items: skip_bad(iter(items).__next__, seen)
+assert seen == [1, 2, "bad", 4, 5, 6] * 2, seen
+""": ("", ("finished", 10, 10, 2)),
+    """
+seen = []
+for epoch in track(range(2)): skip_bad(iter(track(Flaky())).__next__, seen)
+assert seen == [1, 2, "bad", 4, 5, 6] * 2, seen
+""": ("", ("finished", 10, 10, 2)),
+    """
+seen, items = [], iter(track(Flaky()))
+for _ in range(2):
+    try:
+        for item in items: seen.append(item)
+    except ValueError: seen.append("bad")
+assert seen == [1, 2, "bad", 4, 5, 6], seen
+""": ("", ("finished", 5, 5, 1)),
+    """
+seen, items = [], iter(track((item for item in map(fail_at_3, range(1, 7))), total=6))
+skip_bad(items.__next__, seen)
+assert seen == [1, 2, "bad"], seen  # its source has ended with the exception
+""": ("", ("stopped", 2, 6, 1)),
+    """
+seen, items = [], iter(track(map(fail_at_3, range(1, 7)), total=6))
+skip_bad(items.__next__, seen)
+assert seen == [1, 2, "bad", 4, 5, 6], seen
+""": ("", ("finished", 5, 5, 1)),
 }  # fmt: skip
 
 SCRIPT = f"""
@@ -88,6 +146,8 @@ for program in json.load(sys.stdin):
         exec(compile({DEFINITIONS!r} + program, "program.py", "exec"), scope)
     except ValueError:
         raised = "raises"
+    except AssertionError as error:
+        raised = str(error)
     current()._run.exit()
     last = sink.last
     seen.append((raised, (last.ending, last.step, last.total_steps, last.epoch)))
