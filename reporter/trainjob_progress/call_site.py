@@ -178,7 +178,9 @@ def find_way_out(loop: Optional[CodeType]) -> WayOut:
     "break": or by `return`. "end": what is around its iterator is over, or the function that kept it.
     "failed": by an exception.
     """
-    frame = sys._getframe(2)
+    frame = sys._getframe(1).f_back
+    if frame is None:
+        return "unknown"  # the interpreter itself drops it, at its end
     name = _find_instruction(frame)
     while frame.f_code.co_flags & _GENERATORS and name.startswith(_BETWEEN) and frame.f_back is not None:
         frame, loop = frame.f_back, None  # that closes the generator in which the loop rests

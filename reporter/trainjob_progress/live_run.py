@@ -229,6 +229,7 @@ class LiveRun:
         if self.values is not None:
             self.values.clear()
         self.seen, self._results = {}, {}
+        self._best = {name: (which, None) for name, (which, _) in self._best.items()}
         self.remaining_s = self.ranks = self.message = None
         self._pace = Pace()
         self._start_time = now_s()
@@ -251,11 +252,13 @@ class LiveRun:
     def follow_best(self, wanted: Any) -> dict[str, str]:  # noqa: ANN401 — whatever was given
         """Show the best values of these metrics too. Returns what is to be said of wrong ones, by name."""
         said = {}
+        best = (self.main or self)._best
         if wanted is not None and not isinstance(wanted, dict):
             said["best"] = f"best={show(wanted)} is left out: a dictionary of names is needed"
         for name, which in wanted.items() if isinstance(wanted, dict) else ():
             if isinstance(name, str) and which in ("min", "max"):
-                self._best[name] = which, None
+                if best.get(name, ("",))[0] != which:  # a loop names them in each of its rounds
+                    best[name] = which, None
             else:
                 said["best"] = f'best={show(wanted)}: {show(name)} is left out: "min" or "max" is needed'
         return said
@@ -631,9 +634,12 @@ class LiveRun:
         return to_metrics(values)
 
     def _say_message(self, counted: Sequence[Level], uncounted: Sequence[Level]) -> Optional[str]:
-        said = ": ".join(part for part in (*(level._name for level in counted), self.message) if part)
+        named = [*(level._name for level in counted), self.message]
         if uncounted:
-            said = f"{said or _find_name(uncounted)} {_show_count(uncounted)}"
+            named.append(_find_name(uncounted, "" if self.message else "another loop"))
+        said = ": ".join(part for part in named if part)
+        if uncounted:
+            said = f"{said} {_show_count(uncounted)}"
         parts = [said] if said else []
         for one in self.beside[:MAX_SHOWN]:
             levels = tuple(one.levels)
@@ -656,8 +662,8 @@ def _find_counted(levels: Sequence[Level]) -> Sequence[Level]:
     return counted
 
 
-def _find_name(levels: Sequence[Level]) -> str:
-    return next((level._name for level in levels if level._name), "another loop")
+def _find_name(levels: Sequence[Level], instead: str = "another loop") -> str:
+    return next((level._name for level in levels if level._name), instead)
 
 
 def _show_count(levels: Sequence[Level]) -> str:

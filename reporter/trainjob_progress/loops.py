@@ -9,7 +9,7 @@ import threading
 from . import live_run, open_runs, settings, termination
 from .call_site import Home, find_loop, find_loop_code, find_place, find_way_out
 from .flows import Flow
-from .levels import Position, find_position
+from .levels import Level, Position, find_position
 from .live_run import LiveRun
 from .rank import find_rank, is_helper_process
 from .reporter import Reporter
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Generic, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
 
     from .call_site import WayOut
-    from .levels import Level
     from .live_run import Extreme
     from .sinks import Sink
     from .values import Metric
@@ -147,7 +146,7 @@ class Track(Reporter, Over[T]):
 
     __slots__ = (
         "_accumulate", "_by_hand", "_doubts", "_epochs", "_first", "_home", "_is_in_body", "_is_started",
-        "_items", "_iterable", "_options", "_total",
+        "_items", "_iterable", "_options", "_stand_in", "_total",
     )  # fmt: skip
 
     def __init__(
@@ -166,6 +165,7 @@ class Track(Reporter, Over[T]):
         self._is_loop = True
         self._items: Optional[Items[T]] = None
         self._options: dict[str, Any] = {}
+        self._stand_in: Optional[Track[Any]] = None  # in its run, once it was left
         self._total: Optional[int] = None  # items of an epoch, as they were given
 
     def __reduce__(self) -> Any:
@@ -200,6 +200,14 @@ class Track(Reporter, Over[T]):
         self._is_entered = True
         return self
 
+    def update(self, given: Any = None, /, **named: Any) -> None:
+        self._return()
+        super().update(given, **named)
+
+    def finish(self, state: Any = None, message: Optional[str] = None, *, wait_s: Any = None) -> None:
+        self._return()
+        super().finish(state, message, wait_s=wait_s)
+
     def step(self, n: Any = 1, metrics: Any = None, /, **named: Any) -> None:
         """The loop counts by itself: what is given is taken as metrics."""
         try:
@@ -210,6 +218,7 @@ class Track(Reporter, Over[T]):
             self._run.warn(error)
 
     def _start(self, *, is_entered: bool = False) -> None:
+        self._return()
         before: Optional[LiveRun] = None
         if self._is_started:
             if self._is_iterating or self._step == self._initial_step:
@@ -268,12 +277,29 @@ class Track(Reporter, Over[T]):
         else:
             self._run.has_failed, self._run.is_fault = has_failed, is_fault
 
+    def _let_go(self) -> None:
+        """The loop was left, and its run goes on: what it went over is the program's alone."""
+        if self._is_entered or self not in self._run.levels[:1]:
+            return
+        self._stand_in = _make_inactive_track((), self._epochs)
+        for name in Level.__slots__:
+            setattr(self._stand_in, name, getattr(self, name))
+        self._run.levels[0] = self._stand_in
+
+    def _return(self) -> None:
+        """The program has kept the loop, and goes on with it."""
+        levels, stand_in = self._run.levels, self._stand_in
+        if stand_in is not None and stand_in in levels:
+            levels[levels.index(stand_in)] = self
+        self._stand_in = None
+
     def _close_left(self) -> None:
         """The program has left the loop, and something keeps its iterator."""
         is_normal = self._home is not None and not self._home.is_guarded
         if is_normal:
             self._run.was_left = True
         self._close(has_failed=not is_normal)
+        self._let_go()
 
     def _end_loop(self) -> None:
         self._close()
@@ -426,6 +452,7 @@ class Items(Over[T]):
         """This loop was taken for one that is over, and is not."""
         track, before = self._track, self._track._run
         track._is_iterating = True
+        track._return()
         if track in before.levels:
             return
         begin(
@@ -452,6 +479,7 @@ class Items(Over[T]):
                     self._count()  # the body has run
                 track._run.was_left = True
             track._close(has_failed=how in ("failed", "unknown"), is_fault=how == "failed")
+            track._let_go()
             track._run.hasten()
         except Exception as error:
             track._run.warn(error)
@@ -490,6 +518,12 @@ def begin(
         sinks, doubt = settings.check_sinks(sinks)
         if doubt:
             said["sinks"] = doubt
+        try:
+            bar = bool(bar)
+        except Exception as error:
+            termination.let_through(error)
+            said["bar"] = f"bar={show(bar)} is neither true nor false: no bar is shown"
+            bar = False
         counts = {"initial_step": initial_step, "total_steps": total_steps, "total_epochs": total_epochs}
         reporter._step = None if initial_step is None else to_count(initial_step) or 0
         reporter._initial_step = reporter._step
@@ -523,10 +557,14 @@ def begin(
             understood = to_amount(given) if about == "total_epochs" else to_count(given)
             if given is not None and understood is None:
                 said[about] = f"{about}={show(given)} is left out: a number from 0 to 2^53 is needed"
-        if reporter._wait_s is not None and to_amount(reporter._wait_s) is None:
-            used_s = termination.FLUSH_TIMEOUT_S
-            said["wait_s"] = f"wait_s={show(reporter._wait_s)} is no number of seconds: {used_s:g} is used"
-            reporter._wait_s = None
+        if reporter._wait_s is not None:
+            wait_s = to_amount(reporter._wait_s)
+            if wait_s is None:
+                used_s = termination.FLUSH_TIMEOUT_S
+                said["wait_s"] = (
+                    f"wait_s={show(reporter._wait_s)} is no number of seconds: {used_s:g} is used"
+                )
+            reporter._wait_s = wait_s
         said.update(reporter._run.follow_best(best))
         for about, text in said.items():
             reporter._say(about, text)

@@ -104,8 +104,11 @@ def let_through(error: BaseException) -> None:
     trace = error.__traceback__
     if trace is None or trace.tb_next is None:
         return  # raised where it was caught
-    if type(error).__module__ == "bdb" or _is_raised_by_handler(error, signal.valid_signals()):
-        raise error
+    for one in (error, error.__context__):  # leaving a lock whose taking was interrupted raises on top of it
+        if one is not None and (
+            type(one).__module__ == "bdb" or _is_raised_by_handler(one, signal.valid_signals())
+        ):
+            raise one
 
 
 def _is_raised_by_handler(error: BaseException, numbers: Iterable[int]) -> bool:

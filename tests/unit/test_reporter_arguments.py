@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
@@ -100,6 +101,25 @@ def test_a_wrong_argument_is_one_warning_with_what_is_used_instead(
     assert (errors.count("\n"), warning in errors) == (1, True), errors
     last = places[0].last
     assert (last.state, last.step, last.total_steps) == ("completed", 4, 4)
+
+
+@pytest.mark.parametrize("wait_s", [Decimal(2), Fraction(1, 2), numpy.float32(0.5)])
+def test_a_wait_is_a_number_of_any_type(
+    places: list[MemorySink], capfd: pytest.CaptureFixture[str], wait_s: Any
+) -> None:
+    with report(total_steps=5, wait_s=wait_s) as r:
+        r.step(5)
+        r.flush(wait_s)
+    assert (places[0].last.state, capfd.readouterr().err) == ("completed", "")
+
+
+def test_a_bar_that_is_neither_is_a_warning(
+    places: list[MemorySink], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with report(total_steps=5, bar=Odd()) as r:  # type: ignore[arg-type]
+        r.step(5)
+    assert places[0].last.state == "completed"
+    assert "is neither true nor false: no bar is shown" in capfd.readouterr().err
 
 
 def test_of_several_sinks_those_that_are_some_are_used(capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import pickle
@@ -169,6 +170,49 @@ def test_a_loop_keeps_neither_its_last_item_nor_what_it_looped_over() -> None:
     del loader
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("way", ["break", "return", "raise"])
+def test_a_loop_that_is_left_lets_its_source_go_at_once(way: str) -> None:
+    """A stream's `finally`, a DataLoader's workers and open files end where they would without us."""
+    sink = MemorySink()
+    closed = []
+
+    def stream() -> Iterator[int]:
+        try:
+            yield from range(5)
+        finally:
+            closed.append(way)
+
+    def train() -> None:
+        for item in track(stream(), total=5, sinks=[sink]):
+            if item == 1:
+                if way == "return":
+                    return
+                if way == "raise":
+                    raise ValueError
+                break
+
+    with contextlib.suppress(ValueError):
+        train()
+    assert closed == [way]
+    current()._run.exit()
+    assert (sink.last.step, sink.last.total_steps) == (1 if way == "raise" else 2, 5)
+
+
+def test_a_loop_that_is_left_can_be_told_how_it_ended_and_be_gone_over_again() -> None:
+    sink = MemorySink()
+    items = track([1, 2, 3], sinks=[sink])
+    for _ in items:
+        break
+    assert list(items) == [1, 2, 3]
+    assert (sink.last.step, sink.last.ending) == (4, "finished")
+    sink = MemorySink()
+    items = track([1, 2, 3], sinks=[sink])
+    for _ in items:
+        break
+    items.finish("stopped", "enough")
+    assert (sink.last.step, sink.last.ending, sink.last.message) == (1, "stopped", "enough")
 
 
 @pytest.mark.parametrize(

@@ -171,3 +171,18 @@ def test_no_block_keeps_it() -> None:
 @pytest.mark.parametrize("handler", HANDLERS, indirect=True)
 def test_whatever_handles_a_signal_may_raise(handler: None) -> None:
     assert find_lost(make, CALLS["step"]) == []
+
+
+def test_it_comes_out_where_leaving_a_lock_fails_on_top_of_it() -> None:
+    """Seen with `threading`: the handler had interrupted taking the lock."""
+
+    class Lock:
+        def item(self) -> float:
+            try:
+                signal.raise_signal(signal.SIGUSR1)
+            except TimeIsUpError:
+                raise RuntimeError("release unlocked lock")  # noqa: B904 — as `with lock:` has it
+            return 0.5
+
+    with pytest.raises(TimeIsUpError):
+        make().update(metrics={"loss": Lock()})

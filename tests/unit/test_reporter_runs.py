@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.reporting import MemorySink
-from trainjob_progress import report, track
+from trainjob_progress import report, report_metrics, track
 
 
 @pytest.fixture
@@ -118,6 +118,35 @@ def test_the_best_value_so_far_is_shown_whenever_it_was(sink: MemorySink) -> Non
         for loss in (0.5, 0.125, math.nan, 0.25):
             r.step(loss=loss, accuracy=1 - loss)
     assert sink.last.metrics == {"loss": 0.25, "accuracy": 0.75, "best_loss": 0.125, "best_accuracy": 0.875}
+
+
+def test_the_best_value_is_that_of_all_rounds_of_a_loop_that_names_it(sink: MemorySink) -> None:
+    for epoch in range(3):
+        for _ in (batches := track(range(2), best={"loss": "min"})):
+            report_metrics(loss=[0.1, 0.5, 0.6][epoch])
+            batches.flush(60)
+    assert sink.last.metrics == {"loss": 0.6, "best_loss": 0.1}
+
+
+def test_the_best_value_of_an_attempt_that_failed_is_forgotten(sink: MemorySink) -> None:
+    with report(total_steps=4, best={"loss": "min"}) as r:
+        r.step(loss=1.0)
+        r.flush(60)
+        r.restart(total_steps=2)
+        for loss in (8.0, 9.0):
+            r.step(loss=loss)
+    assert sink.last.metrics == {"loss": 9.0, "best_loss": 8.0}
+
+
+def test_a_loop_that_does_not_count_is_shown_by_its_own_name(sink: MemorySink) -> None:
+    said = set()
+    with track(range(3), desc="training") as steps:
+        for step in steps:
+            if step == 2:
+                for _ in (inner := track(range(3), desc="eval")):
+                    inner.flush(60)
+                    said.add(sink.last.message)
+    assert said == {f"training: eval {count}/3" for count in range(3)}
 
 
 @pytest.mark.parametrize("wrong", ["loss", {"loss": "least"}, {1: "min"}, 5])

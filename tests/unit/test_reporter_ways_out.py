@@ -32,7 +32,7 @@ def fail_at_3(item):
         raise ValueError
     return item
 
-class Flaky:  # six items; asking for the third raises once, and the next question goes on, as a DataLoader does
+class Flaky:  # six items; asking for the third raises once, and the next question goes on
     def __len__(self): return 6
     def __iter__(self): return FlakyItems()
 
