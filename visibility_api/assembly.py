@@ -33,7 +33,7 @@ from visibility_api.auth.token_review import PATH as TOKEN_REVIEWS, TokenReviewe
 from visibility_api.certificates.expiry import Expiry
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.memory import SavedJob, restore, restore_history, restore_points, save, save_history
-from visibility_api.kinds import BUILT_IN, is_absent, served
+from visibility_api.kinds import BUILT_IN, is_absent, missing_operator, served
 from visibility_api.kinds.described.table import KindTable
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.lease import Lease
@@ -110,7 +110,7 @@ def assemble(
     identity = f"{socket.gethostname()[:100]}_{settings.secure_port}"  # the host's name is the pod's
     table = KindTable(settings.kinds)
     table.load()
-    presence = Presence(clients.cluster, table.now.optional, table.now.needed)
+    presence = Presence(clients.cluster, table.now.asked, table.now.needed)
     given = Surroundings(
         settings=settings,
         cluster=clients.cluster,
@@ -203,6 +203,7 @@ def assemble(
             histories=HistorySource(find=find_history, now=_now),
             is_synced=jobs.is_listed,
             is_absent=lambda resource: is_absent(presence, resource, table.now),
+            why_empty=lambda resource: missing_operator(presence, resource, table.now),
             is_draining=draining.is_set,
             shares=shares,
         )
@@ -221,7 +222,7 @@ def assemble(
         if role.may_write():
             for entry in [each for resource in gone for each in store.list(resource.plural).entries]:
                 jobs.delete(entry.document.job.ref)
-        presence.ask_for(table.now.optional, table.now.needed)
+        presence.ask_for(table.now.asked, table.now.needed)
         await presence.ask()
         resources.serve(table.now)
         app.serve(table.now.all_resources, resources.handlers)

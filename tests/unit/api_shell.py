@@ -52,6 +52,7 @@ class Shell:
         self.is_synced = True
         self.is_draining = False
         self.absent: set[str] = set()  # resources whose kind's CRD does not exist
+        self.why_empty: dict[str, str] = {}  # of resources that are served all the same
         self.is_forwarded = False  # by a verified front proxy
         self.asked: list[Attributes] = []  # of the authorizer
         self.requests: list[ResourceRequest] = []  # that reached a handler
@@ -82,6 +83,7 @@ class Shell:
                 log_tails=log_tails,
                 is_synced=lambda _namespace: self.is_synced,
                 is_absent=lambda resource: resource in self.absent,
+                why_empty=lambda resource: self.why_empty.get(resource),
                 is_draining=lambda: self.is_draining,
                 limits=limits or Limits(),
                 shares=new_shares(limits or Limits()),

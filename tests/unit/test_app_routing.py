@@ -116,6 +116,15 @@ async def test_a_kind_without_its_crd_is_an_unknown_route(below: str) -> None:
     assert (await shell.get(path.format("pytorchjobs"))).status == 403
 
 
+@pytest.mark.parametrize(("query", "is_warned"), [("", True), ("?watch=1", True), ("/bert", False)])
+async def test_a_list_that_must_be_empty_says_why(query: str, is_warned: bool) -> None:
+    """kubectl prints it; else it says `No resources found`, as where there are no jobs."""
+    shell = Shell()
+    shell.why_empty = {"trainjobs": "no such CRD"}
+    answer = await shell.get(f"{BASE}/namespaces/a/trainjobs{query}")
+    assert answer.header("warning") == ('299 - "no such CRD"' if is_warned else None)
+
+
 def test_a_promise_without_a_handler_is_found_at_the_start() -> None:
     """D5."""
     with pytest.raises(ValueError, match="differ in"):

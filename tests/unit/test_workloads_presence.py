@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from visibility_api.kinds import NEEDED, OPTIONAL, RESOURCES, is_absent, served
+from visibility_api.kinds import ASKED, NEEDED, RESOURCES, is_absent, missing_operator, served
 from visibility_api.kinds.batchjob import JOBS
 from visibility_api.kinds.pytorchjob import PyTorchJobKind
 from visibility_api.kinds.training_operator import PODS
@@ -44,7 +44,7 @@ class Discovery:
 
 class Running:
     def __init__(self, discovery: Discovery) -> None:
-        self.presence = Presence(cast(KubeClient, discovery), OPTIONAL, NEEDED)
+        self.presence = Presence(cast(KubeClient, discovery), ASKED, NEEDED)
 
     async def __aenter__(self) -> Presence:
         self._task = asyncio.create_task(self.presence.run())
@@ -110,11 +110,24 @@ async def test_what_cannot_be_asked_for_is_watched_so_that_its_own_request_says_
         assert shown(presence) == [*ALWAYS, "tfjobs"]
 
 
+async def test_a_kind_that_is_always_served_says_that_its_crd_is_missing() -> None:
+    discovery = Discovery()
+    async with Running(discovery) as presence:
+        await presence.wait()
+        assert "trainjobs of trainer.kubeflow.org/v1alpha1" in (missing_operator(presence, "trainjobs") or "")
+        assert missing_operator(presence, "jobs") is None
+        assert missing_operator(presence, "pytorchjobs") is None
+        discovery.plurals["trainer.kubeflow.org/v1alpha1"] = ["trainjobs"]
+        async with asyncio.timeout(30):
+            while missing_operator(presence, "trainjobs"):  # noqa: ASYNC110 - all in memory
+                await asyncio.sleep(0)
+
+
 async def test_one_404_for_what_was_served_is_asked_again() -> None:
     """By a proxy, for instance: all jobs of these kinds would end."""
     discovery = Discovery()
     discovery.plurals["kubeflow.org/v1"] = ["pytorchjobs"]
-    presence = Presence(cast(KubeClient, discovery), OPTIONAL, NEEDED)
+    presence = Presence(cast(KubeClient, discovery), ASKED, NEEDED)
     seen: list[bool] = []
 
     async def ask_again(_period_s: float) -> None:

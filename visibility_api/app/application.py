@@ -60,6 +60,7 @@ class Parts:
     log_tails: LogTails | None = None  # None: not served
     is_synced: Callable[[str], bool] = lambda _namespace: True  # of a namespace, "" = of all
     is_absent: Callable[[str], bool] = lambda _resource: False  # its kind's CRD does not exist
+    why_empty: Callable[[str], str | None] = lambda _resource: None  # of one that is served all the same
     is_draining: Callable[[], bool] = lambda: False  # open watches are ending, new ones are refused
     limits: Limits = field(default_factory=Limits)
     shares: TimeShares = field(default_factory=lambda: new_shares(Limits()))  # of users
@@ -122,6 +123,7 @@ class Application(FastAPI):
             metrics=parts.metrics,
             is_synced=parts.is_synced,
             is_absent=parts.is_absent,
+            why_empty=parts.why_empty,
             is_draining=parts.is_draining,
             limits=parts.limits,
             shares=parts.shares,

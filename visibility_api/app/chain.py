@@ -68,6 +68,7 @@ class RequestChain:
         metrics: RequestMetrics,
         is_synced: Callable[[str], bool],
         is_absent: Callable[[str], bool],
+        why_empty: Callable[[str], str | None],
         is_draining: Callable[[], bool],
         limits: Limits,
         shares: TimeShares,
@@ -77,6 +78,8 @@ class RequestChain:
         `is_synced`: the jobs of a namespace are listed, or for "" those of all namespaces.
 
         `is_absent`: the cluster has no CRD for the jobs of a resource.
+
+        `why_empty`: a resource is served, although the cluster has no such jobs; what lists of it warn of.
 
         `is_draining`: open watches are ending, new ones are refused.
         """
@@ -89,6 +92,7 @@ class RequestChain:
         self._metrics = metrics
         self._is_synced = is_synced
         self._is_absent = is_absent
+        self._why_empty = why_empty
         self._is_draining = is_draining
         self._limits = limits
         self._shares = shares
@@ -193,6 +197,8 @@ class RequestChain:
         if route is not None and route.needs_documents:
             if self._is_absent(info.attributes.resource):
                 raise UnknownRoute
+            if info.attributes.verb != "get" and (why := self._why_empty(info.attributes.resource)):
+                scope["state"][WARNING] = b'299 - "%s"' % why.encode()
             if not self._is_synced(info.attributes.namespace):
                 # 404 would mean that the job is absent.
                 raise Unavailable(

@@ -46,8 +46,10 @@ class Kinds:
         }
         # Names of all that is watched.
         self.collections = tuple(dict.fromkeys(objects.shown_as for objects in users))
-        # Whose presence is asked for.
-        self.optional = tuple(objects for kind in kinds if not kind.is_assumed for objects in kind.own)
+        # Whose presence is asked for: all that a CRD may be missing of.
+        self.asked = tuple(
+            objects for kind in kinds for objects in kind.own if not kind.is_assumed or "." in objects.api
+        )
         # Of what is watched only for kinds that may be absent: the jobs of these kinds.
         self.needed: Mapping[WatchedObjects, Sequence[WatchedObjects]] = {
             objects: tuple(
@@ -79,7 +81,7 @@ KINDS: tuple[JobKind, ...] = (
 
 BUILT_IN = Kinds(KINDS)
 RESOURCES, ALL_RESOURCES = BUILT_IN.resources, BUILT_IN.all_resources
-OPTIONAL, NEEDED, USERS = BUILT_IN.optional, BUILT_IN.needed, BUILT_IN.users
+ASKED, NEEDED, USERS = BUILT_IN.asked, BUILT_IN.needed, BUILT_IN.users
 BY_RESOURCE = BUILT_IN.by_resource
 WITH_TRAINER_STATUS = frozenset(name for name, kind in BY_RESOURCE.items() if kind.has_trainer_status)
 
@@ -94,6 +96,15 @@ def is_absent(presence: Presence, resource: str, kinds: Kinds = BUILT_IN) -> boo
     """Whether kube-apiserver said that it does not serve the kind of this resource."""
     kind = kinds.by_resource.get(resource)
     return kind is not None and not kind.is_assumed and all(map(presence.is_absent, kind.own))
+
+
+def missing_operator(presence: Presence, resource: str, kinds: Kinds = BUILT_IN) -> str | None:
+    """Why this resource, which is served in any case, has no jobs: the CRD of its kind is missing."""
+    kind = kinds.by_resource.get(resource)
+    if kind is None or not kind.is_assumed or not all(map(presence.is_absent, kind.own)):
+        return None
+    group = kind.own[0].api.removeprefix("/apis/")
+    return f"this cluster does not serve {kind.own[0].plural} of {group}: is their operator installed?"
 
 
 def own_objects(resource: str) -> WatchedObjects:
