@@ -36,6 +36,7 @@ from visibility_api.pushing.paths import AUDIENCE
 from visibility_api.replication.addresses import Address
 from visibility_api.replication.forwarding import Pushes
 from visibility_api.replication.recognition import ReplicaKey
+from visibility_api.reports.document import Progress
 
 UPSTREAM = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status"
 OURS = "/apis/visibility.trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status"
@@ -219,6 +220,7 @@ class Endpoint:
         self.time = 0.0
         self.seen: list[Observation] = []
         self.pushed: list[JobRef] = []
+        self.noted: list[tuple[JobRef, str, Progress]] = []  # reports of other ranks
         self.outcomes: list[str] = []
         self.is_news = True  # what is handed on counts
         self.is_synced = True
@@ -243,6 +245,7 @@ class Endpoint:
             record=self._record,
             counts=lambda _observation: self.is_counted,
             pushed=self.pushed.append,
+            note_replica=lambda *noted: self.noted.append(noted),
             count=self.outcomes.append,
             now=lambda: T0,
             clock=clock,

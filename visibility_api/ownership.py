@@ -294,6 +294,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
             counts=tracker.counts,
             may_write=may_write,
             pushed=prober.postpone,
+            note_replica=replicas.pushed,
             count=metrics.count_push,
             now=_now,
         )

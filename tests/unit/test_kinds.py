@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -14,11 +14,13 @@ import pytest
 from tests.kinds import SAMPLES, TRAINING as TRAINING_LABEL, Object, Part, Sample, template
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
 from visibility_api.kinds import ALL_RESOURCES, BY_RESOURCE, KINDS
+from visibility_api.kube.client import KubeClient
 from visibility_api.kube.decoding import in_slices
 from visibility_api.kube.errors import ApiError
 from visibility_api.pushing.ownership import Membership, Owners
 from visibility_api.workloads.inventory import Inventory
 from visibility_api.workloads.kind import JobKind
+from visibility_api.workloads.pod_lists import PodLists
 
 TRAINJOB = Part(api="/apis/trainer.kubeflow.org/v1alpha1", plural="trainjobs", kind="TrainJob", name="bert")
 _ID = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
@@ -104,7 +106,11 @@ class Cluster:
             owner = part
         self.put("/api/v1", "pods", pod(sample, owner, running))
 
-    async def get(self, path: str, **_limits: object) -> bytes:
+    async def get(self, path: str, *, query: Sequence[tuple[str, str]] = (), **_limits: object) -> bytes:
+        if (selector := dict(query).get("labelSelector")) is not None:
+            found = [each for key, each in self.objects.items() if key.rpartition("/")[0] == path]
+            items = [each for each in found if matches(selector, each["metadata"]["labels"])]
+            return msgspec.json.encode({"metadata": {}, "items": items})
         if path not in self.objects:
             raise ApiError(404, "NotFound")
         return msgspec.json.encode(self.objects[path])
@@ -264,6 +270,56 @@ def test_every_pod_of_a_job_is_found_when_it_has_failed(cluster: Cluster, sample
     found = pods.replica(msgspec.convert(object_, objects.type), labels)
     assert found is not None
     assert found.name == f"{sample.group}-0"
+
+
+def by_resource(resource: str) -> Sample:
+    return next(each for each in SAMPLES if each.resource == resource)
+
+
+async def replicas(cluster: Cluster, sample: Sample) -> list[str]:
+    lists = PodLists(cast(KubeClient, cluster), cluster.inventory.all_pods)
+    found = [(replica.name, pod) async for pod, replica in lists.read(cluster.job(sample).ref)]
+    return sorted(f"{name} {pod.metadata.name}" for name, pod in found)
+
+
+async def test_pods_of_every_job_of_a_jobset_are_found(cluster: Cluster) -> None:
+    """Of a group with several Jobs only the first one is watched."""
+    sample = by_resource("jobsets")
+    group = sample.spec["replicatedJobs"][0]
+    cluster.start(sample, sample.states["Running"], replicatedJobs=[group | {"replicas": 2}])
+    jobset = Part(api=sample.api, plural="jobsets", kind="JobSet", name="bert")
+    of_another = Part(api=sample.api, plural="jobsets", kind="JobSet", name="another")
+    for name, owner in (("bert-node-1", jobset), ("bert-node-2", jobset), ("bert-node-0x", of_another)):
+        job = replace(sample.parts[0], name=name)
+        cluster.put(job.api, job.plural, made("Job", name, owner, labels=job.labels))
+        index = {"batch.kubernetes.io/job-completion-index": "1"}
+        its = replace(sample, pod=f"{name}-1-abcde", pod_labels=dict(sample.pod_labels) | index)
+        cluster.put("/api/v1", "pods", pod(its, job, {}))
+    assert await replicas(cluster, sample) == [
+        "node-0-0 bert-node-0-0-abcde",
+        "node-1-1 bert-node-1-1-abcde",
+    ]
+
+
+async def test_workers_of_a_leaderworkerset_are_found_by_their_leaders(cluster: Cluster) -> None:
+    sample = by_resource("leaderworkersets")
+    cluster.start(sample, sample.states["Running"])
+    set_ = sample.parts[0]
+    for name, leader in (
+        ("bert-0", "bert-0"),
+        ("bert-1", "bert-1"),
+        ("bert-2", "mine"),
+        ("other-0", "other-0"),
+    ):
+        owner = Part(api="/api/v1", plural="pods", kind="Pod", name=leader)
+        cluster.put(set_.api, set_.plural, made("StatefulSet", name, owner, labels=set_.labels))
+        cluster.put("/api/v1", "pods", pod(replace(sample, pod=f"{name}-3"), replace(set_, name=name), {}))
+    cluster.put("/api/v1", "pods", pod(replace(sample, pod="bert-1-4"), replace(set_, name="bert-0"), {}))
+    assert await replicas(cluster, sample) == [
+        "leader-0 bert-0",
+        "worker-0-3 bert-0-3",
+        "worker-1-3 bert-1-3",
+    ]
 
 
 def test_what_needs_no_operator_counts_with_our_label_alone(cluster: Cluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from visibility_api.kubeapi.replicas import MOST, ProgressWithReplicas
 from visibility_api.models.v1alpha1 import TrainJobProgress
 from visibility_api.reports.ranks import NO_RANKS, RankRow, Ranks
 from visibility_api.store.memory import MemoryStore
-from visibility_api.workloads.replicas import ReplicaStatus, ReplicaStatuses
+from visibility_api.workloads.replicas import Pushed, ReplicaStatus, ReplicaStatuses
 
 
 def running(name: str, pod_name: str = "", state: str = "Running") -> ReplicaStatus:
@@ -34,6 +35,7 @@ class Api:
     def __init__(self, *items: ReplicaStatus, rank0: Rank0 | None = RANK0, **more: Any) -> None:
         self.items = items
         self.ranks = NO_RANKS
+        self.pushed: dict[str, Pushed] = {}
         self.asked: list[tuple[JobRef, str]] = []
         store = MemoryStore(base_revision=1)
         made = document(**more)
@@ -43,7 +45,7 @@ class Api:
 
     async def _read(self, ref: JobRef, client: str) -> ReplicaStatuses:
         self.asked.append((ref, client))
-        return ReplicaStatuses(at=T0, items=tuple(self.items), ranks=self.ranks)
+        return ReplicaStatuses(at=T0, items=tuple(self.items), ranks=self.ranks, pushed=self.pushed)
 
     async def _plain(self, _request: ResourceRequest) -> ResourceResponse:
         return ResourceResponse(body=b"plain")
@@ -117,6 +119,20 @@ async def test_what_rank_0_says_of_other_ranks_is_shown_with_their_pods(names: t
     assert (second["step"], second["step_seconds"], second["last_report_time"]) == (439, 0.75, T0)
 
 
+async def test_what_another_rank_pushed_is_shown_if_it_is_newer_than_rank_0s_account() -> None:
+    """Its rank is that of its place, else the one that it says."""
+    items = (RANK0_STATUS, running("node-1"), running("other-1"))
+    api = Api(*items, step=450, updated_at=NOW)
+    api.ranks = Ranks(1, T0, (RankRow(1, "", 439, 0.75),))
+    api.pushed = {each.pod_name: Pushed(at=T0 + timedelta(seconds=1), step=441, rank=7) for each in items}
+    first, second, third = await api.rows()
+    assert (first["step"], first["last_report_time"]) == (450, NOW)
+    assert (second["rank"], second["step"], second["step_seconds"]) == (1, 441, 0.75)
+    assert (third["rank"], third["step"], third["last_report_time"]) == (7, 441, T0 + timedelta(seconds=1))
+    api.pushed = {items[1].pod_name: Pushed(at=T0 - timedelta(seconds=1), step=400, rank=None)}
+    assert [row.get("step") for row in await api.rows()] == [450, 439, None]
+
+
 async def test_pages_show_each_replica_once_also_when_some_have_gone_between_them() -> None:
     api = Api(*[running(f"node-{index}") for index in range(2500)], rank0=None)
     assert len(await api.rows()) == MOST
@@ -156,7 +172,8 @@ async def test_a_job_that_is_not_there_is_not_found() -> None:
         ("worker-0", ("worker-0", "worker-1"), (0, 1)),
         ("node-0", ("dataset-initializer", "node-0", "node-1"), (None, 0, 1)),
         ("launcher-0", ("launcher-0", "worker-0"), (0, None)),
-        ("leader-0", ("leader-0", "leader-1"), (None, None)),
+        ("leader-0", ("leader-0", "leader-1", "worker-0-1", "worker-1-1"), (0, None, 1, None)),
+        ("node-0-0", ("node-0-0", "node-0-1", "node-1-0"), (0, 1, None)),
         ("", ("node-0", "node-1"), (None, None)),
     ],
 )
@@ -164,8 +181,11 @@ async def test_ranks_are_those_of_rank_0s_group(
     rank0_of: str, names: tuple[str, ...], ranks: tuple[int | None, ...]
 ) -> None:
     items = [running(name, RANK0.pod_name if name == rank0_of else "") for name in names]
-    rows = await Api(*items, rank0=RANK0 if rank0_of else None).rows()
-    assert [(row["name"], row.get("rank")) for row in rows] == list(zip(names, ranks, strict=True))
+    api = Api(*items, rank0=RANK0 if rank0_of else None)
+    expected = list(zip(names, ranks, strict=True))
+    assert [(row["name"], row.get("rank")) for row in await api.rows()] == expected
+    rest = await api.rows(continue_=names[0])
+    assert [(row["name"], row.get("rank")) for row in rest] == expected[1:]  # rank 0 was on another page
 
 
 async def test_rank_0_and_what_failed_are_shown_when_no_pod_was_ever_listed() -> None:

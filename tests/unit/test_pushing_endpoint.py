@@ -278,6 +278,11 @@ async def test_another_pod_of_the_job_stands_in_for_rank_0(endpoint: Endpoint) -
     assert job.rank0 is not None
     assert (seen.is_other_rank, seen.attempt) == (True, job.rank0.attempt)
     assert endpoint.pushed == []  # rank 0 is still asked
+    endpoint.is_counted = False
+    await post(endpoint, token=POD1)
+    await post(endpoint)
+    assert len(endpoint.seen) == 2  # of rank 0 now
+    assert [(ref, pod) for ref, pod, _ in endpoint.noted] == 2 * [(job.ref, "bert-node-0-1-abcde")]
 
 
 # --- a token ends with its pod

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from tests.jobs import JOB, T0
+from tests.jobs import JOB, NOW, T0
 from tests.workload_objects import TORCH, all_pods, pod
 from visibility_api.jobs.job import Phase
 from visibility_api.jobs.observation import Observation
@@ -19,7 +19,14 @@ from visibility_api.reports.ranks import NO_RANKS, RankRow, Ranks
 from visibility_api.workloads import replicas as module
 from visibility_api.workloads.failures import Replica
 from visibility_api.workloads.pod_lists import PodLists
-from visibility_api.workloads.replicas import FRESH_S, Replicas, ReplicaStatus, ReplicaStatuses, status_of
+from visibility_api.workloads.replicas import (
+    FRESH_S,
+    Pushed,
+    Replicas,
+    ReplicaStatus,
+    ReplicaStatuses,
+    status_of,
+)
 
 from .test_workloads_failures import ended
 from .test_workloads_inspection import Cluster, inspecting, replica, until
@@ -117,6 +124,16 @@ async def test_the_last_account_of_all_ranks_comes_with_them() -> None:
     assert (await bench.replicas.read(replace(JOB.ref, uid="another"))).ranks == NO_RANKS
     bench.replicas.job_gone(JOB.ref)
     assert (await bench.replicas.read(JOB.ref)).ranks == NO_RANKS
+
+
+async def test_what_a_pod_of_another_rank_pushed_last_comes_with_it() -> None:
+    bench = Bench([replica(0, RUNNING), replica(1, RUNNING)])
+    name = "bert-node-0-1-abcde"
+    for report in (Progress(timestamp=NOW, step=4), Progress(step=5, rank=1)):
+        bench.replicas.pushed(JOB.ref, name, report)
+    bench.replicas.pushed(JOB.ref, "gone", Progress(step=9))
+    bench.replicas.pushed(replace(JOB.ref, uid="another"), name, Progress(step=9))
+    assert (await bench.replicas.read(JOB.ref)).pushed == {name: Pushed(at=T0, step=5, rank=1)}
 
 
 async def test_pods_of_others_are_not_shown() -> None:

@@ -15,6 +15,7 @@ from visibility_api.workloads.failures import Replica
 from visibility_api.workloads.kind import (
     AllPods,
     JobKind,
+    Makers,
     Parts,
     PhaseDecision,
     View,
@@ -27,12 +28,13 @@ from visibility_api.workloads.objects import (
     Count,
     KubernetesObject,
     MadeObject,
+    Meta,
     ObjectCondition,
     Pod,
     PodMaker,
     PodTemplate,
 )
-from visibility_api.workloads.rank0 import controls, named_pod
+from visibility_api.workloads.rank0 import named_pod
 
 LABEL = "leaderworkerset.sigs.k8s.io/"
 API = "/apis/leaderworkerset.x-k8s.io/v1"
@@ -102,15 +104,26 @@ class LeaderWorkerSetKind(JobKind):
         )
 
     def all_pods(self, job: LeaderWorkerSet, parts: Parts) -> AllPods | None:
-        """Of workers too: their StatefulSets belong to the leaders' pods, and are not read. They are known by
-        their names, which begin with those of the leaders."""
-        leaders: MadeObject | None = parts.get(_LEADERS, job.metadata.name, job.metadata)
+        """Workers belong to StatefulSets of the leaders' names, which the leaders' pods control."""
+        name = job.metadata.name
+        leaders: MadeObject | None = parts.get(_LEADERS, name, job.metadata)
         if leaders is None:
             return None
+        groups = {leaders.metadata.uid: name}  # names of the StatefulSets, by uid
+
+        def note(workers: Meta) -> None:
+            leader = workers.controller
+            if leader is not None and (leader.kind, leader.name) == ("Pod", workers.name):
+                groups[workers.uid] = workers.name
 
         def replica(pod: Pod, _labels: Mapping[str, str]) -> Replica | None:
-            if not controls(leaders.metadata, pod.metadata):
+            owner, (prefix, _, index) = pod.metadata.controller, pod.metadata.name.rpartition("-")
+            if owner is None or groups.get(owner.uid) != prefix or not index.isdecimal():
                 return None
-            return Replica(name=f"leader-{pod.metadata.name.rpartition('-')[2]}")
+            if prefix == name:
+                return Replica(name=f"leader-{index}")
+            head, _, group = prefix.rpartition("-")
+            return Replica(name=f"worker-{group}-{index}") if head == name else None
 
-        return AllPods(f"{LABEL}name={job.metadata.name},{LABEL}worker-index=0", replica)
+        selector = f"{LABEL}name={name}"
+        return AllPods(selector, replica, Makers(_LEADERS, selector, note))

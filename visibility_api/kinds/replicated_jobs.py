@@ -6,7 +6,7 @@ By the fields and labels of github.com/kubernetes-sigs/jobset (api/jobset/v1alph
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 import msgspec
@@ -18,6 +18,7 @@ from visibility_api.workloads.kind import (
     AllPods,
     Group,
     LiveObject,
+    Makers,
     Parts,
     PhaseDecision,
     WatchedObjects,
@@ -38,6 +39,7 @@ from visibility_api.workloads.objects import (
 from visibility_api.workloads.phase import by_condition, true_condition
 from visibility_api.workloads.rank0 import (
     COMPLETION_INDEX,
+    controls,
     rank0_pod,
     replica_index,
     restart_attempt,
@@ -147,13 +149,18 @@ def _is_made(jobset: Meta) -> bool:
     return controller is not None and controller.kind == "TrainJob"
 
 
-def _makes_job(jobset: LiveObject, job: Meta) -> bool:
+def _place(jobset: LiveObject | JobSet, job: str) -> tuple[str, int] | None:
+    """The replicated job whose Job has this name, and its index there."""
     for group in jobset.spec.replicated_jobs or ():
         prefix = f"{jobset.metadata.name}-{group.name}-"
-        index = job.name.removeprefix(prefix)
-        if index != job.name and _INDEX.fullmatch(index) and int(index) < group.replicas:
-            return True
-    return False
+        index = job.removeprefix(prefix)
+        if index != job and _INDEX.fullmatch(index) and int(index) < group.replicas:
+            return group.name, int(index)
+    return None
+
+
+def _makes_job(jobset: LiveObject, job: Meta) -> bool:
+    return _place(jobset, job.name) is not None
 
 
 JOBSETS = WatchedObjects(
@@ -253,24 +260,33 @@ def restarting(jobset: JobSet) -> PhaseDecision | None:
 
 
 def all_pods(jobset: JobSet, parts: Parts, initializers: Sequence[str] = ()) -> AllPods | None:
-    """Of the first Job of each replicated job, as far as there are any."""
-    jobs = {job.metadata.uid: (group, job) for group, job in _first_jobs(jobset, parts)}
+    """Of all its Jobs, as far as there are any. Only the first one of each replicated job is watched."""
+    groups = tuple(islice(jobset.spec.replicated_jobs or (), MAX_GROUPS))
+    several = {group.name for group in groups if group.replicas > 1}
+    jobs: dict[str, Meta] = {}  # by uid
+
+    def note(job: Meta) -> None:
+        if controls(jobset.metadata, job):
+            jobs[job.uid] = job
+
+    for group in groups:
+        job = parts.get(JOBS, first_job_name(jobset, group.name), jobset.metadata)
+        if job is not None:
+            note(job.metadata)
 
     def replica(pod: Pod, labels: Mapping[str, str]) -> Replica | None:
         controller = pod.metadata.controller
-        group, job = jobs.get(controller.uid if controller is not None else "", ("", None))
-        index = labels.get(COMPLETION_INDEX, "")
-        if job is None or (number := replica_index(pod, job.metadata, index)) is None:
+        job = jobs.get(controller.uid if controller is not None else "")
+        if job is None or (place := _place(jobset, job.name)) is None:
+            return None
+        number = replica_index(pod, job, labels.get(COMPLETION_INDEX, ""))
+        group, index = place
+        if number is None:
             return None
         if group in initializers:
             return Replica(name=group, is_initializer=True)
-        return Replica(name=f"{group}-{number}")
+        return Replica(name=f"{group}-{index}-{number}" if group in several else f"{group}-{number}")
 
-    return AllPods(f"{PREFIX}jobset-name={jobset.metadata.name}", replica) if jobs else None
-
-
-def _first_jobs(jobset: JobSet, parts: Parts) -> Iterator[tuple[str, BatchJob]]:
-    for group in islice(jobset.spec.replicated_jobs or (), MAX_GROUPS):
-        job = parts.get(JOBS, first_job_name(jobset, group.name), jobset.metadata)
-        if job is not None:
-            yield group.name, job
+    selector = f"{PREFIX}jobset-name={jobset.metadata.name}"
+    makers = Makers(JOBS, selector, note) if several else None
+    return AllPods(selector, replica, makers) if jobs else None

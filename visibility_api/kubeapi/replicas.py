@@ -14,7 +14,7 @@ from visibility_api.jobs.summary import JobProgress
 from visibility_api.models import v1alpha1
 from visibility_api.models.served import Resource
 from visibility_api.models.wire import struct_of
-from visibility_api.reports.ranks import RankRow, Ranks
+from visibility_api.reports.ranks import RankRow
 from visibility_api.store import Store
 from visibility_api.workloads.replicas import GONE, ReplicaStatus, ReplicaStatuses
 
@@ -60,7 +60,7 @@ class ProgressWithReplicas:
         shown, after = _page(_known(entry.document, found.items), limit, request.parameter("continue") or "")
         status = status_of(
             entry.document,
-            replica_statuses=_shown(entry.document, shown, found.ranks),
+            replica_statuses=_shown(entry.document, shown, found),
             replica_statuses_time=shown_time(found.at),
             replica_statuses_continue=after,
         )
@@ -126,33 +126,45 @@ def _of_failure(failure: Failure) -> ReplicaStatus:
     )
 
 
-def _rank(status: ReplicaStatus, group: str | None) -> int | None:
-    found, index = status.place
-    if group is None or index < 0 or group == "leader":  # each leader has ranks of its own
+def _rank(name: str, rank0: str) -> int | None:
+    """Of the replica of this name, by that of the one that has rank 0."""
+    (first, _, zero), (group, _, index) = rank0.rpartition("-"), name.rpartition("-")
+    if not first or not (index.isascii() and index.isdecimal()):
         return None
-    if found == group:
-        return index
-    return index + 1 if group in _MASTERS and found == "worker" else None
+    if first == "leader":  # each has workers and ranks of its own
+        return 0 if name == rank0 else int(index) if group == f"worker-{zero}" else None
+    if group == first:
+        return int(index)
+    return int(index) + 1 if first in _MASTERS and group == "worker" else None
 
 
-def _shown(document: JobProgress, items: Sequence[ReplicaStatus], ranks: Ranks) -> Any:  # noqa: ANN401
+def _shown(document: JobProgress, items: Sequence[ReplicaStatus], found: ReplicaStatuses) -> Any:  # noqa: ANN401
     """Each with its rank, and what it or rank 0 reports of it."""
-    rank0 = document.job.rank0
-    group = next((e.place[0] for e in items if rank0 is not None and e.pod_name == rank0.pod_name), None)
+    rank0, ranks = document.job.rank0, found.ranks
+    first = next(
+        (
+            each.name
+            for each in (*found.items, *items)
+            if rank0 is not None and each.pod_name == rank0.pod_name
+        ),
+        "",
+    )
     by_name = {row.name: row for row in sorted(ranks.rows, key=_speed) if row.name}
     by_rank = {} if by_name else {row.rank: row for row in ranks.rows}
     shown = []
     for each in items:
-        rank = _rank(each, group)
+        rank, pushed = _rank(each.name, first), found.pushed.get(each.pod_name)
         # A host's name is the pod's, mostly without the random characters at its end.
         row = by_name.get(each.pod_name) or by_name.get(each.pod_name.rpartition("-")[0])
         row = row or by_rank.get(-1 if rank is None else rank)
         at, step = (shown_time(ranks.at), row.step) if row is not None else (None, None)
+        if pushed is not None and (row is None or ranks.at is None or pushed.at > ranks.at):
+            at, step = shown_time(pushed.at), pushed.step
         if rank0 is not None and each.pod_name == rank0.pod_name:
             at, step = shown_time(document.updated_at), document.step
         status = _ReplicaStatus(
             name=each.name,
-            rank=rank,
+            rank=pushed.rank if rank is None and pushed is not None else rank,
             pod_name=each.pod_name or None,
             node_name=each.node_name or None,
             state=cast("Any", each.state),

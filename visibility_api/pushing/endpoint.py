@@ -44,7 +44,7 @@ class Admitted(NamedTuple):
 class PushEndpoint:
     """Passes each report that `counts` to `record`, which returns whether it was taken, while `may_write`
     allows it. When a taken report has the job's position, `pushed` is called with the job: it needs no probe
-    for now. None of them may await.
+    for now. `note_replica` is called with each report of another rank and its pod. None of them may await.
 
     `count` is called with each outcome: `TAKEN`, `PASSED_OVER`, `GONE` or the reason of a refusal.
     """
@@ -57,6 +57,7 @@ class PushEndpoint:
         counts: Callable[[Observation], bool] = lambda _observation: True,
         may_write: Callable[[], bool] = lambda: True,
         pushed: Callable[[JobRef], None] = lambda _ref: None,
+        note_replica: Callable[[JobRef, str, Progress], None] = lambda _ref, _pod, _report: None,
         count: Callable[[str], None] = lambda _outcome: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
@@ -67,6 +68,7 @@ class PushEndpoint:
         self._counts = counts
         self._may_write = may_write
         self._pushed = pushed
+        self._note_replica = note_replica
         self._count = count
         self._now = now
         self._clock = clock
@@ -152,6 +154,7 @@ class PushEndpoint:
         )
         if not is_other_rank or is_counted:
             return observation
+        self._note_replica(job.ref, grant.membership.pod_name, report)
         is_counted = self._counts(observation) and grant.shares.other_ranks.take(self._clock())
         return observation if is_counted else None
 

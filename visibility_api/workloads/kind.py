@@ -194,6 +194,14 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unread: tuple[str, str] | None = None  # an object between the job and its groups, as in `Group`
 
 
+class Makers(msgspec.Struct, frozen=True, gc=False):
+    """Objects that control pods of a job and are not watched. They are listed before the pods."""
+
+    objects: WatchedObjects
+    selector: str  # by labels
+    note: Callable[[Meta], None]  # is called with each
+
+
 class AllPods(msgspec.Struct, frozen=True, gc=False):
     """How all pods of a job are found, not only those that are watched."""
 
@@ -201,6 +209,7 @@ class AllPods(msgspec.Struct, frozen=True, gc=False):
     # Which replica a pod with these labels is; None: it is not the job's. Every creator of pods may write
     # labels, so owner and name must agree with them.
     replica: Callable[[Pod, Mapping[str, str]], Replica | None]
+    makers: Makers | None = None
 
 
 class JobKind(ABC):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 
 import msgspec
 
@@ -13,7 +14,7 @@ from visibility_api.kube.decoding import ListPage, decode, in_slices
 
 from .failures import Replica
 from .kind import AllPods
-from .objects import Pod
+from .objects import Meta, Pod
 
 MAX_PAGES = 16  # of a server that answers in pages
 MAX_PAGE_BYTES = 32 * 1024 * 1024  # some 4,000 pods
@@ -33,6 +34,10 @@ class _Labelled(msgspec.Struct, gc=False):
     metadata: _Labels
 
 
+class _Made(msgspec.Struct, gc=False):
+    metadata: Meta
+
+
 class PodLists:
     """`all_pods` says which pods are a job's."""
 
@@ -42,6 +47,7 @@ class PodLists:
         self._slots = asyncio.Semaphore(AT_A_TIME)
         self._page = msgspec.json.Decoder(ListPage[msgspec.Raw])
         self._pod = msgspec.json.Decoder(Pod)
+        self._made = msgspec.json.Decoder(_Made)
         self._labelled = msgspec.json.Decoder(_Labelled)
 
     async def read(self, ref: JobRef) -> AsyncGenerator[tuple[Pod, Replica]]:
@@ -53,24 +59,36 @@ class PodLists:
         if pods is None:
             return
         async with self._slots:
-            token = ""
-            for _ in range(MAX_PAGES):
-                body = await self._client.get(
-                    f"/api/v1/namespaces/{ref.namespace}/pods",
-                    # From kube-apiserver's cache: etcd would read every pod of the namespace.
-                    query=[
-                        ("labelSelector", pods.selector),
-                        ("continue", token) if token else ("resourceVersion", "0"),
-                    ],
-                    timeout_s=TIMEOUT_S,
-                    max_bytes=MAX_PAGE_BYTES,
-                )
-                page = await decode(self._page, body)
-                async for raw in in_slices(page.items or ()):
+            if (makers := pods.makers) is not None:
+                path = makers.objects.in_namespace(ref.namespace)
+                async with aclosing(self._list(path, makers.selector)) as made:
+                    async for raw in made:
+                        makers.note(self._made.decode(raw).metadata)
+            async with aclosing(
+                self._list(f"/api/v1/namespaces/{ref.namespace}/pods", pods.selector)
+            ) as found:
+                async for raw in found:
                     pod, labelled = self._pod.decode(raw), self._labelled.decode(raw)
                     replica = pods.replica(pod, labelled.metadata.labels or {})
                     if replica is not None:
                         yield pod, replica
-                token = page.metadata.cont
-                if not token:
-                    break
+
+    async def _list(self, path: str, selector: str) -> AsyncGenerator[msgspec.Raw]:
+        token = ""
+        for _ in range(MAX_PAGES):
+            body = await self._client.get(
+                path,
+                # From kube-apiserver's cache: etcd would read every object of the namespace.
+                query=[
+                    ("labelSelector", selector),
+                    ("continue", token) if token else ("resourceVersion", "0"),
+                ],
+                timeout_s=TIMEOUT_S,
+                max_bytes=MAX_PAGE_BYTES,
+            )
+            page = await decode(self._page, body)
+            async for raw in in_slices(page.items or ()):
+                yield raw
+            token = page.metadata.cont
+            if not token:
+                break

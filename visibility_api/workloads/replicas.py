@@ -34,7 +34,7 @@ MAX_KEPT = 16_384  # of all jobs together; the jobs that were asked for last
 FRESH_S = 5.0  # for which a list counts
 GONE = "Gone"
 ENDED = ("Succeeded", "Failed")
-_INDEXED = re.compile(r"(.+)-(\d{1,9})")
+_NUMBERS = re.compile(r"(\d{1,9})")
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -49,10 +49,18 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_de
     last_termination: Termination | None = None
 
     @property
-    def place(self) -> tuple[str, int]:
-        """Its group, and its index there; -1: it has none."""
-        match = _INDEXED.fullmatch(self.name)
-        return (match[1], int(match[2])) if match is not None else (self.name, -1)
+    def place(self) -> tuple[str | int, ...]:
+        """For their order: names and numbers in turns."""
+        parts = _NUMBERS.split(self.name)
+        return tuple(int(part) if number % 2 else part for number, part in enumerate(parts))
+
+
+class Pushed(msgspec.Struct, frozen=True, gc=False):
+    """The last report that a pod other than rank 0's has pushed."""
+
+    at: datetime
+    step: int | None
+    rank: int | None  # as it says itself
 
 
 class ReplicaStatuses(msgspec.Struct, frozen=True, gc=False):
@@ -61,6 +69,7 @@ class ReplicaStatuses(msgspec.Struct, frozen=True, gc=False):
     at: datetime | None = None  # when the pods were listed; None: never
     items: tuple[ReplicaStatus, ...] = ()  # by group and index
     ranks: Ranks = NO_RANKS  # the last account that rank 0 gave of all
+    pushed: dict[str, Pushed] = {}  # by pod
 
 
 class _Kept(msgspec.Struct, gc=False):
@@ -84,6 +93,7 @@ class Replicas:
         self._kept: LRUCache[JobRef, _Kept] = LRUCache(
             MAX_KEPT, getsizeof=lambda kept: 1 + len(kept.statuses.items)
         )
+        self._pushed: LRUCache[tuple[str, str], Pushed] = LRUCache(MAX_KEPT)  # by the job's uid and pod
         self._ranks: LRUCache[JobRef, Ranks] = LRUCache(MAX_KEPT, getsizeof=lambda ranks: len(ranks.rows))
 
     def fresh(self, ref: JobRef) -> ReplicaStatuses | None:
@@ -106,7 +116,15 @@ class Replicas:
         return self._shown(ref)
 
     def _shown(self, ref: JobRef) -> ReplicaStatuses:
-        return replace(self._kept[ref].statuses, ranks=self._ranks.get(ref, NO_RANKS))
+        statuses = self._kept[ref].statuses
+        found = {each.pod_name: self._pushed.get((ref.uid, each.pod_name)) for each in statuses.items}
+        pushed = {name: report for name, report in found.items() if report is not None}
+        return replace(statuses, ranks=self._ranks.get(ref, NO_RANKS), pushed=pushed)
+
+    def pushed(self, ref: JobRef, pod_name: str, report: Progress) -> None:
+        """Remember what a pod other than rank 0's has pushed, whether or not it counts for the job."""
+        at = report.timestamp or self._now()
+        self._pushed[ref.uid, pod_name] = Pushed(at=at, step=report.step, rank=report.rank)
 
     def observed(self, observation: Observation) -> None:
         """Remember what a report that counts says of all ranks."""
