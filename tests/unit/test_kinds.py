@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -282,6 +284,20 @@ async def replicas(cluster: Cluster, sample: Sample) -> list[str]:
     return sorted(f"{name} {pod.metadata.name}" for name, pod in found)
 
 
+async def test_only_pods_within_a_statefulsets_replicas_push_for_it(cluster: Cluster) -> None:
+    """Of four from ordinal 2 on; every other name that ends with a number is somebody's own pod."""
+    sample = by_resource("statefulsets")
+    spec: Object = {"replicas": 4, "ordinals": {"start": 2}}
+    pushing: list[str] = []
+    for ordinal in ("0", "1", "2", "5", "6", "02", "x"):
+        cluster.start(replace(sample, pod=f"bert-{ordinal}"), sample.states["Running"], **spec)
+        found = await Owners(cluster).find(
+            (BY_RESOURCE["statefulsets"],), "team-a", f"bert-{ordinal}", f"uid of Pod bert-{ordinal}"
+        )
+        pushing += [ordinal] if found is not None else []
+    assert pushing == ["2", "5"]
+
+
 async def test_pods_of_every_job_of_a_jobset_are_found(cluster: Cluster) -> None:
     """Of a group with several Jobs only the first one is watched."""
     sample = by_resource("jobsets")
@@ -446,6 +462,14 @@ def test_kinds_may_share_a_name(cluster: Cluster) -> None:
     for sample in (each for each in SAMPLES if each.kind in ("PyTorchJob", "TFJob")):
         cluster.start(sample, sample.states["Running"])
     assert {ref.partition("/")[0] for ref in cluster.jobs} == {"pytorchjobs", "tfjobs"}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_kind_is_one_file_of_150_lines_at_most(kind: JobKind) -> None:
+    source = inspect.getsourcefile(type(kind))
+    assert source is not None
+    assert len(Path(source).read_text().splitlines()) <= 150
+    assert [each for each in KINDS if inspect.getsourcefile(type(each)) == source] == [kind]
 
 
 def test_no_two_kinds_have_a_resource_a_kind_or_a_short_name_in_common() -> None:

@@ -32,10 +32,8 @@ from visibility_api.workloads.objects import (
 )
 from visibility_api.workloads.rank0 import (
     COMPLETION_INDEX,
-    choose,
     controls,
-    is_generated,
-    job_prefix,
+    job_pod,
     rank0_pod,
     replica_index,
 )
@@ -97,8 +95,7 @@ class BatchJobKind(JobKind):
         if spec.is_indexed:
             claim, desired = rank0_pod(parts.pods(_FIRST, meta), meta), spec.completions or spec.parallelism
         else:
-            prefix, pods = job_prefix(meta.name), parts.pods(_ANY, meta)
-            claim = choose([pod for pod in pods if is_generated(pod.metadata.name, prefix)], are_equal=True)
+            claim = job_pod(parts.pods(_ANY, meta), meta, are_equal=True)
             desired = spec.parallelism
             if spec.parallelism > 1:
                 faults = (f"The Job is not Indexed and has {desired} pods at a time: the oldest is read.",)

@@ -15,7 +15,6 @@ from .replicated_jobs import (
     Coordinator,
     JobSet,
     JobSetStatus,
-    SuccessPolicy,
     all_pods,
     replica_groups,
     restarting,
@@ -49,7 +48,6 @@ def _leaders(jobset: JobSet) -> tuple[str, ...]:
     about success."""
     names = [each.name for each in jobset.spec.replicated_jobs or ()]
     coordinator = jobset.spec.coordinator or Coordinator()
-    targets = (jobset.spec.success_policy or SuccessPolicy()).target_replicated_jobs or ()
     if coordinator.replicated_job in names and not (coordinator.job_index or coordinator.pod_index):
         return (coordinator.replicated_job,)
-    return tuple([name for name in (*targets, *names) if name in names][:1])
+    return tuple([name for name in (*jobset.spec.targets, *names) if name in names][:1])

@@ -21,6 +21,7 @@ from visibility_api.workloads.kind import (
     View,
     WatchedObjects,
     group_of,
+    made_with,
     pods_with,
 )
 from visibility_api.workloads.objects import (
@@ -69,13 +70,12 @@ _SETS = WatchedObjects(
     makes=lambda lws, leaders: leaders.name == lws.metadata.name,
     is_read=False,
 )
-_LEADERS = WatchedObjects(
-    api="/apis/apps/v1",
-    plural="statefulsets",
-    kind="StatefulSet",
-    type=MadeObject,
-    selector=f"{LABEL}name",
-    makes=lambda leaders, pod: pod.name.rpartition("-")[0] == leaders.metadata.name,
+_LEADERS = made_with(
+    "/apis/apps/v1",
+    "statefulsets",
+    "StatefulSet",
+    f"{LABEL}name",
+    lambda leaders, pod: pod.name.rpartition("-")[0] == leaders.metadata.name,
 )
 _PODS = pods_with(f"{LABEL}name,{LABEL}worker-index=0,{LABEL}group-index=0")
 

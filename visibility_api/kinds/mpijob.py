@@ -17,10 +17,10 @@ import msgspec
 
 from visibility_api.jobs.job import TrainingJob
 from visibility_api.models.served import progress_of
-from visibility_api.workloads.failures import Replica, replica_job_failure
-from visibility_api.workloads.kind import AllPods, Group, LiveObject, Parts, WatchedObjects
+from visibility_api.workloads.failures import Replica, job_failures
+from visibility_api.workloads.kind import AllPods, Group, LiveObject, Parts, WatchedObjects, jobs_with
 from visibility_api.workloads.objects import BatchJob, KubernetesObject, Meta, Pod
-from visibility_api.workloads.rank0 import choose, controls, is_generated, job_prefix, named_pod
+from visibility_api.workloads.rank0 import controls, is_generated, job_pod, job_prefix, named_pod
 
 from .training_operator import (
     API,
@@ -61,12 +61,8 @@ def _mpijobs(api: str) -> WatchedObjects:
 
 _V1, _V2BETA1 = _mpijobs(API), _mpijobs("/apis/kubeflow.org/v2beta1")
 # Its only label is `app`. Others' Jobs are not kept.
-_LAUNCHERS = WatchedObjects(
-    api="/apis/batch/v1",
-    plural="jobs",
-    kind="Job",
-    type=BatchJob,
-    selector="app,!jobset.sigs.k8s.io/jobset-name",
+_LAUNCHERS = jobs_with(
+    "app,!jobset.sigs.k8s.io/jobset-name",
     makes=lambda job, pod: is_generated(pod.name, job_prefix(job.metadata.name)),
 )
 
@@ -91,17 +87,12 @@ class MPIJobKind(OperatorKind):
         if launcher is None:
             claim = named_pod(parts.pods(PODS, job.metadata), name)
         else:
-            prefix = job_prefix(name)
-            pods = [
-                pod for pod in parts.pods(PODS, launcher.metadata) if is_generated(pod.metadata.name, prefix)
-            ]
-            claim = choose(pods)
-        failure = replica_job_failure(launcher, "launcher") if launcher is not None else None
+            claim = job_pod(parts.pods(PODS, launcher.metadata), launcher.metadata)
         return msgspec.structs.replace(
             group,
             claim=claim,
             container=job.spec.main_container or ("mpi" if launcher is None else ""),
-            failures=(failure,) if failure is not None else (),
+            failures=job_failures(launcher, "launcher"),
         )
 
     def all_pods(self, job: Any, parts: Parts) -> AllPods | None:  # noqa: ANN401

@@ -8,30 +8,15 @@ conditions: they are made of its deployment status here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import islice
 
-from visibility_api.jobs.job import Phase, Replica as ReplicaCounts
+from visibility_api.jobs.job import Phase
 from visibility_api.models.served import progress_of
-from visibility_api.workloads import objects as k8s
-from visibility_api.workloads.failures import Replica, replica_job_failure
-from visibility_api.workloads.kind import (
-    MAX_GROUPS,
-    AllPods,
-    Group,
-    JobKind,
-    LiveObject,
-    Parts,
-    PhaseDecision,
-    View,
-    WatchedObjects,
-    group_of,
-    makes_pod,
-    pods_with,
-    state_condition,
-)
-from visibility_api.workloads.rank0 import Claim, choose, controls, is_generated, job_prefix
+from visibility_api.workloads import kind, objects as k8s
+from visibility_api.workloads.failures import job_failures
+from visibility_api.workloads.rank0 import is_generated, job_pod, named_pod
 
 API, LABEL = "/apis/ray.io/v1", "ray.io/"
 OF_RAYJOBS = f"{LABEL}originated-from-crd=RayJob"
@@ -68,9 +53,13 @@ class RayJob(k8s.AnyObject, frozen=True):
     status: RayJobStatus = RayJobStatus()
 
 
-def _makes(job: LiveObject, made: k8s.Meta) -> bool:
+def _makes(job: kind.LiveObject, made: k8s.Meta) -> bool:
     """The submitter has the job's name, the cluster one that begins with it."""
     return made.name == job.metadata.name or is_generated(made.name, f"{job.metadata.name}-")
+
+
+def _makes_node(cluster: kind.LiveObject, pod: k8s.Meta) -> bool:
+    return pod.name.startswith(_node_prefix(cluster.metadata))
 
 
 def _node_prefix(cluster: k8s.Meta) -> str:
@@ -78,28 +67,20 @@ def _node_prefix(cluster: k8s.Meta) -> str:
     return f"{cluster.name[:50]}-".lower()
 
 
-_JOBS = WatchedObjects(api=API, plural="rayjobs", kind="RayJob", type=RayJob, makes=_makes, is_read=False)
-_CLUSTERS = WatchedObjects(
-    api=API,
-    plural="rayclusters",
-    kind="RayCluster",
-    type=k8s.MadeObject,
-    selector=OF_RAYJOBS,
-    makes=lambda cluster, pod: pod.name.startswith(_node_prefix(cluster.metadata)),
+_JOBS = kind.WatchedObjects(
+    api=API, plural="rayjobs", kind="RayJob", type=RayJob, makes=_makes, is_read=False
 )
-_HEADS = pods_with(f"{LABEL}node-type=head")
-_SUBMITTERS = WatchedObjects(
-    api="/apis/batch/v1", plural="jobs", kind="Job", type=k8s.BatchJob, selector=OF_RAYJOBS, makes=makes_pod
-)
+_CLUSTERS = kind.made_with(API, "rayclusters", "RayCluster", OF_RAYJOBS, _makes_node)
+_HEADS = kind.pods_with(f"{LABEL}node-type=head")
+_SUBMITTERS = kind.jobs_with(OF_RAYJOBS)
 _UNMADE = {
-    "": ("NoRayCluster", "KubeRay has not made the RayCluster yet."),
     "New": ("NoRayCluster", "KubeRay has not made the RayCluster yet."),
     "Retrying": ("Restarting", "KubeRay makes a new RayCluster for the RayJob."),
 }
-_SUBMITTER_PODS = pods_with(f"{OF_RAYJOBS},batch.kubernetes.io/job-name")
+_SUBMITTER_PODS = kind.pods_with(f"{OF_RAYJOBS},batch.kubernetes.io/job-name")
 
 
-class RayJobKind(JobKind):
+class RayJobKind(kind.JobKind):
     served = progress_of("RayJob", "rayjobs", "rayjp", columns=("Deployment",))
     chains = ((_JOBS, _CLUSTERS, _HEADS), (_JOBS, _SUBMITTERS, _SUBMITTER_PODS))
     success = "Succeeded"
@@ -112,17 +93,22 @@ class RayJobKind(JobKind):
         is_stopped = state == "Complete" and status.job_status == "STOPPED"
         type_ = "Failed" if is_stopped or state == "Failed" else self.success
         reason = status.reason or ("Stopped" if is_stopped else state)
-        return state_condition(type_, reason, status.message, status.end_time)
+        return kind.state_condition(type_, reason, status.message, status.end_time)
 
-    def view(self, job: RayJob, parts: Parts) -> View:
+    def view(self, job: RayJob, parts: kind.Parts) -> kind.View:
         spec, status = job.spec.ray_cluster_spec or RayClusterSpec(), job.status
-        is_running = status.job_status == "RUNNING"
-        head = group_of(spec.head_group_spec, "head", 1, is_ready=is_running, claim=_head(job, parts))
+        cluster, claim = parts.get(_CLUSTERS, status.ray_cluster_name, job.metadata), None
+        if cluster is not None:
+            head_name = f"{_node_prefix(cluster.metadata)}head"
+            claim = named_pod(parts.pods(_HEADS, cluster.metadata), head_name, has_suffix=True)
+        head = kind.group_of(
+            spec.head_group_spec, "head", 1, is_ready=status.job_status == "RUNNING", claim=claim
+        )
         workers = [
-            group_of(each, each.group_name, (each.replicas or 0) * each.num_of_hosts)
-            for each in islice(spec.worker_group_specs or (), MAX_GROUPS)
+            kind.group_of(each, each.group_name, (each.replicas or 0) * each.num_of_hosts)
+            for each in islice(spec.worker_group_specs or (), kind.MAX_GROUPS)
         ]
-        return View(
+        return kind.View(
             groups=(head, *workers, _submitter(job, parts)),
             leaders=("head", "submitter"),
             is_suspended=job.spec.suspend or status.job_deployment_status in ("Suspending", "Suspended"),
@@ -131,53 +117,33 @@ class RayJobKind(JobKind):
             columns=(status.job_deployment_status,),
         )
 
-    def all_pods(self, job: RayJob, parts: Parts) -> AllPods | None:
-        if (cluster := _cluster(job, parts)) is None:
+    def all_pods(self, job: RayJob, parts: kind.Parts) -> kind.AllPods | None:
+        cluster = parts.get(_CLUSTERS, job.status.ray_cluster_name, job.metadata)
+        if cluster is None:
             return None
-
-        def replica(pod: k8s.Pod, labels: Mapping[str, str]) -> Replica | None:
-            if not controls(cluster, pod.metadata):
-                return None
-            is_head = labels.get(f"{LABEL}node-type") == "head"
-            return Replica(name="head-0" if is_head else pod.metadata.name)
-
-        return AllPods(f"{LABEL}cluster={cluster.name}", replica)
+        return kind.pods_of(
+            cluster.metadata,
+            f"{LABEL}cluster={cluster.metadata.name}",
+            lambda pod, labels: "head-0" if labels.get(f"{LABEL}node-type") == "head" else pod.metadata.name,
+        )
 
 
-def _cluster(job: RayJob, parts: Parts) -> k8s.Meta | None:
-    found: k8s.MadeObject | None = parts.get(_CLUSTERS, job.status.ray_cluster_name, job.metadata)
-    return None if found is None else found.metadata
-
-
-def _head(job: RayJob, parts: Parts) -> Claim | None:
-    if (cluster := _cluster(job, parts)) is None:
-        return None
-    name, pods = f"{_node_prefix(cluster)}head", parts.pods(_HEADS, cluster)
-    return choose(
-        [pod for pod in pods if pod.metadata.name == name or is_generated(pod.metadata.name, f"{name}-")]
-    )
-
-
-def _submitter(job: RayJob, parts: Parts) -> Group:
+def _submitter(job: RayJob, parts: kind.Parts) -> kind.Group:
     made: k8s.BatchJob | None = parts.get(_SUBMITTERS, job.metadata.name, job.metadata)
-    if made is None:
-        return Group(counts=ReplicaCounts(name="submitter"))
-    pods, prefix = parts.pods(_SUBMITTER_PODS, made.metadata), job_prefix(job.metadata.name)
-    failure = replica_job_failure(made, "submitter")
-    return Group(
-        counts=ReplicaCounts(name="submitter", desired=1),
-        claim=choose([pod for pod in pods if is_generated(pod.metadata.name, prefix)]),
-        failures=(failure,) if failure is not None else (),
-    )
+    claim = job_pod(parts.pods(_SUBMITTER_PODS, made.metadata), made.metadata) if made is not None else None
+    failures, desired = job_failures(made, "submitter"), None if made is None else 1
+    return kind.group_of(k8s.PodMaker(), "submitter", desired, claim=claim, failures=failures)
 
 
-def _before(status: RayJobStatus) -> PhaseDecision | None:
+def _before(status: RayJobStatus) -> kind.PhaseDecision | None:
     """What the job waits for before Ray runs it; None once it does. Its head runs before that."""
     state = status.job_deployment_status
     if state == "ValidationFailed":
-        return PhaseDecision(Phase.PENDING, state, status.message or "KubeRay refuses the RayJob.")
-    if state in _UNMADE:
-        return PhaseDecision(Phase.PENDING, *_UNMADE[state])
+        return kind.PhaseDecision(Phase.PENDING, state, status.message or "KubeRay refuses the RayJob.")
+    if (state or "New") in _UNMADE:
+        return kind.PhaseDecision(Phase.PENDING, *_UNMADE[state or "New"])
     if state in ("Initializing", "Waiting") or status.job_status in ("", "PENDING"):
-        return PhaseDecision(Phase.INITIALIZING, state, "The RayCluster has not begun to run the job yet.")
+        return kind.PhaseDecision(
+            Phase.INITIALIZING, state, "The RayCluster has not begun to run the job yet."
+        )
     return None

@@ -5,14 +5,13 @@ By the fields and labels of github.com/kubernetes-sigs/jobset (api/jobset/v1alph
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
 import msgspec
 
 from visibility_api.jobs.job import Phase, Replica as ReplicaCounts
-from visibility_api.workloads.failures import Replica, replica_job_failure
+from visibility_api.workloads.failures import Replica, job_failures
 from visibility_api.workloads.kind import (
     MAX_GROUPS,
     AllPods,
@@ -22,7 +21,8 @@ from visibility_api.workloads.kind import (
     Parts,
     PhaseDecision,
     WatchedObjects,
-    makes_pod,
+    is_index,
+    jobs_with,
     pods_with,
 )
 from visibility_api.workloads.objects import (
@@ -49,8 +49,6 @@ PREFIX = "jobset.sigs.k8s.io/"
 # Of each replicated job the first Job, and its first pod.
 JOB_SELECTOR = f"{PREFIX}jobset-name,{PREFIX}job-index=0"
 POD_SELECTOR = f"{JOB_SELECTOR},{COMPLETION_INDEX}=0"
-
-_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 class TemplateMeta(KubernetesObject, frozen=True):
@@ -105,6 +103,11 @@ class JobSetSpec(KubernetesObject, frozen=True):
     suspend: bool | None = None
     managed_by: str | None = None
 
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The replicated jobs that decide about success, as far as it names them."""
+        return (self.success_policy.target_replicated_jobs if self.success_policy else None) or ()
+
 
 class JobsStatus(KubernetesObject, frozen=True):
     """Counts of the Jobs of one replicated job."""
@@ -154,7 +157,7 @@ def _place(jobset: LiveObject | JobSet, job: str) -> tuple[str, int] | None:
     for group in jobset.spec.replicated_jobs or ():
         prefix = f"{jobset.metadata.name}-{group.name}-"
         index = job.removeprefix(prefix)
-        if index != job and _INDEX.fullmatch(index) and int(index) < group.replicas:
+        if index != job and is_index(index) and int(index) < group.replicas:
             return group.name, int(index)
     return None
 
@@ -166,15 +169,15 @@ def _makes_job(jobset: LiveObject, job: Meta) -> bool:
 JOBSETS = WatchedObjects(
     api="/apis/jobset.x-k8s.io/v1alpha2", plural="jobsets", kind="JobSet", type=JobSet, makes=_makes_job
 )
-JOBS = WatchedObjects(
-    api="/apis/batch/v1",
-    plural="jobs",
-    kind="Job",
-    type=BatchJob,
-    selector=JOB_SELECTOR,
-    makes=makes_pod,
-)
+JOBS = jobs_with(JOB_SELECTOR)
 PODS = pods_with(POD_SELECTOR)
+
+
+def unread(kind: str, object_: AnyObject | None) -> tuple[str, str] | None:
+    """Which object could not be read, and why."""
+    if object_ is None or not object_.metadata.unread:
+        return None
+    return f"{kind} {object_.metadata.name}", object_.metadata.unread
 
 
 def first_job_name(jobset: JobSet, group: str) -> str:
@@ -209,10 +212,6 @@ def _group(
     name = replicated.name
     job: BatchJob | None = parts.get(JOBS, first_job_name(jobset, name), jobset.metadata)
     claim = rank0_pod(parts.pods(PODS, job.metadata), job.metadata) if job is not None else None
-    unread = None
-    if job is not None and job.metadata.unread:
-        unread = f"Job {job.metadata.name}", job.metadata.unread
-    failure = replica_job_failure(job, name) if job is not None else None
     spec = replicated.spec
     return Group(
         counts=_pod_counts(replicated, counts, job),
@@ -224,8 +223,8 @@ def _group(
         claim=claim,
         container=name if is_initializer else container,
         restart_attempt=restart_attempt(job.metadata) if job is not None else 0,
-        failures=(failure,) if failure is not None else (),
-        unread=unread,
+        failures=job_failures(job, name),
+        unread=unread("Job", job),
     )
 
 

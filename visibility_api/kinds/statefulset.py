@@ -12,33 +12,31 @@ from collections.abc import Mapping
 
 from visibility_api.jobs.job import Phase, Replica as ReplicaCounts
 from visibility_api.models.served import progress_of
-from visibility_api.workloads.failures import Replica
 from visibility_api.workloads.kind import (
     AllPods,
     Group,
     JobKind,
     LiveObject,
+    Ordinals,
     Parts,
     PhaseDecision,
     View,
     WatchedObjects,
+    is_index,
+    pods_of,
     pods_with,
 )
 from visibility_api.workloads.objects import AnyObject, Count, KubernetesObject, Meta, Pod, PodMaker
-from visibility_api.workloads.rank0 import controls, named_pod
+from visibility_api.workloads.rank0 import named_pod
 
 from .batchjob import GROUP, TRAINING
 
 INDEX = "apps.kubernetes.io/pod-index"  # a label, since Kubernetes 1.28
 
 
-class Ordinals(KubernetesObject, frozen=True):
-    start: Count = 0
-
-
 class StatefulSetSpec(PodMaker, frozen=True):
     replicas: Count = 1
-    ordinals: Ordinals | None = None
+    ordinals: Ordinals = Ordinals()
 
 
 class StatefulSetStatus(KubernetesObject, frozen=True):
@@ -52,7 +50,10 @@ class StatefulSet(AnyObject, frozen=True):
 
 def _makes(owner: LiveObject, pod: Meta) -> bool:
     prefix, _, ordinal = pod.name.rpartition("-")
-    return prefix == owner.metadata.name and ordinal.isascii() and ordinal.isdigit()
+    if prefix != owner.metadata.name or not is_index(ordinal):
+        return False
+    start, replicas = owner.spec.ordinals.start, owner.spec.replicas
+    return start <= int(ordinal) < start + (1 if replicas is None else replicas)
 
 
 _SETS = WatchedObjects(
@@ -62,7 +63,6 @@ _SETS = WatchedObjects(
     type=StatefulSet,
     selector=f"{TRAINING}=true",
     makes=_makes,
-    is_read=False,
 )
 _PODS = pods_with(f"{TRAINING}=true,{INDEX}=0,!leaderworkerset.sigs.k8s.io/name")
 
@@ -77,7 +77,7 @@ class StatefulSetKind(JobKind):
 
     def view(self, job: StatefulSet, parts: Parts) -> View:
         spec, ready = job.spec, job.status.ready_replicas
-        start = spec.ordinals.start if spec.ordinals is not None else 0
+        start = spec.ordinals.start
         return View(
             groups=(
                 Group(
@@ -95,12 +95,8 @@ class StatefulSetKind(JobKind):
         )
 
     def all_pods(self, job: StatefulSet, parts: Parts) -> AllPods | None:  # noqa: ARG002
-        meta = job.metadata
-
-        def replica(pod: Pod, labels: Mapping[str, str]) -> Replica | None:
+        def name(pod: Pod, labels: Mapping[str, str]) -> str:
             index = labels.get(INDEX, "")
-            if not controls(meta, pod.metadata) or pod.metadata.name != f"{meta.name}-{index}":
-                return None
-            return Replica(name=f"{GROUP}-{index}")
+            return f"{GROUP}-{index}" if pod.metadata.name == f"{job.metadata.name}-{index}" else ""
 
-        return AllPods(f"{TRAINING}=true,{INDEX}", replica)
+        return pods_of(job.metadata, f"{TRAINING}=true,{INDEX}", name)

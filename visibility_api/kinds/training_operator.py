@@ -9,42 +9,37 @@ labels), pkg/controller.v1/common/pod.go (`createNewPod`: labels and owner of a 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
 
 from visibility_api.jobs.job import Phase, Replica as ReplicaCounts, TrainingJob
-from visibility_api.workloads.failures import Replica
 from visibility_api.workloads.kind import (
     MAX_GROUPS,
     AllPods,
     Group,
     JobKind,
-    LiveObject,
     Parts,
     View,
     WatchedObjects,
     is_within_groups,
+    makes_indexed_pod,
+    pods_by_index,
     pods_with,
 )
 from visibility_api.workloads.objects import (
     AnyObject,
     Count,
     KubernetesObject,
-    Meta,
     ObjectCondition,
-    Pod,
     PodMaker,
 )
 from visibility_api.workloads.phase import by_condition, true_condition
-from visibility_api.workloads.rank0 import controls, named_pod
+from visibility_api.workloads.rank0 import named_pod
 
 API = "/apis/kubeflow.org/v1"
 LABEL = "training.kubeflow.org/"
-
-_POD = re.compile(r"([a-z]+)-(0|[1-9][0-9]{0,8})")
 
 
 class ReplicaSpec(PodMaker, frozen=True):
@@ -83,14 +78,10 @@ class OperatorJob(AnyObject, frozen=True):
     status: OperatorStatus | None = None
 
 
-def makes_pod(job: LiveObject, pod: Meta) -> bool:
-    """Whether the operator gives this name to a pod of this job."""
-    prefix = f"{job.metadata.name}-"
-    return pod.name.startswith(prefix) and _POD.fullmatch(pod.name[len(prefix) :]) is not None
-
-
 def operator_jobs(kind: str, plural: str, type_: type[OperatorJob]) -> WatchedObjects:
-    return WatchedObjects(api=API, plural=plural, kind=kind, type=type_, makes=makes_pod, is_read=False)
+    return WatchedObjects(
+        api=API, plural=plural, kind=kind, type=type_, makes=makes_indexed_pod, is_read=False
+    )
 
 
 # The label marks the first replica of the type that leads (`IsMasterRole` of each controller).
@@ -155,15 +146,9 @@ class OperatorKind(JobKind):
         return self.chains[0][-1]
 
     def all_pods(self, job: Any, parts: Parts) -> AllPods | None:  # noqa: ANN401, ARG002
-        meta: Meta = job.metadata
-
-        def replica(pod: Pod, labels: Mapping[str, str]) -> Replica | None:
-            type_, index = (labels.get(f"{LABEL}replica-{each}", "") for each in ("type", "index"))
-            if not controls(meta, pod.metadata) or pod.metadata.name != f"{meta.name}-{type_}-{index}":
-                return None
-            return Replica(name=f"{type_}-{index}")
-
-        return AllPods(f"{LABEL}job-name={meta.name}", replica)
+        return pods_by_index(
+            job.metadata, f"{LABEL}job-name", f"{LABEL}replica-type", f"{LABEL}replica-index"
+        )
 
 
 SPECS = dict[str, ReplicaSpec] | None

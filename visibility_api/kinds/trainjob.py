@@ -23,7 +23,7 @@ from visibility_api.workloads.kind import (
     View,
     WatchedObjects,
 )
-from visibility_api.workloads.objects import AnyObject, KubernetesObject, Meta, ObjectCondition
+from visibility_api.workloads.objects import AnyObject, KubernetesObject, ObjectCondition
 
 from .replicated_jobs import (
     JOBS,
@@ -32,11 +32,11 @@ from .replicated_jobs import (
     JobSet,
     JobsStatus,
     ReplicatedJob,
-    SuccessPolicy,
     all_pods,
     replica_groups,
     restarting,
     starting,
+    unread,
 )
 
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
@@ -57,7 +57,6 @@ class TrainJobStatus(KubernetesObject, frozen=True):
 
 
 class TrainJob(AnyObject, frozen=True):
-    metadata: Meta
     spec: TrainJobSpec = TrainJobSpec()
     status: TrainJobStatus | None = None
 
@@ -104,9 +103,7 @@ class TrainJobKind(JobKind):
             leaders=tuple(trainer_groups(jobset)),
             starting=starting(jobset),
             restarting=restarting(jobset),
-            unread=(f"JobSet {jobset.metadata.name}", jobset.metadata.unread)
-            if jobset.metadata.unread
-            else None,
+            unread=unread("JobSet", jobset),
         )
 
     def all_pods(self, job: TrainJob, parts: Parts) -> AllPods | None:
@@ -131,10 +128,9 @@ def trainer_groups(jobset: JobSet) -> list[str]:
     """
     groups = jobset.spec.replicated_jobs or ()
     by_name = {g.name: g for g in groups}
-    targets = (jobset.spec.success_policy or SuccessPolicy()).target_replicated_jobs or ()
     first = (
         next((g.name for g in groups if g.label(ANCESTOR) == "trainer"), None)
-        or next((name for name in targets if name in by_name), None)
+        or next((name for name in jobset.spec.targets if name in by_name), None)
         or next((name for name in ("node", "launcher") if name in by_name), None)
         or (groups[0].name if len(groups) == 1 else None)
     )

@@ -7,25 +7,24 @@ of a pod). Such a Job has a state instead of conditions: they are made of it her
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import islice
 
 from visibility_api.jobs.job import Phase, Replica as ReplicaCounts, TrainingJob
 from visibility_api.models.served import progress_of
-from visibility_api.workloads.failures import Replica
 from visibility_api.workloads.kind import (
     MAX_GROUPS,
     AllPods,
     Group,
     JobKind,
-    LiveObject,
     Parts,
     PhaseDecision,
     View,
     WatchedObjects,
     is_within_groups,
+    makes_indexed_pod,
+    pods_by_index,
     pods_with,
     state_condition,
 )
@@ -33,16 +32,13 @@ from visibility_api.workloads.objects import (
     AnyObject,
     Count,
     KubernetesObject,
-    Meta,
     ObjectCondition,
-    Pod,
     PodMaker,
 )
-from visibility_api.workloads.rank0 import controls, named_pod
+from visibility_api.workloads.rank0 import named_pod
 
 LABEL = "volcano.sh/"
 MASTER, DEFAULT = "master", "default"  # names of tasks
-_INDEXED = re.compile(r".+-(0|[1-9][0-9]{0,8})")
 # Which of our conditions a state is; an aborted job can be resumed.
 _CONDITIONS = {
     "Completed": "Succeeded",
@@ -84,18 +80,13 @@ class VolcanoJob(AnyObject, frozen=True):
     status: VolcanoStatus = VolcanoStatus()
 
 
-def _makes(job: LiveObject, pod: Meta) -> bool:
-    prefix = f"{job.metadata.name}-"
-    return pod.name.startswith(prefix) and _INDEXED.fullmatch(pod.name[len(prefix) :]) is not None
-
-
 _JOBS = WatchedObjects(
     api="/apis/batch.volcano.sh/v1alpha1",
     plural="jobs",
     kind="Job",
     name="volcanojobs",
     type=VolcanoJob,
-    makes=_makes,
+    makes=makes_indexed_pod,
     is_read=False,
 )
 _PODS = pods_with(f"{LABEL}job-name,{LABEL}task-index=0")
@@ -142,15 +133,7 @@ class VolcanoJobKind(JobKind):
         )
 
     def all_pods(self, job: VolcanoJob, parts: Parts) -> AllPods | None:  # noqa: ARG002
-        meta = job.metadata
-
-        def replica(pod: Pod, labels: Mapping[str, str]) -> Replica | None:
-            task, index = (labels.get(f"{LABEL}task-{each}", "") for each in ("spec", "index"))
-            if not controls(meta, pod.metadata) or pod.metadata.name != f"{meta.name}-{task}-{index}":
-                return None
-            return Replica(name=f"{task}-{index}")
-
-        return AllPods(f"{LABEL}job-name={meta.name}", replica)
+        return pods_by_index(job.metadata, f"{LABEL}job-name", f"{LABEL}task-spec", f"{LABEL}task-index")
 
 
 def _counts(task: Task, state: TaskState | None) -> ReplicaCounts:

@@ -88,17 +88,17 @@ def job_failure(condition: ObjectCondition) -> Failure | None:
     )
 
 
-def replica_job_failure(job: BatchJob, group: str) -> Failure | None:
-    """By the condition Failed of one of its Jobs; None if there is none, or it has no time.
+def job_failures(job: BatchJob | None, group: str) -> tuple[Failure, ...]:
+    """By the condition Failed of the Job of a group; none if it has no time.
 
     It has the cause also when the pods are gone. The JobSet says only that a Job has failed.
     """
-    condition = job.status.failed_condition
-    if condition is None or condition.last_transition_time is None:
-        return None
+    condition = job.status.failed_condition if job is not None else None
+    if job is None or condition is None or condition.last_transition_time is None:
+        return ()
     reason = condition.reason or "Failed"
     says = quoted(condition.message or reason)
-    return Failure(
+    failure = Failure(
         at=condition.last_transition_time,
         replica=group,
         reason=harmless(reason[:MAX_QUOTED_CHARACTERS]),
@@ -106,6 +106,7 @@ def replica_job_failure(job: BatchJob, group: str) -> Failure | None:
         is_retryable=False if reason in (DEADLINE_EXCEEDED, POD_FAILURE_POLICY) else None,
         is_of_job=True,
     )
+    return (failure,)
 
 
 def quoted(text: str) -> str:

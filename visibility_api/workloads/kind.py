@@ -18,8 +18,8 @@ from visibility_api.models.served import Resource
 from visibility_api.reports.trainer_status import TrainerStatus
 
 from .failures import Replica
-from .objects import Meta, ObjectCondition, Pod, PodMaker
-from .rank0 import COMPLETION_INDEX, Claim, is_generated, pod_prefix
+from .objects import BatchJob, Count, MadeObject, Meta, ObjectCondition, Pod, PodMaker
+from .rank0 import COMPLETION_INDEX, Claim, controls, is_generated, pod_prefix
 
 T = TypeVar("T")
 MAX_GROUPS = 64  # of one job: an object may be 1.5 MiB long, and every document has all its groups
@@ -32,6 +32,12 @@ class LiveJob(msgspec.Struct, frozen=True, rename="camel", gc=False):
     replicas: int = 1
 
 
+class Ordinals(msgspec.Struct, frozen=True, gc=False):
+    """Of a StatefulSet."""
+
+    start: Count = 0
+
+
 class LiveSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """The fields that say which names a controller gives to what it makes."""
 
@@ -39,6 +45,7 @@ class LiveSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     completion_mode: str | None = None
     replicated_jobs: tuple[LiveJob, ...] | None = None
     replicas: int | None = None
+    ordinals: Ordinals = Ordinals()
 
 
 class LiveStatus(msgspec.Struct, frozen=True, gc=False):
@@ -56,24 +63,33 @@ class LiveObject(msgspec.Struct, frozen=True, gc=False):
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
+def is_index(text: str) -> bool:
+    """Whether a controller writes a number so."""
+    return _INDEX.fullmatch(text) is not None
+
+
 def makes_pod(job: LiveObject, pod: Meta) -> bool:
     """Whether the Job controller gives this name and index to a pod of this Job."""
     if job.spec.completion_mode != "Indexed":
         return True
     index = pod.label(COMPLETION_INDEX)
     return (
-        _INDEX.fullmatch(index) is not None
+        is_index(index)
         and int(index) < (job.spec.completions or 0)
         and is_generated(pod.name, pod_prefix(job.metadata.name, int(index)))
     )
 
 
+def makes_indexed_pod(job: LiveObject, pod: Meta) -> bool:
+    """Whether the name is `<job>-<group>-<index>`. `is_within_groups` bounds the index."""
+    group, _, index = pod.name.removeprefix(f"{job.metadata.name}-").rpartition("-")
+    return group != "" and pod.name == f"{job.metadata.name}-{group}-{index}" and is_index(index)
+
+
 def is_within_groups(job: TrainingJob, pod_name: str) -> bool:
     """Whether `<job>-<group>-<index>` is one of the replicas that the job has."""
     group, _, index = pod_name.removeprefix(f"{job.ref.name}-").rpartition("-")
-    if _INDEX.fullmatch(index) is None:
-        return False
-    return any(
+    return is_index(index) and any(
         each.name == group and (each.desired is None or int(index) < each.desired) for each in job.replicas
     )
 
@@ -118,6 +134,20 @@ class WatchedObjects:
 def pods_with(selector: str) -> WatchedObjects:
     """The pods with these labels."""
     return WatchedObjects(api="/api/v1", plural="pods", kind="Pod", type=Pod, selector=selector)
+
+
+def jobs_with(selector: str, makes: Callable[[LiveObject, Meta], bool] = makes_pod) -> WatchedObjects:
+    """The Jobs with these labels, on the way from a job to its pods."""
+    return WatchedObjects(
+        api="/apis/batch/v1", plural="jobs", kind="Job", type=BatchJob, selector=selector, makes=makes
+    )
+
+
+def made_with(
+    api: str, plural: str, kind: str, selector: str, makes: Callable[[LiveObject, Meta], bool]
+) -> WatchedObjects:
+    """What else stands between a job and its pods, and has these labels."""
+    return WatchedObjects(api=api, plural=plural, kind=kind, type=MadeObject, selector=selector, makes=makes)
 
 
 def state_condition(
@@ -210,6 +240,27 @@ class AllPods(msgspec.Struct, frozen=True, gc=False):
     # labels, so owner and name must agree with them.
     replica: Callable[[Pod, Mapping[str, str]], Replica | None]
     makers: Makers | None = None
+
+
+def pods_of(owner: Meta, selector: str, name: Callable[[Pod, Mapping[str, str]], str]) -> AllPods:
+    """Those that `owner` controls. `name`: of the replica, by the pod and its labels; "": it is none."""
+
+    def replica(pod: Pod, labels: Mapping[str, str]) -> Replica | None:
+        found = name(pod, labels) if controls(owner, pod.metadata) else ""
+        return Replica(name=found) if found else None
+
+    return AllPods(selector, replica)
+
+
+def pods_by_index(job: Meta, selector: str, group: str, index: str) -> AllPods:
+    """Those that the job itself controls and that are called `<job>-<group>-<index>`. `group`, `index`: their
+    labels."""
+
+    def name(pod: Pod, labels: Mapping[str, str]) -> str:
+        found = f"{labels.get(group, '')}-{labels.get(index, '')}"
+        return found if pod.metadata.name == f"{job.name}-{found}" else ""
+
+    return pods_of(job, f"{selector}={job.name}", name)
 
 
 class JobKind(ABC):

@@ -70,9 +70,22 @@ def choose(pods: Sequence[Pod], *, are_equal: bool = False) -> Claim | None:
     return Claim(pod=first, rivals=rivals if _stands(first) and not are_equal else ())
 
 
-def named_pod(pods: Iterable[Pod], name: str) -> Claim | None:
-    """The pod of this name, of a controller that gives its pods fixed names. There is one at a time."""
-    return choose([pod for pod in pods if pod.metadata.name == name])
+def job_pod(pods: Iterable[Pod], job: Meta, *, are_equal: bool = False) -> Claim | None:
+    """The pod of a Job that is not Indexed. `are_equal` as in `choose`."""
+    prefix = job_prefix(job.name)
+    return choose([pod for pod in pods if is_generated(pod.metadata.name, prefix)], are_equal=are_equal)
+
+
+def named_pod(pods: Iterable[Pod], name: str, *, has_suffix: bool = False) -> Claim | None:
+    """The pod of this name, of a controller that gives its pods fixed names. There is one at a time.
+
+    `has_suffix`: it may have a random suffix.
+    """
+
+    def is_it(found: str) -> bool:
+        return found == name or (has_suffix and is_generated(found, f"{name}-"))
+
+    return choose([pod for pod in pods if is_it(pod.metadata.name)])
 
 
 def is_made_before(pod: Pod, ended_at: datetime | None) -> bool:
