@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from tests.e2e import crds
 from tests.e2e.api import Api, write_kubeconfig
 from tests.e2e.kube import KubeApiserver
 from tests.e2e.manifests import NAMESPACE, SERVICE_ACCOUNT, apply_rights, register
@@ -33,7 +32,6 @@ BARE_SERVICE_NAME = f"bare.{NAMESPACE}.svc"
 BARE_PATH = f"/apis/{BARE_GROUP}/v1"
 BARE_ONE = f"{BARE_PATH}/one"
 TRAINJOBS = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs"
-_CRDS = Path(__file__).parents[1] / "tests" / "e2e" / "crds"
 _SERVICES = f"/api/v1/namespaces/{NAMESPACE}/services"
 _API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 
@@ -60,9 +58,8 @@ class ControlPlane:
 
     def prepare(self) -> str:
         """CRDs, rights and namespaces; a token of `USER`."""
-        for file in sorted(_CRDS.glob("*.yaml")):
-            crd = yaml.safe_load(file.read_text())
-            self.api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+        for crd in crds.Definitions().core():
+            self.api.create(crds.PATH, crd)
         wait_until(
             lambda: self.api.raw("GET", TRAINJOBS.format("default")).status_code == 200, what="TrainJobs"
         )

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from tests.e2e.api import Api
+from tests.e2e.crds import Definitions
 from tests.e2e.kube import find_binaries
 from tests.e2e.processes import wait_until
 from tests.e2e.real_cluster import RealCluster
@@ -70,7 +71,7 @@ def main() -> None:
     binaries, missing = find_binaries()
     if missing:
         sys.exit("; ".join(missing))
-    cluster = RealCluster(given.directory, binaries)
+    cluster = RealCluster(given.directory, binaries, definitions=Definitions())
     try:
         cluster.admin.create("/api/v1/namespaces", {"metadata": {"name": given.namespace}})
         token = token_of(cluster.admin, given.namespace)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Generator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -34,6 +35,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("local", "real"),
         default="local",
         help="what tests/e2e runs against: the local stand-in, or kube-apiserver from KUBEBUILDER_ASSETS",
+    )
+    parser.addoption(
+        "--crds",
+        type=Path,
+        help="a directory with CRDs, such as an operator's, in place of those of tests/e2e/crds.yaml",
     )
 
 

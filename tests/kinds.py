@@ -12,6 +12,8 @@ from typing import Any
 
 Object = dict[str, Any]
 SINCE = "2026-01-23T10:00:00Z"
+GENERATED = "x7k2p"  # what a controller has appended to a name
+_CLUSTER = "bert-x7k2p"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,9 @@ class Sample:
     container: str
     group: str  # of rank 0
     states: Mapping[str, Object]  # the status by phase
+    restarting: Object = field(
+        default_factory=dict
+    )  # the status while its pods are made anew; {}: it shows nothing
     labels: Mapping[str, str] = field(default_factory=dict)  # that it needs
     served: str = ""  # its kind here without `Progress`; "": its own
     column: tuple[str, str] | None = None  # of its own: name and cell while it runs
@@ -103,6 +108,12 @@ def of_operator(
         "pod_labels": labels,
         "container": container,
         "group": leader,
+        "restarting": {
+            "conditions": [
+                condition("Created", f"{kind}Created"),
+                condition("Restarting", f"{kind}Restarting"),
+            ],
+        },
         "states": {
             "Running": {
                 "conditions": [
@@ -136,6 +147,18 @@ _LAUNCHER = {
     f"{KUBEFLOW}job-role": "launcher",
 }
 _OF_RAY = {"ray.io/originated-from-cr-name": "bert", "ray.io/originated-from-crd": "RayJob"}
+_RAY_CLUSTER = {
+    "headGroupSpec": {"template": template("ray-head")},
+    "workerGroupSpecs": [
+        {
+            "groupName": "gpu",
+            "replicas": 3,
+            "minReplicas": 3,
+            "maxReplicas": 3,
+            "template": template("ray-worker"),
+        }
+    ],
+}
 _OF_LWS = {"leaderworkerset.sigs.k8s.io/name": "bert"}
 _NEVER = {
     "parallelism": 0,
@@ -175,7 +198,11 @@ SAMPLES = (
         pod="bert-node-0-0-abcde", pod_labels=_OF_JOBSET | _INDEX | TRAINING,
         container="trainer", group="node", is_controlled=True,
         states={
-            "Running": {"replicatedJobsStatus": [{"name": "node", "ready": 1, "active": 1}]},
+            "Running": {
+                "replicatedJobsStatus": [
+                    {"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}
+                ]
+            },
             "Failed": {"conditions": [condition("Failed", "FailedJobs")]},
             "Succeeded": {"conditions": [condition("Completed", "AllJobsCompleted")]},
         },
@@ -233,34 +260,32 @@ SAMPLES = (
         resource="rayjobs", short_name="rayjp", api="/apis/ray.io/v1", plural="rayjobs", kind="RayJob",
         spec={
             "entrypoint": "python train.py",
-            "rayClusterSpec": {
-                "headGroupSpec": {"template": template("ray-head")},
-                "workerGroupSpecs": [{"groupName": "gpu", "replicas": 3, "template": template("ray-worker")}],
-            },
+            "rayClusterSpec": _RAY_CLUSTER,
         },
         suspension={"suspend": True},
         parts=(
             Part(
-                api="/apis/ray.io/v1", plural="rayclusters", kind="RayCluster", name="bert-x7k2p",
-                labels=_OF_RAY,
+                api="/apis/ray.io/v1", plural="rayclusters", kind="RayCluster", name=_CLUSTER,
+                labels=_OF_RAY, spec=_RAY_CLUSTER,
             ),
         ),
-        pod="bert-x7k2p-head-abcde",
-        pod_labels={"ray.io/node-type": "head", "ray.io/cluster": "bert-x7k2p", "ray.io/group": "headgroup"},
+        pod=f"{_CLUSTER}-head-abcde",
+        pod_labels={"ray.io/node-type": "head", "ray.io/cluster": _CLUSTER, "ray.io/group": "headgroup"},
         container="ray-head",
         group="head",
         column=("DEPLOYMENT", "Running"),
+        restarting={"jobStatus": "", "jobDeploymentStatus": "Retrying", "rayClusterName": ""},
         states={
             "Running": {
-                "jobStatus": "RUNNING", "jobDeploymentStatus": "Running", "rayClusterName": "bert-x7k2p",
+                "jobStatus": "RUNNING", "jobDeploymentStatus": "Running", "rayClusterName": _CLUSTER,
             },
             "Failed": {
-                "jobStatus": "FAILED", "jobDeploymentStatus": "Failed", "rayClusterName": "bert-x7k2p",
+                "jobStatus": "FAILED", "jobDeploymentStatus": "Failed", "rayClusterName": _CLUSTER,
                 "reason": "AppFailed", "message": "Job entrypoint command failed with exit code 1",
                 "endTime": SINCE,
             },
             "Succeeded": {
-                "jobStatus": "SUCCEEDED", "jobDeploymentStatus": "Complete", "rayClusterName": "bert-x7k2p",
+                "jobStatus": "SUCCEEDED", "jobDeploymentStatus": "Complete", "rayClusterName": _CLUSTER,
                 "endTime": SINCE,
             },
         },
@@ -279,6 +304,7 @@ SAMPLES = (
             "volcano.sh/job-name": "bert", "volcano.sh/task-spec": "master", "volcano.sh/task-index": "0",
         },
         container="trainer", group="master",
+        restarting={"state": {"phase": "Restarting"}, "retryCount": 1},
         states={
             "Running": {
                 "state": {"phase": "Running"}, "taskStatusCount": {"master": {"phase": {"Running": 1}}},
@@ -306,7 +332,7 @@ SAMPLES = (
         pod_labels=_OF_LWS
         | {"leaderworkerset.sigs.k8s.io/worker-index": "0", "leaderworkerset.sigs.k8s.io/group-index": "0"},
         container="trainer",
-        group="leader",
+        group="leader", restarting={"readyReplicas": 0},
         states={"Running": {"readyReplicas": 1, "conditions": [condition("Available", "AllGroupsReady")]}},
     ),
     Sample(
@@ -347,49 +373,3 @@ DESCRIBED = Sample(
         "Succeeded": {"state": "ENDED", "conditions": [condition("Complete", "Done")]},
     },
 )  # fmt: skip
-
-
-def crds() -> list[Object]:
-    """As much of the real definitions as tests need: names, scope, versions. Any content is kept."""
-    versions: dict[tuple[str, str, str], list[str]] = {}
-    samples = (*SAMPLES, DESCRIBED)
-    rows = [(each.api, each.plural, each.kind) for each in samples if not each.is_controlled]
-    rows += [
-        (part.api, part.plural, part.kind)
-        for each in SAMPLES
-        for part in each.parts
-        if not each.is_controlled
-    ]
-    for api, plural, kind in rows:
-        group, version = api.removeprefix("/apis/").split("/")
-        if "." in group:
-            found = versions.setdefault((group, plural, kind), [])
-            found += [version] if version not in found else []
-    return [_crd(*names, served) for names, served in versions.items()]
-
-
-def _crd(group: str, plural: str, kind: str, versions: list[str]) -> Object:
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{plural}.{group}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
-        },
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"},
-            "versions": [
-                {
-                    "name": version,
-                    "served": True,
-                    "storage": number == 0,
-                    "subresources": {"status": {}},
-                    "schema": schema,
-                }
-                for number, version in enumerate(versions)
-            ],
-        },
-    }

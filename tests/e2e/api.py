@@ -90,8 +90,8 @@ class Api:
         found: list[Object] = self.get(path, **query)["items"]
         return found
 
-    def create(self, path: str, body: Object) -> Object:
-        return self._checked("POST", path, body=body)
+    def create(self, path: str, body: Object, **query: str) -> Object:
+        return self._checked("POST", path, body=body, query=query)
 
     @contextlib.contextmanager
     def watch(self, path: str, **query: str) -> Iterator[Iterator[Object]]:
@@ -101,9 +101,9 @@ class Api:
                 raise ApiFailure("GET", path, answer.status, answer.data)
             yield _lines(answer)
 
-    def patch(self, path: str, body: Object) -> Object:
+    def patch(self, path: str, body: Object, **query: str) -> Object:
         """A JSON merge patch."""
-        return self._checked("PATCH", path, body=body, content_type=MERGE)
+        return self._checked("PATCH", path, body=body, content_type=MERGE, query=query)
 
     def apply(self, path: str, body: Object, *, field_manager: str = "e2e") -> Object:
         """A forced server-side apply to the path of one object."""

@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.canary import assert_untold
-from tests.configmap import ConfigMapDirectory
 from tests.e2e.cluster import Cluster, ExecPath
+from tests.e2e.crds import Definitions
 from tests.e2e.kube import find_binaries
-from tests.e2e.manifests import COMPONENTS, ROOT
 from tests.e2e.quiet_jobs import QuietJobs
 from tests.e2e.rbac import wait_allowed
 from tests.e2e.visibility_server import VisibilityServer
@@ -51,15 +50,23 @@ def pod_ip() -> str:
 
 
 @pytest.fixture(scope="session")
+def definitions(request: pytest.FixtureRequest) -> Definitions:
+    return Definitions(request.config.getoption("--crds"))
+
+
+@pytest.fixture(scope="session")
 def cluster(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, pod_ip: str
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    definitions: Definitions,
+    pod_ip: str,
 ) -> Iterator[Cluster]:
     directory = tmp_path_factory.mktemp("cluster")
     found: Cluster
     if request.config.getoption("--cluster") == "real":
         from tests.e2e.real_cluster import RealCluster
 
-        found = RealCluster(directory, find_binaries()[0], pod_ip=pod_ip)
+        found = RealCluster(directory, find_binaries()[0], definitions=definitions, pod_ip=pod_ip)
     else:
         from tests.e2e.local_cluster import StandInCluster
 
@@ -75,15 +82,7 @@ def cluster(
 
 @pytest.fixture(scope="session")
 def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VisibilityServer]:
-    kinds = ConfigMapDirectory(tmp_path_factory.mktemp("kinds"))
-    kinds.write("kinds.yaml", (ROOT / "deploy/components/kinds/kinds.yaml").read_text())
-    found = VisibilityServer(
-        cluster,
-        tmp_path_factory.mktemp("server"),
-        components=(*COMPONENTS, "kinds"),
-        flags=["--kinds", str(kinds.path)],
-    )
-    found.kinds = kinds
+    found = VisibilityServer(cluster, tmp_path_factory.mktemp("server"))
     try:
         yield found
     finally:

@@ -6,12 +6,11 @@ import contextlib
 import functools
 from pathlib import Path
 
-import yaml
-
 from localcluster.controllers import Controllers
 from localcluster.kubelet import Kubelet
 from localcluster.machinery.client import ApiClient
 from tests.e2e.api import Api, Object
+from tests.e2e.crds import PATH, Definitions
 from tests.e2e.exec_faults import FaultyAgent
 from tests.e2e.kube import KubeApiserver
 from tests.e2e.kubelet_server import KubeletServer
@@ -19,16 +18,21 @@ from tests.e2e.loop_thread import LoopThread
 from tests.e2e.pki import KeyPair, server_context
 from tests.e2e.processes import free_port, wait_until
 
-_CRDS = Path(__file__).with_name("crds")
-_CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
 
 class RealCluster:
     """See Cluster."""
 
     kind = "real"
 
-    def __init__(self, directory: Path, binaries: dict[str, Path], *, pod_ip: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        binaries: dict[str, Path],
+        *,
+        definitions: Definitions,
+        pod_ip: str = "127.0.0.1",
+    ) -> None:
+        self._crds = definitions.core()
         self._directory = directory
         self._kube = KubeApiserver(directory / "control-plane", binaries)
         self._pki = self._kube.pki
@@ -74,12 +78,12 @@ class RealCluster:
         self._kube.stop()
 
     def _install_crds(self) -> None:
-        for crd in _read_crds():
-            self.admin.create(_CRD_PATH, crd)
+        for crd in self._crds:
+            self.admin.create(PATH, crd)
         self._wait_for_crds()
 
     def _wait_for_crds(self) -> None:
-        for crd in _read_crds():
+        for crd in self._crds:
             wait_until(
                 functools.partial(self._is_served, crd["spec"]),
                 what=f"CRD {crd['metadata']['name']} is served",
@@ -102,7 +106,3 @@ class RealCluster:
         self._exit.push_async_callback(server.stop)
         await self._exit.enter_async_context(kubelet)
         await self._exit.enter_async_context(Controllers(client))
-
-
-def _read_crds() -> list[Object]:
-    return [yaml.safe_load(file.read_text()) for file in sorted(_CRDS.glob("*.yaml"))]

@@ -13,6 +13,26 @@ with report(total_steps=100_000) as r:
         time.sleep(0.05)
 """
 
+# The same, and a line in its log for each step.
+PRINTING_TOO = """
+import itertools, time
+from trainjob_progress import report
+
+with report(total_steps=100_000) as r:
+    for step in itertools.count(1):
+        r.step(loss=0.5)
+        print(f"step {step}/100000 loss: 0.5", flush=True)
+        time.sleep(0.05)
+"""
+
+ENDING = """
+from trainjob_progress import report
+
+with report(total_steps=3) as r:
+    r.step(loss=0.5)
+raise SystemExit({code})
+"""
+
 # A document now and then, by hand: each says when it was put in its place.
 PULSING = """
 import datetime, itertools, json, os, time

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.life import Life
 from tests.e2e.processes import wait_until
 from tests.e2e.rbac import bind_in_namespace, wait_allowed
 from tests.e2e.scripts import REPORTING
-from tests.e2e.test_kinds import Life
 from tests.e2e.visibility_server import GROUP, PREFIX, VisibilityServer
 from tests.e2e.workspace import Workspace
 from tests.kinds import SAMPLES
