@@ -16,7 +16,7 @@ from visibility_api.app import Limits, Parts, create_app
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.auth.errors import AccessDenied
 from visibility_api.auth.identity import Attributes, Identity
-from visibility_api.kinds import KINDS
+from visibility_api.kinds import RESOURCES
 from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kubeapi.collection import Collection
 from visibility_api.kubeapi.training_jobs import AllKinds
@@ -131,7 +131,7 @@ class ResourceServer:
         )
         self.denied: set[str | tuple[str, str]] = set()
         self.asked: list[Attributes] = []  # whether she may
-        view = AllKinds({kind.served: kind.name for kind in KINDS}, self)
+        view = AllKinds(RESOURCES, self)
         of_all = Collection(TRAINING_JOBS, self.store, now=lambda: self.now, view=view)
         watches_of_all = Watches(
             TRAINING_JOBS, self.store, now=lambda: self.now, view=view, limits=watch_limits or WatchLimits()

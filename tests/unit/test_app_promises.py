@@ -32,7 +32,7 @@ from tests.unit.api_shell import BASE, Shell
 from tests.unit.resource_server import BASE_REVISION, ResourceServer, WatchClient
 from tests.unit.test_app_log_tail import Kubelet, Rights
 from visibility_api.app.dependencies import Found, HistorySource, LogTails
-from visibility_api.kinds import ALL_RESOURCES, KINDS, RESOURCES
+from visibility_api.kinds import ALL_RESOURCES, RESOURCES
 from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kube.client import KubeClient
 from visibility_api.kubeapi.collection import Collection
@@ -108,7 +108,7 @@ def served() -> Shell:
         labels = {"tier": "gold", "n": "5"} if name == "bert" else {}
         made = document(name, labels=labels)
         store.put(replace(made, job=replace(made.job, rank0=rank0())))
-    view = AllKinds({kind.served: kind.name for kind in KINDS}, Rights())
+    view = AllKinds(RESOURCES, Rights())
     collections = {
         "trainjobs": Collection(TrainJobKind.served, store, now=lambda: NOW),
         "trainingjobs": Collection(TRAINING_JOBS, store, now=lambda: NOW, view=view),

@@ -26,7 +26,7 @@ from visibility_api.auth.errors import AccessDenied
 from visibility_api.auth.identity import Attributes, Identity
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
-from visibility_api.kinds import ALL_RESOURCES, KINDS as JOB_KINDS, RESOURCES
+from visibility_api.kinds import ALL_RESOURCES, RESOURCES
 from visibility_api.kubeapi.collection import Collection
 from visibility_api.kubeapi.message import Handler
 from visibility_api.kubeapi.replicas import ProgressWithReplicas
@@ -65,7 +65,7 @@ async def read_replicas(ref: JobRef, _client: str) -> ReplicaStatuses:
 
 def served(caller: Caller, store: MemoryStore) -> Any:
     handlers: dict[RouteKey, Handler] = {}
-    of_all_kinds = AllKinds({kind.served: kind.name for kind in JOB_KINDS}, caller)
+    of_all_kinds = AllKinds(RESOURCES, caller)
     for resource in ALL_RESOURCES:
         view = of_all_kinds if resource is TRAINING_JOBS else None
         documents = Collection(resource, store, now=lambda: NOW, view=view)

@@ -70,7 +70,7 @@ async def test_a_document_is_that_of_its_kind_but_for_its_name_and_its_job() -> 
     assert listed["trainjobs.bert"] == one
     jobs = {name: tuple(each["jobRef"].values())[:3] for name, each in listed.items()}
     assert jobs["jobs.a.b"] == ("Job", "jobs", "a.b")
-    assert jobs["volcanojobs.gpt"] == ("Job", "volcanojobs", "gpt")
+    assert jobs["volcanojobs.gpt"] == ("VolcanoJob", "volcanojobs", "gpt")
     assert (await server.get(f"{BASE}/namespaces/team-a/trainjobs/bert")).json() == own
 
 

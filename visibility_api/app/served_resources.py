@@ -50,7 +50,7 @@ class ServedResources:
         for resource in set(self._watches).difference(kinds.resources):
             self._watches.pop(resource).drain()
             self.handlers = {key: each for key, each in self.handlers.items() if key[0] != resource.plural}
-        of_all_kinds = AllKinds({kind.served: kind.name for kind in kinds.kinds}, self._authorizer)
+        of_all_kinds = AllKinds(kinds.resources, self._authorizer)
         for resource in kinds.all_resources:
             if resource not in self._watches:
                 self._add(resource, of_all_kinds if resource is TRAINING_JOBS else None)

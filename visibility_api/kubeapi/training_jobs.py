@@ -6,7 +6,7 @@ A caller with a right to it sees the kinds that he may read in the same way, und
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -33,10 +33,9 @@ _encode = msgspec.json.Encoder().encode
 class AllKinds:
     """The view of all kinds: what a caller may read of it, and how it is encoded."""
 
-    def __init__(self, kinds: Mapping[Resource, str], authorizer: Authorizer) -> None:
-        """`kinds`: of the jobs of each resource, such as PyTorchJob."""
-        self.codec = TrainingJobCodec(kinds)
-        self._plurals = tuple(resource.plural for resource in kinds)
+    def __init__(self, resources: Sequence[Resource], authorizer: Authorizer) -> None:
+        self.codec = TrainingJobCodec(resources)
+        self._plurals = tuple(resource.plural for resource in resources)
         self._authorizer = authorizer
 
     async def readable(self, request: ResourceRequest) -> frozenset[str]:
@@ -87,10 +86,11 @@ class TrainingJobCodec(Codec):
     form = "training-"
     columns = (COLUMNS[0], KIND, *COLUMNS[1:])
 
-    def __init__(self, kinds: Mapping[Resource, str]) -> None:
+    def __init__(self, resources: Sequence[Resource]) -> None:
         super().__init__(TRAINING_JOBS)
-        self._kinds = {resource.plural: kind for resource, kind in kinds.items()}
-        self._codecs = {resource.plural: Codec(resource) for resource in kinds}
+        # By its name here, which no two kinds share: Volcano has a Job as well, which is a VolcanoJob.
+        self._kinds = {resource.plural: resource.kind.removesuffix("Progress") for resource in resources}
+        self._codecs = {resource.plural: Codec(resource) for resource in resources}
 
     def document(self, entry: Entry) -> bytes:
         ref = entry.document.job.ref
