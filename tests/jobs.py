@@ -8,7 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from visibility_api.jobs.account import Account
 from visibility_api.jobs.job import JobRef, Phase, Rank0, Termination, TrainingJob
+from visibility_api.jobs.ledger import KINDS, PRODUCTIVE, Ledger
 from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary
 
 T0 = datetime(2026, 1, 23, 10, 0, tzinfo=UTC)
@@ -63,6 +65,15 @@ def document(
     ref = job_ref(name, namespace, uid, resource)
     job = TrainingJob(ref=ref, labels=labels or {}, created_at=NOW - timedelta(minutes=9), phase=phase)
     return JobProgress(job=job, phase=phase, **more)
+
+
+def spent(seconds: Mapping[str, float], until: datetime = NOW) -> bytes:
+    """The account of a job that has spent these seconds by kind, evenly, and is productive now."""
+    ledger = Ledger(until.timestamp() - sum(seconds.values()))
+    ledger.add([seconds.get(kind, 0.0) for kind in KINDS], until.timestamp())
+    account = Account(ledger)
+    account.doing = PRODUCTIVE
+    return account.save()
 
 
 def reported(

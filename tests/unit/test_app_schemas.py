@@ -8,13 +8,14 @@ from typing import Any
 
 from apidocs.__main__ import v3_document
 from apidocs.schemas import PREFIX
-from tests.jobs import RANK0, rank0
+from tests.jobs import RANK0, rank0, spent
 from tests.past import Past
 from tests.unit.api_shell import ONE, Shell
 from tests.unit.test_app_log_tail import FAILURE, TAIL, job as failed_job, shell as log_shell
 from tests.unit.test_kubeapi_replicas import Api
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import JobRef, Phase, Replica, Termination, TrainingJob
+from visibility_api.jobs.ledger import KINDS
 from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary, Resources
 from visibility_api.kinds import RESOURCES
 from visibility_api.kinds.trainjob import TrainJobKind
@@ -51,6 +52,7 @@ FULL = JobProgress(
     ran_s=3600,
     attempts=2,
     resources=Resources(accelerators=16, by_name=(("nvidia.com/gpu", 16),), held_s=57600, wasted_s=160),
+    goodput=spent(dict.fromkeys(KINDS, 9000.0)),
     failure=Failure(
         at=NOW,
         replica="node-1",

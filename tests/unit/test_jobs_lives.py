@@ -279,6 +279,7 @@ def facts(document: JobProgress) -> tuple[dict[str, Any], object]:
         "estimatedCompletionTime",
         "estimatedCompletionRange",
         "resources",
+        "goodput",
         "account",
     ):
         status.pop(name, None)

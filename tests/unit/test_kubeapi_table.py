@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tests.jobs import KILLED, NOW, document, rank0
+from tests.jobs import KILLED, NOW, document, rank0, spent
 from tests.unit.resource_server import ALL, BERT, PARTIAL, TABLE, TEAM, ResourceServer
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import Phase, Rank0
@@ -95,7 +95,8 @@ def test_the_columns_answer_at_a_glance() -> None:
         "NAME", "PHASE", "PROGRESS", "STEP", "LOSS", "ETA", "SEEN", "AGE",
     ]  # fmt: skip
     assert [c.name.upper() for c in COLUMNS if c.priority] == [
-        "EPOCH", "RATE", "SOURCE", "POD", "ACCELERATORS", "WASTED", "ATTEMPTS", "REASON", "MESSAGE",
+        "EPOCH", "RATE", "SOURCE", "POD", "ACCELERATORS", "GOODPUT", "WASTED", "ATTEMPTS", "REASON",
+        "MESSAGE",
     ]  # fmt: skip
     for column in COLUMNS:
         definition = column.definition()
@@ -113,10 +114,10 @@ async def test_a_list_is_a_table_of_cells_by_position(server: ResourceServer) ->
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
     assert table["metadata"] == {"resourceVersion": str(revision)}
     (row,) = table["rows"]
-    assert len(table["columnDefinitions"]) == len(row["cells"]) == 17
+    assert len(table["columnDefinitions"]) == len(row["cells"]) == len(COLUMNS)
     assert row["cells"] == [
         "bert", "Running", "45%", "450/1000", "0.2346", "5m30s", "3s", "9m",
-        "2.5/10", "5.4/s", "exec", None, None, None, None, None, None,
+        "2.5/10", "5.4/s", "exec", *[None] * (len(COLUMNS) - 11),
     ]  # fmt: skip
     assert row["object"]["kind"] == "PartialObjectMetadata"
     assert row["object"]["apiVersion"] == "meta.k8s.io/v1"
@@ -138,7 +139,7 @@ async def test_an_empty_list_keeps_its_columns(server: ResourceServer) -> None:
     """T3, T4"""
     table = (await server.get(ALL, TABLE)).json()
     assert table["rows"] == []
-    assert len(table["columnDefinitions"]) == 17
+    assert len(table["columnDefinitions"]) == len(COLUMNS)
     assert table["metadata"]["resourceVersion"] == str(server.store.revision)
 
 
@@ -297,6 +298,15 @@ def test_waste_is_shown_in_accelerator_hours(
 ) -> None:
     row = cells(document(resources=held))
     assert (row["Accelerators"], row["Wasted"]) == (accelerators, wasted)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [({}, None), ({"Queued": 60}, None), ({"Productive": 500, "Other": 100}, "83%")]
+)
+def test_goodput_is_of_the_time_in_which_the_job_was_not_queued(
+    seconds: dict[str, float], shown: str | None
+) -> None:
+    assert cells(document(goodput=spent(seconds)))["Goodput"] == shown
 
 
 def test_the_attempts_say_why_the_last_one_failed() -> None:

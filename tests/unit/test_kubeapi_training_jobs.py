@@ -11,6 +11,7 @@ import pytest
 from tests.unit.resource_server import ALL, BASE, PARTIAL_LIST, TABLE, ResourceServer, names
 from visibility_api.jobs.job import Phase
 from visibility_api.kinds import RESOURCES
+from visibility_api.kubeapi.columns import COLUMNS
 
 EVERY = f"{BASE}/trainingjobs"
 TEAM = f"{BASE}/namespaces/team-a/trainingjobs"
@@ -159,7 +160,10 @@ async def test_a_watch_shows_the_changes_of_all_kinds_in_order() -> None:
     async with server.watch(f"{EVERY}?watch=true", TABLE) as client:
         first, second = await client.events(2)
     assert first["object"]["rows"][0]["cells"][:2] == ["jobs.a.b", "Job"]
-    assert (len(first["object"]["columnDefinitions"]), second["object"]["columnDefinitions"]) == (18, None)
+    assert (len(first["object"]["columnDefinitions"]), second["object"]["columnDefinitions"]) == (
+        len(COLUMNS) + 1,
+        None,
+    )
 
 
 async def test_kinds_without_a_right_are_in_no_answer() -> None:

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.jobs import NOW, document
+from tests.jobs import NOW, document, spent
 from visibility_api.jobs.job import Phase
-from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary
+from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary, Resources
 from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kubeapi.v1alpha1 import Codec
 from visibility_api.store import Entry
@@ -75,6 +75,24 @@ def test_what_is_known_to_be_zero_is_shown() -> None:
         "epochs": {"current": 0},
         "observation": {"source": "exec", "consecutiveFailures": 0},
     }
+
+
+def test_what_time_was_spent_on_is_shown_for_its_life_and_for_windows_that_are_shorter() -> None:
+    account = spent({"Queued": 1800, "Starting": 600, "Productive": 4500, "Other": 300})
+    resources = Resources(accelerators=8, by_name=(), held_s=0, wasted_s=0)
+    status = encoded(document(goodput=account, resources=resources))["status"]
+    found = status["goodput"]
+    whole = {"queued": 1800, "starting": 600, "productive": 4500, "other": 300}
+    assert found["whole"] == {
+        "percentage": 83.3,
+        "schedulingPercentage": 75,
+        "seconds": whole,
+        "acceleratorSeconds": {kind: 8 * some for kind, some in whole.items()},
+    }
+    assert found["hour"]["seconds"] == {kind: some / 2 for kind, some in whole.items()}
+    assert "day" not in found
+    assert (found["current"], found["wastedMessage"]) == ("Productive", "Starting 10m")
+    assert found["time"] == "2026-01-02T03:04:05Z"
 
 
 @pytest.mark.parametrize(

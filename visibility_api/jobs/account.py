@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from visibility_api.reports.document import Progress
 from visibility_api.reports.fields import MAX_INTEGER
-from visibility_api.reports.marks import Marks
+from visibility_api.reports.marks import NO_MARKS, Marks
 
 from .ledger import (
     LOST_PROGRESS,
@@ -115,7 +115,8 @@ class Account:
         self.is_changed = True
         if self.mode == RUNNING:
             self.base = self.position
-            self.given = [given + seconds[kind] for given, kind in zip(self.given, MARKED, strict=True)]
+            for index, kind in enumerate(MARKED):
+                self.given[index] += seconds[kind]
         self.ledger.add(seconds, at)
 
     def reckon(self, at: float, record: Record) -> Seconds:
@@ -173,7 +174,7 @@ class Account:
     def _take_marked(self, seconds: Seconds, most_s: float, at: float, record: Record) -> float:
         """What the run marks of this time. What is more than has passed is left for later."""
         report = self._report(record)
-        if report is None:
+        if report is None or report.marks == NO_MARKS:
             return 0.0
         totals = _marked(report, at, record)
         marked = [max(0.0, total - given) for total, given in zip(totals, self.given, strict=True)]
@@ -185,7 +186,7 @@ class Account:
 
     def _report(self, record: Record) -> Progress | None:
         """The last one of the attempt that runs."""
-        is_its = checksum(record.attempt) == self.run or record.attempt in record.attempts
+        is_its = record.attempt in record.attempts or checksum(record.attempt) == self.run
         return record.report if is_its else None
 
     def _lost_share(self, before: float, after: float) -> float:
@@ -208,12 +209,13 @@ class Account:
         began, units, lost, paused_s = self.position, 0.0, 0.0, 0.0
         was_stalled = _is_stalled(record)
         self.is_changed = True
-        rows = [] if addition.is_clock_set else [*_rows(addition, unit)]
+        is_plain = addition.is_clock_set or self._is_steady(position, addition)
+        rows = [] if is_plain else _rows(addition, unit)
         for told_at, reached in (*rows, (addition.reported_at.timestamp(), position)):
             at = min(now, max(told_at, self.row_at))
             if reached <= self.position:
                 continue
-            if reached > self.highest:
+            if not reached <= self.highest:  # NaN too
                 self.fruitless = 0
             if was_stalled and not math.isnan(self.position):
                 self.settle(at, record)  # it stood still until then
@@ -231,6 +233,13 @@ class Account:
         if position < self.position:  # the same process has begun again at an earlier step
             self.highest = self.position if math.isnan(self.highest) else max(self.highest, self.position)
             self.position = position
+
+    def _is_steady(self, position: float, addition: Addition) -> bool:
+        """Whether the steps took what they usually take, so that there was no pause among them."""
+        if self.warm < WARM_ROWS or not position > self.position:
+            return False
+        took_s = addition.reported_at.timestamp() - self.row_at
+        return took_s - (position - self.position) * self.usual <= PAUSE_LEAST_S
 
     def note_reached(self, record: Record) -> None:
         """The last report of an attempt has come after its end was seen."""

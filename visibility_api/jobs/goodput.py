@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from .account import DOWN, ENDED, PLACED, RUNNING, UNKNOWN, WAITING, Account, checksum
 from .job import Phase
-from .ledger import Ledger
+from .ledger import PRODUCTIVE, QUEUED, Ledger
 
 if TYPE_CHECKING:
     from .record import Record  # of which the saved account is a part
+
+
+# What `Account.load` raises.
+UNREADABLE_ACCOUNT = (ValueError, IndexError, struct.error)
 
 
 def account_of(record: Record, now: datetime) -> Account:
@@ -20,7 +24,7 @@ def account_of(record: Record, now: datetime) -> Account:
     job had until now."""
     try:
         account = Account.load(record.account)
-    except (ValueError, IndexError, struct.error):
+    except UNREADABLE_ACCOUNT:
         account = _begin(record, now)
     account.tail = []
     if account.mode == ENDED:
@@ -50,6 +54,29 @@ def reckon_until(account: Account, record: Record, now: datetime) -> None:
     # Of a job that waits, or of which nothing is read, nothing changes from one minute to the next.
     if account.mode != WAITING and (record.is_current or record.job.accelerators):
         account.tail = tail
+
+
+def read_goodput(saved: bytes) -> tuple[Ledger, int] | None:
+    """The sums of a document's account, and the kind of what goes on; None where there is none."""
+    try:
+        account = Account.load(saved)
+    except UNREADABLE_ACCOUNT:
+        return None
+    if account.tail:
+        account.ledger.add(account.tail, account.ledger.until + sum(account.tail))
+    return account.ledger, account.doing
+
+
+def goodput(seconds: Sequence[float]) -> float | None:
+    """Productive time, of all in which the job was not queued."""
+    whole_s = sum(seconds) - seconds[QUEUED]
+    return min(1.0, seconds[PRODUCTIVE] / whole_s) if whole_s > 0 else None
+
+
+def scheduling_goodput(seconds: Sequence[float]) -> float | None:
+    """Time in which the job was not queued, of all."""
+    whole_s = sum(seconds)
+    return max(0.0, 1 - seconds[QUEUED] / whole_s) if whole_s > 0 else None
 
 
 def _begin(record: Record, now: datetime) -> Account:

@@ -22,7 +22,7 @@ from .record import Record, State
 from .summary import Beginning, Condition
 
 # Of a state and of a history; of one in another format nothing is read.
-FORMAT, HISTORY_FORMAT = 4, 3
+FORMAT, HISTORY_FORMAT = 5, 3
 _CHECKSUM_BYTES = 4
 
 _FIELDS = State.__struct_fields__

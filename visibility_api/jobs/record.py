@@ -11,12 +11,13 @@ from visibility_api.errors.text import harmless
 from visibility_api.history.job_history import JobHistory
 from visibility_api.reports.document import Progress, Refused
 
-from .account import Account
+from .account import Account, declares
 from .clock import UNKNOWN_CLOCK, NodeClock
 from .estimate import Pace, percentage
 from .failure import Failure, first_of
-from .holding import NOTHING_HELD, Holding, held_s, wasted_s
+from .holding import NOTHING_HELD, Holding, held_s
 from .job import Phase, Rank0, Termination, TrainingJob
+from .ledger import WASTED
 from .observation import Addition, Observation
 from .straggling import NOTHING_GATHERED, Gathered
 from .summary import Beginning, Condition, JobProgress, ObservationSummary, Resources
@@ -156,21 +157,20 @@ def note_failure(record: Record, found: Failure) -> None:
     record.failed = first_of(held, found, started_at=started_at)
 
 
-def _resources(record: Record, now: datetime) -> Resources | None:
+def _resources(record: Record, now: datetime, account: Account) -> Resources | None:
     job = record.job
     if not job.accelerators:
         return None
     number = sum(count for _, count in job.accelerators)
+    held = held_s(record.holding, now)
     # Nothing shows that a job which neither reports nor says where it would is not at work.
-    rank0 = job.rank0 or record.rank0
-    reports = record.report is not None or (
-        rank0 is not None and bool(rank0.declared) and job.hints.source != "none"
-    )
+    spent = account.spent()
+    wasted_s = sum(spent[kind] for kind in WASTED)
     return Resources(
         accelerators=number,
         by_name=job.accelerators,
-        held_s=int(number * held_s(record.holding, now)),
-        wasted_s=int(number * wasted_s(record.holding, now)) if reports else None,
+        held_s=int(number * held),
+        wasted_s=int(number * min(held, wasted_s)) if declares(record) else None,
     )
 
 
@@ -221,7 +221,7 @@ def summarise(record: Record, now: datetime, account: Account) -> JobProgress:
             ran_s=ran_s,
             attempts=record.begun or None,
             failure=record.failed,
-            resources=_resources(record, now),
+            resources=_resources(record, now, account),
             goodput=account.save(),
             conditions=record.conditions,
             observation=_observation(record),
@@ -254,7 +254,7 @@ def summarise(record: Record, now: datetime, account: Account) -> JobProgress:
         metrics=report.metrics,
         message=report.message,
         failure=record.failed,
-        resources=_resources(record, now),
+        resources=_resources(record, now, account),
         goodput=account.save(),
         conditions=record.conditions,
         observation=_observation(record),

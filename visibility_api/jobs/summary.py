@@ -55,7 +55,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     accelerators: int
     by_name: tuple[tuple[str, int], ...]
     held_s: int  # seconds of all of them together, so far
-    wasted_s: int | None  # of these, while the job stalled or had not reported; None: it reports nowhere
+    wasted_s: int | None  # of these, with nothing to show for them; None: it reports nowhere
 
 
 _AGING = frozenset(each.name for each in CONDITION_TYPES if each.ages)

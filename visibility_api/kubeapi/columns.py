@@ -11,8 +11,10 @@ from typing import Any
 
 from visibility_api.errors.text import harmless
 from visibility_api.jobs.job import Phase
-from visibility_api.jobs.summary import Condition, JobProgress
+from visibility_api.jobs.summary import Condition, JobProgress, Resources
 from visibility_api.models.condition_types import CONDITION_TYPES
+
+from .goodput import goodput_cell
 
 MESSAGE_CHARACTERS = 100  # in a cell; `kubectl describe` shows all
 WIDE = 1  # the priority of columns that are shown with `-o wide` only
@@ -63,8 +65,13 @@ COLUMNS = (
         priority=WIDE,
     ),
     Column(
+        name="Goodput",
+        description="Share of productive time, of all in which the job was not queued.",
+        priority=WIDE,
+    ),
+    Column(
         name="Wasted",
-        description="Accelerator-hours held while the job was stalled or had not reported yet.",
+        description="Accelerator-hours spent on starting, stalls, recovery and steps that were done before.",
         priority=WIDE,
     ),
     Column(
@@ -113,12 +120,15 @@ def clock_moments(document: JobProgress) -> tuple[datetime | None, datetime | No
 def trailing_cells(document: JobProgress) -> tuple[Cell, ...]:
     """Epoch to Message."""
     rate, seen, rank0 = document.steps_per_s, document.observation, document.job.rank0
+    held = document.resources
     return _harmless(
         _of(document.epoch, document.total_epochs),
         f"{short_number(rate, 2)}/s" if rate is not None and math.isfinite(rate) else None,
         seen.source if seen is not None else None,
         rank0.pod_name if rank0 is not None else None,
-        *_accelerators(document),
+        str(held.accelerators) if held is not None else None,
+        goodput_cell(document),
+        _wasted(held),
         _attempts(document),
         _reason(document),
         _message(document),
@@ -197,12 +207,10 @@ def _message(document: JobProgress) -> Cell:
     return (text if len(text) <= MESSAGE_CHARACTERS else f"{text[: MESSAGE_CHARACTERS - 1]}…") or None
 
 
-def _accelerators(document: JobProgress) -> tuple[Cell, Cell]:
-    held = document.resources
-    if held is None:
-        return None, None
-    wasted = f"{short_number(held.wasted_s / 3600, 2)}h" if held.wasted_s is not None else None
-    return str(held.accelerators), wasted
+def _wasted(held: Resources | None) -> Cell:
+    if held is None or held.wasted_s is None:
+        return None
+    return f"{short_number(held.wasted_s / 3600, 2)}h"
 
 
 def _attempts(document: JobProgress) -> Cell:

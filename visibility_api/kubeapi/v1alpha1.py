@@ -24,6 +24,7 @@ from visibility_api.models.wire import struct_of
 from visibility_api.store import Entry
 
 from .columns import COLUMNS, Cell, Column, leading_cells, own_columns, trailing_cells
+from .goodput import encode_goodput
 
 log = structlog.get_logger(__name__)
 
@@ -131,6 +132,7 @@ def status_of(document: JobProgress, **more: Any) -> v1alpha1.ProgressStatus:  #
         rank0=_rank0(document.job.rank0) if document.job.rank0 is not None else None,
         replicas=tuple([_replica(replica) for replica in document.job.replicas]) or None,
         resources=_resources(document.resources) if document.resources is not None else None,
+        goodput=encode_goodput(document),
         observation=_observation(document.observation) if document.observation is not None else None,
         **more,
     )

@@ -145,8 +145,91 @@ class Resources(WireModel):
     wasted_accelerator_seconds: Int64 | None = Field(
         default=None,
         ge=0,
-        description="Of these, while the job was stalled, or had not reported yet in that attempt. Absent for"
-        " a job that has never reported and does not say where it would.",
+        description="Of these, those with nothing to show for them: starting, stalled, recovering, or doing"
+        " steps again that an earlier attempt had done. Absent for a job that has never reported and does"
+        " not say where it would.",
+    )
+
+
+class SecondsByKind(WireModel):
+    """Seconds by kind. The kinds are disjoint; one on which no time was spent is absent."""
+
+    queued: Int64 | None = Field(default=None, ge=0, description="Suspended, or without a node yet.")
+    starting: Int64 | None = Field(
+        default=None, ge=0, description="On a node, until the container of rank 0 runs."
+    )
+    program_startup: Int64 | None = Field(
+        default=None, ge=0, description="Until the first steps, what they take longer than later ones too."
+    )
+    productive: Int64 | None = Field(
+        default=None, ge=0, description="Steps that no earlier attempt had done."
+    )
+    data_loading: Int64 | None = Field(
+        default=None, ge=0, description="Waiting for the next batch, as the run marks it."
+    )
+    checkpoint_save: Int64 | None = Field(
+        default=None, ge=0, description="Saving checkpoints, as the run marks it."
+    )
+    checkpoint_restore: Int64 | None = Field(
+        default=None, ge=0, description="Restoring checkpoints, as the run marks it."
+    )
+    evaluation: Int64 | None = Field(default=None, ge=0, description="Evaluating, as the run marks it.")
+    lost_progress: Int64 | None = Field(
+        default=None, ge=0, description="Steps that an earlier attempt had done already."
+    )
+    recovery: Int64 | None = Field(
+        default=None,
+        ge=0,
+        description="From an attempt's end until the run is as far again, without those steps.",
+    )
+    stalled: Int64 | None = Field(default=None, ge=0, description="Without an advance: condition Stalled.")
+    other: Int64 | None = Field(
+        default=None, ge=0, description="All else, such as pauses that nothing explains."
+    )
+
+
+class GoodputOfWindow(WireModel):
+    """What the time of a window was spent on."""
+
+    percentage: Double | None = Field(
+        default=None,
+        ge=0,
+        le=100,
+        description="Goodput: productive time, of all in which the job was not queued. Absent before that.",
+    )
+    scheduling_percentage: Double | None = Field(
+        default=None, ge=0, le=100, description="Time in which the job was not queued, of all."
+    )
+    seconds: SecondsByKind = Field(description="Seconds by kind. They sum to the length of the window.")
+    accelerator_seconds: SecondsByKind | None = Field(
+        default=None, description="The same, times the accelerators; absent for a job that requests none."
+    )
+
+
+class Goodput(WireModel):
+    """What the time of the job was spent on."""
+
+    time: Time = Field(
+        description="Until when it is counted: at most a minute old while a job runs. Of one that is queued"
+        " the time until it was."
+    )
+    current: str | None = Field(
+        default=None,
+        description="What time is spent on since then: Queued, Starting, ProgramStartup, Productive,"
+        " DataLoading, CheckpointSave, CheckpointRestore, Evaluation, LostProgress, Recovery, Stalled or"
+        " Other. Absent when the job has ended.",
+    )
+    whole: GoodputOfWindow = Field(description="Since the job was made.")
+    hour: GoodputOfWindow | None = Field(
+        default=None, description="The last hour before that time; absent for a job that is younger."
+    )
+    day: GoodputOfWindow | None = Field(
+        default=None, description="The last 24 hours before that time; absent for a job that is younger."
+    )
+    wasted_message: str | None = Field(
+        default=None,
+        description="For how long there is nothing to show, by kind: Starting, LostProgress, Recovery and"
+        " Stalled. Absent where that is nothing.",
     )
 
 
@@ -327,6 +410,7 @@ class ProgressStatus(WireModel):
     resources: Resources | None = Field(
         default=None, description="Accelerators; absent for a job that requests none."
     )
+    goodput: Goodput | None = Field(default=None, description="What the time of the job was spent on.")
     observation: Observation | None = Field(
         default=None, description="Where and how well the progress is read; absent before the first probe."
     )
