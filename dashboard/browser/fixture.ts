@@ -64,6 +64,9 @@ export class Fixture {
   /** Heads of watches come through, and nothing of what follows, as by a proxy that buffers. */
   isBuffered = false;
   hasHistory = true;
+  /** Whether the viewer may list and watch jobs, beside getting one. */
+  mayList = true;
+  mayWatch = true;
   /** Whether the viewer may read logs and list events. */
   mayReadMore = true;
   /** Whether the viewer may get `progress`. */
@@ -209,6 +212,9 @@ export class Fixture {
         `trainjobs.visibility.trainer.kubeflow.org is forbidden: User "bob" cannot list resource "trainjobs" in API group "visibility.trainer.kubeflow.org" ${where}`,
       );
     }
+    const verb = url.searchParams.has("watch") ? "watch" : "list";
+    if (name === undefined && !(this.mayList && (verb === "list" || this.mayWatch)))
+      return sendStatus(response, 403, "Forbidden", `User "bob" cannot ${verb} resource "${resource}"`);
     if (name === undefined) return this.collection(request, response, resource, namespace, url.searchParams);
     const job = this.jobs.find((one) => one.plural === resource && one.namespace === namespace && one.name === name);
     if (!job)

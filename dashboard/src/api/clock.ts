@@ -2,13 +2,27 @@
 
 let aheadMs: number | undefined; // by how much the server's clock is ahead of ours; undefined until an answer has told
 const EXACT_MS = 2000; // the header has whole seconds; what is closer counts as equal
+const listeners = new Set<() => void>();
+
+/** `listener` is called when the clock is another than it was. Returns how to end it. */
+export function onClockChange(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+function set(measuredMs: number | undefined): void {
+  const isOther = (measuredMs ?? 0) !== (aheadMs ?? 0);
+  aheadMs = measuredMs;
+  if (isOther) for (const listener of [...listeners]) listener();
+}
 
 /** Takes the time of an answer's `Date` header, between the request and the answer (ms). */
 export function readClock(date: string | null, askedAt: number, answeredAt: number): void {
   const server = Date.parse(date ?? "");
   if (Number.isNaN(server) || answeredAt - askedAt > 10_000) return;
   const measured = server + 500 - (askedAt + answeredAt) / 2;
-  aheadMs = Math.abs(measured) < EXACT_MS ? 0 : measured;
+  const known = Math.abs(measured) < EXACT_MS ? 0 : (aheadMs ?? 0);
+  set(Math.abs(measured - known) < EXACT_MS ? known : measured);
 }
 
 /** By how much the server is ahead of this machine, for the other tabs of this browser; undefined: not measured yet. */
@@ -16,7 +30,7 @@ export const clockAheadMs = () => aheadMs;
 
 /** What the worker has measured: a list makes no request of its own in the tab. */
 export function adoptClock(measuredMs: number | undefined): void {
-  aheadMs = measuredMs ?? aheadMs;
+  set(measuredMs ?? aheadMs);
 }
 
 /** Milliseconds since the epoch by the server's clock; by the browser's own until an answer has told. */

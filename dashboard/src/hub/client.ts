@@ -16,6 +16,7 @@ export class HubClient {
   private hasOwn = false;
   private silentTicks = 0;
   private keepsHidden = false;
+  private hasLeft = false; // another page is here, and this one may come back: an answer would throw it away
   private next = 0;
 
   constructor(address: Address) {
@@ -23,7 +24,7 @@ export class HubClient {
     this.see();
     document.addEventListener("visibilitychange", () => this.see());
     window.addEventListener("online", () => this.retry());
-    window.addEventListener("pagehide", () => this.send({ do: "close" }));
+    window.addEventListener("pagehide", () => this.leave());
     window.addEventListener("pageshow", (event) => event.persisted && this.begin());
     setInterval(() => {
       if (!this.hasOwn && this.silentTicks++ >= MOST_SILENT_TICKS) this.useOwn();
@@ -51,7 +52,13 @@ export class HubClient {
     this.see();
   }
 
+  private leave(): void {
+    this.send({ do: "close" });
+    this.hasLeft = true;
+  }
+
   private see(): void {
+    if (this.hasLeft) return;
     const keeps = this.keepsHidden && !this.hasOwn; // each tab would have a connection: a browser has six
     this.send({ do: "see", isSeen: !document.hidden, keeps });
   }
@@ -77,16 +84,16 @@ export class HubClient {
   }
 
   private begin(): void {
+    this.hasLeft = false;
     this.see();
     for (const [id, { wish }] of this.wishes) this.send({ do: "follow", id, wish });
   }
 
   private take(message: FromHub): void {
     this.silentTicks = 0;
-    if ("isForgotten" in message) this.begin();
-    else if ("isAlive" in message) {
-      adoptClock(message.aheadMs);
-      this.send({ do: "here" });
-    } else this.wishes.get(message.id)?.take(message);
+    if ("isForgotten" in message) return this.begin();
+    adoptClock(message.aheadMs); // before an age is drawn
+    if ("isAlive" in message) this.send({ do: "here" });
+    else this.wishes.get(message.id)?.take(message);
   }
 }

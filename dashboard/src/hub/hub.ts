@@ -75,7 +75,7 @@ export class Hub {
   private follow(tab: Tab, id: number, wish: Wish): void {
     this.leave(tab, id);
     const feed = wish.what === "list" ? this.list(wish) : this.job(wish);
-    const subscriber = { tab, tell: (news: Omit<News, "id">) => tab.post({ id, ...news }) };
+    const subscriber = { tab, tell: (news: Omit<News, "id">) => tab.post({ id, ...news, aheadMs: clockAheadMs() }) };
     tab.follows.set(id, { feed, subscriber });
     feed.add(subscriber);
     if (feed.link.state === "refused" || feed.link.state === "lost") retry(feed);

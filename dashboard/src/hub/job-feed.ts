@@ -133,6 +133,7 @@ export class JobFeed extends Feed {
     const { address, ref } = this.wish;
     const polling = (this.polling = new AbortController());
     const { signal } = polling;
+    let waitMs = this.isSeen ? POLL_MS : POLL_UNSEEN_MS;
     try {
       this.take(await getJob(address, ref, signal));
       this.say(source instanceof Feed ? source.watch.link : { state: "live", asOf: serverNow() });
@@ -145,9 +146,12 @@ export class JobFeed extends Feed {
         this.say({ state: "live", asOf: serverNow() });
       } else if (error instanceof ApiError && error.code < 500 && error.code !== 429) {
         return this.say({ state: "refused", asOf, error: toFault(error) });
-      } else this.say({ state: "lost", asOf, error: toFault(error as Error), retryAt: serverNow() + POLL_MS });
+      } else {
+        if (error instanceof ApiError) waitMs = Math.max(waitMs, (error.retryAfterSeconds ?? 0) * 1000);
+        this.say({ state: "lost", asOf, error: toFault(error as Error), retryAt: serverNow() + waitMs });
+      }
     }
-    this.timer = setTimeout(() => void this.poll(source), this.isSeen ? POLL_MS : POLL_UNSEEN_MS);
+    this.timer = setTimeout(() => void this.poll(source), waitMs);
   }
 
   private take(document: JobDocument): void {

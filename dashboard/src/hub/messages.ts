@@ -42,4 +42,5 @@ export interface News {
 }
 
 /** `isAlive`: to be answered with "here"; `aheadMs` is of the server's clock. `isForgotten`: the tab was silent for so long that it has to begin again. */
-export type FromHub = News | { isAlive: true; aheadMs: number | undefined } | { isForgotten: true };
+export type FromHub =
+  (News & { aheadMs: number | undefined }) | { isAlive: true; aheadMs: number | undefined } | { isForgotten: true };

@@ -60,5 +60,7 @@ export function StaleLine({ link, isShown, retry }: Props) {
 
 function headline({ state, error }: Link): string {
   if (state === "refused") return error?.code === 401 ? "You are logged out." : "You may not see this any more.";
-  return state === "lost" ? "Connection lost." : "Connecting again.";
+  if (state !== "lost") return "Connecting again.";
+  if (error?.code === 429) return "The server is busy.";
+  return error?.code === 500 ? "The server has failed." : "Connection lost.";
 }

@@ -1,6 +1,6 @@
 import { useEffect, useLayoutEffect, useReducer, useRef, useState } from "preact/hooks";
 
-import { serverNow } from "../api/clock";
+import { onClockChange, serverNow } from "../api/clock";
 import { ApiError } from "../api/http";
 import type { Notifier } from "../model/notifier";
 
@@ -36,9 +36,11 @@ export function useNow(ms = 1000): number {
       if (!document.hidden) setNow(serverNow());
     };
     const timer = setInterval(move, ms);
+    const stop = onClockChange(() => setNow(serverNow()));
     document.addEventListener("visibilitychange", move);
     return () => {
       clearInterval(timer);
+      stop();
       document.removeEventListener("visibilitychange", move);
     };
   }, [ms]);
