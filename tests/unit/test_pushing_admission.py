@@ -377,6 +377,26 @@ async def test_the_owners_of_a_job_are_read_once_for_all_its_pods(
     assert len(cluster.asked) == first + 4  # review, pod
 
 
+async def test_little_is_kept_of_a_pods_owners_and_nothing_where_no_job_is_served(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    """A tenant may give a Job 1.5 MB of labels, and delete it."""
+    job = cluster.add_job("gpt")
+    tokens = {}
+    for name in ("bert", "gpt"):
+        tokens[name] = jwt(**pod_claims(f"{name}-node-0-0-abcde"))
+        cluster.tokens[tokens[name]] = cluster.tokens[f"team-a-{name}-job-pod0"]
+        meta = cluster.objects[f"/apis/batch/v1/namespaces/team-a/jobs/{name}-node-0"]["metadata"]
+        meta["labels"] |= {f"label-{number}": "" for number in range(1000)}
+    assert (await admit(endpoint, tokens["bert"], path=OWN_JOB)).job_name == "bert"
+    del cluster.jobs[job.ref.namespace, job.ref.name]
+    with pytest.raises(NotFound):
+        await admit(endpoint, tokens["gpt"], path=OWN_JOB)
+    kept = endpoint.admission._owners._parents
+    assert len(kept) == 1
+    assert len(repr(list(kept.values()))) < 2000
+
+
 async def test_a_token_is_reviewed_anew_after_a_while(endpoint: Endpoint, cluster: Cluster) -> None:
     await admit(endpoint)
     del cluster.tokens[POD0]

@@ -18,7 +18,7 @@ import msgspec
 from cachetools import TTLCache
 
 from visibility_api.kube.errors import ApiError
-from visibility_api.workloads.kind import JobKind, LiveObject, WatchedObjects
+from visibility_api.workloads.kind import INDEXED, JobKind, LiveObject, LiveSpec, WatchedObjects
 from visibility_api.workloads.objects import Meta, OwnerReference
 from visibility_api.workloads.rank0 import restart_attempt
 
@@ -61,11 +61,14 @@ class Membership(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parent:
-    """The controller of a pod, which belongs to a job."""
+    """The controller of a pod, which belongs to a job. Of either only what is needed: a tenant may give it a
+    megabyte of labels."""
 
     objects: WatchedObjects
-    object: LiveObject
-    job: Meta
+    object: LiveObject  # without its labels and owners
+    restart_attempt: int
+    job_uid: str
+    job_name: str
 
     def makes(self, pod: Meta) -> bool:
         return self.objects.makes(self.object, pod)
@@ -108,40 +111,45 @@ class Owners:
             return None
         seen: _Seen = {}
         for kind in kinds:
-            found = await self._join(kind, namespace, pod, seen)
-            if found is not None and is_served(kind, found):
+            meta, parent = pod.metadata, None
+            if kind.own[0].kind == "Pod":
+                found = Membership(
+                    job_uid=meta.uid,
+                    job_name=meta.name,
+                    pod_name=meta.name,
+                    pod_uid=meta.uid,
+                    restart_attempt=0,
+                    is_name_random=False,
+                )
+            else:
+                parent = await self._find_parent(kind, namespace, pod, seen)
+                if parent is None:
+                    continue
+                found = Membership(
+                    job_uid=parent.job_uid,
+                    job_name=parent.job_name,
+                    pod_name=meta.name,
+                    pod_uid=meta.uid,
+                    restart_attempt=parent.restart_attempt,
+                    is_name_random=parent.objects.kind == "Job",
+                )
+            if is_served(kind, found):
+                if parent is not None and meta.controller is not None:
+                    self._parents[kind.served.plural, meta.controller.uid] = parent
                 return kind, found
         return None
 
-    async def _join(self, kind: JobKind, namespace: str, pod: LiveObject, seen: _Seen) -> Membership | None:
-        meta = pod.metadata
-        if kind.own[0].kind == "Pod":
-            return Membership(
-                job_uid=meta.uid,
-                job_name=meta.name,
-                pod_name=meta.name,
-                pod_uid=meta.uid,
-                restart_attempt=0,
-                is_name_random=False,
-            )
-        owner = meta.controller
+    async def _find_parent(
+        self, kind: JobKind, namespace: str, pod: LiveObject, seen: _Seen
+    ) -> _Parent | None:
+        """The pod's controller, as it was read before unless it may make more pods now."""
+        owner = pod.metadata.controller
         if owner is None:
             return None
-        key = kind.served.plural, owner.uid
-        parent = self._parents.get(key)
-        if parent is None or not parent.makes(meta):  # it may have got more pods since
-            parent = await self._read_parent(kind, namespace, pod, owner, seen)
-            if parent is None:
-                return None
-            self._parents[key] = parent
-        return Membership(
-            job_uid=parent.job.uid,
-            job_name=parent.job.name,
-            pod_name=meta.name,
-            pod_uid=meta.uid,
-            restart_attempt=restart_attempt(parent.object.metadata),
-            is_name_random=parent.objects.kind == "Job",
-        )
+        kept = self._parents.get((kind.served.plural, owner.uid))
+        if kept is not None and kept.makes(pod.metadata):
+            return kept
+        return await self._read_parent(kind, namespace, pod, owner, seen)
 
     async def is_there(self, namespace: str, pod_name: str, pod_uid: str) -> bool:
         """Whether the pod exists now and may run. Raises ClusterError when it cannot be read."""
@@ -186,7 +194,17 @@ class Owners:
             made, reference = found, found.metadata.controller
         if parent is None:
             return None
-        return _Parent(objects=parent[0], object=parent[1], job=made.metadata)
+        objects, controller = parent
+        meta, spec = controller.metadata, controller.spec
+        mode = spec.completion_mode if spec.completion_mode == INDEXED else None
+        kept = LiveSpec(completions=spec.completions, completion_mode=mode, replicas=spec.replicas)
+        return _Parent(
+            objects=objects,
+            object=LiveObject(metadata=Meta(name=meta.name, uid=meta.uid), spec=kept),
+            restart_attempt=restart_attempt(meta),
+            job_uid=made.metadata.uid,
+            job_name=made.metadata.name,
+        )
 
     async def _read(
         self, objects: WatchedObjects, namespace: str, reference: OwnerReference, seen: _Seen

@@ -22,6 +22,7 @@ from .objects import BatchJob, Count, MadeObject, Meta, ObjectCondition, Pod, Po
 from .rank0 import COMPLETION_INDEX, Claim, controls, is_generated, pod_prefix
 
 T = TypeVar("T")
+INDEXED = "Indexed"  # a Job's completion mode
 MAX_GROUPS = 64  # of one job: an object may be 1.5 MiB long, and every document has all its groups
 
 
@@ -70,7 +71,7 @@ def is_index(text: str) -> bool:
 
 def makes_pod(job: LiveObject, pod: Meta) -> bool:
     """Whether the Job controller gives this name and index to a pod of this Job."""
-    if job.spec.completion_mode != "Indexed":
+    if job.spec.completion_mode != INDEXED:
         return True
     index = pod.label(COMPLETION_INDEX)
     return (
