@@ -274,6 +274,18 @@ async def test_what_waits_is_bounded(cluster: FakeCluster) -> None:
     assert follower.counted == ["Dropped"] * 10
 
 
+async def test_events_of_one_namespace_delay_those_of_another_by_one_at_most(
+    cluster: FakeCluster, process: Process
+) -> None:
+    for number in range(300):
+        process.announcer.changed(shown(condition("Diverged"), name=f"job-{number}"))
+    process.announcer.changed(shown(condition("Diverged"), name="bert", namespace="team-b"))
+    await process.settle()
+    written = [event["metadata"]["namespace"] for event in cluster.events.values()]
+    assert (len(written), written.index("team-b")) == (301, 1)
+    assert process.announcer.waiting == 0
+
+
 async def test_one_job_that_flaps_is_limited_and_all_jobs_together_are(
     cluster: FakeCluster, process: Process
 ) -> None:

@@ -118,6 +118,19 @@ class TestRefusals:
         assert "s3cr3t" not in capsys.readouterr().out
 
     @in_virtual_time
+    async def test_objects_that_cannot_be_written_delay_those_of_no_other_namespace(self) -> None:
+        """etcd refuses an object that is too large with 500, and a tenant makes one so."""
+        async with running() as bench:
+            bench.apiserver.too_large = {"team-a", "team-c"}
+            for number in range(24):
+                bench.say(1, of=job_ref(f"job-{number}", namespace=("team-a", "team-c")[number % 2]))
+            for second in range(120):
+                bench.say(second, of=job_ref("gpt", namespace="team-b"))
+                await asyncio.sleep(1)
+            assert len(bench.apiserver.times("gpt")) == 4
+            assert bench.outcomes["Failed"] >= 20
+
+    @in_virtual_time
     async def test_a_refusal_that_is_the_same_for_every_job_is_logged_once(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:

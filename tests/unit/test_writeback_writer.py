@@ -39,6 +39,7 @@ class Apiserver:
         self.foreign: set[tuple[str, str]] = set()  # owned by trainer-status
         self.writes: list[tuple[float, str, TrainerStatus | None]] = []  # loop time, job
         self.errors: list[ClusterError] = []  # raised by the next calls, in turn
+        self.too_large: set[str] = set()  # namespaces of objects that etcd refuses
         self.watchers: list[Callable[[str], None]] = []  # told the name of each job that is written
         self.latency_s = 0.005
         self.at_a_time = self.most_at_a_time = 0
@@ -66,6 +67,8 @@ class Apiserver:
         self.writes.append((asyncio.get_running_loop().time(), name, status))
         if self.errors:
             raise self.errors.pop(0)
+        if namespace in self.too_large:
+            raise ApiError(500, "", "etcdserver: request is too large")
         key = namespace, name
         if key in self.foreign and status is not None:
             raise ApiError(409, "Conflict", 'Apply failed with 1 conflict: conflict with "trainer-status"')

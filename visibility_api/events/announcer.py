@@ -44,6 +44,10 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 DRY_RUN = "?dryRun=All"
 
 
+_Key = tuple[JobRef, str]  # and the reason
+_Queue = OrderedDict[_Key, tuple[Occurrence, float]]  # with when it came
+
+
 class EventClient(Protocol):
     """The part of a Kubernetes client that is used here."""
 
@@ -79,7 +83,7 @@ class Announcer:
         self._clock = clock
         self._sleep = sleep
         self._latest: dict[JobRef, JobProgress] = {}
-        self._waiting: OrderedDict[tuple[JobRef, str], tuple[Occurrence, float]] = OrderedDict()
+        self._waiting: OrderedDict[str, _Queue] = OrderedDict()  # by namespace, the next to be served first
         self._wake = asyncio.Event()
         self._bucket: Bucket | None = None  # of all jobs; full when the first is written
         self._of_jobs = Buckets(per_s=PER_JOB_S, burst=PER_JOB_BURST, most=MAX_JOBS)
@@ -89,7 +93,7 @@ class Announcer:
     @property
     def waiting(self) -> int:
         """The number of occurrences that wait to be written."""
-        return len(self._waiting)
+        return sum(map(len, self._waiting.values()))
 
     def changed(self, document: JobProgress) -> None:
         """A job's document was published."""
@@ -98,11 +102,21 @@ class Announcer:
         for each in occurrences(before, document):
             if not each.is_witnessed and self._now() - each.since > UNWITNESSED_FOR:
                 continue
-            if len(self._waiting) >= MAX_WAITING:
-                self._waiting.popitem(last=False)
-                self._count("Dropped")
-            self._waiting[ref, each.reason] = (each, self._clock())
+            queue, key = self._waiting.setdefault(ref.namespace, OrderedDict()), (ref, each.reason)
+            if key not in queue and not self._may_wait(ref):
+                continue
+            queue[key] = (each, self._clock())
             self._wake.set()
+
+    def _may_wait(self, ref: JobRef) -> bool:
+        """Whether one more of this job may wait. For it the oldest of the namespace with most may have to go."""
+        if not self._of_jobs.of(ref, self._clock()).take(self._clock()):
+            self._count("Limited")
+            return False
+        if self.waiting >= MAX_WAITING:
+            max(self._waiting.values(), key=len).popitem(last=False)
+            self._count("Dropped")
+        return True
 
     def gone(self, ref: JobRef) -> None:
         """The job was deleted."""
@@ -112,23 +126,22 @@ class Announcer:
         """Write what is waiting until cancelled, while this replica may."""
         while True:
             await self._wake.wait()
-            while self._waiting:
+            while self.waiting:
                 self._drop_late()
-                if not self._waiting or not self._may_write():
+                if not self.waiting or not self._may_write():
                     await self._sleep(POLL_S)
                     continue
                 await self._await_turn()
                 await self._announce_next()
+            self._waiting.clear()
             self._wake.clear()
 
     def _drop_late(self) -> None:
         oldest = self._clock() - WAITS_AT_MOST_S
-        while self._waiting:
-            key, (_, at) = next(iter(self._waiting.items()))
-            if at >= oldest:
-                return
-            del self._waiting[key]
-            self._count("Late")
+        for queue in self._waiting.values():
+            while queue and next(iter(queue.values()))[1] < oldest:
+                queue.popitem(last=False)
+                self._count("Late")
 
     async def _await_turn(self) -> None:
         if self._bucket is None:
@@ -136,8 +149,17 @@ class Announcer:
         while not self._bucket.take(self._clock()):
             await self._sleep(self._bucket.wait_s(self._clock()))
 
+    def _take(self) -> tuple[_Queue, _Key, Occurrence, float]:
+        """The oldest of the next namespace that has any."""
+        while True:
+            namespace, queue = self._waiting.popitem(last=False)
+            if queue:
+                self._waiting[namespace] = queue
+                key, (occurrence, at) = queue.popitem(last=False)
+                return queue, key, occurrence, at
+
     async def _announce_next(self) -> None:
-        key, (occurrence, at) = self._waiting.popitem(last=False)
+        queue, key, occurrence, at = self._take()
         try:
             outcome = await self._announce(occurrence)
         except ApiError as error:
@@ -147,15 +169,13 @@ class Announcer:
         except Exception as error:  # about one job; the others go on (decision 0005)
             log.error("event not written", job=str(occurrence.ref), **describe_fault(error))
             outcome = "Refused"
-        if not outcome:
-            self._of_jobs.of(occurrence.ref, self._clock()).give_back()  # it is tried again
         if outcome:
             self._pause_s = FIRST_PAUSE_S
             self._count(outcome)
             return
-        if key not in self._waiting:  # not when something newer of the same kind has come meanwhile
-            self._waiting[key] = (occurrence, at)
-            self._waiting.move_to_end(key, last=False)
+        if key not in queue:  # not when something newer of the same kind has come meanwhile
+            queue[key] = (occurrence, at)
+            queue.move_to_end(key, last=False)
         await self._sleep(self._pause_s)
         self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
 
@@ -173,9 +193,6 @@ class Announcer:
         return "Forbidden" if error.status == 403 else "Refused"
 
     async def _announce(self, occurrence: Occurrence) -> str:
-        now = self._clock()
-        if not self._of_jobs.of(occurrence.ref, now).take(now):
-            return "Limited"
         folder = f"{EVENTS}/namespaces/{quote(occurrence.ref.namespace)}/events"
         if not occurrence.is_witnessed:
             # Who has seen less reads the beginning from another report, up to a minute apart.

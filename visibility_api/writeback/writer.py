@@ -33,6 +33,9 @@ JITTER = 0.1
 WRITES_PER_S = 20.0  # to all jobs; each is a write to etcd, and some ms of kube-apiserver's CPU
 CONCURRENCY = 4
 REFUSED_RETRY_S = 600.0  # for one job: another owner of a field seldom gives it up
+# For a namespace, one of whose objects cannot be written: etcd refuses one that is too large with 500, and its
+# owner chooses its size.
+FAILED_RETRY_S = 10.0
 FORBIDDEN_RETRY_S = 300.0  # for a namespace in which the right is missing
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # for all jobs, while kube-apiserver fails or is busy
 
@@ -175,7 +178,10 @@ class WriteBack:
         if error.status in (400, 422):
             self._log_refusal(ref, error)
             return "Invalid", REFUSED_RETRY_S
-        self._pause(error.retry_after_s)
+        if error.status in (401, 429, 503, 504) or error.retry_after_s is not None:
+            self._pause(error.retry_after_s)
+        else:  # it may be the fault of that one object
+            self._queue.hold(ref.namespace, until=_now() + FAILED_RETRY_S)
         if error.status in (409, 429, 503, 504) or error.retry_after_s is not None:
             return "Busy", 0.0
         self._log_refusal(ref, error)
