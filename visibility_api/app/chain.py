@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from visibility_api.auth.authenticator import FORWARDED, WARNING
 from visibility_api.auth.certificates import PEER, Peer
-from visibility_api.auth.identity import ANONYMOUS, MASTERS_GROUP, client_of
+from visibility_api.auth.identity import ANONYMOUS, MASTERS_GROUP, client_in, client_of
 from visibility_api.errors.status import (
     BadRequest,
     Forbidden,
@@ -236,6 +236,7 @@ class RequestChain:
         # Also of one that was refused: with its connection closed it would need another handshake.
         if (peer := _peer(scope)) is not None and not peer.is_known:
             peer.is_known, peer.is_front_proxy = True, FORWARDED in scope["state"]
+            peer.client = client_of(scope["identity"])
 
     async def _answer_push(self, exchange: Exchange, pushes: Pushes) -> None:
         """A push, which authenticates by its own token (`pushing/`).
@@ -248,9 +249,9 @@ class RequestChain:
         if peer is not None and pushes.is_forwarded(scope["headers"]):
             peer.is_known = True  # another replica: unknown clients must not take its connection away
         try:
-            response = await _take_push(pushes, scope, exchange.receive)
-            if peer is not None:
-                peer.is_known = True
+            response, namespace = await _take_push(pushes, scope, exchange.receive)
+            if peer is not None and not peer.is_known:
+                peer.is_known, peer.client = True, client_in(namespace)
         except PusherGone:
             exchange.record(CLIENT_CLOSED_REQUEST)
             return
@@ -274,13 +275,14 @@ class RequestChain:
         await log_streams(scope, exchange.receive, exchange.send)
 
 
-async def _take_push(pushes: Pushes, scope: Scope, receive: Receive) -> ResourceResponse:
-    """Raises what refuses the push, and PusherGone."""
+async def _take_push(pushes: Pushes, scope: Scope, receive: Receive) -> tuple[ResourceResponse, str]:
+    """The response, and the pod's namespace. Raises what refuses the push, and PusherGone."""
     client = scope.get("client")
     admitted = await pushes.admit(
         scope["method"], scope["path"], scope["headers"], client[0] if client else ""
     )
-    return ResourceResponse(content_type="application/json", body=await pushes.take(admitted, receive))
+    body = await pushes.take(admitted, receive)
+    return ResourceResponse(content_type="application/json", body=body), admitted.target.namespace
 
 
 def _peer(scope: Scope) -> Peer | None:

@@ -45,6 +45,7 @@ class Peer:
     verifications: dict[str, Verification] = field(default_factory=dict)  # the last one, by pool name
     is_known: bool = False  # a request of it was authenticated
     is_front_proxy: bool = False  # and came from there
+    client: str = ""  # `client_of` whoever sent it, unless it is another replica
     is_replica: bool = False  # another replica, which confirms what it is sent
     unknown: Bucket | None = None  # of the responses to requests whose sender is not known
 

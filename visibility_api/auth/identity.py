@@ -39,6 +39,11 @@ def client_of(identity: Identity) -> str:
     return user.rpartition(":")[0] if user.startswith(_ACCOUNT) else user
 
 
+def client_in(namespace: str) -> str:
+    """`client_of` the service accounts of a namespace."""
+    return f"{_ACCOUNT}{namespace}"
+
+
 class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     """One selector requirement of a list or watch, as SubjectAccessReview carries it."""
 

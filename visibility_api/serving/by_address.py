@@ -1,4 +1,4 @@
-"""Items of client addresses, which take turns."""
+"""Items of client addresses, or of clients that are known, which take turns."""
 
 from __future__ import annotations
 
@@ -25,28 +25,29 @@ class ByAddress(Generic[T]):
     def __init__(self) -> None:
         self._of_site: dict[str, dict[T, None]] = {}  # the next to be taken from first; its oldest first
         self._turns: dict[str, int] = {}  # taken of each address of `_of_site`
-        self._count = 0
+        self._sites: dict[T, str] = {}  # of each item, as it was added
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._sites)
 
     def __iter__(self) -> Iterator[T]:
         return chain.from_iterable(self._of_site.values())
 
-    def add(self, item: T) -> None:
-        of_site = self._of_site.setdefault(item.site, {})
-        self._count += item not in of_site
-        of_site[item] = None
+    def add(self, item: T, client: str = "") -> None:
+        """`client`: who has sent it, if that is known; else its address takes turns."""
+        if item not in self._sites:
+            site = self._sites[item] = client or item.site
+            self._of_site.setdefault(site, {})[item] = None
 
     def discard(self, item: T) -> None:
-        of_site = self._of_site.get(item.site, {})
-        if item not in of_site:
+        site = self._sites.pop(item, None)
+        if site is None:
             return
+        of_site = self._of_site[site]
         del of_site[item]
-        self._count -= 1
         if not of_site:
-            del self._of_site[item.site]
-            self._turns.pop(item.site, None)
+            del self._of_site[site]
+            self._turns.pop(site, None)
 
     def take(self) -> T:
         """Remove the next item; there must be one."""

@@ -54,7 +54,7 @@ class TlsConnection(HttpToolsProtocol):
     _is_surplus = False  # one of the last that may be open: its first request is answered 429
     _request_bytes = 0
     _chunk_bytes = 0  # what is being parsed
-    _unread = b""  # waits for its turn: of a client that was not known when it came, or within a large head
+    _unread = b""  # waits for its turn: of a client that was not known, within a large head, or of a crowd
     _writer: Writer
 
     def __init__(self, *, config: Config, server_state: ServerState, connections: Connections) -> None:
@@ -99,7 +99,10 @@ class TlsConnection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         is_in_large_head = self._is_in_head and self._request_bytes > FREE_HEAD_BYTES
-        may_parse = self._is_known() and (not is_in_large_head or self.peer.is_front_proxy)
+        peer = self.peer
+        may_parse = (peer.is_front_proxy or peer.is_replica) or (
+            self._is_known() and not is_in_large_head and self._all.may_read(self.loop.time())
+        )
         if may_parse and not self._unread:
             self._parse(data)
             return
