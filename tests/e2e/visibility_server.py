@@ -15,6 +15,7 @@ import httpx
 from tests.canary import assert_untold, plant
 from tests.configmap import ConfigMapDirectory
 from tests.e2e.api import Object, write_kubeconfig
+from tests.e2e.api_proxy import ApiProxy
 from tests.e2e.cluster import Cluster
 from tests.e2e.loop_thread import LoopThread
 from tests.e2e.manifests import (
@@ -45,7 +46,8 @@ class VisibilityServer:
     The latest one that was made or registered is the one behind the aggregator; `is_registered` False: not
     this one. `components`: of deploy/components; their rights are not taken back. `probe_interval_s` None:
     the default of the flag. `beside`: another replica, which has the same certificate, and whose address
-    this one is told. `flags`: more of the server's."""
+    this one is told. `flags`: more of the server's. `way`: to kube-apiserver, in place of a proxy of its
+    own."""
 
     kinds: ConfigMapDirectory  # of --kinds, where that is given
 
@@ -60,6 +62,7 @@ class VisibilityServer:
         flags: Sequence[str] = (),
         port: int | None = None,
         is_registered: bool = True,
+        way: ApiProxy | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._cluster = cluster
@@ -70,7 +73,7 @@ class VisibilityServer:
         self.url = f"https://127.0.0.1:{self.port}"
         self._beside = beside
         self._flags = flags
-        self.authority = beside.authority if beside else Authority(directory, "visibility")
+        self.authority: Authority = beside.authority if beside else Authority(directory, "visibility")
         self._serving: KeyPair = (
             beside._serving
             if beside
@@ -85,7 +88,9 @@ class VisibilityServer:
         skipped = {"FlowSchema", "PriorityLevelConfiguration"} if cluster.kind == "local" else set()
         apply_rights(cluster.admin, components, skipped_kinds=frozenset(skipped))
         url = f"https://127.0.0.1:{self._proxy.port}"
-        kubeconfig = service_account_kubeconfig(cluster, directory, url=url)
+        kubeconfig = service_account_kubeconfig(
+            cluster, directory, url=way.url if way else url, ca_file=way.ca_file if way else None
+        )
         self._daemon = Daemon(
             "visibility-api",
             self._argv(kubeconfig),
@@ -287,13 +292,15 @@ class VisibilityServer:
         return ["--probe-interval", interval, "--probe-timeout", interval]
 
 
-def service_account_kubeconfig(cluster: Cluster, directory: Path, *, url: str | None = None) -> Path:
+def service_account_kubeconfig(
+    cluster: Cluster, directory: Path, *, url: str | None = None, ca_file: Path | None = None
+) -> Path:
     """With a token of the server's account, for the cluster or the way to it at `url`."""
     account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{SERVICE_ACCOUNT}"
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     return write_kubeconfig(
         directory / "server.kubeconfig",
         url=url or cluster.url,
-        ca_file=cluster.ca_file,
+        ca_file=ca_file or cluster.ca_file,
         token=plant(cluster.admin.create(f"{account}/token", request)["status"]["token"]),
     )

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from tests.jobs import JOB, rank0
 from visibility_api.jobs.job import Phase, Termination, TrainingJob
 from visibility_api.reports.document import Progress
+from visibility_api.reports.fields import MAX_INTEGER
 
 from .bench import Bench, at
 
@@ -118,6 +119,16 @@ def test_a_pod_that_no_node_has_accepted_holds_nothing() -> None:
     made.job(replace(JOB, accelerators=GPUS, rank0=rank0(node_name=None, started_at=None, is_running=False)))
     go_on(made, 500)
     assert seconds(made) == 0
+
+
+def test_what_a_job_claims_to_hold_is_bounded() -> None:
+    """A Job with parallelism 2147483647 is one that kube-apiserver takes."""
+    made = bench(seen=replace(job(), accelerators=tuple((f"gpu-{n}", MAX_INTEGER) for n in range(8))))
+    go_on(made, 86_400, step=10)
+    held = made.last.resources
+    assert held is not None
+    assert (held.accelerators, held.wasted_s) == (MAX_INTEGER, MAX_INTEGER)
+    assert held.held_s == MAX_INTEGER
 
 
 def test_a_job_without_accelerators_shows_none() -> None:

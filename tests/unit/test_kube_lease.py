@@ -19,7 +19,7 @@ class FakeApi:
         self.lease: dict[str, Any] | None = None
         self.is_away = False
 
-    async def get(self, path: str, *, timeout_s: float) -> bytes:
+    async def get(self, path: str, *, timeout_s: float, max_bytes: int) -> bytes:
         assert path == "/apis/coordination.k8s.io/v1/namespaces/ours/leases/the-one"
         self._check()
         if self.lease is None:
@@ -177,10 +177,12 @@ async def test_of_two_that_take_over_at_once_one_succeeds(api: FakeApi, clock: C
     await take(first)
     await take(second)
     clock.now += DURATION_S + 1
-    held = await api.get("/apis/coordination.k8s.io/v1/namespaces/ours/leases/the-one", timeout_s=1)
+    held = await api.get(
+        "/apis/coordination.k8s.io/v1/namespaces/ours/leases/the-one", timeout_s=1, max_bytes=1
+    )
     assert await take(first)
 
-    async def stale(path: str, *, timeout_s: float) -> bytes:
+    async def stale(path: str, *, timeout_s: float, max_bytes: int) -> bytes:
         return held
 
     api.get = stale  # type: ignore[method-assign]

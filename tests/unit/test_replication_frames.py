@@ -41,6 +41,12 @@ def test_a_frame_that_says_it_is_longer_than_the_limit_is_not_waited_for() -> No
         list(FrameReader().feed(struct.pack(">I", MAX_FRAME_BYTES + 1)))
 
 
+@pytest.mark.parametrize("message", [None, "half a pair: \ud800"])
+def test_a_job_that_has_no_form_for_the_stream_costs_itself_alone(message: str | None) -> None:
+    shown = document("bert", step=2**70 if message is None else 1, message=message)
+    assert encode(Changed("ADDED", 3, shown)) == b""
+
+
 @given(body=st.binary(max_size=200))
 def test_bytes_that_are_no_frame_end_the_stream(body: bytes) -> None:
     reader = FrameReader()

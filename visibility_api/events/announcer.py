@@ -109,7 +109,7 @@ class Announcer:
             self._wake.set()
 
     def _may_wait(self, ref: JobRef) -> bool:
-        """Whether one more of this job may wait. For it the oldest of the namespace with most may have to go."""
+        """Whether one more of this job may wait. The oldest of the namespace with most may go for it."""
         if not self._of_jobs.of(ref, self._clock()).take(self._clock()):
             self._count("Limited")
             return False

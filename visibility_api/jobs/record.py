@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from visibility_api.errors.text import harmless
 from visibility_api.history.job_history import JobHistory
 from visibility_api.reports.document import Progress, Refused
+from visibility_api.reports.fields import MAX_INTEGER
 
 from .account import Account, declares
 from .clock import UNKNOWN_CLOCK, NodeClock
@@ -161,7 +162,7 @@ def _resources(record: Record, now: datetime, account: Account) -> Resources | N
     job = record.job
     if not job.accelerators:
         return None
-    number = sum(count for _, count in job.accelerators)
+    number = min(sum(count for _, count in job.accelerators), MAX_INTEGER)
     held = held_s(record.holding, now)
     # Nothing shows that a job which neither reports nor says where it would is not at work.
     spent = account.spent()
@@ -169,9 +170,14 @@ def _resources(record: Record, now: datetime, account: Account) -> Resources | N
     return Resources(
         accelerators=number,
         by_name=job.accelerators,
-        held_s=int(number * held),
-        wasted_s=int(number * min(held, wasted_s)) if declares(record) else None,
+        held_s=_seconds(number, held),
+        wasted_s=_seconds(number, min(held, wasted_s)) if declares(record) else None,
     )
+
+
+def _seconds(number: int, each_s: float) -> int:
+    """Of all of them together; a tenant may claim to hold any number, and JSON and replicas take so many."""
+    return min(int(number * each_s), MAX_INTEGER)
 
 
 def note_reached(record: Record) -> None:

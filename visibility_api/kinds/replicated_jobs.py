@@ -11,6 +11,7 @@ from itertools import islice
 import msgspec
 
 from visibility_api.jobs.job import Phase, Replica as ReplicaCounts
+from visibility_api.reports.fields import MAX_INTEGER
 from visibility_api.workloads.failures import Replica, job_failures
 from visibility_api.workloads.kind import (
     MAX_GROUPS,
@@ -79,7 +80,7 @@ class ReplicatedJob(KubernetesObject, frozen=True):
     @property
     def pods(self) -> int:
         """How many it should have."""
-        return self.replicas * self.spec.parallelism
+        return min(self.replicas * self.spec.parallelism, MAX_INTEGER)
 
     def label(self, key: str) -> str:
         metadata = self.template.metadata if self.template else None

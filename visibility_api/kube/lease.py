@@ -30,6 +30,7 @@ T = TypeVar("T")
 # As client-go's defaults (k8s.io/component-base/config/options, AddLeaderElectionFlags).
 DURATION_S, RENEW_WITHIN_S, RETRY_S = 15.0, 10.0, 2.0
 REQUEST_S = 5.0
+MAX_LEASE_BYTES = 4 * 1024 * 1024  # of an answer; a Lease has one KiB
 JITTER = 0.2
 MAX_EPOCH = 2**33 - 1  # seconds: with 30 bits of count a revision stays below 2^63
 LEASES = "/apis/coordination.k8s.io/v1"
@@ -40,7 +41,7 @@ _KIND = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
 class LeaseClient(Protocol):
     """The part of a Kubernetes client that is used here."""
 
-    async def get(self, path: str, *, timeout_s: float) -> bytes: ...
+    async def get(self, path: str, *, timeout_s: float, max_bytes: int) -> bytes: ...
 
     async def post(self, path: str, body: bytes) -> bytes: ...
 
@@ -207,7 +208,9 @@ class Lease:
 
     async def _find(self) -> _Lease | None:
         try:
-            body = await self._client.get(f"{self._path}/{self._name}", timeout_s=REQUEST_S)
+            body = await self._client.get(
+                f"{self._path}/{self._name}", timeout_s=REQUEST_S, max_bytes=MAX_LEASE_BYTES
+            )
         except ApiError as error:
             if error.status != 404:
                 raise

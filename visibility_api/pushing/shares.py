@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections import deque
 from collections.abc import Callable
@@ -21,7 +22,10 @@ TURN_MS = 1.0  # in one turn of the event loop; the push that exceeds it is the 
 # What a push is expected to take: a usual one, and what the costliest bodies take besides.
 _USUAL_MS, _MOST_MS_PER_BYTE = 0.15, 1.0 / 65_536
 MAX_BUCKETS = 98_304
-HOLD_S = 3.0  # a refusal waits no longer: clients wait 5 s, and replicas that pass pushes on 4 s
+HOLD_S, HOLD_SHARE = (
+    3.0,
+    0.5,
+)  # a refusal waits no longer: clients wait 5 s, and replicas that pass pushes on 4 s
 MAX_HELD = 1000  # refusals that wait; each keeps a body in its connection
 
 
@@ -129,7 +133,9 @@ class Budgets:
         if wait_s and self._held < MAX_HELD:
             self._held += 1
             try:
-                await asyncio.sleep(min(wait_s, HOLD_S))
+                if wait_s > HOLD_S:  # a crowd that came at one moment is not answered at one moment
+                    wait_s = HOLD_S * random.uniform(HOLD_SHARE, 1)
+                await asyncio.sleep(wait_s)
             finally:
                 self._held -= 1
 

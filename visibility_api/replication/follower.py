@@ -93,12 +93,14 @@ class Follower:
     async def run(self) -> None:
         """Never raises for what another replica does."""
         pause_s = self._limits.first_pause_s
+        clock = asyncio.get_running_loop().time
         while True:
+            began = clock()
             has_followed = await self._search()
             if not self.has_searched:
                 self.has_searched = True
                 self._ended()
-            if has_followed:
+            if has_followed and clock() - began > self._limits.longest_pause_s:  # else it may end so again
                 pause_s = self._limits.first_pause_s
                 continue
             await asyncio.sleep(pause_s)

@@ -98,8 +98,11 @@ class BadFrame(Exception):
 
 
 def encode(frame: Frame) -> bytes:
-    """One frame; nothing at all for one that is too large."""
-    body = _encode(frame)
+    """One frame; nothing at all for one that is too large, or has what MessagePack has no form for."""
+    try:
+        body = _encode(frame)
+    except (OverflowError, UnicodeEncodeError, TypeError):  # costs this job alone (decision 0005)
+        return b""
     return _LENGTH.pack(len(body)) + body if len(body) <= MAX_FRAME_BYTES else b""
 
 

@@ -215,7 +215,14 @@ class _Stream:
         self._gained.pop(ref, None)  # it is in what is sent now
         history = self._log.history(ref)
         saved = None if history is None else history.save()
-        return encode(Kept(ref=ref, state=self._log.state(ref), history=saved))
+        return encode(Kept(ref=ref, state=self._state(ref), history=saved))
+
+    def _state(self, ref: JobRef) -> bytes | None:
+        try:
+            return self._log.state(ref)
+        except Exception as error:  # about one job; the others go on (decision 0005)
+            log.debug("state of a job not encoded", job=str(ref), **describe_fault(error))
+            return None
 
     def _news(self) -> bytes | None:
         """What has changed since the last time, with the Beat that ends it; None if that is not held."""
@@ -234,7 +241,7 @@ class _Stream:
             return b"".join((*pieces, encode(self._beat())))
         gained, self._gained = self._gained, {}
         for ref, points in gained.items():
-            pieces.append(encode(Advanced(ref=ref, state=self._log.state(ref), points=tuple(points))))
+            pieces.append(encode(Advanced(ref=ref, state=self._state(ref), points=tuple(points))))
         self._revision = store.revision
         self._sent = self._position
         pieces.append(encode(self._beat(is_last=self._is_last)))

@@ -11,6 +11,7 @@ import msgspec
 from visibility_api.errors.text import harmless
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import JobRef, Phase, ProbeHints, Rank0, TrainingJob
+from visibility_api.reports.fields import MAX_INTEGER
 
 from .annotations import PREFIX, JobAnnotations, read_annotations
 from .failures import Replica, job_failure, latest, pod_failure
@@ -163,7 +164,7 @@ def _accelerators(groups: Sequence[Group]) -> tuple[tuple[str, int], ...]:
         if group.is_initializer:
             continue
         for name, number in (group.held or {}).items():
-            held[name] = held.get(name, 0) + number * (group.counts.desired or 0)
+            held[name] = min(held.get(name, 0) + number * (group.counts.desired or 0), MAX_INTEGER)
         for name in group.shared or ():
             held[name] = 1
     return tuple(sorted(held.items())[:MAX_NAMES])

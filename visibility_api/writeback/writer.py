@@ -33,8 +33,8 @@ JITTER = 0.1
 WRITES_PER_S = 20.0  # to all jobs; each is a write to etcd, and some ms of kube-apiserver's CPU
 CONCURRENCY = 4
 REFUSED_RETRY_S = 600.0  # for one job: another owner of a field seldom gives it up
-# For a namespace, one of whose objects cannot be written: etcd refuses one that is too large with 500, and its
-# owner chooses its size.
+# For a namespace, one of whose objects cannot be written: etcd refuses one that is too large with 500, and
+# its owner chooses its size.
 FAILED_RETRY_S = 10.0
 FORBIDDEN_RETRY_S = 300.0  # for a namespace in which the right is missing
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # for all jobs, while kube-apiserver fails or is busy
