@@ -10,7 +10,7 @@ PARALLEL := -n auto --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 # Bytecode is kept even where PYTHONDONTWRITEBYTECODE is set: compiling the tests takes each process eight seconds.
 PYTEST := PYTHONDONTWRITEBYTECODE= PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q $(PARALLEL)
 
-.PHONY: help demo test test-frameworks dashboard test-dashboard e2e fuzz audit lint format bench attack lock openapi clean
+.PHONY: help demo test test-frameworks dashboard test-dashboard e2e fuzz audit lint format bench attack lock openapi release clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -103,5 +103,11 @@ lock:  ## work the lock files out again (needs uv; WHEELS=DIR with a CPU build o
 	  $(if $(WHEELS),--find-links $(WHEELS)) --no-emit-find-links --no-header --no-emit-package torch requirements/frameworks.in \
 	  -o requirements/frameworks.txt
 
+RELEASING := .venv-release
+release: $(STAMP)  ## packages, manifests, SBOM, notes and checksums, in dist/ (IMAGE=REGISTRY/trainjob-visibility:TAG)
+	@test -n "$(IMAGE)" || { echo "make release IMAGE=REGISTRY/trainjob-visibility:TAG, or @sha256:…"; exit 2; }
+	@test -x $(RELEASING)/bin/cyclonedx-py || { $(PYTHON) -m venv $(RELEASING) && $(RELEASING)/bin/pip install --quiet 'cyclonedx-bom>=7,<8'; }
+	@PATH="$(CURDIR)/$(BIN):$(CURDIR)/$(RELEASING)/bin:$$PATH" $(BIN)/python -m release --image "$(IMAGE)"
+
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(FRAMEWORKS) dashboard/node_modules .venv-audit .fuzz build dist *.egg-info reporter/build reporter/*.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(FRAMEWORKS) $(RELEASING) dashboard/node_modules .venv-audit .fuzz build dist *.egg-info reporter/build reporter/*.egg-info .mypy_cache .ruff_cache .pytest_cache

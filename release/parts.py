@@ -1,0 +1,91 @@
+"""The files of a release, each made by the tool that is usual for it."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+# By file: the components beside deploy/base. The first is what docs/install.md recommends.
+MANIFESTS: Mapping[str, Sequence[str]] = {
+    "install.yaml": ("exec-by-namespace", "source-push"),
+    "install-cert-manager.yaml": ("exec-by-namespace", "source-push", "cert-manager"),
+    "install-status-only.yaml": (),
+}
+_BUILD = """
+import setuptools.build_meta as backend, sys
+_, out = sys.argv  # which setuptools changes
+backend.build_sdist(out)
+backend.build_wheel(out)
+"""
+
+
+def build_packages(root: Path, out: Path) -> None:
+    """A wheel and an sdist of the server and of the reporter, by the locked setuptools."""
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch) / "checkout"  # setuptools leaves its work where it builds
+        listed = subprocess.check_output(["git", "-C", str(root), "ls-files", "-z"], text=True)
+        for name in filter(None, listed.split("\0")):
+            if (root / name).is_file():
+                (copy / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(root / name, copy / name)
+        for each in (copy, copy / "reporter"):
+            command = [sys.executable, "-c", _BUILD, str(out)]
+            subprocess.run(command, cwd=each, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def render_manifests(root: Path, image: str, out: Path) -> None:
+    """One file for each choice in MANIFESTS, for `kubectl apply -f`, with this image."""
+    name, at, digest = image.partition("@")
+    name, _, tag = (name, "", "") if at else image.rpartition(":")
+    chosen = {
+        "name": "trainjob-visibility",
+        "newName": name,
+        **({"digest": digest} if at else {"newTag": tag}),
+    }
+    if not name or not (digest or tag):
+        raise ValueError(f"{image}: give an image with a tag or a digest")
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch)
+        for part in ("apiservice", "deploy"):
+            shutil.copytree(root / part, copy / part)
+        for file, components in MANIFESTS.items():
+            kustomization = {
+                "resources": ["../base"],
+                "components": [f"../components/{component}" for component in components],
+                "images": [chosen],
+            }
+            directory = copy / "deploy" / Path(file).stem
+            directory.mkdir()
+            (directory / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+            command = ["kubectl", "kustomize", str(directory)]
+            (out / file).write_bytes(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def describe_dependencies(lock: Path, to: Path) -> None:
+    """The software bill of materials of the server's locked dependencies (CycloneDX, JSON)."""
+    command = [
+        "cyclonedx-py",
+        "requirements",
+        str(lock),
+        "--output-reproducible",
+        "--of",
+        "JSON",
+        "-o",
+        str(to),
+    ]
+    subprocess.run(command, check=True, stderr=subprocess.PIPE)
+
+
+def write_checksums(out: Path) -> None:
+    """SHA256SUMS, in the form that `sha256sum --check` reads."""
+    lines = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(out.iterdir())
+    ]
+    (out / "SHA256SUMS").write_text("".join(lines))

@@ -1,0 +1,84 @@
+"""What `make release` puts into dist/, but for the list of dependencies, which another program writes."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from release.notes import release_notes
+from release.parts import MANIFESTS, build_packages, render_manifests, write_checksums
+
+ROOT = Path(__file__).parents[2]
+DIGEST = "sha256:" + "a" * 64
+
+
+def git_is_here() -> bool:
+    return (
+        subprocess.run(["git", "-C", str(ROOT), "rev-parse"], capture_output=True, check=False).returncode
+        == 0
+    )
+
+
+@pytest.mark.parametrize("image", ["registry.example/a:1.2.3", f"localhost:5000/a@{DIGEST}"])
+def test_each_manifest_is_complete_and_names_the_image(
+    image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
+    render_manifests(ROOT, image, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == set(MANIFESTS)
+    for path in tmp_path.iterdir():
+        objects = list(yaml.safe_load_all(path.read_text()))
+        kinds = {each["kind"] for each in objects}
+        assert {"APIService", "Deployment", "Service", "ClusterRoleBinding"} <= kinds
+        (deployment,) = (each for each in objects if each["kind"] == "Deployment")
+        assert [c["image"] for c in deployment["spec"]["template"]["spec"]["containers"]] == [image]
+        secrets = [each for each in objects if each["kind"] == "Secret"]
+        assert not any({"data", "stringData"} & each.keys() for each in secrets)
+
+
+@pytest.mark.parametrize("image", ["", "registry.example/a", "a@", ":1"])
+def test_an_image_without_a_version_is_refused(image: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a tag or a digest"):
+        render_manifests(ROOT, image, tmp_path)
+
+
+def test_packages_of_one_commit_are_the_same_and_have_no_scraps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not git_is_here():
+        pytest.skip("no git checkout")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    made = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        build_packages(ROOT, tmp_path / name)
+        wheels = sorted((tmp_path / name).glob("*.whl"))
+        made.append({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in wheels})
+    assert made[0] == made[1]
+    assert [name.split("-")[0] for name in made[0]] == ["trainjob_progress", "trainjob_visibility"]
+    assert len(list((tmp_path / "one").glob("*.tar.gz"))) == 2
+    for path in (tmp_path / "one").glob("*.whl"):
+        with zipfile.ZipFile(path) as archive:
+            assert not [name for name in archive.namelist() if "__pycache__" in name or "tests/" in name]
+
+
+def test_checksums_are_those_that_sha256sum_reads(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("a")
+    (tmp_path / "b.whl").write_text("b")
+    write_checksums(tmp_path)
+    command = ["sha256sum", "--check", "--strict", "SHA256SUMS"]
+    assert subprocess.run(command, cwd=tmp_path, check=False, capture_output=True).returncode == 0
+
+
+def test_the_notes_are_the_newest_section_of_the_changelog() -> None:
+    text = "# Changelog\n\n## [1.1.0] - 2026-01-01\n\n- New.\n\n## [1.0.0]\n\n- Old.\n"
+    assert release_notes(text) == "- New.\n"
+    assert release_notes((ROOT / "CHANGELOG.md").read_text())
+    with pytest.raises(ValueError, match="no section"):
+        release_notes("# Changelog\n")
