@@ -1,7 +1,7 @@
 """Limits the reviews that callers cause before they are known, for the API and for pushes alike.
 
-A token that was accepted within the last hour is reviewed in separate queues, so a flood of unknown tokens
-does not delay its user, not even from the same address.
+A token that was accepted within the last hour is reviewed in queues of its own. So a flood of unknown tokens
+does not delay its user, not even one from the same address.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Users whom a platform's proxy has authenticated: an ingress with OIDC, or Kubeflow's (`kubeflow-userid`).
 
-Off unless it is configured. As with the front proxy, a header counts only after the sender's certificate has
-been verified for this request, against a CA of the operator's choice and exact common names. Unlike the front
-proxy it cannot name users and groups of the cluster itself: names that begin with `system:` are refused.
+Off unless it is configured. As with the front proxy, a header counts only after the sender's certificate was
+verified for this request. The operator chooses the CA and the common names. Unlike the front proxy it cannot
+name users and groups of the cluster itself: names that begin with `system:` are refused.
 """
 
 from __future__ import annotations

@@ -29,9 +29,9 @@ def provide_certificate(
 ) -> tuple[Path, Path]:
     """The files of a certificate (PEM, mode 0644) and its key (0600) for `hosts`, localhost and 127.0.0.1.
 
-    Writes self-signed ones as apiserver.crt and apiserver.key, the names that Kubernetes' own servers use,
-    unless such a pair names all hosts and is valid for longer than `renew_before`. Raises TrustUnusable when
-    it cannot.
+    A pair that is there stays if it names all hosts and is valid for longer than `renew_before`. Else a
+    self-signed one is written. The files are called as those of Kubernetes' own servers: apiserver.crt,
+    apiserver.key. Raises TrustUnusable when they cannot be written.
     """
     certificate_file, key_file = directory / "apiserver.crt", directory / "apiserver.key"
     names = tuple(dict.fromkeys((*hosts, *ALWAYS_NAMED)))

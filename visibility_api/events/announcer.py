@@ -1,9 +1,9 @@
 """Writes occurrences as Events of events.k8s.io/v1, by one replica, each once.
 
-An Event's name follows from the job, the reason and the minute in which it began. So one that was announced
-before a restart, or by another replica, is refused by its name, and the right to create is all that is
-needed. Occurrences that no process has witnessed are announced while an Event of that time would still be
-there: kube-apiserver keeps Events for an hour by default."""
+An Event's name follows from the job, the reason and the minute in which it began. kube-apiserver refuses a
+name that is there, so none is written again after a restart or by another replica. The right to create is all
+that is needed. Occurrences that no process has witnessed are announced while an Event of that time would
+still be there: kube-apiserver keeps Events for an hour by default."""
 
 from __future__ import annotations
 

@@ -264,8 +264,8 @@ def _is_left_over(record: Record, observation: Observation) -> bool:
     rank0 = record.rank0_of(observation.attempt)
     if rank0 is None or rank0.started_at is None:
         return False
-    # Of a first run a clock that is behind is likelier than a file of another job, but for one that says that
-    # a run has ended which has not.
+    # Of a first run a clock that is behind is likelier than a file of another job. A file that says of a run
+    # that goes on that it has ended is another's.
     has_ended = report.is_final and rank0.is_running and report.timestamp < rank0.started_at - CLOCK_TOLERANCE
     if not (rank0.restart_count or rank0.restart_attempt or record.begun > 1 or has_ended):
         return record.left_over == (observation.attempt, report)

@@ -1,8 +1,8 @@
 """Jobs of batch/v1, Indexed or not, that carry a label of ours.
 
-A cluster's cron jobs and one-off scripts are Jobs too, so a Job counts only with the label `TRAINING`, on the
-Job and on its pod template: pods are watched by labels. A Job's success policy, pod failure policy and limits
-per index show as reasons of its conditions Complete and Failed
+A cluster's cron jobs and one-off scripts are Jobs too. So a Job counts only with the label `TRAINING`, on the
+Job and on its pod template, because pods are watched by labels. A Job's success policy, pod failure policy
+and limits per index show as reasons of its conditions Complete and Failed
 (https://github.com/kubernetes/kubernetes/blob/v1.36.2/staging/src/k8s.io/api/batch/v1/types.go).
 """
 

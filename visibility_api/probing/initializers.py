@@ -1,8 +1,8 @@
 """Reads what initializers print of their progress while the training waits for them.
 
-With the `logs` source's own reads and rights, at the job's probe interval, and only of pods that are proven
-to be the job's, as rank 0 is (workloads/rank0.py). What is read is part of why the job does not run yet,
-never of the training's own progress.
+It reads as the source `logs` does, with that source's rights, at the job's probe interval. Only pods are read
+that are proven to be the job's, as rank 0 is (workloads/rank0.py). What is read is part of why the job does
+not run yet, never of the training's own progress.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ class Budgets:
     async def enter(self, shares: Shares, size: int) -> None:
         """Charges a push's `size` in bytes. Raises TooManyRequests when a budget is used up.
 
-        The refusal of a pod that goes on over a budget of time waits until there is room again, and until
-        those before it in the namespace are answered: reading what is refused is most of its cost.
+        A pod that goes on over a budget of time is refused when there is room again, and after those before
+        it in the namespace. Reading what is refused is most of its cost.
         """
         now, units = self._clock(), (PUSH_MS + size * MS_PER_BYTE) / UNIT_MS
         wait_s, refusal = 0.0, ""

@@ -1,7 +1,7 @@
 """One HTTP connection: passes the client's certificate on to the application, and enforces limits.
 
-uvicorn puts no certificate into the ASGI scope. It does copy the application's state into the scope of every
-request, including pipelined ones and those that ask for an upgrade, so the certificate is put there, once per
+uvicorn puts no certificate into the ASGI scope. It copies the application's state into the scope of every
+request, of pipelined ones and of those that ask for an upgrade too. So the certificate is put there, once per
 connection.
 """
 

@@ -2,9 +2,9 @@
 
 A new connection uses the current context; open ones keep theirs, and their client certificates are verified
 again for each request (`auth.certificates`). Python cannot request a client certificate without verifying it
-in the handshake, as Go servers do. So a certificate of an unknown CA, or an expired one, fails the connection
-(decision 0003), where a Go server would answer 401 or try the bearer token. And while no client CA is known,
-no certificate can be requested: those connections are closed as soon as a CA is known.
+in the handshake, as Go servers do. So a certificate of an unknown CA, or an expired one, fails the
+connection. A Go server would answer 401, or try the bearer token (decision 0003). While no client CA is
+known, no certificate can be requested. Those connections are closed as soon as a CA is known.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ class ServingTls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
-        # A resumed session lacks the intermediates of its first handshake, and a renegotiation could bring
-        # another certificate than the one that was read when the connection was made.
+        # A resumed session lacks the intermediates of its first handshake. A renegotiation could bring
+        # another certificate than the one that was read at first.
         context.num_tickets = 0
         context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
         # The client's order of ciphers: Go's clients and browsers prefer AES-128, a sixth cheaper than the

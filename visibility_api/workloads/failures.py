@@ -57,8 +57,8 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def pod_failure(pod: Pod, replica: Replica) -> Failure | None:
     """The last failure that this pod shows, or None.
 
-    What a deletion ends has not failed: suspension, a restart of the JobSet and the end of the job delete
-    pods, and their containers end by SIGTERM, or with whatever exit code they answer it.
+    What a deletion ends has not failed. Suspension, a restart of the JobSet and the end of the job delete
+    pods. Their containers end by SIGTERM, or with the exit code that they answer it with.
     """
     disruption = pod.status.condition("DisruptionTarget")
     if disruption is not None and _had_failed_before(pod, disruption):

@@ -47,10 +47,10 @@ def controls(owner: Meta, object_: Meta) -> bool:
 def rank0_pod(pods: Iterable[Pod], job: Meta) -> Claim | None:
     """The pod that counts as index 0 of a Job, of those that name it as their controller.
 
-    Every creator of pods may write labels and owner references, so neither is proof. A pod counts when
-    it names the live Job's uid and has the name that the Job controller gives to pods of index 0, which
-    cannot be changed later. Of several the oldest that stands counts, as the Job controller makes no second
-    one beside it; when none stands, the newest. Creation times and uids are kube-apiserver's.
+    Every creator of pods may write labels and owner references, so neither is proof. A pod counts when it
+    names the live Job's uid, and has the name that the Job controller gives to pods of index 0. A name cannot
+    be changed later. Of several the oldest that stands counts, as the Job controller makes no second one
+    beside it; when none stands, the newest. Creation times and uids are kube-apiserver's.
     """
     prefix = pod_prefix(job.name, 0)
     return choose([pod for pod in pods if is_generated(pod.metadata.name, prefix)])

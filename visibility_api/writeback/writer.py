@@ -156,8 +156,8 @@ class WriteBack:
         self._pause_s = FIRST_PAUSE_S
         self._queue.release(ref.namespace)
         if uid != ref.uid:
-            # The job was replaced by one of the same name, which the watch has not shown yet. kube-apiserver
-            # (1.36) accepts no uid as a precondition here: the only remedy is to remove the summary again.
+            # A job of the same name has replaced it, and the watch has not shown that yet. kube-apiserver
+            # (1.36) accepts no uid as a precondition here. The only remedy is to remove the summary again.
             await self._client.withdraw(ref)
             return "Recreated", REFUSED_RETRY_S
         entry.written, entry.may_own = fingerprint(summary), True
