@@ -107,7 +107,7 @@ def test_get_prints_one_line_a_job_under_our_columns(team: Workspace) -> None:
 def test_wide_output_adds_what_explains(team: Workspace) -> None:
     header, bert, *lines = rows(get(team, "-o", "wide"))
     assert header[8:13] == ["EPOCH", "RATE", "SOURCE", "POD", "ACCELERATORS"]
-    assert header[13:] == ["GOODPUT", "WASTED", "ATTEMPTS", "REASON", "MESSAGE"]
+    assert header[13:] == ["GOODPUT", "WASTED", "CHECKPOINT", "ATTEMPTS", "REASON", "MESSAGE"]
     assert "exec" in bert
     assert [line[-1] for line in lines] == ["EndedWithoutReport", "Suspended"]
 

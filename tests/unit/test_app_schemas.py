@@ -52,6 +52,7 @@ FULL = JobProgress(
     ran_s=3600,
     attempts=2,
     resources=Resources(accelerators=16, by_name=(("nvidia.com/gpu", 16),), held_s=57600, wasted_s=160),
+    checkpoint=(400, NOW),
     goodput=spent(dict.fromkeys(KINDS, 9000.0)),
     failure=Failure(
         at=NOW,

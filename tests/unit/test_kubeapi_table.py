@@ -95,8 +95,8 @@ def test_the_columns_answer_at_a_glance() -> None:
         "NAME", "PHASE", "PROGRESS", "STEP", "LOSS", "ETA", "SEEN", "AGE",
     ]  # fmt: skip
     assert [c.name.upper() for c in COLUMNS if c.priority] == [
-        "EPOCH", "RATE", "SOURCE", "POD", "ACCELERATORS", "GOODPUT", "WASTED", "ATTEMPTS", "REASON",
-        "MESSAGE",
+        "EPOCH", "RATE", "SOURCE", "POD", "ACCELERATORS", "GOODPUT", "WASTED", "CHECKPOINT", "ATTEMPTS",
+        "REASON", "MESSAGE",
     ]  # fmt: skip
     for column in COLUMNS:
         definition = column.definition()

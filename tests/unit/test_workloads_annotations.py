@@ -234,6 +234,11 @@ def test_a_port_is_a_decimal_number_in_range_or_nothing(text: str) -> None:
     [
         ("stalled-after", "10m", Thresholds(stalled_after_s=600)),
         ("stalled-after", "off", Thresholds(stalled_after_s=math.inf)),
+        ("goodput-below", "50%", Thresholds(goodput_below=0.5)),
+        ("goodput-below", "12.5%/24h", Thresholds(goodput_below=0.125, goodput_window_s=86400)),
+        ("goodput-below", "off", Thresholds()),
+        ("at-risk-after", "1h", Thresholds(at_risk_after_s=3600)),
+        ("at-risk-after", "off", Thresholds(at_risk_after_s=math.inf)),
         ("diverged-above", "20", Thresholds(diverged_above=20)),
         ("diverged-above", "-1.5e2", Thresholds(diverged_above=-150)),
         ("diverged-above", "off", Thresholds(diverged_above=math.inf)),
@@ -254,6 +259,9 @@ def test_a_threshold_can_be_named(key: str, text: str, threshold: Thresholds) ->
 @pytest.mark.parametrize(
     ("key", "text", "accepted"),
     [
+        ("goodput-below", "0.5", 'it must be a percentage such as "50%", "50%/1h" or "50%/24h", or "off"'),
+        ("goodput-below", "50%/2h", 'it must be a percentage such as "50%", "50%/1h" or "50%/24h", or "off"'),
+        ("at-risk-after", "1s", 'it must be a duration such as "1h", from 10s to 168h, or "off"'),
         ("stalled-after", "9s", 'it must be a duration such as "10m", from 10s to 168h, or "off"'),
         ("stalled-after", "never", 'it must be a duration such as "10m", from 10s to 168h, or "off"'),
         ("diverged-above", "nan", 'it must be a number such as "20", or "off"'),

@@ -14,6 +14,7 @@ from visibility_api.errors.text import harmless
 from .job import Phase
 from .record import Record
 from .reporting import NO_REPORT, PLAIN, REPORTING, Found, Rule
+from .spending import SPENDING
 from .summary import Condition
 from .training_health import NOT_TRAINING, TRAINING
 
@@ -95,6 +96,7 @@ def _ended_at(record: Record, *_: object) -> datetime | None:
 _RULES = (
     *REPORTING,
     *TRAINING,
+    *SPENDING,
     Rule("Suspended", _find_suspended, _suspension_changed_at, is_jobs_own=True),
     Rule("Complete", _find_complete, _ended_at, is_jobs_own=True),
     Rule("Failed", _find_failed, _ended_at, is_jobs_own=True),

@@ -42,6 +42,8 @@ def account_of(record: Record, now: datetime) -> Account:
     for each in points:
         if account.mode == RUNNING and each.attempt in record.attempts and checksum(each.attempt) != ran:
             account.follow(each, record, now_s)
+    record.fruitless = account.fruitless
+    record.ran_s = account.ledger.until - account.ledger.began - account.ledger.whole[QUEUED]
     return account
 
 

@@ -181,6 +181,9 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     plateau_better: Literal["min", "max"] | None = None
     plateau_after_s: float | None = None  # infinity: never
     plateau_values: int | None = None  # without an improvement, before it counts
+    goodput_below: float | None = None  # a share of 1
+    goodput_window_s: float = 3600.0  # of which goodput counts: an hour or a day
+    at_risk_after_s: float | None = None  # without a checkpoint; infinity: never
 
 
 class ProbeHints(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -15,12 +15,13 @@ from msgspec.structs import replace
 from visibility_api.history.job_history import JobHistory
 from visibility_api.models.sources import PARTIAL
 from visibility_api.reports.document import Point, Progress, Refused
+from visibility_api.reports.marks import Marks
 
 from .clock import MAX_SKEW_S, UNKNOWN_CLOCK, NodeClock, later
 from .completion import complete, has_position, without_contradiction
 from .estimate import Pace
 from .observation import Addition, Observation
-from .record import Record
+from .record import Checkpoint, Record
 from .watched import NOTHING_WATCHED
 
 Points = Sequence[Point]
@@ -142,9 +143,26 @@ def take(
     if pace != record.pace or held is None:
         record.moved_at = record.reported_at
     record.pace = pace
+    _keep_checkpoint(record, report.marks, is_next=held is not None and not takes_over)
     record.report, record.attempt = report, attempt
     record.source, record.reporter = source, reporter
     return True
+
+
+def _keep_checkpoint(record: Record, marks: Marks, *, is_next: bool) -> None:
+    """What an earlier attempt has saved stays. `is_next`: the one before is of the same attempt."""
+    before, step, at = record.checkpoint, marks.checkpoint_step, marks.checkpoint_at
+    if step is None or at is None:
+        return
+    at = later(at, -record.clock.ahead_s)
+    if record.reported_at is not None:
+        at = min(at, record.reported_at)
+    if before is not None and before.step == step and abs((before.at - at).total_seconds()) < 1:
+        return
+    longest_s = before.longest_s if before is not None else 0.0
+    if before is not None and is_next:
+        longest_s = max(longest_s, (at - before.at).total_seconds())
+    record.checkpoint = Checkpoint(step, at, longest_s)
 
 
 def _keep(

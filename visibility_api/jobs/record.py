@@ -33,6 +33,14 @@ _LOSSES = ("loss", "train_loss", "eval_loss")
 PASSES_IN_S = 2.0  # an estimated end so close is shown no more: it would pass before the next evaluation
 
 
+class Checkpoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One that is complete."""
+
+    step: int
+    at: datetime  # by our clock
+    longest_s: float = 0.0  # the longest time between two of one attempt
+
+
 class State(msgspec.Struct, kw_only=True, array_like=True):
     """What of a job outlives a process: `memory` encodes it, as an array in the order of these fields.
 
@@ -65,7 +73,8 @@ class State(msgspec.Struct, kw_only=True, array_like=True):
     began: tuple[Beginning, ...] = ()  # since when each condition has its status
     begun_pod_at: datetime | None = None  # when the pod of `begun_last` was created
     accelerators: tuple[tuple[str, int], ...] = ()  # the last known; they outlive the JobSet that shows them
-    account: bytes = b""  # of its time: goodput.Account
+    account: bytes = b""  # of its time: account.Account
+    checkpoint: Checkpoint | None = None  # the last one that the run has told of, in any attempt
 
 
 class Record(State, kw_only=True):
@@ -78,6 +87,8 @@ class Record(State, kw_only=True):
     is_current: bool = False  # `report` is of the attempt that runs now, or that the job has ended with
     read_at: dict[str, datetime] = {}  # when each reporter of this attempt last was
     history: JobHistory | None = None  # None: nothing was reported yet
+    fruitless: int = 0  # attempts in a row without a new step, as the account has it
+    ran_s: float = 0.0  # the time that the account has settled, without queues
     points: list[Addition] = []  # of the history, that are not in the log yet
     last_observation: Observation | None = None  # of a probe or a push, by this process
     observed: ObservationSummary | None = None  # the same by another process, until then
@@ -247,6 +258,7 @@ def summarise(record: Record, now: datetime, account: Account) -> JobProgress:
         remaining_s=remaining_s,
         completion_at=completion_at,
         completion_range=completion_range,
+        checkpoint=(saved.step, saved.at) if (saved := record.checkpoint) is not None else None,
         started_at=started_at,
         ended_at=ended_at,
         ran_s=ran_s,

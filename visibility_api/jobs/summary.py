@@ -83,6 +83,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     metrics: tuple[tuple[str, str], ...] = ()
     message: str | None = None
     resources: Resources | None = None  # None: it requests no accelerators
+    checkpoint: tuple[int, datetime] | None = None  # the last one: its step, and when it was complete
     goodput: bytes = b""  # what its time was spent on: account.Account
     failure: Failure | None = None  # the last one, what came first; stays while the job goes on
     conditions: tuple[Condition, ...] = ()

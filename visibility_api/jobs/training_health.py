@@ -9,6 +9,7 @@ import math
 from datetime import datetime, timedelta
 
 from visibility_api.reports.document import Progress
+from visibility_api.reports.marks import SECTIONS
 from visibility_api.reports.ranks import Ranks
 
 from .clock import later
@@ -23,6 +24,8 @@ from .watched import GRAD_NORM, LARGEST, LOSSES, WATCHED, Goal
 NEVER_STALLED_S = 10.0  # nor does any annotation ask for less: most jobs have reported since
 STALL_INTERVALS = 4.0  # probes at least, before a run that was not seen to advance counts as stalled
 NAMED_STALL_INTERVALS = 2.0  # the same where an annotation says after how long
+SECTION_S = 7200.0  # what a run marks as an evaluation or a checkpoint may take so long, at least
+MARKED_SECTIONS = tuple(map(SECTIONS.index, ("checkpointSave", "checkpointRestore", "evaluation")))
 # Without an improvement: values at least, and share of the run so far. Evaluations are few and say much.
 PLATEAU_EVALUATIONS = (10, 0.3)
 PLATEAU_LOSSES = (200, 0.5)
@@ -49,10 +52,12 @@ def _find_stalled(record: Record, now: datetime) -> Found:
         return "False", "Advancing", PLAIN
     if still_s <= stalled_after_s(record, record.report):
         return "False", "Advancing", PLAIN
-    if record.failure is not None and not _is_held(record, "Stalled", "True"):
+    if record.failure is not None and not is_held(record, "Stalled", "True"):
         return "Unknown", "NotJudged", "Rank 0 cannot be probed, so it is not known whether it advances."
+    section = record.report.marks.section
+    within = f" in its section {SECTIONS[section]}" if section is not None else ""
     message = (
-        f"No advance for {describe_age(still)}; the longest pause before was "
+        f"No advance for {describe_age(still)}{within}; the longest pause before was "
         f"{describe_age(timedelta(seconds=record.pace.longest_gap_s))}. Check the training process."
     )
     return "True", STALLED, message
@@ -63,10 +68,11 @@ def stalled_after_s(record: Record, report: Progress) -> float:
     named_s = record.job.hints.thresholds.stalled_after_s
     if named_s is not None:
         return max(named_s, NAMED_STALL_INTERVALS * record.interval_s)
-    return max(longest_pause_s(record.pace, report), STALL_INTERVALS * record.interval_s)
+    usual_s = max(longest_pause_s(record.pace, report), STALL_INTERVALS * record.interval_s)
+    return max(usual_s, SECTION_S) if report.marks.section in MARKED_SECTIONS else usual_s
 
 
-def _is_held(record: Record, type_: str, status: str | None = None) -> bool:
+def is_held(record: Record, type_: str, status: str | None = None) -> bool:
     """Whether the job had this condition when it was last evaluated, with this status if one is given."""
     return any(held.type == type_ and (status is None or held.status == status) for held in record.conditions)
 
@@ -115,7 +121,7 @@ def _find_plateaued(record: Record, _now: datetime) -> Found | None:
         where = f" at {record.pace.unit} {goal.position:g}" if goal.position is not None else ""
         message = f"{goal.name} has not improved for long: its best was {goal.best:.4g}{where}."
         return "True", "NoImprovement", f"{message} Stop the run, or change its learning rate."
-    if _is_held(record, "Plateaued"):
+    if is_held(record, "Plateaued"):
         return "False", "Improving", PLAIN
     return None
 

@@ -74,6 +74,7 @@ COLUMNS = (
         description="Accelerator-hours spent on starting, stalls, recovery and steps that were done before.",
         priority=WIDE,
     ),
+    Column(name="Checkpoint", description="Step of the last complete checkpoint.", priority=WIDE),
     Column(
         name="Attempts",
         description="How often training was started, and why an attempt failed last.",
@@ -129,6 +130,7 @@ def trailing_cells(document: JobProgress) -> tuple[Cell, ...]:
         str(held.accelerators) if held is not None else None,
         goodput_cell(document),
         _wasted(held),
+        str(document.checkpoint[0]) if document.checkpoint is not None else None,
         _attempts(document),
         _reason(document),
         _message(document),

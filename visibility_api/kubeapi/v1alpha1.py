@@ -34,6 +34,7 @@ _Metric = struct_of(v1alpha1.Metric)
 _TimeRange = struct_of(v1alpha1.TimeRange)
 _Steps = struct_of(v1alpha1.Steps)
 _Epochs = struct_of(v1alpha1.Epochs)
+_Checkpoint = struct_of(v1alpha1.Checkpoint)
 _Failure = struct_of(v1alpha1.Failure)
 _AcceleratorCount = struct_of(v1alpha1.AcceleratorCount)
 _Resources = struct_of(v1alpha1.Resources)
@@ -132,6 +133,7 @@ def status_of(document: JobProgress, **more: Any) -> v1alpha1.ProgressStatus:  #
         rank0=_rank0(document.job.rank0) if document.job.rank0 is not None else None,
         replicas=tuple([_replica(replica) for replica in document.job.replicas]) or None,
         resources=_resources(document.resources) if document.resources is not None else None,
+        checkpoint=_checkpoint(document.checkpoint),
         goodput=encode_goodput(document),
         observation=_observation(document.observation) if document.observation is not None else None,
         **more,
@@ -144,6 +146,10 @@ def _steps(document: JobProgress) -> v1alpha1.Steps | None:
     return _Steps(
         current=document.step, total=document.total_steps, per_second=_significant(document.steps_per_s)
     )
+
+
+def _checkpoint(last: tuple[int, datetime] | None) -> v1alpha1.Checkpoint | None:
+    return None if last is None else _Checkpoint(step=last[0], time=_whole_seconds(last[1]))
 
 
 def _epochs(document: JobProgress) -> v1alpha1.Epochs | None:

@@ -36,6 +36,12 @@ CONDITION_TYPES = (
         ages=True,
         event=("Warning", "TrainingStalled"),
     ),
+    ConditionType(
+        name="NoProgress",
+        meaning="three attempts in a row have ended without a new step; there once it was true",
+        fault="True",
+        event=("Warning", "TrainingNoProgress"),
+    ),
     ConditionType(name="Reporting", meaning="progress can be read", fault="False"),
     ConditionType(name="Fresh", meaning="the numbers shown are current", fault="False", ages=True),
     ConditionType(
@@ -49,6 +55,20 @@ CONDITION_TYPES = (
         meaning="no improvement for long; there once it was true",
         fault="True",
         event=("Normal", "TrainingPlateaued"),
+    ),
+    ConditionType(
+        name="AtRisk",
+        meaning="no checkpoint for a large share of the run; there where the run tells of its checkpoints",
+        fault="True",
+        ages=True,
+        event=("Warning", "TrainingAtRisk"),
+    ),
+    ConditionType(
+        name="LowGoodput",
+        meaning="goodput is below the share that an annotation of the job says; absent without it",
+        fault="True",
+        ages=True,
+        event=("Warning", "TrainingLowGoodput"),
     ),
     ConditionType(name="Suspended", meaning="as the job itself has it"),
     ConditionType(name="Complete", meaning="as the job itself has it", event=("Normal", "TrainingFinished")),

@@ -188,6 +188,13 @@ class SecondsByKind(WireModel):
     )
 
 
+class Checkpoint(WireModel):
+    """A checkpoint that is complete: a run that ends goes on from there."""
+
+    step: Int64 = Field(ge=0, description="The step that it is of.")
+    time: Time = Field(description="When it was complete. What was done since then is lost if the run ends.")
+
+
 class GoodputOfWindow(WireModel):
     """What the time of a window was spent on."""
 
@@ -409,6 +416,11 @@ class ProgressStatus(WireModel):
     )
     resources: Resources | None = Field(
         default=None, description="Accelerators; absent for a job that requests none."
+    )
+    checkpoint: Checkpoint | None = Field(
+        default=None,
+        description="The last checkpoint that is complete, of any attempt; absent where the run tells of"
+        " none.",
     )
     goodput: Goodput | None = Field(default=None, description="What the time of the job was spent on.")
     observation: Observation | None = Field(

@@ -19,12 +19,15 @@ KEYS = (
     "plateau-metric",
     "plateau-better",
     "plateau-after",
+    "goodput-below",
+    "at-risk-after",
 )
 OFF = "off"
 MIN_STALLED_S, MAX_STALLED_S = 10.0, 7 * 86400.0
 MIN_FACTOR, MAX_FACTOR = 1.1, 1000.0
 MIN_PLATEAU_S, MAX_PLATEAU_S = 60.0, 30 * 86400.0
 MIN_VALUES, MAX_VALUES = 2, 100_000
+WINDOWS_S = {"1h": 3600.0, "24h": 86400.0}
 
 _NUMBER = re.compile(r"[+-]?(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})(?:[eE][+-]?\d{1,2})?", re.ASCII)
 _NONE = Thresholds()
@@ -38,6 +41,7 @@ def read_thresholds(given: Mapping[str, str], prefix: str, refuse: Callable[[str
     found = {key: given[prefix + key] for key in KEYS if prefix + key in given}
     if not found:
         return _NONE
+    below, window_s = _read_goodput_below(found.get("goodput-below"), refuse)
     values, after_s = _read_plateau_after(found.get("plateau-after"), refuse)
     metric = found.get("plateau-metric")
     if metric is not None and (not 0 < len(metric) <= MAX_METRIC_CHARACTERS or harmless(metric) != metric):
@@ -62,6 +66,9 @@ def read_thresholds(given: Mapping[str, str], prefix: str, refuse: Callable[[str
         plateau_better=_read_better(found.get("plateau-better"), refuse),
         plateau_after_s=after_s,
         plateau_values=values,
+        goodput_below=below,
+        goodput_window_s=window_s,
+        at_risk_after_s=limit("at-risk-after", _read_stalled_s, 'a duration such as "1h", from 10s to 168h'),
     )
 
 
@@ -87,6 +94,18 @@ def _read_better(text: str | None, refuse: Callable[[str, str], None]) -> Litera
     if text is not None:
         refuse("plateau-better", 'it must be "min" or "max"')
     return None
+
+
+def _read_goodput_below(text: str | None, refuse: Callable[[str, str], None]) -> tuple[float | None, float]:
+    """A share, and seconds of the window of which it is."""
+    if text is None or text == OFF:
+        return None, WINDOWS_S["1h"]
+    share, _, window = text.partition("/")
+    percentage = _read_number(share.removesuffix("%")) if share.endswith("%") else None
+    if percentage is None or not 0 < percentage <= 100 or (window or "1h") not in WINDOWS_S:
+        refuse("goodput-below", 'it must be a percentage such as "50%", "50%/1h" or "50%/24h", or "off"')
+        return None, WINDOWS_S["1h"]
+    return percentage / 100, WINDOWS_S[window or "1h"]
 
 
 def _read_plateau_after(
