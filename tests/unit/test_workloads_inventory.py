@@ -119,6 +119,7 @@ async def test_a_job_names_its_object_that_is_too_large_to_be_read_until_it_can_
 
 
 MANY_LABELS = {f"label-{number}": "x" * 63 for number in range(300)}
+SHORT_LABELS = trainjob(labels={f"a{number}": "" for number in range(300)})
 LONG_LABELS = trainjob(labels=MANY_LABELS)
 LONG_ANNOTATION = trainjob(annotations={PREFIX + "path": "/" * 200_000})
 MANY_GROUPS = jobset(*[(f"group-{number}", None) for number in range(20_000)])
@@ -129,11 +130,12 @@ LONG_MESSAGES = pod(last={"terminated": {"exitCode": 1, "message": "m" * 70_000}
     ("kind", "object_", "named"),
     [
         ("trainjob", LONG_LABELS, "TrainJob bert"),
+        ("trainjob", SHORT_LABELS, "TrainJob bert"),
         ("trainjob", LONG_ANNOTATION, "TrainJob bert"),
         ("jobset", MANY_GROUPS, "JobSet bert"),
         ("pod", LONG_MESSAGES, "pod bert-node-0-0-p1"),
     ],
-    ids=["labels", "annotation", "groups", "messages"],
+    ids=["labels", "short labels", "annotation", "groups", "messages"],
 )
 async def test_an_object_that_takes_too_much_memory_is_known_by_name_alone_and_its_job_says_so(
     kind: str, object_: Any, named: str

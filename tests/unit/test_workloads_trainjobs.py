@@ -300,6 +300,11 @@ def template(*, containers: Any = (), init: Any = None, claims: Any = None, pods
                              {"name": "net", "resourceClaimName": "fabric"}], pods=3),
             {"resourceclaim/fabric": 1, "resourceclaim/h100": 3},
         ),
+        # As many as fit an object.
+        (
+            template(containers=[{"limits": {f"nvidia.com/mig-{n:05}": "1" for n in range(20_000)}}]),
+            {f"nvidia.com/mig-{n:05}": 1 for n in range(8)},
+        ),
         # What no API server lets through.
         (template(containers=[{"limits": {"amd.com/gpu": v}} for v in ("x", "", "-1", "1.5", 2.5)]), {}),
         (template(containers=[{"limits": {"nvidia.com/gpu": "9" * 5000}}]), {}),

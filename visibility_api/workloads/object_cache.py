@@ -21,6 +21,7 @@ Key = tuple[str, str]  # namespace and name
 Owner = tuple[str, str]  # kind and name of the controller of an object, which is in the same namespace
 # Of one object: those that keep to what Kubernetes is used with take some KiB. Labels are in each document.
 MAX_KEPT_BYTES, MAX_LABELS_BYTES = 64 * 1024, 16 * 1024
+MAX_LABELS = 256  # each takes 150 bytes as Python objects, however short it is
 MAX_PODS_OF_ONE = 32  # that claim a place under one controller, which keeps one and deletes the others
 
 T = TypeVar("T", bound=AnyObject)
@@ -58,7 +59,7 @@ class ObjectCache(Generic[T]):
         if not self._is_own and (after is None or after.kind not in self._owner_kinds):
             return self.drop(key)
         packed = self._encoder.encode(object_)
-        if len(packed) > MAX_LABELS_BYTES and self._is_too_large(object_, packed):
+        if self._is_too_large(object_, packed):
             packed = self._encoder.encode(without_all_else(object_, TOO_LARGE))
         if self._packed.get(key) == packed:
             return None
@@ -67,8 +68,10 @@ class ObjectCache(Generic[T]):
         return self._moved(key, before, after)
 
     def _is_too_large(self, object_: T, packed: bytes) -> bool:
-        labels = self._encoder.encode(object_.metadata.labels)
-        return len(packed) > MAX_KEPT_BYTES or len(labels) > MAX_LABELS_BYTES
+        labels: object = object_.metadata.labels  # of what is made for a job one alone is kept
+        if len(packed) > MAX_KEPT_BYTES or (isinstance(labels, dict) and len(labels) > MAX_LABELS):
+            return True
+        return len(packed) > MAX_LABELS_BYTES < len(self._encoder.encode(labels))
 
     def drop(self, key: Key) -> Sequence[Owner] | None:
         if key not in self._packed:
