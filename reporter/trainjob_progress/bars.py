@@ -7,7 +7,7 @@ from copy import copy
 from typing import Any, Optional, Set, Tuple
 
 from .drawn import Drawing, find_drawing
-from .pairs import read_metrics
+from .pairs import lazily, read_metrics
 
 Fields = dict[str, Any]
 
@@ -15,17 +15,17 @@ MAX_BARS = 64  # of a kind that is remembered
 MAX_LAGS = 20  # a bar that was drawn so often with fewer steps has begun again before its end
 
 _COUNT = r"\d{1,15}"
-_SIDE_BAR = re.compile(
+_SIDE_BAR = lazily(
     r"map|download|load|filter|token|generat|eval|valid|test|predict|sanity|fetch|shard|extract|sav|cach|dataset"
     r"|prepar|pars|\bread|index|\bscan|collect|encod|\bpack|compress|unzip|verify|checking|warm|\bbuild",
     re.IGNORECASE,
 )
-_SIDE_UNIT = re.compile(r"\bexamples|[\d?][kMGTP]?i?B/s")  # of the datasets library, of downloads
-_EPOCH = re.compile(rf"\bepoch:?\s{{0,16}}\[?({_COUNT})(?:\s{{0,16}}/\s{{0,16}}({_COUNT}))?", re.IGNORECASE)
-_EPOCHS_BAR = re.compile(r"\bepochs?\s?:?\s{0,4}$", re.IGNORECASE)
-_TORCHTUNE = re.compile(rf"(?:^|\s)({_COUNT})\|({_COUNT})\|Loss: ")
-_PART = re.compile(rf"(?<!\d){_COUNT}/\d")  # `Fold 2/5`, Ultralytics' `3/100  2.3G …`
-_WORDS = re.compile(r"[^\W\d]{0,64}(?: [^\W\d]{1,64}){0,8}")
+_SIDE_UNIT = lazily(r"\bexamples|[\d?][kMGTP]?i?B/s")  # of the datasets library, of downloads
+_EPOCH = lazily(rf"\bepoch:?\s{{0,16}}\[?({_COUNT})(?:\s{{0,16}}/\s{{0,16}}({_COUNT}))?", re.IGNORECASE)
+_EPOCHS_BAR = lazily(r"\bepochs?\s?:?\s{0,4}$", re.IGNORECASE)
+_TORCHTUNE = lazily(rf"(?:^|\s)({_COUNT})\|({_COUNT})\|Loss: ")
+_PART = lazily(rf"(?<!\d){_COUNT}/\d")  # `Fold 2/5`, Ultralytics' `3/100  2.3G …`
+_WORDS = lazily(r"[^\W\d]{0,64}(?: [^\W\d]{1,64}){0,8}")
 
 
 class _Bar:

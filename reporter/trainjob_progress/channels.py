@@ -1,8 +1,8 @@
 """What the wrapped command writes into, and how it gets from there to where the wrapper's own output goes.
 
 A terminal for a terminal and a pipe for anything else, so that the command sees what it would see without us.
-The bytes go on at once and unchanged; a copy of the newest of them is kept for who reads it in time. Of a
-flood the kernel moves all but those newest by itself.
+The bytes go on at once and unchanged; a copy of the newest of them is kept for who reads it in time. Most of
+a flood the kernel moves by itself; some of it, and its end, are copied.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import termios
 import threading
 from typing import Dict, Iterable, List, Optional, Tuple
 
-CHUNK = 1024 * 1024  # bytes that a pipe of ours holds, and that are copied at once
+CHUNK = 256 * 1024  # bytes that a pipe of ours holds, and that are copied at once
+FLOOD = 64 * 1024  # bytes that wait in the pipe when the kernel has moved the rest of a flood
 _F_SETPIPE_SZ = 1031  # Linux; Python 3.9 has no name for it
 MAX_BACKLOG = 256 * 1024  # bytes that nobody has read yet; of what is more, the newest are kept
 LINGER_S = 0.1  # for what the command's own children say last, when they end a moment after it
@@ -42,7 +43,8 @@ class Channel:
         self._lock = threading.Lock()
         self._backlog: List[bytes] = []
         self._backlog_size = 0
-        self._has_gap = False
+        self._has_gap = False  # what is kept does not follow what was taken before
+        self._has_skipped = False  # what comes next does not follow what is kept
         self.is_held = False  # once it was stopped: whether someone may still write
         self._thread = threading.Thread(target=self._copy, name="progress output", daemon=True)
 
@@ -56,6 +58,7 @@ class Channel:
         with self._lock:
             taken, self._backlog, self._backlog_size = self._backlog, [], 0
             has_gap, self._has_gap = self._has_gap, False
+            has_gap = has_gap or self._has_skipped
         return b"".join(taken), has_gap
 
     def resize(self) -> bool:
@@ -120,11 +123,12 @@ class Channel:
         self.is_held = True
 
     def _pass_on(self) -> bool:
-        """Whether the kernel has moved some of what waits: of a flood all but the newest bytes."""
-        if not self._can_splice:
+        """Whether the kernel has moved some of what waits: of a flood all but the newest bytes, unless what was
+        kept last has been taken."""
+        if not self._can_splice or not self._backlog:
             return False
-        moved = self._count_waiting() - MAX_BACKLOG
-        if moved < MAX_BACKLOG:
+        moved = self._count_waiting() - FLOOD
+        if moved < FLOOD:
             return False
         try:
             moved = os.splice(self._source, self._target, moved)
@@ -132,8 +136,7 @@ class Channel:
             self._can_splice = False
             return False
         self._left = max(self._left - moved, 0)
-        with self._lock:
-            self._backlog, self._backlog_size, self._has_gap = [], 0, True
+        self._has_skipped = True
         return True
 
     def _count_waiting(self) -> int:
@@ -155,6 +158,9 @@ class Channel:
     def _keep(self, chunk: memoryview) -> None:
         newest = bytes(chunk[-MAX_BACKLOG:])
         with self._lock:
+            if self._has_skipped:
+                self._backlog, self._backlog_size = [], 0
+                self._has_gap, self._has_skipped = True, False
             self._has_gap = self._has_gap or len(newest) < len(chunk)
             self._backlog.append(newest)
             self._backlog_size += len(newest)

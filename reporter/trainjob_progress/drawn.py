@@ -9,37 +9,39 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Optional
 
+from .pairs import lazily
+
 _COUNT = r"\d{1,15}"
-_TQDM = re.compile(
+_TQDM = lazily(
     rf"(?<![^\s:])(\d{{1,3}})%\|[^|]{{0,1000}}\|\s{{0,16}}({_COUNT})/({_COUNT})\s{{0,16}}"
     r"\[([^\],]{0,64})(?:,\s?([^\],]{0,64}))?(?:,\s?([^\]]*))?\]?"
 )
 _OF = rf"({_COUNT})/({_COUNT})"
 _TIME = r"\d{1,9}(?::\d\d){1,2}"
 # rich's columns stand in any order; tqdm.rich's are like these.
-_RICH = re.compile(r"^(.{0,500}?)(?<![━╸╺])[━╸╺]{5,1000}\s(.{0,1000})$")
-_RICH_COUNT = re.compile(rf"(?<!\S){_OF}(?!\S)")
-_RICH_TIME = re.compile(rf"(?<!\S)({_TIME}|-:--:--)(?!\S)")
+_RICH = lazily(r"^(.{0,500}?)(?<![━╸╺])[━╸╺]{5,1000}\s(.{0,1000})$")
+_RICH_COUNT = lazily(rf"(?<!\S){_OF}(?!\S)")
+_RICH_TIME = lazily(rf"(?<!\S)({_TIME}|-:--:--)(?!\S)")
 # Of the others each group has the name of what it gives.
 _BEFORE, _BEHIND = r"^(?P<description>.{0,500}?)", r"(?P<postfix>.{0,1000})$"
 _STEPS = rf"(?P<step>{_COUNT})/(?P<total>{_COUNT})"
-_CLICK = re.compile(
+_CLICK = lazily(
     rf"{_BEFORE}\[[#=>.-]{{5,1000}}\]\s{{1,8}}{_STEPS}(?!\S)\s{{0,8}}"
     rf"(?P<remaining>{_TIME})?{_BEHIND}"
 )
-_PROGRESSBAR = re.compile(
+_PROGRESSBAR = lazily(
     rf"{_BEFORE}\d{{1,3}}% \((?P<step>{_COUNT}) of (?P<total>{_COUNT})\) \|[^|]{{0,1000}}\|"
     rf"(?: Elapsed Time: +(?P<elapsed>{_TIME}))?(?: (?:ETA|Time): +(?P<remaining>{_TIME}))?{_BEHIND}"
 )
-_ALIVE = re.compile(
+_ALIVE = lazily(
     rf"{_BEFORE}\|[^|]{{5,1000}}\|[^|/]{{0,32}}?\s{_STEPS} \[\d{{1,3}}%\] in "
     rf"(?P<elapsed>\S{{1,16}}) \((?P<pace>~{{0,9}}(?P<remaining>[^(),]{{0,64}})[^()]{{0,64}})\){_BEHIND}"
 )
-_FASTPROGRESS = re.compile(
+_FASTPROGRESS = lazily(
     rf"{_BEFORE}\|[^|]{{0,1000}}\|\s{{1,4}}\d{{1,3}}\.\d\d% "
     rf"\[{_STEPS} (?P<elapsed>{_TIME})<(?P<remaining>{_TIME})(?P<postfix>.{{0,1000}})\]\s*$"
 )
-_IGNITE = re.compile(  # tqdm's, in a form of its own
+_IGNITE = lazily(  # tqdm's, in a form of its own
     rf"{_BEFORE}\[{_STEPS}\]\s{{1,4}}\d{{1,3}}%\|(?P<postfix>[^|\[]{{0,1000}})"
     rf"\[(?P<elapsed>{_TIME})<(?P<remaining>{_TIME}|\?)\]\s*$"
 )
@@ -114,8 +116,8 @@ def _find_by_names(form: re.Pattern[str], line: str) -> Optional[Drawing]:
     )  # fmt: skip
 
 
-_CLOCK = re.compile(r"\d{1,9}(?::\d\d){1,2}")
-_SECONDS = re.compile(r"(\d{1,9})(?:\.\d{1,9})?s")
+_CLOCK = lazily(r"\d{1,9}(?::\d\d){1,2}")
+_SECONDS = lazily(r"(\d{1,9})(?:\.\d{1,9})?s")
 
 
 def to_seconds(time: str) -> int:

@@ -9,38 +9,36 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Optional
 
-from .pairs import NUMBER, Metrics, read_metrics, to_number
+from .pairs import NUMBER, Metrics, lazily, read_metrics, to_number
 
 Fields = dict[str, Any]
 
 _COUNT = r"\d{1,15}"
 # `   1/100   2.3G   1.204  …  20   640:  45%|████▌     | 45/100 [00:10<00:12, 4.41it/s]`, or, of Ultralytics'
 # own bar since 8.3, `… 640: 45% ━━━━━╸────── 45/100 4.4it/s 10.2s<12.3s`.
-_YOLO = re.compile(
+_YOLO = lazily(
     rf"^\s{{0,16}}({_COUNT})/({_COUNT})((?:\s{{1,16}}[\w.+-]{{1,12}}){{3,16}}):\s{{1,4}}\d{{1,3}}%"
     rf".{{0,300}}?\s({_COUNT})/({_COUNT})\s"
 )
-_YOLO_HEAD = re.compile(r"^\s{0,16}Epoch\s{1,16}(?:GPU|gpu)_mem((?:\s{1,16}\w{1,32}){1,16})\s*$")
-_OPENMMLAB = re.compile(
+_YOLO_HEAD = lazily(r"^\s{0,16}Epoch\s{1,16}(?:GPU|gpu)_mem((?:\s{1,16}\w{1,32}){1,16})\s*$")
+_OPENMMLAB = lazily(
     rf"^(Epoch|Iter)(?:\((\w{{1,16}})\))?\s{{1,16}}\[\s{{0,9}}({_COUNT})(?:/({_COUNT}))?\]"
     rf"(?:\[\s{{0,9}}({_COUNT})/({_COUNT})\])?\s(.*)$"
 )
-_FAIRSEQ = re.compile(
+_FAIRSEQ = lazily(
     rf"^([\w.-]{{1,64}}) \| epoch ({_COUNT})"
     rf"(?::\s{{1,9}}({_COUNT}) / ({_COUNT}))?[\s|](.*)$"
 )
-_MEGATRON = re.compile(
+_MEGATRON = lazily(
     rf"^\s{{0,4}}(?:\[[\d: .-]{{19,26}}\]\s{{0,4}})?(?:samples/sec: [\d.]{{1,16}} \|\s)?"
     rf"\s{{0,4}}iteration\s{{1,16}}({_COUNT})/\s{{0,16}}({_COUNT})\s\|(.*)$"
 )
-_DEEPSPEED = re.compile(
+_DEEPSPEED = lazily(
     rf"\[Rank (-1|{_COUNT})\] step=({_COUNT}), (.*)$|\bmicro_step=({_COUNT})/global_step=({_COUNT}), (.*)$"
 )
-_LIST = re.compile(rf"\b(\w{{1,32}})=\[({NUMBER})[\],]", re.IGNORECASE)  # of groups of parameters: the first
-_NEMO = re.compile(rf"(?:^|\s)Training epoch ({_COUNT}), iteration ({_COUNT})/({_COUNT})((?:\s\||$).*)$")
-_PART = re.compile(
-    rf"^\s{{0,16}}([A-Za-z][^:|=]{{0,62}}?)(?::\s{{0,16}}|\s)({NUMBER})\s{{0,16}}$", re.IGNORECASE
-)
+_LIST = lazily(rf"\b(\w{{1,32}})=\[({NUMBER})[\],]", re.IGNORECASE)  # of groups of parameters: the first
+_NEMO = lazily(rf"(?:^|\s)Training epoch ({_COUNT}), iteration ({_COUNT})/({_COUNT})((?:\s\||$).*)$")
+_PART = lazily(rf"^\s{{0,16}}([A-Za-z][^:|=]{{0,62}}?)(?::\s{{0,16}}|\s)({NUMBER})\s{{0,16}}$", re.IGNORECASE)
 
 
 class FormReader:

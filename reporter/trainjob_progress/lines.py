@@ -25,6 +25,7 @@ from .pairs import (
     Pair,
     find_doubted,
     find_pairs,
+    lazily,
     read_entries,
     read_metrics,
     to_number,
@@ -34,46 +35,46 @@ Fields = dict[str, Any]  # arguments of Reporter.update
 
 MAX_LINE = 8192  # characters; a longer one is no progress
 _COUNT = r"\d{1,15}"
-_A_NUMBER = re.compile(NUMBER, re.IGNORECASE)
-_MAY_MEAN = re.compile(
+_A_NUMBER = lazily(NUMBER, re.IGNORECASE)
+_MAY_MEAN = lazily(
     r"\d|nan|inf|iteration is:|_mem ", re.IGNORECASE
 )  # most lines have nothing of this, and cost little
-_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[A-Za-z]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\))")
+_ESCAPES = lazily(r"\x1b(?:\[[0-9;?]{0,32}[A-Za-z]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\))")
 _CURSOR_UP = "\x1b[A"  # how tqdm returns from a bar that it draws below another
 # `[1,0]<stdout>:` of mpirun (behind a time if asked for), `[prterun-host-7@1,0]<stdout>:` of Open MPI 5,
 # `[rank0]:` and `[default0]:` of torchrun: several processes in one log.
-_RANK_PREFIX = re.compile(
+_RANK_PREFIX = lazily(
     r"^(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})?"
     r"\[(?:(?:[\w.-]{1,128}@)?\d{1,9},(\d{1,9})\]<\w{1,16}>|(?:rank|default|trainer|worker)(\d{1,9})\]):\s?"
 )
-_EPOCH = re.compile(rf"\bepoch:?\s{{0,16}}\[?({_COUNT})(?:\s{{0,16}}/\s{{0,16}}({_COUNT}))?", re.IGNORECASE)
+_EPOCH = lazily(rf"\bepoch:?\s{{0,16}}\[?({_COUNT})(?:\s{{0,16}}/\s{{0,16}}({_COUNT}))?", re.IGNORECASE)
 # Paddle's `step 10/100 - loss: 0.5 - 12ms/step` is of the same make.
-_KERAS = re.compile(rf"^\s*(?:step\s{{1,16}})?({_COUNT})/({_COUNT})\s+(?:[━=>.\[\]-]|\d{{1,9}}s\b)")
-_RICH = re.compile(rf"^Epoch ({_COUNT})/({_COUNT})\s[━╸╺\s]{{1,1000}}({_COUNT})/({_COUNT})\s(.*)$")
-_IS_OTHER_BAR = re.compile(rf"{_RICH.pattern}|{_KERAS.pattern}")  # read otherwise
+_KERAS = lazily(rf"^\s*(?:step\s{{1,16}})?({_COUNT})/({_COUNT})\s+(?:[━=>.\[\]-]|\d{{1,9}}s\b)")
+_RICH = lazily(rf"^Epoch ({_COUNT})/({_COUNT})\s[━╸╺\s]{{1,1000}}({_COUNT})/({_COUNT})\s(.*)$")
+_IS_OTHER_BAR = lazily(rf"{_RICH.pattern}|{_KERAS.pattern}")  # read otherwise
 # PyTorch's MNIST example, which half of all examples descend from: `Train Epoch: 1 [640/60000 (1%)]\tLoss: …`
-_MNIST = re.compile(
+_MNIST = lazily(
     rf"^train epoch:\s{{0,9}}({_COUNT})\s{{0,9}}\[({_COUNT})/({_COUNT})\s{{0,9}}\(\d{{1,3}}%\)\](.*)$",
     re.IGNORECASE,
 )
-_BOOSTING = re.compile(rf"^(?:\[\d[\d:]{{0,16}}\]\s{{0,4}})?\[({_COUNT})\]\t(.+)$")
-_CATBOOST = re.compile(rf"^({_COUNT}):\t(.*\btotal:.*)$")
-_ITEM = re.compile(  # of a Python dictionary, as its repr has it; NumPy writes np.float64(0.5)
+_BOOSTING = lazily(rf"^(?:\[\d[\d:]{{0,16}}\]\s{{0,4}})?\[({_COUNT})\]\t(.+)$")
+_CATBOOST = lazily(rf"^({_COUNT}):\t(.*\btotal:.*)$")
+_ITEM = lazily(  # of a Python dictionary, as its repr has it; NumPy writes np.float64(0.5)
     rf"\s*'([^'\\]{{1,200}})':\s?(?:'([^'\\]{{0,200}})'|(?:np\.\w{{1,16}}\()?({NUMBER})\)?)\s?([,}}])",
     re.IGNORECASE,
 )
-_FILLING = re.compile(r"[\s|,;()\[\]-]")
-_CLOCK = re.compile(r"\b\w{1,16}:\s{0,4}\d{1,9}(?::\d\d){1,2}\b")  # `eta: 0:10:00`
-_TIME = re.compile(r"^\W{0,16}\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16}\s*")
-_RAY = re.compile(r"^\(\w[\w.]{0,64}(?: pid=\d{1,9})(?:, ip=[\d.]{7,15})?\)\s")  # what Ray puts before a line
-_NUMPY = re.compile(r"\bnp\.\w{1,16}\(([^()]{1,40})\)")
+_FILLING = lazily(r"[\s|,;()\[\]-]")
+_CLOCK = lazily(r"\b\w{1,16}:\s{0,4}\d{1,9}(?::\d\d){1,2}\b")  # `eta: 0:10:00`
+_TIME = lazily(r"^\W{0,16}\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16}\s*")
+_RAY = lazily(r"^\(\w[\w.]{0,64}(?: pid=\d{1,9})(?:, ip=[\d.]{7,15})?\)\s")  # what Ray puts before a line
+_NUMPY = lazily(r"\bnp\.\w{1,16}\(([^()]{1,40})\)")
 # What logging libraries put before a message: all up to the level and, as Loguru does, a place in the code.
-_RECORD = re.compile(
+_RECORD = lazily(
     r"^.{0,160}?\b(?:INFO|DEBUG)\b[\s|:\]-]{0,16}(?:[\w.]{1,64}:[\w<>]{1,64}:\d{1,6} - |[\w.]{1,64}:(?=\{))?"
     r"|^[ID]\d{4} [\d:.]{8,15}\s{1,8}\d{1,9} [\w.]{1,64}:\d{1,6}\] "
 )
 # Before a position: of an evaluation, or of an earlier moment.
-_ASIDE = re.compile(r"\b(?:eval\w*|val|valid\w*|test\w*|infer\w*|predict\w*|best)\b", re.IGNORECASE)
+_ASIDE = lazily(r"\b(?:eval\w*|val|valid\w*|test\w*|infer\w*|predict\w*|best)\b", re.IGNORECASE)
 _OWN_RECORD = '{"timestamp": "'
 _BEST = "est iteration is:"  # LightGBM: the next line repeats an earlier round
 _POSITION = {"step", "epoch"}

@@ -22,7 +22,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, List, Mapping, Optional, Sequence
 
-from .channels import Channel, open_channels
+from .channels import FLOOD, Channel, open_channels
 from .command import Command, become, end_like
 from .loops import report
 from .publisher import warn
@@ -35,7 +35,6 @@ if TYPE_CHECKING:  # what reads lines is imported while the command runs: its pa
 
 READ_INTERVAL_S = 0.1  # between two readings of the output; a report is due every 0.5 s
 MAX_SHARE = 0.1  # of a core, for reading: a program that prints without a pause is not slowed down by it
-FLOOD = 64 * 1024  # newest bytes that are read where others are missing before them: 1,600 short lines
 SWITCH_INTERVAL_S = 0.0005  # copying waits no longer than this for the interpreter while lines are read
 STUCK_S = 1.0  # who takes nothing of the output for so long does not delay the last report
 
@@ -168,7 +167,7 @@ class _Output:
     def read(self) -> List[Line]:
         data, has_gap = self._channel.take()
         if has_gap:
-            data = data[-FLOOD:]
+            data = data[-FLOOD:]  # 1,600 short lines
             self.screen, data = self._make_screen(), data[data.find(b"\n") + 1 :]
         return self.screen.write(self._decode(data)) + self.screen.pause()
 

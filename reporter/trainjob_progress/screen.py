@@ -10,13 +10,13 @@ Work is bounded by the text: a control sequence changes one line of MAX_LINE cha
 
 from __future__ import annotations
 
-import re
 from typing import Callable, Dict, List, NamedTuple, Optional
 
 from .lines import MAX_LINE
+from .pairs import lazily
 
 MAX_LINES = 64  # of the screen: a program can come back to these; what is above is over
-_TOKEN = re.compile(
+_TOKEN = lazily(
     r"([^\x00-\x1f\x7f]+)"  # text
     r"|\x1b\[([0-9;:<=>?]{0,32})[ -/]{0,4}([@-~])"  # a sequence: numbers, and what is to be done
     r"|\x1b\][^\x07\x1b]{0,1024}(?:\x07|\x1b\\)"  # a title or a link, which shows nothing
@@ -24,7 +24,7 @@ _TOKEN = re.compile(
     r"|(\x1b[78]|\x1b(?=[^\[\]()*+#%])[ -~]|[\x00-\x1f\x7f])"
 )
 # The beginning of a sequence whose end has not come.
-_UNFINISHED = re.compile(r"\x1b(?:\[[0-9;:<=>?]{0,32}[ -/]{0,4}|\][^\x07\x1b]{0,1024}\x1b?|[()*+#%])?\Z")
+_UNFINISHED = lazily(r"\x1b(?:\[[0-9;:<=>?]{0,32}[ -/]{0,4}|\][^\x07\x1b]{0,1024}\x1b?|[()*+#%])?\Z")
 _LAST_CHARACTERS = 1100  # more than an unfinished sequence has
 
 

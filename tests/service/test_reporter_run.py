@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,29 @@ def test_a_flood_passes_unchanged_and_its_last_line_counts(tmp_path: Path, mode:
     assert code == 0
     assert hashlib.sha256(output if mode == "pipe" else target.read_bytes()).hexdigest() == errors.decode()
     assert (run.document["step"], run.document["totalSteps"]) == (40000, 40000)
+
+
+ENDLESS = """
+import os
+block = b"x" * 200_000 + b"\\n"
+for at in range(1, 10**9):
+    os.write(1, block + b"step %d/1000000000 | loss: 0.5\\n" % at)
+"""
+
+
+def test_a_flood_without_a_pause_is_reported_while_it_lasts(tmp_path: Path) -> None:
+    """Seen: whoever read it was slower than the command; nothing was looked at until the end."""
+    run = Run(tmp_path, ENDLESS)
+    assert run.process.stdout is not None
+    steps: set[int] = set()
+    began_s = time.monotonic()
+    while len(steps) < 3 and time.monotonic() < began_s + 60:
+        os.read(run.process.stdout.fileno(), 8192)
+        with contextlib.suppress(OSError):
+            steps.add(run.document.get("step") or 0)
+    run.process.terminate()
+    run.end()
+    assert len(steps) == 3, f"seen: {steps}"
 
 
 def test_a_failing_command_is_a_failed_run_with_its_exit_code(tmp_path: Path) -> None:
