@@ -15,10 +15,16 @@ MAX_BARS = 64  # of a kind that is remembered
 MAX_LAGS = 20  # a bar that was drawn so often with fewer steps has begun again before its end
 
 _COUNT = r"\d{1,15}"
+# At the beginning of a word: no "generator", "workload" or "encoder".
 _SIDE_BAR = lazily(
-    r"map|download|load|filter|token|generat|eval|valid|test|predict|sanity|fetch|shard|extract|sav|cach|dataset"
-    r"|prepar|pars|\bread|index|\bscan|collect|encod|\bpack|compress|unzip|verify|checking|warm|\bbuild",
+    r"(?<![a-z])(?:map(?![a-z])|mapp|download|(?:pre)?load|filter|token|generati|eval|val(?![a-z])|valid|test"
+    r"|predict|sanity|fetch|shard|extract|sav[ei]|cach|dataset|prepar|pre-?process|pars[ei]|read|index|scan"
+    r"|collect|encod(?:e(?!r)|i)|pack|(?:de)?compress|unzip|verif|checking|warm|build)",
     re.IGNORECASE,
+)
+_TRAINING = lazily(r"[\W\d]{0,16}train(?:ing)?\b", re.IGNORECASE)
+_MEASURED = lazily(
+    r"[a-z][\w./-]{0,63}(?:\s?[=:]\s?|\s)[+-]?(?:\d{1,15}\.\d|nan|inf)|\w{1,64}=", re.IGNORECASE
 )
 _SIDE_UNIT = lazily(r"\bexamples|[\d?][kMGTP]?i?B/s")  # of the datasets library, of downloads
 _EPOCH = lazily(rf"\bepoch:?\s{{0,16}}\[?({_COUNT})(?:\s{{0,16}}/\s{{0,16}}({_COUNT}))?", re.IGNORECASE)
@@ -26,6 +32,12 @@ _EPOCHS_BAR = lazily(r"\bepochs?\s?:?\s{0,4}$", re.IGNORECASE)
 _TORCHTUNE = lazily(rf"(?:^|\s)({_COUNT})\|({_COUNT})\|Loss: ")
 _PART = lazily(rf"(?<!\d){_COUNT}/\d")  # `Fold 2/5`, Ultralytics' `3/100  2.3G …`
 _WORDS = lazily(r"[^\W\d]{0,64}(?: [^\W\d]{1,64}){0,8}")
+
+
+def _is_aside(description: str) -> bool:
+    """Whether a bar says that it is not the training's. What it shows of a measurement does not say so."""
+    said = _MEASURED.sub("", description)
+    return _SIDE_BAR.search(said) is not None and _TRAINING.match(said) is None
 
 
 class _Bar:
@@ -97,7 +109,7 @@ class BarReader:
     def _take(self, drawing: Drawing, *, is_nested: bool, has_version: bool) -> Fields:
         description, step, total = drawing.description, drawing.step, drawing.total
         has_name = bool(description) and not description.isspace()
-        if (has_name and _SIDE_BAR.search(description)) or _SIDE_UNIT.search(drawing.pace):
+        if (has_name and _is_aside(description)) or _SIDE_UNIT.search(drawing.pace):
             return {}
         fields: Fields = {}
         if drawing.postfix and (metrics := read_metrics(drawing.postfix)):
@@ -229,17 +241,23 @@ class BarReader:
             done = epoch - (not self._counts_from_0) + (step == total)
             return {"step": step, "total_steps": total, "epoch": done}
         if epochs is not None:
-            done = max(epoch - 1, 0)
+            self._counts_from_0 = self._counts_from_0 or epoch == 0
+            # From 0, the last one may be named like their number, or be one less: then it is yet to come.
+            planned: Optional[int] = int(epochs)
+            if self._counts_from_0:
+                planned = epoch + 1 if epoch == planned else None
+            done = epoch - (not self._counts_from_0)
             return {
                 "step": done * total + step,
-                "total_steps": int(epochs) * total,
+                "total_steps": None if planned is None else planned * total,
                 "epoch": done + (1 if step == total else 0),
-                "total_epochs": int(epochs),
+                "total_epochs": planned,
             }
         # No word of how many there will be. Only Lightning names the version of its log.
         self._counts_from_0 = self._counts_from_0 or epoch == 0 or has_version
         done = epoch if self._counts_from_0 else epoch - 1
-        return {"step": done * total + step, "epoch": done + (1 if step == total else 0)}
+        plan = {} if self._run is None else {"total_steps": None}  # it was another bar's
+        return {"step": done * total + step, **plan, "epoch": done + (1 if step == total else 0)}
 
     def _find_renamed(self, epoch: int, step: int, total: int) -> bool:
         """Whether one bar goes on under another name: a bar of each epoch would have begun anew with it."""

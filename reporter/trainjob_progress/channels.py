@@ -123,8 +123,8 @@ class Channel:
         self.is_held = True
 
     def _pass_on(self) -> bool:
-        """Whether the kernel has moved some of what waits: of a flood all but the newest bytes, unless what was
-        kept last has been taken."""
+        """Whether the kernel has moved some of what waits: of a flood all but the newest bytes. Not when what
+        was kept last has been taken: then some is read."""
         if not self._can_splice or not self._backlog:
             return False
         moved = self._count_waiting() - FLOOD

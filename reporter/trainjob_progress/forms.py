@@ -38,6 +38,12 @@ _DEEPSPEED = lazily(
 )
 _LIST = lazily(rf"\b(\w{{1,32}})=\[({NUMBER})[\],]", re.IGNORECASE)  # of groups of parameters: the first
 _NEMO = lazily(rf"(?:^|\s)Training epoch ({_COUNT}), iteration ({_COUNT})/({_COUNT})((?:\s\||$).*)$")
+# `Epoch: [1][  10/5000]\tTime …`, `Epoch: [3]  [  10/1000]  eta: …`, `[3/10][20/100]\tLoss_D: …`.
+_EXAMPLE = lazily(
+    rf"^\s{{0,4}}(?:Epoch: \[\s{{0,4}}(?={_COUNT}\])|\[(?={_COUNT}/))({_COUNT})(?:/{_COUNT})?\]\s{{0,4}}"
+    rf"\[\s{{0,9}}({_COUNT})/\s{{0,9}}({_COUNT})\]:?\s(.*)$"
+)
+_AT = "_at_"  # in place of that sign, which no other name has
 _PART = lazily(rf"^\s{{0,16}}([A-Za-z][^:|=]{{0,62}}?)(?::\s{{0,16}}|\s)({NUMBER})\s{{0,16}}$", re.IGNORECASE)
 
 
@@ -52,6 +58,7 @@ class FormReader:
             ("Epoch", _read_openmmlab), ("Iter", _read_openmmlab),
             ("| epoch", _read_fairseq), ('num_updates": ', _read_fairseq_object),
             ("iteration ", _read_megatron), ("step=", _read_deepspeed), ("Training epoch ", _read_nemo),
+            ("Epoch: [", _read_example), ("][", _read_example),
         )  # fmt: skip
 
     def copy(self) -> FormReader:
@@ -179,6 +186,17 @@ def _read_nemo(text: str) -> Optional[Fields]:
     fields = _columns(match.group(4))
     step = fields.get("metrics", {}).pop("global_step", None)
     return {"epoch": int(match.group(1)), **({"step": step + 1} if isinstance(step, int) else {}), **fields}
+
+
+def _read_example(text: str) -> Optional[Fields]:
+    """Of PyTorch's and torchvision's, from which many have been made: epochs and batches count from 0."""
+    match = _EXAMPLE.match(text)
+    if match is None:
+        return None
+    epoch, step, total = (int(match.group(place)) for place in (1, 2, 3))
+    metrics = read_metrics(match.group(4).replace("@", _AT))
+    named = {name.replace(_AT, "@"): value for name, value in metrics.items()}
+    return {**_in_epoch(epoch + 1, step, max(total, 1)), **({"metrics": named} if named else {})}
 
 
 def _in_epoch(epoch: int, step: int, total: int) -> Fields:

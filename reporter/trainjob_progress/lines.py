@@ -25,6 +25,7 @@ from .pairs import (
     Pair,
     find_doubted,
     find_pairs,
+    is_place,
     lazily,
     read_entries,
     read_metrics,
@@ -78,6 +79,11 @@ _ASIDE = lazily(r"\b(?:eval\w*|val|valid\w*|test\w*|infer\w*|predict\w*|best)\b"
 _OWN_RECORD = '{"timestamp": "'
 _BEST = "est iteration is:"  # LightGBM: the next line repeats an earlier round
 _POSITION = {"step", "epoch"}
+# More people may see the job than its log.
+_SECRET = lazily(
+    r"passw|passphrase|secret|credential|(?:api|access|private)[_-]?key|(?:^|[\W_])(?:token|pin|pwd)$",
+    re.IGNORECASE,
+)
 # What a logging library writes of each record.
 _RECORD_NAMES = {
     "@timestamp", "attempt", "created", "level", "levelno", "line", "lineno", "msecs", "pid", "port",
@@ -115,6 +121,7 @@ class LineReader:
         self._repeats = False  # the next line says what was said before
         self._bars = BarReader(sees_all=sees_all)
         self._forms = FormReader()
+        self._counts_from_0 = False  # epochs, in lines of names and numbers
         self._said_step: Optional[int] = None  # by a line that is no bar
 
     def read(self, line: str, *, depth: int = 0) -> Optional[Fields]:
@@ -122,6 +129,15 @@ class LineReader:
 
         `depth`: how many lines below another bar's it stands, where control characters do not say so.
         """
+        fields = self._read(line, depth)
+        metrics = None if fields is None else fields.get("metrics")
+        if not metrics or self._pattern is not None or not any(map(_SECRET.search, metrics)):
+            return fields
+        kept = {name: value for name, value in metrics.items() if not _SECRET.search(name)}
+        fields = {**(fields or {}), "metrics": kept}
+        return fields if kept else {name: fields[name] for name in fields if name != "metrics"} or None
+
+    def _read(self, line: str, depth: int) -> Optional[Fields]:
         if len(line) > MAX_LINE:
             return None
         is_nested = depth > 0
@@ -205,9 +221,11 @@ class LineReader:
         if epoch and epoch.end() == len(line.rstrip(": ")) and epoch.group(2):
             if self._bars.name_epochs:
                 return {}  # what is left of a bar: fastprogress takes all but its name away
-            self._epoch, self._epochs = int(epoch.group(1)), int(epoch.group(2))
+            said: Fields = {"epoch": int(epoch.group(1)), "total_epochs": int(epoch.group(2))}
+            self._count_epochs(said)
+            self._epoch, self._epochs = said["epoch"] + self._counts_from_0, said["total_epochs"]
             self._batches, self._batch = None, 0
-            return {"epoch": self._epoch - 1, "total_epochs": self._epochs}
+            return {"epoch": said["epoch"] - (not self._counts_from_0), "total_epochs": self._epochs}
         match = _KERAS.match(line)
         if match is None:
             return None
@@ -233,9 +251,13 @@ class LineReader:
         pairs = find_pairs(text)
         if not pairs or not _is_said_by(pairs, text):
             return None
-        position = next((pair.start for pair in pairs if pair.name.lower() in COUNTS), 0)
-        if _ASIDE.search(text, 0, position):
+        pairs = [pair for pair in pairs if not is_place(pair)]
+        position = next((pair.start for pair in pairs if pair.name.lower() in COUNTS), None)
+        if position is None:
+            pairs = _name_aside(pairs, text)
+        elif _ASIDE.search(text, 0, position):
             return {}
+        said: Metrics = {}
         values: Metrics = {}
         fields: Fields = {}
         doubted = find_doubted(pairs)
@@ -243,15 +265,23 @@ class LineReader:
         for pair in pairs:
             if pair.name in doubted or (pair.name.lower() == "steps" and not has_loss):
                 continue  # `epochs: 10, steps: 1000` is a plan
-            is_epoch = pair.name.lower() == "epoch"
-            if pair.total is not None:
-                if pair.name.lower() not in COUNTS:
-                    continue
-                fields["total_epochs" if is_epoch else "total_steps"] = int(pair.total)
-            values[pair.name] = pair.value
+            name = pair.name.lower()
+            if name == "batch" and pair.total is not None and "epoch" in said:
+                name = "step"
+            if name in COUNTS:
+                field = "epoch" if name == "epoch" else "step"
+                if field in said:
+                    continue  # the first of a line is where it stands
+                said[field] = pair.value
+                if pair.total is not None:
+                    fields[f"total_{field}s"] = int(pair.total)
+            elif pair.total is None:
+                values[pair.name] = pair.value
+        values = {**said, **values}
         if _is_another_ranks(values):
             return {}
         fields.update(_with_position(values))
+        self._count_epochs(fields)
         if "total_steps" in fields and "step" in fields:
             self._put_in_epoch(fields)
         has_position = not _POSITION.isdisjoint(fields)
@@ -261,12 +291,20 @@ class LineReader:
     def _put_in_epoch(self, fields: Fields) -> None:
         """`Epoch [3/10], Step [100/600]`: such steps begin anew with each epoch, as a rule, and where they do
         not, they are as far within it. So they say how much of the epoch is done, and nothing of the run."""
-        epoch, epochs = fields.get("epoch", self._epoch), fields.get("total_epochs", self._epochs)
+        epoch = fields.get("epoch")
+        epoch = self._epoch if epoch is None else epoch + self._counts_from_0
         if not isinstance(epoch, int):  # there is none, or it says so itself: 1.35
             return
         step, total = fields.pop("step"), fields.pop("total_steps")
-        if epochs is not None and 0 <= step <= total and total > 0:
+        if 0 <= step <= total and total > 0:
             fields["epoch"] = round(max(epoch - 1, 0) + step / total, 4)
+
+    def _count_epochs(self, fields: Fields) -> None:
+        """`Epoch 0/3`: such epochs count from 0, and whether there are three or four, the last one says."""
+        epoch, epochs = fields.get("epoch"), fields.get("total_epochs")
+        self._counts_from_0 = self._counts_from_0 or epoch == 0
+        if self._counts_from_0 and epochs is not None:
+            fields["total_epochs"] = epochs + 1 if epoch == epochs else None
 
 
 def _may_be_bar(line: str) -> bool:
@@ -370,6 +408,16 @@ def _message(line: str) -> str:
     return text
 
 
+def _name_aside(pairs: list[Pair], text: str) -> list[Pair]:
+    """Measurements of an evaluation, by names that say so: `Test: loss: 0.4 acc: 0.9`."""
+    start = pairs[0].start if pairs else 0
+    aside = _ASIDE.search(text, 0, start) or _ASIDE.match(text, start)
+    if aside is None or (aside.start() == start and not pairs[0].name.startswith(f"{aside.group()}_")):
+        return pairs
+    part = f"{aside.group()}_"
+    return [pair if pair.name.startswith(part) else pair._replace(name=part + pair.name) for pair in pairs]
+
+
 def _is_said_by(pairs: list[Pair], text: str) -> bool:
     """Whether a line says little else: prose, or a configuration, may have a number in it."""
     said = sum(pair.length for pair in pairs)
@@ -396,8 +444,8 @@ def _with_position(values: Mapping[str, Any]) -> Fields:
             fields["epoch"] = metrics.pop(name)
         elif name.lower() in COUNTS:
             fields["step"] = metrics.pop(name)
-        elif name.lower() == "total_steps":
-            fields["total_steps"] = metrics.pop(name)
+        elif name.lower() in ("total_steps", "total_epochs"):
+            fields[name.lower()] = metrics.pop(name)
     return {**fields, "metrics": metrics} if metrics else fields
 
 

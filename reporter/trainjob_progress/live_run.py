@@ -292,6 +292,15 @@ class LiveRun:
             for publisher in self._publishers:
                 publisher.end()
 
+    def leave(self) -> None:
+        """Another process reports from now on, to the same places."""
+        self.abandon()
+        self.join()
+        for publisher in self._publishers:
+            leave = getattr(publisher.sink, "leave", None)
+            if leave is not None:
+                leave()
+
     def hasten(self) -> None:
         """Write what is known now, without waiting for it."""
         if self.is_active:

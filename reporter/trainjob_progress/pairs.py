@@ -33,7 +33,8 @@ Metrics = dict[str, Union[float, str]]
 
 NUMBER = r"[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,4})?|[+-]?(?:nan|inf(?:inity)?)"
 _THOUSANDS = r"\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,40})?"
-_END = r"(?![\w.]|[:,]\d|\sdays?\b)"  # `0:10:00`, `1 day, 0:10:00` and `12ms` are not 0, 1 and 12
+# `0:10:00`, `1 day, 0:10:00`, `12ms`, `1970-01-01` and `101-200` are not 0, 1, 12, 1970 and 101.
+_END = r"(?![\w.]|[:,-]\d|\sdays?\b)"
 _PAIR = lazily(
     rf"(?<![\w./-])([A-Za-z][\w./-]{{0,63}})(\s{{0,16}}[=:]\s{{0,16}}|\s{{1,16}})"
     rf"(?:\[(?=\d{{1,15}}\s{{0,4}}/))?({_THOUSANDS}|{NUMBER})(?:\s{{0,16}}/\s{{0,16}}(\d{{1,15}}))?{_END}",
@@ -84,9 +85,10 @@ def find_pairs(text: str) -> list[Pair]:
             continue
         before = text[max(0, start - _PART_CHARACTERS) : start]
         if before[-1:] == " " and lowered not in COUNTS:
-            part = before[:-1].rpartition(" ")[2]
+            written = (before.split() or [""])[-1]
+            part = written.rstrip(".")
             if part.lower() in _PARTS:
-                name, start = f"{part}_{name}", start - len(part) - 1
+                name, start = f"{part}_{name}", start - len(written) - 1
             elif not sign.isspace() and (
                 more := _WORDS.search(text, max(0, start - _WORDS_CHARACTERS), start)
             ):
@@ -97,6 +99,12 @@ def find_pairs(text: str) -> list[Pair]:
             value = value.replace(",", "")
         pairs.append(Pair(name, to_number(value), total, sign, start, match.end() - start))
     return pairs
+
+
+def is_place(pair: Pair) -> bool:
+    """Whether it is a place in the code, as logging libraries print it: `train.py:12`, `yolox.core:270`."""
+    is_file = pair.name.endswith(".py")
+    return pair.sign == ":" and (is_file or "." in pair.name) and isinstance(pair.value, int)
 
 
 def find_doubted(pairs: Iterable[Pair]) -> set[str]:

@@ -27,6 +27,7 @@ from .command import Command, become, end_like
 from .loops import report
 from .publisher import warn
 from .reporter import Reporter
+from .settings import WRAPPER_VARIABLE
 from .witness import FORWARDED, Witness, name_signal
 
 if TYPE_CHECKING:  # what reads lines is imported while the command runs: its patterns take a while
@@ -36,6 +37,7 @@ if TYPE_CHECKING:  # what reads lines is imported while the command runs: its pa
 READ_INTERVAL_S = 0.1  # between two readings of the output; a report is due every 0.5 s
 MAX_SHARE = 0.1  # of a core, for reading: a program that prints without a pause is not slowed down by it
 SWITCH_INTERVAL_S = 0.0005  # copying waits no longer than this for the interpreter while lines are read
+MAX_APART = 0.1  # of the whole: whoever stops by so much before the end has stopped
 STUCK_S = 1.0  # who takes nothing of the output for so long does not delay the last report
 
 
@@ -51,6 +53,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             witness.dismiss()
             os.waitpid(witness.pid, 0)
             become(options.command, mask)
+        place = _offer_place()
         channels = open_channels(outputs)
         command = Command(options.command, channels=channels, witness=witness, mask=mask)
     except OSError as error:
@@ -58,7 +61,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         warn(f"{options.command[0]}: {error.strerror or error}")
         return 127 if isinstance(error, FileNotFoundError) else 126  # as shells have it
     plan = {"total_steps": options.total_steps, "total_epochs": options.total_epochs}
-    reader = Reader(reporter, options.pattern, channels, plan)
+    reader = Reader(reporter, options.pattern, channels, plan, place)
     _follow(command, reader, reporter, channels)
     witness.take_over(channel.stream for channel in channels if channel.is_held)
     witness.dismiss()
@@ -81,7 +84,7 @@ def _follow(command: Command, reader: Reader, reporter: Reporter, channels: Sequ
     for channel in channels:
         channel.join(max(deadline_s - time.monotonic(), 0))
     reader.end()
-    _finish(reporter, command)
+    _finish(reporter, command, is_near_end=reader.is_near_end)
     # Whoever reads the output may keep us waiting; meanwhile a signal ends us, as it would the command.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -99,12 +102,16 @@ class Reader:
         pattern: Optional[str],
         channels: Sequence[Channel],
         plan: Mapping[str, Optional[float]],
+        place: str,
     ) -> None:
-        """`pattern`: in place of what is known. `plan`: total_steps and total_epochs, as far as given."""
+        """`pattern`: in place of what is known. `plan`: total_steps and total_epochs, as far as given.
+        `place`: of the file by which a reporter in the command takes ours."""
+        self._place = place
         self._plan = plan
         self._reporter = reporter
         self._pattern = pattern
         self._channels = channels
+        self._positions = {"step": _Positions(), "epoch": _Positions()}
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="progress reader", daemon=True)
 
@@ -131,6 +138,10 @@ class Reader:
             pause_s = max(READ_INTERVAL_S, (time.thread_time() - began_s) * (1 / MAX_SHARE - 1))
 
     def _read(self) -> None:
+        if os.path.exists(self._place):
+            self._reporter._run.leave()
+            with contextlib.suppress(OSError):
+                os.unlink(self._place)
         for output in self._outputs:
             self._report(output.read())
 
@@ -144,13 +155,43 @@ class Reader:
             if fields:
                 self._update(fields)
 
+    @property
+    def is_near_end(self) -> bool:
+        """Whether no more than what lies between two positions was left to do: one that counts from 0, prints
+        each hundredth, or prints before it works, has no line for its end."""
+        steps, epochs = self._positions["step"], self._positions["epoch"]
+        return steps.is_near_end if steps.total else epochs.is_near_end
+
     def _update(self, fields: Fields) -> None:
         for name, planned in self._plan.items():  # whoever starts the command knows better than a guess
             if planned is not None:
                 fields.pop(name, None)
             elif name in fields and fields[name] is None:
                 fields[name] = 0  # no plan: None would leave the old one
+        for name, position in self._positions.items():
+            position.follow(fields.get(name), fields.get(f"total_{name}s"), self._plan[f"total_{name}s"])
         self._reporter.update(**fields)
+
+
+class _Positions:
+    """How far apart the positions are that are printed."""
+
+    def __init__(self) -> None:
+        self.total: Optional[float] = None
+        self._at: float = 0
+        self._apart: float = 1
+
+    def follow(self, at: Optional[float], printed: Optional[float], planned: Optional[float]) -> None:
+        if at is not None:
+            if at > self._at:
+                self._apart = max(self._apart, at - self._at)
+            self._at = at
+        self.total = planned or (self.total if printed is None else printed)
+
+    @property
+    def is_near_end(self) -> bool:
+        total = self.total or 0
+        return total > 0 and total - self._at <= max(min(self._apart, total * MAX_APART), 1)
 
 
 class _Output:
@@ -172,15 +213,22 @@ class _Output:
         return self.screen.write(self._decode(data)) + self.screen.pause()
 
 
-def _finish(reporter: Reporter, command: Command) -> None:
+def _finish(reporter: Reporter, command: Command, *, is_near_end: bool) -> None:
     code = os.waitstatus_to_exitcode(command.status)
     if code == 0:
         # A run that ends well before its end because it was asked to has not completed.
         reporter._run.is_terminated = bool(command.asked_by)
-        reporter.finish()
+        reporter.finish("completed" if is_near_end and not command.asked_by else None)
         return
     how = f"ended with exit code {code}" if code > 0 else f"was ended by {name_signal(-code)}"
     reporter.finish("preempted" if signal.SIGTERM in command.asked_by else "failed", f"the command {how}")
+
+
+def _offer_place() -> str:
+    """Tell reporters in the command where to ask for our place. No other user can know it."""
+    path = f"{os.environ.get('TMPDIR') or '/tmp'}/trainjob-progress-{os.urandom(8).hex()}"  # noqa: S108
+    os.environ[WRAPPER_VARIABLE] = f"{os.getpid()}:{path}"
+    return path
 
 
 def _occupy_closed_streams() -> List[int]:

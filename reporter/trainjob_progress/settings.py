@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from .publisher import warn
 from .sinks.file import FileSink, TerminationSink
@@ -19,6 +20,9 @@ DEFAULT_PATH = "/tmp/trainjob-progress.json"  # noqa: S108 — the directory tha
 DEFAULT_TERMINATION_PATH = "/dev/termination-log"
 # Id of the process that reports, for its children: whatever way they are made, they do not report too.
 OWNER_VARIABLE = "TRAINJOB_PROGRESS_OWNER"
+# Set by the wrapper of a command: its process, and a file by which a reporter in the command takes its place.
+WRAPPER_VARIABLE = "TRAINJOB_PROGRESS_WRAPPER"
+YIELD_S = 0.5  # how long that reporter waits for the wrapper to have left a port
 
 
 def find_sinks(
@@ -26,12 +30,16 @@ def find_sinks(
 ) -> list[Sink]:
     """The sinks that the environment asks for. None off a cluster, unless a variable names one.
 
-    None either in a child of a process that reports: two would take turns in one file.
+    None either in a child of a process that reports: two would take turns in one file. But a wrapper, which
+    only reads what is printed, makes room.
     A variable that makes no sense costs one line on stderr and that sink.
     """
     environ = os.environ if environ is None else environ
-    if environ.get(OWNER_VARIABLE, str(os.getpid())) != str(os.getpid()):
-        return []
+    owner = environ.get(OWNER_VARIABLE, str(os.getpid()))
+    if owner != str(os.getpid()):
+        wrapper, _, path = environ.get(WRAPPER_VARIABLE, "").partition(":")
+        if wrapper != owner or not _replace_wrapper(path):
+            return []
     sinks = []
     finders = [_find_file, _find_termination, _find_log, _find_endpoint]
     if not without_push:
@@ -41,6 +49,18 @@ def find_sinks(
     if bar or environ.get("TRAINJOB_PROGRESS_BAR", "0") not in ("", "0"):
         sinks += _try(lambda _: _make_bar(), environ)
     return sinks
+
+
+def _replace_wrapper(path: str) -> bool:
+    """Ask the wrapper to report no more, and wait a moment until it does not."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        deadline_s = time.monotonic() + YIELD_S
+        while os.path.exists(path) and time.monotonic() < deadline_s:
+            time.sleep(0.005)
+    except OSError:
+        return False
+    return True
 
 
 def check_sinks(given: Any) -> tuple[Optional[list[Sink]], Optional[str]]:  # noqa: ANN401 — of anybody's

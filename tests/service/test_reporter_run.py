@@ -7,10 +7,13 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -28,20 +31,23 @@ class Run:
         *options: str,
         command: tuple[str, ...] = (),
         stdout: Any = subprocess.PIPE,
+        environ: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.path = directory / "progress.json"
-        environ = {
+        variables = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": str(REPORTER),
             "PYTHONUNBUFFERED": "1",
             "TRAINJOB_PROGRESS_FILE": str(self.path),
+            "TMPDIR": str(directory),
+            **environ,
         }
         self.process = subprocess.Popen(
             [
                 sys.executable, "-m", "trainjob_progress.run", *options, "--",
                 *(command or (sys.executable, "-c", script)),
             ],
-            env=environ, stdout=stdout, stderr=subprocess.PIPE,
+            env=variables, stdout=stdout, stderr=subprocess.PIPE,
         )  # fmt: skip
 
     def end(self) -> tuple[int, bytes, bytes]:
@@ -176,6 +182,23 @@ def test_how_a_command_ends_that_is_asked_to_stop(tmp_path: Path, last_words: st
     assert run.document["ending"] == ending, ended
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "for i in range(50): print(f'step {i}/50 loss 0.5')",  # counts from 0
+        "for i in range(0, 100, 10): print(f'step {i}/100 loss 0.5')",  # prints each tenth
+        "for i in range(1, 4): print(f'Epoch {i}/3'); print('train loss: 0.5')",  # at an epoch's beginning
+        "for i in range(3): print(f'Epoch {i}/2'); print('train loss: 0.5')",
+    ],
+)
+def test_a_command_that_ends_well_by_the_last_line_that_it_would_print_has_completed(
+    tmp_path: Path, script: str
+) -> None:
+    run = Run(tmp_path, script)
+    assert run.end()[0] == 0
+    assert run.document["ending"] == "finished"
+
+
 def test_a_command_that_ends_before_its_planned_end_has_stopped(tmp_path: Path) -> None:
     run = Run(tmp_path, "print('step 4/10 loss 0.5')")
     assert run.end()[0] == 0
@@ -191,13 +214,32 @@ def test_a_command_that_cannot_be_started_is_said_as_a_shell_does(
     assert run.document["state"] == "failed"
 
 
-def test_a_command_that_reports_itself_does_not_take_turns_in_the_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["", "import os; os.fork() or os._exit(0)\n"])
+def test_a_command_that_reports_itself_is_believed_more_than_its_output(tmp_path: Path, way: str) -> None:
+    """Seen: it was silent under the wrapper, and what it printed was all that was known, if anything."""
     script = (
-        "from trainjob_progress import report\nwith report(total_steps=5) as r: r.step(5)\nprint('step 1/10')"
+        f"{way}from trainjob_progress import report\n"
+        "with report(total_steps=5) as r:\n    print('step 1/10 loss 7.5')\n    r.step(4, loss=0.5)"
     )
     run = Run(tmp_path, script)
     assert run.end()[0] == 0
-    assert (run.document["step"], run.document["totalSteps"]) == (1, 10)
+    document = run.document
+    assert (document["step"], document["totalSteps"], document["ending"]) == (4, 5, "stopped")
+    assert document["metrics"] == {"loss": 0.5}
+    assert list(tmp_path.iterdir()) == [run.path]
+
+
+def test_a_command_that_reports_itself_has_the_port_as_well(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    script = (
+        "import urllib.request\nfrom trainjob_progress import report\n"
+        "with report(total_steps=5) as r:\n    r.step(4)\n    r.flush(30)\n"
+        f"    print(urllib.request.urlopen('http://127.0.0.1:{port}/').read().decode())"
+    )
+    run = Run(tmp_path, script, environ={"TRAINJOB_PROGRESS_PORT": str(port)})
+    code, output, errors = run.end()
+    assert (code, json.loads(output)["step"]) == (0, 4), errors
 
 
 def test_a_total_and_a_pattern_can_be_given(tmp_path: Path) -> None:

@@ -60,6 +60,52 @@ def test_bars_that_are_not_the_training_are_left_out(name: str) -> None:
     assert read(f"{name}:  45%|████▌     | 450/1000 [01:23<01:41,  5.41it/s]") is None
 
 
+@pytest.mark.parametrize("name", ["Epoch 1/3 [Val]", "[Val] Epoch 1/3", "Epoch 1/3 - val", "Preprocess"])
+def test_bars_of_a_validation_or_a_preparation_are_left_out_wherever_they_say_so(name: str) -> None:
+    assert read(f"{name}:  50%|████▌     | 2/4 [00:01<00:01,  5.41it/s]") is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "loss 0.5 test_acc 0.9", "train mAP=0.5", "valid_loss 0.4", "Train encoder", "Generator training",
+        "Workload A train", "Training on test-bench v2", "reading=1", "Train loss 0.5 | Test loss 0.5",
+    ],
+)  # fmt: skip
+def test_a_bar_of_the_training_may_show_what_an_evaluation_measured(name: str) -> None:
+    """Seen: nothing at all was reported of these."""
+    fields = read(f"{name}:  45%|████▌     | 450/1000 [01:23<01:41,  5.41it/s]") or {}
+    assert (fields.get("step"), fields.get("total_steps")) == (450, 1000)
+
+
+def test_the_plan_of_a_bar_before_is_not_that_of_bars_that_name_their_epochs() -> None:
+    """Seen: "20 of 100" for two epochs of 10, after a preparation of 100."""
+    before = "100%|██████████| 100/100 [00:10<00:00,  5.00it/s]"
+    bar = "Epoch {}: {}0%|█████| {}/10 [00:02<00:00,  5.00it/s]"
+    epochs = [bar.format(epoch, step, step) for epoch in (1, 2) for step in (2, 10)]
+    assert read(f"Warming up caches: {before}", *epochs) == {"step": 20, "epoch": 2}
+    assert read(f"Stage one: {before}", *epochs) == {"step": 20, "total_steps": None, "epoch": 2}
+
+
+@pytest.mark.parametrize(
+    ("epochs", "last"),
+    [
+        # Named so, three of them are all or, more often, one is to come: nobody knows.
+        (("0/3", "1/3", "2/3"), {"step": 30, "total_steps": None, "epoch": 3, "total_epochs": None}),
+        (("0/2", "1/2", "2/2"), {"step": 30, "total_steps": 30, "epoch": 3, "total_epochs": 3}),
+        (("1/3", "2/3", "3/3"), {"step": 30, "total_steps": 30, "epoch": 3, "total_epochs": 3}),
+    ],
+)
+def test_epochs_of_so_many_that_are_counted_from_0(epochs: tuple[str, ...], last: dict[str, Any]) -> None:
+    """Seen: "20 of 30" or "20 of 20" at the end of 30 steps."""
+    bars = [
+        f"Epoch {name}: {share}0%|█████ | {share}/10 [00:02<00:00,  5.00it/s]"
+        for name in epochs
+        for share in (2, 10)
+    ]
+    assert read(*bars) == last
+
+
 @pytest.mark.parametrize(
     "pace", ["5000.00 examples/s", "1.20s/ examples", "12.6MB/s", "? examples/s", "850B/s"]
 )

@@ -258,3 +258,33 @@ def test_two_numbers_have_two_names_or_none(line: str, metrics: dict[str, float]
     found = read(line)
     assert found is not None
     assert found["metrics"] == metrics
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        (  # PyTorch's ImageNet example, MoCo, SimSiam
+            ("Epoch: [1][  10/5000]\tTime  0.500 ( 0.600)\tData  0.001 ( 0.100)\tLoss 6.9e+00 (7.0e+00)\t"
+            "Acc@1   0.39 (  0.20)"),
+            {
+                "step": 5010, "epoch": 1.002,
+                "metrics": {"Time": 0.5, "Data": 0.001, "Loss": 6.9, "Acc@1": 0.39},
+            },
+        ),
+        (  # torchvision's references, DETR, MAE, DINO
+            "Epoch: [3]  [  10/1000]  eta: 0:10:00  lr: 0.0001  loss: 12.3 (13.4)  time: 0.5  max mem: 2000",
+            {
+                "step": 3010, "epoch": 3.01,
+                "metrics": {"lr": 0.0001, "loss": 12.3, "time": 0.5, "max mem": 2000},
+            },
+        ),
+        (  # PyTorch's DCGAN example
+            "[3/10][20/100]\tLoss_D: 0.5000\tLoss_G: 1.2000\tD(x): 0.6000\tD(G(z)): 0.3000 / 0.2000",
+            {"step": 320, "epoch": 3.2, "metrics": {"Loss_D": 0.5, "Loss_G": 1.2}},
+        ),
+        ("Test: [ 0/10]  eta: 0:00:05  loss: 0.4 (0.4)", None),
+    ],
+)  # fmt: skip
+def test_lines_of_pytorchs_examples(line: str, fields: dict[str, Any] | None) -> None:
+    """They count epochs and batches from 0."""
+    assert read("[0/10][0/100]\tLoss_D: 1.0\tLoss_G: 1.0" if line[0] == "[" else "", line) == fields

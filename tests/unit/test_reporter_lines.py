@@ -181,7 +181,7 @@ def test_katibs_text_and_json(line: str, fields: dict[str, Any] | None) -> None:
             "Epoch [3/10], Step [100/600], Loss: 0.25",
             {"epoch": 2.1667, "total_epochs": 10, "step": None, "total_steps": None},
         ),
-        ("epoch 3 | step 100/600 | loss: 0.5", {"epoch": 3, "step": None, "total_steps": None}),
+        ("epoch 3 | step 150/600 | loss: 0.5", {"epoch": 2.25, "step": None, "total_steps": None}),
         ("epoch 0.5 | step 100/600 | loss: 0.5", {"epoch": 0.5, "step": 100, "total_steps": 600}),
         (
             "step 250: train loss 2.1, val loss 2.2",
@@ -211,6 +211,65 @@ def test_lines_of_names_and_numbers(line: str, fields: dict[str, Any]) -> None:
 )  # fmt: skip
 def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) -> None:
     assert read(line) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        # A place in the code, which logging libraries print.
+        (
+            "2025-01-01 10:00:00 | INFO     | yolox.core.trainer:270 - epoch: 3, iter: 10, total_loss: 10.5",
+            {"step": 10, "epoch": 3, "metrics": {"total_loss": 10.5}},
+        ),
+        ("10:00:00 INFO     step 5 loss 0.5        train.py:12", {"step": 5, "metrics": {"loss": 0.5}}),
+        (
+            "2025-11-25 10:00:00 WARNING train.py:33 step 5 loss 0.5",
+            {"step": 5, "metrics": {"loss": 0.5}},
+        ),
+        # A range, a date.
+        ("3epoch:train:101-200batch: iter_time=0.01, loss=12.5", None),
+        ("epoch 1970-01-01", None),
+        ("step 2025-11-25", None),
+        # What nobody may see who may not read the log.
+        ("{'host': 'db', 'password': 83921, 'lr': 0.001}", {"metrics": {"lr": 0.001}}),
+        ('{"loss": "0.5", "password": "123456", "api_key": "1"}', {"metrics": {"loss": 0.5}}),
+        ("step 5 loss 0.1 password=1234.5 token=77", {"step": 5, "metrics": {"loss": 0.1}}),
+        ("step 5 loss 0.1 tokens=77", {"step": 5, "metrics": {"loss": 0.1, "tokens": 77}}),
+        # The first position of a line is the line's.
+        ("step 5 loss 0.5 (best 0.4 @ step 3)", {"step": 5, "metrics": {"loss": 0.5, "best": 0.4}}),
+        ("step 5/10, best step 3/10, loss 0.5", {"step": 5, "total_steps": 10, "metrics": {"loss": 0.5}}),
+        # What an evaluation has measured is not the training's of the same name.
+        ("Test:  loss: 0.4 acc: 0.9", {"metrics": {"Test_loss": 0.4, "Test_acc": 0.9}}),
+        ("Validation | loss: 0.4 | acc: 0.9", {"metrics": {"Validation_loss": 0.4, "Validation_acc": 0.9}}),
+        ("[eval] loss=0.4 acc=0.9", {"metrics": {"eval_loss": 0.4, "eval_acc": 0.9}}),
+        ("val loss: 0.4 acc: 0.7", {"metrics": {"val_loss": 0.4, "val_acc": 0.7}}),
+        ("==> test loss: 0.4, acc: 0.9", {"metrics": {"test_loss": 0.4, "test_acc": 0.9}}),
+        ("\tTrain Loss: 0.500 | Train Acc: 80.0", {"metrics": {"Train_Loss": 0.5, "Train_Acc": 80.0}}),
+        ("\t Val. Loss: 0.400 |  Val. Acc: 85.0", {"metrics": {"Val_Loss": 0.4, "Val_Acc": 85.0}}),
+        # Steps of an epoch.
+        ("Epoch 3 | Step 20/100 | loss 0.5", {"epoch": 2.2, "metrics": {"loss": 0.5}}),
+        (
+            "[Epoch 3/10] [Batch 20/100] [loss: 0.5]",
+            {"epoch": 2.2, "total_epochs": 10, "metrics": {"loss": 0.5}},
+        ),
+        (
+            '{"step": 5, "total_steps": 10, "epoch": 1, "total_epochs": 3, "loss": 0.5}',
+            {"step": 5, "total_steps": 10, "epoch": 1, "total_epochs": 3, "metrics": {"loss": 0.5}},
+        ),
+    ],
+)
+def test_what_stands_in_a_line_beside_its_metrics_and_position(
+    line: str, fields: dict[str, Any] | None
+) -> None:
+    assert read(line) == fields
+
+
+def test_epochs_that_are_counted_from_0_are_done_when_the_next_one_begins() -> None:
+    lines = [f"Epoch [{epoch}/3], Step [{step}/10], Loss: 0.5" for epoch in range(3) for step in (5, 10)]
+    assert read(*lines) == {"epoch": 3.0, "total_epochs": None, "metrics": {"Loss": 0.5}}
+    assert read("Epoch 0/2", "loss: 0.5", "Epoch 2/2, loss: 0.4") == {
+        "epoch": 2, "total_epochs": 3, "metrics": {"loss": 0.4},
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,11 @@ class HTTPSink:
         """Stays open: the last document is there to be read until the process has ended."""
         self._server.is_last = True
 
+    def leave(self) -> None:
+        """Another process has the port from now on."""
+        self._server.pause()
+        self._server.forget()
+
 
 class _Server:
     """Answers GET and HEAD with one document, to MAX_CONNECTIONS at a time."""
