@@ -16,7 +16,8 @@ from tests.e2e.api import write_kubeconfig
 from tests.e2e.kube import KubeApiserver, find_binaries
 from tests.service.test_deploy import EVERYTHING, ROOT, render
 
-NAMESPACED = "all,configmap,secret,role,rolebinding,persistentvolumeclaim,poddisruptionbudget,resourcequota"
+# The claim of the component data-volume goes with the namespace.
+NAMESPACED = "all,configmap,secret,role,rolebinding,poddisruptionbudget,resourcequota"
 OTHERS = "apiservice,clusterrole,clusterrolebinding,flowschema,prioritylevelconfiguration"
 
 
