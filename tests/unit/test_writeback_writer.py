@@ -62,7 +62,8 @@ class Apiserver:
         *_, namespace, resource, name, subresource = path.split("/")
         assert (resource, subresource) == ("trainjobs", "status")
         assert body["metadata"] == {"namespace": namespace, "name": name}
-        said = body["status"].get("trainerStatus")
+        assert body.get("status") != {}  # the CRD's status has `minProperties: 1`
+        said = body.get("status", {}).get("trainerStatus")
         status = msgspec.convert(said, TrainerStatus) if said is not None else None
         self.writes.append((asyncio.get_running_loop().time(), name, status))
         if self.errors:

@@ -46,12 +46,13 @@ class StatusClient:
     async def apply(self, ref: JobRef, summary: TrainerStatus | None) -> str:
         """Write the summary, or remove ours; the uid of the job that was written. Raises ClusterError."""
         objects = own_objects(ref.resource)
-        body = {
+        body: dict[str, object] = {
             "apiVersion": objects.api_version,
             "kind": objects.kind,
             "metadata": {"namespace": ref.namespace, "name": ref.name},
-            "status": {} if summary is None else {"trainerStatus": summary},
         }
+        if summary is not None:  # an empty status may be refused: the CRD's has `minProperties: 1`
+            body["status"] = {"trainerStatus": summary}
         path = f"{objects.in_namespace(ref.namespace)}/{ref.name}/status"
         response = await self._client.patch(path, msgspec.json.encode(body), query=_QUERY, headers=_HEADERS)
         return msgspec.json.decode(response, type=_Written).metadata.uid
