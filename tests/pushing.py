@@ -25,6 +25,7 @@ from visibility_api.auth.token_review import PATH, TokenReviewer
 from visibility_api.flowcontrol.client_queues import ClientQueues
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
 from visibility_api.jobs.observation import Observation
+from visibility_api.kinds import BUILT_IN, Kinds
 from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kube.errors import ApiError
 from visibility_api.kubeapi.message import Handler, ResourceRequest, ResourceResponse, Scope
@@ -65,6 +66,7 @@ class Cluster:
         self.tokens: dict[str, dict[str, Any]] = {}
         self.objects: dict[str, dict[str, Any]] = {}
         self.jobs: dict[tuple[str, str], TrainingJob] = {}
+        self.jobs_by_place: dict[tuple[str, str], TrainingJob] = {}  # by resource and namespace, of any name
         self.asked: list[str] = []  # paths, in order
         self.reviewed: list[dict[str, Any]] = []  # specs of token reviews
         self.away: Exception | None = None
@@ -72,6 +74,8 @@ class Cluster:
         self.held.set()
 
     def find_job(self, resource: str, namespace: str, name: str) -> TrainingJob | None:
+        if self.jobs_by_place:
+            return self.jobs_by_place.get((resource, namespace))
         found = self.jobs.get((namespace, name))
         return found if found is not None and found.ref.resource == resource else None
 
@@ -213,6 +217,7 @@ class Endpoint:
         clock: Callable[[], float] | None = None,
         admission_timeout_s: float = TIMEOUT_S,
         proof: str = "",
+        kinds: Kinds = BUILT_IN,
     ) -> None:
         """`clock` instead of `time`. `proof`: what other replicas have to present, if there are any."""
         clock = clock or (lambda: self.time)
@@ -234,6 +239,7 @@ class Endpoint:
             TokenReviewer(ReviewClient(cluster, PATH, sleep=no_sleep), clock=clock),
             Owners(cluster, clock=clock, now=lambda: T0 + timedelta(seconds=clock())),
             find_job=cluster.find_job,
+            kinds=kinds,
             is_synced=lambda _namespace: self.is_synced,
             is_watched=lambda _namespace: self.is_watched,
             reviews=ReviewAdmission(unknown=queues, clock=clock),
@@ -256,6 +262,7 @@ class Endpoint:
             None,
             keys=lambda: [ReplicaKey(aiohttp.Fingerprint(bytes(32)), proof)] if proof else [],
             replicated=_nothing,
+            kinds=lambda: kinds,
         )
         registry = CollectorRegistry()
         self.app = create_app(

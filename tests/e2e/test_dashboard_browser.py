@@ -11,9 +11,9 @@ import pytest
 
 from tests.e2e.browser import Browser, browsing, missing
 from tests.e2e.ingress import NGINX, ingress
+from tests.e2e.life import Life
 from tests.e2e.processes import wait_until
 from tests.e2e.scripts import KILLED, SILENT
-from tests.e2e.test_kinds import Life
 from tests.e2e.test_training_jobs import JOB
 from tests.e2e.visibility_server import GROUP, PREFIX, VisibilityServer
 from tests.e2e.workspace import Workspace

@@ -73,7 +73,8 @@ class FakeCluster:
 class Process:
     """A replica's announcer, its own time, and what it counted."""
 
-    def __init__(self, cluster: FakeCluster, *, leads: bool = True) -> None:
+    def __init__(self, cluster: FakeCluster, *, leads: bool = True, **options: Any) -> None:
+        """`options`: of the announcer."""
         self.leads = leads
         self.counted: list[str] = []
         self.time = 0.0
@@ -86,6 +87,7 @@ class Process:
             now=lambda: self.now,
             clock=lambda: self.time,
             sleep=self.sleep,
+            **options,
         )
 
     async def sleep(self, seconds: float) -> None:

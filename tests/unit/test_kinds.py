@@ -55,11 +55,11 @@ def matches(selector: str, labels: Mapping[str, str]) -> bool:
 class Cluster:
     """What a cluster has, and what an inventory makes of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: Sequence[JobKind] = KINDS) -> None:
         self.jobs: dict[str, TrainingJob] = {}
         self.gone: list[JobRef] = []
         self.inventory = Inventory(
-            KINDS,
+            kinds,
             on_job=lambda job, _status: self.jobs.update({str(job.ref): job}),
             on_gone=self.gone.append,
         )

@@ -8,14 +8,22 @@ import itertools
 import json
 import re
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from prometheus_client import CollectorRegistry
 
+from tests import pushing
 from tests.asgi import Answer, call, http_scope
 from tests.jobs import NOW, document
+from tests.kinds import DESCRIBED as DESCRIBED_SAMPLE, SAMPLES, Sample
 from tests.unit.resource_server import WatchClient
+from tests.unit.test_events import STALLED, FakeCluster, Process
+from tests.unit.test_kinds import Cluster as Objects
+from tests.unit.test_pushing_endpoint import post
 from visibility_api.app import Limits, Parts, create_app
 from visibility_api.app.dependencies import Found, HistorySource, LogTails
 from visibility_api.app.limits import new_shares
@@ -26,20 +34,26 @@ from visibility_api.auth.errors import AccessDenied
 from visibility_api.auth.identity import Attributes, Identity
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
-from visibility_api.kinds import ALL_RESOURCES, RESOURCES
+from visibility_api.kinds import KINDS as JOB_KINDS, Kinds
+from visibility_api.kinds.described.kind import DescribedKind
+from visibility_api.kinds.described.model import read_description
 from visibility_api.kubeapi.collection import Collection
 from visibility_api.kubeapi.message import Handler
 from visibility_api.kubeapi.replicas import ProgressWithReplicas
 from visibility_api.kubeapi.training_jobs import AllKinds
 from visibility_api.kubeapi.watch import Watches
 from visibility_api.models.served import TRAINING_JOBS
+from visibility_api.pushing.paths import OWN_JOB
 from visibility_api.store.memory import MemoryStore
+from visibility_api.telemetry import Metrics
 from visibility_api.workloads.replicas import ReplicaStatus, ReplicaStatuses
 
 BASE = "/apis/visibility.trainer.kubeflow.org/v1alpha1"
 NAMESPACES = ("team-a", "team-b")
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-KINDS = tuple(each.plural for each in RESOURCES)
+DESCRIPTION = Path(__file__).parents[2] / "deploy/components/kinds/kinds.yaml"
+SERVED = Kinds((*JOB_KINDS, DescribedKind(read_description(yaml.safe_load(DESCRIPTION.read_text())))))
+KINDS = tuple(each.plural for each in SERVED.resources)
 Right = tuple[str, str]  # resource and namespace; "" for all
 
 
@@ -65,11 +79,15 @@ async def read_replicas(ref: JobRef, _client: str) -> ReplicaStatuses:
 
 def served(caller: Caller, store: MemoryStore) -> Any:
     handlers: dict[RouteKey, Handler] = {}
-    of_all_kinds = AllKinds(RESOURCES, caller)
-    for resource in ALL_RESOURCES:
+    registry, limits = CollectorRegistry(), Limits()
+    metrics = RequestMetrics(registry)
+    Metrics(registry)
+    of_all_kinds = AllKinds(SERVED.resources, caller)
+    for resource in SERVED.all_resources:
         view = of_all_kinds if resource is TRAINING_JOBS else None
         documents = Collection(resource, store, now=lambda: NOW, view=view)
-        changes = Watches(resource, store, now=lambda: NOW, view=view)
+        count = partial(metrics.count_watch_events, resource.plural)
+        changes = Watches(resource, store, now=lambda: NOW, view=view, count_events=count)
         for subresource, verb, handler in (
             ("", "get", documents.get),
             ("", "list", documents.list),
@@ -79,7 +97,6 @@ def served(caller: Caller, store: MemoryStore) -> Any:
             if subresource and not resource.subresources:
                 continue
             handlers[resource.plural, subresource, verb] = handler
-    registry, limits = CollectorRegistry(), Limits()
 
     def find(resource: str, namespace: str, name: str) -> Found | None:
         entry = store.get(resource, namespace, name)
@@ -90,8 +107,9 @@ def served(caller: Caller, store: MemoryStore) -> Any:
             authenticator=caller,
             authorizer=caller,
             handlers=handlers,
+            resources=SERVED.all_resources,
             registry=registry,
-            metrics=RequestMetrics(registry),
+            metrics=metrics,
             limits=limits,
             shares=new_shares(limits),
             histories=HistorySource(find=find),
@@ -113,7 +131,8 @@ def filled() -> MemoryStore:
 
 
 def rows_in(text: str) -> set[Right]:
-    return {row for row in itertools.product(KINDS, NAMESPACES) if f'"{row[0]} in {row[1]}"' in text}
+    found = re.finditer(r"(\w+) in (team-[ab])", text)
+    return {(each[1], each[2]) for each in found if each[1] in KINDS}
 
 
 def rows_of(answer: Answer) -> set[Right]:
@@ -153,11 +172,14 @@ USERS: dict[str, set[Right]] = {
     "nothing": set(),
 }
 by_rights = pytest.mark.parametrize("rights", USERS.values(), ids=USERS)
-by_form = pytest.mark.parametrize("accept", ["application/json", f"{TABLE},application/json"])
+FORMS = ["application/json", f"{TABLE},application/json"]
+by_form = pytest.mark.parametrize("accept", FORMS)
+# Also what the page downloads.
+by_every_form = pytest.mark.parametrize("accept", [*FORMS, "application/yaml", "text/csv,*/*;q=0.5"])
 
 
 @by_rights
-@by_form
+@by_every_form
 async def test_no_answer_has_what_its_reader_has_no_right_to(rights: set[Right], accept: str) -> None:
     app = served(Caller(rights), filled())
     seen: set[Right] = set()
@@ -230,10 +252,66 @@ async def test_the_list_of_all_kinds_has_the_rows_of_the_lists_of_each(
 async def test_what_belongs_to_no_job_names_none() -> None:
     """Metrics, the page and discovery, of somebody who may read all jobs."""
     app = served(Caller({(kind, "") for kind in ("", "dashboard", *KINDS)}), filled())
-    await call(app, f"{BASE}/trainjobs")
+    for kind, namespace in itertools.product(KINDS, NAMESPACES):
+        target = f"{BASE}/namespaces/{namespace}/{kind}"
+        await call(app, f"{target}/bert/progress")
+        async with watching(app, f"{target}?watch=true", "application/json") as client:
+            await client.events(1)
     page = f"{BASE}/dashboard"
     for path in ("/metrics", "/readyz?verbose", "/apis", BASE, "/openapi/v2", page):
         answer = await call(app, path)
         assert answer.status == 200, path
         assert not rows_of(answer)
         assert "bert" not in re.sub(r"pytorchjobs\.bert", "", answer.text), path
+        if path == "/metrics":
+            assert not [each for each in NAMESPACES if each in answer.text]
+
+
+@by_rights
+async def test_the_page_has_a_right_of_its_own(rights: set[Right]) -> None:
+    """It has no data: it asks for that as its reader."""
+    assert (await call(served(Caller(rights), filled()), f"{BASE}/dashboard")).status == 403
+
+
+async def test_an_event_is_in_its_jobs_namespace_and_names_no_other_job() -> None:
+    cluster = FakeCluster()
+    process = Process(cluster, regarding=lambda ref: SERVED.by_resource[ref.resource].own[0])
+    rows = list(itertools.product(KINDS, NAMESPACES))
+    for row in rows:
+        process.announcer.changed(shown_in(*row, conditions=(STALLED,)))
+    await process.settle()
+    requests = [each for each in cluster.requests if not each.endswith("?dryRun=All")]
+    written = []
+    for event, request in zip(cluster.events.values(), requests, strict=True):
+        (row,) = rows_in(json.dumps(event))
+        (kind, namespace), regarding = row, event["regarding"]
+        assert regarding["uid"] == f"{kind} in {namespace}"
+        assert (regarding["namespace"], event["metadata"]["namespace"]) == (namespace, namespace)
+        assert f"/namespaces/{namespace}/" in request
+        own = SERVED.by_resource[kind].own[0]
+        assert (regarding["apiVersion"], regarding["kind"]) == (own.api_version, own.kind)
+        written.append(row)
+    assert sorted(written) == sorted(rows)
+
+
+@pytest.mark.parametrize("sample", [*SAMPLES, DESCRIBED_SAMPLE], ids=lambda sample: sample.id)
+async def test_a_push_counts_for_the_job_of_its_pod_and_tells_of_no_other(sample: Sample) -> None:
+    """A token of this pod, at the path of every job of that name."""
+    made = Objects(SERVED.kinds)
+    await made.list_nothing()
+    made.start(sample, sample.states["Running"])
+    own, cluster = made.job(sample), pushing.Cluster()
+    jobs = {row: shown_in(*row).job for row in itertools.product(KINDS, NAMESPACES)}
+    cluster.jobs_by_place = jobs | {(sample.resource, "team-a"): own}
+    cluster.objects = made.objects
+    token = pushing.jwt(**pushing.pod_claims(sample.pod))
+    cluster.add_token(token, pod=sample.pod, uid=f"uid of Pod {sample.pod}")
+    endpoint = pushing.Endpoint(cluster, kinds=SERVED)
+    for kind, namespace in jobs:
+        path = f"{BASE}/namespaces/{namespace}/{kind}/bert/status"
+        answer = await post(endpoint, token=token, path=path)
+        is_own = (kind, namespace) == (sample.resource, "team-a")
+        assert answer.status == (200 if is_own else 403), (path, answer.text)
+        assert not rows_of(answer)
+    assert (await post(endpoint, token=token, path=OWN_JOB)).status == 200
+    assert [each.ref for each in endpoint.seen] == [own.ref, own.ref]

@@ -84,7 +84,7 @@ async def post(
     scope = http_scope(method, path.format(*JOB), sent)
     if peer is not None:
         scope["state"][PEER] = peer
-    assert is_push(scope["method"], scope["path"])
+    assert endpoint.pushes.takes(scope["method"], scope["path"])
     await endpoint.app(scope, receive or next_piece, send)
     return answer
 
