@@ -14,7 +14,14 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from visibility_api.app.routers import history, log_tail
-from visibility_api.models.served import GROUP, GROUP_VERSION, VERSION, Resource, Subresource
+from visibility_api.models.served import (
+    GROUP,
+    GROUP_VERSION,
+    TRAINING_JOBS,
+    VERSION,
+    Resource,
+    Subresource,
+)
 from visibility_api.models.wire import not_nullable
 
 from .schemas import META, PREFIX, Schema, group_version_kind, refer
@@ -100,6 +107,20 @@ _LISTING = (
         "watch", "boolean", "Stream changes as they happen, one JSON object per line, instead of listing."
     ),
 )
+_SUMS = (
+    query_parameter(
+        "sumBy",
+        "string",
+        "Answer with the sums over these jobs, a TrainingJobSums, in groups by namespace, queue, kind, or"
+        " 'label:' and the key of a label.",
+    ),
+    query_parameter(
+        "window",
+        "string",
+        "With sumBy: of which time; by default the last day.",
+        enum=["whole", "day", "hour"],
+    ),
+)
 _REPLICAS = (
     query_parameter(
         "replicas",
@@ -160,7 +181,7 @@ _OPERATIONS: Mapping[str, tuple[APIRouter, dict[str, Any]]] = {
 def parameters() -> dict[str, Any]:
     """All of them, by what refers to them."""
     of_operations = [each for router, _ in _OPERATIONS.values() for each in _parameters(router)]
-    found = (*_LISTING, _PRETTY, _TIMEOUT, _NAMESPACE, _NAME, *_REPLICAS, *of_operations)
+    found = (*_LISTING, *_SUMS, _PRETTY, _TIMEOUT, _NAMESPACE, _NAME, *_REPLICAS, *of_operations)
     return {_key(each): each for each in sorted(found, key=_key)}
 
 
@@ -248,7 +269,8 @@ def _list_item(resource: Resource, prefix: str, suffix: str) -> dict[str, Any]:
     )
     operation["x-kubernetes-action"] = "list"
     operation["x-kubernetes-group-version-kind"] = group_version_kind(resource.kind)  # not the list's
-    return {"get": operation, "parameters": _refer(*_LISTING, _PRETTY, _TIMEOUT)}
+    sums = _SUMS if resource is TRAINING_JOBS else ()
+    return {"get": operation, "parameters": _refer(*_LISTING, *sums, _PRETTY, _TIMEOUT)}
 
 
 def _get(resource: Resource, subresource: Subresource | None) -> dict[str, Any]:

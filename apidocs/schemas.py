@@ -20,6 +20,7 @@ from visibility_api.models.subresources import TrainJobLogTail, TrainJobProgress
 from visibility_api.models.v1alpha1 import (
     TrainingJob,
     TrainingJobList,
+    TrainingJobSums,
     TrainJobProgress,
     TrainJobProgressList,
 )
@@ -73,7 +74,7 @@ def component_schemas(resources: Sequence[Resource]) -> dict[str, Schema]:
 def _models_of(resource: Resource) -> dict[str, type[WireModel]]:
     """The documents of one resource, by kind."""
     if resource is TRAINING_JOBS:
-        return {model.__name__: model for model in (TrainingJob, TrainingJobList)}
+        return {model.__name__: model for model in (TrainingJob, TrainingJobList, TrainingJobSums)}
     workload = resource.kind.removesuffix("Progress")
     if workload == _WORKLOAD:
         return {model.__name__: model for model in _MODELS}

@@ -250,7 +250,8 @@ def test_every_parameter_is_described() -> None:
     assert set(parameters) - {"replicas-limit", "replicas-continue"} == {
         "allowWatchBookmarks", "attempt", "continue", "fieldSelector", "labelSelector", "limit", "lines",
         "maxPoints", "metric", "name", "namespace", "pretty", "previous", "replicas", "resourceVersion",
-        "resourceVersionMatch", "sendInitialEvents", "since", "timeout", "timeoutSeconds", "until", "watch",
+        "resourceVersionMatch", "sendInitialEvents", "since", "sumBy", "timeout", "timeoutSeconds", "until",
+        "watch", "window",
     }  # fmt: skip
     assert all(p["description"] for p in parameters.values())
 
@@ -262,7 +263,7 @@ def test_the_status_has_every_field_of_the_design() -> None:
         "phase", "phaseReason", "phaseMessage", "attempts", "failure", "resources",
         "progressPercentage", "estimatedRemainingSeconds", "metrics", "lastUpdatedTime",
         "estimatedCompletionTime", "estimatedCompletionRange", "startTime", "endTime", "durationSeconds",
-        "steps", "epochs", "message",
+        "steps", "epochs", "message", "checkpoint", "goodput",
         "conditions", "rank0", "replicas", "observation",
         "replicaStatuses", "replicaStatusesTime", "replicaStatusesContinue",
     }  # fmt: skip

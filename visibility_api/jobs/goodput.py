@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from .account import DOWN, ENDED, PLACED, RUNNING, UNKNOWN, WAITING, Account, checksum
 from .job import Phase
-from .ledger import PRODUCTIVE, QUEUED, Ledger
+from .ledger import PRODUCTIVE, QUEUED, Ledger, Seconds, none
 
 if TYPE_CHECKING:
     from .record import Record  # of which the saved account is a part
@@ -67,6 +67,26 @@ def read_goodput(saved: bytes) -> tuple[Ledger, int] | None:
     if account.tail:
         account.ledger.add(account.tail, account.ledger.until + sum(account.tail))
     return account.ledger, account.doing
+
+
+def sums_until(
+    saved: bytes, until: float, window: Literal["whole", "hour", "day"], *, is_over: bool
+) -> Seconds | None:
+    """The sums of a window that ends at `until`, by a document's account; None where there are none.
+
+    `is_over`: the job has ended. Of another one the time since its account counts as what it did then.
+    """
+    found = read_goodput(saved)
+    if found is None:
+        return None
+    ledger, current = found
+    if not is_over and until > ledger.until:
+        seconds = none()
+        seconds[current] = until - ledger.until
+        ledger.add(seconds, until)
+    if window == "whole":
+        return ledger.whole
+    return ledger.hour(until) if window == "hour" else ledger.day(until)
 
 
 def goodput(seconds: Sequence[float]) -> float | None:

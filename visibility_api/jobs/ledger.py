@@ -109,26 +109,27 @@ class Ledger:
         for old in [each for each in self._coarse if (each + 1) * COARSE_S <= oldest]:
             del self._coarse[old]
 
-    def hour(self) -> Seconds:
-        """The sums of the hour before `until`."""
-        return self._last(HOUR_S, ((FINE_S, self._fine),))
+    def hour(self, at: float = 0.0) -> Seconds:
+        """The sums of the hour before `until`, or before `at` if that is later."""
+        return self._last(max(at, self.until) - HOUR_S, ((FINE_S, self._fine),))
 
-    def day(self) -> Seconds:
-        """The sums of the day before `until`."""
-        return self._last(DAY_S, ((FINE_S, self._fine), (COARSE_S, self._coarse)))
+    def day(self, at: float = 0.0) -> Seconds:
+        """The sums of the day before `until`, or before `at` if that is later."""
+        return self._last(max(at, self.until) - DAY_S, ((FINE_S, self._fine), (COARSE_S, self._coarse)))
 
-    def _last(self, span_s: float, kept: Sequence[tuple[int, dict[int, Seconds]]]) -> Seconds:
+    def _last(self, since: float, kept: Sequence[tuple[int, dict[int, Seconds]]]) -> Seconds:
         self._unpack()
-        since = self.until - span_s
-        found = list(self._current)
-        for size, intervals in kept:
+        found = none()
+        current = int(self.until // FINE_S)
+        for size, intervals in ((FINE_S, {current: self._current}), *kept):
             for index, sums in intervals.items():
-                # One that the job was made in is covered from then on only.
-                covered_s = min(sum(sums), size)
-                left_s = min(covered_s, max(0.0, (index + 1) * size - since))
-                share = left_s / covered_s if index * size < since and covered_s > 0 else 1.0
+                start = max(index * size, self.began)
+                covered_s = sum(sums)
+                left_s = min(covered_s, start + covered_s - since)
+                if left_s <= 0:
+                    continue
                 for kind, some in enumerate(sums):
-                    found[kind] += some * share
+                    found[kind] += some * (left_s / covered_s)
         return found
 
     # --- as bytes: most kinds are 0, so those that are not are kept

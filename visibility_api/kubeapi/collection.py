@@ -10,6 +10,7 @@ from visibility_api.models.served import Resource
 from visibility_api.store import Entry, Store
 
 from .disconnect import unless_gone
+from .fleet import Window, encode_sums, read_sums
 from .forms import Form, Forms
 from .list_layout import layout_of
 from .list_options import read_get_options, read_list_options
@@ -42,6 +43,7 @@ class Collection:
         self._plural = resource.plural
         self._store = store
         self._view = view
+        self._now = now
         self._forms = Forms(Codec(resource) if view is None else view.codec, now)
         self._lists = Lists(store) if lists is None else lists
         # What is kept of an entry is named after the form: that of the view differs.
@@ -85,6 +87,8 @@ class Collection:
 
         Raises what `read_list_options`, `AllKinds.readable` and `Lists.body` raise; ClientGone.
         """
+        if self._view is not None and (sums := read_sums(request)) is not None:
+            return await self._sums(request, self._view, *sums)
         representation = negotiate_request(request, Target.LIST)
         form = self._forms.choose(representation, request)
         options = read_list_options(request, is_mixed=self._view is not None)
@@ -93,6 +97,24 @@ class Collection:
         layout = layout_of(form, representation)
         making = self._lists.body(layout, resources, namespace, options, client=request.client)
         body = await unless_gone(request.receive, making)
+        return ResourceResponse(content_type=representation.media_type, body=body)
+
+    async def _sums(
+        self, request: ResourceRequest, view: AllKinds, by: str, window: Window
+    ) -> ResourceResponse:
+        """The sums over the jobs that a list would have."""
+        representation = negotiate_request(request, Target.PLAIN)
+        options = read_list_options(request, is_mixed=True)
+        namespace = request.attributes.namespace or None
+        resources = await view.readable(request)
+        making = self._lists.sums(
+            lambda page: encode_sums(page, by, window, view.codec.kinds, self._now()),
+            resources,
+            namespace,
+            options,
+            client=request.client,
+        )
+        body = render(await unless_gone(request.receive, making), representation)
         return ResourceResponse(content_type=representation.media_type, body=body)
 
     def _line(self, entry: Entry) -> bytes:

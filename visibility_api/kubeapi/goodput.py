@@ -52,14 +52,17 @@ def goodput_cell(document: JobProgress) -> str | None:
 
 def _window(seconds: Sequence[float], accelerators: int) -> v1alpha1.GoodputOfWindow:
     of_accelerators = [accelerators * each for each in seconds] if accelerators else None
-    return window(seconds, of_accelerators)
+    return encode_window(seconds, of_accelerators, weights=seconds)
 
 
-def window(seconds: Sequence[float], of_accelerators: Sequence[float] | None) -> v1alpha1.GoodputOfWindow:
-    """The sums of one window; `of_accelerators`: the same times the accelerators, None for none."""
+def encode_window(
+    seconds: Sequence[float], of_accelerators: Sequence[float] | None, *, weights: Sequence[float]
+) -> v1alpha1.GoodputOfWindow:
+    """The sums of one window; `of_accelerators`: the same times the accelerators, None for none. `weights`:
+    those of the two that the percentages are of."""
     return _GoodputOfWindow(
-        percentage=_percentage(goodput(seconds)),
-        scheduling_percentage=_percentage(scheduling_goodput(seconds)),
+        percentage=_percentage(goodput(weights)),
+        scheduling_percentage=_percentage(scheduling_goodput(weights)),
         seconds=_by_kind(seconds),
         accelerator_seconds=_by_kind(of_accelerators) if of_accelerators is not None else None,
     )

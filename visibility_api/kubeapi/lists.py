@@ -6,7 +6,7 @@ A few lists are made at a time, and users take turns. While a list is made, othe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 
 import msgspec
 from cachetools import LRUCache
@@ -91,6 +91,20 @@ class Lists:
         async with (self._costly if layout.is_costly else self._cheap).slot(client):
             page = await find_page(self._store, resources, namespace, options)
             return _around(layout, page, await self._parts(layout, page, key))
+
+    async def sums(
+        self,
+        sum_up: Callable[[Page], Awaitable[bytes]],
+        resources: Resources,
+        namespace: str | None,
+        options: ListOptions,
+        *,
+        client: Hashable = "",
+    ) -> bytes:
+        """What `sum_up` makes of a list. Users take turns, with other lists. Raises as `body`."""
+        await self._store.reach(options.revision or 0)
+        async with self._cheap.slot(client):
+            return await sum_up(await find_page(self._store, resources, namespace, options))
 
     async def _parts(self, layout: Layout, page: Page, key: _Key | None) -> list[bytes]:
         """The items of a page, those of a list with a key from what is kept, as far as they are the same."""

@@ -89,14 +89,14 @@ class TrainingJobCodec(Codec):
     def __init__(self, resources: Sequence[Resource]) -> None:
         super().__init__(TRAINING_JOBS)
         # By its name here, which no two kinds share: Volcano has a Job as well, which is a VolcanoJob.
-        self._kinds = {resource.plural: resource.kind.removesuffix("Progress") for resource in resources}
+        self.kinds = {resource.plural: resource.kind.removesuffix("Progress") for resource in resources}
         self._codecs = {resource.plural: Codec(resource) for resource in resources}
 
     def document(self, entry: Entry) -> bytes:
         ref = entry.document.job.ref
         codec = self._codecs[ref.resource]
         start = len(codec.head) + len(codec.metadata(entry))
-        kind = self._kinds[ref.resource]
+        kind = self.kinds[ref.resource]
         job = _JobReference(kind=kind, resource=ref.resource, name=ref.name, uid=ref.uid)
         status = codec.document(entry)[start:]
         return b'%s%s,"jobRef":%s%s' % (self.head, self.metadata(entry), _encode(job), status)
@@ -107,7 +107,7 @@ class TrainingJobCodec(Codec):
 
     def leading_cells(self, document: JobProgress) -> Sequence[Cell]:
         ref, (_, *others) = document.job.ref, leading_cells(document)
-        return harmless(ref.qualified_name), self._kinds[ref.resource], *others
+        return harmless(ref.qualified_name), self.kinds[ref.resource], *others
 
 
 def _split(name: str) -> tuple[str, str]:

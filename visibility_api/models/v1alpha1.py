@@ -491,6 +491,42 @@ class TrainingJobList(WireModel):
     )
 
 
+class SumsOfJobs(WireModel):
+    """Sums over some jobs."""
+
+    name: str | None = Field(
+        default=None, description="What they have in common; absent of those without such a label."
+    )
+    jobs: Int32 = Field(ge=0, description="How many there are.")
+    running: Int32 = Field(ge=0, description="How many of them run.")
+    accelerators: Int64 = Field(ge=0, description="How many accelerators those that run request together.")
+    goodput: GoodputOfWindow = Field(
+        description="What their time was spent on. The percentages are of the accelerators' time, or of the"
+        " jobs' where none has any."
+    )
+
+
+class TrainingJobSums(WireModel):
+    """Sums over the jobs of a list: what trainingjobs answers with the query parameter sumBy."""
+
+    kind: Literal["TrainingJobSums"] = Field(default="TrainingJobSums", description="Always TrainingJobSums.")
+    api_version: Literal["visibility.trainer.kubeflow.org/v1alpha1"] = Field(
+        default="visibility.trainer.kubeflow.org/v1alpha1",
+        description="Always visibility.trainer.kubeflow.org/v1alpha1.",
+    )
+    metadata: ListMeta = Field(default_factory=ListMeta, description="Its resourceVersion is the list's.")
+    time: Time = Field(description="The end of the window.")
+    sum_by: str = Field(description="What the jobs of one group have in common.")
+    window: Literal["whole", "hour", "day"] = Field(
+        description="The whole life of each job, or the last hour or day until that time."
+    )
+    total: SumsOfJobs = Field(description="Of all jobs of the list.")
+    groups: tuple[SumsOfJobs, ...] = Field(
+        description="The ten groups that have spent the most time of accelerators, the largest first."
+    )
+    others: SumsOfJobs | None = Field(default=None, description="Of all further groups.")
+
+
 class TrainJobProgressList(WireModel):
     """TrainJobProgressList is a list of TrainJobProgress."""
 
