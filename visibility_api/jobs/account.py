@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from visibility_api.reports.document import Progress
@@ -18,6 +18,7 @@ from visibility_api.reports.fields import MAX_INTEGER
 from visibility_api.reports.marks import NO_MARKS, Marks
 
 from .ledger import (
+    KINDS,
     LOST_PROGRESS,
     MARKED,
     MOST_S,
@@ -48,8 +49,8 @@ NOWHERE = math.nan  # a position that is not known
 _UNITS = ("step", "progress_percentage", "epoch")
 
 _FORM = 1
-_HEAD = struct.Struct("<B4d7f2I6B")
-_TAIL = struct.Struct("<Bf")
+_HEAD = struct.Struct("<B4d3f2I6B")
+_PART = struct.Struct("<Bf")  # the place of a value that is not 0, and the value
 
 
 class Account:
@@ -303,7 +304,6 @@ class Account:
             self.usual,
             self.deviation,
             self.least,
-            *self.given,
             self.pod,
             self.run,
             self.mode,
@@ -313,21 +313,21 @@ class Account:
             self.fruitless,
             self.has_run,
         )
-        tail = [_TAIL.pack(kind, each) for kind, each in enumerate(self.tail) if each]
-        return b"".join((head, len(tail).to_bytes(1), *tail, self.ledger.save()))
+        return b"".join((head, *_pack(self.given), *_pack(self.tail), self.ledger.save()))
 
     @classmethod
     def load(cls, saved: bytes) -> Account:
         """What `save` returned. Raises ValueError, IndexError or struct.error for anything else."""
-        count, at = saved[_HEAD.size], _HEAD.size + 1
-        end = at + count * _TAIL.size
-        account = cls(Ledger.load(saved[end:]))
+        given, at = _unpack(saved, _HEAD.size, len(MARKED))
+        tail, at = _unpack(saved, at, len(KINDS))
+        account = cls(Ledger.load(saved[at:]))
+        account.given, account.tail = given, tail if any(tail) else []
         form, *numbers = _HEAD.unpack_from(saved)
         account.row_at, account.position, account.base, account.highest = numbers[:4]
-        account.usual, account.deviation, account.least, *account.given = numbers[4:11]
-        account.pod, account.run, account.mode, account.doing, account.unit, account.warm = numbers[11:17]
-        account.fruitless, account.has_run = numbers[17], bool(numbers[18])
-        times = (account.row_at, account.usual, account.deviation, *account.given)
+        account.usual, account.deviation, account.least, account.pod, account.run = numbers[4:9]
+        account.mode, account.doing, account.unit, account.warm, account.fruitless = numbers[9:14]
+        account.has_run = bool(numbers[14])
+        times = (account.row_at, account.usual, account.deviation, *account.given, *tail)
         positions = (account.position, account.base, account.highest)
         is_possible = (
             form == _FORM
@@ -339,11 +339,21 @@ class Account:
         )
         if not is_possible:
             raise ValueError(saved)
-        if count:
-            account.tail = none()
-            for kind, each in _TAIL.iter_unpack(saved[at:end]):
-                account.tail[kind] = each
         return account
+
+
+def _pack(values: Sequence[float]) -> list[bytes]:
+    """Those that are not 0."""
+    parts = [_PART.pack(place, each) for place, each in enumerate(values) if each]
+    return [len(parts).to_bytes(1), *parts]
+
+
+def _unpack(saved: bytes, at: int, length: int) -> tuple[list[float], int]:
+    """The values that are packed there, and where they end."""
+    values, end = [0.0] * length, at + 1 + saved[at] * _PART.size
+    for place, each in _PART.iter_unpack(saved[at + 1 : end]):
+        values[place] = each
+    return values, end
 
 
 def _rows(addition: Addition, unit: int) -> Iterator[tuple[float, float]]:

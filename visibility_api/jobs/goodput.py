@@ -43,7 +43,6 @@ def account_of(record: Record, now: datetime) -> Account:
         if account.mode == RUNNING and each.attempt in record.attempts and checksum(each.attempt) != ran:
             account.follow(each, record, now_s)
     record.fruitless = account.fruitless
-    record.ran_s = account.ledger.until - account.ledger.began - account.ledger.whole[QUEUED]
     return account
 
 

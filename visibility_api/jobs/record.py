@@ -88,7 +88,6 @@ class Record(State, kw_only=True):
     read_at: dict[str, datetime] = {}  # when each reporter of this attempt last was
     history: JobHistory | None = None  # None: nothing was reported yet
     fruitless: int = 0  # attempts in a row without a new step, as the account has it
-    ran_s: float = 0.0  # the time that the account has settled, without queues
     points: list[Addition] = []  # of the history, that are not in the log yet
     last_observation: Observation | None = None  # of a probe or a push, by this process
     observed: ObservationSummary | None = None  # the same by another process, until then

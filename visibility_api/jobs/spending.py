@@ -106,7 +106,9 @@ def at_risk_after_s(record: Record) -> float:
     if named_s is not None:
         return named_s
     longest_s = record.checkpoint.longest_s if record.checkpoint is not None else 0.0
-    return max(AT_RISK_LEAST_S, AT_RISK_SHARE * record.ran_s, AT_RISK_PAUSES * longest_s)
+    found = read_goodput(record.account)
+    ran_s = sum(found[0].whole) - found[0].whole[QUEUED] if found is not None else 0.0
+    return max(AT_RISK_LEAST_S, AT_RISK_SHARE * ran_s, AT_RISK_PAUSES * longest_s)
 
 
 def _at_risk_began(record: Record, status: str, *_: object) -> datetime | None:
