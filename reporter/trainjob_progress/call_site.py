@@ -14,11 +14,14 @@ if TYPE_CHECKING:
 
     from .flows import Flow
 
+    Loop = tuple[CodeType, int]  # where it begins
     WayOut = Literal["break", "end", "failed", "unknown"]
 
 # Instructions after which the next one does not follow; a jump goes where it goes.
 _GOING_AWAY = ("JUMP_FORWARD", "JUMP_ABSOLUTE", "JUMP_BACKWARD", "RETURN_", "RAISE_", "RERAISE")
 MAX_FRAMES = 50  # of those that are looked at: a loop is near
+MAX_KNOWN = 64
+_known_loops: dict[tuple[CodeType, int], Sequence[tuple[int, int]]] = {}  # reading code takes milliseconds
 _GENERATORS, _COROUTINE = 0x20 | 0x200, 0x80  # flags of code: generators, asynchronous ones too; `async def`
 
 _STDLIB = os.path.dirname(os.__file__)
@@ -38,20 +41,18 @@ def _find_caller() -> Optional[FrameType]:
     return frame
 
 
-def find_loop() -> object:
-    """The outermost loop of the program that the caller runs in; None without one.
+def find_loops() -> list[Loop]:
+    """The loops of the program that the caller runs in, innermost first.
 
     Looks at the caller's function, and at those that called it, as far as they are the program's own: whether
     there is a jump back over the place where each of them is.
     """
-    found: object = None
+    found: list[Loop] = []
     frame, is_generator = _find_caller(), False
     while frame is not None and not _is_library(frame.f_code.co_filename):
         driver = _find_for(frame) if is_generator else None  # goes over what tracks: it is not around it
-        for start, _ in _find_loops(frame.f_code, frame.f_lasti):
-            if start != driver:
-                found = (frame.f_code, start)
-                break
+        starts = dict.fromkeys(start for start, _ in _find_loops(frame.f_code, frame.f_lasti))
+        found += [(frame.f_code, start) for start in starts if start != driver]
         if frame.f_code.co_name == "<module>":
             break
         is_generator = bool(frame.f_code.co_flags & _GENERATORS)
@@ -59,8 +60,17 @@ def find_loop() -> object:
     return found
 
 
-def _find_loops(code: CodeType, at: int) -> Iterator[tuple[int, int]]:
+def _find_loops(code: CodeType, at: int) -> Sequence[tuple[int, int]]:
     """The jumps back over `at` that make a loop around it, with what they jump to before them."""
+    known = _known_loops.get((code, at))
+    if known is None:
+        if len(_known_loops) >= MAX_KNOWN:
+            _known_loops.clear()
+        known = _known_loops[code, at] = tuple(_read_loops(code, at))
+    return known
+
+
+def _read_loops(code: CodeType, at: int) -> Iterator[tuple[int, int]]:
     import dis
 
     whole = dis.Bytecode(code)

@@ -45,9 +45,9 @@ class Level:
     """One reporter's own counts. The base of `Reporter`, so that its hot loop has one object to look at."""
 
     __slots__ = (
-        "_counts", "_epoch", "_failed_steps", "_flow", "_initial_step", "_inner", "_inner_done", "_inner_key",
-        "_inner_round", "_inner_rounds", "_is_entered", "_is_iterating", "_is_loop", "_name", "_percentage",
-        "_run", "_step", "_total_epochs", "_total_steps",
+        "_counts", "_epoch", "_extras", "_failed_steps", "_flow", "_initial_step", "_inner", "_inner_done",
+        "_inner_key", "_inner_round", "_inner_rounds", "_is_entered", "_is_iterating", "_is_loop", "_key",
+        "_loops", "_name", "_percentage", "_place", "_run", "_step", "_total_epochs", "_total_steps",
     )  # fmt: skip
     stands_for_loop = False  # one that nobody tracks, around one that is tracked
 
@@ -70,6 +70,12 @@ class Level:
         self._inner: Optional[Position] = None  # where the last one of them ended
         self._inner_round: Optional[float] = None  # the iteration in which it ended
         self._inner_rounds = 0  # iterations that had one
+        self._loops: Sequence[
+            object
+        ] = ()  # that are around it and not tracked, or the one that it stands for
+        self._place: object = None  # in the code, where it was begun
+        self._key: object = None  # what it is to the level around it
+        self._extras: dict[object, int] = {}  # of loops inside that do not count: their steps
         self._failed_steps = 0  # of `_inner_done`: of the last one, if it failed
 
     def _absorb(self, inner: Position, *, has_failed: bool) -> None:
@@ -81,14 +87,27 @@ class Level:
         self._inner_round = self._rounds
         self._failed_steps = (inner.step or 0) if has_failed else 0
 
-    def _takes_in(self, place: object) -> bool:
-        """Whether what begins at `place` in the code counts the steps of this loop. The first that runs in it
-        does; where most iterations have none, it is an evaluation, as any other."""
+    def _takes_in(self, inner: Level, place: object) -> bool:
+        """Whether what begins at `place` in the code counts the steps of this loop. The first that runs in an
+        iteration does; where most iterations have none, it is an evaluation, as any other."""
+        inner._place = place
+        inner._key = key = place if self.stands_for_loop else (place, inner._name)
         if self._has_evaluations:
             self._inner_key, self._inner, self._inner_done = EVALUATION, None, 0
         elif self._inner_key is None:
-            self._inner_key = place
-        return self._inner_key == place
+            self._inner_key = key
+        elif key != self._inner_key and not self.stands_for_loop and self._inner_key is not EVALUATION:
+            if self._inner_round == self._rounds:
+                self._extras.setdefault(key, 0)
+            elif key not in self._extras:
+                self._inner_key = key
+            elif (
+                self._inner_rounds == 1
+            ):  # what came before it, in the first iteration alone, was no training
+                self._inner_done, self._inner = self._extras.pop(key), None
+                self._extras[self._inner_key] = 0
+                self._inner_key = key
+        return self._inner_key == key
 
     @property
     def _has_evaluations(self) -> bool:
@@ -126,7 +145,8 @@ class Level:
 def find_position(levels: Sequence[Level]) -> Position:
     """Where the open `levels`, outermost first, have come to together."""
     level, inside = levels[0], levels[1:]
-    if not inside and (level._inner is None or level._has_evaluations):
+    counts_itself = not level._is_loop and level._step != level._initial_step
+    if counts_itself or (not inside and (level._inner is None or level._has_evaluations)):
         return Position(to_count(level._step), _sane(level), level._epoch, level._total_epochs)
     inner = find_position(inside) if inside else None
     known = inner or level._inner or Position()

@@ -578,7 +578,7 @@ class LiveRun:
             total = None  # the plan was wrong; a reader would drop it too
         if not step and total is None and position.epoch:
             step = None  # epochs are counted, and no steps
-        if self.ending == "finished" and total is None and counted[0]._inner is not None:
+        if self.ending == "finished" and total is None and any(level._inner for level in counted):
             total = step or None  # a run that was planned inside alone has come to the end of that plan
         percentage = find_percentage(
             step=step,

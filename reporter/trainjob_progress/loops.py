@@ -7,7 +7,7 @@ import sys
 import threading
 
 from . import live_run, open_runs, settings, termination
-from .call_site import Home, find_loop, find_loop_code, find_place, find_way_out
+from .call_site import Home, find_loop_code, find_loops, find_place, find_way_out
 from .flows import Flow
 from .levels import Level, Position, find_position
 from .live_run import LiveRun
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import CodeType
     from typing import Any, Callable, Generic, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
 
-    from .call_site import WayOut
+    from .call_site import Loop, WayOut
     from .live_run import Extreme
     from .sinks import Sink
     from .values import Metric
@@ -321,14 +321,13 @@ class Track(Reporter, Over[T]):
 class Around(Reporter):
     """Stands for a loop that is not tracked, around one that is: nobody knows how often it will go round."""
 
-    __slots__ = ("_loop",)
+    __slots__ = ()
     stands_for_loop = True
 
     def __init__(self) -> None:
         super().__init__()
         self._is_loop = True
         self._is_iterating = True
-        self._loop: object = None
 
 
 class Items(Over[T]):
@@ -457,7 +456,7 @@ class Items(Over[T]):
             return
         begin(
             track, track._total_steps, total_epochs=track._total_epochs, initial_step=track._step,
-            place=self._outer._inner_key if self._outer is not None and track._counts else None,
+            place=track._place if self._outer is not None and track._counts else None,
             **track._options,
         )  # fmt: skip
         if before.is_over:
@@ -531,23 +530,23 @@ def begin(
         reporter._total_epochs = to_amount(total_epochs)
         reporter._name = name if name is None or isinstance(name, str) else show(name)
         reporter._flow = Flow()
-        place, loop = place or find_place(), None
-        if is_alone:
-            loop = find_loop()
+        place = place or find_place()
+        loops = find_loops() if is_alone or total_steps is None else []
         turn = _turns.setdefault(os.getpid(), threading.RLock())
         is_alone_here = turn.acquire(timeout=TURN_S)
         try:
             _end_left()
-            run = _find_run(reporter, loop, is_quiet=is_quiet) if sinks is None else None
+            run = _find_run(reporter, loops, is_quiet=is_quiet) if sinks is None else None
             if run is not None and run.levels:
-                _join(reporter, run, place)
+                _join(reporter, run, place, loops if is_alone else [])
             else:
                 if run is not None:
                     reporter._run, run.levels = run, [reporter]
                 else:
                     _begin_run(reporter, rank, sinks, bar=bar, without_push=without_push)
-                if loop is not None:
-                    _put_around(reporter, place, loop)
+                if is_alone and loops:
+                    reporter._run.levels = [_make_around(reporter, place, _choose(loops)), reporter]
+            reporter._loops = loops
             open_runs.enter(reporter._run)
         finally:
             if is_alone_here:
@@ -614,18 +613,24 @@ def _begin_run(
         open_runs.runs.append(run)
 
 
-def _find_run(reporter: Reporter, loop: object, *, is_quiet: bool) -> Optional[LiveRun]:
-    """The run that a new reporter becomes a level of. A run that it cannot belong to is ended."""
+def _find_run(reporter: Reporter, loops: Sequence[Loop], *, is_quiet: bool) -> Optional[LiveRun]:
+    """The run that a new reporter becomes a level of. A run that it cannot belong to is ended.
+
+    `loops`: of the program, that are around it and not tracked.
+    """
     open_runs.prune()
     run = open_runs.find_around()
     if run is None or run.later is not None:
         return open_runs.begin_beside(run or open_runs.find_main())
     root = run.levels[0]
-    if isinstance(root, Around) and len(run.levels) == 1 and root._loop != loop:
+    if isinstance(root, Around) and len(run.levels) == 1 and root._loops != [_choose(loops)]:
         run.end_unsaid()  # that loop is behind us
         return None
     while run.levels:
         level = run.levels[-1]
+        if isinstance(level, Around) and level is not root and level._loops[0] not in loops:
+            level._leave()  # that loop is behind us
+            continue
         if isinstance(level, Track) and level._is_iterating and not level._is_in_body:
             return open_runs.begin_beside(run)  # begun, and waiting for an item: not inside of it
         if open_runs.holds(level):
@@ -670,8 +675,15 @@ def _find_outer(track: Reporter) -> Optional[Track[Any]]:
     return outer if isinstance(outer, Track) else None
 
 
-def _join(reporter: Reporter, run: LiveRun, place: object) -> None:
+def _join(reporter: Reporter, run: LiveRun, place: object, loops: Sequence[Loop]) -> None:
     outer = run.levels[-1]
+    inside = [loop for loop in loops if loop not in outer._loops]
+    plan = outer._total_steps or outer._total_epochs
+    if inside and not (outer._is_loop or plan or outer._step != outer._initial_step):
+        around = _make_around(reporter, place, _choose(inside))
+        around._run = run
+        run.levels.append(around)
+        outer = around
     reporter._run = run
     run.is_through = False
     reporter._counts = _does_count(reporter, run, outer, place)
@@ -687,10 +699,10 @@ def _does_count(reporter: Reporter, run: LiveRun, outer: Level, place: object) -
     if any(flow.is_around for _, flow in run.phases):
         return False
     if outer._is_loop:
-        return outer._takes_in(place)
+        return outer._takes_in(reporter, place)
     planned = outer._total_steps
     is_untouched = outer._step == outer._initial_step
-    if is_untouched and (planned is None or planned == reporter._total_steps):
+    if is_untouched and (planned is None or (reporter._total_steps or planned + 1) <= planned):
         return True
     run.say(
         "nested",
@@ -699,13 +711,18 @@ def _does_count(reporter: Reporter, run: LiveRun, outer: Level, place: object) -
     return False
 
 
-def _put_around(track: Reporter, place: object, loop: object) -> None:
+def _make_around(track: Reporter, place: object, loop: Optional[Loop]) -> Around:
     """`track` runs in a loop that nobody tracks: its end is not the run's, and the run's end is not known."""
     around = Around()
     around._run, around._flow = track._run, Flow()
     around._inner_key = place
-    around._loop = loop
-    track._run.levels = [around, track]
+    around._loops = [loop]
+    return around
+
+
+def _choose(loops: Sequence[Loop]) -> Optional[Loop]:
+    """The one that goes through the whole training: the nearest of the outermost function that has some."""
+    return next((loop for loop in loops if loop[0] is loops[-1][0]), None)
 
 
 def _retire(track: Reporter) -> None:

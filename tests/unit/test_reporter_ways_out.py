@@ -85,6 +85,66 @@ items = track(range(4), initial_step=10)
 for epoch in range(2):
     for item in items: pass
 """: ("", ("finished", 18, 18, 2)),
+    # Loops inside of `report`, of which nobody says how often they come.
+    """
+with report() as r:
+    for epoch in range(3):
+        for item in track(range(4)): pass
+        r.flush(60)
+        shown = sink.last.step, sink.last.total_steps, sink.last.epoch, sink.last.percentage
+        assert shown == (4 * epoch + 4, None, epoch + 1, None), shown
+""": ("", ("finished", 12, 12, 3)),
+    """
+for fold in range(2):
+    with report(name=f"fold {fold}") as r:
+        for item in track(range(4)):
+            r.flush(60)
+            assert (sink.last.step, sink.last.total_steps) == (item, 4)
+""": ("", ("finished", 4, 4, 1)),
+    """
+with report() as r:
+    for epoch in range(3):
+        for item in track(range(4)): pass
+    for epoch in range(2):
+        for item in track(range(5)): pass
+""": ("", ("finished", 22, 22, 2)),  # epochs of the loop that runs
+    """
+with report(total_steps=12):
+    for epoch in range(3):
+        for item in track(range(4)): pass
+""": ("", ("finished", 12, 12, 1)),
+    """
+with report(total_steps=12) as r:
+    for item in track(range(4)): pass  # before the training
+    for item in range(12): r.step()
+""": ("", ("finished", 12, 12, None)),
+    # Epochs whose steps are counted at several places in the code.
+    """
+for epoch in track(range(5)):
+    if epoch < 2:
+        for item in track(range(3)): pass
+    else:
+        for item in track(range(10)): pass
+""": ("", ("finished", 36, 36, 5)),
+    """
+for epoch in track(range(4)):
+    if epoch == 0:
+        for item in track(range(3), desc="baseline"): pass
+    for item in track(range(5), desc="training"): pass
+""": ("", ("finished", 20, 20, 4)),
+    """
+for epoch in track(range(11)):
+    if epoch % 5 == 0:
+        for item in track(range(3), desc="evaluation"): pass
+    for item in track(range(5), desc="training"): pass
+""": ("", ("finished", 55, 55, 11)),
+    """
+def run(items, name):
+    for item in track(items, desc=name): pass
+for epoch in track(range(3)):
+    run(range(10), f"training {epoch}")
+    run(range(4), f"validation {epoch}")
+""": ("", ("finished", 30, 30, 3)),
     # A loop that goes on after its source has raised has all that comes then.
     """
 seen = []
@@ -128,7 +188,7 @@ assert seen == [1, 2, "bad", 4, 5, 6], seen
 
 SCRIPT = f"""
 import json, sys
-from trainjob_progress import current, track as track_
+from trainjob_progress import current, report, track as track_
 from trainjob_progress.loops import abandon_all
 
 class Sink:
@@ -140,7 +200,7 @@ seen = []
 for program in json.load(sys.stdin):
     sink = Sink()
     sys.modules["trainjob_progress.settings"].find_sinks = lambda **_: [sink]
-    scope = {{"track": track_}}
+    scope = {{"report": report, "sink": sink, "track": track_}}
     raised = ""
     try:
         exec(compile({DEFINITIONS!r} + program, "program.py", "exec"), scope)
