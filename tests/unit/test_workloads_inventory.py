@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from functools import partial
 from itertools import permutations
 from typing import Any, Self
@@ -11,6 +12,7 @@ from typing import Any, Self
 import msgspec
 import pytest
 
+from tests.jobs import T0
 from tests.workload_objects import (
     TORCH,
     batch_job,
@@ -145,6 +147,17 @@ async def test_an_object_that_takes_too_much_memory_is_known_by_name_alone_and_i
     heard.inventory.change(COLLECTIONS[f"{kind}s"], "MODIFIED", object_)
     assert heard.jobs[-1].unread == (named, "ObjectTooLarge")
     assert len(msgspec.msgpack.encode(heard.jobs[-1])) < 4096
+
+
+async def test_pods_of_another_namespace_that_name_a_job_take_no_place_of_its_own() -> None:
+    heard = await Heard.of([trainjob()], [TORCH], [pod()])
+    for number in range(40):
+        forged = pod(name=f"bert-node-0-0-{number:05}", uid=f"forged-{number}")
+        before = T0 - timedelta(days=1)  # of pods that claim one place the oldest stays
+        meta = msgspec.structs.replace(forged.metadata, namespace="team-b", creation_timestamp=before)
+        heard.inventory.change(PODS, "ADDED", msgspec.structs.replace(forged, metadata=meta))
+    heard.inventory.change(TRAINJOBS, "MODIFIED", trainjob(labels={"team": "vision"}))
+    assert heard.jobs[-1].rank0 is not None
 
 
 async def test_what_changes_before_all_collections_are_listed_is_taken_into_account() -> None:

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from tests.jobs import JOB, NOW, T0
+from tests.jobs import JOB, NOW, T0, job_ref
 from tests.workload_objects import TORCH, all_pods, pod
-from visibility_api.jobs.job import Phase
+from visibility_api.jobs.job import JobRef, Phase
 from visibility_api.jobs.observation import Observation
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError
@@ -139,6 +139,27 @@ async def test_what_a_pod_of_another_rank_pushed_last_comes_with_it() -> None:
 async def test_pods_of_others_are_not_shown() -> None:
     bench = Bench([replica(0, RUNNING), replica(1, RUNNING, owner="another Job")])
     assert await bench.read() == {"node-0": "Running"}
+
+
+async def test_lists_of_one_namespace_leave_a_slot_for_those_of_another() -> None:
+    class Slow:
+        async def get(self, path: str, **_limits: object) -> bytes:
+            if "team-a" in path:
+                await asyncio.Event().wait()
+            return b'{"metadata": {}, "items": []}'
+
+    lists = PodLists(cast(KubeClient, Slow()), lambda _ref: all_pods(TORCH))
+
+    async def read(ref: JobRef) -> list[Any]:
+        return [each async for each in lists.read(ref)]
+
+    slow = [asyncio.create_task(read(job_ref(f"job-{number}"))) for number in range(4)]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        assert await read(job_ref(namespace="team-b")) == []
+    for each in slow:
+        each.cancel()
+    await asyncio.gather(*slow, return_exceptions=True)
 
 
 async def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,16 +97,17 @@ class ObjectCache(Generic[T]):
 
 
 class PodCache(ObjectCache[Pod]):
-    """Pods, indexed by the uid of the object that each names as its controller. It may be changed later."""
+    """Pods, indexed by namespace and uid of the object that each names as its controller. That may be changed
+    later, and pods of another namespace may name it too."""
 
     def __init__(self, kind: type[Pod], *, is_own: bool, owner_kinds: Container[str]) -> None:
         super().__init__(kind, is_own=is_own, owner_kinds=owner_kinds)
-        self._by_uid: dict[str, tuple[Key, ...]] = {}
+        self._by_owner: dict[tuple[str, str], tuple[Key, ...]] = {}
 
     def of(self, owner: Meta) -> list[Pod]:
         """The pods that name this very object."""
-        keys, namespace = self._by_uid.get(owner.uid, ()), owner.namespace
-        return [pod for key in keys if key[0] == namespace and (pod := self.get(key)) is not None]
+        keys = self._by_owner.get((owner.namespace, owner.uid), ())
+        return [pod for key in keys if (pod := self.get(key)) is not None]
 
     def _moved(
         self, key: Key, before: OwnerReference | None, after: OwnerReference | None
@@ -115,7 +116,8 @@ class PodCache(ObjectCache[Pod]):
         if before_uid != after_uid:
             self._leave(key, before_uid)
             if after is not None:
-                keys = self._by_uid[after_uid] = (*self._by_uid.get(after_uid, ()), key)
+                of = key[0], after_uid
+                keys = self._by_owner[of] = (*self._by_owner.get(of, ()), key)
                 if len(keys) > MAX_PODS_OF_ONE:
                     # Or thousands of forged ones would be compared at every change.
                     pods = [pod for each in keys if (pod := self.get(each)) is not None]
@@ -123,11 +125,12 @@ class PodCache(ObjectCache[Pod]):
         return super()._moved(key, before, after)
 
     def _leave(self, key: Key, uid: str) -> None:
-        left = tuple(other for other in self._by_uid.get(uid, ()) if other != key)
+        of = key[0], uid
+        left = tuple(other for other in self._by_owner.get(of, ()) if other != key)
         if left:
-            self._by_uid[uid] = left
+            self._by_owner[of] = left
         else:
-            self._by_uid.pop(uid, None)
+            self._by_owner.pop(of, None)
 
 
 def key_of(object_: AnyObject) -> Key:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 
 import msgspec
 
+from visibility_api.flowcontrol.fair_queue import FairQueue
 from visibility_api.jobs.job import JobRef
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.decoding import ListPage, decode, in_slices
@@ -19,7 +20,7 @@ from .objects import Meta, Pod
 MAX_PAGES = 16  # of a server that answers in pages
 MAX_PAGE_BYTES = 32 * 1024 * 1024  # some 4,000 pods
 TIMEOUT_S = 15.0  # of all pages
-AT_A_TIME = 2  # jobs; each is up to MAX_PAGE_BYTES of memory
+AT_A_TIME = 2  # jobs, one of a namespace; each is up to MAX_PAGE_BYTES of memory
 
 FindPods = Callable[[JobRef], AllPods | None]
 
@@ -44,7 +45,7 @@ class PodLists:
     def __init__(self, client: KubeClient, all_pods: FindPods) -> None:
         self._client = client
         self._all_pods = all_pods
-        self._slots = asyncio.Semaphore(AT_A_TIME)
+        self._queue: FairQueue[asyncio.Event] = FairQueue(at_a_time=AT_A_TIME, per_node=AT_A_TIME)
         self._page = msgspec.json.Decoder(ListPage[msgspec.Raw])
         self._pod = msgspec.json.Decoder(Pod)
         self._made = msgspec.json.Decoder(_Made)
@@ -53,12 +54,12 @@ class PodLists:
     async def read(self, ref: JobRef) -> AsyncGenerator[tuple[Pod, Replica]]:
         """Each pod that exists, and which replica it is.
 
-        Raises ApiError, Unreachable, TooLarge, UNDECODABLE.
+        Namespaces take turns. Raises ApiError, Unreachable, TooLarge, UNDECODABLE.
         """
         pods = self._all_pods(ref)
         if pods is None:
             return
-        async with self._slots:
+        async with self._slot(ref.namespace):
             if (makers := pods.makers) is not None:
                 path = makers.objects.in_namespace(ref.namespace)
                 async with aclosing(self._list(path, makers.selector)) as made:
@@ -72,6 +73,25 @@ class PodLists:
                     replica = pods.replica(pod, labelled.metadata.labels or {})
                     if replica is not None:
                         yield pod, replica
+
+    @asynccontextmanager
+    async def _slot(self, namespace: str) -> AsyncIterator[None]:
+        turn = asyncio.Event()
+        self._queue.push(turn, namespace=namespace, node=None)
+        self._begin()
+        try:
+            await turn.wait()
+            yield
+        finally:
+            if turn.is_set():
+                self._queue.release(turn)
+                self._begin()
+            else:
+                self._queue.remove(turn)
+
+    def _begin(self) -> None:
+        while (turn := self._queue.pop()) is not None:
+            turn.set()
 
     async def _list(self, path: str, selector: str) -> AsyncGenerator[msgspec.Raw]:
         token = ""
