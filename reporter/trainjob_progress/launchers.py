@@ -72,6 +72,8 @@ def _tensorflow(environ: Mapping[str, str], host: str) -> Optional[Identity]:
 
 
 def _paddle(environ: Mapping[str, str], host: str) -> Optional[Identity]:
+    """The operator sets PADDLE_JOB_ID to the job's name (release-1.9, `setPodEnv` in
+    pkg/controller.v1/paddlepaddle/envvar.go). Paddle's own launcher passes it on."""
     found = _of_operator("PaddleJob", host)
     return found if found is not None and environ.get("PADDLE_JOB_ID") == found["job"] else None
 
