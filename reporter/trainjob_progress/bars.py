@@ -7,7 +7,8 @@ from copy import copy
 from typing import Any, Optional, Set, Tuple
 
 from .drawn import Drawing, find_drawing
-from .pairs import lazily, read_metrics
+from .pairs import read_metrics
+from .patterns import lazily
 
 Fields = dict[str, Any]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Optional
 
-from .pairs import lazily
+from .patterns import lazily
 
 _COUNT = r"\d{1,15}"
 _TQDM = lazily(

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Optional
 
-from .pairs import NUMBER, Metrics, lazily, read_metrics, to_number
+from .pairs import NUMBER, Metrics, read_metrics, to_number
+from .patterns import lazily
 
 Fields = dict[str, Any]
 

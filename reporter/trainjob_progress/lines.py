@@ -26,11 +26,11 @@ from .pairs import (
     find_doubted,
     find_pairs,
     is_place,
-    lazily,
     read_entries,
     read_metrics,
     to_number,
 )
+from .patterns import lazily
 
 Fields = dict[str, Any]  # arguments of Reporter.update
 

@@ -14,15 +14,29 @@ _NAME = (
     r"[\w-]{0,40}(?:passw(?:or)?d|passphrase|pwd|secret|token(?!iz|s\b)|credential|auth|cookie"
     r"|(?:api|access|account|private|shared|client)[_-]?key)[\w-]{0,40}"
 )
-_VALUE = r"(?:\"[^\"]*\"|'[^']*'|[^\s,;'\"]+)"
+_SAYS = r"(?:passw(?:or)?d|passphrase|(?:api|access|private)[ _-]?key)"
+_VALUE = r"(?:b?\"[^\"]*\"|b?'[^']*'|\([^()]*\)|[^\s;'\"]+)"
 _SECRETS = (
+    (r"-----BEGIN [A-Z ]{0,40}KEY.*", "…"),
     (r"\b([a-z][a-z0-9+.-]{0,30}://)\S*@", r"\1…@"),  # user and password of a URL
-    (r"(://[^\s?'\"]*)\?[^\s'\"]*", r"\1?…"),  # signatures stand there
-    (r"(?<![\w/.:])[\w.-]{1,64}:[^\s@/'\"]{1,200}@(?=\w)", "…@"),  # such a user of no URL
+    (r"([^\s?'\"]{1,500})\?[^\s'\"]*=[^\s'\"]*", r"\1?…"),  # signatures stand there
+    (r"(?<![\w/.:])[\w.-]{1,64}:[^\s/'\"]{1,200}@(?=\w)", "…@"),  # such a user of no URL
+    (r"(-u[\s',\"]{1,4}[\w.-]{1,64}:)[^\s'\"]{1,200}", r"\1…"),  # of curl
+    (r"(\bmysql\w{0,9}\b.{0,200}?[\s'\"]-p)[^\s'\"]{1,200}", r"\1…"),
     (r"\b(bearer|basic)\s+[\w.~+/=-]{6,}", r"\1 …"),
     (rf"(\b{_NAME}[\"']?\s{{0,8}}[=:]\s{{0,8}})(?!\d{{1,9}}\b|bearer|basic){_VALUE}", r"\1…"),
+    (
+        r"(\b(?:[\w-]{0,40}[_-])?(?:pass|pin|sig|signature)[\"']?\s{0,8}[=:]\s{0,8})(?!\d{1,3}\b|true|false|…)"
+        + _VALUE,
+        r"\1…",
+    ),
+    (r"(\b[\w-]{0,40}(?:passw(?:or)?d|secret)[\"']?\s{0,8}[=:]\s{0,8})\d+", r"\1…"),
+    (rf"(\b{_SAYS}\s(?:is\s)?)(?!is\b)(?=\S*[\d'\"]){_VALUE}", r"\1…"),  # in a sentence
     (rf"(--{_NAME}[\"']?[\s,]{{1,4}}){_VALUE}", r"\1…"),  # of a command
-    (r"\b(?:hf_|sk-|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|AIza|ya29\.|eyJ)[\w./+=-]{8,}", "…"),
+    (
+        r"\b(?:hf_|sk-|sk_|gh[pousr]_|github_pat_|glpat-|npm_|xox[a-z]-|AKIA|ASIA|AIza|ya29\.|eyJ)[\w./+=-]{8,}",
+        "…",
+    ),
     (r"\b(?=[a-z+=]*\d)(?=[\d+=]*[a-z])[a-z0-9+=]{32,}", "…"),  # random characters
 )
 

@@ -270,6 +270,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
             re.compile(options.pattern)
         except re.error as error:
             parser.error(f"--pattern: {error}")
+        from .patterns import has_nested_repetition
+
+        if has_nested_repetition(options.pattern):
+            parser.error(
+                "--pattern: a repetition inside of a repetition may take for ever: write [ab]* for (a*b)*"
+            )
     return options
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Callable, Dict, List, NamedTuple, Optional
 
 from .lines import MAX_LINE
-from .pairs import lazily
+from .patterns import lazily
 
 MAX_LINES = 64  # of the screen: a program can come back to these; what is above is over
 _TOKEN = lazily(

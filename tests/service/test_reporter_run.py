@@ -254,8 +254,12 @@ def test_a_total_and_a_pattern_can_be_given(tmp_path: Path) -> None:
     assert run.document["metrics"] == {"error": 0.5}
 
 
-def test_a_broken_pattern_is_said_before_anything_runs(tmp_path: Path) -> None:
-    code, output, errors = Run(tmp_path, "print('ran')", "--pattern=(").end()
+@pytest.mark.parametrize("pattern", ["(", r"^(\w+\s?)*loss (?P<loss>\d+)!$"])
+def test_a_pattern_that_is_broken_or_may_take_for_ever_is_said_before_anything_runs(
+    tmp_path: Path, pattern: str
+) -> None:
+    """Seen of the second: the wrapper outlived its command, and no signal but SIGKILL ended it."""
+    code, output, errors = Run(tmp_path, "print('ran')", f"--pattern={pattern}").end()
     assert (code, output) == (2, b"")
     assert b"--pattern:" in errors
 

@@ -33,6 +33,30 @@ SECRET = "hunter2hunter2"
         f"(1045, \"denied\", {{'passwd': '{SECRET}'}})",
         f"https://user:{'x' * 3000}{SECRET}@host",
         f"{'x1' * 1500} password {SECRET}",
+        f"MY_PASS={SECRET}",
+        f"DB_PASS: {SECRET}",
+        f"pass={SECRET}",
+        f"token=b'{SECRET}'",
+        f"auth=('u','{SECRET}')",
+        "password=48612345hunter2hunter2",
+        f"user:pa@{SECRET}@host",
+        f"pwd=a,{SECRET}",
+        f"password is {SECRET}",
+        f"with password {SECRET}",
+        f"passwd 'a b {SECRET}'",
+        f"passphrase '{SECRET}'",
+        f"api-key {SECRET}",
+        f"npm_{SECRET}",
+        f"sk_live_{SECRET}",
+        f"xoxb-123-{SECRET}",
+        f"-----BEGIN PRIVATE KEY----- {SECRET}",
+        f"SharedAccessSignature=sr=x&sig={SECRET}",
+        f"signature={SECRET}",
+        f"host/x?X-Amz-Signature={SECRET}&y=1",
+        f"curl -u user:{SECRET} http://h",
+        f"['curl', '-u', 'user:{SECRET}', 'http://h']",
+        f"mysql -p{SECRET}",
+        f"['mysql', '-p{SECRET}']",
         f"bad digest 0123456789abcdef0123456789abcdef{SECRET}",
     ],
 )
@@ -56,10 +80,18 @@ def test_what_looks_like_a_credential_is_cut(text: str) -> None:
         "git@github.com:org/model is private",
         "Unexpected key(s) in state_dict: layer.0.weight",
         "loss is nan at step 7",
+        "bypass=true, pass=3 of 5",
+        "tar -xpf data.tar failed",
+        "secret santa: unknown dataset",
     ],
 )
 def test_what_is_none_stays(text: str) -> None:
     assert describe(ValueError(text)) == f"ValueError: {text}"
+
+
+@pytest.mark.parametrize("text", ["secret = 12345678", "password=123456", "pin: 4711"])
+def test_a_number_may_be_a_secret_as_well(text: str) -> None:
+    assert not any(character.isdigit() for character in describe(ValueError(text)))
 
 
 def test_the_text_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
