@@ -39,6 +39,7 @@ INSTEAD = {
     "total_epochs": "update(total_epochs=…)", "percentage": "update(percentage=…)",
     "percent": "update(percentage=…)", "progress": "update(percentage=…)", "message": "message(…)",
 }  # fmt: skip
+ONE = 1  # the same object wherever a program writes 1
 MAX_WAIT_S = 1e7  # a longer one is more than a queue can
 NOWHERE = LiveRun()  # the run of reporters that report to nobody
 
@@ -83,7 +84,7 @@ class Reporter(Level):
         try:
             # A float under a name that was seen since the last sample takes the short way, and `loss`, which
             # nearly everyone gives, one without a dictionary.
-            if metrics is not None or type(n) is not int or n < 0:
+            if metrics is not None or (n is not ONE and (type(n) is not int or n < 0)):
                 return self._step_as_meant(n, metrics, loss, named)
             values = run.values
             if values is not None:
@@ -93,7 +94,7 @@ class Reporter(Level):
                         if type(loss) is not float:
                             return self._step_as_meant(n, metrics, loss, named)
                         span = seen["loss"]
-                        if not span.low <= loss <= span.high:  # NaN too
+                        if not (span.low <= loss and loss <= span.high):  # NaN too
                             run.note("loss", loss, self, n)
                         values["loss"] = loss
                     if named:
@@ -102,7 +103,7 @@ class Reporter(Level):
                             if type(value) is not float:
                                 return self._step_as_meant(n, metrics, loss, named)
                             span = seen[name]
-                            if not span.low <= value <= span.high:
+                            if not (span.low <= value and value <= span.high):
                                 run.note(name, value, self, n)
                             values[name] = value
                 except KeyError as error:
