@@ -240,6 +240,9 @@ class TestReading:
             {"rank": [0], "step": [1], "name": ["x" * 65]},
             {"rank": [0], "step": [1], "timestamp": "2026-01-23T10:00:00"},
             {"rank": list(range(65)), "step": [1] * 65},
+            # No form in UTC: encoding the job's state raised, for all jobs.
+            {"rank": [0, 1], "step": [1, 2], "timestamp": "0001-01-01T00:00:00+23:59"},
+            {"rank": [0, 1], "step": [1, 2], "timestamp": "9999-12-31T23:00:00-23:59"},
         ],
     )
     def test_a_report_of_ranks_that_breaks_a_rule_is_none(self, given: dict[str, object]) -> None:

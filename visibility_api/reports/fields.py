@@ -86,7 +86,15 @@ def parse_time(text: str) -> datetime | None:
     is_leap = text[17:19] == "60"
     try:
         instant = datetime.fromisoformat((f"{text[:17]}59{text[19:]}" if is_leap else text).upper())
-        instant = instant.astimezone(UTC) + _SECOND if is_leap else instant.astimezone(UTC)
+        return within_times(instant + _SECOND if is_leap else instant)
+    except (ValueError, OverflowError):
+        return None
+
+
+def within_times(instant: datetime) -> datetime | None:
+    """The same in UTC; None where it could not be encoded again, or be added to."""
+    try:
+        instant = instant.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
     return instant if EARLIEST <= instant <= LATEST else None

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from .fields import MAX_INTEGER, MAX_METRIC_CHARACTERS, MAX_RANKS, TIME_SCHEMA, says
+from .fields import MAX_INTEGER, MAX_METRIC_CHARACTERS, MAX_RANKS, TIME_SCHEMA, says, within_times
 
 _Rows = msgspec.Meta(max_length=MAX_RANKS)
 _Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_INTEGER)]
@@ -62,6 +62,9 @@ def read_ranks(parsed: object) -> Ranks:
         found = msgspec.convert(parsed, RankColumns)
     except msgspec.ValidationError:
         return NO_RANKS
+    at = None if found.timestamp is None else within_times(found.timestamp)
+    if at is None and found.timestamp is not None:
+        return NO_RANKS
     ranks, none = found.rank, [None] * len(found.rank)
     columns = (found.name or none, found.step or none, found.step_seconds or none)
     if any(len(column) != len(ranks) for column in columns) or len(set(ranks)) != len(ranks):
@@ -74,4 +77,4 @@ def read_ranks(parsed: object) -> Ranks:
     if not rows:
         return NO_RANKS
     rows.sort(key=lambda row: row.rank)
-    return Ranks(zlib.crc32(msgspec.json.encode((found.timestamp, rows))), found.timestamp, tuple(rows))
+    return Ranks(zlib.crc32(msgspec.json.encode((at, rows))), at, tuple(rows))

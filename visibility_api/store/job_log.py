@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Protocol
 
+import structlog
+
+from visibility_api.errors.text import describe_fault
 from visibility_api.history.job_history import JobHistory
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.observation import Addition
 from visibility_api.jobs.summary import JobProgress
 
 from .memory import MemoryStore
+
+log = structlog.get_logger("visibility.server")
 
 
 class Owner(Protocol):
@@ -93,8 +98,11 @@ class JobLog:
         if (owner := self._owner) is None:
             return
         for ref in owner:
-            if (state := owner.state(ref)) is not None:
-                self._states[ref] = state
+            try:
+                if (state := owner.state(ref)) is not None:
+                    self._states[ref] = state
+            except Exception as error:  # about one job; the others go on (decision 0005)
+                log.error("state of a job not kept", job=str(ref), **describe_fault(error))
             if (history := owner.history(ref)) is not None:
                 self._histories[ref] = history
         self._owner, self._may_write = None, _never

@@ -372,4 +372,4 @@ def _take_back(
 def _size_bytes(document: JobProgress) -> int:
     """About what one revision of the document keeps in memory, its encoded forms included."""
     texts = sum(map(len, chain(*document.metrics, *document.job.labels.items())))
-    return _BASE_SIZE_BYTES + 4 * texts + 200 * len(document.metrics)
+    return _BASE_SIZE_BYTES + 4 * texts + 200 * len(document.metrics) + 150 * len(document.job.labels)
