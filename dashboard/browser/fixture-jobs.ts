@@ -37,8 +37,8 @@ const pick = <T>(list: readonly T[], value: number): T => list[Math.floor(value 
 const iso = (ms: number) => new Date(ms).toISOString().replace(/\.\d+Z$/, "Z");
 
 export class MadeJob {
-  readonly name: string;
-  readonly namespace: string;
+  name: string;
+  namespace: string;
   uid: string;
   /** Its resource, and its kind. */
   plural = "trainjobs";

@@ -218,7 +218,13 @@ export class Fixture {
     if (name === undefined) return this.collection(request, response, resource, namespace, url.searchParams);
     const job = this.jobs.find((one) => one.plural === resource && one.namespace === namespace && one.name === name);
     if (!job)
-      return sendStatus(response, 404, "NotFound", `trainjobs.visibility.trainer.kubeflow.org "${name}" not found`);
+      return sendStatus(
+        response,
+        404,
+        "NotFound",
+        `trainjobs.visibility.trainer.kubeflow.org "${name}" not found`,
+        name,
+      );
     if (subresource === "log-tail") return this.logTail(response, job);
     if (subresource === "history") return this.history(request, response, job, url.searchParams);
     if (subresource === "progress") return this.progress(request, response, job, url.searchParams);
@@ -407,8 +413,12 @@ function send(request: IncomingMessage, response: ServerResponse, body: unknown)
   response.end(gzipSync(JSON.stringify(body), { level: 1 }));
 }
 
-function sendStatus(response: ServerResponse, code: number, reason: string, message: string): void {
-  sendJson(response, { kind: "Status", apiVersion: "v1", status: "Failure", code, reason, message }, code);
+function sendStatus(response: ServerResponse, code: number, reason: string, message: string, name?: string): void {
+  sendJson(
+    response,
+    { kind: "Status", apiVersion: "v1", status: "Failure", code, reason, message, details: { name } },
+    code,
+  );
 }
 
 /** As a proxy's, of HTML, where no reason is given. */

@@ -101,6 +101,7 @@ console.log(
     longestTaskLiveMs: longest(during.filter(([at]) => at < scrollingFrom)),
     longestTaskScrollingMs: longest(during.filter(([at]) => at >= scrollingFrom)),
     tasksOver50msLive: during.length,
+    inLongestLoading: loadingTasks.inLongest,
     longestTaskLoadingCpuMs: loadingTasks.longestCpuMs,
     longestTaskCpuMs: ownTasks.longestCpuMs, // live and scrolling, without what other processes took
     tasksOver50CpuMs: ownTasks.over50CpuMs,

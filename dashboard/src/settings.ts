@@ -41,9 +41,12 @@ const USUAL: Settings = {
   views: [],
 };
 
-export function loadSettings(): Settings {
+/** `otherwise` where the browser keeps nothing. */
+export function loadSettings(otherwise: Settings = USUAL): Settings {
   try {
-    const kept = JSON.parse(localStorage.getItem(KEY) ?? "{}") as Record<string, unknown>;
+    const text = localStorage.getItem(KEY);
+    if (text === null) return otherwise;
+    const kept = JSON.parse(text) as Record<string, unknown>;
     const { theme, zone, namespaces, pinned, notifies, me, views } = kept;
     return {
       theme: theme === "light" || theme === "dark" ? theme : "auto",
@@ -55,7 +58,7 @@ export function loadSettings(): Settings {
       views: Array.isArray(views) ? views.filter(isView).slice(0, MOST_VIEWS) : [],
     };
   } catch {
-    return USUAL;
+    return otherwise;
   }
 }
 
@@ -79,6 +82,21 @@ export function saveSettings(settings: Settings): void {
 export function remember(settings: Settings, namespace: string): Settings {
   const others = settings.namespaces.filter((name) => name !== namespace);
   return { ...settings, namespaces: [namespace, ...others].slice(0, MOST_NAMESPACES) };
+}
+
+/** What is chosen here, with what other tabs have chosen since `before`. */
+export function merged(before: Settings, chosen: Settings): Settings {
+  const changes = Object.entries(chosen).filter(([name, value]) => before[name as keyof Settings] !== value);
+  return { ...loadSettings(before), ...(Object.fromEntries(changes) as Partial<Settings>) };
+}
+
+/** Calls `listener` when another tab has chosen something. Returns how to end it. */
+export function onSettingsOfOtherTabs(listener: () => void): () => void {
+  const listen = ({ key }: StorageEvent) => {
+    if (key === KEY || key === null) listener();
+  };
+  window.addEventListener("storage", listen);
+  return () => window.removeEventListener("storage", listen);
 }
 
 function isZone(zone: string): boolean {

@@ -10,6 +10,8 @@ export class ApiError extends Error {
     readonly reason: string,
     message: string,
     readonly retryAfterSeconds?: number,
+    /** Name of the object that it is about. */
+    readonly subject?: string,
   ) {
     super(message);
   }
@@ -20,6 +22,10 @@ export class ConnectionLost extends Error {}
 
 /** Not even the beginning of one. What answers there next may be another server. */
 export class NobodyAnswers extends ConnectionLost {}
+
+/** Whether `name` is not there. Every other 404 is of a server, or of a proxy, that does not know the path for now. */
+export const isAbsent = (error: unknown, name: string) =>
+  error instanceof ApiError && error.code === 404 && error.reason === "NotFound" && error.subject === name;
 
 /** An error as it can be copied to another tab. `code` is 0 where there was no answer. */
 export interface Fault {
@@ -93,5 +99,5 @@ async function toError(answer: Response): Promise<ApiError> {
 export function statusError(status: Partial<Status>, fallback = ""): ApiError {
   const code = status.code ?? 500;
   const message = (status.message || fallback || `The server answered ${code}.`).slice(0, MAX_MESSAGE);
-  return new ApiError(code, status.reason || "", message, status.details?.retryAfterSeconds);
+  return new ApiError(code, status.reason || "", message, status.details?.retryAfterSeconds, status.details?.name);
 }

@@ -2,7 +2,7 @@
 
 import { corePath, resourcePath, withQuery, type Address } from "./address";
 import { linesOf } from "../model/log";
-import { ApiError, getJson, getText } from "./http";
+import { ApiError, ConnectionLost, getJson, getText } from "./http";
 import type { History, JobDocument, KubernetesEvent, LogTail } from "./types";
 
 /** A job's place in the API. `plural` is the resource, such as trainjobs. */
@@ -26,18 +26,32 @@ function historyPath(address: Address, ref: JobRef, query: HistoryQuery): string
   return withQuery(subject(address, ref, "history"), { metric: metrics, since, maxPoints });
 }
 
-export const getHistory = (address: Address, ref: JobRef, query: HistoryQuery, signal?: AbortSignal) =>
-  getJson<History>(historyPath(address, ref, query), signal);
+export async function getHistory(
+  address: Address,
+  ref: JobRef,
+  query: HistoryQuery,
+  signal?: AbortSignal,
+): Promise<History> {
+  const found = await getJson<History>(historyPath(address, ref, query), signal);
+  if (!Array.isArray(found?.series) || !found.metadata) throw new ConnectionLost("The answer is no history.");
+  return found;
+}
 
 export const getHistoryCsv = (address: Address, ref: JobRef, query: HistoryQuery) =>
   getText(historyPath(address, ref, query), "text/csv");
 
 export const getJob = (address: Address, ref: JobRef, signal?: AbortSignal) =>
-  getJson<JobDocument>(subject(address, ref), signal);
+  getDocument(subject(address, ref), signal);
+
+async function getDocument(path: string, signal?: AbortSignal): Promise<JobDocument> {
+  const found = await getJson<JobDocument>(path, signal);
+  if (!found?.metadata || !found.status) throw new ConnectionLost("The answer is no job.");
+  return found;
+}
 
 /** With a status for each replica, 1,000 at most: those after the replica named `after`. */
 export const getReplicas = (address: Address, ref: JobRef, after: string | undefined, signal?: AbortSignal) =>
-  getJson<JobDocument>(withQuery(subject(address, ref, "progress"), { replicas: "all", continue: after }), signal);
+  getDocument(withQuery(subject(address, ref, "progress"), { replicas: "all", continue: after }), signal);
 
 export const getYaml = (address: Address, ref: JobRef, signal?: AbortSignal) =>
   getText(subject(address, ref), "application/yaml", signal);

@@ -53,7 +53,7 @@ export interface Status {
   code: number;
   reason: string;
   message: string;
-  details?: { retryAfterSeconds?: number };
+  details?: { retryAfterSeconds?: number; name?: string };
 }
 
 /** An Event of Kubernetes, as little of it as is shown. */

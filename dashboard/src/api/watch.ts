@@ -17,6 +17,7 @@ const PAGE_ITEMS = 500; // about a megabyte: parsed well within a frame or two
 const WATCH_S = 240;
 export const SILENCE_MS = 75_000;
 const SHORTEST_MS = 1000; // a watch that ends sooner is a fault
+const RELIST_MS = 30_000; // for whoever may list and not watch
 
 /** Whether what is shown is current. `asOf`: when it last was, by the server's clock; absent when it never was. */
 export interface Link {
@@ -56,7 +57,7 @@ export class Watch {
   start(): this {
     if (this.running) return this;
     this.running = new AbortController();
-    this.say("connecting");
+    if (this.state !== "refused") this.say("connecting"); // what is refused is, until there is another answer
     void this.run(this.running.signal);
     return this;
   }
@@ -80,8 +81,9 @@ export class Watch {
   }
 
   retryNow(): void {
-    if (this.state === "refused") this.start();
-    else this.waiting.abort();
+    if (this.state === "refused") return void this.start();
+    if (this.state === "lost") this.trying.abort(); // it may hang
+    this.waiting.abort();
   }
 
   /** Asks again at once, whatever the connection seems to be: after a sleep it may be dead. */
@@ -100,15 +102,24 @@ export class Watch {
   private async run(running: AbortSignal): Promise<void> {
     while (!running.aborted) {
       const began = Date.now();
+      let hasListed = false;
       const trying = (this.trying = new AbortController());
       const signal = AbortSignal.any([running, trying.signal]);
       try {
-        if (this.version === undefined) await this.list(signal);
+        if (this.version === undefined) {
+          await this.list(signal);
+          hasListed = true;
+        }
         await this.watch(signal);
         if (Date.now() - began < SHORTEST_MS) throw new ConnectionLost("The server ends each watch at once.");
       } catch (error) {
         if (running.aborted || this.running?.signal !== running) return;
         if (trying.signal.aborted) continue;
+        if (this.version !== undefined && error instanceof ApiError && error.code === 403) {
+          this.version = undefined; // a list tells whether that right is still there
+          if (hasListed) await this.pauseListed(running);
+          continue;
+        }
         if (!this.survives(error as Error)) return;
         await this.wait(error as Error, running);
       }
@@ -131,6 +142,15 @@ export class Watch {
     this.version = version;
     this.asOf = serverNow();
     this.follower.listed();
+  }
+
+  /** Of one who may list and not watch: what was listed counts for a while. */
+  private async pauseListed(running: AbortSignal): Promise<void> {
+    this.hasBeenLive = true;
+    this.backoff.reset();
+    this.say("live");
+    this.waiting = new AbortController();
+    await pause(RELIST_MS, AbortSignal.any([running, this.waiting.signal]));
   }
 
   private async watch(signal: AbortSignal): Promise<void> {

@@ -92,6 +92,16 @@ test("a chart can be told in a sentence", () => {
   const drawn = plan([{ curve: curve([3, 1, 2]), job: 0, start: 0 }], step);
   expect(describe(drawn, "Step", String)).toBe("By step. loss: 3 points, from 3 to 2, between 1 and 3.");
   expect(describe(plan([], step), "Step", String)).toBe("No points.");
+  const smoothed = { ...step, weight: 0.9 };
+  const two = [curve([9, NaN, 1, 0.5]), curve([3, 2, 1], { attempt: 1 })].map((one) => ({
+    curve: one,
+    job: 0,
+    start: 0,
+  }));
+  expect(describe(plan(two, smoothed), "Step", String)).toBe(
+    "By step. loss of attempt 1: 3 points, from 9 to 0.5, between 0.5 and 9, and 1 that are not finite or too large." +
+      " loss of attempt 2: 3 points, from 3 to 1, between 1 and 3.",
+  );
 });
 
 test("a sparkline stays within its box, and what is not finite interrupts it", () => {

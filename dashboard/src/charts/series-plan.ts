@@ -151,18 +151,21 @@ export function curvesAt({ curves }: Plan, x: number | undefined): Placed[] {
   );
 }
 
-/** In a sentence, for those who cannot see the chart. */
-export function describe(plan: Plan, axisName: string, format: (value: number) => string): string {
-  const parts = plan.lines.flatMap((line, at) => {
-    if (line.isRaw && plan.lines[at + 1]?.metric === line.metric) return [];
-    const column = (plan.columns[at + 1] ?? []).filter((value): value is number => typeof value === "number");
-    const [first] = column;
-    const last = column.at(-1);
+/** In a sentence, for those who cannot see the chart: the values as they were reported. */
+export function describe({ curves }: Plan, axisName: string, format: (value: number) => string): string {
+  const parts = curves.flatMap(({ line, values }) => {
+    const finite = values.filter((value) => Math.abs(value) <= LARGEST);
+    const [first] = finite;
+    const last = finite.at(-1);
     if (first === undefined || last === undefined) return [];
-    const lowest = column.reduce((least, value) => Math.min(least, value), Infinity);
-    const highest = column.reduce((most, value) => Math.max(most, value), -Infinity);
+    const lowest = finite.reduce((least, value) => Math.min(least, value), Infinity);
+    const highest = finite.reduce((most, value) => Math.max(most, value), -Infinity);
+    const isOneOf = curves.some((other) => other.line.job === line.job && other.line.attempt !== line.attempt);
+    const name = isOneOf ? `${line.metric} of attempt ${line.attempt + 1}` : line.metric;
+    const bad = values.length - finite.length;
     return [
-      `${line.metric}: ${column.length} points, from ${format(first)} to ${format(last)}, between ${format(lowest)} and ${format(highest)}`,
+      `${name}: ${finite.length} points, from ${format(first)} to ${format(last)}, between ${format(lowest)} and ${format(highest)}` +
+        (bad > 0 ? `, and ${bad} that are not finite or too large` : ""),
     ];
   });
   return parts.length ? `By ${axisName.toLowerCase()}. ${parts.join(". ")}.` : "No points.";

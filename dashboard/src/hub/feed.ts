@@ -64,6 +64,8 @@ export abstract class Feed {
 
   /** What a source that has just begun does not know is as it was: how old the document is. */
   say(link: Link): void {
+    const isBad = this.link.state === "lost" || this.link.state === "refused";
+    if (link.state === "connecting" && isBad) return; // until there is an answer, what was said is so
     const hasAnswered = link.state === "live" && this.link.state !== "live"; // with the rights of now
     this.link = { ...link, asOf: link.asOf ?? this.link.asOf };
     this.tell({ link: this.link });

@@ -13,6 +13,7 @@ import type { FromHub, News, ToHub, Wish } from "./messages";
 
 const TICK_MS = 5000;
 const BEAT_TICKS = 2;
+const REFUSED_TICKS = 12; // a login or a right may come back
 const ASLEEP_MS = 20_000; // a tick that is so late: the machine has slept, and its connections may be dead
 const FORGOTTEN_MS = 180_000; // a tab that has not answered for so long has crashed, or is frozen
 const MOST_WATCHED = 2;
@@ -160,6 +161,7 @@ export class Hub {
     if (this.ticks++ % BEAT_TICKS === 0) this.beat(now, isAwake);
     for (const feed of [...this.lists.values(), ...this.jobs.values()]) {
       if (feed.link.state === "live") void feed.prove();
+      if (feed.link.state === "refused" && feed.isSeen && this.ticks % REFUSED_TICKS === 0) retry(feed);
     }
     this.arrange();
   }

@@ -2,7 +2,7 @@
 
 import { resourcePath } from "../api/address";
 import { serverNow } from "../api/clock";
-import { ApiError, toFault } from "../api/http";
+import { ApiError, isAbsent, toFault } from "../api/http";
 import { getJob } from "../api/requests";
 import type { JobDocument, ObjectMeta } from "../api/types";
 import { isOlder } from "../api/version";
@@ -41,7 +41,7 @@ export class JobFeed extends Feed {
     try {
       this.take(await getJob(this.wish.address, this.wish.ref));
     } catch (error) {
-      if (error instanceof ApiError && error.code === 404) return this.gone();
+      if (isAbsent(error, this.wish.ref.name)) return this.gone();
       if (error instanceof ApiError && (error.code === 401 || error.code === 403)) this.again(); // which says it
       throw error;
     }
@@ -141,10 +141,10 @@ export class JobFeed extends Feed {
     } catch (error) {
       if (signal.aborted) return;
       const { asOf } = this.link;
-      if (error instanceof ApiError && error.code === 404) {
+      if (isAbsent(error, ref.name)) {
         this.gone();
         this.say({ state: "live", asOf: serverNow() });
-      } else if (error instanceof ApiError && error.code < 500 && error.code !== 429) {
+      } else if (error instanceof ApiError && error.code < 500 && ![404, 429].includes(error.code)) {
         return this.say({ state: "refused", asOf, error: toFault(error) });
       } else {
         if (error instanceof ApiError) waitMs = Math.max(waitMs, (error.retryAfterSeconds ?? 0) * 1000);

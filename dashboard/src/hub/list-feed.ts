@@ -82,7 +82,11 @@ export class ListFeed extends Feed {
           this.lacks = code === 403 ? link.error?.message : "";
           return this.go(TRAINJOBS);
         }
-        this.say(link);
+        // Of one who may list neither, both are told.
+        const told = link.state === "refused" && link.error && this.lacks;
+        this.say(
+          told && link.error ? { ...link, error: { ...link.error, message: `${told} ${link.error.message}` } } : link,
+        );
         this.linked();
       },
     });

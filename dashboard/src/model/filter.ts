@@ -76,6 +76,21 @@ export const unfiltered = (filter: Filter): Filter => ({
   owners: [],
 });
 
+/** What the list is narrowed to, in words. */
+export function narrowedTo(filter: Filter): string {
+  const { text, phases, troubles, namespaces, queues, kinds, owners } = filter;
+  const named = (what: string, all: readonly string[]) => all.map((one) => `${what} ${one === NONE ? "none" : one}`);
+  return [
+    ...(text ? [`"${text}"`] : []),
+    ...phases,
+    ...troubles,
+    ...kinds,
+    ...named("namespace", namespaces),
+    ...named("queue", queues),
+    ...named("owner", owners),
+  ].join(", ");
+}
+
 export function matcher(filter: Filter, today: Today): (job: Job) => boolean {
   const words = filter.text.toLowerCase().split(/\s+/).filter(Boolean);
   const phases = new Set<string>(filter.phases);

@@ -23,6 +23,7 @@ export class FollowedJob {
   curves: Curves = NOTHING;
   link: Link = { state: "connecting" };
   isGone = false;
+  private goneAt = NaN;
   historyError: Error | undefined;
   hasAskedHistory = false;
   /** When the history was read that is shown, by the server's clock. */
@@ -61,7 +62,10 @@ export class FollowedJob {
       this.link = withAge(link, this.link);
       if (link.state === "live" && !wasLive && this.historyError) this.askHistory();
     }
-    if (isDeleted) this.isGone = true;
+    if (isDeleted) {
+      if (!this.isGone) this.goneAt = serverNow();
+      this.isGone = true;
+    }
     if (found) {
       const isOther = this.document !== undefined && this.document.metadata.uid !== found.metadata.uid;
       if (isOther) {
@@ -77,8 +81,9 @@ export class FollowedJob {
     this.changed.tell();
   }
 
-  /** `now` while the link is live; else when it last was. */
+  /** `now` while the link is live; else when it last was, or when the job went. */
   asOf(now: number): number {
+    if (this.isGone) return this.goneAt;
     const isLive = this.link.state === "live" && !isStale(this.link, now);
     return isLive ? now : (this.link.asOf ?? now);
   }

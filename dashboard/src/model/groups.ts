@@ -1,6 +1,6 @@
 /** Jobs in groups, with what each group holds and wastes. */
 
-import { holdsAccelerators, isWasting, type Job } from "./job";
+import { holdsAccelerators, isStuck, isWasting, type Job } from "./job";
 import { labelOf } from "./labels";
 
 export const GROUPINGS = {
@@ -62,7 +62,7 @@ export function grouped(jobs: readonly Job[], by: Grouping): Group[] {
     if (job.phase === "Running") group.running++;
     if (job.phase === "Pending" || job.phase === "Initializing" || job.phase === "Suspended") group.waiting++;
     if (job.phase === "Failed") group.failed++;
-    if (job.flags.includes("Stalled") || (job.flags.includes("Diverged") && job.phase === "Running")) group.stuck++;
+    if (isStuck(job)) group.stuck++;
     if (holdsAccelerators(job)) group.held += job.accelerators;
     if (isWasting(job)) group.idle += job.accelerators;
     group.wastedS += job.wastedS;

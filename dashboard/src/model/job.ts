@@ -152,10 +152,10 @@ function reportingReason(status: ProgressStatus): string {
 
 /** Accelerators that the job holds while it does not advance towards anything. */
 export function isWasting(job: Job): boolean {
-  return (
-    job.accelerators > 0 && (job.flags.includes("Stalled") || job.flags.includes("Diverged")) && !hasEnded(job.phase)
-  );
+  return holdsAccelerators(job) && isStuck(job);
 }
+
+export const isStuck = ({ flags }: Job) => flags.includes("Stalled") || flags.includes("Diverged");
 
 export const hasFailedToday = (job: Job, now: number, zone: string | undefined) =>
   job.phase === "Failed" && now - job.ended < 48 * 3600_000 && isSameDay(job.ended, now, zone);

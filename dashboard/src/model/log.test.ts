@@ -12,4 +12,6 @@ test("what is sought is found in any case, and marked", () => {
   expect(search(["Loss 1", "step 2"], "loss")).toEqual(["Loss 1"]);
   expect(pieces("Loss loss x", "LOSS")).toEqual(["", "Loss", " ", "loss", " x"]);
   expect(pieces("abc", "")).toEqual(["abc"]);
+  expect(pieces("İstanbul line", "LINE")).toEqual(["İstanbul ", "line", ""]); // its lower case is longer
+  expect(search(["a[U+200B]b (x)", "c"], "[u+200b]b (")).toEqual(["a[U+200B]b (x)"]);
 });

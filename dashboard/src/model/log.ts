@@ -12,19 +12,11 @@ export function linesOf(text: string): string[] {
 
 /** Which lines have the text, in any case; all when it is empty. */
 export function search(lines: readonly string[], text: string): readonly string[] {
-  const sought = text.toLowerCase();
-  return sought === "" ? lines : lines.filter((line) => line.toLowerCase().includes(sought));
+  const sought = text === "" ? undefined : anyCase(text);
+  return sought ? lines.filter((line) => line.search(sought) >= 0) : lines;
 }
 
 /** A line in pieces; every second one is what was sought. */
-export function pieces(line: string, text: string): string[] {
-  if (text === "") return [line];
-  const found: string[] = [];
-  const [lower, sought] = [line.toLowerCase(), text.toLowerCase()];
-  let from = 0;
-  for (let at = lower.indexOf(sought); at >= 0; at = lower.indexOf(sought, from)) {
-    found.push(line.slice(from, at), line.slice(at, at + sought.length));
-    from = at + sought.length;
-  }
-  return [...found, line.slice(from)];
-}
+export const pieces = (line: string, text: string): string[] => (text === "" ? [line] : line.split(anyCase(text)));
+
+const anyCase = (text: string) => new RegExp(`(${text.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&")})`, "iu");

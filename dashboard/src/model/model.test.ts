@@ -101,6 +101,9 @@ test("filters survive the address of the page, with whatever characters", () => 
 });
 
 test("what is not understood in an address is left out", () => {
+  expect(parseRoute("#/?q=a?b&phase=Running")).toMatchObject({ filter: { text: "a?b", phases: ["Running"] } });
+  const twice = parseRoute("#/trainjobs/n/a?with=n/a&with=n/b&with=n/b");
+  expect(twice).toMatchObject({ look: { others: ["n/b"] } });
   const route = parseRoute("#/?phase=Exploded&sort=__proto__&is=toString");
   expect(route).toEqual({ view: "fleet", filter: EVERYTHING });
 });

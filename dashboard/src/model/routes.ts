@@ -2,6 +2,7 @@
 
 import type { JobRef } from "../api/requests";
 import type { DocsLink } from "../docs/text";
+import { nameOf } from "./compared";
 import { EVERYTHING, fromQuery, toQuery, type Filter } from "./filter";
 import { AXES, type Axis } from "./series";
 
@@ -37,12 +38,13 @@ export const MOST_OTHERS = 7;
 const DOCS = "docs"; // a job's path has three parts, so it is none
 
 export function parseRoute(hash: string): Route {
-  const [path = "", search = ""] = hash.replace(/^#/, "").split("?", 2);
+  const [, path = "", search = ""] = /^#?([^?]*)\??(.*)$/s.exec(hash) ?? []; // what is sought may have a "?" too
   const query = new URLSearchParams(search);
   const parts = path.split("/").filter(Boolean).map(decode);
   const [plural, namespace, name] = parts;
   if (parts.length === 3 && plural && namespace && name) {
-    return { view: "job", ref: { plural, namespace, name }, look: lookOf(query) };
+    const ref = { plural, namespace, name };
+    return { view: "job", ref, look: lookOf(query, nameOf(ref)) };
   }
   if (parts.length === 2 && plural === DOCS && namespace) {
     return { view: "docs", page: namespace, at: query.get("at") ?? "", reason: query.get("reason") ?? undefined };
@@ -79,7 +81,7 @@ function jobPath({ plural, namespace, name }: JobRef): string {
   return `/${[plural, namespace, name].map(encodeURIComponent).join("/")}`;
 }
 
-function lookOf(query: URLSearchParams): JobLook {
+function lookOf(query: URLSearchParams, own: string): JobLook {
   const axis = query.get("x") ?? "";
   const weight = Number(query.get("smooth") ?? USUAL_LOOK.weight);
   return {
@@ -87,7 +89,7 @@ function lookOf(query: URLSearchParams): JobLook {
     isLog: query.get("log") === "1",
     weight: weight >= 0 && weight < 1 ? weight : USUAL_LOOK.weight,
     metrics: query.getAll("metric"),
-    others: query.getAll("with"),
+    others: [...new Set(query.getAll("with"))].filter((other) => other !== own),
     range: rangeOf(query.get("from"), query.get("to")),
   };
 }

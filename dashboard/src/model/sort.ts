@@ -17,6 +17,9 @@ export const SORTS = {
 } as const;
 export type SortKey = keyof typeof SORTS;
 
+/** Whether the usual direction is from the most to the least. */
+export const beginsWithMost = (key: SortKey) => key === "progress" || key === "accelerators";
+
 export const isSortKey = (text: string): text is SortKey => Object.hasOwn(SORTS, text);
 
 type Order = (one: Job, other: Job, today: Today) => number;

@@ -1,6 +1,6 @@
 /** The page: its frame, and which of the two views is in it. */
 
-import { useCallback, useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { pageOf, parseAddress, type Address } from "../api/address";
 import { HubClient } from "../hub/client";
@@ -10,6 +10,8 @@ import { Sparks } from "../model/sparks";
 import {
   ChooseSettings,
   loadSettings,
+  merged,
+  onSettingsOfOtherTabs,
   remember,
   saveSettings,
   SettingsContext,
@@ -123,12 +125,24 @@ function useSettingsOfBrowser(address: Address): [Settings, (settings: Settings)
     const loaded = loadSettings();
     return address.namespace === undefined ? loaded : remember(loaded, address.namespace);
   });
-  // In the commit itself: a page that is left right after a choice has kept it.
+  const known = useRef(settings);
+  const take = (next: Settings) => {
+    known.current = next;
+    setSettings(next);
+  };
+  const choose = useCallback((chosen: Settings) => {
+    const next = merged(known.current, chosen);
+    saveSettings(next);
+    take(next);
+  }, []);
+  useEffect(() => {
+    saveSettings(known.current); // with the namespace of this page
+    return onSettingsOfOtherTabs(() => take(loadSettings(known.current)));
+  }, []);
   useLayoutEffect(() => {
-    saveSettings(settings);
     document.documentElement.dataset["theme"] = settings.theme;
-  }, [settings]);
-  return [settings, setSettings];
+  }, [settings.theme]);
+  return [settings, choose];
 }
 
 function Scope({ address }: { address: Address }) {

@@ -5,7 +5,15 @@ import { save } from "./save";
 const LINE = 18; // pixels of the page, as all below
 const EDGE = 12;
 
-export async function savePicture(figure: HTMLElement, jobs: string, asOf: number): Promise<void> {
+interface Told {
+  readonly jobs: string;
+  readonly axis: string;
+  /** Of the smoothing; 0 is none. */
+  readonly weight: number;
+  readonly asOf: number;
+}
+
+export async function savePicture(figure: HTMLElement, { jobs, axis, weight, asOf }: Told): Promise<void> {
   const chart = figure.querySelector("canvas");
   if (!chart) return;
   const scale = devicePixelRatio;
@@ -41,7 +49,8 @@ export async function savePicture(figure: HTMLElement, jobs: string, asOf: numbe
     write(text, EDGE + 24, y);
     y += LINE;
   }
-  write(`${jobs} · as of ${new Date(asOf).toISOString().slice(0, 19)}Z`, EDGE, y);
+  const how = `by ${axis.toLowerCase()}${weight > 0 ? `, smoothed by ${weight}` : ""}`;
+  write(`${jobs} · ${how} · as of ${new Date(asOf).toISOString().slice(0, 19)}Z`, EDGE, y);
   const blob = await new Promise<Blob | null>((resolve) => picture.toBlob(resolve, "image/png"));
   if (blob) save(blob, `${title.replace(/[^\w.-]+/g, "_").slice(0, 60)}.png`, "image/png");
 }

@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 
 import { palette } from "../charts/palette";
-import { nameOf, type ComparedJob } from "../model/compared";
+import { nameOf, refOf, type ComparedJob } from "../model/compared";
 import type { Fleet } from "../model/fleet";
 import { jobLink, MOST_OTHERS, type JobLook } from "../model/routes";
 import { visible } from "../model/text";
@@ -65,6 +65,23 @@ export function ComparedJobs({ jobs, look, change }: Omit<Props, "fleet">) {
   );
 }
 
+/** Where the jobs may not be listed, one is named. */
+function NotFound({ fleet, text, choose }: { fleet: Fleet; text: string; choose: (name: string) => void }) {
+  const { error } = fleet.link;
+  if (fleet.hasListed || !error) return <p class="muted">{fleet.hasListed ? "No other job." : "Reading the jobs"}</p>;
+  const named = refOf(text);
+  return (
+    <>
+      <p class="muted">The jobs cannot be listed; name one as namespace/name. {visible(error.message)}</p>
+      {named && (
+        <button type="button" class="button" onClick={() => choose(nameOf(named))}>
+          Compare with {visible(nameOf(named))}
+        </button>
+      )}
+    </>
+  );
+}
+
 const SHOWN = 12;
 
 function Search({
@@ -110,7 +127,7 @@ function Search({
           </li>
         ))}
       </ul>
-      {found.length === 0 && <p class="muted">{fleet.hasListed ? "No other job." : "Reading the jobs"}</p>}
+      {found.length === 0 && <NotFound fleet={fleet} text={text.trim()} choose={choose} />}
     </>
   );
 }

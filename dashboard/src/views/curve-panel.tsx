@@ -37,7 +37,7 @@ const NO_REF = { plural: "", namespace: "", name: "" };
 
 /** Its curves are worked out and drawn while it is seen: a job may have hundreds of metrics. */
 export function CurvePanel(props: Props) {
-  const { group, isLarge, isPinned, pin, jobs, look, metrics, asOf } = props;
+  const { group, isLarge, isPinned, pin, jobs, axis, look, metrics, asOf } = props;
   const [isWide, widen] = useState(false);
   const [panel, isSeen] = useSeen<HTMLElement>();
   const isPrinted = usePrinting();
@@ -78,7 +78,13 @@ export function CurvePanel(props: Props) {
           aria-label={`PNG of ${visible(group)}`}
           disabled={!isSeen}
           onClick={() =>
-            panel.current && void savePicture(panel.current, jobs.map(({ ref }) => nameOf(ref)).join(", "), asOf())
+            panel.current &&
+            void savePicture(panel.current, {
+              jobs: jobs.map(({ ref }) => nameOf(ref)).join(", "),
+              axis: AXES[axis],
+              weight: look.weight,
+              asOf: asOf(),
+            })
           }
         >
           PNG

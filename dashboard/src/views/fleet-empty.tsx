@@ -50,8 +50,8 @@ export function Refused({ address, error, retry }: RefusedProps) {
       {error.code === 403 && (
         <>
           <p>
-            It takes the right to <code>list</code> and <code>watch</code> <code>trainingjobs</code> and{" "}
-            <code>trainjobs</code>, or another kind, of <code>visibility.trainer.kubeflow.org</code>
+            It takes the right to <code>list</code> and <code>watch</code> <code>trainingjobs</code> and each kind that
+            is to be seen, such as <code>trainjobs</code>, of <code>visibility.trainer.kubeflow.org</code>
             {address.namespace === undefined ? " in the whole cluster" : ""}. The roles view, edit and admin of a
             namespace include it there.
           </p>

@@ -5,7 +5,7 @@ import { useCallback, useEffect, useMemo, useReducer, useRef } from "preact/hook
 import type { Address } from "../api/address";
 import { serverNow } from "../api/clock";
 import type { Fleet } from "../model/fleet";
-import { isFiltering, matcher, unfiltered, type Filter } from "../model/filter";
+import { isFiltering, matcher, narrowedTo, unfiltered, type Filter } from "../model/filter";
 import { count } from "../model/format";
 import { grouped, rowsOf } from "../model/groups";
 import { windowOf } from "../model/timeline";
@@ -89,6 +89,7 @@ export function FleetView({ address, fleet, sparks, filter, go }: Props) {
       ) : (
         <>
           <PrintedAsOf at={until} />
+          {isFiltering(filter) && <p class="printed">Narrowed to {visible(narrowedTo(filter))}</p>}
           <SummaryLine jobs={fleet.jobs.values()} version={version} now={now} filter={filter} change={change} />
           <FilterBar jobs={fleet.jobs.values()} version={version} filter={filter} change={change} search={search} />
           <div class="list-tools">

@@ -78,10 +78,28 @@ export function Curves({ address, fleet, followed, look, change }: Props) {
         <AsOf what="Compared jobs are" at={Math.min(...jobs.map((job) => job.asOf))} now={serverNow()} />
       )}
       {jobs.length > 1 && <CompareTable jobs={jobs} metrics={chosen} />}
+      {followed.hasAskedHistory && (
+        <Missing
+          metrics={look.metrics.filter((name) => !names.includes(name))}
+          all={() => change({ ...look, metrics: [] })}
+        />
+      )}
       <CurvesAsOf followed={followed} />
       <KeptSince followed={followed} />
       <Charts names={chosen} jobs={jobs} axis={axis} look={look} range={range} zoom={zoom} asOf={asOf} />
     </section>
+  );
+}
+
+/** A link may be of another job, or of an earlier run. */
+function Missing({ metrics, all }: { metrics: readonly string[]; all: () => void }) {
+  if (metrics.length === 0) return null;
+  return (
+    <Notice kind="calm" title={`There is no metric ${visible(metrics.join(", "))}.`}>
+      <button type="button" class="button" onClick={all}>
+        Show all metrics
+      </button>
+    </Notice>
   );
 }
 

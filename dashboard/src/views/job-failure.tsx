@@ -70,7 +70,13 @@ export function Failure({ address, jobRef, status, now }: Props) {
           {failure.retryable ? "Another attempt may succeed." : "Another attempt would most likely fail as well."}
         </p>
       )}
-      <FailedLog address={address} jobRef={jobRef} isWanted={isFailed} of={`${failure?.podName} ${failure?.time}`} />
+      <FailedLog
+        address={address}
+        jobRef={jobRef}
+        isWanted={isFailed}
+        pod={failure?.podName}
+        of={`${failure?.podName} ${failure?.time}`}
+      />
     </section>
   );
 }
@@ -79,12 +85,13 @@ interface FailedLogProps {
   address: Address;
   jobRef: JobRef;
   isWanted: boolean;
+  pod: string | undefined;
   /** Which failure it is. */
   of: string;
 }
 
 /** Open at once of a job that has failed: it is what one looks for. */
-function FailedLog({ address, jobRef, isWanted, of }: FailedLogProps) {
+function FailedLog({ address, jobRef, isWanted, pod, of }: FailedLogProps) {
   const [isAsked, ask] = useState(isWanted);
   return (
     <details open={isWanted} onToggle={(event) => event.currentTarget.open && ask(true)}>
@@ -94,18 +101,21 @@ function FailedLog({ address, jobRef, isWanted, of }: FailedLogProps) {
           read={(signal) => getLogTail(address, jobRef, {}, signal)}
           goesOn={false}
           of={`${nameOf(jobRef)} ${of}`}
-          refused={<KubectlLogs jobRef={jobRef} />}
+          refused={<KubectlLogs jobRef={jobRef} pod={pod} />}
         />
       )}
     </details>
   );
 }
 
-function KubectlLogs({ jobRef: { namespace, name } }: { jobRef: JobRef }) {
+/** A TrainJob's pods have a label in common; of other kinds the one pod is named. */
+function KubectlLogs({ jobRef: { plural, namespace, name }, pod }: { jobRef: JobRef; pod: string | undefined }) {
+  const pods = plural === "trainjobs" ? `-l jobset.sigs.k8s.io/jobset-name=${name} --prefix` : pod;
+  if (pods === undefined) return null;
   return (
     <>
       <p class="muted">With kubectl, while its pods are there:</p>
-      <Code>{`kubectl logs -n ${namespace} -l jobset.sigs.k8s.io/jobset-name=${name} --tail=50 --prefix`}</Code>
+      <Code>{`kubectl logs -n ${namespace} ${pods} --tail=50`}</Code>
     </>
   );
 }
@@ -132,7 +142,7 @@ export function RunningLog({ address, jobRef, status }: RunningLogProps) {
           read={(signal) => getLog(address, jobRef, podName, containerName, signal)}
           goesOn={!hasEnded(status.phase)}
           of={`${nameOf(jobRef)} ${podName}`}
-          refused={<KubectlLogs jobRef={jobRef} />}
+          refused={<KubectlLogs jobRef={jobRef} pod={podName} />}
         />
       )}
     </details>

@@ -12,9 +12,12 @@ interface Props {
   plural: string;
   document: JobDocument;
   now: number;
+  /** Up to when the job is known. */
+  asOf: number;
+  isGone: boolean;
 }
 
-export function JobHead({ plural, document: { kind, metadata, status }, now }: Props) {
+export function JobHead({ plural, document: { kind, metadata, status }, now, asOf, isGone }: Props) {
   const name = metadata.name ?? "";
   const percent = status.progressPercentage;
   const queue = metadata.labels?.[QUEUE_LABEL];
@@ -49,7 +52,7 @@ export function JobHead({ plural, document: { kind, metadata, status }, now }: P
           {percent !== undefined && (
             <ProgressBar percent={percent} label={`Progress of ${visible(name)}`} kind={`thick ${barKind}`} />
           )}
-          <Ending document={{ metadata, status }} now={now} />
+          {!isGone && <Ending document={{ metadata, status }} now={now} />}
         </div>
       </div>
       <dl class="numbers">
@@ -58,7 +61,7 @@ export function JobHead({ plural, document: { kind, metadata, status }, now }: P
           <Fact name="Pace" value={rate(status.steps.perSecond)} note="steps" />
         )}
         <Seen status={status} now={now} />
-        <Started status={status} now={now} />
+        <Started status={status} now={now} asOf={asOf} isGone={isGone} />
         {(status.attempts ?? 1) > 1 && <Fact name="Attempts" value={count(status.attempts ?? 1)} />}
         <Accelerators status={status} />
       </dl>
@@ -113,15 +116,17 @@ function Seen({ status, now }: { status: Status; now: number }) {
   return <Fact name="Last report" value={age((now - updated) / 1000)} note="ago" title={fullTime(updated, zone)} />;
 }
 
-function Started({ status, now }: { status: Status; now: number }) {
+function Started({ status, now, asOf, isGone }: { status: Status; now: number; asOf: number; isGone: boolean }) {
   const { zone } = useSettings();
   const [began, ended] = [time(status.startTime), time(status.endTime)];
-  const length = status.durationSeconds ?? (Number.isNaN(ended) ? (now - began) / 1000 : (ended - began) / 1000);
+  const length = status.durationSeconds ?? (Number.isNaN(ended) ? (asOf - began) / 1000 : (ended - began) / 1000);
   return (
     <>
       {!Number.isNaN(began) && <Fact name="Started" value={clock(began, zone, now)} title={fullTime(began, zone)} />}
       {!Number.isNaN(ended) && <Fact name="Ended" value={clock(ended, zone, now)} title={fullTime(ended, zone)} />}
-      {length >= 0 && <Fact name={hasEnded(status.phase) ? "Took" : "Runs for"} value={duration(length)} />}
+      {length >= 0 && (
+        <Fact name={hasEnded(status.phase) ? "Took" : isGone ? "Ran for" : "Runs for"} value={duration(length)} />
+      )}
     </>
   );
 }

@@ -3,11 +3,11 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import type { Filter } from "../model/filter";
-import { clock } from "../model/format";
+import { clock, count } from "../model/format";
 import { isGroup, type Group } from "../model/groups";
 import { takeLastOpened } from "../model/last-opened";
 import type { Job } from "../model/job";
-import type { SortKey } from "../model/sort";
+import { beginsWithMost, type SortKey } from "../model/sort";
 import type { Sparks } from "../model/sparks";
 import { ticksOf, type Window } from "../model/timeline";
 import { useSettings } from "../settings";
@@ -65,10 +65,12 @@ export function JobList({ rows, sparks, filter, change, now, isLoading, timeline
   const sparked = useChanges(sparks.changed);
   const isPrinted = usePrinting();
   const most = useGrowing(last - first);
-  const seen = isPrinted ? rows.slice(0, MOST_PRINTED) : rows.slice(first, Math.min(last, first + most));
-  useEffect(() => sparks.show(seen.filter((row): row is Job => !isGroup(row) && (!timeline || row.attempts > 1))));
-  const move = useRowKeys(body, rows, height);
-  const top = (at: number) => ((isPrinted ? 0 : first) + at) * height;
+  const { focused, ...keys } = useRowKeys(body, rows, height);
+  const from = isPrinted ? 0 : first;
+  const inView = rows.slice(from, isPrinted ? MOST_PRINTED : Math.min(last, first + most));
+  const seen = inView.map((row, at) => ({ row, index: from + at }));
+  if (focused && !inView.includes(focused.row)) seen.push(focused); // else the keyboard would lose its place
+  useEffect(() => sparks.show(inView.filter((row): row is Job => !isGroup(row) && (!timeline || row.attempts > 1))));
   const toggle = (name: string) => change({ ...filter, open: toggled(filter.open, name) });
   return (
     <div
@@ -102,14 +104,20 @@ export function JobList({ rows, sparks, filter, change, now, isLoading, timeline
           ))}
         </div>
       </div>
-      <div role="rowgroup" ref={body} class="body" style={{ height: `${rows.length * height}px` }} onKeyDown={move}>
-        {seen.map((row, at) =>
+      <div
+        role="rowgroup"
+        ref={body}
+        class="body"
+        style={{ height: `${(isPrinted ? inView.length : rows.length) * height}px` }}
+        {...keys}
+      >
+        {seen.map(({ row, index }) =>
           isGroup(row) ? (
             <GroupRow
               key={row.key}
               group={row}
-              index={(isPrinted ? 0 : first) + at}
-              top={top(at)}
+              index={index}
+              top={index * height}
               isOpen={filter.open.includes(row.name)}
               toggle={toggle}
             />
@@ -117,8 +125,8 @@ export function JobList({ rows, sparks, filter, change, now, isLoading, timeline
             <JobRow
               key={row.key}
               job={row}
-              index={(isPrinted ? 0 : first) + at}
-              top={top(at)}
+              index={index}
+              top={index * height}
               now={now - row.ended > SETTLED_MS ? Math.floor(now / 60_000) * 60_000 : now}
               spark={sparks.of(row)}
               version={sparked}
@@ -131,6 +139,11 @@ export function JobList({ rows, sparks, filter, change, now, isLoading, timeline
           ),
         )}
       </div>
+      {isPrinted && rows.length > inView.length && (
+        <p>
+          The first {count(inView.length)} of {count(rows.length)} rows.
+        </p>
+      )}
     </div>
   );
 }
@@ -151,7 +164,8 @@ function ColumnHead({ name, sort, kind, filter, change }: HeadProps) {
       </div>
     );
   const isSorted = filter.sort === sort;
-  const direction = filter.descending ? "descending" : "ascending";
+  const isDescending = filter.descending !== beginsWithMost(sort);
+  const direction = isDescending ? "descending" : "ascending";
   const next = (): Filter => {
     if (!isSorted) return { ...filter, sort, descending: false };
     return filter.descending ? { ...filter, sort: "attention", descending: false } : { ...filter, descending: true };
@@ -161,7 +175,7 @@ function ColumnHead({ name, sort, kind, filter, change }: HeadProps) {
       <button type="button" onClick={() => change(next())}>
         {name}
         <span class="arrow" aria-hidden="true">
-          {isSorted ? (filter.descending ? "▾" : "▴") : ""}
+          {isSorted ? (isDescending ? "▾" : "▴") : ""}
         </span>
       </button>
     </div>
@@ -210,10 +224,24 @@ function useRowsInView(body: { current: HTMLDivElement | null }, height: number,
   return [first, Math.min(all, Math.max(view[1], first + 1))];
 }
 
-/** Arrows, Home and End go from row to row, into those that are not drawn yet too. */
-function useRowKeys(body: { current: HTMLDivElement | null }, rows: readonly { key: string }[], height: number) {
+/** Arrows, Home and End go from row to row, into those that are not drawn yet too. The focus stays on a job that moves,
+ * and goes to the next one when it is gone. */
+function useRowKeys<R extends { key: string }>(
+  body: { current: HTMLDivElement | null },
+  rows: readonly R[],
+  height: number,
+) {
+  const focus = useRef<{ key: string; index: number } | undefined>(undefined);
+  const at = focus.current ? rows.findIndex(({ key }) => key === focus.current?.key) : -1;
+  const row = rows[at];
   const wanted = useRef<string | undefined>(undefined);
   useLayoutEffect(() => {
+    if (focus.current && !row) {
+      const next = rows[Math.min(focus.current.index, rows.length - 1)];
+      focus.current = undefined;
+      const place = linkOf(body.current, next?.key ?? "") ?? body.current?.querySelector<HTMLElement>(LINKS);
+      if (document.activeElement === document.body) place?.focus({ preventScroll: true });
+    } else if (focus.current) focus.current.index = at;
     if (wanted.current === undefined) return;
     const link = linkOf(body.current, wanted.current);
     if (!link) return;
@@ -229,8 +257,20 @@ function useRowKeys(body: { current: HTMLDivElement | null }, rows: readonly { k
     if (link) link.focus({ preventScroll: true });
     else wanted.current = back;
   }, []);
-  return (event: KeyboardEvent) => {
-    const key = (event.target as HTMLElement).closest<HTMLElement>("[data-key]")?.dataset["key"];
+  const keyOf = ({ target }: Event) => (target as HTMLElement).closest<HTMLElement>("[data-key]")?.dataset["key"];
+  const onFocusIn = (event: FocusEvent) => {
+    const key = keyOf(event);
+    focus.current = key === undefined ? undefined : { key, index: rows.findIndex((one) => one.key === key) };
+  };
+  const onFocusOut = ({ target }: FocusEvent) => {
+    const left = focus.current;
+    // An element that is taken away loses the focus just before.
+    setTimeout(() => {
+      if ((target as HTMLElement).isConnected && focus.current === left) focus.current = undefined;
+    });
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    const key = keyOf(event);
     const at = rows.findIndex((row) => row.key === key);
     const page = Math.max(1, Math.floor(window.innerHeight / height) - 4);
     const steps: Record<string, number> = {
@@ -252,10 +292,13 @@ function useRowKeys(body: { current: HTMLDivElement | null }, rows: readonly { k
     if (link) link.focus({ preventScroll: true });
     else wanted.current = next.key;
   };
+  return { focused: row && { row, index: at }, onKeyDown, onFocusIn, onFocusOut };
 }
 
+const LINKS = ":is(a, button)";
+
 function linkOf(body: HTMLElement | null, key: string): HTMLElement | null {
-  return body?.querySelector<HTMLElement>(`[data-key="${CSS.escape(key)}"] :is(a, button)`) ?? null;
+  return body?.querySelector<HTMLElement>(`[data-key="${CSS.escape(key)}"] ${LINKS}`) ?? null;
 }
 
 const HEAD = 110; // what is fixed at the top of the window

@@ -17,11 +17,14 @@ const SETTLED_MS = 500; // before the curves are drawn, all below them is in vie
 
 /** A square for each pod, by its state: as the document counts them, which does not say which pod it is. */
 function Pods({ replica, isNamed }: { replica: Replica; isNamed: boolean }) {
-  const { name, desired = 0, ready = 0, active = 0, succeeded = 0, failed = 0 } = replica;
+  const { name, desired = 0, active = 0, succeeded = 0, failed = 0 } = replica;
+  // Some kinds count one that has succeeded as active too.
+  const running = desired > 0 ? Math.min(active, Math.max(0, desired - succeeded)) : active;
+  const ready = replica.ready === undefined ? running : Math.min(running, replica.ready);
   const states = [
     ["failed", failed],
-    ["not ready", Math.max(0, active - ready)],
-    ["ready", ready],
+    ["not ready", running - ready],
+    [replica.ready === undefined ? "active" : "ready", ready],
     ["succeeded", succeeded],
   ] as const;
   const there = states.reduce((sum, [, number]) => sum + number, 0);

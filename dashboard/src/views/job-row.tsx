@@ -71,11 +71,14 @@ export class JobRow extends Component<Props> {
           </small>
         </div>
         <div role="cell" class="cell state">
-          <span class="badges">
+          <span class="badges" title={job.flags.length > 1 ? job.flags.join(", ") : undefined}>
             {job.flags.length === 0 || job.phase !== "Running" ? (
               <PhaseBadge phase={job.phase} />
             ) : (
-              job.flags.slice(0, 2).map((flag) => <FlagBadge key={flag} flag={flag} />)
+              <>
+                <FlagBadge flag={job.flags[0] ?? "Stalled"} />
+                {job.flags.length > 1 && <MoreFlags flags={job.flags.slice(1)} />}
+              </>
             )}
           </span>
           {why && <small title={why}>{why}</small>}
@@ -100,6 +103,17 @@ export class JobRow extends Component<Props> {
       </div>
     );
   }
+}
+
+/** Of what else is wrong: its name where it is one, else how many. */
+function MoreFlags({ flags }: { flags: Job["flags"] }) {
+  const [first] = flags;
+  if (flags.length === 1 && first) return <FlagBadge flag={first} />;
+  return (
+    <span class="badge warn" aria-label={flags.join(", ")}>
+      +{flags.length}
+    </span>
+  );
 }
 
 const NO_ATTEMPTS: readonly AttemptTimes[] = [];

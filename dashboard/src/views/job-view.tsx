@@ -67,7 +67,7 @@ export function JobView({ address, fleet, route, go }: Props) {
         {found && (
           <>
             <PrintedAsOf at={followed.asOf(now)} />
-            <JobHead plural={ref.plural} document={found} now={now} />
+            <JobHead plural={ref.plural} document={found} now={now} asOf={followed.asOf(now)} isGone={isGone} />
             {isGone && (
               <Notice kind="warn" title="This job has been deleted.">
                 What is shown is the last that was known of it.

@@ -65,11 +65,13 @@ export function Log({ read, goesOn, of, refused }: Props) {
 
 function LogLines({ lines, children }: { lines: readonly string[]; children: ComponentChildren }) {
   const [text, setText] = useState("");
-  const found = useMemo(() => search(lines, text), [lines, text]);
+  const sought = visible(text);
+  const seen = useMemo(() => lines.map(visible), [lines]); // what is seen can be found
+  const found = useMemo(() => search(seen, sought), [seen, sought]);
   const shown = useMemo(
     () =>
       found.map((line) =>
-        pieces(visible(line), visible(text))
+        pieces(line, sought)
           .map((piece, at) => (at % 2 ? <mark>{piece}</mark> : piece))
           .concat("\n"),
       ),

@@ -1,7 +1,7 @@
 /** A button and what it opens; closed by Escape, by a click beside it, and when the focus leaves it. */
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 interface Props {
   label: ComponentChildren;
@@ -11,10 +11,22 @@ interface Props {
   children: ComponentChildren;
 }
 
+const EDGE = 8; // pixels
+
+/** What lies to the left of the window cannot be scrolled to. */
+function keepInside(sheet: HTMLElement): void {
+  sheet.style.translate = "";
+  const { left, right } = sheet.getBoundingClientRect();
+  const over = Math.min(0, document.documentElement.clientWidth - EDGE - right);
+  const shift = left + over < EDGE ? EDGE - left : over;
+  if (shift !== 0) sheet.style.translate = `${shift}px`;
+}
+
 export function Popover({ label, class: name, side = "left", isChosen, children }: Props) {
   const [isOpen, setOpen] = useState(false);
   const root = useRef<HTMLDivElement>(null);
   const button = useRef<HTMLButtonElement>(null);
+  const sheet = useRef<HTMLDivElement>(null);
   const id = useId();
   useEffect(() => {
     if (!isOpen) return;
@@ -23,6 +35,9 @@ export function Popover({ label, class: name, side = "left", isChosen, children 
     };
     document.addEventListener("pointerdown", press);
     return () => document.removeEventListener("pointerdown", press);
+  }, [isOpen]);
+  useLayoutEffect(() => {
+    if (isOpen && sheet.current) keepInside(sheet.current);
   }, [isOpen]);
   const key = (event: KeyboardEvent) => {
     if (event.key !== "Escape" || !isOpen) return;
@@ -45,7 +60,7 @@ export function Popover({ label, class: name, side = "left", isChosen, children 
       >
         {label} <span aria-hidden="true">▾</span>
       </button>
-      <div id={id} class={`sheet ${side}`} hidden={!isOpen}>
+      <div id={id} ref={sheet} class={`sheet ${side}`} hidden={!isOpen}>
         {isOpen && children}
       </div>
     </div>
