@@ -590,6 +590,8 @@ class LiveRun:
         remaining_s = self.remaining_s
         if STATES.get(self.ending or "") == "completed":
             remaining_s = None if percentage is None else 0.0
+        elif self.ending == "failed":
+            remaining_s = None
         elif remaining_s is None and total:
             remaining_s = self._pace.remaining_s(step or 0, total)
         return Snapshot(

@@ -187,7 +187,9 @@ class Track(Reporter, Over[T]):
 
     def __iter__(self) -> Iterator[T]:
         self._start()
-        return Items(self)
+        items = Items(self)
+        items.begin()
+        return items
 
     def __next__(self) -> T:
         if self._items is None:
@@ -334,8 +336,8 @@ class Items(Over[T]):
     """The iterator of a tracked loop. Keeps no item: a batch is the loop's own."""
 
     __slots__ = (
-        "_epoch", "_epochs_before", "_is_over", "_is_pending", "_items", "_loop", "_micro", "_outer",
-        "_raised_at", "_round", "_track",
+        "_epoch", "_epochs_before", "_is_new", "_is_over", "_is_pending", "_items", "_loop", "_micro",
+        "_outer", "_raised_at", "_round", "_track",
     )  # fmt: skip
 
     def __init__(self, track: Track[T]) -> None:
@@ -344,6 +346,7 @@ class Items(Over[T]):
         self._epochs_before = int(track._epoch or 0) if track._step else 0
         self._micro = 0
         self._is_pending = False
+        self._is_new = True  # no item of this epoch was asked for yet
         self._is_over = False
         self._raised_at: Optional[int] = None  # the step at which the source has raised
         self._items: Optional[Iterator[T]] = None
@@ -360,6 +363,16 @@ class Items(Over[T]):
         self._track._home = None  # another loop goes on with it: nobody knows which until it begins anew
         return self
 
+    def begin(self) -> None:
+        """Ask what is tracked for its items, when the program asks us."""
+        if self._track._epochs == 0:
+            return
+        try:
+            self._items = iter(self._track._iterable)
+        except BaseException as error:
+            self._guard(self._track._fail, error)
+            raise
+
     def __next__(self) -> T:
         if self._is_over:
             raise StopIteration
@@ -375,12 +388,14 @@ class Items(Over[T]):
             raise StopIteration
         while True:
             try:
-                if self._items is None:
-                    self._items = iter(track._iterable)
+                if self._is_new:
+                    if self._items is None:
+                        self._items = iter(track._iterable)
                     caller = sys._getframe(1)
                     self._loop, track._home = find_loop_code(caller), Home(caller)
                     del caller
-                item = next(self._items)
+                    self._is_new = False
+                item = next(self._items)  # type: ignore[arg-type]  # there are some by now
             except StopIteration:
                 if not self._end_epoch():
                     raise
@@ -431,7 +446,7 @@ class Items(Over[T]):
     def _end_epoch(self) -> bool:
         """Whether there is another one."""
         track = self._track
-        self._items = None
+        self._items, self._is_new = None, True
         if self._micro:  # gradients that were left over still make a step
             self._micro = track._accumulate
             self._count()
@@ -747,5 +762,5 @@ def _make_inactive_track(iterable: Any, epochs: int) -> Any:
 
 def _make_inactive_items(iterable: Any, epochs: int, items: Any, epoch: int, is_over: bool) -> Any:
     made: Any = Items(_make_inactive_track(iterable, epochs))
-    made._items, made._epoch, made._is_over = items, epoch, is_over
+    made._items, made._epoch, made._is_over, made._is_new = items, epoch, is_over, items is None
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -435,6 +436,30 @@ def test_leaving_a_tracked_loop_early_is_not_called_completed(sink: MemorySink) 
             break
     wait_until(lambda: sink.last.step == 5)  # its body has run
     assert (sink.last.state, sink.last.ending) == ("running", None)
+
+
+def test_what_is_tracked_is_begun_when_it_would_be_without_us(sink: MemorySink) -> None:
+    """A DataLoader draws its seed in `iter()`, and starts its workers there."""
+    seen = []
+
+    class Loader:
+        def __iter__(self) -> Iterator[int]:
+            seen.append("iter")
+            return iter([1, 2])
+
+    items = iter(track(Loader(), epochs=2, sinks=[sink]))
+    seen.append("after iter")
+    assert list(items) == [1, 2, 1, 2]
+    assert seen == ["iter", "after iter", "iter"]
+    with pytest.raises(TypeError):
+        iter(track(None, sinks=[MemorySink()]))  # type: ignore[arg-type]
+
+
+def test_a_run_that_has_failed_has_nothing_left_to_do(sink: MemorySink) -> None:
+    with contextlib.suppress(ValueError), report(total_steps=100, sinks=[sink]) as r:
+        r.update(step=10, remaining_s=90)
+        raise ValueError
+    assert (sink.last.state, sink.last.remaining_s) == ("failed", None)
 
 
 def test_a_loader_that_breaks_is_a_failed_run(sink: MemorySink) -> None:

@@ -130,7 +130,7 @@ def _describe(snapshot: Snapshot) -> list[str]:
         if snapshot.remaining_s is not None:
             parts.append(f"{format_duration(snapshot.remaining_s)} left")
     else:
-        parts.append(f"{snapshot.state} after {elapsed}")
+        parts.append(f"{'stopped' if snapshot.ending == 'stopped' else snapshot.state} after {elapsed}")
     if snapshot.rate:
         parts.append(
             f"{snapshot.rate:.3g} steps/s" if snapshot.rate >= 1 else f"{1 / snapshot.rate:.3g} s/step"
