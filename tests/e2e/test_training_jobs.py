@@ -122,6 +122,19 @@ def test_each_caller_sees_the_kinds_that_he_may_read(
     assert (everywhere.status_code, everywhere.json()["reason"]) == (403, "Forbidden")
 
 
+def test_time_is_summed_over_the_jobs_that_a_caller_may_list(
+    server: VisibilityServer, team: Workspace, half: None
+) -> None:
+    path = f"{PREFIX}/namespaces/{team.name}/trainingjobs?sumBy=kind&window=whole"
+    sums = json.loads(team.admin.kubectl("get", "--raw", path).stdout)
+    assert sums["kind"] == "TrainingJobSums"
+    assert {each["name"] for each in sums["groups"]} == {"Job", "TrainJob"}
+    assert sums["total"]["jobs"] == 2
+    assert sums["total"]["goodput"]["seconds"]["productive"] > 0
+    own = json.loads(team.bob.kubectl("get", "--raw", path).stdout)
+    assert [each["name"] for each in own["groups"]] == ["TrainJob"]
+
+
 def test_a_job_that_goes_goes_from_the_list_of_all_kinds(
     server: VisibilityServer, workspace: Workspace
 ) -> None:

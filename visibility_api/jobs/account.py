@@ -328,12 +328,14 @@ class Account:
         account.mode, account.doing, account.unit, account.warm, account.fruitless = numbers[9:14]
         account.has_run = bool(numbers[14])
         times = (account.row_at, account.usual, account.deviation, *account.given, *tail)
-        positions = (account.position, account.base, account.highest)
         is_possible = (
             form == _FORM
-            and all(0 <= each <= MOST_S for each in times)
+            and min(times) >= 0
+            and max(times) <= MOST_S
+            and sum(times) >= 0  # NaN is not
             and account.least > 0
-            and not any(abs(each) > MAX_INTEGER for each in positions)
+            and not (abs(account.position) > MAX_INTEGER or abs(account.highest) > MAX_INTEGER)
+            and not abs(account.base) > MAX_INTEGER
             and (account.mode <= ENDED and account.unit < len(_UNITS))
             and (account.warm <= WARM_ROWS and account.doing <= OTHER)
         )

@@ -119,6 +119,9 @@ def _facts(account: Account, record: Record, now: datetime) -> Iterator[_Fact]:
     phase, now_s = job.phase, now.timestamp()
     if phase is Phase.UNKNOWN:
         return
+    is_running = rank0 is not None and rank0.is_running and phase is Phase.RUNNING
+    if is_running and mode == RUNNING and checksum(record.attempts[0]) == account.run:
+        return  # nearly always
     ended = record.last_termination
     ended_at = _seconds(ended.finished_at if ended is not None else None, now_s)
     if rank0 is not None:
