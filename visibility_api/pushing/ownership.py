@@ -18,7 +18,7 @@ import msgspec
 from cachetools import TTLCache
 
 from visibility_api.kube.errors import ApiError
-from visibility_api.workloads.kind import INDEXED, JobKind, LiveObject, LiveSpec, WatchedObjects
+from visibility_api.workloads.kind import INDEXED, JobKind, LiveMeta, LiveObject, LiveSpec, WatchedObjects
 from visibility_api.workloads.objects import Meta, OwnerReference
 from visibility_api.workloads.rank0 import restart_attempt
 
@@ -200,7 +200,7 @@ class Owners:
         kept = LiveSpec(completions=spec.completions, completion_mode=mode, replicas=spec.replicas)
         return _Parent(
             objects=objects,
-            object=LiveObject(metadata=Meta(name=meta.name, uid=meta.uid), spec=kept),
+            object=LiveObject(metadata=LiveMeta(name=meta.name, uid=meta.uid), spec=kept),
             restart_attempt=restart_attempt(meta),
             job_uid=made.metadata.uid,
             job_name=made.metadata.name,
@@ -210,7 +210,7 @@ class Owners:
         self, objects: WatchedObjects, namespace: str, reference: OwnerReference, seen: _Seen
     ) -> LiveObject | None:
         if not objects.is_read:
-            return LiveObject(metadata=Meta(name=reference.name, uid=reference.uid))
+            return LiveObject(metadata=LiveMeta(name=reference.name, uid=reference.uid))
         key = objects.api, reference.uid
         if key not in seen:
             seen[key] = await self._get(objects.in_namespace(namespace), reference.name, reference.uid)

@@ -18,7 +18,7 @@ from visibility_api.models.served import Resource
 from visibility_api.reports.trainer_status import TrainerStatus
 
 from .failures import Replica
-from .objects import BatchJob, Count, MadeObject, Meta, ObjectCondition, Pod, PodMaker
+from .objects import RESTART_ATTEMPT, BatchJob, Count, MadeObject, Meta, ObjectCondition, Pod, PodMaker
 from .rank0 import COMPLETION_INDEX, Claim, controls, is_generated, pod_prefix
 
 T = TypeVar("T")
@@ -53,10 +53,33 @@ class LiveStatus(msgspec.Struct, frozen=True, gc=False):
     phase: str = ""
 
 
+class LiveLabels(msgspec.Struct, frozen=True, gc=False):
+    """Those that say which pod it is; a tenant may give an object a megabyte of others."""
+
+    restart_attempt: str = msgspec.field(default="", name=RESTART_ATTEMPT)
+    completion_index: str = msgspec.field(default="", name=COMPLETION_INDEX)
+
+
+class LiveMeta(Meta, frozen=True):
+    labels: LiveLabels | None = None  # type: ignore[assignment]  # in the place of a dictionary of all
+    annotations: msgspec.Raw = msgspec.Raw()  # type: ignore[assignment]  # passed over
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "annotations", msgspec.Raw())
+
+    def label(self, key: str) -> str:
+        if self.labels is None:
+            return ""
+        return {
+            RESTART_ATTEMPT: self.labels.restart_attempt,
+            COMPLETION_INDEX: self.labels.completion_index,
+        }.get(key, "")
+
+
 class LiveObject(msgspec.Struct, frozen=True, gc=False):
     """An object as kube-apiserver shows it at this moment, when the owner of a pod is looked up."""
 
-    metadata: Meta
+    metadata: LiveMeta
     spec: LiveSpec = LiveSpec()
     status: LiveStatus = LiveStatus()
 
