@@ -378,3 +378,18 @@ def test_an_account_that_cannot_be_read_begins_anew(noise: bytes, seed: int) -> 
     life.made.advance(60)
     life.made.review()
     assert min(account(life.made).spent()) >= 0
+
+
+@pytest.mark.parametrize(
+    "epochs", [(0, 1e-320, 2e-320, 1e-300, 1e-290), (0, 2.0**52, 2.0**53), (0, 1, 1 + 1e-15)]
+)
+def test_no_position_is_too_small_or_too_large(epochs: tuple[float, ...]) -> None:
+    made = Bench(now=at(30))
+    made.job(job())
+    for epoch in (*epochs, 2.0**53):
+        made.advance(15)
+        made.observe(Progress(timestamp=made.now, epoch=epoch))
+    made.advance(60)
+    made.review()
+    assert sum(account(made).spent()) == pytest.approx(30 + 15 * (len(epochs) + 1) + 60)
+    assert min(account(made).spent()) >= 0

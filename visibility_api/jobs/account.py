@@ -252,7 +252,7 @@ class Account:
         if math.isnan(self.position):
             self.base = reached
         elif at > self.row_at:
-            self.least = min(self.least, (at - self.row_at) / (reached - self.position))
+            self.least = min(self.least, _unit_s(at - self.row_at, reached - self.position))
         self.position, self.row_at = reached, at
         if self.warm == WARM_ROWS - 1:
             self.settle(at, record)
@@ -261,17 +261,18 @@ class Account:
 
     def _learn(self, units: float, took_s: float) -> float:
         """So many steps took so long. Returns how much of that was a pause."""
+        unit_s = _unit_s(took_s, units)
         if not self.usual:
-            self.usual = took_s / units
+            self.usual = unit_s
             return 0.0
-        by_s = took_s / units - self.usual
+        by_s = unit_s - self.usual
         beyond_s = max(PAUSE_SHARE * self.usual, PAUSE_DEVIATIONS * self.deviation)
         is_pause = by_s > beyond_s and by_s * units > PAUSE_LEAST_S
         if is_pause:  # but if it goes on, this is usual now
             by_s = beyond_s
         self.usual += LEARNING * by_s
         self.deviation += LEARNING * (abs(by_s) - self.deviation)
-        return took_s - units * self.usual if is_pause else 0.0
+        return max(0.0, took_s - units * self.usual) if is_pause else 0.0
 
     def _settle_steps(self, lost: float, paused_s: float, pause: int, record: Record) -> None:
         """The time until `row_at`: steps, of which the share `lost` was done before; pauses; and what is
@@ -356,6 +357,11 @@ def _unpack(saved: bytes, at: int, length: int) -> tuple[list[float], int]:
     for place, each in _PART.iter_unpack(saved[at + 1 : end]):
         values[place] = each
     return values, end
+
+
+def _unit_s(took_s: float, units: float) -> float:
+    """Seconds a step; an epoch may have advanced by next to nothing."""
+    return took_s / units if took_s < MOST_S * units else MOST_S
 
 
 def _rows(addition: Addition, unit: int) -> Iterator[tuple[float, float]]:
