@@ -235,15 +235,6 @@ test("the head of a group tells how many jobs it has, however long its name", as
   expect(box.x + box.width).toBeLessThanOrEqual(cell.x + cell.width + 1);
 });
 
-test("the direction of a sorted column is told as it is", async () => {
-  await show("#/?sort=progress");
-  await isListed();
-  const sorted = () => page.getByRole("columnheader", { name: "Progress" }).getAttribute("aria-sort");
-  expect(await sorted()).toBe("descending");
-  await page.getByRole("button", { name: "Progress" }).click();
-  await until(sorted, (direction) => direction === "ascending");
-});
-
 test("the focus stays on a job that moves, and goes to the next one when it is deleted", async () => {
   fixture.jobs = Array.from({ length: 300 }, (_, number) => fixture.jobs[number] ?? fixture.add(1000 + number));
   await show("#/?sort=state");

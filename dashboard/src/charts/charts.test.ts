@@ -100,7 +100,7 @@ test("a chart can be told in a sentence", () => {
   }));
   expect(describe(plan(two, smoothed), "Step", String)).toBe(
     "By step. loss of attempt 1: 3 points, from 9 to 0.5, between 0.5 and 9, and 1 that are not finite or too large." +
-      " loss of attempt 2: 3 points, from 3 to 1, between 1 and 3.",
+      " loss: 3 points, from 3 to 1, between 1 and 3.",
   );
 });
 

@@ -160,8 +160,7 @@ export function describe({ curves }: Plan, axisName: string, format: (value: num
     if (first === undefined || last === undefined) return [];
     const lowest = finite.reduce((least, value) => Math.min(least, value), Infinity);
     const highest = finite.reduce((most, value) => Math.max(most, value), -Infinity);
-    const isOneOf = curves.some((other) => other.line.job === line.job && other.line.attempt !== line.attempt);
-    const name = isOneOf ? `${line.metric} of attempt ${line.attempt + 1}` : line.metric;
+    const name = line.isLastAttempt ? line.metric : `${line.metric} of attempt ${line.attempt + 1}`;
     const bad = values.length - finite.length;
     return [
       `${name}: ${finite.length} points, from ${format(first)} to ${format(last)}, between ${format(lowest)} and ${format(highest)}` +
