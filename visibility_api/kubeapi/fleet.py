@@ -32,7 +32,7 @@ LABEL = "label:"
 QUEUE = "kueue.x-k8s.io/queue-name"
 MAX_GROUPS = 10  # an answer of so many is under 10 KiB
 MAX_NAME_CHARACTERS = 63  # a label's value, or a namespace
-AT_ONCE = 64  # jobs that are summed before others have their turn
+AT_ONCE = 32  # jobs that are summed, in a millisecond, before others have their turn
 
 Window = Literal["whole", "hour", "day"]
 
