@@ -303,7 +303,7 @@ test("the best value so far is named: the lowest loss, the highest accuracy, and
     learning_rate: [range(0, 100, 1, (step) => 0.1 - step / 2000)],
   });
   await show(job);
-  await until(legend, (found) => found.length === 3);
+  await until(legend, (found) => found.length === 3 && /lowest/.test(found[0] ?? "")); // the history has come
   const [loss, accuracy, rate] = await legend();
   expect(loss).toMatch(/^loss1\.6.*lowest 1$/);
   expect(accuracy).toMatch(/^accuracy0\.5.*highest 0\.9$/);

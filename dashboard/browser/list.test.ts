@@ -48,7 +48,7 @@ test.each([
   await show(`#/?group=${by}`);
   const first = page.locator(".row.group").first();
   const shown = (await first.locator("b").textContent()) ?? "";
-  const name = shown === "none" ? "" : shown;
+  const name = shown === "(none)" ? "" : shown;
   const own = fixture.jobs.filter((one) => nameOf(one) === name);
   const resources = own.map((one) => documentOf(one).status).filter(({ phase }) => /Running|Initializing/.test(phase));
   const held = resources.reduce((sum, { resources: r }) => sum + (r?.accelerators ?? 0), 0);

@@ -26,14 +26,7 @@ export function GroupRow({ group, index, top, isOpen, toggle }: Props) {
     >
       <div role="cell" class="cell">
         <button type="button" class="fold" aria-expanded={isOpen} onClick={() => toggle(name)}>
-          <span aria-hidden="true">{isOpen ? "▾" : "▸"}</span>{" "}
-          {name === "" ? (
-            <i>(none)</i>
-          ) : (
-            <b>
-              <Text>{name}</Text>
-            </b>
-          )}
+          <span aria-hidden="true">{isOpen ? "▾" : "▸"}</span> <b>{name === "" ? "(none)" : <Text>{name}</Text>}</b>
           <span class="number">
             {count(jobs.length)} {jobs.length === 1 ? "job" : "jobs"}
           </span>
