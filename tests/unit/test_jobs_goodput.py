@@ -393,3 +393,27 @@ def test_no_position_is_too_small_or_too_large(epochs: tuple[float, ...]) -> Non
     made.review()
     assert sum(account(made).spent()) == pytest.approx(30 + 15 * (len(epochs) + 1) + 60)
     assert min(account(made).spent()) >= 0
+
+
+@given(
+    past=st.lists(st.tuples(st.sampled_from(range(len(KINDS))), st.floats(1, 90_000)), max_size=8),
+    tail=st.tuples(st.sampled_from(range(len(KINDS))), st.floats(1, 900_000)),
+)
+def test_what_is_not_settled_is_read_as_if_it_were(
+    past: list[tuple[int, float]], tail: tuple[int, float]
+) -> None:
+    shown, added = Ledger(1e9), Ledger(1e9)
+    for number, (kind, some_s) in enumerate((*past, tail)):
+        seconds = none()
+        seconds[kind] = some_s
+        added.add(seconds, added.until + some_s)
+        if number == len(past):
+            shown.show(seconds)
+        else:
+            shown.add(seconds, shown.until + some_s)
+    assert shown.until == pytest.approx(added.until)
+    assert shown.whole == pytest.approx(added.whole)
+    # Intervals are kept in quarters of a second, and of the oldest one its share counts.
+    assert shown.hour() == pytest.approx(added.hour(), abs=600)
+    assert sum(shown.hour()) == pytest.approx(sum(added.hour()), abs=2)
+    assert sum(shown.day()) == pytest.approx(sum(added.day()), abs=2)

@@ -64,7 +64,7 @@ def read_goodput(saved: bytes) -> tuple[Ledger, int] | None:
     except UNREADABLE_ACCOUNT:
         return None
     if account.tail:
-        account.ledger.add(account.tail, account.ledger.until + sum(account.tail))
+        account.ledger.show(account.tail)
     return account.ledger, account.doing
 
 
@@ -82,7 +82,7 @@ def sums_until(
     if not is_over and until > ledger.until:
         seconds = none()
         seconds[current] = until - ledger.until
-        ledger.add(seconds, until)
+        ledger.show(seconds)
     if window == "whole":
         return ledger.whole
     return ledger.hour(until) if window == "hour" else ledger.day(until)

@@ -63,10 +63,11 @@ def none() -> Seconds:
 class Ledger:
     """The sums until `until`. Begin with the time at which the job was made, then `add`."""
 
-    __slots__ = ("_coarse", "_current", "_fine", "_packed", "began", "until", "whole")
+    __slots__ = ("_coarse", "_current", "_fine", "_packed", "_settled", "_shown", "began", "until", "whole")
 
     def __init__(self, began: float) -> None:
-        self.began = self.until = began
+        self.began = self.until = self._settled = began
+        self._shown: list[tuple[float, Sequence[float]]] = []  # after that: since when, and what happened
         self.whole = none()
         self._current = none()  # of the interval that `until` is in
         self._fine: dict[int, Seconds] = {}  # complete intervals, by index
@@ -93,7 +94,18 @@ class Ledger:
             at = end
             if end == (index + 1) * FINE_S:
                 self._complete(index)
-        self.until = until
+        self.until = self._settled = until
+
+    def show(self, seconds: Sequence[float]) -> None:
+        """Count this as well, from `until` on, in all that is read from now on. Nothing may be added after
+        it.
+
+        It takes the same time however long it was: what a job does is often not settled for days.
+        """
+        self._shown.append((self.until, seconds))
+        for kind, some in enumerate(seconds):
+            self.whole[kind] += some
+        self.until += sum(seconds)
 
     def _complete(self, index: int) -> None:
         """This interval is over. Of those before the last hour the sums of longer ones are kept."""
@@ -120,18 +132,21 @@ class Ledger:
     def _last(self, since: float, kept: Sequence[tuple[int, dict[int, Seconds]]]) -> Seconds:
         self._unpack()
         found = none()
-        current = int(self.until // FINE_S)
-        for size, intervals in ((FINE_S, {current: self._current}), *kept):
-            for index, sums in intervals.items():
-                start = max(index * size, self.began)
-                covered_s = sum(sums)
-                left_s = min(covered_s, start + covered_s - since)
-                if left_s <= 0:
-                    continue
-                share = left_s / covered_s
-                for kind, some in enumerate(sums):
-                    if some:
-                        found[kind] += some * share
+        current = int(self._settled // FINE_S)
+        spans = [
+            (max(index * size, self.began), sums)
+            for size, intervals in ((FINE_S, {current: self._current}), *kept)
+            for index, sums in intervals.items()
+        ]
+        for start, sums in (*spans, *self._shown):
+            covered_s = sum(sums)
+            left_s = min(covered_s, start + covered_s - since)
+            if left_s <= 0:
+                continue
+            share = left_s / covered_s
+            for kind, some in enumerate(sums):
+                if some:
+                    found[kind] += some * share
         return found
 
     # --- as bytes: most kinds are 0, so those that are not are kept
@@ -160,7 +175,7 @@ class Ledger:
         if not (0 <= began <= until <= MOST_S):  # NaN too
             raise ValueError(saved)
         ledger = cls(began)
-        ledger.until = until
+        ledger.until = ledger._settled = until
         at = _TIMES.size
         for form, sums in ((_TOTAL, ledger.whole), (_PART, ledger._current)):
             count, at = saved[at], at + 1
@@ -182,7 +197,7 @@ class Ledger:
         self._packed = b""
         for size, intervals in ((FINE_S, self._fine), (COARSE_S, self._coarse)):
             count, at = packed[at], at + 1
-            latest = int(self.until // size)
+            latest = int(self._settled // size)
             for slot, units in _KEPT.iter_unpack(packed[at : at + count * _KEPT.size]):
                 index = latest - (latest - (slot >> 4)) % _SLOTS
                 if slot & 15 <= OTHER:  # else somebody has made it up
