@@ -60,6 +60,12 @@ def none() -> Seconds:
     return [0.0] * len(KINDS)
 
 
+def _in_quarters(seconds: Sequence[float]) -> Seconds:
+    """As they are kept; their sum is rounded once."""
+    edges = [0, *(round(_UNITS * each) for each in accumulate(seconds))]
+    return [(later - earlier) / _UNITS for earlier, later in pairwise(edges)]
+
+
 class Ledger:
     """The sums until `until`. Begin with the time at which the job was made, then `add`."""
 
@@ -84,6 +90,9 @@ class Ledger:
         if span_s > DAY_S + COARSE_S:  # what was before is in no window any more
             at = until - DAY_S - COARSE_S
             self._fine, self._coarse, self._current, self._packed = {}, {}, none(), b""
+        settled = int((until - HOUR_S) // FINE_S) * FINE_S  # what was before is in no hour any more
+        if at < settled:
+            at = self._skip(at, settled, [some / span_s for some in seconds])
         while at < until:
             index = int(at // FINE_S)
             end = min(until, (index + 1) * FINE_S)
@@ -107,19 +116,38 @@ class Ledger:
             self.whole[kind] += some
         self.until += sum(seconds)
 
+    def _skip(self, at: float, until: int, shares: Sequence[float]) -> float:
+        """All until then goes into the sums of longer intervals; `shares` of each second. Returns `until`."""
+        self._unpack()
+        self._fine[int(at // FINE_S)], self._current = _in_quarters(self._current), none()
+        while self._fine:
+            index, sums = self._fine.popitem()
+            self._sum_up(index * FINE_S // COARSE_S, sums)
+        while at < until:
+            index = int(at // COARSE_S)
+            end = min(until, (index + 1) * COARSE_S)
+            self._sum_up(index, _in_quarters([share * (end - at) for share in shares]))
+            at = end
+        self._drop(until - DAY_S)
+        return at
+
+    def _sum_up(self, index: int, seconds: Sequence[float]) -> None:
+        sums = self._coarse.setdefault(index, none())
+        for kind, some in enumerate(seconds):
+            if some:
+                sums[kind] += some
+
+    def _drop(self, oldest: float) -> None:
+        for old in [each for each in self._coarse if (each + 1) * COARSE_S <= oldest]:
+            del self._coarse[old]
+
     def _complete(self, index: int) -> None:
         """This interval is over. Of those before the last hour the sums of longer ones are kept."""
         self._unpack()
-        edges = [0, *(round(_UNITS * each) for each in accumulate(self._current))]
-        self._fine[index] = [(later - earlier) / _UNITS for earlier, later in pairwise(edges)]
-        self._current = none()
+        self._fine[index], self._current = _in_quarters(self._current), none()
         for old in [each for each in self._fine if each <= index - _FINE]:
-            sums = self._coarse.setdefault(old * FINE_S // COARSE_S, none())
-            for kind, some in enumerate(self._fine.pop(old)):
-                sums[kind] += some
-        oldest = (index + 1) * FINE_S - DAY_S
-        for old in [each for each in self._coarse if (each + 1) * COARSE_S <= oldest]:
-            del self._coarse[old]
+            self._sum_up(old * FINE_S // COARSE_S, self._fine.pop(old))
+        self._drop((index + 1) * FINE_S - DAY_S)
 
     def hour(self, at: float = 0.0) -> Seconds:
         """The sums of the hour before `until`, or before `at` if that is later."""
