@@ -59,6 +59,7 @@ from visibility_api.workloads.presence import Presence
 LEASE = "trainjob-visibility"
 NO_GARBAGE_CHECK_S, NO_GARBAGE_CHECKS = 0.1, 200  # until every job is known: twenty seconds at most
 MAX_FAULTS = 4  # of described kinds, that /readyz?verbose names
+OUT_OF_SYNC_S = 60.0  # a replica that could not follow the owner for so long is not ready
 STUCK_S = 60.0  # a loop without an iteration for so long is stuck: liveness fails
 
 Loop = Callable[[], Coroutine[Any, Any, None]]
@@ -337,6 +338,14 @@ def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event, table
             return "the jobs are not known yet: no replica that owns them is followed"
         return f"not listed yet: {', '.join(role.term.untried)}"
 
+    def out_of_sync() -> str | None:
+        # Others that are ready serve what is true now: documents that stand still would look like jobs that
+        # do.
+        lost_s = role.out_of_sync_s
+        return (
+            f"the owner of the jobs was last followed {lost_s:.0f}s ago" if lost_s > OUT_OF_SYNC_S else None
+        )
+
     def why_nobody_owns() -> str | None:
         # Discovery is served all the same: an aggregated API that is not ready blocks deleting namespaces.
         if role.term is not None or role.owner is not None or role.others is None:
@@ -370,6 +379,7 @@ def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event, table
         ),
         Check(name="described-kinds", run=lambda: None, note=misdescribed, is_readiness_only=True),
         Check(name="informer-sync", run=unknown, note=why_nobody_owns, is_readiness_only=True),
+        Check(name="owner-followed", run=out_of_sync, is_readiness_only=True),
         Check(name="probe-loop", run=stuck),
         Check(
             name="shutdown",

@@ -356,6 +356,16 @@ async def test_replicas_follow_one_another_while_they_change_the_certificate_one
         await until(same(owner, other))
 
 
+async def test_a_replica_knows_since_when_it_follows_no_owner(owner: Replica, other: Replica) -> None:
+    async with owner.serving(), other.following(owner) as follower:
+        await until(lambda: follower.owner is not None)
+        assert follower.lost_at is None
+        owner.streams.close()
+        owner.epoch = None
+        await until(lambda: follower.owner is None)
+        assert follower.lost_at is not None
+
+
 async def test_a_replica_that_does_not_own_the_jobs_says_whether_it_knows_them(
     owner: Replica, other: Replica
 ) -> None:

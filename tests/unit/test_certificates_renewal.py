@@ -44,6 +44,7 @@ def is_trusted(leaf: x509.Certificate, kept: Kept, at: datetime) -> bool:
 
 
 def test_the_first_certificate_is_trusted_under_the_name_of_the_service() -> None:
+    """P4: SERVICE.NAMESPACE.svc, under a CA that was made with it."""
     kept, pair = renew(Kept(), NAMES, LIFETIME, BEGIN)
     assert pair == kept.pair
     assert is_trusted(leaf_of(kept), kept, BEGIN)

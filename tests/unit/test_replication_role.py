@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -92,3 +93,16 @@ async def test_an_owner_with_followers_keeps_its_lease_and_its_log() -> None:
     role: Role[Any] = Role(jobs, lambda _may: Term(terms), others=lambda _role: others)
     await renewed(role, terms, jobs)
     assert (lease.released, follower.must_list) == (0, False)
+
+
+def test_a_replica_is_out_of_sync_only_while_another_one_owns_the_jobs_and_is_not_followed() -> None:
+    jobs = JobLog(MemoryStore(base_revision=1))
+    follower, lease = SimpleNamespace(lost_at=None), SimpleNamespace(fault="")
+    others = cast(Others, SimpleNamespace(follower=follower, lease=lease))
+    role: Role[Any] = Role(jobs, lambda _may: Term(asyncio.Queue()), others=lambda _role: others)
+    assert role.out_of_sync_s == 0
+    follower.lost_at = time.monotonic() - 90
+    assert 90 <= role.out_of_sync_s < 100
+    lease.fault = "kube-apiserver is away"  # then nobody may own them
+    assert role.out_of_sync_s == 0
+    assert Role(jobs, lambda _may: Term(asyncio.Queue()), others=None).out_of_sync_s == 0

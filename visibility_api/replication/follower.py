@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -89,10 +90,12 @@ class Follower:
         self.has_searched = False  # every replica that could be found was asked once
         self.others_have_log = False  # as the last search has shown
         self.must_list = False  # what this replica has may never have reached the others
+        self.lost_at: float | None = None  # since when no owner is followed, by time.monotonic; None: one is
 
     async def run(self) -> None:
         """Never raises for what another replica does."""
         pause_s = self._limits.first_pause_s
+        self.lost_at = time.monotonic()
         clock = asyncio.get_running_loop().time
         while True:
             began = clock()
@@ -167,11 +170,13 @@ class Follower:
                 was_following, self.owner = self.owner is not None, None
                 self.changed.clear()
                 if was_following:
+                    self.lost_at = time.monotonic()
                     self._ended()
         return None
 
     def _found(self, address: Address) -> None:
         self.must_list = False
+        self.lost_at = None
         self.owner = address
         self.changed.set()
         log.info("following the owner of the log", peer=address.host, port=address.port)

@@ -96,6 +96,14 @@ class Role(Generic[T]):
         return self.others.follower.owner if self.others is not None else None
 
     @property
+    def out_of_sync_s(self) -> float:
+        """For how long another replica has owned the log, by its Lease, and this one has not followed it."""
+        if self._term is not None or self.others is None or self.others.lease.fault:
+            return 0.0
+        lost_at = self.others.follower.lost_at
+        return 0.0 if lost_at is None else time.monotonic() - lost_at
+
+    @property
     def epoch(self) -> int | None:
         """Of the present term; None while this replica must not write."""
         return self._log.store.epoch if self.may_write() else None
