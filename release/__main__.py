@@ -25,12 +25,19 @@ def main() -> int:
         help="the server's image, with a tag or a digest, such as ghcr.io/me/trainjob-visibility@sha256:…",
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("dist"), metavar="DIR", help="made anew; default: dist"
+        "--out",
+        type=Path,
+        default=Path("dist"),
+        metavar="DIR",
+        help="new or empty; default: dist, which is made anew",
     )
     given = parser.parse_args()
     out: Path = given.out.resolve()
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
+    if out == ROOT / "dist":
+        shutil.rmtree(out, ignore_errors=True)
+    elif out.exists() and any(out.iterdir()):
+        parser.error(f"--out {given.out}: there is something in it; give a directory that is new or empty")
+    out.mkdir(parents=True, exist_ok=True)
     # So that a wheel of the same commit is the same file.
     commit_time = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
     os.environ.setdefault("SOURCE_DATE_EPOCH", subprocess.check_output(commit_time, text=True).strip())

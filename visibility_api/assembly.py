@@ -339,12 +339,9 @@ def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event, table
         return f"not listed yet: {', '.join(role.term.untried)}"
 
     def out_of_sync() -> str | None:
-        # Others that are ready serve what is true now: documents that stand still would look like jobs that
-        # do.
+        # Documents that stand still would look like jobs that do. Other replicas serve what is true now.
         lost_s = role.out_of_sync_s
-        return (
-            f"the owner of the jobs was last followed {lost_s:.0f}s ago" if lost_s > OUT_OF_SYNC_S else None
-        )
+        return f"the owner was last followed {lost_s:.0f}s ago" if lost_s > OUT_OF_SYNC_S else None
 
     def why_nobody_owns() -> str | None:
         # Discovery is served all the same: an aggregated API that is not ready blocks deleting namespaces.

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from tests.certificates import SERVER, Authority
 from visibility_api.installation.links import CHECKS
@@ -32,11 +33,16 @@ def encoded(pem: str) -> str:
     return base64.b64encode(pem.encode()).decode()
 
 
-def secret(left: timedelta = timedelta(days=80), host: str = "visibility-api.trainjob-visibility.svc") -> Any:
-    leaf = OURS.issue(
-        "server", usages=[SERVER], hosts=[host], not_before=NOW - timedelta(days=100), not_after=NOW + left
-    )
-    return {"data": {"tls.crt": encoded(leaf.pem)}}
+def secret(
+    left: timedelta = timedelta(days=80),
+    host: str = "visibility-api.trainjob-visibility.svc",
+    issuer: Authority = OURS,
+) -> Any:
+    """With the intermediates that lead to a root; `host` "": the certificate has no name."""
+    hosts, begins = [host] if host else [], NOW - timedelta(days=100)
+    leaf = issuer.issue("server", usages=[SERVER], hosts=hosts, not_before=begins, not_after=NOW + left)
+    above = "".join(each.public_bytes(Encoding.PEM).decode() for each in leaf.intermediates)
+    return {"data": {"tls.crt": encoded(leaf.pem + above)}}
 
 
 class Cluster:
@@ -146,6 +152,12 @@ BROKEN: dict[str, tuple[str, Break, str, str]] = {
         lambda it: it.objects.update(
             {f"{CORE}/secrets/visibility-api-certificate": secret(host="other.svc")}
         ),
+        "not for visibility-api.trainjob-visibility.svc",
+        "rollout restart",
+    ),
+    "a certificate for no name": (
+        "certificate",
+        lambda it: it.objects.update({f"{CORE}/secrets/visibility-api-certificate": secret(host="")}),
         "not for visibility-api.trainjob-visibility.svc",
         "rollout restart",
     ),
@@ -266,6 +278,12 @@ async def test_what_works_only_in_part_is_a_warning() -> None:
         assert found[link].state is State.WARNING, link
         assert says in found[link].says
         assert found[link].do
+
+
+async def test_a_certificate_may_be_signed_by_an_intermediate_that_is_sent_with_it() -> None:
+    cluster = Cluster()
+    cluster.objects[f"{CORE}/secrets/visibility-api-certificate"] = secret(issuer=OURS.intermediate("team"))
+    assert is_good(await cluster.check())
 
 
 async def test_a_single_replica_needs_no_lease() -> None:

@@ -60,8 +60,8 @@ class Kept:
 def decode(data: Mapping[str, bytes]) -> Kept:
     """What can be used of a Secret's data."""
     keys = {_public(key): key for key in _keys(data.get(CA_KEYS, b""))}
-    authorities = [Authority(each, keys.get(_public(each))) for each in _certificates(data.get(CA, b""))]
-    leaf, key = _certificates(data.get(CERTIFICATE, b"")), _keys(data.get(KEY, b""))
+    authorities = [Authority(each, keys.get(_public(each))) for each in read_certificates(data.get(CA, b""))]
+    leaf, key = read_certificates(data.get(CERTIFICATE, b"")), _keys(data.get(KEY, b""))
     fits = bool(leaf) and bool(key) and _public(leaf[0]) == _public(key[0])
     pair = Pair(data[CERTIFICATE], data[KEY]) if fits else None
     return Kept(tuple(sorted(authorities, key=lambda each: each.ends)), pair)
@@ -99,20 +99,22 @@ def _good_pair(kept: Kept, names: Sequence[str], *, until: datetime) -> Pair | N
     is_good = (
         leaf.not_valid_after_utc > until
         and set(names) <= set(held.get_values_for_type(x509.DNSName))
-        and any(_is_signed(leaf, each.certificate) for each in kept.authorities)
+        and any(is_signed(leaf, each.certificate) for each in kept.authorities)
     )
     return kept.pair if is_good else None
 
 
-def _is_signed(leaf: x509.Certificate, ca: x509.Certificate) -> bool:
+def is_signed(leaf: x509.Certificate, ca: x509.Certificate) -> bool:
+    """Whether this CA has signed it."""
     try:
         leaf.verify_directly_issued_by(ca)
-    except (ValueError, TypeError, InvalidSignature):
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         return False
     return True
 
 
-def _certificates(content: bytes) -> list[x509.Certificate]:
+def read_certificates(content: bytes) -> list[x509.Certificate]:
+    """Those of a PEM file; none of what is no such file."""
     try:
         return x509.load_pem_x509_certificates(content)
     except ValueError:

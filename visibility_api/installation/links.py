@@ -13,6 +13,7 @@ from cryptography import x509
 
 from visibility_api.certificates.expiry import NOTED, NOTED_SHARE
 from visibility_api.certificates.making import BACKDATED
+from visibility_api.certificates.renewal import is_signed, read_certificates
 from visibility_api.certificates.secret import API_SERVICE, SERVICE
 from visibility_api.kinds import KINDS
 from visibility_api.kube.client import KubeClient
@@ -154,28 +155,37 @@ async def check_api_service(look: Look) -> Finding:
 
 async def check_certificate(look: Look) -> Finding:
     """The certificate that pods serve, against the CAs that kube-apiserver trusts."""
-    bundle = _certificates(_decoded(at(await look.read(API_SERVICE), "spec", "caBundle")))
+    bundle = read_certificates(_decoded(at(await look.read(API_SERVICE), "spec", "caBundle")))
     restart = f"kubectl -n {look.namespace} rollout restart deploy/visibility-api"
     if not bundle:
         return fault("the APIService has no caBundle: kube-apiserver trusts no certificate", restart)
     for name in ("visibility-api-certificate", "visibility-api-tls"):
         secret = await look.read(f"/api/v1/namespaces/{look.namespace}/secrets/{name}")
-        chain = _certificates(_decoded(at(secret, "data", "tls.crt")))
+        chain = read_certificates(_decoded(at(secret, "data", "tls.crt")))
         if chain:
-            return _judge(chain[0], bundle, f"{SERVICE}.{look.namespace}.svc", look.now(), restart)
+            return _judge(chain, bundle, f"{SERVICE}.{look.namespace}.svc", look.now(), restart)
     return Finding(State.UNKNOWN, "the certificate is in no Secret that is known; only its CA is there")
 
 
 def _judge(
-    leaf: x509.Certificate, bundle: Sequence[x509.Certificate], name: str, now: datetime, restart: str
+    chain: Sequence[x509.Certificate],
+    bundle: Sequence[x509.Certificate],
+    name: str,
+    now: datetime,
+    restart: str,
 ) -> Finding:
+    leaf = chain[0]
     left = leaf.not_valid_after_utc - now
     if left <= timedelta():
         return fault(f"the certificate ended on {leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC", restart)
-    if not any(_is_signed(leaf, each) for each in bundle):
+    if not any(is_signed(each, ca) for each in chain for ca in bundle):
         return fault("the APIService's caBundle lacks the CA that has signed the certificate", restart)
-    held = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    if name not in held.get_values_for_type(x509.DNSName):
+    try:
+        held = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = held.get_values_for_type(x509.DNSName)
+    except x509.ExtensionNotFound:
+        names = []
+    if name not in names:
         return fault(f"the certificate is not for {name}", restart)
     says = f"the certificate lasts {left.days} days, and kube-apiserver trusts its CA"
     lasts = leaf.not_valid_after_utc - leaf.not_valid_before_utc - BACKDATED
@@ -254,21 +264,6 @@ def _decoded(value: object) -> bytes:
         return base64.b64decode(value) if isinstance(value, str) else b""
     except binascii.Error:
         return b""
-
-
-def _certificates(content: bytes) -> list[x509.Certificate]:
-    try:
-        return x509.load_pem_x509_certificates(content)
-    except ValueError:
-        return []
-
-
-def _is_signed(leaf: x509.Certificate, ca: x509.Certificate) -> bool:
-    try:
-        leaf.verify_directly_issued_by(ca)
-    except Exception:
-        return False
-    return True
 
 
 CHECKS: Sequence[tuple[str, Check]] = (

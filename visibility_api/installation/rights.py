@@ -44,7 +44,6 @@ _SWITCHED_ON = {
         Right("patch", "trainer.kubeflow.org", "trainjobs", "components/write-back", subresource="status")
     ],
 }
-_BY_NAMESPACE = "--sources=exec"  # a namespace may grant it for itself
 
 
 async def check_rights(look: Look) -> Finding:
