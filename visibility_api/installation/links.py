@@ -27,7 +27,7 @@ OLDEST_MINOR = 30  # of Kubernetes 1
 LEASE_S = 60  # an owner renews its Lease every two seconds
 CLOCK_S = 10
 _APPLY = "kubectl apply -k deploy/default    # or the directory that you applied"
-_LOGS = "kubectl -n {namespace} logs deploy/visibility-api --all-pods"
+_LOGS = "kubectl -n {namespace} logs -l app.kubernetes.io/name=trainjob-visibility --tail=100"
 _AGGREGATION = "https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/"
 _JOBS = f"/apis/{GROUP_VERSION}/trainingjobs"
 _EXTENSION = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
