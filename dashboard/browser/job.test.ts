@@ -152,7 +152,9 @@ test("the pods of each group are counted, and the one that reports is named", as
 test("attempts are counted and marked, curves of earlier ones are there", async () => {
   const job = await show((one) => isGood(one) && one.number % 7 === 0, "?metric=loss");
   await page.getByRole("term").filter({ hasText: "Attempts" }).waitFor();
-  const told = await page.getByRole("img", { name: /^loss\. .*loss of attempt 1: .*loss: / }).getAttribute("aria-label");
+  const told = await page
+    .getByRole("img", { name: /^loss\. .*loss of attempt 1: .*loss: / })
+    .getAttribute("aria-label");
   expect(told).toContain("attempt 2 began at"); // a dashed line, on the canvas
   expect(job.name).toBeTruthy();
 });
