@@ -111,8 +111,8 @@ _SUMS = (
     query_parameter(
         "sumBy",
         "string",
-        "Answer with the sums over these jobs, a TrainingJobSums, in groups by namespace, queue, kind, or"
-        " 'label:' and the key of a label.",
+        "Answer with the sums over these jobs, a TrainingJobSums, in groups by namespace, queue, kind,"
+        " nodePool, or 'label:' and the key of a label.",
     ),
     query_parameter(
         "window",

@@ -221,9 +221,10 @@ def pod(
     reason: str | None = None,
     conditions: Sequence[dict[str, Any]] = (),
     metadata: dict[str, Any] | None = None,
+    spec: dict[str, Any] | None = None,
     status: dict[str, Any] | None = None,
 ) -> Pod:
-    """`metadata` and `status`: other fields of these."""
+    """`metadata`, `spec` and `status`: other fields of these."""
     job = f"bert-{group}-0"
     return made(
         {
@@ -240,6 +241,7 @@ def pod(
             "spec": {
                 "nodeName": "gpu-1" if scheduled else None,
                 "containers": containers or [{"name": container}],
+                **(spec or {}),
             },
             "status": {
                 "phase": phase,

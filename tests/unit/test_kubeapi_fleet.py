@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.jobs import NOW, document, spent
+from tests.jobs import NOW, RANK0, document, spent
 from tests.unit.resource_server import BASE, TABLE, ResourceServer
 from visibility_api.jobs.job import Phase
 from visibility_api.jobs.ledger import KINDS
@@ -21,10 +21,10 @@ TEAM = f"{BASE}/namespaces/team-a/trainingjobs"
 
 def put(server: ResourceServer, name: str, *, accelerators: int = 0, ago_s: float = 0, **more: Any) -> None:
     """A job whose account was brought up to date so long ago."""
-    seconds = more.pop("seconds", {"Productive": 1000.0})
+    seconds, pod = more.pop("seconds", {"Productive": 1000.0}), more.pop("rank0", None)
     shown = document(name, goodput=spent(seconds, NOW - timedelta(seconds=ago_s)), **more)
     requested = (("nvidia.com/gpu", accelerators),) if accelerators else ()
-    server.store.put(replace(shown, job=replace(shown.job, accelerators=requested)))
+    server.store.put(replace(shown, job=replace(shown.job, accelerators=requested, rank0=pod)))
 
 
 async def sums(server: ResourceServer, query: str = "sumBy=namespace&window=whole", of: str = EVERY) -> Any:
@@ -36,7 +36,8 @@ async def sums(server: ResourceServer, query: str = "sumBy=namespace&window=whol
 
 def filled() -> ResourceServer:
     server = ResourceServer()
-    put(server, "bert", accelerators=8, seconds={"Productive": 600.0, "Stalled": 400.0})
+    on_pool = replace(RANK0, node_pool="h100")
+    put(server, "bert", rank0=on_pool, accelerators=8, seconds={"Productive": 600.0, "Stalled": 400.0})
     put(server, "gpt", accelerators=2, resource="pytorchjobs", labels={QUEUE: "q1", "pool": "a100"})
     put(server, "llama", namespace="team-b", phase=Phase.SUCCEEDED, labels={"pool": "a100"})
     return server
@@ -64,6 +65,7 @@ async def test_time_is_summed_by_namespace_and_the_percentage_is_of_the_accelera
         ("kind", ["TrainJob", "PyTorchJob"]),
         ("queue", [None, "q1"]),
         ("label:pool", [None, "a100"]),
+        ("nodePool", ["h100", None]),
     ],
 )
 async def test_groups_are_those_that_are_requested_the_largest_first(by: str, names: list[str]) -> None:

@@ -327,3 +327,35 @@ def test_accelerators_are_those_of_all_pods(spec: dict[str, Any] | None, expecte
 
 
 WITH_DATA = jobset(("dataset-initializer", "dataset-initializer"), ("node", "trainer"))
+
+
+def on_nodes(*terms: dict[str, Any]) -> dict[str, Any]:
+    """The affinity of a pod that needs a node by one of these."""
+    required = {"nodeSelectorTerms": [{"matchExpressions": [each]} for each in terms]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+
+
+GKE, KARPENTER = "cloud.google.com/gke-nodepool", "karpenter.sh/nodepool"
+ON_H100 = {"key": KARPENTER, "operator": "In", "values": ["h100"]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "pool"),
+    [
+        ({}, ""),
+        ({"nodeSelector": {"eks.amazonaws.com/nodegroup": "p5", "disk": "fast"}}, "p5"),
+        ({"nodeSelector": {"kubernetes.azure.com/agentpool": "nd"}}, "nd"),
+        ({"nodeSelector": {KARPENTER: "h100", GKE: "a3"}}, "a3"),
+        (on_nodes(ON_H100), "h100"),
+        ({"nodeSelector": {GKE: "a3"}} | on_nodes(ON_H100), "a3"),
+        (on_nodes(ON_H100, {"key": GKE, "operator": "Exists"}), ""),  # one of them is enough
+        (on_nodes({**ON_H100, "operator": "NotIn"}), ""),
+        (on_nodes({**ON_H100, "values": ["h100", "a100"]}), ""),
+        (on_nodes(), ""),
+        ({"affinity": {"nodeAffinity": {}}}, ""),
+    ],
+)
+def test_the_node_pool_is_the_one_that_rank_0_requires(spec: dict[str, Any], pool: str) -> None:
+    found = rank0_of(pod(spec=spec))
+    assert found is not None
+    assert found.node_pool == pool

@@ -119,6 +119,7 @@ class Rank0(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     waiting_message: str = ""  # the same as a sentence
     restart_count: int
     restart_attempt: int  # JobSet's; 0 where there is none
+    node_pool: str = ""  # of nodes, to which the pod is bound; "" where it names none
     started_at: datetime | None  # of the container run that is the present attempt, also when it has ended
     last_termination: Termination | None
     termination_message: str  # as the container left it; hostile, at most 12 KiB

@@ -78,8 +78,8 @@ def read_sums(request: ResourceRequest) -> tuple[str, Window] | None:
     by = request.parameter(PARAMETER)
     if by is None:
         return None
-    if by not in ("namespace", "queue", "kind") and not (by.startswith(LABEL) and by != LABEL):
-        raise BadRequest("sumBy must be namespace, queue, kind, or label: and the key of a label")
+    if by not in ("namespace", "queue", "kind", "nodePool") and not (by.startswith(LABEL) and by != LABEL):
+        raise BadRequest("sumBy must be namespace, queue, kind, nodePool, or label: and the key of a label")
     window = request.parameter(WINDOW) or "day"
     if window not in get_args(Window):
         raise BadRequest("window must be whole, day or hour")
@@ -130,8 +130,16 @@ def _namer(by: str, kinds: Mapping[str, str]) -> Callable[[Entry], str]:
         return lambda entry: entry.document.job.ref.namespace
     if by == "kind":
         return lambda entry: kinds[entry.document.job.ref.resource]
+    if by == "nodePool":
+        return lambda entry: _node_pool(entry)[:MAX_NAME_CHARACTERS]
     label = QUEUE if by == "queue" else by.removeprefix(LABEL)
     return lambda entry: entry.document.job.labels.get(label, "")[:MAX_NAME_CHARACTERS]
+
+
+def _node_pool(entry: Entry) -> str:
+    """That of rank 0's pod, also of the last one."""
+    rank0 = entry.document.job.rank0
+    return rank0.node_pool if rank0 is not None else ""
 
 
 def _shown(name: str, sums: _Sums) -> v1alpha1.SumsOfJobs:

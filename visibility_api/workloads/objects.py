@@ -27,6 +27,13 @@ ANNOTATIONS = (
     "kubectl.kubernetes.io/default-container",
 )
 RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
+# Labels of nodes that name their pool, for each cloud or autoscaler.
+NODE_POOLS = (
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "karpenter.sh/nodepool",
+    "kubernetes.azure.com/agentpool",
+)
 VARIABLES = ("TRAINJOB_PROGRESS_", "KUBEFLOW_TRAINER_STATUS_", "ARGO_PROGRESS_")
 
 # Waiting reasons of a container that starts as it should.
@@ -365,10 +372,55 @@ class ContainerStatus(KubernetesObject, frozen=True):
     last_state: ContainerState = ContainerState()
 
 
+class NodeRequirement(KubernetesObject, frozen=True):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class NodeTerm(KubernetesObject, frozen=True):
+    match_expressions: tuple[NodeRequirement, ...] | None = None
+
+
+class NodeTerms(KubernetesObject, frozen=True):
+    node_selector_terms: tuple[NodeTerm, ...] | None = None
+
+
+class NodeAffinity(KubernetesObject, frozen=True):
+    required: NodeTerms | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(KubernetesObject, frozen=True):
+    node_affinity: NodeAffinity | None = None
+
+    def values(self) -> Labels:
+        """Of labels of nodes, those that a node must have."""
+        terms = (self.node_affinity and self.node_affinity.required) or NodeTerms()
+        first, *others = terms.node_selector_terms or (NodeTerm(),)
+        return {
+            each.key: each.values[0]
+            for each in first.match_expressions or ()
+            if not others and each.operator == "In" and each.values is not None and len(each.values) == 1
+        }
+
+
 class PodSpec(KubernetesObject, frozen=True):
     node_name: str | None = None
     host_network: bool = False
     containers: tuple[Container, ...] = ()
+    node_selector: Labels | None = None
+    affinity: Affinity | None = None
+    node_pool: str = msgspec.field(default="", name="~nodePool")  # follows from the two, which are not kept
+
+    def __post_init__(self) -> None:
+        if self.node_selector is None and self.affinity is None:
+            return
+        wanted = (self.affinity.values() if self.affinity is not None else {}) | (self.node_selector or {})
+        pool = next((wanted[label] for label in NODE_POOLS if label in wanted), "")
+        for name, value in (("node_selector", None), ("affinity", None), ("node_pool", pool)):
+            msgspec.structs.force_setattr(self, name, value)
 
 
 class PodCondition(KubernetesObject, frozen=True):

@@ -166,6 +166,7 @@ def describe_rank0(
         pod_ip=pod.status.pod_ip,
         host_network=pod.spec.host_network,
         node_name=pod.spec.node_name,
+        node_pool=pod.spec.node_pool,
         container_name=found.name,
         progress_path=declared.path,
         http_port=declared.port,
