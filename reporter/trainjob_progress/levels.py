@@ -50,6 +50,8 @@ class Level:
         "_loops", "_name", "_percentage", "_place", "_run", "_step", "_total_epochs", "_total_steps",
     )  # fmt: skip
     stands_for_loop = False  # one that nobody tracks, around one that is tracked
+    # Of a loop that is tracked: it was left, though its iterator is kept; it has no item yet.
+    _is_left = _is_waiting = False
 
     def __init__(self) -> None:
         self._run: Any = None  # the LiveRun that it is a part of
@@ -128,6 +130,10 @@ class Level:
         self._step, self._total_steps, self._epoch, self._total_epochs = 0, None, None, None
         self._percentage = self._inner = self._inner_round = self._inner_key = None
         self._inner_done = self._inner_rounds = self._failed_steps = 0
+
+    def _close_left(self) -> None:
+        """The program has left it, or what it was in."""
+        self._leave(has_failed=True)
 
     def _leave(self, *, has_failed: bool = False) -> None:
         """What it counts is behind the caller: a `Reporter` takes itself out of its run."""

@@ -1,7 +1,7 @@
 """The runs that are open, and which of them the caller runs in or beside.
 
 Of runs in several threads or tasks the one that began first counts steps; another is beside it, and shown in
-its message. What a new reporter becomes, in the run that is found here, is `loops.py`'s.
+its message. What a new reporter becomes, in the run that is found here, is `beginning.py`'s.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.reporting import MemorySink, ReopeningSink, wait_until
-from trainjob_progress import current, loops, report, report_metrics, track
+from trainjob_progress import beginning, current, report, report_metrics, track
 
 WARNING = "two loops or reporters run at once"
 
@@ -416,14 +416,16 @@ def test_a_child_that_is_forked_while_another_thread_begins_a_run_does_not_wait_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Seen: it waited for as long as a wait may take, here for ever, each time that it began one."""
-    monkeypatch.setattr(loops, "TURN_S", -1)
+    monkeypatch.setattr(beginning, "TURN_S", -1)
     is_held, let_go = threading.Event(), threading.Event()
 
     def is_free() -> bool:
-        return all(turn.acquire(blocking=False) for pid, turn in loops._turns.items() if pid == os.getpid())
+        return all(
+            turn.acquire(blocking=False) for pid, turn in beginning._turns.items() if pid == os.getpid()
+        )
 
     def hold() -> None:
-        with loops._turns[os.getpid()]:
+        with beginning._turns[os.getpid()]:
             is_held.set()
             let_go.wait(60)
 

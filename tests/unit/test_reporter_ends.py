@@ -18,8 +18,8 @@ from hypothesis import given, settings, strategies as st
 
 from tests.pythons import VERSIONS, find_python
 from tests.reporting import MemorySink
-from trainjob_progress import current, report, track
-from trainjob_progress.loops import Track, abandon_all
+from trainjob_progress import Track, current, report, track
+from trainjob_progress.loops import abandon_all
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,7 +9,7 @@ import functools
 from typing import Any, Callable, Optional, TypeVar, cast
 
 from trainjob_progress import Reporter
-from trainjob_progress.loops import begin
+from trainjob_progress.beginning import begin
 from trainjob_progress.publisher import warn
 from trainjob_progress.termination import let_through
 

@@ -1,0 +1,279 @@
+"""How a reporter begins: as a level of a run that is open, as a run of its own, or beside one."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from . import open_runs, settings, termination
+from .call_site import find_loops, find_place
+from .flows import Flow
+from .levels import Level, find_position
+from .live_run import LiveRun
+from .rank import find_rank, is_helper_process
+from .reporter import Reporter
+from .values import show, to_amount, to_count
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Mapping, Optional, Sequence
+
+    from .call_site import Loop
+    from .live_run import Extreme
+    from .sinks import Sink
+
+_last: Optional[LiveRun] = None  # that was begun
+# Of beginning, by process: threads that begin at once must see each other, and a fork in the meantime, also
+# one in C, hands on what another thread holds. Re-entrant for signal handlers; waited for TURN_S at most.
+_turns = {os.getpid(): threading.RLock()}
+TURN_S = 0.5
+newest: Optional[Reporter] = None  # for code that has no handle on one
+
+
+class Around(Reporter):
+    """Stands for a loop that is not tracked, around one that is: nobody knows how often it will go round."""
+
+    __slots__ = ()
+    stands_for_loop = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_loop = True
+        self._is_iterating = True
+
+
+def begin(
+    reporter: Reporter,
+    total_steps: Optional[int] = None,
+    *,
+    total_epochs: Optional[float] = None,
+    initial_step: Optional[int] = 0,
+    rank: Optional[int] = None,
+    sinks: Optional[Sequence[Sink]] = None,
+    bar: bool = False,
+    without_push: bool = False,
+    is_alone: bool = False,
+    is_quiet: bool = False,
+    doubts: Optional[Mapping[str, str]] = None,
+    name: object = None,
+    best: Optional[Mapping[str, Extreme]] = None,
+    place: object = None,
+) -> None:
+    """Start `reporter`: as a level of the run that is open, or as a run of its own.
+
+    `without_push`: somebody else pushes already. `is_alone`: a loop without a `with` block around it.
+    `is_quiet`: no warning when it replaces one that was not finished: a framework tries again. `doubts`: what
+    is to be said of other arguments. A wrong one is named in one warning, with what is used in its place.
+    `place`: in the code, of a loop that was begun before.
+    """
+    global newest
+    try:
+        said = dict(doubts or {})
+        if rank is not None and to_count(rank) is None:
+            said["rank"] = f"rank={show(rank)} is no rank: the one that is found is used"
+            rank = None
+        sinks, doubt = settings.check_sinks(sinks)
+        if doubt:
+            said["sinks"] = doubt
+        try:
+            bar = bool(bar)
+        except Exception as error:
+            termination.let_through(error)
+            said["bar"] = f"bar={show(bar)} is neither true nor false: no bar is shown"
+            bar = False
+        counts = {"initial_step": initial_step, "total_steps": total_steps, "total_epochs": total_epochs}
+        reporter._step = None if initial_step is None else to_count(initial_step) or 0
+        reporter._initial_step = reporter._step
+        reporter._total_steps = to_count(total_steps)
+        reporter._total_epochs = to_amount(total_epochs)
+        reporter._name = name if name is None or isinstance(name, str) else show(name)
+        reporter._flow = Flow()
+        place = place or find_place()
+        loops = find_loops() if is_alone or total_steps is None else []
+        turn = _turns.setdefault(os.getpid(), threading.RLock())
+        is_alone_here = turn.acquire(timeout=TURN_S)
+        try:
+            _end_left()
+            run = _find_run(reporter, loops, is_quiet=is_quiet) if sinks is None else None
+            if run is not None and run.levels:
+                _join(reporter, run, place, loops if is_alone else [])
+            else:
+                if run is not None:
+                    reporter._run, run.levels = run, [reporter]
+                else:
+                    _begin_run(reporter, rank, sinks, bar=bar, without_push=without_push)
+                if is_alone and loops:
+                    reporter._run.levels = [_make_around(reporter, place, _choose(loops)), reporter]
+            reporter._loops = loops
+            open_runs.enter(reporter._run)
+        finally:
+            if is_alone_here:
+                turn.release()
+        newest = reporter
+        for about, given in counts.items():
+            understood = to_amount(given) if about == "total_epochs" else to_count(given)
+            if given is not None and understood is None:
+                said[about] = f"{about}={show(given)} is left out: a number from 0 to 2^53 is needed"
+        if reporter._wait_s is not None:
+            wait_s = to_amount(reporter._wait_s)
+            if wait_s is None:
+                used_s = termination.FLUSH_TIMEOUT_S
+                said["wait_s"] = (
+                    f"wait_s={show(reporter._wait_s)} is no number of seconds: {used_s:g} is used"
+                )
+            reporter._wait_s = wait_s
+        said.update(reporter._run.follow_best(best))
+        for about, text in said.items():
+            reporter._say(about, text)
+    except Exception as error:
+        reporter._run.warn(error)
+
+
+def _begin_run(
+    reporter: Reporter,
+    rank: Optional[int],
+    sinks: Optional[Sequence[Sink]],
+    *,
+    bar: bool,
+    without_push: bool,
+) -> None:
+    global _last
+    run = LiveRun()
+    run.levels = [reporter]
+    reporter._run = run
+    after, _last = _last, run
+    if after is not None and not after.is_over:
+        if after.has_any_of(sinks or ()):
+            after.abandon()
+        else:
+            after = None  # it has places of its own
+    if sinks is not None and not sinks:
+        open_runs.abandon(
+            [other for other in open_runs.runs if not other.is_entered and open_runs.is_around(other)]
+        )
+    is_helper = False
+    if rank is None:
+        rank = find_rank()
+        is_helper = is_helper_process()
+    if rank or is_helper:
+        return
+    places = settings.find_sinks(bar=bar, without_push=without_push) if sinks is None else sinks
+    if places:
+        run.start(places, rank, after)
+        open_runs.runs.append(run)
+
+
+def _find_run(reporter: Reporter, loops: Sequence[Loop], *, is_quiet: bool) -> Optional[LiveRun]:
+    """The run that a new reporter becomes a level of. A run that it cannot belong to is ended.
+
+    `loops`: of the program, that are around it and not tracked.
+    """
+    open_runs.prune()
+    run = open_runs.find_around()
+    if run is None or run.later is not None:
+        return open_runs.begin_beside(run or open_runs.find_main())
+    root = run.levels[0]
+    if isinstance(root, Around) and len(run.levels) == 1 and root._loops != [_choose(loops)]:
+        run.end_unsaid()  # that loop is behind us
+        return None
+    while run.levels:
+        level = run.levels[-1]
+        if isinstance(level, Around) and level is not root and level._loops[0] not in loops:
+            level._leave()  # that loop is behind us
+            continue
+        if level._is_waiting:
+            return open_runs.begin_beside(run)  # begun, and waiting for an item: not inside of it
+        if open_runs.holds(level):
+            return run
+        if len(run.levels) == 1:
+            break
+        level._leave()
+    if run.was_left or find_position(run.levels).is_at_end:
+        run.end_unsaid()
+    elif run.has_failed:
+        run.fail()  # it is tried again
+    elif reporter._is_loop:
+        return run  # some loop inside of a training: not a training that follows it
+    else:
+        if not is_quiet:
+            run.say(
+                "replaced",
+                "a second report() replaces one that was not finished: call its finish(), or use `with`",
+            )
+        run.abandon()
+    open_runs.prune()
+    return None
+
+
+def _end_left() -> None:
+    """End loops that an exception has left, though a traceback or a variable keeps what they go over."""
+    for run in tuple(open_runs.runs):
+        for one in (run, *tuple(run.beside)):
+            levels = one.levels
+            left = next((level for level in levels if level._is_left), None)
+            for level in reversed(levels[levels.index(left) :] if left is not None else ()):
+                level._close_left()
+
+
+def _join(reporter: Reporter, run: LiveRun, place: object, loops: Sequence[Loop]) -> None:
+    outer = run.levels[-1]
+    inside = [loop for loop in loops if loop not in outer._loops]
+    plan = outer._total_steps or outer._total_epochs
+    if inside and not (outer._is_loop or plan or outer._step != outer._initial_step):
+        around = _make_around(reporter, place, _choose(inside))
+        around._run = run
+        run.levels.append(around)
+        outer = around
+    reporter._run = run
+    run.is_through = False
+    reporter._counts = _does_count(reporter, run, outer, place)
+    if reporter._counts:
+        outer._try_again()
+    run.levels.append(reporter)
+
+
+def _does_count(reporter: Reporter, run: LiveRun, outer: Level, place: object) -> bool:
+    """Whether the steps of a new, inner reporter are the run's steps."""
+    if not outer._counts:
+        return False
+    if any(flow.is_around for _, flow in run.phases):
+        return False
+    if outer._is_loop:
+        return outer._takes_in(reporter, place)
+    planned = outer._total_steps
+    is_untouched = outer._step == outer._initial_step
+    if is_untouched and (planned is None or (reporter._total_steps or planned + 1) <= planned):
+        return True
+    run.say(
+        "nested",
+        "a reporter inside another one, which counts steps itself: its steps are shown as a message only",
+    )
+    return False
+
+
+def _make_around(track: Reporter, place: object, loop: Optional[Loop]) -> Around:
+    """`track` runs in a loop that nobody tracks: its end is not the run's, and the run's end is not known."""
+    around = Around()
+    around._run, around._flow = track._run, Flow()
+    around._inner_key = place
+    around._loops = [loop]
+    return around
+
+
+def _choose(loops: Sequence[Loop]) -> Optional[Loop]:
+    """The one that goes through the whole training: the nearest of the outermost function that has some."""
+    return next((loop for loop in loops if loop[0] is loops[-1][0]), None)
+
+
+def retire(track: Reporter) -> None:
+    """`track` has ended: keep its run for results that come later, not what it loops over."""
+    global newest
+    if newest is track:
+        newest = make_handle(track._run)
+
+
+def make_handle(run: LiveRun) -> Reporter:
+    """For results that come after the end of `run`."""
+    made = Reporter()
+    made._run = run
+    return made

@@ -1,0 +1,211 @@
+"""A loop that is tracked: a reporter that counts by what its iterator (`items.py`) is asked for."""
+
+from __future__ import annotations
+
+from . import termination
+from .beginning import Around, begin, retire
+from .items import Items, Over
+from .levels import Level
+from .reporter import Reporter
+from .values import show, to_count, to_whole
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable, Iterator, Optional, TypeVar
+
+    from .call_site import Home
+    from .levels import Position
+    from .live_run import LiveRun
+
+    T = TypeVar("T")
+else:
+    T = None
+
+
+class Track(Reporter, Over[T]):
+    """A loop that counts its own steps, and a reporter for what happens in it."""
+
+    __slots__ = (
+        "_accumulate", "_by_hand", "_doubts", "_epochs", "_first", "_home", "_is_in_body", "_is_started",
+        "_items", "_iterable", "_options", "_stand_in", "_total",
+    )  # fmt: skip
+
+    def __init__(
+        self, iterable: Iterable[T], epochs: int = 1, initial_step: int = 0, accumulate: int = 1
+    ) -> None:
+        super().__init__()
+        self._iterable = iterable
+        self._doubts: dict[str, str] = {}  # of arguments: what is said once it is known to whom
+        self._epochs = max(self._take_whole("epochs", epochs), 0)
+        self._accumulate = self._take_whole("accumulate", accumulate)
+        self._by_hand: Optional[Position] = None  # where a round ended for which no `for` asked
+        self._first: Optional[int] = initial_step
+        self._home: Optional[Home] = None  # the loop that asks for items
+        self._is_started = False
+        self._is_in_body = False  # it has given an item, and was not asked for the next one yet
+        self._is_loop = True
+        self._items: Optional[Items[T]] = None
+        self._options: dict[str, Any] = {}
+        self._stand_in: Optional[Track[Any]] = None  # in its run, once it was left
+        self._total: Optional[int] = None  # items of an epoch, as they were given
+
+    def __reduce__(self) -> Any:
+        return _make_inactive_track, (self._iterable, self._epochs)
+
+    def _take_whole(self, name: str, given: object) -> int:
+        whole = to_whole(given)
+        if whole is not None and (whole > 0 or name == "epochs"):
+            return whole
+        above = "" if name == "epochs" else " above 0"
+        self._doubts[name] = f"{name}={show(given)} is no whole number{above}: 1 is used"
+        return 1
+
+    def __len__(self) -> int:
+        return len(self._iterable) * self._epochs  # type: ignore[arg-type]  # raises as the iterable's own does
+
+    def __bool__(self) -> bool:
+        return True  # a loop over nothing is still a loop
+
+    def __iter__(self) -> Iterator[T]:
+        self._start()
+        items = Items(self)
+        items.begin()
+        return items
+
+    def __next__(self) -> T:
+        if self._items is None:
+            self._start()
+            self._items = Items(self)
+        return next(self._items)
+
+    def __enter__(self) -> Track[T]:
+        self._start(is_entered=True)
+        self._is_entered = True
+        return self
+
+    def update(self, given: Any = None, /, **named: Any) -> None:
+        self._return()
+        super().update(given, **named)
+
+    def finish(self, state: Any = None, message: Optional[str] = None, *, wait_s: Any = None) -> None:
+        self._return()
+        super().finish(state, message, wait_s=wait_s)
+
+    def step(self, n: Any = 1, metrics: Any = None, /, **named: Any) -> None:
+        """The loop counts by itself: what is given is taken as metrics."""
+        try:
+            _, named = self._understand(n, metrics, named)
+            self._say("track step", "a tracked loop counts by itself: step() in it only reports metrics")
+            self.update(named)
+        except Exception as error:
+            self._run.warn(error)
+
+    def _start(self, *, is_entered: bool = False) -> None:
+        self._return()
+        before: Optional[LiveRun] = None
+        if self._is_started:
+            if self._is_iterating or self._step == self._initial_step:
+                return
+            if self._is_entered or self in self._run.levels:
+                self._total_steps = self._total_epochs = None  # once more over the same: how often, who knows
+                return
+            wait_s = self._wait_s  # it has left its run: like another one over the same
+            before = self._run
+            super().__init__()
+            self._is_loop, self._is_in_body, self._wait_s = True, False, wait_s
+        self._is_started = True
+        items = to_count(self._total)
+        if items is None and self._total is not None:
+            self._doubts["total"] = f"total={show(self._total)} is no whole number: the length is used"
+        try:
+            if items is None:
+                items = len(self._iterable)  # type: ignore[arg-type]  # asked, not known
+        except Exception as error:
+            termination.let_through(error)
+            items = None  # a stream; torch's IterableDataset raises its own kind of error here
+        steps = None if items is None else -(-items // self._accumulate) * self._epochs
+        begin(
+            self, steps, total_epochs=self._epochs, is_alone=not is_entered, doubts=self._doubts,
+            initial_step=0 if self._first is None else self._first, **self._options,
+        )  # fmt: skip
+        around = self._run.levels[0] if self._run.levels else None
+        if self._by_hand is not None and isinstance(around, Around) and before not in (None, self._run):
+            around._absorb(self._by_hand, has_failed=False)  # the rounds of a loop that began it outside
+            around._step += 1
+            self._run.go_on_from(before)
+        self._by_hand = None
+        if isinstance(around, Around) and around._inner_done:
+            self._step = self._initial_step = 0  # the first round has had the steps done before
+        if self._initial_step and self._total_steps is not None:
+            self._total_steps += self._initial_step
+
+    @property
+    def _is_waiting(self) -> bool:  # type: ignore[override]
+        return self._is_iterating and not self._is_in_body
+
+    @property
+    def _is_left(self) -> bool:  # type: ignore[override]
+        return self._home is not None and self._home.is_left(self._flow)
+
+    def _close(self, *, has_failed: bool = False, is_fault: bool = False) -> None:
+        """The loop has come to its end, or was left. `has_failed`: by an exception, `is_fault`: surely so."""
+        self._is_iterating = self._is_in_body = False
+        self._items = self._home = None
+        retire(self)
+        if self._is_entered or self not in self._run.levels:
+            return
+        if self._run.levels[0] is not self:
+            outer = self._run.levels[self._run.levels.index(self) - 1]
+            self._leave(has_failed=has_failed)
+            if isinstance(outer, Around) and self._counts and not has_failed:
+                outer._step += 1
+        elif self._run.main is not None:
+            self._run.finish(None, 0)
+        else:
+            self._run.has_failed, self._run.is_fault = has_failed, is_fault
+
+    def _let_go(self) -> None:
+        """The loop was left, and its run goes on: what it went over is the program's alone."""
+        if self._is_entered or self not in self._run.levels[:1]:
+            return
+        self._stand_in = _make_inactive_track((), self._epochs)
+        for name in Level.__slots__:
+            setattr(self._stand_in, name, getattr(self, name))
+        self._run.levels[0] = self._stand_in
+
+    def _return(self) -> None:
+        """The program has kept the loop, and goes on with it."""
+        levels, stand_in = self._run.levels, self._stand_in
+        if stand_in is not None and stand_in in levels:
+            levels[levels.index(stand_in)] = self
+        self._stand_in = None
+
+    def _close_left(self) -> None:
+        """The program has left the loop, and something keeps its iterator."""
+        is_normal = self._home is not None and not self._home.is_guarded
+        if is_normal:
+            self._run.was_left = True
+        self._close(has_failed=not is_normal)
+        self._let_go()
+
+    def _end_loop(self) -> None:
+        self._close()
+        if not self._is_entered and self in self._run.levels:
+            self._conclude()
+        elif self._run.levels and isinstance(self._run.levels[0], Around):
+            self._run.was_left = False
+            self._run.is_through = True
+
+    def _fail(self, error: BaseException) -> None:
+        is_alone = not self._is_entered and self in self._run.levels[:1]
+        items = self._items
+        self._close(has_failed=True, is_fault=True)
+        self._items = items
+        if is_alone:
+            self._end(error)
+
+
+def _make_inactive_track(iterable: Any, epochs: int) -> Any:
+    made: Any = Track(iterable, epochs)
+    made._is_started = True
+    return made
