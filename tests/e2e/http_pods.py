@@ -15,7 +15,7 @@ from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
 from tests.e2e.pod_network import NEIGHBOUR_IP, POD_IP, is_here
 from tests.e2e.processes import free_port
-from tests.e2e.scripts import REPORTING
+from tests.e2e.scripts import ANSWERING_BADLY, REPORTING
 from tests.e2e.visibility_server import GROUP, VisibilityServer
 from tests.e2e.workspace import TRAINER, Workspace, condition
 
@@ -128,6 +128,36 @@ def test_an_annotation_changes_the_port_and_never_the_host(shared: Workspace, ne
     status = shared.wait_reporting("elsewhere")["status"]
     assert told(status) == ("http", f"Declared by annotation {GROUP}/source.")
     assert status["steps"]["total"] == 100_000
+
+
+@pytest.mark.parametrize(
+    ("begin", "then", "reason"),
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\n\r\n", b" " * 65536, "TooLarge", id="without-end"),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\n" + b" " * 99999,
+            b"",
+            "TooLarge",
+            id="too-long",
+        ),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", b"", "AnswerCutShort", id="broken"),
+        pytest.param(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n", "ProbeTimeout", id="late"),
+    ],
+)
+def test_a_pod_that_answers_badly_costs_its_own_report_alone(
+    shared: Workspace, begin: bytes, then: bytes, reason: str
+) -> None:
+    name = f"bad-{reason.lower()}-{len(then)}"
+    env, declared = {OWN_PORT: str(free_port())}, {"source": "http"}
+    shared.start_job(f"beside-{name}", REPORTING, annotations=declared, env={OWN_PORT: str(free_port())})
+    script = ANSWERING_BADLY.format(begin=begin, then=then)
+    shared.start_job(name, script, annotations=declared, env=env)
+    step = shared.wait_reporting(f"beside-{name}")["status"]["steps"]["current"]
+    assert condition(shared.document(name)["status"], "Reporting")["status"] != "True"
+    shared.wait_condition(name, "Reporting", "False", reason=reason)
+    status = shared.wait_reporting(f"beside-{name}", beyond_step=step)["status"]
+    assert condition(status, "Fresh")["status"] == "True"
+    assert "steps" not in shared.document(name)["status"]
 
 
 def told(status: Object) -> tuple[str, str]:

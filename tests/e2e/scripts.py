@@ -225,3 +225,25 @@ write("secret", {secret!r})
 print({secret!r}, "password=" + {secret!r}, flush=True)
 time.sleep(3600)
 """
+
+
+# Serves at its port what no training process would: first `{begin}`, then `{then}` for ever, if there is any.
+ANSWERING_BADLY = """
+import os, socketserver, time
+
+class Answer(socketserver.BaseRequestHandler):
+    def handle(self):
+        try:
+            self.request.recv(65536)
+            self.request.sendall({begin!r})
+            while then := {then!r}:
+                self.request.sendall(then)
+                time.sleep(0.05 if len(then) < 100 else 0)
+        except OSError:
+            pass  # whoever asked has seen enough
+
+class Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = daemon_threads = True
+
+Server(("", int(os.environ["TRAINJOB_PROGRESS_PORT"])), Answer).serve_forever()
+"""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.jobs import document
+from visibility_api.jobs.summary import JobProgress
 from visibility_api.replication.frames import (
     MAX_FRAME_BYTES,
     BadFrame,
@@ -41,10 +42,19 @@ def test_a_frame_that_says_it_is_longer_than_the_limit_is_not_waited_for() -> No
         list(FrameReader().feed(struct.pack(">I", MAX_FRAME_BYTES + 1)))
 
 
-@pytest.mark.parametrize("message", [None, "half a pair: \ud800"])
-def test_a_job_that_has_no_form_for_the_stream_costs_itself_alone(message: str | None) -> None:
-    shown = document("bert", step=2**70 if message is None else 1, message=message)
-    assert encode(Changed("ADDED", 3, shown)) == b""
+@pytest.mark.parametrize(
+    "shown",
+    [
+        pytest.param(document("bert", step=2**70), id="a number too large"),
+        pytest.param(document("bert", message="half a pair: \ud800"), id="no text"),
+        pytest.param(document("bert", message="x" * MAX_FRAME_BYTES), id="too long"),
+    ],
+)
+def test_of_a_job_that_has_no_form_for_the_stream_identity_and_phase_are_sent(shown: JobProgress) -> None:
+    (sent,) = FrameReader().feed(encode(Changed("MODIFIED", 3, shown)))
+    assert isinstance(sent, Changed)
+    assert sent.document.job.ref == shown.job.ref
+    assert (sent.document.phase, sent.document.step, sent.document.message) == (shown.phase, None, None)
 
 
 @given(body=st.binary(max_size=200))

@@ -12,12 +12,16 @@ import struct
 from collections.abc import Iterator
 
 import msgspec
+import structlog
+from msgspec.structs import replace
 
 from visibility_api.history.attempt import UNREADABLE
-from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.observation import Addition
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.store import ChangeType
+
+log = structlog.get_logger("visibility.replication")
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024  # of one job: etcd lets its labels alone have 1.5 MiB
 ACK = struct.Struct(">Q")  # what a follower sends back: the position of the last Beat
@@ -98,10 +102,22 @@ class BadFrame(Exception):
 
 
 def encode(frame: Frame) -> bytes:
-    """One frame; nothing at all for one that is too large, or has what MessagePack has no form for."""
+    """One frame. What is too large, or has what MessagePack has no form for, costs its job alone (decision
+    0005): of its document the identity and the phase are sent, and nothing of what is kept of it."""
+    data = _encoded(frame)
+    if data or not isinstance(frame, Changed | Listed):
+        return data
+    job = frame.document.job
+    log.error("document not sent to a follower", job=str(job.ref))
+    bare = TrainingJob(ref=job.ref, created_at=job.created_at, phase=job.phase)
+    return _encoded(replace(frame, document=JobProgress(job=bare, phase=frame.document.phase)))
+
+
+def _encoded(frame: Frame) -> bytes:
+    """Nothing if it cannot be sent."""
     try:
         body = _encode(frame)
-    except (OverflowError, UnicodeEncodeError, TypeError):  # costs this job alone (decision 0005)
+    except (OverflowError, UnicodeEncodeError, TypeError):
         return b""
     return _LENGTH.pack(len(body)) + body if len(body) <= MAX_FRAME_BYTES else b""
 
