@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from .notes import release_notes
-from .parts import build_packages, describe_dependencies, render_manifests, write_checksums
+from .parts import build_packages, describe_dependencies, pack_chart, render_manifests, write_checksums
 
 ROOT = Path(__file__).parents[1]
 
@@ -43,6 +43,7 @@ def main() -> int:
     os.environ.setdefault("SOURCE_DATE_EPOCH", subprocess.check_output(commit_time, text=True).strip())
     build_packages(ROOT, out)
     render_manifests(ROOT, given.image, out)
+    pack_chart(ROOT, given.image, out)
     describe_dependencies(ROOT / "requirements/server.txt", out / "sbom.cdx.json")
     (out / "RELEASE_NOTES.md").write_text(release_notes((ROOT / "CHANGELOG.md").read_text()))
     write_checksums(out)

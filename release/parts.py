@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import glob
+import gzip
 import hashlib
+import io
+import json
+import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -40,17 +47,20 @@ def build_packages(root: Path, out: Path) -> None:
             subprocess.run(command, cwd=each, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
-def render_manifests(root: Path, image: str, out: Path) -> None:
-    """One file for each choice in MANIFESTS, for `kubectl apply -f`, with this image."""
+def split_image(image: str) -> tuple[str, str, str]:
+    """Repository, tag and digest; one of these two is empty. Raises ValueError where both are."""
     name, at, digest = image.partition("@")
     name, _, tag = (name, "", "") if at else image.rpartition(":")
-    chosen = {
-        "name": "trainjob-visibility",
-        "newName": name,
-        **({"digest": digest} if at else {"newTag": tag}),
-    }
     if not name or not (digest or tag):
         raise ValueError(f"{image}: give an image with a tag or a digest")
+    return name, tag, digest
+
+
+def render_manifests(root: Path, image: str, out: Path) -> None:
+    """One file for each choice in MANIFESTS, for `kubectl apply -f`, with this image."""
+    name, tag, digest = split_image(image)
+    version = {"digest": digest} if digest else {"newTag": tag}
+    chosen = {"name": "trainjob-visibility", "newName": name, **version}
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch)
         for part in ("apiservice", "deploy"):
@@ -66,6 +76,31 @@ def render_manifests(root: Path, image: str, out: Path) -> None:
             (directory / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
             command = ["kubectl", "kustomize", str(directory)]
             (out / file).write_bytes(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def pack_chart(root: Path, image: str, out: Path) -> Path:
+    """deploy/chart as `helm package` packs it, with this image, and the files that its links lead to."""
+    chart = root / "deploy/chart"
+    about = yaml.safe_load((chart / "Chart.yaml").read_text())
+    values = (chart / "values.yaml").read_text()
+    for key, value in zip(("repository", "tag", "digest"), split_image(image), strict=True):
+        values, found = re.subn(rf'(?m)^(  {key}: )("[^"]*"|\S+)', rf"\g<1>{json.dumps(value)}", values)
+        if found != 1:
+            raise ValueError(f"values.yaml has {found} lines of image.{key}")
+    path = out / f"{about['name']}-{about['version']}.tgz"
+    files = [each for each in glob.glob("**", root_dir=chart, recursive=True) if (chart / each).is_file()]
+    with (
+        path.open("wb") as raw,
+        gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
+        for name in sorted(files, key=lambda each: (each != "Chart.yaml", each)):
+            data = values.encode() if name == "values.yaml" else (chart / name).read_bytes()
+            entry = tarfile.TarInfo(f"{about['name']}/{name}")
+            entry.size, entry.mode = len(data), 0o644
+            entry.mtime = int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
+            archive.addfile(entry, io.BytesIO(data))
+    return path
 
 
 def describe_dependencies(lock: Path, to: Path) -> None:

@@ -1,4 +1,4 @@
-"""The commands of docs/upgrade.md that remove everything, in an API server of their own."""
+"""What removes everything, the commands of docs/upgrade.md and helm, in an API server of its own."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests import charts
 from tests.e2e.api import write_kubeconfig
 from tests.e2e.kube import KubeApiserver, find_binaries
+from tests.e2e.test_install import OPERATORS_OWN
 from tests.service.test_deploy import EVERYTHING, ROOT, render
 
 # The claim of the component data-volume goes with the namespace.
-NAMESPACED = "all,configmap,secret,role,rolebinding,poddisruptionbudget,resourcequota"
+NAMESPACED = "all,configmap,secret,role,rolebinding,poddisruptionbudget,resourcequota,networkpolicy"
 OTHERS = "apiservice,clusterrole,clusterrolebinding,flowschema,prioritylevelconfiguration"
 
 
@@ -48,9 +50,10 @@ def removal() -> list[str]:
     return [each.replace("delete namespace", "delete --wait=false namespace").strip() for each in commands]
 
 
-def test_the_commands_that_remove_it_leave_nothing_behind(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+@pytest.fixture
+def run(environment: dict[str, str]) -> Callable[[str], str]:
+    """A command of that shell, which must succeed; what it printed."""
+
     def run(command: str) -> str:
         told = subprocess.run(
             ["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=120, check=False
@@ -58,14 +61,45 @@ def test_the_commands_that_remove_it_leave_nothing_behind(
         assert told.returncode == 0, (command, told.stderr)
         return told.stdout
 
+    return run
+
+
+LABELLED = f"kubectl get {NAMESPACED},{OTHERS} -A -l app.kubernetes.io/name=trainjob-visibility -o name"
+
+
+def test_the_commands_that_remove_it_leave_nothing_behind(run: Callable[[str], str], tmp_path: Path) -> None:
     objects = list(yaml.safe_load_all(render(tmp_path / "rendered", EVERYTHING)))
-    applied = [each for each in objects if each["kind"] != "PrometheusRule"]  # of an operator's CRD
+    applied = [each for each in objects if each["kind"] not in OPERATORS_OWN]
     (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(applied))
     run(f"kubectl apply --validate=false -f {tmp_path / 'all.yaml'}")
-    label = "-l app.kubernetes.io/name=trainjob-visibility -o name"
-    assert len(run(f"kubectl get {NAMESPACED},{OTHERS} -A {label}").split()) >= len(applied) - 5
+    assert len(run(LABELLED).split()) >= len(applied) - 5
     commands = removal()
     assert "apiservice" in commands[0]
     for command in commands:
         run(command)
-    assert run(f"kubectl get {NAMESPACED},{OTHERS} -A {label}").split() == []
+    assert run(LABELLED).split() == []
+
+
+def test_helm_keeps_the_certificate_through_an_upgrade_and_leaves_nothing_behind(
+    run: Callable[[str], str], tmp_path: Path
+) -> None:
+    helm, namespace = charts.find_helm(), "-n trainjob-visibility"
+    values = {**charts.CHART_ONLY, "namespaces": [], "serviceMonitor": False, "prometheusRule": False}
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+    run(f"{helm} install tv {charts.CHART} {namespace} --create-namespace")
+    before = set(run(LABELLED).split())
+    assert "apiservice.apiregistration.k8s.io/v1alpha1.visibility.trainer.kubeflow.org" in before
+    # As the server writes it (certificates/secret.py).
+    patches = {
+        "secret visibility-api-certificate": '{"data": {"tls.crt": "YQ=="}}',
+        "configmap visibility-api-ca": '{"data": {"ca.crt": "a"}}',
+        "apiservice v1alpha1.visibility.trainer.kubeflow.org": '{"spec": {"caBundle": "YQ=="}}',
+    }
+    for name, patch in patches.items():
+        run(f"kubectl patch {namespace} {name} --type=merge -p '{patch}'")
+    run(f"{helm} upgrade tv {charts.CHART} {namespace} -f {tmp_path / 'values.yaml'}")
+    assert before < set(run(LABELLED).split())
+    for name in patches:
+        assert "YQ==" in (kept := run(f"kubectl get {namespace} {name} -o yaml")) or "ca.crt: a" in kept
+    run(f"{helm} uninstall tv {namespace}")
+    assert run(LABELLED).split() == []

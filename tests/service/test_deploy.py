@@ -181,6 +181,18 @@ def test_the_peers_are_the_addresses_of_all_replicas_on_the_port_that_they_serve
     assert chosen.certificate_secret  # so the same one in all of them
 
 
+def test_each_replica_is_scraped_once_and_known_by_the_ca_that_the_server_publishes(tmp_path: Path) -> None:
+    chosen = by_name(render(tmp_path, ["service-monitor"]))
+    spec = chosen["ServiceMonitor", "visibility-api"]["spec"]
+    labels = spec["selector"]["matchLabels"].items()
+    services = [thing for (kind, _), thing in chosen.items() if kind == "Service"]
+    (service,) = [each for each in services if labels <= each["metadata"]["labels"].items()]
+    (endpoint,) = spec["endpoints"]
+    assert endpoint["port"] in [port["name"] for port in service["spec"]["ports"]]
+    assert endpoint["tlsConfig"]["ca"]["configMap"]["name"] == CONFIG_MAP
+    assert endpoint["tlsConfig"]["serverName"] == f"{SERVICE}.trainjob-visibility.svc"
+
+
 def test_pods_of_its_priority_are_admitted_where_only_a_quota_allows_them(objects: Objects) -> None:
     spec = objects["ResourceQuota", "visibility-api-critical-pods"]["spec"]
     (scope,) = spec["scopeSelector"]["matchExpressions"]
@@ -226,6 +238,8 @@ COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] 
     "write-back": (["--write-back=true"], [("trainer.kubeflow.org", "trainjobs/status", ("patch",))]),
     "alerts": ([], []),
     "data-volume": ([], []),
+    "network-policy": ([], []),
+    "service-monitor": ([], []),
     "events": (["--events=true"], [("events.k8s.io", "events", ("create",))]),
     "trusted-proxy": (
         [
@@ -246,6 +260,8 @@ MORE = {
         ("ClusterRole", "trainjob-visibility:kinds-viewer"),
         ("ConfigMap", "visibility-api-kinds"),
     },
+    "network-policy": {("NetworkPolicy", "visibility-api")},
+    "service-monitor": {("ServiceMonitor", "visibility-api")},
     "trusted-proxy": {("Service", "visibility-api-dashboard")},
 }
 

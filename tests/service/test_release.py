@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import pytest
 import yaml
 
 from release.notes import release_notes
-from release.parts import MANIFESTS, build_packages, render_manifests, write_checksums
+from release.parts import MANIFESTS, build_packages, pack_chart, render_manifests, write_checksums
+from tests import charts
 
 ROOT = Path(__file__).parents[2]
 DIGEST = "sha256:" + "a" * 64
@@ -46,6 +48,29 @@ def test_each_manifest_is_complete_and_names_the_image(
 def test_an_image_without_a_version_is_refused(image: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a tag or a digest"):
         render_manifests(ROOT, image, tmp_path)
+
+
+@pytest.mark.parametrize("image", ["registry.example/a:1.2.3", f"localhost:5000/a@{DIGEST}"])
+def test_the_chart_has_the_image_and_every_file_and_is_the_same_each_time(image: str, tmp_path: Path) -> None:
+    made = pack_chart(ROOT, image, tmp_path)
+    with tarfile.open(made) as archive:
+        assert archive.getnames()[0] == "trainjob-visibility/Chart.yaml"
+        assert {each.type for each in archive.getmembers()} == {tarfile.REGTYPE}
+        values = archive.extractfile("trainjob-visibility/values.yaml")
+        assert values is not None
+        given = yaml.safe_load(values)["image"]
+        assert archive.getmember("trainjob-visibility/manifests/apiservice/rbac-server.yaml").size > 1000
+    assert image in (f"{given['repository']}:{given['tag']}", f"{given['repository']}@{given['digest']}")
+    first = made.read_bytes()
+    assert pack_chart(ROOT, image, tmp_path).read_bytes() == first
+
+
+def test_helm_renders_the_packed_chart_as_that_of_the_checkout(tmp_path: Path) -> None:
+    image = {"repository": "r.example/a", "tag": "1.2.3"}
+    packed = pack_chart(ROOT, "r.example/a:1.2.3", tmp_path)
+    rendered = charts.template(tmp_path, {}, chart=packed)
+    assert rendered == charts.template(tmp_path, {"image": image})
+    assert "image: r.example/a:1.2.3" in rendered
 
 
 def test_packages_of_one_commit_are_the_same_and_have_no_scraps(
