@@ -176,7 +176,7 @@ class Server:
         record = self.tracker._records[REF]  # published is what differs from before, or a minute later
         account = account_of(record, self._world.now)
         record.conditions = evaluate(record, self._world.now)
-        hold(record, self._world.now)
+        record.holding = hold(record.holding, record.job, record.last_run(), self._world.now)
         reckon_until(account, record, self._world.now)
         return summarise(record, self._world.now, account)
 

@@ -148,6 +148,11 @@ class Record(State, kw_only=True):
         self.begun = max(self.begun + missed, rank0.restart_attempt + rank0.restart_count + 1)
         self.begun_last, self.begun_pod_at = attempt, created_at
 
+    def last_run(self) -> tuple[datetime | None, datetime | None]:
+        """When rank 0's container last began, and when it, or the one before, ended."""
+        began_at = self.rank0.started_at if self.rank0 is not None else None
+        return began_at, self.last_termination.finished_at if self.last_termination is not None else None
+
     def rank0_of(self, attempt: str) -> Rank0 | None:
         """The pod that this is an attempt of; None when it is not there any more."""
         pods = (self.job.rank0, *self.job.alternates) if self.job.rank0 is not None else ()

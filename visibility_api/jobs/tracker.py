@@ -220,7 +220,7 @@ class Tracker:
         )
         account = account_of(record, now)
         record.conditions = evaluate(record, now)
-        hold(record, now)
+        record.holding = hold(record.holding, record.job, record.last_run(), now)
         reckon_until(account, record, now)
         summary = summarise(record, now, account)
         if account.is_changed:
