@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any, Optional, Sequence
 
 
-EVALUATION = object()  # for a place in the code: nothing counts steps inside of this loop
+EVALUATION = object()  # for a place in the code: of loops that do not come in most iterations
 
 
 class Position:
@@ -45,9 +45,10 @@ class Level:
     """One reporter's own counts. The base of `Reporter`, so that its hot loop has one object to look at."""
 
     __slots__ = (
-        "_counts", "_epoch", "_extras", "_failed_steps", "_flow", "_initial_step", "_inner", "_inner_done",
-        "_inner_key", "_inner_round", "_inner_rounds", "_is_entered", "_is_iterating", "_is_loop", "_key",
-        "_loops", "_name", "_percentage", "_place", "_run", "_step", "_total_epochs", "_total_steps",
+        "_begun_round", "_counts", "_epoch", "_extras", "_failed_steps", "_flow", "_gaps", "_in_a_row",
+        "_initial_step", "_inner", "_inner_done", "_inner_key", "_inner_round", "_inner_rounds",
+        "_is_entered", "_is_iterating", "_is_loop", "_key", "_loops", "_name", "_percentage", "_place",
+        "_run", "_step", "_total_epochs", "_total_steps",
     )  # fmt: skip
     stands_for_loop = False  # one that nobody tracks, around one that is tracked
     # Of a loop that is tracked: it was left, though its iterator is kept; it has no item yet.
@@ -72,6 +73,9 @@ class Level:
         self._inner: Optional[Position] = None  # where the last one of them ended
         self._inner_round: Optional[float] = None  # the iteration in which it ended
         self._inner_rounds = 0  # iterations that had one
+        self._begun_round: Optional[float] = None  # the last iteration in which one began
+        self._in_a_row = 0  # iterations that had one, as the one before
+        self._gaps = 0  # how often one came after iterations without
         self._loops: Sequence[
             object
         ] = ()  # that are around it and not tracked, or the one that it stands for
@@ -84,21 +88,49 @@ class Level:
         """A level inside this one has ended at `inner`."""
         self._inner = inner
         self._inner_done += inner.step or 0
+        self._note_end(inner)
+        self._failed_steps = (inner.step or 0) if has_failed else 0
+
+    def _note_end(self, inner: Position) -> None:
         if self._inner_round != self._rounds:
             self._inner_rounds += max(int(inner.epoch or 0), 1)  # a handle may stay for several
         self._inner_round = self._rounds
-        self._failed_steps = (inner.step or 0) if has_failed else 0
+
+    def _absorb_extra(self, key: object, inner: Position) -> None:
+        """A level inside this one, which did not count, has ended at `inner`."""
+        if key in self._extras:
+            self._extras[key] += inner.step or 0
+        if key is EVALUATION:
+            self._note_end(inner)
+
+    def _note_begin(self) -> bool:
+        """Something begins inside. Whether it is the first in this iteration."""
+        before, self._begun_round = self._begun_round, self._rounds
+        if before == self._rounds:
+            return False
+        if before is not None:
+            self._in_a_row += self._rounds == before + 1
+            self._gaps += self._rounds > before + 1
+        return True
 
     def _takes_in(self, inner: Level, place: object) -> bool:
         """Whether what begins at `place` in the code counts the steps of this loop. The first that runs in an
         iteration does; where most iterations have none, it is an evaluation, as any other."""
         inner._place = place
         inner._key = key = place if self.stands_for_loop else (place, inner._name)
+        is_first = self._note_begin()
         if self._has_evaluations:
+            if self._inner_key is not EVALUATION:
+                self._extras[EVALUATION] = self._inner_done
             self._inner_key, self._inner, self._inner_done = EVALUATION, None, 0
-        elif self._inner_key is None:
+        elif self._inner_key is EVALUATION and is_first:  # others were skipped, as a resumed run does
+            self._inner_key, self._inner_done = key, self._extras.pop(EVALUATION, 0)
+        if self._inner_key is EVALUATION:
+            inner._key = EVALUATION if is_first else key
+            return False
+        if self._inner_key is None:
             self._inner_key = key
-        elif key != self._inner_key and not self.stands_for_loop and self._inner_key is not EVALUATION:
+        elif key != self._inner_key and not self.stands_for_loop:
             if self._inner_round == self._rounds:
                 self._extras.setdefault(key, 0)
             elif key not in self._extras:
@@ -113,8 +145,9 @@ class Level:
 
     @property
     def _has_evaluations(self) -> bool:
-        """Whether what ran inside was no round of steps: half of the iterations had none, or more."""
-        if not self._is_loop or self.stands_for_loop:
+        """Whether what ran inside was no round of steps: half of the iterations had none, or more, and it
+        came now and then. Epochs come one after the other, though some may be skipped."""
+        if not self._is_loop or self.stands_for_loop or self._in_a_row >= max(self._gaps, 1):
             return False
         without = self._rounds - (self._initial_step or 0) - self._inner_rounds
         return without >= max(self._inner_rounds, 1)
@@ -128,8 +161,8 @@ class Level:
     def _forget_counts(self) -> None:
         """What was counted belongs to an attempt that is over."""
         self._step, self._total_steps, self._epoch, self._total_epochs = 0, None, None, None
-        self._percentage = self._inner = self._inner_round = self._inner_key = None
-        self._inner_done = self._inner_rounds = self._failed_steps = 0
+        self._percentage = self._inner = self._inner_round = self._inner_key = self._begun_round = None
+        self._inner_done = self._inner_rounds = self._failed_steps = self._in_a_row = self._gaps = 0
 
     def _close_left(self) -> None:
         """The program has left it, or what it was in."""

@@ -372,8 +372,8 @@ class Reporter(Level):
         del levels[place:]
         if self._counts:
             levels[-1]._absorb(inner, has_failed=has_failed)
-        elif self._key in levels[-1]._extras:
-            levels[-1]._extras[self._key] += inner.step or 0
+        else:
+            levels[-1]._absorb_extra(self._key, inner)
 
     def _step_as_meant(self, n: Any, metrics: Any, loss: Any, named: dict[str, Any]) -> None:
         if loss is not None:

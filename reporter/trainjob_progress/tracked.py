@@ -134,8 +134,11 @@ class Track(Reporter, Over[T]):
             around._step += 1
             self._run.go_on_from(before)
         self._by_hand = None
-        if isinstance(around, Around) and around._inner_done:
-            self._step = self._initial_step = 0  # the first round has had the steps done before
+        if self._initial_step and self in self._run.levels[1:]:
+            outer = self._run.levels[self._run.levels.index(self) - 1]
+            if outer._is_loop and self._counts:  # the first round has the steps done before, for all of them
+                outer._inner_done = outer._inner_done or self._initial_step
+                self._step = self._initial_step = 0
         if self._initial_step and self._total_steps is not None:
             self._total_steps += self._initial_step
 

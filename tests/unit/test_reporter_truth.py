@@ -6,7 +6,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -144,6 +144,43 @@ def test_epochs_that_are_skipped_at_the_end_make_no_evaluations_of_those_before(
         for _ in track(range(4)) if epoch < 6 else ():
             pass
     assert numbers(sink) == ("completed", "finished", 24, 24, 100)
+
+
+@pytest.mark.parametrize(
+    "rounds",
+    [range(1, 10), range(3, 10), range(8, 10), [0, *range(2, 10)], [*range(4), *range(6, 10)], range(3)],
+)
+@pytest.mark.parametrize("evaluates", [False, True])
+def test_epochs_that_are_skipped_make_no_evaluations_of_the_others(
+    sink: MemorySink, rounds: Sequence[int], evaluates: bool
+) -> None:
+    """Seen: after one, the outer loop counted steps for ever, though only a resumed run skips epochs."""
+    for epoch in track(range(10), sinks=[sink]):
+        if epoch not in rounds:
+            continue
+        for _ in track(range(5), desc=f"epoch {epoch}"):
+            pass
+        for _ in track(range(2)) if evaluates else ():
+            pass
+    done = 5 * len(rounds)
+    assert numbers(sink) == ("completed", "finished", done, done, 100)
+    assert (sink.last.epoch, sink.last.total_epochs) == (10, 10)
+
+
+@pytest.mark.parametrize("grows", [False, True])
+@pytest.mark.parametrize("is_tracked", [False, True])
+def test_steps_done_before_count_once(sink: MemorySink, grows: bool, is_tracked: bool) -> None:
+    """Seen: once in each epoch of a loop that is tracked."""
+    plans = set()
+    with report(sinks=[sink]) as r:
+        done = 15
+        for _ in track(range(3, 5)) if is_tracked else range(3, 5):
+            for _ in track(range(5), initial_step=done if grows else 15):
+                done += 1
+                r.flush(60)
+                plans.add(sink.last.total_steps)
+    assert numbers(sink)[2:] == (25, 25, 100)
+    assert plans <= {25, None}
 
 
 def test_a_loop_in_a_phase_counts_no_steps(sink: MemorySink) -> None:
