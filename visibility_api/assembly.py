@@ -146,6 +146,7 @@ def assemble(
     pushes = Pushes(role, peers, keys=replica_keys, replicated=_replicated(role), kinds=lambda: table.now)
     _set_metrics(metrics, jobs, role, table)
     metrics.certificate_ends.set_function(lambda: expiry.ends.timestamp())
+    metrics.certificate_lifetime.set_function(lambda: expiry.lifetime.total_seconds())
 
     def find_history(resource: str, namespace: str, name: str) -> Found | None:
         entry = store.get(resource, namespace, name)

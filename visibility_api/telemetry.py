@@ -164,6 +164,11 @@ class Metrics:
             "When the serving certificate ends, in seconds since 1970.",
             registry=registry,
         )
+        self.certificate_lifetime = Gauge(
+            "visibility_serving_certificate_lifetime_seconds",
+            "How long the serving certificate lasts from its beginning.",
+            registry=registry,
+        )
         self.watches_down = Gauge(
             "visibility_watch_down",
             "1 while a watch of this collection has not worked for a minute.",

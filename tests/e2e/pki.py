@@ -30,8 +30,27 @@ class Authority:
         self._directory = directory
         self._name = name
         self._authority = certificates.Authority(f"throwaway {name} CA")
+        self._successor = self._authority
         self.bundle = directory / f"{name}-ca.crt"
-        self.bundle.write_text(self._authority.pem)
+        self._publish(self._authority.pem)
+
+    def publish_successor(self) -> None:
+        """Another CA is trusted beside this one."""
+        self._successor = certificates.Authority(f"throwaway {self._name} CA, the next")
+        self._publish(self._authority.pem + self._successor.pem)
+
+    def succeed(self) -> None:
+        """From now on the other one signs."""
+        self._authority = self._successor
+
+    def retire(self) -> None:
+        """Only the CA that signs is trusted."""
+        self._publish(self._authority.pem)
+
+    def _publish(self, bundle: str) -> None:
+        new = self.bundle.with_suffix(".new")
+        new.write_text(bundle)
+        new.replace(self.bundle)
 
     def issue_client(self, common_name: str, *groups: str) -> KeyPair:
         """A certificate for a user (CN) in some groups (each O); see A13."""

@@ -36,6 +36,7 @@ class RealCluster:
         self._directory = directory
         self._kube = KubeApiserver(directory / "control-plane", binaries)
         self._pki = self._kube.pki
+        self.front_proxy = self._pki.front_proxy
         self.url, self.port = self._kube.url, self._kube.port
         self.ca_file = self._pki.serving.bundle
         self.admin_pair = self._kube.admin

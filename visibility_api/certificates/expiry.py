@@ -37,6 +37,10 @@ class Expiry:
     def ends(self) -> datetime:
         return self._certificate().not_valid_after_utc
 
+    @property
+    def lifetime(self) -> timedelta:
+        return _life(self._certificate())
+
     def note(self) -> str | None:
         """That it ends soon; None while it does not."""
         certificate = self._certificate()
