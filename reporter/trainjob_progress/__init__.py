@@ -9,8 +9,18 @@ with report(total_steps=1000) as r:
 
 # `typing` is imported for type checkers alone, here as in every module that all this needs: it would take a
 # third of the time that importing the package may take.
-from .loops import current, report, report_metrics, track
+from .loops import checkpointing, current, evaluating, report, report_metrics, restoring, track
 from .reporter import Reporter
 from .tracked import Track
 
-__all__ = ["Reporter", "Track", "current", "report", "report_metrics", "track"]
+__all__ = [
+    "Reporter",
+    "Track",
+    "checkpointing",
+    "current",
+    "evaluating",
+    "report",
+    "report_metrics",
+    "restoring",
+    "track",
+]

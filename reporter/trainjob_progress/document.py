@@ -10,7 +10,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Mapping, Optional, Union
+    from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 SCHEMA_VERSION = 1
 MAX_BYTES = 64 * 1024
@@ -19,6 +19,7 @@ MAX_RANKS = 64
 MAX_METRICS = 256
 MAX_TEXT = 64  # characters of a metric's name or value; the limits of TrainJob.status.trainerStatus
 MAX_MESSAGE = 1024  # characters; enough for a sentence and an error's first line
+TIMES = ("dataLoading", "checkpointSave", "checkpointRestore", "evaluation")  # kinds that a run marks
 MAX_INTEGER = 2**53  # above it a JSON reader that uses doubles would see another number
 
 
@@ -29,8 +30,9 @@ class Snapshot:
     """
 
     __slots__ = (
-        "attempt", "between", "ending", "epoch", "message", "metrics", "percentage", "rank", "ranks", "rate",
-        "remaining_s", "start_time", "state", "step", "timestamp", "total_epochs", "total_steps",
+        "attempt", "between", "checkpoint", "ending", "epoch", "message", "metrics", "percentage", "rank",
+        "ranks", "rate", "remaining_s", "section", "spent_s", "start_time", "state", "step", "timestamp",
+        "total_epochs", "total_steps",
     )  # fmt: skip
 
     def __init__(
@@ -53,6 +55,9 @@ class Snapshot:
         rate: Optional[float] = None,
         ranks: Optional[Mapping[str, Any]] = None,
         between: tuple[Any, ...] = (),
+        spent_s: Sequence[float] = (),
+        section: Optional[tuple[str, float]] = None,
+        checkpoint: Optional[tuple[int, float]] = None,
     ) -> None:
         self.state = state  # running, completed, failed
         self.ending = ending  # finished, stopped, preempted, failed; None while the run goes on
@@ -70,10 +75,17 @@ class Snapshot:
         self.attempt = attempt
         self.ranks = ranks  # columns, a row a rank
         self.between = between  # of each metric the extremes since each of the last samples: extremes.py
+        self.spent_s = spent_s  # of TIMES, the sections that are closed
+        self.section = section  # the open one: its kind, and since when, in Unix seconds
+        self.checkpoint = checkpoint  # the last complete one: its step, and when it was complete
         self.rate = rate  # steps a second, for people; readers of the document work their own out
 
     def is_same_progress(self, other: Snapshot) -> bool:
         """Whether nothing has moved between the two but the clock, and perhaps the run's end has come."""
+        return all(getattr(self, name) == getattr(other, name) for name in (*self._MOVING, *self._MARKED))
+
+    def has_only_marked(self, other: Snapshot) -> bool:
+        """Whether nothing has moved between the two but what the run marks of its time."""
         return all(getattr(self, name) == getattr(other, name) for name in self._MOVING)
 
     def replace(self, **fields: object) -> Snapshot:
@@ -81,6 +93,7 @@ class Snapshot:
         return Snapshot(**{**{name: getattr(self, name) for name in self.__slots__}, **fields})
 
     _MOVING = ("epoch", "message", "metrics", "percentage", "step", "total_epochs", "total_steps")
+    _MARKED = ("section", "checkpoint")
 
 
 def encode(
@@ -89,7 +102,7 @@ def encode(
     """The document in at most `max_bytes` of UTF-8, with earlier values if `recent` has any.
 
     These give way first, then the other ranks and metrics, the last names before the first; then the message
-    loses its end. What remains without them takes less than 500 bytes.
+    loses its end. What remains without them takes less than 800 bytes.
     """
     metrics = list(snapshot.metrics.items())[:MAX_METRICS]
     message = snapshot.message[:MAX_MESSAGE] if snapshot.message else ""
@@ -147,6 +160,15 @@ def format_time(unix_s: float) -> str:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{micros:06d}Z"
 
 
+def _name(spent_s: Sequence[float]) -> Optional[dict[str, float]]:
+    """Seconds by kind of TIMES, without kinds that had none."""
+    return {kind: round(some, 3) for kind, some in zip(TIMES, spent_s) if some >= 0.001} or None  # noqa: B905 — 3.9
+
+
+def _date(marked: Optional[tuple[Any, float]], what: str, since: str) -> Optional[dict[str, Any]]:
+    return None if marked is None else {what: marked[0], since: format_time(marked[1])}
+
+
 def _dump_recent(recent: Mapping[str, Any], max_bytes: int) -> bytes:
     """Nothing if that does not fit without its last named metrics."""
     columns = dict(recent)
@@ -182,6 +204,9 @@ def _dump(snapshot: Snapshot, metrics: list[tuple[str, Union[int, float, str]]],
         "timestamp": format_time(snapshot.timestamp),
         "rank": snapshot.rank,
         "attempt": snapshot.attempt,
+        "timeSpent": _name(snapshot.spent_s),
+        "section": _date(snapshot.section, "kind", "startTime"),
+        "checkpoint": _date(snapshot.checkpoint, "step", "timestamp"),
         "ranks": snapshot.ranks,
     }
     known = {name: value for name, value in fields.items() if value is not None}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from time import monotonic
 
 from . import open_runs
 from .beginning import begin
 from .call_site import Home, find_loop_code, find_way_out
 from .levels import find_position
+from .waits import Meter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,14 +43,15 @@ class Items(Over[T]):
     """The iterator of a tracked loop. Keeps no item: a batch is the loop's own."""
 
     __slots__ = (
-        "_epoch", "_epochs_before", "_is_new", "_is_over", "_is_pending", "_items", "_loop", "_micro",
-        "_outer", "_raised_at", "_round", "_track",
+        "_epoch", "_epochs_before", "_is_new", "_is_over", "_is_pending", "_items", "_loop", "_meter",
+        "_micro", "_outer", "_raised_at", "_round", "_track",
     )  # fmt: skip
 
     def __init__(self, track: Track[T]) -> None:
         self._track = track
         self._epoch = 0
         self._epochs_before = int(track._epoch or 0) if track._step else 0
+        self._meter = Meter()
         self._micro = 0
         self._is_pending = False
         self._is_new = True  # no item of this epoch was asked for yet
@@ -73,7 +76,7 @@ class Items(Over[T]):
         if self._track._epochs == 0:
             return
         try:
-            self._items = iter(self._track._iterable)
+            self._items = self._measure(iter, self._track._iterable)
         except BaseException as error:
             self._guard(self._track._fail, error)
             raise
@@ -95,12 +98,17 @@ class Items(Over[T]):
             try:
                 if self._is_new:
                     if self._items is None:
-                        self._items = iter(track._iterable)
+                        self._items = self._measure(iter, track._iterable)
                     caller = sys._getframe(1)
                     self._loop, track._home = find_loop_code(caller), Home(caller)
                     del caller
                     self._is_new = False
-                item = next(self._items)  # type: ignore[arg-type]  # there are some by now
+                meter = self._meter
+                if meter.left:
+                    meter.left -= 1
+                    item = next(self._items)  # type: ignore[arg-type]  # there are some by now
+                else:
+                    item = self._measure(next, self._items)
             except StopIteration:
                 if not self._end_epoch():
                     raise
@@ -111,6 +119,19 @@ class Items(Over[T]):
                 raise
             self._is_pending = track._is_in_body = True
             return item
+
+    def _measure(self, ask: Callable[[Any], Any], whom: Any) -> Any:
+        """What it gives, and how long the run waits for that, unless another loop runs meanwhile."""
+        run = self._track._run
+        marks = run.marks
+        if marks is None or run.main is not None or run.beside:
+            return ask(whom)
+        state, begun = marks.state, run.begun_beside
+        began_s = marks.waiting_since_s = monotonic()
+        try:
+            return ask(whom)
+        finally:
+            self._meter.note(marks, began_s, state if run.begun_beside == begun else None)
 
     def close(self) -> None:
         """Leave the loop: what `break` does, and the end of a generator that yields from this."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 import atexit
 import os
 import time
+from _thread import get_ident
 from queue import Empty
 
-from . import document, extremes, flows, forks, redaction, settings, termination
+from . import document, extremes, flows, forks, marks, redaction, settings, termination
 from .document import MAX_METRICS, MAX_TEXT, Snapshot, now_s
 from .estimate import Pace, find_percentage
 from .levels import find_position
@@ -46,10 +47,10 @@ class LiveRun:
 
     __slots__ = (
         "__weakref__", "_attempt", "_before", "_best", "_between", "_due_since_s", "_final", "_is_parked",
-        "_pace", "_pid", "_publishers", "_rank", "_results", "_start_time", "_warned", "beside", "due",
-        "ended", "ending", "has_failed", "is_fault", "is_over", "is_terminated", "is_through", "later",
-        "levels", "main", "message", "message_before", "phases", "ranks", "remaining_s", "seen", "snapshot",
-        "values", "was_left",
+        "_pace", "_pid", "_publishers", "_rank", "_results", "_start_time", "_warned", "begun_beside",
+        "beside", "due", "ended", "ending", "has_failed", "is_fault", "is_over", "is_terminated",
+        "is_through", "later", "levels", "main", "marks", "message", "message_before", "phases", "ranks",
+        "remaining_s", "seen", "snapshot", "values", "was_left",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -64,11 +65,13 @@ class LiveRun:
         self.phases: list[tuple[str, Flow]] = []  # that are open; replaced, never changed
         # What other threads and tasks do at the same time is a run without sinks of its own, beside this one:
         # it has a part of this one's message, and the names of metrics that this one has not.
+        self.begun_beside = 0  # how many there have been
         self.beside: list[LiveRun] = []  # several threads append to it and remove from it
         self.main: Optional[LiveRun] = None  # that this one is beside
         self._results: dict[str, Any] = {}  # the metrics of those beside it that have ended
         self.later: Optional[str] = None  # how it has ended itself, while one beside it has not
         self.remaining_s: Optional[float] = None  # as it was given
+        self.marks: Optional[marks.Marks] = None  # of its time; None: nobody asks
         self.ranks: Optional[dict[str, Any]] = None  # how all ranks get on, as columns; not changed
         self.ending: Optional[str] = None
         self.ended: Optional[int] = None  # the moment (flows.count_moment)
@@ -98,6 +101,7 @@ class LiveRun:
         # hand that lock on, locked for ever.
         document.prepare()
         self.values = {}
+        self.marks = marks.Marks()
         self._rank = rank
         self._attempt = settings.find_attempt()
         step = find_position(self.levels).step
@@ -117,7 +121,9 @@ class LiveRun:
         """Begin as a part of what `main` shows."""
         self.main = main
         self.values = {}
+        self.marks = main.marks
         main.beside.append(self)
+        main.begun_beside += 1
 
     @property
     def is_busy(self) -> bool:
@@ -170,6 +176,11 @@ class LiveRun:
             step = find_position(_find_counted(self.levels)).step
             span.note(value, step + n if step is not None and level is levels[-1] and level._counts else step)
 
+    def find_step(self) -> Optional[int]:
+        """That is shown."""
+        levels = (self.main or self).levels
+        return find_position(_find_counted(levels)).step if levels else None
+
     def collect(self) -> None:
         """Turn what was handed over into the newest snapshot, on the training thread."""
         self.due = False
@@ -179,6 +190,8 @@ class LiveRun:
             self.forget()
             return
         termination.watch_again()
+        if self.marks is not None and self.main is None:
+            self.marks.threads = self.marks.threads[0], get_ident()
         self._read(is_sign_of_life=True)
         main = self.main or self
         if main._is_parked:
@@ -230,6 +243,8 @@ class LiveRun:
             self.values.clear()
         self.seen, self._results = {}, {}
         self._best = {name: (which, None) for name, (which, _) in self._best.items()}
+        if self.marks is not None:
+            self.marks.checkpoint = None
         self.remaining_s = self.ranks = self.message = None
         self._pace = Pace()
         self._start_time = now_s()
@@ -377,7 +392,8 @@ class LiveRun:
         self.due = False
         self.is_over = True
         self._final = None
-        self.values = None
+        self.values = self.marks = None
+        marks.forget()
         self.seen, self._between = {}, []
         self.levels = []
         beside, self.beside = self.beside, []
@@ -559,6 +575,8 @@ class LiveRun:
             # The time of a report is when something moved: a hung run must look hung. And if the training
             # thread came by meanwhile, its own snapshot is better.
             if seen is not None and self.snapshot is seen and not taken.is_same_progress(seen):
+                if self.marks is not None and taken.has_only_marked(seen):
+                    taken = taken.replace(timestamp=max(seen.timestamp, self.marks.changed_at))
                 self.snapshot = taken
         return self.snapshot
 
@@ -568,6 +586,9 @@ class LiveRun:
         if not levels and self.snapshot is not None:
             return self.snapshot  # another thread has ended it since
         at_s, metrics = now_s(), self._find_metrics()  # first: what comes meanwhile is later
+        spent_s, section = (
+            self.marks.read(is_over=self.ending is not None) if self.marks is not None else ((), None)
+        )
         self._drain(metrics)
         counted = _find_counted(levels)
         position = find_position(counted)
@@ -612,6 +633,9 @@ class LiveRun:
             rate=self._pace.steps_per_s(),
             ranks=self.ranks,
             between=tuple(self._between),
+            spent_s=spent_s,
+            section=section,
+            checkpoint=self.marks.checkpoint if self.marks is not None else None,
         )
 
     def _drain(self, metrics: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import beginning, live_run, open_runs
+from . import beginning, live_run, marks, open_runs
 from .beginning import begin
 from .reporter import Reporter
 from .tracked import Track
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Iterable, Mapping, Optional, Sequence, TypeVar
 
     from .live_run import Extreme
+    from .sections import Section
     from .sinks import Sink
     from .values import Metric
 
@@ -65,6 +66,21 @@ def current() -> Reporter:
     return beginning.newest if beginning.newest is not None else Reporter()
 
 
+def evaluating() -> Section:
+    """`with evaluating():` as `current().evaluating()`, in the run that is open."""
+    return current().evaluating()
+
+
+def checkpointing(step: Optional[int] = None) -> Section:
+    """`with checkpointing(step=1000):` as `current().checkpointing(step)`."""
+    return current().checkpointing(step)
+
+
+def restoring() -> Section:
+    """`with restoring():` as `current().restoring()`."""
+    return current().restoring()
+
+
 def report_metrics(
     metrics: Optional[Mapping[str, Metric]] = None, timeout: float = 3.0, **named: Metric
 ) -> None:
@@ -111,5 +127,6 @@ def track(
 def abandon_all() -> None:
     """Leave every run as it stands: for tests, which share a process."""
     live_run.earlier = (0, ())
+    marks.forget()
     open_runs.abandon(open_runs.runs)
     beginning.newest = None

@@ -13,16 +13,20 @@ from .document import MAX_MESSAGE, MAX_METRICS, now_s
 from .flows import Flow, enter, find_numbers
 from .levels import Level, find_position
 from .live_run import LiveRun
+from .marks import EVALUATION, RESTORE, SAVE
+from .sections import Section
 from .values import Held, is_mapping, show, take, to_amount, to_count
+from .waits import Waits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
-    from typing import Any, Literal, Mapping, Optional, Type, overload
+    from typing import Any, Iterable, Literal, Mapping, Optional, Type, TypeVar, overload
 
     from .ranks import PerRank
     from .values import Metric
 
+    T = TypeVar("T")
     State = Literal["completed", "finished", "stopped", "preempted", "failed"]
 else:
 
@@ -210,6 +214,40 @@ class Reporter(Level):
         Loops that are tracked in it count no steps.
         """
         return Phase(self, text)
+
+    def track(self, iterable: Iterable[T]) -> Iterable[T]:
+        """Goes over a loader and measures how long training waits for each of its items. Counts no steps."""
+        return Waits(self, iterable)
+
+    def evaluating(self) -> Section:
+        """`with r.evaluating():` the block is an evaluation, for which training waits."""
+        return Section(self, EVALUATION)
+
+    def checkpointing(self, step: Optional[int] = None) -> Section:
+        """`with r.checkpointing(step=1000):` the block saves a checkpoint, which is complete when it ends.
+
+        `step`: from which a restart would go on; by default the one that is reached. Of an asynchronous save
+        the block has the part for which training waits: `with r.checkpointing() as c: c.until(future)`.
+        """
+        return Section(self, SAVE, None if step is None else self._count("step", step, None))
+
+    def restoring(self) -> Section:
+        """`with r.restoring():` the block restores a checkpoint."""
+        return Section(self, RESTORE)
+
+    def checkpointed(self, step: Optional[int] = None) -> None:
+        """A checkpoint of this step is complete: a restart could go on from it. For any thread."""
+        run = self._run
+        try:
+            marks = run.marks
+            if marks is None or run.is_over:
+                return
+            at = None if step is None else self._count("step", step, None)
+            at = run.find_step() if at is None else at
+            if at is not None:
+                marks.complete(at)
+        except Exception as error:
+            run.warn(error)
 
     def ranks(
         self,

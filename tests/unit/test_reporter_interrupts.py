@@ -127,6 +127,11 @@ def make() -> Reporter:
     return made
 
 
+def in_sections(made: Reporter) -> None:
+    with made.restoring(), made.evaluating(), made.checkpointing(step="x"):  # type: ignore[arg-type]
+        pass
+
+
 def over(made: Reporter) -> None:
     made.finish()
 
@@ -142,6 +147,8 @@ CALLS: dict[str, Callable[[Reporter], object]] = {
     "write": lambda r: r.write("x"),
     "finish": over,
     "flush": lambda r: r.flush(5),
+    "sections": in_sections,
+    "a loader's loop": lambda r: list(r.track([1, 2])),
 }
 
 

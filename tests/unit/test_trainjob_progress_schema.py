@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from jsonschema import Draft202012Validator
 
-from trainjob_progress.document import Snapshot, encode
+from trainjob_progress.document import TIMES, Snapshot, encode
 from trainjob_progress.values import to_metrics
 
 ROOT = Path(__file__).parents[2]
@@ -74,6 +74,13 @@ numbers = st.one_of(st.none(), st.integers(min_value=0, max_value=2**53))
         message=st.one_of(st.none(), st.text(max_size=1500)),
         rank=numbers,
         attempt=numbers,
+        spent_s=st.one_of(st.just(()), st.tuples(*[st.floats(min_value=0, max_value=1e9)] * 4)),
+        section=st.one_of(
+            st.none(), st.tuples(st.sampled_from(TIMES), st.floats(min_value=0, max_value=4e9))
+        ),
+        checkpoint=st.one_of(
+            st.none(), st.tuples(st.integers(0, 2**53), st.floats(min_value=0, max_value=4e9))
+        ),
     ),
     st.sampled_from([1000, 65536]),
 )
