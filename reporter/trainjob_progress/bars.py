@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from copy import copy
 from typing import Any, Optional, Set, Tuple
@@ -27,7 +28,8 @@ _TRAINING = lazily(r"[\W\d]{0,16}train(?:ing)?\b", re.IGNORECASE)
 _MEASURED = lazily(
     r"[a-z][\w./-]{0,63}(?:\s?[=:]\s?|\s)[+-]?(?:\d{1,15}\.\d|nan|inf)|\w{1,64}=", re.IGNORECASE
 )
-_SIDE_UNIT = lazily(r"\bexamples|[\d?][kMGTP]?i?B/s")  # of the datasets library, of downloads
+# Of the datasets library, of downloads: they may count bytes as if these were steps.
+_SIDE_UNIT = lazily(r"\bexamples|[\d?][kMGTP]?i?B/s|\d{7}(?:\.\d{1,9})?it/s")
 _EPOCH = lazily(rf"\bepoch:?\s{{0,16}}\[?({_COUNT})(?:\s{{0,16}}/\s{{0,16}}({_COUNT}))?", re.IGNORECASE)
 _EPOCHS_BAR = lazily(r"\bepochs?\s?:?\s{0,4}$", re.IGNORECASE)
 _TORCHTUNE = lazily(rf"(?:^|\s)({_COUNT})\|({_COUNT})\|Loss: ")
@@ -50,6 +52,7 @@ class _Bar:
         "drawn",
         "elapsed_s",
         "full_s",
+        "has_lines",
         "lags",
         "lasts_s",
         "name",
@@ -67,6 +70,7 @@ class _Bar:
         self.elapsed_s = 0  # of this round
         self.full_s = 0  # of the round before
         self.lasts_s = 0  # how long a round takes, as far as is known
+        self.has_lines = False  # the training has printed where it stands, while this was drawn
         self.lags = 0  # how many times in a row it was drawn with fewer steps than before
 
 
@@ -106,6 +110,21 @@ class BarReader:
         if drawing is None:
             return None
         return self._take(drawing, is_nested=is_nested, has_version="v_num=" in line)
+
+    def is_behind(self, said: Fields) -> bool:
+        """Whether the bar was another thing's, a preparation's: a line says where the training stands, the
+        first one after the bar's end, and is no summary of what the bar has shown."""
+        bar = self._run
+        if bar is None or bar.has_lines or bar.before or self._again or bar.step < bar.total:
+            if bar is not None:
+                bar.has_lines = True
+            return False
+        metrics = said.get("metrics", ())
+        is_summary = bool(metrics) and all(name.startswith(("eval_", "train_")) for name in metrics)
+        is_end = said.get("step") == bar.step or said.get("epoch", 0) >= (
+            said.get("total_epochs") or math.inf
+        )
+        return not (is_summary or is_end)
 
     def _take(self, drawing: Drawing, *, is_nested: bool, has_version: bool) -> Fields:
         description, step, total = drawing.description, drawing.step, drawing.total

@@ -44,7 +44,8 @@ _EXAMPLE = lazily(
     rf"^\s{{0,4}}(?:Epoch: \[\s{{0,4}}(?={_COUNT}\])|\[(?={_COUNT}/))({_COUNT})(?:/{_COUNT})?\]\s{{0,4}}"
     rf"\[\s{{0,9}}({_COUNT})/\s{{0,9}}({_COUNT})\]:?\s(.*)$"
 )
-_AT = "_at_"  # in place of that sign, which no other name has
+# timm's `Train: 3 [  50/1251 (  4%)]  Loss: 6.50 (6.60) …`.
+_TIMM = lazily(rf"^Train: ({_COUNT}) \[\s{{0,9}}({_COUNT})/({_COUNT}) \(\s{{0,3}}\d{{1,3}}%\)\]\s(.*)$")
 _PART = lazily(rf"^\s{{0,16}}([A-Za-z][^:|=]{{0,62}}?)(?::\s{{0,16}}|\s)({NUMBER})\s{{0,16}}$", re.IGNORECASE)
 
 
@@ -59,7 +60,7 @@ class FormReader:
             ("Epoch", _read_openmmlab), ("Iter", _read_openmmlab),
             ("| epoch", _read_fairseq), ('num_updates": ', _read_fairseq_object),
             ("iteration ", _read_megatron), ("step=", _read_deepspeed), ("Training epoch ", _read_nemo),
-            ("Epoch: [", _read_example), ("][", _read_example),
+            ("Epoch: [", _read_example), ("][", _read_example), ("%)]", _read_example),
         )  # fmt: skip
 
     def copy(self) -> FormReader:
@@ -190,14 +191,12 @@ def _read_nemo(text: str) -> Optional[Fields]:
 
 
 def _read_example(text: str) -> Optional[Fields]:
-    """Of PyTorch's and torchvision's, from which many have been made: epochs and batches count from 0."""
-    match = _EXAMPLE.match(text)
+    """Of PyTorch's, torchvision's and timm's, from which many are made: epochs and batches count from 0."""
+    match = _EXAMPLE.match(text) or _TIMM.match(text)
     if match is None:
         return None
     epoch, step, total = (int(match.group(place)) for place in (1, 2, 3))
-    metrics = read_metrics(match.group(4).replace("@", _AT))
-    named = {name.replace(_AT, "@"): value for name, value in metrics.items()}
-    return {**_in_epoch(epoch + 1, step, max(total, 1)), **({"metrics": named} if named else {})}
+    return {**_in_epoch(epoch + 1, step, max(total, 1)), **_metrics(match.group(4))}
 
 
 def _in_epoch(epoch: int, step: int, total: int) -> Fields:

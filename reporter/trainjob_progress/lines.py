@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from copy import copy
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Iterable, Mapping, Optional
 
 from .bars import BarReader
 from .drawn import Drawing, find_drawing
@@ -65,13 +65,19 @@ _ITEM = lazily(  # of a Python dictionary, as its repr has it; NumPy writes np.f
     re.IGNORECASE,
 )
 _FILLING = lazily(r"[\s|,;()\[\]-]")
-_CLOCK = lazily(r"\b\w{1,16}:\s{0,4}\d{1,9}(?::\d\d){1,2}\b")  # `eta: 0:10:00`
+# What is said beside: `eta: 0:10:00`, `step_avg:100.12ms`, `msg="train"`, `(+nanz)`, `120.5 ms`, `(7.0e+00)`.
+_BESIDE = lazily(
+    r"\b\w{1,16}:\s{0,4}\d{1,9}(?::\d\d){1,2}\b|\b(?:\w{1,16}[:=]\s?)?\d{1,9}(?:\.\d{1,9})?\s?m?s\b"
+    r'|\b\w{1,16}="[^"]{0,200}"|\b(?:level|lvl|ts|time)=\S{1,40}|\([+-]?(?:nan|\d{1,9}(?:\.\d{1,9})?)z?\)',
+    re.IGNORECASE,
+)
 _TIME = lazily(r"^\W{0,16}\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16}\s*")
 _RAY = lazily(r"^\(\w[\w.]{0,64}(?: pid=\d{1,9})(?:, ip=[\d.]{7,15})?\)\s")  # what Ray puts before a line
 _NUMPY = lazily(r"\bnp\.\w{1,16}\(([^()]{1,40})\)")
 # What logging libraries put before a message: all up to the level and, as Loguru does, a place in the code.
 _RECORD = lazily(
-    r"^.{0,160}?\b(?:INFO|DEBUG)\b[\s|:\]-]{0,16}(?:[\w.]{1,64}:[\w<>]{1,64}:\d{1,6} - |[\w.]{1,64}:(?=\{))?"
+    r"^\[(?:INFO|DEBUG)\|[^\]>]{0,64}\][^>]{0,64}>> "  # of Transformers
+    r"|^.{0,160}?\b(?:INFO|DEBUG)\b[\s|:\]-]{0,16}(?:[\w.]{1,64}:[\w<>]{1,64}:\d{1,6} - |[\w.]{1,64}:(?=\{))?"
     r"|^[ID]\d{4} [\d:.]{8,15}\s{1,8}\d{1,9} [\w.]{1,64}:\d{1,6}\] "
 )
 # Before a position: of an evaluation, or of an earlier moment.
@@ -84,6 +90,13 @@ _SECRET = lazily(
     r"passw|passphrase|secret|credential|(?:api|access|private)[_-]?key|(?:^|[\W_])(?:token|pin|pwd)$",
     re.IGNORECASE,
 )
+# What is no measurement, where nothing else is said but a learning rate.
+_SETTINGS = {
+    "arch", "betas", "batch_size", "data", "dataset", "device", "dropout", "gamma", "gpu", "gpus", "model",
+    "momentum", "num_workers", "optim", "optimizer", "patience", "seed", "warmup", "warmup_steps",
+    "weight_decay", "workers", "world_size",
+}  # fmt: skip
+_CALL = lazily(r"\w{1,64}\(\w{1,64}=")  # the repr of settings
 # What a logging library writes of each record.
 _RECORD_NAMES = {
     "@timestamp", "attempt", "created", "level", "levelno", "line", "lineno", "msecs", "pid", "port",
@@ -123,13 +136,17 @@ class LineReader:
         self._forms = FormReader()
         self._counts_from_0 = False  # epochs, in lines of names and numbers
         self._said_step: Optional[int] = None  # by a line that is no bar
+        self._is_bar = False  # the line that was read last
 
     def read(self, line: str, *, depth: int = 0) -> Optional[Fields]:
         """The fields of a report, or None when the line says nothing of progress.
 
         `depth`: how many lines below another bar's it stands, where control characters do not say so.
         """
+        self._is_bar = False
         fields = self._read(line, depth)
+        if fields and not self._is_bar and not _POSITION.isdisjoint(fields) and self._bars.is_behind(fields):
+            fields = {"step": None, "total_steps": None, **fields}
         metrics = None if fields is None else fields.get("metrics")
         if not metrics or self._pattern is not None or not any(map(_SECRET.search, metrics)):
             return fields
@@ -164,6 +181,7 @@ class LineReader:
             is_other = "%|" not in words and _IS_OTHER_BAR.match(words)
             fields = None if is_other else self._bars.read(words, is_nested=is_nested)
             if fields is not None:
+                self._is_bar = True
                 return (fields if self._said_step is None else self._beside_lines(fields)) or None
         repeats, self._repeats = self._repeats, words.endswith(_BEST)
         if repeats and _BOOSTING.match(words):
@@ -250,7 +268,11 @@ class LineReader:
             text = _NUMPY.sub(r"\1", text)
         pairs = find_pairs(text)
         if not pairs or not _is_said_by(pairs, text):
-            return None
+            return self._read_both(text)
+        if _are_settings(pair.name for pair in pairs) or (
+            _CALL.match(text) and not any("loss" in pair.name.lower() for pair in pairs)
+        ):
+            return {}
         pairs = [pair for pair in pairs if not is_place(pair)]
         position = next((pair.start for pair in pairs if pair.name.lower() in COUNTS), None)
         if position is None:
@@ -287,6 +309,17 @@ class LineReader:
         has_position = not _POSITION.isdisjoint(fields)
         is_assigned = not all(pair.sign.isspace() for pair in pairs)
         return fields if has_position or (is_assigned and _speaks_of_progress(fields)) else None
+
+    def _read_both(self, text: str) -> Optional[Fields]:
+        """`step 5: {'loss': 0.5}`"""
+        at = text.find("{")
+        if at <= 0 or text[-1] != "}":
+            return None
+        fields, values = self._read_pairs(text[:at]), _parse_object(text[at:])
+        if not fields or not values or _POSITION.isdisjoint(fields):
+            return None
+        metrics = {name: value for name, value in values.items() if type(value) in (int, float)}
+        return {**fields, "metrics": {**fields.get("metrics", {}), **metrics}}
 
     def _put_in_epoch(self, fields: Fields) -> None:
         """`Epoch [3/10], Step [100/600]`: such steps begin anew with each epoch, as a rule, and where they do
@@ -339,6 +372,8 @@ def _read_object(line: str) -> Optional[Fields]:
         and name.lower() not in _RECORD_NAMES
     }
     if _is_another_ranks(metrics):
+        return {}
+    if _are_settings(values, "batch"):
         return {}
     said = _with_position({name: value for name, value in metrics.items() if not isinstance(value, str)})
     has_text = any(isinstance(values[name], str) for name in said.get("metrics", ()))  # Katib's, HF's of v5
@@ -421,9 +456,15 @@ def _name_aside(pairs: list[Pair], text: str) -> list[Pair]:
 def _is_said_by(pairs: list[Pair], text: str) -> bool:
     """Whether a line says little else: prose, or a configuration, may have a number in it."""
     said = sum(pair.length for pair in pairs)
-    return said >= 0.6 * len(_FILLING.sub("", text)) or said >= 0.6 * len(
-        _FILLING.sub("", _CLOCK.sub("", text))
-    )
+    if said >= 0.6 * len(_FILLING.sub("", text)):
+        return True
+    return said >= 0.6 * len(_FILLING.sub("", _BESIDE.sub("", text)))
+
+
+def _are_settings(names: Iterable[str], *more: str) -> bool:
+    """Whether what is named so is set before a run. `more`: what may be a setting here."""
+    named = {name.lower() for name in names} - COUNTS - {"lr", "learning_rate"}
+    return bool(named) and named <= _SETTINGS.union(more)
 
 
 def _speaks_of_progress(fields: Fields) -> bool:

@@ -18,18 +18,25 @@ _THOUSANDS = r"\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,40})?"
 # `0:10:00`, `1 day, 0:10:00`, `12ms`, `1970-01-01` and `101-200` are not 0, 1, 12, 1970 and 101.
 _END = r"(?![\w.]|[:,-]\d|\sdays?\b)"
 _PAIR = lazily(
-    rf"(?<![\w./-])([A-Za-z][\w./-]{{0,63}})(\s{{0,16}}[=:]\s{{0,16}}|\s{{1,16}})"
-    rf"(?:\[(?=\d{{1,15}}\s{{0,4}}/))?({_THOUSANDS}|{NUMBER})(?:\s{{0,16}}/\s{{0,16}}(\d{{1,15}}))?{_END}",
+    rf"(?<![\w./-])([^\W\d_][\w./-]{{0,63}}(?:@\d{{1,4}}(?:\.\d{{1,2}})?|\s\([a-z]{{1,16}}\))?)"
+    rf"(\s{{0,16}}[=:]\s{{0,16}}|\s{{1,16}})(?:\[(?=\d{{1,15}}\s{{0,4}}/))?({_THOUSANDS}|{NUMBER})"
+    rf"(?:\s{{0,16}}/\s{{0,16}}(\d{{1,3}}(?:,\d{{3}}){{1,4}}|\d{{1,15}}))?{_END}",
     re.IGNORECASE,
 )
 _ENTRY = lazily(rf"(?<!\w)([A-Za-z_]\w{{0,63}}):\s{{0,16}}({NUMBER}){_END}", re.IGNORECASE)
-# No measurements: words of a sentence, and the number of Lightning's log directory.
-_NO_NAMES = {"of", "in", "at", "to", "for", "and", "or", "by", "from", "took", "v_num"}
+# No measurements: words of a sentence, versions, and the number of Lightning's log directory.
+_NO_NAMES = {
+    "accelerate", "and", "at", "by", "cuda", "cudnn", "datasets", "driver", "for", "from", "in", "jax",
+    "jaxlib", "keras", "lightning", "nccl", "numpy", "of", "or", "parameters", "params", "peft",
+    "python", "pytorch", "tensorflow", "to", "took", "torch", "torchaudio",
+    "torchvision", "transformers", "triton", "v_num",
+    "version",
+}  # fmt: skip
 # Tell two losses in one line apart: `train loss 2.1, val loss 2.2`.
 _PARTS = {"train", "training", "val", "valid", "validation", "test", "eval", "dev"}
 _PART_CHARACTERS = 12
 # More words of a name: `learning rate: 0.1`, `[D loss: 0.5]`. They begin where something else has ended.
-_WORDS = lazily(r"(?:^|[|,;:(\[\]){}\t]\s{0,4}|\s\s|\d\s)((?:[A-Za-z][A-Za-z_]{0,31}\s){1,3})$")
+_WORDS = lazily(r"(?:^|[|,;:(\[\]){}\t]\s{0,4}|\s\s|\d\s)((?:[A-Za-z][A-Za-z_]{0,31}\.?\s){1,3})$")
 _WORDS_CHARACTERS = 48
 # Before a count: how many there are, or what each of them takes, is not where the run stands.
 _AMOUNT = lazily(
@@ -40,7 +47,18 @@ _AMOUNT = lazily(
 _AMOUNT_CHARACTERS = 24
 MAX_NAME = 64
 MAX_PAIRS = 320  # what is more is no line of measurements
-COUNTS = {"step", "steps", "global_step", "current_step", "num_updates", "iter", "iteration", "it", "epoch"}
+COUNTS = {
+    "step",
+    "steps",
+    "global_step",
+    "current_step",
+    "current_steps",
+    "num_updates",
+    "iter",
+    "iteration",
+    "it",
+    "epoch",
+}
 
 
 class Pair(NamedTuple):
@@ -69,16 +87,14 @@ def find_pairs(text: str) -> list[Pair]:
         if before[-1:] == " " and lowered not in COUNTS:
             written = (before.split() or [""])[-1]
             part = written.rstrip(".")
-            if part.lower() in _PARTS:
+            is_assigned = not sign.isspace()
+            more = _WORDS.search(text, max(0, start - _WORDS_CHARACTERS), start) if is_assigned else None
+            words = more.group(1) if more else ""
+            if part.lower() in _PARTS and words.count(" ") < 2:
                 name, start = f"{part}_{name}", start - len(written) - 1
-            elif not sign.isspace() and (
-                more := _WORDS.search(text, max(0, start - _WORDS_CHARACTERS), start)
-            ):
-                words = more.group(1)
-                if _NO_NAMES.isdisjoint(words.lower().split()):
-                    name = (words + name)[:MAX_NAME]
-        if "," in value:
-            value = value.replace(",", "")
+            elif words and (_NO_NAMES.isdisjoint(words.lower().split()) or words.endswith(" in ")):
+                name, start = (words + name)[:MAX_NAME], start - len(words)
+        value, total = value.replace(",", ""), total and total.replace(",", "")
         pairs.append(Pair(name, to_number(value), total, sign, start, match.end() - start))
     return pairs
 

@@ -168,6 +168,8 @@ class Reader:
                 fields.pop(name, None)
             elif name in fields and fields[name] is None:
                 fields[name] = 0  # no plan: None would leave the old one
+        if "step" in fields and fields["step"] is None:
+            self._reporter._step = None
         for name, position in self._positions.items():
             position.follow(fields.get(name), fields.get(f"total_{name}s"), self._plan[f"total_{name}s"])
         self._reporter.update(**fields)

@@ -88,6 +88,41 @@ def test_the_plan_of_a_bar_before_is_not_that_of_bars_that_name_their_epochs() -
 
 
 @pytest.mark.parametrize(
+    ("lines", "last"),
+    [
+        (["Epoch 1/10 loss: 0.5"], {"epoch": 1, "total_epochs": 10}),
+        (["{'loss': 1.5, 'epoch': 0.5}"], {"epoch": 0.5}),
+        (["step 10 loss: 0.5", "step 20 loss: 0.5"], {"step": 20}),
+        (["step 10/40 loss: 0.5"], {"step": 10, "total_steps": 40}),
+        (["[0]\ttrain-rmse:0.6", "[1]\ttrain-rmse:0.5"], {"step": 2}),
+    ],
+)
+@pytest.mark.parametrize("name", ["", "Stage one: "])
+def test_where_a_training_prints_lines_a_bar_before_it_says_nothing(
+    name: str, lines: list[str], last: dict[str, Any]
+) -> None:
+    """Seen: the preparation's "500 of 500" during the whole training."""
+    bars = [f"{name} 50%|█████| {at}/500 [00:10<00:00, 50it/s]" for at in (250, 500)]
+    found = read(*bars, *lines) or {}
+    assert {**found, "metrics": None} == {"step": None, "total_steps": None, **last, "metrics": None}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{'train_runtime': 5.0, 'train_loss': 0.5, 'epoch': 3.0}", "{'eval_loss': 0.5, 'epoch': 3.0}",
+        "Epoch 3/3 loss: 0.5", "step 500 loss: 0.5",
+    ],
+)  # fmt: skip
+def test_the_summary_after_a_trainings_bar_changes_nothing_of_its_plan(line: str) -> None:
+    bars = [f" 50%|█████| {at}/500 [00:10<00:00, 50it/s]" for at in (250, 500)]
+    assert {"step": None, "total_steps": None}.items().isdisjoint((read(*bars, line) or {}).items())
+    early = "{'loss': 0.5, 'epoch': 1.0}"  # said while the bar moved: it is the training's
+    late = read(bars[0], early, bars[1], "{'loss': 0.5, 'epoch': 2.0}") or {}
+    assert late == {"epoch": 2.0, "metrics": {"loss": 0.5}}
+
+
+@pytest.mark.parametrize(
     ("epochs", "last"),
     [
         # Named so, three of them are all or, more often, one is to come: nobody knows.
@@ -107,7 +142,7 @@ def test_epochs_of_so_many_that_are_counted_from_0(epochs: tuple[str, ...], last
 
 
 @pytest.mark.parametrize(
-    "pace", ["5000.00 examples/s", "1.20s/ examples", "12.6MB/s", "? examples/s", "850B/s"]
+    "pace", ["30000000.00it/s", "5000.00 examples/s", "1.20s/ examples", "12.6MB/s", "? examples/s", "850B/s"]
 )
 def test_bars_that_count_rows_or_bytes_are_left_out(pace: str) -> None:
     assert read(f" 45%|████▌     | 450/1000 [01:23<01:41, {pace}]") is None

@@ -49,6 +49,13 @@ def read(*lines: str) -> dict[str, Any] | None:
     ("line", "position", "metrics"),
     [
         pytest.param(
+            "Train: 3 [  50/1251 (  4%)]  Loss: 6.50 (6.60)  Time: 0.500s, 512.0/s  (0.510s, 500.0/s)  "
+            "LR: 1.000e-03  Data: 0.010 (0.020)",
+            {"step": 3803, "epoch": 3.04},
+            {"Loss": 6.5, "LR": 0.001},
+            id="timm",
+        ),
+        pytest.param(
             "04/21 21:03:53 - mmengine - INFO - Epoch(train) [2][10/90]  lr: 1.0000e-02  eta: 0:00:25  "
             "time: 0.0100  data_time: 0.0000  memory: 0  grad_norm: 2.5  loss: 11.4723",
             {"step": 100, "epoch": 1.1111},

@@ -256,6 +256,52 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
             '{"step": 5, "total_steps": 10, "epoch": 1, "total_epochs": 3, "loss": 0.5}',
             {"step": 5, "total_steps": 10, "epoch": 1, "total_epochs": 3, "metrics": {"loss": 0.5}},
         ),
+        (
+            '{"current_steps": 10, "total_steps": 100, "loss": 0.5}',
+            {"step": 10, "total_steps": 100, "metrics": {"loss": 0.5}},
+        ),
+        # Names of several parts.
+        ("step 5 acc@1: 90.1", {"step": 5, "metrics": {"acc@1": 90.1}}),
+        ("step 5 loss (train): 0.5", {"step": 5, "metrics": {"loss (train)": 0.5}}),
+        ("Epoch 1 Avg. loss: 0.5", {"epoch": 1, "metrics": {"Avg. loss": 0.5}}),
+        ("step 5, train_step_timing in s: 0.9", {"step": 5, "metrics": {"train_step_timing in s": 0.9}}),
+        ("Total training time: 0.25", {"metrics": {"Total training time": 0.25}}),
+        ("Total params: 124.4 M", None),
+        # What is said in units, and beside a metric.
+        (
+            "step:10/5100 val_loss:5.1234 train_time:1000ms step_avg:100.12ms",
+            {"step": 10, "total_steps": 5100, "metrics": {"val_loss": 5.1234}},
+        ),
+        (
+            "step    1/1000 | loss 10.95 (+nanz)| norm 20.1 (+nanz)| lr 1.00e-06 | 120.5 ms | 50.1% bf16 MFU",
+            {"step": 1, "total_steps": 1000, "metrics": {"loss": 10.95, "norm": 20.1, "lr": 1e-6}},
+        ),
+        ("step 5 loss=1.5±0.2 acc=90%", {"step": 5, "metrics": {"loss": 1.5, "acc": 90}}),
+        (
+            "step 5/10 损失: 0.5 потери=0.4",
+            {"step": 5, "total_steps": 10, "metrics": {"损失": 0.5, "потери": 0.4}},
+        ),
+        ("step 1,450/10,000 loss 0.5", {"step": 1450, "total_steps": 10000, "metrics": {"loss": 0.5}}),
+        ("step 5: {'loss': 0.5}", {"step": 5, "metrics": {"loss": 0.5}}),
+        (
+            'level=info ts=2026-01-23T10:00:00Z msg="train" step=5 loss=0.5',
+            {"step": 5, "metrics": {"loss": 0.5}},
+        ),
+        ("steps 1-10 of 100", None),
+        # A logger's record.
+        (
+            "[INFO|2026-01-23 10:00:00] llamafactory.train.callbacks:143 >> {'loss': 1.5, 'epoch': 0.10}",
+            {"epoch": 0.1, "metrics": {"loss": 1.5}},
+        ),
+        # Settings.
+        ("Namespace(epoch=100, batch=32, lr=0.001, gpu='0')", None),
+        ("StepLR(step=2, gamma=0.5, lr=0.1)", None),
+        ("{'epoch': 100, 'lr': 0.001, 'batch': 32}", None),
+        ('{"epoch": 100, "lr": 0.001, "model": "x"}', None),
+        ("{'epoch': 0.5, 'learning_rate': 0.001}", {"epoch": 0.5, "metrics": {"learning_rate": 0.001}}),
+        ("python: 3.11", None),
+        ("torch: 2.13", None),
+        ("cuda: 12.4", None),
     ],
 )
 def test_what_stands_in_a_line_beside_its_metrics_and_position(
