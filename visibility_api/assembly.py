@@ -58,7 +58,8 @@ from visibility_api.workloads.presence import Presence
 
 LEASE = "trainjob-visibility"
 NO_GARBAGE_CHECK_S, NO_GARBAGE_CHECKS = 0.1, 200  # until every job is known: twenty seconds at most
-MAX_FAULTS = 4  # of described kinds, that /readyz?verbose names
+CLOCK_S = 60.0  # an answer may have been on its way for long
+MAX_FAULTS = 4  # of described kinds, and of lists, that /readyz?verbose names
 OUT_OF_SYNC_S = 60.0  # a replica that could not follow the owner for so long is not ready
 STUCK_S = 60.0  # a loop without an iteration for so long is stuck: liveness fails
 
@@ -189,6 +190,12 @@ def assemble(
             metrics=request_metrics,
             checks=[
                 *_checks(jobs, role, stopping, table),
+                Check(
+                    name="clock",
+                    run=lambda: None,
+                    note=lambda: _clock_note(clients.cluster.clock_ahead_s),
+                    is_readiness_only=True,
+                ),
                 Check(
                     name="serving-certificate",
                     run=expiry.failure,
@@ -351,6 +358,16 @@ def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event, table
         fault = role.others.lease.fault
         return f"no replica owns the jobs; the Lease: {fault}" if fault else None
 
+    def why_unanswered() -> str | None:
+        if (why := why_nobody_owns()) is not None or not jobs.unlisted:
+            return why
+        paths = (
+            ", ".join(role.term.unlisted[:MAX_FAULTS])
+            if role.term is not None
+            else "see the owner of the jobs"
+        )
+        return f"lists are answered 503, not listed: {paths}"
+
     def stuck() -> str | None:
         if role.term is None or not role.term.prober.last_turn:
             return None
@@ -376,7 +393,7 @@ def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event, table
             if each not in required
         ),
         Check(name="described-kinds", run=lambda: None, note=misdescribed, is_readiness_only=True),
-        Check(name="informer-sync", run=unknown, note=why_nobody_owns, is_readiness_only=True),
+        Check(name="informer-sync", run=unknown, note=why_unanswered, is_readiness_only=True),
         Check(name="owner-followed", run=out_of_sync, is_readiness_only=True),
         Check(name="probe-loop", run=stuck),
         Check(
@@ -385,6 +402,14 @@ def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event, table
             is_readiness_only=True,
         ),
     ]
+
+
+def _clock_note(ahead_s: float) -> str | None:
+    if abs(ahead_s) < CLOCK_S:
+        return None
+    way = "ahead of" if ahead_s > 0 else "behind"
+    differs = f"it is {abs(ahead_s) / 60:.0f} minutes {way} kube-apiserver's"
+    return f"{differs}, so ages are wrong: synchronise this node (NTP)"
 
 
 async def _collect_garbage(is_synced: Callable[[], bool]) -> None:

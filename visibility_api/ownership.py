@@ -129,6 +129,11 @@ class OwnersTerm:
         """Paths of collections that were not listed yet, nor refused."""
         return [watch.path for watch in self.watches if not watch.health.attempted]
 
+    @property
+    def unlisted(self) -> list[str]:
+        """Paths of collections without which it is not known what there is, tried or not."""
+        return [watch.path for watch in self.watches if watch.is_awaited]
+
     async def _evaluate(self) -> None:
         """Evaluate the conditions of each job once in REFRESH, whether or not a report comes."""
         changing = 0

@@ -8,8 +8,10 @@ import os
 import signal
 import ssl
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ class ControlPlane:
         self.is_away = False
         self.items: dict[str, list[dict[str, Any]]] = {}
         self.status: dict[str, int] = {}  # by path: refused so
+        self.behind_s = 0.0  # its clock, of the server's
         self._ended = asyncio.Event()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -46,7 +49,10 @@ class ControlPlane:
             return web.json_response({"metadata": {"name": NAME}, "data": NAMES})
         if request.query.get("watch") != "true":
             items = self.items.get(request.path, [])
-            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
+            return web.json_response(
+                {"metadata": {"resourceVersion": "1"}, "items": items},
+                headers={"Date": formatdate(time.time() - self.behind_s, usegmt=True)},
+            )
         stream = web.StreamResponse()
         await stream.prepare(request)
         await self._ended.wait()

@@ -92,6 +92,18 @@ async def test_without_the_right_to_read_trainjobs_it_is_ready_and_tells_nobody_
     async with plane.serving(tmp_path) as config, serving(tmp_path, "--kubeconfig", config) as process:
         await process.until("/readyz", lambda answer: answer.status_code == 200)
         assert (await process.get(f"{GROUP}/trainjobs")).status_code == 503
+        told = (await process.get("/readyz?verbose")).text
+        assert (
+            "[+]informer-sync ok (lists are answered 503, not listed: /apis/trainer.kubeflow.org/v1alpha1/"
+            in told
+        )
+
+
+async def test_a_clock_that_differs_from_kube_apiservers_is_told(plane: ControlPlane, tmp_path: Path) -> None:
+    plane.behind_s = 7200
+    async with plane.serving(tmp_path) as config, serving(tmp_path, "--kubeconfig", config) as process:
+        note = "[+]clock ok (it is 120 minutes ahead of kube-apiserver's, so ages are wrong: "
+        await process.until("/readyz?verbose", lambda answer: note in answer.text)
 
 
 async def test_a_right_that_is_missing_in_one_namespace_hides_no_other(

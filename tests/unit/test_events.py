@@ -359,10 +359,15 @@ def test_the_event_of_a_failure_says_what_failed_first() -> None:
     message = "node-3: container node of pod bert-node-0-3-x ended with exit code 1."
     of_pod = Failure(at=NOW, replica="node-3", message=message)
     of_job = Failure(at=NOW, message="The job failed: it is over.", is_of_job=True)
-    said = condition("Failed", message="jobset failed.")
-    for failure, more in ((of_pod, f" {message}"), (of_job, ""), (None, "")):
-        failed = shown(said, phase=Phase.FAILED, failure=failure)
-        assert occurrences(None, failed)[0].note == f"jobset failed.{more}"
+    for says, failure, note in (
+        ("jobset failed.", of_pod, f"jobset failed. {message}"),
+        ("jobset failed", of_pod, f"jobset failed. {message}"),  # as JobSet ends it
+        ("", of_pod, message),
+        ("jobset failed", of_job, "jobset failed"),
+        ("jobset failed.", None, "jobset failed."),
+    ):
+        failed = shown(condition("Failed", message=says), phase=Phase.FAILED, failure=failure)
+        assert occurrences(None, failed)[0].note == note
 
 
 async def test_what_is_tried_again_costs_its_job_one_event_of_its_allowance(cluster: FakeCluster) -> None:

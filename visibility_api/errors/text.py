@@ -75,3 +75,10 @@ def describe_fault(error: BaseException) -> dict[str, str]:
         "error": type(error).__name__,
         "at": ", ".join(f"{PurePath(f.filename).name}:{f.lineno} {f.name}" for f in frames),
     }
+
+
+def join_sentences(first: str, second: str) -> str:
+    """One after the other. Controllers end their messages with a stop, or without."""
+    if first and second and first[-1] not in ".!?:":
+        first += "."
+    return f"{first} {second}".strip()

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from datetime import datetime
 
-from visibility_api.errors.text import harmless
+from visibility_api.errors.text import harmless, join_sentences
 from visibility_api.jobs.job import JobRef, Phase
 from visibility_api.jobs.summary import Condition, JobProgress
 from visibility_api.models.condition_types import CONDITION_TYPES
@@ -98,7 +98,7 @@ def _describe_failure(condition: Condition, document: JobProgress) -> str:
     failure = document.failure
     if failure is None or not failure.replica:
         return condition.message
-    return f"{condition.message} {failure.message}".strip()
+    return join_sentences(condition.message, failure.message)
 
 
 def _describe_end(document: JobProgress) -> str:

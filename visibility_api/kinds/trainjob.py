@@ -73,7 +73,7 @@ TRAINJOBS = WatchedObjects(
 _UNMADE = PhaseDecision(
     Phase.PENDING,
     "NoJobSet",
-    "Kubeflow Trainer has not made the JobSet. If that lasts, the TrainJob's events say why.",
+    "There is no JobSet: Trainer has not made it, or its CRD is missing. The TrainJob's events may say why.",
 )
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -54,6 +56,7 @@ class KubeClient:
         self._credentials = credentials or Credentials(configuration)
         self._host = str(configuration.host).rstrip("/")
         self._server_hostname: str | None = configuration.tls_server_name
+        self.clock_ahead_s = 0.0  # ours, of kube-apiserver's, at its last answer to a GET; to a second
         self._session = aiohttp.ClientSession(
             # No limit: the callers limit themselves (probe concurrency, watches).
             connector=aiohttp.TCPConnector(limit=0),
@@ -147,11 +150,17 @@ class KubeClient:
                 ) as response,
             ):
                 await raise_for_status(response)
+                if method == "GET" and (date := response.headers.get("Date")) is not None:
+                    self._compare_clocks(date)
                 return await read_body(response, max_bytes)
         except TimeoutError as error:
             raise Unreachable(f"{method} {path}: no response within {timeout_s:g}s") from error
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
             raise Unreachable(f"{method} {path}: {describe_error(error)}") from error
+
+    def _compare_clocks(self, date: str) -> None:
+        with suppress(ValueError):
+            self.clock_ahead_s = time.time() - parsedate_to_datetime(date).timestamp()
 
     @asynccontextmanager
     async def lines(

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 import msgspec
 import structlog
 
-from visibility_api.errors.text import describe_fault
+from visibility_api.errors.text import describe_fault, join_sentences
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import Rank0, Replica, Termination
 from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary, Resources
@@ -201,7 +201,7 @@ def _failure(failure: Failure) -> v1alpha1.Failure:
         exit_code=failure.exit_code,
         signal=failure.signal,
         reason=failure.reason or None,
-        message=f"{failure.message} {failure.reached}".strip() or None,
+        message=join_sentences(failure.message, failure.reached) or None,
         retryable=failure.is_retryable,
     )
 

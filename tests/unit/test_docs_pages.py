@@ -1,0 +1,85 @@
+"""What readers of the documentation trip over: dead links, tables that do not fit, long sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "reporter/README.md")),
+]
+# Measurements, tables of tests and decisions: for those who maintain this.
+FOR_MAINTAINERS = {
+    *("performance.md", "estimates.md", "security.md", "conformance.md", "kubernetes-api.md"),
+    *("CHANGELOG.md", "extending.md", "architecture.md"),
+}
+MOST_WORDS = 25
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def prose(text: str) -> str:
+    """Without blocks of code, whose lines may look like anything."""
+    without_fences = re.sub(r"(?ms)^( *)```.*?^\1```$", "", text)
+    return re.sub(r"(?m)(?<=\n\n)(?: {4}.*\n|\n(?= {4}))+", "", without_fences)
+
+
+def anchors(text: str) -> set[str]:
+    """As GitHub makes them from headings, and those that are written out."""
+    found = set(re.findall(r'<a id="([^"]+)"', text))
+    for heading in re.findall(r"(?m)^#+ (.+)$", prose(text)):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        found.add(re.sub(r"[^\w\s-]", "", plain.lower()).replace(" ", "-"))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page if not path else (page.parent / path).resolve()
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target.read_text()), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_row_of_a_table_has_as_many_cells_as_its_head(page: Path) -> None:
+    head = 0
+    for line in prose(page.read_text()).splitlines():
+        if not line.startswith("|"):
+            head = 0
+            continue
+        cells = len(re.sub(r"`[^`]*`", "x", line).replace("\\|", "x").strip().split("|"))
+        head = head or cells
+        assert cells == head, line
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Cells, items and paragraphs, taken apart at stops."""
+    text = re.sub(r"`[^`\n]*`", "X", prose(text))
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"(?m)^\|[-| :]*\|$|^#.*$|^<.*>$", "", text)
+    text = re.sub(r"(?m)^\|.*\|$", lambda row: "\n\n" + row[0].replace("|", "\n\n"), text)
+    text = re.sub(r"(?m)^\s*(?:[-*]|\d+\.) ", "\n\n", text)
+    for paragraph in re.split(r"\n\s*\n", text):
+        yield from re.split(r'(?<=[.;:!?])"?\s+', " ".join(paragraph.split()))
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.name not in FOR_MAINTAINERS and "decisions" not in page.parts],
+    ids=name_of,
+)
+def test_sentences_are_short(page: Path) -> None:
+    long = [each for each in sentences(page.read_text()) if len(each.split()) > MOST_WORDS]
+    assert long == []
