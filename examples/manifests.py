@@ -47,7 +47,7 @@ spec:
       - bash
       - -ec
       - |
-        # trainjob-progress: no public index has it yet. Have the wheel of a release, or of `pip wheel ./reporter`
+        # No public index has trainjob-progress yet. Have the wheel of a release, or of `pip wheel ./reporter`
         # in a checkout, in your index or in the image (docs/instrument.md).
         pip install --quiet {packages}
         cat > /tmp/train.py <<'END'
