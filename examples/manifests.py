@@ -43,12 +43,12 @@ spec:
   trainer:
     image: python:3.12
     numNodes: 1
+    # No public index has trainjob-progress yet. Have the wheel of a release, or of `pip wheel ./reporter`
+    # in a checkout, in your index or in the image (docs/instrument.md).
     command:
       - bash
       - -ec
       - |
-        # No public index has trainjob-progress yet. Have the wheel of a release, or of `pip wheel ./reporter`
-        # in a checkout, in your index or in the image (docs/instrument.md).
         pip install --quiet {packages}
         cat > /tmp/train.py <<'END'
 {script}
