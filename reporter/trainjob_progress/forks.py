@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import os
 import sys
+from _thread import get_ident
+
+from . import termination
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ IS_WATCHED = sys.version_info >= (3, 12)  # Python itself looks for threads afte
 
 _watched: list[Forkable] = []
 _forking = 0
+_masks: dict[int, object] = {}  # by thread that forks: the signals that it had blocked
 _is_registered = False
 
 
@@ -51,6 +55,7 @@ def is_forking() -> bool:
 def _before() -> None:
     global _forking
     _forking += 1
+    _masks[get_ident()] = termination.hold_back()
     for one in tuple(_watched):
         try:  # noqa: SIM105 — contextlib takes its time to be imported
             one.pause()
@@ -61,6 +66,7 @@ def _before() -> None:
 def _after_in_parent() -> None:
     global _forking
     _forking -= 1
+    termination.give_back(_masks.pop(get_ident(), None))
     for one in tuple(_watched):
         try:  # noqa: SIM105
             one.resume()
@@ -77,3 +83,7 @@ def _after_in_child() -> None:
         except Exception:  # noqa: S110 — whatever is half done, the child must run
             pass
     _watched.clear()
+    mask = _masks.get(get_ident())
+    _masks.clear()
+    termination.leave()
+    termination.give_back(mask)

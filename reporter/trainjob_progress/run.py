@@ -13,12 +13,10 @@ import sys
 if __name__ == "__main__" and sys.path[0] == os.getcwd():
     del sys.path[0]  # there the program's modules are, not ours: one of them may be called `signal`
 
-import argparse
 import contextlib
-import re
 import signal
 import time
-from typing import List, Optional, Sequence
+from typing import List, NamedTuple, Optional, Sequence
 
 from .channels import Channel, open_channels
 from .command import Command, become, end_like
@@ -115,7 +113,21 @@ def _occupy_closed_streams() -> List[int]:
         closed.append(descriptor)
 
 
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+class Options(NamedTuple):
+    """What is said of the command."""
+
+    command: List[str]
+    total_steps: Optional[int] = None
+    total_epochs: Optional[float] = None
+    pattern: Optional[str] = None
+
+
+def _parse(arguments: Sequence[str]) -> Options:
+    if arguments[:1] == ["--"] and arguments[1:]:
+        return Options(list(arguments[1:]))
+    import argparse
+    import re
+
     parser = argparse.ArgumentParser(
         prog="python -m trainjob_progress.run",
         description="Run a training command and report what it prints of its progress.",
@@ -148,7 +160,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
             parser.error(
                 "--pattern: a repetition inside of a repetition may take for ever: write [ab]* for (a*b)*"
             )
-    return options
+    return Options(**vars(options))
 
 
 if __name__ == "__main__":

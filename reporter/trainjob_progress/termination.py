@@ -56,8 +56,29 @@ def forget(flush: Flush) -> None:
 
 
 def forget_all() -> None:
-    """In a forked child: its parent's reporters are none of its business. A handler of ours passes on."""
+    """In a child: its parent's reporters are none of its business. A handler of ours passes on."""
     _flushes.clear()
+
+
+def hold_back() -> object:
+    """Before a fork, where a handler of ours is: SIGTERM waits. Python forgets what comes to a child before
+    that is set up; without our handler it would have ended the child. Returns what `give_back` needs."""
+    if not isinstance(signal.getsignal(signal.SIGTERM), _Handler):
+        return None
+    return signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def give_back(mask: Any) -> None:  # noqa: ANN401 — as `hold_back` returned it
+    """Whatever has come since, comes now."""
+    if mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def leave() -> None:
+    """In a forked child: what was there before our handler is there again."""
+    handler = signal.getsignal(signal.SIGTERM)
+    if isinstance(handler, _Handler):
+        signal.signal(signal.SIGTERM, handler.before)
 
 
 class _Handler:
@@ -112,13 +133,14 @@ def let_through(error: BaseException) -> None:
 
 
 def _is_raised_by_handler(error: BaseException, numbers: Iterable[int]) -> bool:
-    codes = {_find_code(signal.getsignal(number)) for number in numbers}
+    codes = []
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code in codes:
-            return True
+        if trace.tb_frame.f_globals.get("__package__") != __package__:
+            codes.append(trace.tb_frame.f_code)
         trace = trace.tb_next
-    return False
+    # To look at all handlers takes 0.3 ms.
+    return bool(codes) and any(_find_code(signal.getsignal(number)) in codes for number in numbers)
 
 
 def _find_code(handler: Any) -> object:  # noqa: ANN401 — whatever may be called

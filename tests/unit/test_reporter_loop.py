@@ -6,6 +6,8 @@ import contextlib
 import json
 import os
 import queue
+import select
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -188,6 +190,23 @@ def test_a_fork_never_writes(sink: MemorySink) -> None:
     r.step()
     r.finish()
     assert (sink.last.step, sink.last.state) == (1, "completed")
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_that_is_terminated_at_once_ends_by_it(sink: MemorySink) -> None:
+    """Seen: a Pool that was left at once waited for ever. Its worker had our handler: Python forgets what has
+    come to a child before it is set up."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with report(sinks=[sink]):
+        for _ in range(100):
+            child = os.fork()
+            if child == 0:
+                select.select([], [], [], 10)
+                os._exit(7)
+            os.kill(child, signal.SIGTERM)
+            assert os.waitpid(child, 0)[1] == signal.SIGTERM
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()
+    signal.signal(signal.SIGTERM, before)
 
 
 def test_a_sink_that_hangs_slows_down_neither_the_loop_nor_the_other_sinks(sink: MemorySink) -> None:
