@@ -47,6 +47,7 @@ from visibility_api.replication.replica_reads import ReplicaReads
 from visibility_api.replication.requests import LogRequests
 from visibility_api.replication.role import Others, Role
 from visibility_api.replication.streams import LogStreams
+from visibility_api.rights import Rights, needed_by
 from visibility_api.serving.tls import Pair
 from visibility_api.settings import Settings
 from visibility_api.store.job_log import JobLog
@@ -141,8 +142,12 @@ def assemble(
             drained=lambda within_s: pushes.drained(within_s),
         )
 
+    rights = Rights(clients.cluster, needed_by(settings), settings.namespaces)
     role = Role(
-        jobs, partial(build_term, given), others=partial(others, peers) if peers is not None else None
+        jobs,
+        partial(build_term, given),
+        others=partial(others, peers) if peers is not None else None,
+        is_fit=lambda: rights.missing is None,
     )
     pushes = Pushes(role, peers, keys=replica_keys, replicated=_replicated(role), kinds=lambda: table.now)
     _set_metrics(metrics, jobs, role, table)
@@ -202,6 +207,12 @@ def assemble(
                     note=lambda: expiry.note() or certificate_fault(),
                     is_readiness_only=True,
                 ),
+                Check(
+                    name="rights",
+                    run=RightsFirst(role, rights).failure,
+                    note=lambda: rights.missing,
+                    is_readiness_only=True,
+                ),
                 *([directory.check] if directory else []),
             ],
             pushes=pushes if "push" in settings.sources else None,
@@ -245,6 +256,7 @@ def assemble(
     loops: list[tuple[str, Loop]] = [
         ("role", role.run),
         ("presence of kinds", presence.run),
+        ("review of rights", rights.run),
         ("watches of kinds that go", partial(resources.follow, presence, lambda: table.now)),
         ("watch of the client CAs", trust.watch(clients.authentication).run),
         ("garbage collection", partial(_collect_garbage, partial(jobs.is_listed, ""))),
@@ -410,6 +422,25 @@ def _clock_note(ahead_s: float) -> str | None:
     way = "ahead of" if ahead_s > 0 else "behind"
     differs = f"it is {abs(ahead_s) / 60:.0f} minutes {way} kube-apiserver's"
     return f"{differs}, so ages are wrong: synchronise this node (NTP)"
+
+
+class RightsFirst:
+    """A replica that comes while another one owns the jobs is ready when it has its rights: until then the
+    others serve better. What was ready once, or owns the jobs, stays ready: it may be the only one."""
+
+    def __init__(self, role: Role[OwnersTerm], rights: Rights) -> None:
+        self._role, self._rights = role, rights
+        self._was_ready = False
+
+    def failure(self) -> str | None:
+        if self._role.term is not None or self._role.others is None:
+            self._was_ready = True
+        elif not self._was_ready and self._role.owner is not None:
+            if not self._rights.is_known:
+                return "the rights of the service account are not reviewed yet"
+            self._was_ready = self._rights.missing is None
+            return self._rights.missing
+        return None
 
 
 async def _collect_garbage(is_synced: Callable[[], bool]) -> None:

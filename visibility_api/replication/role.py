@@ -25,6 +25,7 @@ log = structlog.get_logger("visibility.replication")
 
 # A replica that knows nothing leaves the log to one that does, but not if that one has not taken it by then.
 KNOWS_NOTHING_S = 45.0
+UNFIT_S = 25.0  # the same of one that lacks rights, from when nobody owns the log: a Lease ends within 17 s
 FIRST_SEARCH_S = 3.0  # for other replicas, before it takes the Lease without having asked them
 DRAIN_S = 2.0  # for pushes that are being taken when the log is given up
 
@@ -72,9 +73,12 @@ class Role(Generic[T]):
         build_term: Callable[[Callable[[], bool]], T],
         *,
         others: Callable[[Role[T]], Others] | None,
+        is_fit: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`is_fit`: whether this replica may do what an owner does."""
         self._log = jobs
         self._build_term = build_term
+        self._is_fit = is_fit
         self._term: T | None = None
         self._leave = asyncio.Event()
         self._left = asyncio.Event()
@@ -149,6 +153,10 @@ class Role(Generic[T]):
     def _may_own(self, follower: Follower) -> bool:
         """A replica that knows nothing leaves the log to one that does, and one that has given it up as
         well."""
+        if not self._is_fit():
+            lost_at = follower.lost_at
+            if lost_at is None or time.monotonic() - lost_at < UNFIT_S:
+                return False
         if self._log.is_complete:
             return not self._leave.is_set()
         waited_s = time.monotonic() - self._began
