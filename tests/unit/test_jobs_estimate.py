@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import statistics
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,8 +13,10 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from benchmarks.estimates import measure
-from visibility_api.jobs.estimate import MAX_SAMPLES, Forecast, Pace, measure as measure_samples, percentage
+from benchmarks.estimates import judge, measure
+from tests import rhythms
+from visibility_api.jobs.estimate import MAX_SAMPLES, Pace, percentage
+from visibility_api.jobs.forecast import Forecast, measure as measure_samples
 from visibility_api.reports.document import Progress
 
 T0 = datetime(2026, 1, 23, 10, 0, tzinfo=UTC)
@@ -182,10 +185,11 @@ def test_the_rule_is_that_of_the_training_side(vector: dict[str, Any]) -> None:
     for at_s, step in vector["samples"]:
         said = report(at_s, step, vector["total"], started_at=T0)
         pace = pace.advance(said)
-    expected = vector["remainingSeconds"]
+    expected = vector.get("serverRemainingSeconds", vector["remainingSeconds"])
     assert pace.remaining_s(said) == (expected if expected is None else pytest.approx(expected, rel=1e-4))
     if expected is not None:
-        assert pace.steps_per_s() == pytest.approx(vector["stepsPerSecond"], rel=1e-4)
+        per_s = vector.get("serverStepsPerSecond", vector["stepsPerSecond"])
+        assert pace.steps_per_s() == pytest.approx(per_s, rel=1e-4)
 
 
 @pytest.mark.parametrize("interval_s", [15.0, 5.0], ids=["probed", "as reported"])
@@ -197,6 +201,20 @@ def test_ends_are_in_their_range_and_for_no_kind_of_run_farther_off_than_tqdms(i
         ours, theirs = (statistics.median(getattr(s, of) for s in scores) for of in ("after", "tqdm_after"))
         assert ours <= theirs + 0.01, name
     assert statistics.fmean(score.held for scores in kinds.values() for score in scores) > 0.9
+
+
+@pytest.mark.parametrize("interval_s", [15.0, 1.0], ids=["probed", "as reported"])
+def test_a_run_that_pauses_ten_minutes_after_each_fifty_is_estimated_to_five_percent(
+    interval_s: float,
+) -> None:
+    """A step a second. Pauses that come again are counted, once two of them were seen."""
+    view = rhythms.probed if interval_s == 15.0 else rhythms.reported
+    for hours in (3.9, 5.5, 8.2):
+        run = rhythms.simulate(random.Random(0), int(3000 * hours), 1.0, pauses=[(3000, 600.0, 0.05)])
+        score = judge(run, view(run, interval_s))
+        assert score is not None
+        assert score.after <= 0.05
+        assert score.held > 0.9
 
 
 def test_a_run_without_a_planned_end_has_a_rate_and_no_end() -> None:

@@ -20,6 +20,7 @@ from .holding import NOTHING_HELD, Holding, held_s
 from .job import Phase, Rank0, Termination, TrainingJob
 from .ledger import WASTED
 from .observation import Addition, Observation
+from .rhythm import section_s
 from .straggling import NOTHING_GATHERED, Gathered
 from .summary import Beginning, Condition, JobProgress, ObservationSummary, Resources
 from .watched import NOTHING_WATCHED, Watched
@@ -109,7 +110,8 @@ class Record(State, kw_only=True):
     @property
     def fresh_limit_s(self) -> float:
         """The age, in seconds, at which the report counts as old."""
-        return max(FRESH_AT_LEAST_S, FRESH_INTERVALS * self.interval_s, 2 * self.pace.longest_gap_s)
+        least_s = max(FRESH_AT_LEAST_S, FRESH_INTERVALS * self.interval_s, 2 * self.pace.longest_gap_s)
+        return max(least_s, section_s(self.report)) if self.report is not None else least_s
 
     @property
     def is_age_known(self) -> bool:

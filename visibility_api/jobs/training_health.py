@@ -16,7 +16,7 @@ from .clock import later
 from .job import Phase
 from .record import Record
 from .reporting import PLAIN, Found, Rule, describe_age, is_running, unreported_since
-from .rhythm import longest_pause_s
+from .rhythm import longest_pause_s, section_s
 from .straggling import FACTOR, REPORTS, Slow
 from .summary import STALLED
 from .watched import GRAD_NORM, LARGEST, LOSSES, WATCHED, Goal
@@ -24,8 +24,6 @@ from .watched import GRAD_NORM, LARGEST, LOSSES, WATCHED, Goal
 NEVER_STALLED_S = 10.0  # nor does any annotation ask for less: most jobs have reported since
 STALL_INTERVALS = 4.0  # probes at least, before a run that was not seen to advance counts as stalled
 NAMED_STALL_INTERVALS = 2.0  # the same where an annotation says after how long
-SECTION_S = 7200.0  # what a run marks as an evaluation or a checkpoint may take so long, at least
-MARKED_SECTIONS = tuple(map(SECTIONS.index, ("checkpointSave", "checkpointRestore", "evaluation")))
 # Without an improvement: values at least, and share of the run so far. Evaluations are few and say much.
 PLATEAU_EVALUATIONS = (10, 0.3)
 PLATEAU_LOSSES = (200, 0.5)
@@ -68,8 +66,8 @@ def stalled_after_s(record: Record, report: Progress) -> float:
     named_s = record.job.hints.thresholds.stalled_after_s
     if named_s is not None:
         return max(named_s, NAMED_STALL_INTERVALS * record.interval_s)
-    usual_s = max(longest_pause_s(record.pace, report), STALL_INTERVALS * record.interval_s)
-    return max(usual_s, SECTION_S) if report.marks.section in MARKED_SECTIONS else usual_s
+    usual_s = max(longest_pause_s(record.pace, report), section_s(report))
+    return max(usual_s, STALL_INTERVALS * record.interval_s)
 
 
 def is_held(record: Record, type_: str, status: str | None = None) -> bool:
@@ -119,8 +117,11 @@ def _find_plateaued(record: Record, _now: datetime) -> Found | None:
     values = record.watched.since_best
     if values >= PLATEAU_VALUES - 1 and _has_plateaued(record, goal, report, values):
         where = f" at {record.pace.unit} {goal.position:g}" if goal.position is not None else ""
-        message = f"{goal.name} has not improved for long: its best was {goal.best:.4g}{where}."
-        return "True", "NoImprovement", f"{message} Stop the run, or change its learning rate."
+        message = (
+            f"{goal.name} has not improved for long, except by chance: it was {goal.best:.4g}{where}."
+            " Stop the run, or change its learning rate."
+        )
+        return "True", "NoImprovement", message
     if is_held(record, "Plateaued"):
         return "False", "Improving", PLAIN
     return None

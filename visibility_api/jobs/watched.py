@@ -52,8 +52,10 @@ _LOST: _Level = (0.0, 40, 60, 180.0)
 _NEEDED_SHARE = 0.1  # of the values before, between least and most: short runs have few
 _LEARNED_NOISES = 5.0  # times the noise: what counts as learned
 _UNDONE = 2  # far values, by one that is not far
-LEAST_IMPROVEMENT = 0.002  # of the best value: by less it may be chance
-LEAST_IMPROVEMENT_NOISES = 0.1
+# By less than this a value may be better by chance: a share of the best one, and times the noise.
+LEAST_IMPROVEMENT = 0.002
+LEAST_IMPROVEMENT_NOISES = 0.1  # of losses, which are smoothed
+LEAST_IMPROVEMENT_WORSENINGS = 4.0  # of others: how much a value is worse than the one before, on average
 
 _HIGHER = re.compile(
     r"(?:^|[^a-z])(?:acc|accuracy|auc|auroc|f1|precision|recall|map|iou|miou|dice|bleu|rouge\w*|meteor|score"
@@ -159,6 +161,8 @@ class Goal(msgspec.Struct, frozen=True, array_like=True, gc=False):
     values: int  # until then
     position: float | None  # of the run
     at: datetime | None
+    last: float = 0.0  # the last value
+    worsening: float = 0.0  # by how much one is worse than the one before, smoothed; 0: it is better
 
 
 class Alarm(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -190,15 +194,13 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=Fal
         held, at = self.courses, report.timestamp
         shown = before.metrics if before is not None else ()
         goal, since_best, alarm = self.goal, self.since_best, None
-        goal_rank = _NO_RANK
         ranks = _GOAL_RANKS if target is None else {target: 0}
+        goal_rank = min([ranks.get(name, _NO_RANK) for name, _ in report.metrics], default=_NO_RANK)
         made: list[Course] = []
         for metric in report.metrics:
             name, text = metric
             if name not in _LEVELS and name != target:
                 continue
-            rank = ranks.get(name, _NO_RANK)
-            goal_rank = min(goal_rank, rank)
             course = next((each for each in held if each.name == name), None) or Course(name)
             # The same text is the same value, shown until there is a new one; but all NaN look the same.
             if metric not in shown or course.broken:
@@ -210,7 +212,7 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=Fal
                 if course.far or course.broken:
                     if alarm is None and course.has_diverged(value, at):
                         alarm = Alarm(name, text, None if course.broken else course.usual)
-                elif rank == goal_rank < _NO_RANK:
+                elif ranks.get(name, _NO_RANK) == goal_rank < _NO_RANK:
                     goal = _reached(goal, course, value, position, at, better)
                     since_best = course.count - goal.values
             elif self.alarm is not None and self.alarm.name == name:
@@ -245,9 +247,15 @@ def _reached(
         or (better is not None and goal.is_higher_better != (better == "max"))
     ):
         is_higher = better == "max" if better is not None else is_higher_better(name)
-        return Goal(name, is_higher, reached, course.count, position, at)
-    best = goal.best
-    by = reached - best if goal.is_higher_better else best - reached
-    if by > LEAST_IMPROVEMENT * abs(best) and by > LEAST_IMPROVEMENT_NOISES * course.noise:
-        return Goal(name, goal.is_higher_better, reached, course.count, position, at)
-    return goal
+        return Goal(name, is_higher, reached, course.count, position, at, reached)
+    sign = 1 if goal.is_higher_better else -1
+    by = sign * (reached - goal.best)
+    worse_by = max(0.0, sign * (goal.last - reached))
+    weight = max(2 / (course.count + 1), SMOOTHING)
+    worsening = goal.worsening + weight * (worse_by - goal.worsening)
+    chance = LEAST_IMPROVEMENT_WORSENINGS * worsening
+    if name in LOSSES:
+        chance = LEAST_IMPROVEMENT_NOISES * course.noise
+    if by > LEAST_IMPROVEMENT * abs(goal.best) and by > chance:
+        return Goal(name, goal.is_higher_better, reached, course.count, position, at, reached, worsening)
+    return replace(goal, last=reached, worsening=worsening)

@@ -14,6 +14,7 @@ import msgspec
 from .fields import MAX_INTEGER, MAX_TIME_CHARACTERS, TIME_SCHEMA, amount, count, parse_time
 
 SECTIONS = ("dataLoading", "checkpointSave", "checkpointRestore", "evaluation")
+EVALUATION = SECTIONS.index("evaluation")
 
 _SECONDS = {"type": "number", "minimum": 0, "maximum": MAX_INTEGER}
 # What writers should write.
