@@ -6,6 +6,7 @@ import os
 import threading
 
 from . import open_runs, settings, termination
+from .around import Around
 from .call_site import find_loops, find_place
 from .flows import Flow
 from .levels import Level, find_position
@@ -28,18 +29,6 @@ _last: Optional[LiveRun] = None  # that was begun
 _turns = {os.getpid(): threading.RLock()}
 TURN_S = 0.5
 newest: Optional[Reporter] = None  # for code that has no handle on one
-
-
-class Around(Reporter):
-    """Stands for a loop that is not tracked, around one that is: nobody knows how often it will go round."""
-
-    __slots__ = ()
-    stands_for_loop = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._is_loop = True
-        self._is_iterating = True
 
 
 def begin(
@@ -103,7 +92,9 @@ def begin(
                 else:
                     _begin_run(reporter, rank, sinks, bar=bar, without_push=without_push)
                 if is_alone and loops:
-                    reporter._run.levels = [_make_around(reporter, place, _choose(loops)), reporter]
+                    around = Around(reporter._run, _choose(loops))  # the run's end is not this loop's
+                    around._takes_in(reporter, place)
+                    reporter._run.levels = [around, reporter]
             reporter._loops = loops
             open_runs.enter(reporter._run)
         finally:
@@ -220,10 +211,8 @@ def _join(reporter: Reporter, run: LiveRun, place: object, loops: Sequence[Loop]
     inside = [loop for loop in loops if loop not in outer._loops]
     plan = outer._total_steps or outer._total_epochs
     if inside and not (outer._is_loop or plan or outer._step != outer._initial_step):
-        around = _make_around(reporter, place, _choose(inside))
-        around._run = run
-        run.levels.append(around)
-        outer = around
+        outer = Around(run, _choose(inside))
+        run.levels.append(outer)
     reporter._run = run
     run.is_through = False
     reporter._counts = _does_count(reporter, run, outer, place)
@@ -249,15 +238,6 @@ def _does_count(reporter: Reporter, run: LiveRun, outer: Level, place: object) -
         "a reporter inside another one, which counts steps itself: its steps are shown as a message only",
     )
     return False
-
-
-def _make_around(track: Reporter, place: object, loop: Optional[Loop]) -> Around:
-    """`track` runs in a loop that nobody tracks: its end is not the run's, and the run's end is not known."""
-    around = Around()
-    around._run, around._flow = track._run, Flow()
-    around._inner_key = place
-    around._loops = [loop]
-    return around
 
 
 def _choose(loops: Sequence[Loop]) -> Optional[Loop]:

@@ -12,8 +12,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Optional, Sequence
 
+    Key = tuple[object, Optional[str]]  # of a loop inside another one: its place in the code, its name
 
-EVALUATION = object()  # for a place in the code: of loops that do not come in most iterations
+
+EVALUATION = None, "evaluation"  # for a key: of loops that do not come in most iterations
 
 
 class Position:
@@ -60,7 +62,7 @@ class Level:
         self._flow: Any = None  # the Flow in which it began
         self._is_entered = False  # in a `with` block
         self._is_iterating = False  # a loop, between its first item and its end
-        self._inner_key: object = None  # the place in the code whose loop counts steps inside this one
+        self._inner_key: Optional[Key] = None  # of the loop that counts steps inside this one
         self._step: Any = 0
         self._initial_step: Optional[int] = 0
         self._total_steps: Optional[int] = None
@@ -76,27 +78,36 @@ class Level:
         self._begun_round: Optional[float] = None  # the last iteration in which one began
         self._in_a_row = 0  # iterations that had one, as the one before
         self._gaps = 0  # how often one came after iterations without
-        self._loops: Sequence[
-            object
-        ] = ()  # that are around it and not tracked, or the one that it stands for
+        self._loops: Sequence[object] = ()  # that are around it and not tracked, or that it stands for
         self._place: object = None  # in the code, where it was begun
-        self._key: object = None  # what it is to the level around it
-        self._extras: dict[object, int] = {}  # of loops inside that do not count: their steps
+        self._key: Key = EVALUATION  # what it is to the level around it
+        self._extras: dict[Key, int] = {}  # of loops inside that do not count: their steps
         self._failed_steps = 0  # of `_inner_done`: of the last one, if it failed
 
-    def _absorb(self, inner: Position, *, has_failed: bool) -> None:
-        """A level inside this one has ended at `inner`."""
+    def _absorb(self, inner: Position, key: Key, *, has_failed: bool) -> None:  # noqa: ARG002 — as below
+        """A level inside this one has ended at `inner`. `key`: what it was to this one."""
         self._inner = inner
         self._inner_done += inner.step or 0
         self._note_end(inner)
         self._failed_steps = (inner.step or 0) if has_failed else 0
+
+    def _set_key(self, place: object) -> Key:
+        """By what the level around it knows it again: `epoch 1` and `epoch 2` are one."""
+        self._place = place
+        name = self._name and "".join(character for character in self._name if not character.isdecimal())
+        self._key = place, name
+        return self._key
+
+    def _take_before(self, steps: int) -> None:
+        """What begins inside goes on from there, in its first round."""
+        self._inner_done = self._inner_done or steps
 
     def _note_end(self, inner: Position) -> None:
         if self._inner_round != self._rounds:
             self._inner_rounds += max(int(inner.epoch or 0), 1)  # a handle may stay for several
         self._inner_round = self._rounds
 
-    def _absorb_extra(self, key: object, inner: Position) -> None:
+    def _absorb_extra(self, key: Key, inner: Position, *, has_failed: bool) -> None:  # noqa: ARG002 — as above
         """A level inside this one, which did not count, has ended at `inner`."""
         if key in self._extras:
             self._extras[key] += inner.step or 0
@@ -116,8 +127,7 @@ class Level:
     def _takes_in(self, inner: Level, place: object) -> bool:
         """Whether what begins at `place` in the code counts the steps of this loop. The first that runs in an
         iteration does; where most iterations have none, it is an evaluation, as any other."""
-        inner._place = place
-        inner._key = key = place if self.stands_for_loop else (place, inner._name)
+        key = inner._set_key(place)
         is_first = self._note_begin()
         if self._has_evaluations:
             if self._inner_key is not EVALUATION:
@@ -130,14 +140,13 @@ class Level:
             return False
         if self._inner_key is None:
             self._inner_key = key
-        elif key != self._inner_key and not self.stands_for_loop:
+        elif key != self._inner_key:
             if self._inner_round == self._rounds:
                 self._extras.setdefault(key, 0)
             elif key not in self._extras:
                 self._inner_key = key
-            elif (
-                self._inner_rounds == 1
-            ):  # what came before it, in the first iteration alone, was no training
+            elif self._inner_rounds == 1:
+                # What came before it, in the first iteration alone, was no training.
                 self._inner_done, self._inner = self._extras.pop(key), None
                 self._extras[self._inner_key] = 0
                 self._inner_key = key

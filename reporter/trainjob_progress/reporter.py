@@ -409,9 +409,9 @@ class Reporter(Level):
         inner = find_position(levels[place:])
         del levels[place:]
         if self._counts:
-            levels[-1]._absorb(inner, has_failed=has_failed)
+            levels[-1]._absorb(inner, self._key, has_failed=has_failed)
         else:
-            levels[-1]._absorb_extra(self._key, inner)
+            levels[-1]._absorb_extra(self._key, inner, has_failed=has_failed)
 
     def _step_as_meant(self, n: Any, metrics: Any, loss: Any, named: dict[str, Any]) -> None:
         if loss is not None:

@@ -91,17 +91,21 @@ class _Handler:
         self._pid = os.getpid()
 
     def __call__(self, number: int, frame: Optional[FrameType]) -> None:
-        is_end = not callable(self.before)
+        # Where another one is the process's, the program's has called this one, as it would the one before.
+        is_end = not callable(self.before) and signal.getsignal(number) is self
         try:
             if self._pid == os.getpid():  # a fork inherits the handler, but not the reporters' threads
                 for flush in tuple(_flushes):
                     flush(is_end)
         finally:  # another signal's handler may raise in there
-            if not is_end:
+            if callable(self.before):
                 self.before(number, frame)  # at once: the grace period is for its checkpoint
-            else:
+            elif is_end:
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)  # so that the exit code is the one of a terminated process
+
+    def __bool__(self) -> bool:
+        return bool(self.before)
 
     def __eq__(self, other: object) -> bool:
         # Lightning leaves its own handling out where it finds "a handler". The enumeration alone, not the

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from . import termination
-from .beginning import Around, begin, retire
+from .around import Around
+from .beginning import begin, retire
 from .items import Items, Over
 from .levels import Level
 from .reporter import Reporter
@@ -130,14 +131,14 @@ class Track(Reporter, Over[T]):
         )  # fmt: skip
         around = self._run.levels[0] if self._run.levels else None
         if self._by_hand is not None and isinstance(around, Around) and before not in (None, self._run):
-            around._absorb(self._by_hand, has_failed=False)  # the rounds of a loop that began it outside
-            around._step += 1
+            # The rounds of a loop that began it outside.
+            around._absorb(self._by_hand, self._key, has_failed=False)
             self._run.go_on_from(before)
         self._by_hand = None
         if self._initial_step and self in self._run.levels[1:]:
             outer = self._run.levels[self._run.levels.index(self) - 1]
             if outer._is_loop and self._counts:  # the first round has the steps done before, for all of them
-                outer._inner_done = outer._inner_done or self._initial_step
+                outer._take_before(self._initial_step)
                 self._step = self._initial_step = 0
         if self._initial_step and self._total_steps is not None:
             self._total_steps += self._initial_step
@@ -158,10 +159,7 @@ class Track(Reporter, Over[T]):
         if self._is_entered or self not in self._run.levels:
             return
         if self._run.levels[0] is not self:
-            outer = self._run.levels[self._run.levels.index(self) - 1]
             self._leave(has_failed=has_failed)
-            if isinstance(outer, Around) and self._counts and not has_failed:
-                outer._step += 1
         elif self._run.main is not None:
             self._run.finish(None, 0)
         else:

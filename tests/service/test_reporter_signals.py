@@ -110,6 +110,28 @@ for i in track(range(10)):
     assert (code, output, document["ending"], document["step"]) == (0, "", "preempted", 4)
 
 
+@pytest.mark.parametrize("chains", ["if callable(found): found(*of)", "if found: found(*of)"])
+@pytest.mark.parametrize("wait", ["pass", "while not r.is_due: time.sleep(0.01)"])
+def test_a_handler_that_calls_the_one_before_it_runs_to_its_end(
+    tmp_path: Path, chains: str, wait: str
+) -> None:
+    """Seen: where there was none before, ours ended the process from within it."""
+    script = f"""
+with report(total_steps=10) as r:
+    found = signal.getsignal(signal.SIGTERM)
+    def own(*of):
+        {chains}
+        print("own", flush=True)
+    signal.signal(signal.SIGTERM, own)
+    {wait}
+    r.step(4)
+    {TERM}
+    r.step(6)
+"""
+    code, output, document = run(tmp_path, script)
+    assert (code, output, document["ending"]) == (0, "own\n", "finished")
+
+
 def test_without_a_handler_the_process_ends_as_it_would_and_the_document_says_preempted(
     tmp_path: Path,
 ) -> None:

@@ -167,6 +167,40 @@ def test_epochs_that_are_skipped_make_no_evaluations_of_the_others(
     assert (sink.last.epoch, sink.last.total_epochs) == (10, 10)
 
 
+@pytest.mark.parametrize(
+    "shape", ["every fifth", "first", "one helper", "named epochs", "phases", "data sets"]
+)
+def test_of_several_loops_in_one_that_is_not_tracked_the_one_that_comes_most_counts(
+    sink: MemorySink, shape: str
+) -> None:
+    """Seen: a baseline's evaluation or a helper's second use counted, and the training did not."""
+
+    def run(items: int, name: str | None = None) -> None:
+        for _ in track(range(items), desc=name):
+            pass
+
+    with report(sinks=[sink]) as r:
+        for epoch in range(10):
+            if (shape == "every fifth" and epoch % 5 == 0) or (shape == "first" and epoch == 0):
+                for _ in track(range(7), desc="val"):
+                    pass
+            if shape in ("every fifth", "first"):
+                for _ in track(range(5), desc="train"):
+                    pass
+            elif shape == "phases":
+                for phase, items in ("train", 5), ("val", 4):
+                    for _ in track(range(items), desc=phase):
+                        pass
+            elif shape == "data sets":
+                run(5, "abcdefghij"[epoch])
+            else:
+                name = "Epoch {} " if shape == "named epochs" else ""
+                run(5, f"{name.format(epoch)}train")
+                run(4, f"{name.format(epoch)}val")
+        r.flush(60)
+        assert (sink.last.step, sink.last.epoch) == (50, 10)
+
+
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("is_tracked", [False, True])
 def test_steps_done_before_count_once(sink: MemorySink, grows: bool, is_tracked: bool) -> None:

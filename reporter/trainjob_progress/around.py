@@ -1,0 +1,66 @@
+"""A loop that is not tracked, around loops that are: nobody says how often it goes round, or which trains."""
+
+from __future__ import annotations
+
+from .flows import Flow
+from .reporter import Reporter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
+    from .call_site import Loop
+    from .levels import Key, Level, Position
+    from .live_run import LiveRun
+
+
+class Around(Reporter):
+    """Stands for it. Of the loops inside, the one that comes most often counts; while none has come twice,
+    those at one place in the code, which may be data sets or folds."""
+
+    __slots__ = ("_before", "_begun", "_counted", "_done", "_failed_key")
+    stands_for_loop = True
+
+    def __init__(self, run: LiveRun, loop: Optional[Loop]) -> None:
+        super().__init__()
+        self._is_loop = True
+        self._is_iterating = True
+        self._run, self._flow = run, Flow()
+        self._loops = [loop]
+        self._before = 0  # steps done before all of them
+        self._begun: dict[Key, int] = {}  # how often each of them has begun, in their order
+        self._done: dict[Key, tuple[int, int]] = {}  # their steps, and how often each came to its end
+        self._counted: list[Key] = []
+        self._failed_key: Optional[Key] = None  # of the last one, if it failed
+
+    def _takes_in(self, inner: Level, place: object) -> bool:
+        key = inner._set_key(place)
+        self._begun[key] = self._begun.get(key, 0) + 1
+        self._done.setdefault(key, (0, 0))
+        most = max(self._begun, key=lambda one: self._begun[one])
+        counted = [most] if self._begun[most] > 1 else [one for one in self._begun if one[0] == most[0]]
+        if counted != self._counted:
+            self._counted = counted
+            self._inner_done = self._before + sum(self._done[one][0] for one in counted)
+            self._step = sum(self._done[one][1] for one in counted)
+        return key in counted
+
+    def _take_before(self, steps: int) -> None:
+        self._before = self._before or steps
+        self._inner_done = self._inner_done or steps
+
+    def _absorb(self, inner: Position, key: Key, *, has_failed: bool) -> None:
+        super()._absorb(inner, key, has_failed=has_failed)
+        self._failed_key = key if has_failed else None
+        self._absorb_extra(key, inner, has_failed=has_failed)
+        self._step += not has_failed
+
+    def _absorb_extra(self, key: Key, inner: Position, *, has_failed: bool) -> None:
+        steps, ends = self._done.get(key, (0, 0))
+        self._done[key] = steps + (inner.step or 0), ends + (not has_failed)
+
+    def _try_again(self) -> None:
+        if self._failed_key is not None and self._inner_round == self._rounds:
+            steps, ends = self._done[self._failed_key]
+            self._done[self._failed_key] = steps - self._failed_steps, ends
+        super()._try_again()
