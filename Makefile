@@ -10,7 +10,7 @@ PARALLEL := -n auto --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 # Bytecode is kept even where PYTHONDONTWRITEBYTECODE is set: compiling the tests takes each process eight seconds.
 PYTEST := PYTHONDONTWRITEBYTECODE= PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q $(PARALLEL)
 
-.PHONY: help demo test test-frameworks dashboard test-dashboard e2e fuzz audit lint format bench attack lock openapi release clean
+.PHONY: help demo test test-frameworks dashboard test-dashboard e2e fuzz audit lint format bench attack chaos lock openapi release clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -87,6 +87,9 @@ bench: $(STAMP)  ## ratios against a bare ASGI application, side by side in one 
 
 attack: $(STAMP)  ## what others notice of attacks, behind a real kube-apiserver where $$KUBEBUILDER_ASSETS has one
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.attack $(ARGS)
+
+chaos: $(STAMP)  ## what users see on bad days, behind a real kube-apiserver in $$KUBEBUILDER_ASSETS (half an hour)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.chaos $(ARGS)
 
 openapi: $(STAMP)  ## write the published documents in openapi/ again
 	@$(BIN)/python -m apidocs

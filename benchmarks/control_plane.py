@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from tests.e2e import crds
 from tests.e2e.api import Api, write_kubeconfig
 from tests.e2e.kube import KubeApiserver
@@ -52,6 +54,7 @@ class ControlPlane:
         self.api = Api(kube.url, ca_file=self.ca_file, cert=(kube.admin.cert, kube.admin.key))
         self.server = Server(kube.pid, kube.port)
         self.admin = (kube.admin.cert, kube.admin.key)  # of a member of system:masters
+        self.admin_pair = kube.admin
         self.front_proxy_ca = kube.pki.front_proxy.bundle
         self.jobs = 0  # that were created
         self._pki = kube.pki
@@ -123,6 +126,29 @@ class ControlPlane:
             ca_file=self.ca_file,
             token=self._token(SERVICE_ACCOUNT),
         )
+
+    def stop_apiserver(self) -> None:
+        self._kube.stop_apiserver()
+
+    def start_apiserver(self) -> None:
+        self._kube.start_apiserver()
+        self.server = Server(self._kube.pid, self._kube.port)
+        self.wait_available(TRAINJOBS.format("default"))
+
+    def forget_history(self) -> None:
+        """A restarted watch cache begins at etcd's newest revision; one write makes that a later one."""
+        self.api.create(
+            "/api/v1/namespaces/default/configmaps", {"metadata": {"generateName": "a-later-revision-"}}
+        )
+        self.stop_apiserver()
+        self.start_apiserver()
+
+    def compact(self) -> int:
+        """etcd forgets all revisions but the present one."""
+        version: str = self.api.get("/api/v1/namespaces")["metadata"]["resourceVersion"]
+        body = {"revision": version, "physical": True}
+        httpx.post(f"{self._kube.etcd_url}/v3/kv/compaction", json=body, trust_env=False).raise_for_status()
+        return int(version)
 
     def kubelet_tls(self) -> ssl.SSLContext:
         """Of a kubelet on 127.0.0.1 that this kube-apiserver trusts, and that trusts only this."""

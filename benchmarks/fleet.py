@@ -225,6 +225,7 @@ class Fleet:
         self.started = now().replace(microsecond=0)
         self.jobs = [self._job(number) for number in range(jobs)]
         self._by_name = {job.name: job for job in self.jobs}
+        self.hanging: set[str] = set()  # nodes on which no exec ends
 
     def _job(self, number: int) -> Job:
         manner = MANNERS[number // len(SOURCES) % len(MANNERS)]
@@ -273,6 +274,18 @@ class Fleet:
         assert job.pod is not None
         show_pod(self._api, job.pod, state, began=self._began, phase=phase, **more)
 
+    def restart(self, job: Job) -> None:
+        """Its container has crashed, and runs again: its reports go on."""
+        now = self._now()
+        left = {
+            "exitCode": 1,
+            "reason": "Error",
+            "startedAt": _rfc3339(self._began),
+            "finishedAt": _rfc3339(now),
+        }
+        running = {"running": {"startedAt": _rfc3339(now)}}
+        self._show_pod(job, running, restartCount=1, lastState={"terminated": left})
+
     def _change(self, job: Job) -> None:
         job.has_changed = True
         ended_at = self._now() - timedelta(seconds=10)  # after the pod was made: else it is not the pod's end
@@ -312,6 +325,8 @@ class Fleet:
         argv: Sequence[str],  # noqa: ARG002 - a NodeAgent takes it
     ) -> Output:
         job = self._by_name[pod.partition("-node-")[0]]
+        while f"node-{job.number % NODES}" in self.hanging:  # noqa: ASYNC110 - what hangs is not in a hurry
+            await asyncio.sleep(0.5)
         if job.manner == "gone" and job.has_changed:
             raise ExecError("InternalError", f'container not found ("{container}")')
         if job.source != "exec" or (job.has_changed and job.manner in ("lost", "crashed")):

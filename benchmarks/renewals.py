@@ -52,6 +52,9 @@ def main() -> int:
             renewed = [
                 each.log.read_text().count("serving certificate renewed") for each in installation.replicas
             ]
+            if told.lost:
+                for each in installation.replicas:
+                    print(f"{each.name}: {each.log_tail(12_000)}")
         finally:
             installation.stop()
             cluster.stop()
@@ -61,7 +64,7 @@ def main() -> int:
         f" {given.watches} watches\n"
         f"{len(told.certificates) - 1} new certificates, served by the replicas after {renewed} renewals;"
         f" the front proxy has another CA: {'yes' if told.has_rotated else 'no'}\n"
-        f"lost: {dict(told.lost) or 'nothing'}"
+        f"lost: {dict(told.lost) or 'nothing'} {told.lost_at or ''}"
     )
     return 1 if told.lost else 0
 

@@ -13,13 +13,15 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import os
 import random
 import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -103,41 +105,63 @@ async def _relay(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> No
             await sink.drain()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How a replica is started."""
+
+    tree: Path | None = None  # of another version; None: this one
+    prefix: Sequence[str] = ()  # of its command
+    env: Mapping[str, str] = field(default_factory=dict)
+    flags: Sequence[str] = ()  # later ones count
+
+
+PLAIN = Manner()
+
+
 class Replica:
     """One server process; it may be started again on the same port and directory."""
 
-    def __init__(self, stage: Stage, number: int, port: int) -> None:
+    def __init__(self, stage: Stage, number: int, port: int, manner: Manner) -> None:
         self._stage = stage
         self.port = port
         self.name = f"replica {number}"
-        self._directory = stage.directory / f"replica-{number}"
-        self._process: asyncio.subprocess.Process | None = None
+        self.directory = stage.directory / f"replica-{number}"
+        self.manner = manner
+        self.process: asyncio.subprocess.Process | None = None
 
-    async def start(self) -> None:
+    async def start(self, *, is_awaited: bool = True) -> None:
         """Until it is ready. Then the Service forwards to it."""
         stage, began = self._stage, time.perf_counter()
-        self._directory.mkdir(exist_ok=True)
-        with (self._directory / "log").open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
+        self.directory.mkdir(exist_ok=True)
+        manner = self.manner
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        if manner.tree is not None:
+            env["PYTHONPATH"] = f"{manner.tree}:{manner.tree}/reporter"
+        with (self.directory / "log").open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *manner.prefix,
                 *(sys.executable, "-m", "visibility_api", "serve", "--kubeconfig", str(stage.kubeconfig)),
                 *("--bind-address", "127.0.0.1", "--secure-port", str(self.port)),
-                *("--tls-cert-file", str(stage.cert), "--tls-private-key-file", str(stage.key)),
-                *("--shutdown-delay-duration", f"{DRAIN_S}s", "--data-dir", str(self._directory / "data")),
-                *(f"--peers=127.0.0.1:{port}" for port in stage.ports),
+                *stage.certificate_flags(),
+                *("--shutdown-delay-duration", f"{DRAIN_S}s", "--data-dir", str(self.directory / "data")),
+                *(f"--peers={peer}" for peer in stage.peers(self.port)),
                 "--probe-timeout=15s",  # a busy machine is no reason
                 *server_flags(COMPONENTS),
-                stdout=log, stderr=log,
+                *manner.flags,
+                stdout=log, stderr=log, env=env | manner.env, cwd=manner.tree,
             )  # fmt: skip
+        if not is_awaited:
+            return
         async with asyncio.timeout(READY_WITHIN_S):
-            while not await self._is_ready():
-                if self._process.returncode is not None:
+            while not await self.is_ready():
+                if self.process.returncode is not None:
                     raise SystemExit(f"it ended by itself; its log:\n{self.log()[-3000:]}")
                 await asyncio.sleep(0.1)
         stage.balancer.ready.append(self.port)
         stage.running.append(self)
         print(f"  {self.name} is ready after {time.perf_counter() - began:.1f} s", flush=True)
 
-    async def _is_ready(self) -> bool:
+    async def is_ready(self) -> bool:
         try:
             async with self._stage.http.get(f"https://localhost:{self.port}/readyz") as answer:
                 return answer.status == 200
@@ -146,21 +170,23 @@ class Replica:
 
     async def end(self, number: signal.Signals) -> None:
         """Send it this signal and wait for its end; the Service does not forward to it any more."""
-        process, stage = self._process, self._stage
+        process, stage = self.process, self._stage
         assert process is not None
         if number == signal.SIGKILL:
             process.kill()
             await process.wait()
         began = time.perf_counter()
-        stage.balancer.ready.remove(self.port)
-        stage.running.remove(self)
+        if self in stage.running:
+            stage.running.remove(self)
+        if self.port in stage.balancer.ready:
+            stage.balancer.ready.remove(self.port)
         if number != signal.SIGKILL:
             process.send_signal(number)
             await process.wait()
             print(f"  {self.name} has ended after {time.perf_counter() - began:.1f} s", flush=True)
 
     def log(self) -> str:
-        return (self._directory / "log").read_text(errors="replace")
+        return (self.directory / "log").read_text(errors="replace")
 
 
 class Stage:
@@ -174,6 +200,7 @@ class Stage:
         self.cert, self.key, self.ca = certificates(directory, SERVICE_NAME)
         self.ports = [free_port() for _ in range(3)]
         self.balancer = Balancer()
+        self.manner = PLAIN  # of replicas that are started without another one
         self.running: list[Replica] = []
         self._numbers = itertools.count(1)
 
@@ -182,10 +209,17 @@ class Stage:
         holder: str = self.plane.api.get(LEASE_PATH)["spec"].get("holderIdentity") or ""
         return holder
 
-    def replica(self) -> Replica:
+    def certificate_flags(self) -> Sequence[str]:
+        return "--tls-cert-file", str(self.cert), "--tls-private-key-file", str(self.key)
+
+    def peers(self, port: int) -> Sequence[str]:  # noqa: ARG002 - of the replica with this port
+        return [f"127.0.0.1:{each}" for each in self.ports]
+
+    def replica(self, manner: Manner | None = None) -> Replica:
         """Another pod: a directory of its own, and an address that nobody has now."""
+        manner = manner or self.manner
         port = next(port for port in self.ports if port not in {each.port for each in self.running})
-        return Replica(self, next(self._numbers), port)
+        return Replica(self, next(self._numbers), port, manner)
 
 
 class Readers:
@@ -194,17 +228,17 @@ class Readers:
     def __init__(self, stage: Stage, witness: Witness, token: str) -> None:
         self._stage, self._witness = stage, witness
         self._headers = {"Authorization": f"Bearer {token}"}
-        self._front = f"https://localhost:{stage.plane.server.port}"
+        self.front = f"https://localhost:{stage.plane.server.port}"
 
     def loops(self) -> tuple[Callable[[], Awaitable[None]], ...]:
         return self._list, self._table, self._one, self._watch, self._each
 
     async def list_of(self, base: str) -> Any:
-        return await self._json(f"{base}{ALL}")
+        return await self.json(f"{base}{ALL}")
 
     async def _list(self) -> None:
         began = datetime.now(UTC)
-        found = await self.list_of(self._front)
+        found = await self.list_of(self.front)
         self._witness.list_came(found["items"], began, "list")
         await asyncio.sleep(1.5)
 
@@ -218,7 +252,7 @@ class Readers:
 
     async def _table(self) -> None:
         began = datetime.now(UTC)
-        found = await self._json(f"{self._front}{ALL}", Accept=TABLE)
+        found = await self.json(f"{self.front}{ALL}", Accept=TABLE)
         self._witness.table_came(found, began, "table")
         await asyncio.sleep(3)
 
@@ -226,17 +260,17 @@ class Readers:
         began = datetime.now(UTC)
         namespace, name = random.choice(list(self._witness.jobs))
         path = f"{API}/namespaces/{namespace}/trainjobs/{name}/progress"
-        self._witness.document_came(await self._json(f"{self._front}{path}"), began, "get")
+        self._witness.document_came(await self.json(f"{self.front}{path}"), began, "get")
         await asyncio.sleep(0.1)
 
     async def _watch(self) -> None:
         """A list, then its changes; a stream that ends is resumed where it was, as informers do. What a
         change
         says may be some time on its way."""
-        found = await self.list_of(self._front)
+        found = await self.list_of(self.front)
         version = found["metadata"]["resourceVersion"]
         while True:
-            url = f"{self._front}{ALL}?watch=true&resourceVersion={version}"
+            url = f"{self.front}{ALL}?watch=true&resourceVersion={version}"
             async with self._stage.http.get(url, headers=self._headers) as answer:
                 answer.raise_for_status()
                 with contextlib.suppress(aiohttp.ClientPayloadError):  # its replica was killed
@@ -251,7 +285,7 @@ class Readers:
                         self._witness.document_came(item, datetime.fromisoformat(text), "watch")
             self._witness.resumed[self._witness.stage] += 1
 
-    async def _json(self, url: str, **headers: str) -> Any:
+    async def json(self, url: str, **headers: str) -> Any:
         async with self._stage.http.get(url, headers=self._headers | headers) as answer:
             body = await answer.read()
             answer.raise_for_status()
@@ -264,7 +298,7 @@ class Pushers:
     def __init__(self, stage: Stage, jobs: list[Job], witness: Witness) -> None:
         self._stage, self._witness = stage, witness
         self._jobs = [job for job in jobs if job.source == "push"]
-        self._accepted: dict[int, int] = {}  # the last step, by job
+        self.accepted: dict[int, int] = {}  # the last step, by job
         self.refused: Counter[str] = Counter()  # by stage
 
     async def run(self) -> None:
@@ -275,7 +309,7 @@ class Pushers:
     async def _push_all(self, job: Job) -> None:
         while True:
             step = job.last_step(datetime.now(UTC))
-            if step > self._accepted.get(job.number, 0):
+            if step > self.accepted.get(job.number, 0):
                 await self._push(job, step)
             await asyncio.sleep(BEAT_S / 5 if job.is_steady else BEAT_S)
 
@@ -288,7 +322,7 @@ class Pushers:
         try:
             async with self._stage.http.post(url, data=job.push(step), headers=headers) as answer:
                 if answer.status == 200:
-                    self._accepted[job.number] = step
+                    self.accepted[job.number] = step
                     return
                 why = f"{answer.status} {(await answer.text())[:300]}"
         except aiohttp.ClientError as error:
@@ -303,11 +337,11 @@ class Pushers:
         now = datetime.now(UTC)
         for job in chosen:
             job.quiet_from = now
-            while self._accepted.get(job.number, 0) < job.last_step(now):
+            while self.accepted.get(job.number, 0) < job.last_step(now):
                 await self._push(job, job.last_step(now))
 
 
-async def _keep(work: Callable[[], Awaitable[None]], witness: Witness) -> None:
+async def keep(work: Callable[[], Awaitable[None]], witness: Witness) -> None:
     while True:
         try:
             await work()
@@ -335,9 +369,13 @@ class Play:
         self._stage.plane.register_ours(self._stage.balancer.port, self._stage.ca)
         self._stage.plane.wait_available(ALL)
 
-    async def all_read(self) -> None:
-        """Until both have read every job, and then what becomes of each."""
+    async def all_probed(self) -> None:
+        """Until both have read every job."""
         await self._until(_unread, "every job is read")
+
+    async def all_read(self) -> None:
+        """The same, and then what becomes of each."""
+        await self.all_probed()
         await asyncio.to_thread(self._stage.fleet.change)
         await self._until_still()
         self._witness.is_settled = True
@@ -522,16 +560,16 @@ async def _play(stage: Stage, witness: Witness, token: str, names: Sequence[str]
     play = Play(stage, witness, readers, pushers)
     try:
         await play.begin()
-        await _beside(pushers.run(), play.all_read())
-        clients = [_keep(work, witness) for work in readers.loops()]
-        await _beside(pushers.run(), *clients, play.play(names))
+        await beside(pushers.run(), play.all_read())
+        clients = [keep(work, witness) for work in readers.loops()]
+        await beside(pushers.run(), *clients, play.play(names))
         print(f"  pushes that were sent again: {dict(pushers.refused)}")
     finally:
         for replica in list(stage.running):
             await replica.end(signal.SIGKILL)
 
 
-async def _beside(*work: Coroutine[Any, Any, None]) -> None:
+async def beside(*work: Coroutine[Any, Any, None]) -> None:
     """Until one of them ends, as the last one does."""
     tasks = [asyncio.create_task(each) for each in work]
     try:

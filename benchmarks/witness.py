@@ -44,6 +44,8 @@ class Witness:
         self._seen: dict[tuple[str, str], _Seen] = defaultdict(_Seen)
         self.stage = ""
         self.judged: frozenset[str] = frozenset()  # stages after the quiet one
+        self.relayed_s = RELAYED_S
+        self.may_be_stale = False  # reports may come late, and of a late one nothing is estimated
         self.is_settled = False  # every change of `Fleet.change` has been taken in
         self.faults: Counter[str] = Counter()
         self.examples: dict[str, list[str]] = defaultdict(list)
@@ -81,7 +83,8 @@ class Witness:
         job, status, seen = self._jobs[key], item["status"], self._seen[key]
         self.documents[self.stage] += 1
         shown = {name for name in (*LASTING, *OF_STEADY) if _found(status, name) is not None}
-        expected = seen.fields if job.is_steady and job.quiet_from is None else seen.fields - set(OF_STEADY)
+        has_estimate = job.is_steady and job.quiet_from is None and not self.may_be_stale
+        expected = seen.fields if has_estimate else seen.fields - set(OF_STEADY)
         if blank := expected - shown:
             self._fault("blank", key, by, f"no {', '.join(sorted(blank))}: {_brief(status)}")
         seen.fields |= shown
@@ -115,7 +118,7 @@ class Witness:
             self.behind_s[self.stage] = max(behind_s, self.behind_s.get(self.stage, 0.0))
             # A single replica that dies may take a push with it, and the next one comes a beat later.
             is_alone = self.stage == ALONE and job.quiet_from is None and back_s <= 2 * BEAT_S
-            if behind_s > RELAYED_S and self.stage in self.judged and not is_alone:
+            if behind_s > self.relayed_s and self.stage in self.judged and not is_alone:
                 self._fault("older", key, by, f"{back_s:.0f}s before what was shown: {_brief(status)}")
         now = datetime.now(UTC)
         if not seen.newest or at > seen.newest[-1][1]:

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import aiohttp
@@ -101,6 +102,12 @@ class Drilled:
     certificates: set[bytes] = field(default_factory=set)
     has_rotated: bool = False
     lost: Counter[str] = field(default_factory=Counter)  # requests and watches, by what became of them
+    lost_at: list[str] = field(default_factory=list)  # the first of each kind
+
+    def lose(self, what: str) -> None:
+        if what not in self.lost:
+            self.lost_at.append(f"{datetime.now(UTC):%H:%M:%S} {what}")
+        self.lost[what] += 1
 
 
 async def drill(
@@ -128,9 +135,9 @@ async def drill(
             async with client.get(f"{cluster.url}{PATH}?limit=1") as answer:
                 body = await answer.read()
                 if answer.status != 200:
-                    told.lost[f"GET: {answer.status} {body[:200]!r}"] += 1
+                    told.lose(f"GET: {answer.status} {body[:200]!r}")
         except (aiohttp.ClientError, TimeoutError) as error:
-            told.lost[f"GET: {error!r}"] += 1
+            told.lose(f"GET: {error!r}")
         told.sent += 1
         told.slowest_s = max(told.slowest_s, time.monotonic() - began)
 
@@ -142,10 +149,10 @@ async def drill(
                 begun.release()
                 async for line in answer.content:
                     if (event := msgspec.json.decode(line))["type"] == "ERROR":
-                        told.lost[f"watch: {event}"] += 1
-            told.lost["watch: it ended"] += 1
+                        told.lose(f"watch: {event}")
+            told.lose("watch: it ended")
         except (aiohttp.ClientError, TimeoutError) as error:
-            told.lost[f"watch: {error!r}"] += 1
+            told.lose(f"watch: {error!r}")
             begun.release()
 
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as client:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0, T0
-from visibility_api.jobs.job import ProbeHints, TrainingJob
+from visibility_api.jobs.job import JobRef, ProbeHints, Rank0, TrainingJob
 from visibility_api.probing.choice import REOPEN_S, RIGHT_REOPEN_S, Candidate, Choice, member_of, options_for
+from visibility_api.probing.probe import Source, probe as probe_once
 from visibility_api.reports.document import Outcome, Progress, Refused, RetryClass
 
 REPORT = Progress(timestamp=T0, step=1)
@@ -66,6 +70,27 @@ def test_a_log_that_answered_another_process_and_was_rotated_stays() -> None:
     choice.recall("logs")
     rotated = refused("NoProgressInLog", RetryClass.LATER)
     assert {probe(choice, rotated) for _ in range(9)} == {"logs"}
+
+
+async def test_a_probe_of_a_log_that_was_rotated_away_tells_what_it_met() -> None:
+    rotated = refused("NoProgressInLog", RetryClass.LATER)
+
+    async def read(_ref: JobRef, _rank0: Rank0) -> Outcome:
+        return rotated
+
+    choice = choice_of(job())
+    choice.recall("logs")
+    observation = await probe_once(
+        job(),
+        choice,
+        sources={"logs": cast(Source, SimpleNamespace(name="logs", probe=read))},
+        now=lambda: T0,
+        deadline_s=5,
+        is_cheap=True,
+        on_probe=lambda *_: None,
+        lateness_s=0,
+    )
+    assert (observation.source, observation.outcome) == ("logs", rotated)
 
 
 def test_what_answers_another_process_later_is_preferred_to_what_was_refused_here() -> None:

@@ -60,6 +60,7 @@ async def probe(
     """
     clock = asyncio.get_running_loop().time
     tried: list[Candidate] = []
+    met: tuple[Candidate, Refused] | None = None
     retry: RetryClass | None = None
     while True:
         began = clock()
@@ -83,17 +84,24 @@ async def probe(
                 latency_s=took_s,
                 why=choice.why(candidate),
             )
+        met = candidate, outcome
         on_probe(candidate.source, outcome.reason, took_s, lateness_s)
         if not is_permanent(outcome):
             retry = outcome.retry if retry is None else max(retry, outcome.retry, key=PAUSES.index)
         if not (goes_on and is_cheap and took_s < QUICK_S and len(tried) < MAX_SOURCES):
             break
-    return _without_report(job, choice, retry, now())
+    assert met is not None  # noqa: S101 - or it would not be probed
+    return _without_report(job, choice, met, retry, now())
 
 
-def _without_report(job: TrainingJob, choice: Choice, retry: RetryClass | None, at: datetime) -> Observation:
-    candidate, outcome = choice.refused_by, choice.refused
-    assert candidate is not None and outcome is not None and job.rank0 is not None  # noqa: S101, PT018 - probed
+def _without_report(
+    job: TrainingJob, choice: Choice, met: tuple[Candidate, Refused], retry: RetryClass | None, at: datetime
+) -> Observation:
+    """`met`: last. Nothing is shown of a log that has answered another process and was rotated since."""
+    candidate, outcome = met
+    if choice.refused_by is not None and choice.refused is not None:
+        candidate, outcome = choice.refused_by, choice.refused
+    assert job.rank0 is not None  # noqa: S101 - or it would not be probed
     if choice.is_closed:
         retry = RetryClass.FORBIDDEN if choice.lacks_right else RetryClass.RARELY
     elif retry is None:

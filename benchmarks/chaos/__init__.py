@@ -1,0 +1,1 @@
+"""Bad days of an installation behind a real kube-apiserver: docs/bad-days.md."""

@@ -1,0 +1,227 @@
+"""The bad days, a function each: it makes one, and returns when its cause has gone."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import aiohttp
+
+from benchmarks.fleet import NODES
+from benchmarks.restarts import Manner
+from benchmarks.scene import ALL
+
+from .ground import Ground
+
+STORM_S = 45.0
+GONE_S = 60.0
+SHARE = 0.9  # of the requests in a storm
+CUT_S = 75.0  # a follower is not ready after a minute
+FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+JUMPS = ("+7200", "-7200", "+0")  # seconds
+JUMP_S = 20.0
+SLOW_CLIENTS = 200
+RESTART_S = 10.0  # the kubelet's first back-off
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadDay:
+    """`is_others`: kube-apiserver itself is ill, so that others are hurt without us. `may_fail`: reads may
+    fail, because nobody can say what the caller may read."""
+
+    make: Callable[[Ground], Awaitable[str]]
+    is_others: bool = False
+    may_fail: bool = False
+
+
+async def kube_apiserver_gone(at: Ground) -> str:
+    await asyncio.to_thread(at.plane.stop_apiserver)
+    await asyncio.sleep(GONE_S)
+    await asyncio.to_thread(at.plane.start_apiserver)
+    return f"{GONE_S:.0f} s"
+
+
+async def kube_apiserver_slow(at: Ground) -> str:
+    at.way.delay_s = 5.0
+    await asyncio.sleep(STORM_S)
+    at.way.delay_s = 0.0
+    return f"5 s more for each of the server's requests, {STORM_S:.0f} s long"
+
+
+async def _storm(at: Ground, status: int) -> str:
+    at.way.status, at.way.share, at.way.answered = status, SHARE, 0
+    at.way.cut()  # watches have to begin anew in it
+    await asyncio.sleep(STORM_S)
+    at.way.status = 0
+    return f"{STORM_S:.0f} s, {at.way.answered} requests of the server were answered so"
+
+
+async def storm_of_429(at: Ground) -> str:
+    return await _storm(at, 429)
+
+
+async def storm_of_500(at: Ground) -> str:
+    return await _storm(at, 500)
+
+
+async def watch_cache_reset(at: Ground) -> str:
+    """kube-apiserver starts anew, and knows no revision of before: 410."""
+    await asyncio.to_thread(at.plane.forget_history)
+    return "kube-apiserver was started anew"
+
+
+async def etcd_compacted(at: Ground) -> str:
+    revision = await asyncio.to_thread(at.plane.compact)
+    at.way.cut()
+    return f"up to revision {revision}, and every watch has to begin anew"
+
+
+async def exec_hangs_on_a_node(at: Ground) -> str:
+    """Those of other nodes are probed as before."""
+    at.fleet.hanging.add("node-0")
+    elsewhere = {job.name for job in at.fleet.jobs if job.number % NODES}
+    await asyncio.sleep(GONE_S)
+    items = await at.listed(f"https://localhost:{at.running[0].port}")
+    late = sorted(elsewhere.intersection(at.late(items)))
+    at.fleet.hanging.clear()
+    return f"{GONE_S:.0f} s; of the jobs of other nodes {len(late)} were late"
+
+
+async def pods_restart_at_once(at: Ground) -> str:
+    jobs = [job for job in at.fleet.jobs if job.is_steady]
+    now = datetime.now(UTC)
+
+    def restart_all() -> None:
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(at.fleet.restart, jobs))
+
+    await asyncio.to_thread(restart_all)
+    return f"{len(jobs)} pods in {(datetime.now(UTC) - now).total_seconds():.1f} s"
+
+
+async def clocks_jump(at: Ground) -> str:
+    """Of both replicas, two hours ahead and then two behind; the clock that measures intervals does not."""
+    offset = at.directory / "offset"
+    offset.write_text("+0")
+    faked = {
+        "LD_PRELOAD": FAKETIME,
+        "FAKETIME_TIMESTAMP_FILE": str(offset),
+        "FAKETIME_CACHE_DURATION": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+    for old in list(at.running):
+        await at.replace(old, Manner(env=faked))
+    for jump in JUMPS:
+        offset.write_text(jump)
+        await asyncio.sleep(JUMP_S)
+    return f"of both replicas, by {JUMPS[0]} s, then {JUMPS[1]} s"
+
+
+async def out_of_memory(at: Ground) -> str:
+    """The kernel kills the owner, as at its limit; the kubelet starts its container again."""
+    owner, _ = at.owner_and_follower()
+    await owner.end(signal.SIGKILL)
+    await asyncio.sleep(RESTART_S)
+    await owner.start()
+    return f"the owner was killed, and started again {RESTART_S:.0f} s later"
+
+
+async def disk_full(at: Ground) -> str:
+    disk = at.directory / "disk"
+    disk.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], check=True)  # noqa: ASYNC221
+    try:
+        owner, _ = at.owner_and_follower()
+        new = await at.replace(owner, Manner(flags=[f"--data-dir={disk}/data"]))
+        await asyncio.sleep(3)
+        await asyncio.to_thread(_fill, disk / "filler")
+        await asyncio.sleep(STORM_S)
+        await new.end(signal.SIGKILL)
+        await new.start()
+        (disk / "filler").unlink()
+        await asyncio.sleep(RESTART_S)
+        await at.replace(new)
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)  # noqa: ASYNC221
+    return f"of the data directory, {STORM_S:.0f} s long, with a kill and a start meanwhile"
+
+
+def _fill(file: Path) -> None:
+    with contextlib.suppress(OSError), file.open("wb", buffering=0) as sink:
+        while True:
+            sink.write(b"x" * 4096)
+
+
+async def slow_clients(at: Ground) -> str:
+    """They ask for lists and watches, and read nothing."""
+    connector = aiohttp.TCPConnector(ssl=False, limit=0)
+    timeout = aiohttp.ClientTimeout(total=None)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout, read_bufsize=1024) as http:
+
+        async def one(number: int) -> None:
+            port = at.running[number % 2].port
+            query = "" if number % 4 == 0 else "?watch=1&timeoutSeconds=300"
+            try:
+                async with http.get(f"https://localhost:{port}{ALL}{query}", headers=at.headers):
+                    await asyncio.sleep(STORM_S)
+            except (aiohttp.ClientError, TimeoutError):
+                pass
+
+        await asyncio.gather(*(one(number) for number in range(SLOW_CLIENTS)))
+    return f"{SLOW_CLIENTS} that read nothing, {STORM_S:.0f} s long"
+
+
+async def follower_cut_off(at: Ground) -> str:
+    owner, _ = at.owner_and_follower()
+    gate = at.gates[owner.port]
+    await gate.refuse()
+    await asyncio.sleep(CUT_S)
+    forwarded = list(at.balancer.ready)
+    await gate.allow()
+    said = "not ready meanwhile" if forwarded == [owner.port] else "ready all the same"
+    return f"{CUT_S:.0f} s; it was {said}"
+
+
+async def dns_gone(at: Ground) -> str:
+    """Of the names of other replicas. In a pod kube-apiserver is reached by an address."""
+    hosts = at.directory / "hosts"
+    named = "127.0.0.1 localhost replicas.test\n"
+    hosts.write_text(named)
+    prefix = ("unshare", "-m", "sh", "-c", f'mount --bind {hosts} /etc/hosts && exec "$@"', "sh")
+    at.peer_host = "replicas.test"
+    for old in list(at.running):
+        await at.replace(old, Manner(prefix=prefix))
+    hosts.write_text("127.0.0.1 localhost\n")
+    await asyncio.sleep(GONE_S / 2)
+    owner, _ = at.owner_and_follower()
+    await owner.end(signal.SIGTERM)  # and nobody is found
+    await asyncio.sleep(GONE_S / 2)
+    hosts.write_text(named)
+    await owner.start()
+    at.peer_host = "127.0.0.1"
+    return f"{GONE_S:.0f} s, with a restart of the owner meanwhile"
+
+
+DAYS: dict[str, BadDay] = {
+    "kube-apiserver gone": BadDay(make=kube_apiserver_gone, is_others=True, may_fail=True),
+    "kube-apiserver slow": BadDay(make=kube_apiserver_slow, may_fail=True),
+    "429 to the server": BadDay(make=storm_of_429, may_fail=True),
+    "500 to the server": BadDay(make=storm_of_500, may_fail=True),
+    "watch cache reset": BadDay(make=watch_cache_reset, is_others=True, may_fail=True),
+    "etcd compacted": BadDay(make=etcd_compacted),
+    "exec hangs on a node": BadDay(make=exec_hangs_on_a_node),
+    "pods restart at once": BadDay(make=pods_restart_at_once),
+    "clocks jump": BadDay(make=clocks_jump),
+    "out of memory": BadDay(make=out_of_memory, may_fail=True),
+    "disk full": BadDay(make=disk_full),
+    "slow clients": BadDay(make=slow_clients),
+    "follower cut off": BadDay(make=follower_cut_off),
+    "DNS gone": BadDay(make=dns_gone),
+}
