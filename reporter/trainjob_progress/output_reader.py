@@ -11,12 +11,14 @@ import time
 from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence
 
 from .channels import FLOOD, Channel
+from .marks import SAVE
 from .publisher import warn
 from .reporter import Reporter
 
 if TYPE_CHECKING:  # what reads lines is imported while the command runs: it takes a while
     from .lines import Fields
     from .screen import Line
+    from .section_lines import Mark
 
 READ_INTERVAL_S = 0.1  # between two readings of the output; a report is due every 0.5 s
 FLOOD_INTERVAL_S = 0.25  # where more comes than can be read
@@ -45,6 +47,7 @@ class Reader:
         self._pattern = pattern
         self._channels = channels
         self._positions = {"step": _Positions(), "epoch": _Positions()}
+        self._section: Optional[Mark] = None  # that is open
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="progress reader", daemon=True)
 
@@ -61,7 +64,9 @@ class Reader:
 
     def _run(self) -> None:
         from .lines import LineReader
+        from .section_lines import read_mark
 
+        self._read_mark = read_mark
         self._lines = LineReader(self._pattern)
         self._outputs = [_Output(channel) for channel in self._channels]
         pause_s = READ_INTERVAL_S
@@ -82,13 +87,33 @@ class Reader:
 
     def _report(self, lines: Sequence[Line]) -> None:
         for line in lines:
+            mark = None
             try:
                 fields = self._lines.read(line.text, depth=line.depth)
+                mark = self._read_mark(line.text) if self._pattern is None else None
             except Exception as error:  # a line that breaks us is a line we do not understand
                 fields = None
                 warn(f"a line could not be read: {type(error).__name__}")
             if fields:
                 self._update(fields)
+            if mark or (self._section and fields and "step" in fields):
+                self._mark(mark)
+
+    def _mark(self, mark: Optional[Mark]) -> None:
+        """A section begins or ends. None: a step is done, so that none is open."""
+        marks, is_open = self._reporter._run.marks, self._section
+        if marks is None or (mark and is_open and mark.is_begin and mark.kind == is_open.kind):
+            return
+        if is_open:
+            marks.close(self)
+        ended = is_open if mark is None or mark.is_begin else mark
+        if ended and ended.took_s is not None and not is_open:
+            marks.add(ended.kind, ended.took_s)
+        if ended and ended.kind == SAVE:
+            self._reporter.checkpointed(ended.step or (is_open.step if is_open else None))
+        self._section = mark if mark and mark.is_begin else None
+        if self._section:
+            marks.open(self, self._section.kind)
 
     @property
     def is_near_end(self) -> bool:

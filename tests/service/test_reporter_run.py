@@ -79,6 +79,32 @@ def test_output_passes_unchanged_and_is_reported(tmp_path: Path) -> None:
     assert document["metrics"] == {"loss": 0.1}
 
 
+SAVING = """
+import os, time
+def wait_for(text):
+    while text not in open(os.environ["TRAINJOB_PROGRESS_FILE"]).read():
+        time.sleep(0.01)
+print("step 10/100 loss: 0.5")
+print("saving checkpoint at iteration 10 to /ckpt")
+wait_for('"section":{"kind":"checkpointSave"')
+print("successfully saved checkpoint from iteration 10 to /ckpt")
+wait_for('"checkpoint":{"step":10')
+print("Evaluating on 5120 samples")
+wait_for('"section":{"kind":"evaluation"')
+print("step 11/100 loss: 0.5")
+print("{'eval_loss': '0.5', 'eval_runtime': '12.5'}")
+"""
+
+
+def test_saves_and_evaluations_are_marked_by_the_lines_that_say_so(tmp_path: Path) -> None:
+    run = Run(tmp_path, SAVING)
+    assert run.end()[0] == 0
+    assert run.document["checkpoint"]["step"] == 10
+    spent = run.document["timeSpent"]
+    assert 0 < spent["checkpointSave"] < 12.5 < spent["evaluation"] < 25
+    assert "section" not in run.document
+
+
 FLOOD = """
 import os, sys
 from hashlib import sha256

@@ -148,6 +148,23 @@ def test_what_is_marked_is_what_it_says_and_explains_pauses() -> None:
     assert "Other" not in found
 
 
+def test_what_the_first_report_marks_is_taken_from_the_steps_after_which_it_was() -> None:
+    """A restore was before them. An evaluation of ten seconds was not, though it is first read together."""
+    run = Run()
+    run.train(300)
+    run.crash(down_s=60, back_to=200)
+    run.now_s += 40  # import and restore, until the first of the steps
+    marks = marked(checkpointRestore=12, evaluation=10, dataLoading=4)
+    points = [Point(timestamp=at(run.now_s + second), step=200 + second) for second in range(1, 20)]
+    run.now_s += 30
+    run.step = 220
+    run.tell(marks=marks, points=tuple(points))
+    found = spent(run.made)
+    assert (found["CheckpointRestore"], found["Evaluation"]) == (12, 10)
+    assert found["DataLoading"] == pytest.approx(4, abs=0.5)
+    assert found["Recovery"] == pytest.approx(60 + 40 - 12, abs=2)
+
+
 def test_a_loader_that_takes_a_third_of_each_step_is_seen_by_its_marks() -> None:
     run = Run()
     for each in range(1, 21):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import defaultdict
 from dataclasses import dataclass, field
 
 import pytest
 
+from tests.trainings import RECORDINGS, find_truth, replay
 from visibility_api.jobs.job import Termination
 from visibility_api.jobs.ledger import KINDS
 from visibility_api.reports.document import Point, Progress
@@ -151,3 +153,23 @@ def test_without_marks_productive_time_is_within_5_percent(seed: int, step_s: fl
     )
     found = live(training)
     assert found["Productive"] == pytest.approx(training.truth["Productive"], abs=0.05 * training.now_s)
+
+
+@pytest.mark.parametrize("name", ["torch_loop", "transformers_trainer", "lightning_trainer"])
+@pytest.mark.parametrize("first_s", [5, 10, 15])
+def test_each_kind_of_a_recorded_training_is_within_2_percent_of_the_run(name: str, first_s: float) -> None:
+    recording = json.loads((RECORDINGS / f"{name}.json").read_text())
+    truth = find_truth(recording)
+    found = replay(recording, has_marks=True, first_s=first_s)
+    most_s = 0.02 * sum(truth.values())
+    assert found == pytest.approx({kind: truth.get(kind, 0.0) for kind in KINDS}, abs=most_s)
+
+
+@pytest.mark.parametrize("name", ["torch_loop", "transformers_trainer", "lightning_trainer"])
+def test_its_productive_time_is_within_5_percent_without_marks(name: str) -> None:
+    """As far as anything tells the wait for each batch from the step."""
+    recording = json.loads((RECORDINGS / f"{name}.json").read_text())
+    truth = find_truth(recording)
+    found = replay(recording, has_marks=False)
+    expected_s = truth["Productive"] + truth["DataLoading"]
+    assert found["Productive"] == pytest.approx(expected_s, abs=0.05 * sum(truth.values()))

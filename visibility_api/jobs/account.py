@@ -179,11 +179,27 @@ class Account:
             return 0.0
         totals = _marked(report, at, record)
         marked = [max(0.0, total - given) for total, given in zip(totals, self.given, strict=True)]
+        if self.warm < WARM_ROWS:
+            marked = self._begin_marked(marked, at, record)
         total_s = sum(marked)
         share = min(1.0, most_s / total_s) if total_s > 0 else 0.0
         for kind, some in zip(MARKED, marked, strict=True):
             seconds[kind] += some * share
         return total_s * share
+
+    def _begin_marked(self, marked: Seconds, at: float, record: Record) -> Seconds:
+        """Of what a report marks the part that was before `at`, in the first steps: the report may be later.
+
+        Restores were before the steps, and waits for data at each of them. The rest was after them, as far as
+        there was time.
+        """
+        reported_at, end = record.reported_at, _position(record.report)[1]
+        if reported_at is None or end is None or not end > self.position:  # NaN too
+            return marked
+        later_s = max(0.0, reported_at.timestamp() - at)
+        share = (self.position - self.base + 1) / (end - self.base + 1) if later_s else 1.0
+        loading_s, save_s, restore_s, evaluation_s = marked
+        return [loading_s * share, max(0.0, save_s - later_s), restore_s, max(0.0, evaluation_s - later_s)]
 
     def _report(self, record: Record) -> Progress | None:
         """The last one of the attempt that runs."""

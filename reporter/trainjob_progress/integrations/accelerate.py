@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Optional
 
+import accelerate
 from accelerate.tracking import GeneralTracker, on_main_process
 
 from trainjob_progress import Reporter
+from trainjob_progress.marks import RESTORE, SAVE
 
-from . import Callback, quietly
+from . import Callback, mark, quietly
+
+mark(accelerate.Accelerator, "save_state", SAVE)
+mark(accelerate.Accelerator, "load_state", RESTORE)
 
 
 class ReportProgress(Callback, GeneralTracker):
     """Reports the steps and values that `accelerator.log` is given, until `accelerator.end_training()`.
+
+    Saves and restores are those of `accelerator.save_state` and `load_state`.
 
     `total_steps`: what is planned; `initial_step`: what was done before. Accelerate knows neither.
     """

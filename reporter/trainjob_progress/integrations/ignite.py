@@ -6,8 +6,13 @@ from typing import Any, Callable, Mapping, Optional
 
 import ignite.distributed as idist
 from ignite.engine import Engine, Events
+from ignite.handlers import DiskSaver
 
-from . import Callback, quietly
+from trainjob_progress.marks import SAVE
+
+from . import Callback, mark, quietly
+
+mark(DiskSaver, "__call__", SAVE)
 
 
 class ReportProgress(Callback):
@@ -26,6 +31,8 @@ class ReportProgress(Callback):
     def attach(self, engine: Engine) -> ReportProgress:
         """Report what `engine`, the one that trains, does. Attach metrics to it before, evaluators after."""
         engine.add_event_handler(Events.STARTED, self._start)
+        engine.add_event_handler(Events.GET_BATCH_STARTED, self._wait)
+        engine.add_event_handler(Events.GET_BATCH_COMPLETED, self._go_on)
         engine.add_event_handler(Events.ITERATION_COMPLETED, self._count)
         engine.add_event_handler(Events.EPOCH_COMPLETED, self._end_epoch)
         engine.add_event_handler(Events.COMPLETED, self._finish)
@@ -52,6 +59,7 @@ class ReportProgress(Callback):
 
     @quietly
     def _end_epoch(self, engine: Engine) -> None:
+        self._go_on()
         if self._reporter is not None:
             state = engine.state
             total = state.epoch_length * state.max_epochs if state.epoch_length and state.max_epochs else None

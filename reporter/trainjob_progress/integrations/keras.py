@@ -7,7 +7,14 @@ from typing import Any, Mapping, Optional
 
 import keras
 
-from . import Callback, quietly
+from trainjob_progress.marks import EVALUATION, RESTORE, SAVE
+
+from . import Callback, mark, quietly
+
+# A callback is not told of what others save.
+mark(keras.Model, "save", SAVE)
+mark(keras.Model, "save_weights", SAVE)
+mark(keras.callbacks.BackupAndRestore, "_load_model", RESTORE)
 
 _turn = threading.Lock()  # of batches that have ended; not the callback's own, which may be copied
 
@@ -61,12 +68,17 @@ class ReportProgress(Callback, keras.callbacks.Callback):
             self._reporter.update(epoch=None if is_cut else epoch + 1, total_steps=total, metrics=logs)
 
     @quietly
+    def on_test_begin(self, logs: Optional[Mapping[str, Any]] = None) -> None:
+        self._open(EVALUATION)
+
+    @quietly
     def on_test_batch_end(self, batch: int, logs: Optional[Mapping[str, Any]] = None) -> None:
         if self._reporter is not None:
             self._reporter.message("evaluating")  # a sign of life, however long it takes
 
     @quietly
     def on_test_end(self, logs: Optional[Mapping[str, Any]] = None) -> None:
+        self._close(EVALUATION)
         if self._reporter is None:
             return
         if self._reporter.is_active:

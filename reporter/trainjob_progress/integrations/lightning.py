@@ -6,7 +6,9 @@ import math
 import sys
 from typing import Any, Mapping
 
-from . import Callback as ReportingCallback, quietly
+from trainjob_progress.marks import EVALUATION, RESTORE, SAVE
+
+from . import Callback as ReportingCallback, mark, quietly
 
 # Both packages may be installed, and a Trainer takes callbacks of its own package: follow the one in use.
 if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
@@ -19,7 +21,16 @@ else:
 
 
 class ReportProgress(ReportingCallback, Callback):
-    """Reports optimizer steps, epochs, and the metrics that the module logs."""
+    """Reports optimizer steps, epochs, and the metrics that the module logs.
+
+    Marks validations, the waits for batches, and what `Trainer.save_checkpoint` and the strategy's
+    `load_checkpoint` take: callbacks are told of the beginnings of these alone.
+    """
+
+    @quietly
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        mark(type(trainer), "save_checkpoint", SAVE)
+        mark(type(trainer.strategy), "load_checkpoint", RESTORE)
 
     @quietly
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -32,6 +43,14 @@ class ReportProgress(ReportingCallback, Callback):
         )
 
     @quietly
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        self._wait()
+
+    @quietly
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        self._go_on()
+
+    @quietly
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
@@ -39,11 +58,17 @@ class ReportProgress(ReportingCallback, Callback):
             # Asking Lightning for its metrics costs more than everything else here.
             metrics = trainer.callback_metrics if self._reporter.is_due else None
             self._reporter.update(step=trainer.global_step, metrics=metrics)
+            self._wait()
 
     @quietly
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        self._go_on()
         # Called at the end of an epoch that was cut short as well.
         self._update(trainer, epoch=trainer.current_epoch + 1 if trainer.is_last_batch else None)
+
+    @quietly
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        self._open(EVALUATION)
 
     @quietly
     def on_validation_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
@@ -52,6 +77,7 @@ class ReportProgress(ReportingCallback, Callback):
 
     @quietly
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        self._close(EVALUATION)
         self._update(trainer, message="")
 
     @quietly

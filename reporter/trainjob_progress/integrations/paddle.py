@@ -6,7 +6,12 @@ from typing import Any, Mapping, Optional
 
 import paddle
 
-from . import Callback, quietly
+from trainjob_progress.marks import EVALUATION, RESTORE, SAVE
+
+from . import Callback, mark, quietly
+
+mark(paddle.Model, "save", SAVE)
+mark(paddle.Model, "load", RESTORE)
 
 
 class ReportProgress(Callback, paddle.callbacks.Callback):
@@ -41,12 +46,17 @@ class ReportProgress(Callback, paddle.callbacks.Callback):
             self._reporter.update(epoch=self._initial_epoch + epoch + 1, metrics=_flatten(logs))
 
     @quietly
+    def on_eval_begin(self, logs: Optional[Mapping[str, Any]] = None) -> None:
+        self._open(EVALUATION)
+
+    @quietly
     def on_eval_batch_end(self, step: int, logs: Optional[Mapping[str, Any]] = None) -> None:
         if self._reporter is not None:
             self._reporter.message("evaluating")  # a sign of life, however long it takes
 
     @quietly
     def on_eval_end(self, logs: Optional[Mapping[str, Any]] = None) -> None:
+        self._close(EVALUATION)
         if self._reporter is not None:
             metrics = {f"eval_{name}": value for name, value in _flatten(logs).items()}
             self._reporter.update(message="", metrics=metrics)

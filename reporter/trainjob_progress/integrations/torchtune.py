@@ -9,11 +9,13 @@ Follows torchtune's MetricLoggerInterface, a protocol: there is nothing to impor
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Mapping, Optional
 
 from trainjob_progress import Reporter
+from trainjob_progress.marks import RESTORE, SAVE
 
-from . import Callback, quietly
+from . import Callback, mark, quietly
 
 
 class ReportProgress(Callback):
@@ -29,6 +31,7 @@ class ReportProgress(Callback):
     @quietly
     def log_config(self, config: Any) -> None:
         """What the recipe calls first, with all of its configuration."""
+        _mark_checkpointers()
         steps, epochs = config.get("max_steps_per_epoch"), config.get("epochs")
         if self._total is None and steps and epochs:
             self._total = int(steps) * int(epochs)
@@ -49,3 +52,10 @@ class ReportProgress(Callback):
 
     def _start(self, step: int) -> Reporter:
         return self._reporter or self._begin(self._total, initial_step=max(step - 1, 0))
+
+
+def _mark_checkpointers() -> None:
+    for one in tuple(vars(sys.modules.get("torchtune.training", object)).values()):
+        if isinstance(one, type) and hasattr(one, "save_checkpoint") and hasattr(one, "load_checkpoint"):
+            mark(one, "save_checkpoint", SAVE)
+            mark(one, "load_checkpoint", RESTORE)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Mapping, Optional
 
 from transformers import TrainerCallback
 
-from . import Callback, quietly
+from trainjob_progress.marks import EVALUATION, RESTORE, SAVE
+
+from . import Callback, mark, quietly
 
 MAX_STEPS = 2**53  # the Trainer plans with sys.maxsize where it knows no end
 
 
 class ReportProgress(Callback, TrainerCallback):
-    """Reports optimizer steps, epochs and what the Trainer logs, under its own names."""
+    """Reports optimizer steps, epochs and what the Trainer logs, under its own names.
+
+    Marks what training waits for: the next batch until `on_step_begin`, evaluations until `on_evaluate`,
+    saves until `on_save`. `control` says which of these comes. What does not come after all does not count.
+    """
+
+    def __init__(self) -> None:
+        for name in ("_load_from_checkpoint", "_load_optimizer_and_scheduler"):  # before there is a run
+            mark(getattr(sys.modules.get("transformers.trainer"), "Trainer", None), name, RESTORE)
 
     @quietly
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -26,11 +37,36 @@ class ReportProgress(Callback, TrainerCallback):
             # The Trainer pushes by itself, and two would take turns: each push replaces the one before it.
             without_push="kubeflow" in (args.report_to or ()),
         )
+        if getattr(args, "eval_on_start", False):
+            self._open(EVALUATION)
+
+    @quietly
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._close()
+        self._wait()
+
+    @quietly
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._close()
+        self._go_on()
 
     @quietly
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self._reporter is not None:
             self._reporter.update(step=state.global_step, epoch=state.epoch)
+            self._wait()
+            self._open_next(control)
+
+    @quietly
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._go_on()
+        self._open_next(control)
+
+    def _open_next(self, control: Any) -> None:
+        if control.should_evaluate:
+            self._open(EVALUATION)
+        elif control.should_save:
+            self._open(SAVE)
 
     @quietly
     def on_log(
@@ -43,14 +79,26 @@ class ReportProgress(Callback, TrainerCallback):
     @quietly
     def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self._reporter is not None:
+            if self._section is None:
+                self._open(EVALUATION)  # the program has asked for it
             self._reporter.message("evaluating")  # a sign of life, however long it takes
 
     @quietly
     def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self._reporter is not None:
+            self._close(EVALUATION)
             self._reporter.message("")
+            if control.should_save or getattr(args, "save_strategy", "") == "best":
+                self._open(SAVE)
+
+    @quietly
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if not self._close(SAVE) and self._reporter is not None:
+            self._reporter.checkpointed(state.global_step)
 
     @quietly
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self._reporter is not None:
+            self._close()
+            self._go_on()
             self._reporter.finish()
