@@ -10,7 +10,7 @@ PARALLEL := -n auto --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 # Bytecode is kept even where PYTHONDONTWRITEBYTECODE is set: compiling the tests takes each process eight seconds.
 PYTEST := PYTHONDONTWRITEBYTECODE= PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q $(PARALLEL)
 
-.PHONY: help demo test test-frameworks dashboard test-dashboard e2e fuzz audit lint format bench attack chaos lock openapi release clean
+.PHONY: help demo test test-frameworks dashboard test-dashboard docs e2e fuzz audit lint format bench attack chaos lock openapi release clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -52,6 +52,11 @@ dashboard/node_modules/.package-lock.json: dashboard/package-lock.json
 
 dashboard: dashboard/node_modules/.package-lock.json  ## build the page again (visibility_api/dashboard), with Node and npm
 	@cd dashboard && npm run --silent types && npm run --silent docs && npm run --silent check && npm run --silent build
+
+DOCS := .venv-docs
+docs:  ## the documentation as a website, in build/site; it fails for a link that leads nowhere
+	@test -x $(DOCS)/bin/mkdocs || { $(PYTHON) -m venv $(DOCS) && $(DOCS)/bin/pip install --quiet 'mkdocs>=1.6,<2' 'mkdocs-material>=9.7,<10'; }
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict -f website/mkdocs.yml && echo build/site/index.html
 
 test-dashboard: $(STAMP) dashboard/node_modules/.package-lock.json  ## the page in headless Chromium, axe and all (ARGS=fleet: one file)
 	@cd dashboard && npm run --silent types && npm run --silent check && npm test --silent
@@ -113,4 +118,4 @@ release: $(STAMP)  ## packages, manifests, SBOM, notes and checksums, in dist/ (
 	@PATH="$(CURDIR)/$(BIN):$(CURDIR)/$(RELEASING)/bin:$$PATH" $(BIN)/python -m release --image "$(IMAGE)"
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(FRAMEWORKS) $(RELEASING) dashboard/node_modules .venv-audit .fuzz build dist *.egg-info reporter/build reporter/*.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(FRAMEWORKS) $(RELEASING) $(DOCS) dashboard/node_modules .venv-audit .fuzz build dist *.egg-info reporter/build reporter/*.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -21,7 +21,7 @@ from tests.e2e.visibility_server import GROUP, PREFIX
 
 TRAINER = "/apis/trainer.kubeflow.org/v1alpha1"
 _numbers = itertools.count(1)
-_KUBECTL = Path(sys.executable).with_name("kubectl")
+_KUBECTL = Path(os.environ.get("KUBECTL") or Path(sys.executable).with_name("kubectl"))
 
 
 class User:

@@ -11,7 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
-    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "reporter/README.md")),
+    *(
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "reporter/README.md")
+    ),
 ]
 # Measurements, tables of tests and decisions: for those who maintain this.
 FOR_MAINTAINERS = {
