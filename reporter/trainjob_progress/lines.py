@@ -33,6 +33,7 @@ from .pairs import (
 from .patterns import lazily
 
 Fields = dict[str, Any]  # arguments of Reporter.update
+Search = Callable[[str], Optional[dict[str, Optional[str]]]]  # the named groups of the first match in a line
 
 MAX_LINE = 8192  # characters; a longer one is no progress
 _COUNT = r"\d{1,15}"
@@ -122,11 +123,11 @@ def find_bar(line: str) -> Optional[Drawing]:
 class LineReader:
     """Reads one program's output, a line at a time, and remembers what later lines build on."""
 
-    def __init__(self, pattern: Optional[str] = None, *, sees_all: bool = True) -> None:
-        """`pattern`: a regular expression of one's own; its named groups are step, total, epoch, epochs,
-        percentage, message, and otherwise metrics. It replaces everything that is known here. `sees_all`: no
-        line of the program is missing."""
-        self._pattern = re.compile(pattern) if pattern else None
+    def __init__(self, search: Optional[Search] = None, *, sees_all: bool = True) -> None:
+        """`search`: for a pattern of the user's; named groups are step, total, epoch, epochs, percentage,
+        message, and otherwise metrics. It replaces everything that is known here. `sees_all`: no line of the
+        program is missing."""
+        self._search = search
         self._epoch: Optional[int] = None  # the one that runs, counted from 1
         self._epochs: Optional[int] = None
         self._batches: Optional[int] = None  # of that epoch
@@ -148,7 +149,7 @@ class LineReader:
         if fields and not self._is_bar and not _POSITION.isdisjoint(fields) and self._bars.is_behind(fields):
             fields = {"step": None, "total_steps": None, **fields}
         metrics = None if fields is None else fields.get("metrics")
-        if not metrics or self._pattern is not None or not any(map(_SECRET.search, metrics)):
+        if not metrics or self._search is not None or not any(map(_SECRET.search, metrics)):
             return fields
         kept = {name: value for name, value in metrics.items() if not _SECRET.search(name)}
         fields = {**(fields or {}), "metrics": kept}
@@ -164,8 +165,8 @@ class LineReader:
         words = own_words(line.rstrip())
         if words is None or not words.strip():
             return None
-        if self._pattern is not None:
-            return self._read_own(self._pattern, words)
+        if self._search is not None:
+            return self._read_own(self._search, words)
         if not _MAY_MEAN.search(words):
             self._repeats = False
             return None
@@ -221,11 +222,11 @@ class LineReader:
         self._said_step = None
         return fields
 
-    def _read_own(self, pattern: re.Pattern[str], line: str) -> Optional[Fields]:
-        match = pattern.search(line)
-        if match is None:
+    def _read_own(self, search: Search, line: str) -> Optional[Fields]:
+        found = search(line)
+        if found is None:
             return None
-        groups = {name: text for name, text in match.groupdict().items() if text is not None}
+        groups = {name: text for name, text in found.items() if text is not None}
         fields: Fields = {}
         for group, field in _FIELD_OF_GROUP.items():
             if group in groups:

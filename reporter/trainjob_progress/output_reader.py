@@ -16,7 +16,7 @@ from .publisher import warn
 from .reporter import Reporter
 
 if TYPE_CHECKING:  # what reads lines is imported while the command runs: it takes a while
-    from .lines import Fields
+    from .lines import Fields, Search
     from .screen import Line
     from .section_lines import Mark
 
@@ -34,17 +34,17 @@ class Reader:
     def __init__(
         self,
         reporter: Reporter,
-        pattern: Optional[str],
+        search: Optional[Search],
         channels: Sequence[Channel],
         plan: Mapping[str, Optional[float]],
         place: str,
     ) -> None:
-        """`pattern`: in place of what is known. `plan`: total_steps and total_epochs, as far as given.
+        """`search`: in place of what is known. `plan`: total_steps and total_epochs, as far as given.
         `place`: of the file by which a reporter in the command takes ours."""
         self._place = place
         self._plan = plan
         self._reporter = reporter
-        self._pattern = pattern
+        self._search = search
         self._channels = channels
         self._positions = {"step": _Positions(), "epoch": _Positions()}
         self._section: Optional[Mark] = None  # that is open
@@ -67,7 +67,7 @@ class Reader:
         from .section_lines import read_mark
 
         self._read_mark = read_mark
-        self._lines = LineReader(self._pattern)
+        self._lines = LineReader(self._search)
         self._outputs = [_Output(channel) for channel in self._channels]
         pause_s = READ_INTERVAL_S
         while not self._is_over.wait(pause_s):
@@ -90,7 +90,7 @@ class Reader:
             mark = None
             try:
                 fields = self._lines.read(line.text, depth=line.depth)
-                mark = self._read_mark(line.text) if self._pattern is None else None
+                mark = self._read_mark(line.text) if self._search is None else None
             except Exception as error:  # a line that breaks us is a line we do not understand
                 fields = None
                 warn(f"a line could not be read: {type(error).__name__}")

@@ -16,7 +16,7 @@ if __name__ == "__main__" and sys.path[0] == os.getcwd():
 import contextlib
 import signal
 import time
-from typing import List, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, List, NamedTuple, Optional, Sequence
 
 from .channels import Channel, open_channels
 from .command import Command, become, end_like
@@ -26,6 +26,9 @@ from .publisher import warn
 from .reporter import Reporter
 from .settings import WRAPPER_VARIABLE
 from .witness import FORWARDED, Witness, name_signal
+
+if TYPE_CHECKING:
+    from .searcher import Searcher
 
 SWITCH_INTERVAL_S = 0.0005  # copying waits no longer than this for the interpreter while lines are read
 STUCK_S = 1.0  # who takes nothing of the output for so long does not delay the last report
@@ -37,11 +40,18 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     outputs = _occupy_closed_streams()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
     witness = Witness()
+    searcher: Optional[Searcher] = None
+    if options.pattern is not None:
+        from .searcher import Searcher
+
+        searcher = Searcher(options.pattern)
     reporter = report(options.total_steps, total_epochs=options.total_epochs, initial_step=None)
     try:
         if not reporter.is_active:  # not rank 0, or nowhere to report to: there is nothing for us to do
             witness.dismiss()
             os.waitpid(witness.pid, 0)
+            if searcher is not None:
+                searcher.end()
             become(options.command, mask)
         place = _offer_place()
         channels = open_channels(outputs)
@@ -51,7 +61,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         warn(f"{options.command[0]}: {error.strerror or error}")
         return 127 if isinstance(error, FileNotFoundError) else 126  # as shells have it
     plan = {"total_steps": options.total_steps, "total_epochs": options.total_epochs}
-    reader = Reader(reporter, options.pattern, channels, plan, place)
+    reader = Reader(reporter, None if searcher is None else searcher.search, channels, plan, place)
     _follow(command, reader, reporter, channels)
     witness.take_over(channel.stream for channel in channels if channel.is_held)
     witness.dismiss()
@@ -154,12 +164,6 @@ def _parse(arguments: Sequence[str]) -> Options:
             re.compile(options.pattern)
         except re.error as error:
             parser.error(f"--pattern: {error}")
-        from .patterns import has_nested_repetition
-
-        if has_nested_repetition(options.pattern):
-            parser.error(
-                "--pattern: a repetition inside of a repetition may take for ever: write [ab]* for (a*b)*"
-            )
     return Options(**vars(options))
 
 

@@ -133,7 +133,7 @@ def _watch(wrapper: socket.socket) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)  # who waits for the end of the output does not wait for the witness
-    _close_all_but({0, 1, 2, wrapper.fileno()})
+    close_all_but({0, 1, 2, wrapper.fileno()})
     readable, writable = os.pipe()
     os.set_blocking(readable, False)
     os.set_blocking(writable, False)
@@ -185,7 +185,8 @@ def _copy(source: int, target: int) -> None:
     os.close(target)
 
 
-def _close_all_but(kept: Iterable[int]) -> None:
+def close_all_but(kept: Iterable[int]) -> None:
+    """In a process beside the command: hold nothing open that is the command's, or ours."""
     for name in os.listdir("/dev/fd"):
         if int(name) not in kept:
             with contextlib.suppress(OSError):

@@ -280,14 +280,25 @@ def test_a_total_and_a_pattern_can_be_given(tmp_path: Path) -> None:
     assert run.document["metrics"] == {"error": 0.5}
 
 
-@pytest.mark.parametrize("pattern", ["(", r"^(\w+\s?)*loss (?P<loss>\d+)!$"])
-def test_a_pattern_that_is_broken_or_may_take_for_ever_is_said_before_anything_runs(
-    tmp_path: Path, pattern: str
-) -> None:
-    """Seen of the second: the wrapper outlived its command, and no signal but SIGKILL ended it."""
-    code, output, errors = Run(tmp_path, "print('ran')", f"--pattern={pattern}").end()
+def test_a_pattern_that_is_broken_is_said_before_anything_runs(tmp_path: Path) -> None:
+    code, output, errors = Run(tmp_path, "print('ran')", "--pattern=(").end()
     assert (code, output) == (2, b"")
     assert b"--pattern:" in errors
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        (r"^(?:\d|\d\d)*loss (?P<loss>\d+)", "1" * 60),
+        (r"^(\w+\s?)*loss (?P<loss>\d+)!$", "alpha beta gamma delta epsilon zeta eta theta loss 5?"),
+        (r"^.*.*.*.*.*loss=(?P<loss>\d+)$", "x" * 2000),
+    ],
+)
+def test_a_pattern_that_takes_for_ever_is_given_up(tmp_path: Path, pattern: str, line: str) -> None:
+    """Seen: the wrapper outlived its command, and no signal but SIGKILL ended it."""
+    code, output, errors = Run(tmp_path, f"print('{line}'); exit(3)", f"--pattern={pattern}").end()
+    assert (code, output.decode()) == (3, f"{line}\n")
+    assert b"--pattern has taken more than 1 s" in errors
 
 
 @pytest.mark.parametrize("descriptor", [1, 2])

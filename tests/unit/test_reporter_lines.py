@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from trainjob_progress.lines import LineReader
+from trainjob_progress.searcher import make_search
 
 
 def read(*lines: str, pattern: str | None = None) -> dict[str, Any] | None:
     """What the last of the lines says, after those before it."""
-    reader = LineReader(pattern)
+    reader = LineReader(make_search(pattern) if pattern else None)
     fields = None
     for line in lines:
         fields = reader.read(line)
@@ -101,7 +102,10 @@ def test_paddles_steps_are_of_the_epoch_that_runs() -> None:
 def test_a_bare_count_may_be_a_date(line: str) -> None:
     """Seen: the date 11/23 was 47 %."""
     assert read(line) is None
-    assert LineReader(r"^\s*(?P<step>\d+)/(?P<total>\d+)\s*$").read("3/10") == {"step": 3, "total_steps": 10}
+    assert LineReader(make_search(r"^\s*(?P<step>\d+)/(?P<total>\d+)\s*$")).read("3/10") == {
+        "step": 3,
+        "total_steps": 10,
+    }
 
 
 @pytest.mark.parametrize(

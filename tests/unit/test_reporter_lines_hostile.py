@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from trainjob_progress.lines import LineReader
-from trainjob_progress.patterns import has_nested_repetition
 from trainjob_progress.screen import Line, Screen
 
 from .test_reporter_lines import read
@@ -84,19 +83,3 @@ KNOWN = {"step", "total_steps", "epoch", "total_epochs", "percentage", "remainin
 )
 def test_a_line_that_sets_a_trap_is_read_without_an_error(line: str) -> None:
     read(line, "Epoch 1/2", line)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "is_nested"),
-    [
-        (r"iter (?P<step>\d+)/(?P<total>\d+) ppl (?P<perplexity>\S+)", False),
-        (r"(?:epoch|step)\s*(\d+)(?:\s+loss=(?P<loss>[\d.]+))?", False),
-        (r"(?:\d{1,3},){0,5}\d+ .*? x", False),
-        (r"(a+)+b", True),
-        (r"(?:x|(?:\w+,)*)$ y (z*)*", True),
-        (r"(?=(a*)*b)c", True),
-        (r"(?P<a>x)(?(a)(?:y*)*|z)", True),
-    ],
-)
-def test_what_may_take_for_ever_is_told_from_what_may_not(pattern: str, is_nested: bool) -> None:
-    assert has_nested_repetition(pattern) is is_nested
