@@ -9,6 +9,7 @@ import shlex
 import shutil
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -40,6 +41,20 @@ class Kubectl:
         is_one_line = "\n" not in answer  # such as a refusal
         print(textwrap.fill(answer, WIDTH, break_on_hyphens=False) if is_one_line else answer, flush=True)
 
+    async def show_columns(self, names: list[str], columns: dict[str, str]) -> None:
+        """`kubectl get tjp NAME… -o custom-columns=…`: header to path."""
+        wanted = ",".join(f"{header}:{path}" for header, path in columns.items())
+        words = ["get", "tjp", *names, "-n", self._namespace, "-o", f"custom-columns={wanted}"]
+        _print_command(words)
+        if self._program:
+            print(await self._run(words), flush=True)
+            return
+        rows = [list(columns)]
+        for name in names:
+            found = await self.read(f"{API}/namespaces/{self._namespace}/trainjobprogresses/{name}")
+            rows.append([_find(found, path) for path in columns.values()])
+        print(_align(rows), flush=True)
+
     async def read(self, path: str) -> Object:
         """The JSON at `path`, as this user."""
         if self._program:
@@ -70,10 +85,7 @@ class Kubectl:
         shown = [i for i, c in enumerate(table["columnDefinitions"]) if c["priority"] == 0]
         rows = [[c["name"].upper() for c in table["columnDefinitions"]], *(r["cells"] for r in table["rows"])]
         cells = [["" if row[i] is None else str(row[i]) for i in shown] for row in rows]
-        widths = [max(len(row[i]) for row in cells) for i in range(len(shown))]
-        return "\n".join(
-            "   ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in cells
-        )
+        return _align(cells)
 
     def client(self) -> ApiClient:
         """Requests as this user."""
@@ -85,6 +97,19 @@ class Kubectl:
             Path(user["client-key"]),
         )
         return ApiClient(cluster["server"], context)
+
+
+def _align(rows: list[list[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("   ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows)
+
+
+def _find(item: Object, path: str) -> str:
+    """As kubectl shows what is there at `.a.b`."""
+    found: Any = item
+    for name in path.split(".")[1:]:
+        found = found.get(name) if isinstance(found, dict) else None
+    return "<none>" if found is None else str(found)
 
 
 def _print_command(words: list[str]) -> None:

@@ -43,14 +43,25 @@ JOBS = {
     "hangs": ("digits_in_trouble.py", "hang", "--seconds", str(RUN_S - 6)),
     "diverges": ("digits_in_trouble.py", "diverge", "--seconds", str(RUN_S - 6)),
     "leaks": ("digits_in_trouble.py", "leak", "--seconds", str(RUN_S - 6)),
+    "slow-loader": ("digits_with_marks.py", "--seconds", str(RUN_S - 12), "--loading", "0.333"),
+    "restarts": ("digits_with_marks.py", "--seconds", str(RUN_S - 12), "--die-after", "55"),
 }
 GOOD, HANGING, LEAKING = "linear", "hangs", "leaks"
+LOADING, RESTARTING = "slow-loader", "restarts"
 PYTORCH_JOB, PLAIN_JOB = "mlp", "prints-only"  # the others are TrainJobs
 MEMORY_LIMIT = "256Mi"  # of the one that leaks; it starts with half of that
 # Without it a run is given minutes, since a first evaluation or checkpoint may take that long.
 STALLED_AFTER = {"visibility.trainer.kubeflow.org/stalled-after": "15s"}
 TO_BE_FOUND = {(HANGING, "Stalled"), ("diverges", "Diverged"), (LEAKING, "Failed")}
 RUNTIME = "torch-without-retries"  # so that a kill is the end of the job instead of a restart in place
+RETRYING_RUNTIME = "torch-with-retries"
+# Of the two that mark their time: where it went, and the kinds of which each has to have some.
+SPENT = ("productive", "dataLoading", "checkpointSave", "evaluation", "lostProgress", "recovery")
+TO_BE_SPENT = {
+    LOADING: {"dataLoading", "evaluation"},
+    RESTARTING: {"checkpointSave", "lostProgress", "recovery"},
+}
+LOADING_SHARE = (0.2, 0.4)  # of the time in which its steps are done
 # Conditions that say what goes wrong while a job runs.
 VERDICTS = ("Stalled", "Diverged", "Plateaued", "Straggling")
 
@@ -95,6 +106,14 @@ async def play(cluster: LocalCluster, stopped: asyncio.Event, *, keep: bool) -> 
             say(f"{name}: not found to be {type_}, which is a fault of the server or of this demo")
         say("all have ended but the one that hangs; their documents stay with the jobs")
         await alice.show_jobs()
+        say(
+            f"where the time of two of them went: {LOADING} spends a third of it in its loader, "
+            f"{RESTARTING} fails once and does some steps again"
+        )
+        await alice.show_columns([LOADING, RESTARTING], columns_of_time())
+        for fault in find_faults(await alice.read(f"{API}/namespaces/{TEAM}/{ALL_KINDS}")):
+            say(f"{fault}, which is a fault of the server or of this demo")
+            missing = missing | {(fault, "")}
         say("bob has no rights in this namespace")
         await bob.show_jobs()
         print_commands(cluster, address, keep=keep)
@@ -106,9 +125,13 @@ async def play(cluster: LocalCluster, stopped: asyncio.Event, *, keep: bool) -> 
 
 
 async def start_train_jobs(cluster: LocalCluster) -> None:
-    await cluster.admin.create("trainingruntimes", runtime_without_retries())
+    await cluster.admin.create("trainingruntimes", make_runtime(RUNTIME, retries=0))
+    await cluster.admin.create("trainingruntimes", make_runtime(RETRYING_RUNTIME, retries=2))
     for name in JOBS.keys() - {PYTORCH_JOB, PLAIN_JOB}:
         job = train_job(name, command_of(name), memory_limit=MEMORY_LIMIT if name == LEAKING else None)
+        if name == RESTARTING:
+            job["spec"]["runtimeRef"]["name"] = RETRYING_RUNTIME
+            job["spec"]["trainer"]["command"] += ["--checkpoint", str(cluster.directory / "checkpoint")]
         if name == HANGING:
             job["metadata"]["annotations"] = STALLED_AFTER
         await cluster.admin.create("trainjobs", job)
@@ -165,6 +188,30 @@ def verdicts(items: list[Object]) -> list[tuple[str, str, str]]:
     return found
 
 
+def columns_of_time() -> dict[str, str]:
+    """Of `kubectl get -o custom-columns`: goodput in percent, and seconds of some kinds."""
+    whole = ".status.goodput.whole"
+    short = {"checkpointSave": "SAVE", "lostProgress": "LOST", "dataLoading": "LOADING"}
+    seconds = {short.get(kind, kind.upper()): f"{whole}.seconds.{kind}" for kind in SPENT}
+    return {"NAME": ".metadata.name", "GOODPUT": f"{whole}.percentage", **seconds}
+
+
+def find_faults(jobs: Object) -> list[str]:
+    """What the two that mark their time do not show of it."""
+    faults = []
+    for item in jobs["items"]:
+        name = item["jobRef"]["name"]
+        whole = item["status"].get("goodput", {}).get("whole", {}).get("seconds", {})
+        lacking = sorted(kind for kind in TO_BE_SPENT.get(name, ()) if not whole.get(kind))
+        if lacking:
+            faults.append(f"{name} shows no time of {', '.join(lacking)}")
+        if name == LOADING and not lacking:
+            share = whole["dataLoading"] / (whole["dataLoading"] + whole.get("productive", 0))
+            if not LOADING_SHARE[0] <= share <= LOADING_SHARE[1]:
+                faults.append(f"{name} shows {share:.0%} of its time in its loader")
+    return faults
+
+
 def print_commands(cluster: LocalCluster, address: str, *, keep: bool) -> None:
     say("to try" if keep else "to try, after `make demo KEEP=1`, which leaves the cluster running")
     commands = [
@@ -172,6 +219,7 @@ def print_commands(cluster: LocalCluster, address: str, *, keep: bool) -> None:
         f"kubectl get training -n {TEAM}",
         f"kubectl get tjp -n {TEAM} -o wide",
         f"kubectl get tjp {GOOD} -n {TEAM} -o yaml",
+        f"kubectl get tjp {RESTARTING} -n {TEAM} -o jsonpath='{{.status.goodput.whole}}'",
         f"kubectl describe tjp {LEAKING} -n {TEAM}",
         f"kubectl get ptjp {PYTORCH_JOB} -n {TEAM} -o yaml",
         f"kubectl wait tjp/{GOOD} -n {TEAM} --for=condition=Complete",
@@ -216,12 +264,13 @@ def train_job(name: str, command: Sequence[str], *, memory_limit: str | None = N
     }
 
 
-def runtime_without_retries() -> Object:
+def make_runtime(name: str, *, retries: int) -> Object:
+    """Kubeflow's own for PyTorch, whose containers are started again so often."""
     runtime = copy.deepcopy(TORCH)
-    runtime |= {"kind": "TrainingRuntime", "metadata": {"name": RUNTIME, "namespace": TEAM}}
+    runtime |= {"kind": "TrainingRuntime", "metadata": {"name": name, "namespace": TEAM}}
     job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
-    job["backoffLimit"] = 0
-    job["template"]["spec"]["restartPolicy"] = "Never"
+    job["backoffLimit"] = retries
+    job["template"]["spec"]["restartPolicy"] = "OnFailure" if retries else "Never"
     return runtime
 
 

@@ -14,6 +14,7 @@ from localcluster.demo.scenario import (
     JOBS,
     TO_BE_FOUND,
     WIDTH,
+    find_faults,
     follow,
     say,
     train_job,
@@ -75,6 +76,29 @@ async def test_it_goes_on_until_what_is_wrong_is_found_or_fails(
     found = await follow(cast("Kubectl", Alice()), asyncio.Event())
     assert found is not None
     assert TO_BE_FOUND - found == {("diverges", "Diverged"), ("hangs", "Stalled")}
+
+
+def test_time_that_is_not_shown_as_it_was_spent_is_said() -> None:
+    def jobs(loading: float, recovery: float) -> dict[str, Any]:
+        spent = {
+            "slow-loader": {"productive": 20, "dataLoading": loading, "evaluation": 1},
+            "restarts": {"productive": 20, "checkpointSave": 2, "lostProgress": 3, "recovery": recovery},
+        }
+        return {
+            "items": [
+                item("linear", "Succeeded"),
+                *(
+                    item(name, "Succeeded", goodput={"whole": {"seconds": seconds}})
+                    for name, seconds in spent.items()
+                ),
+            ]
+        }
+
+    assert find_faults(jobs(10, 5)) == []
+    assert find_faults(jobs(2, 0)) == [
+        "slow-loader shows 9% of its time in its loader",
+        "restarts shows no time of recovery",
+    ]
 
 
 def test_every_job_is_a_program_that_exists() -> None:
