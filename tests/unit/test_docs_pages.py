@@ -67,6 +67,24 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_head(page: Path) -> None:
         assert cells == head, line
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_target_module_and_test_that_is_named_exists(page: Path) -> None:
+    targets = set(re.findall(r"(?m)^([a-z0-9-]+):", (ROOT / "Makefile").read_text()))
+    text = page.read_text()
+    if page.name != "CHANGELOG.md" and "decisions" not in page.parts:  # which tell of former ones
+        assert set(re.findall(r"\bmake ([a-z][a-z0-9-]+)(?=[`\n. ]*[`\n])", text)) <= targets
+        for module in re.findall(
+            r"python3? -m ((?:benchmarks|tests|localcluster|visibility_api|release)[\w.]*)", text
+        ):
+            path = ROOT / module.rstrip(".").replace(".", "/")
+            assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
+        for file in re.findall(
+            r"`((?:tests|visibility_api|deploy|apiservice|website|benchmarks)/[\w/.-]+)`", text
+        ):
+            is_readers_own = file == "deploy/mine" or file.endswith("NAME")
+            assert is_readers_own or (ROOT / file).exists(), file
+
+
 def sentences(text: str) -> Iterator[str]:
     """Cells, items and paragraphs, taken apart at stops."""
     text = re.sub(r"`[^`\n]*`", "X", prose(text))
