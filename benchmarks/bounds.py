@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from benchmarks import history
 from trainjob_progress.lines import MAX_LINE, LineReader
 from trainjob_progress.screen import Screen
+from visibility_api.causes.reading import MAX_LINE_CHARACTERS, find_cause
 from visibility_api.reports.log_tail import MAX_READ_BYTES, TailReader
 from visibility_api.reports.report import parse_report
 
@@ -43,6 +44,12 @@ _STARTS = (
 )  # fmt: skip
 _PIECES = (
     "a", "a=", "1", "a:1\t", " 1%|", "\r", "a\r", "\b", "\n", "\n{", "{'a': 1,", "2026-11-21T12:00:00Z ", "é",
+)  # fmt: skip
+_TRACEBACK = "Traceback (most recent call last):"
+_CAUSE_TRAPS = (
+    "a.cu:1: ", "x: line 1: ", "1 GiB ", "NaN ", "DataLoader worker (pid ", "unable to open ",
+    "Connection to ", "Assertion `", "RuntimeError: ", "OutOfMemoryError: CUDA", "/x/", "a-",
+    "size mismatch for a",
 )  # fmt: skip
 _REPORTS = (
     b"[", b'{"currentStep":[', b'{"currentStep":1', b'{"trainMetrics":{"n', b'{"trainMetrics":"\\"', b"1/",
@@ -139,6 +146,26 @@ def tails() -> Bound:
     return _worst("a log's end", found)
 
 
+def causes() -> Bound:
+    """Lines in which the cause of a failure is looked for, as long as they are read."""
+
+    def reader(text: str) -> Callable[[int], object]:
+        return lambda size: find_cause([text[:size]] * 8 + [_TRACEBACK, "E: " + text[:size]])
+
+    traps = (*_TRAPS, *_CAUSE_TRAPS)
+    found = [
+        (
+            ratio(
+                reader((trap * MAX_LINE_CHARACTERS)[:MAX_LINE_CHARACTERS]),
+                whole=MAX_LINE_CHARACTERS, part=MAX_LINE_CHARACTERS // 4, limit=MAX_RATIO, more_s=0.002,
+            ),
+            trap,
+        )
+        for trap in traps
+    ]  # fmt: skip
+    return _worst("a cause", found)
+
+
 def beyond_the_tail() -> Bound:
     """40 MB before the end of a log cost no more than twice that end."""
     tail = _log(["a=1 " * 2000] * 9)
@@ -217,7 +244,16 @@ def _worst(name: str, found: list[tuple[float, str]]) -> Bound:
 async def show() -> None:
     """A line a figure; SystemExit when one is over its bound."""
     found = await asyncio.to_thread(
-        lambda: [lines(), screens(), tails(), beyond_the_tail(), reports(), *histories(), *job_memory()]
+        lambda: [
+            lines(),
+            screens(),
+            tails(),
+            causes(),
+            beyond_the_tail(),
+            reports(),
+            *histories(),
+            *job_memory(),
+        ]
     )
     for each in found:
         figure = f"{each.name:<26} {each.measured:6.2f} {each.unit} (bound {each.limit:g})"

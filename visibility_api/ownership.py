@@ -27,6 +27,7 @@ from visibility_api.jobs.tracker import REFRESH, Tracker
 from visibility_api.kinds import Kinds
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.watch import Watch
+from visibility_api.probing.causes import FailureLogs
 from visibility_api.probing.exec_source import ExecSource
 from visibility_api.probing.http_source import HttpSource
 from visibility_api.probing.initializers import InitializerReads
@@ -269,7 +270,14 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
     inventory = Inventory(kinds.kinds, on_job=on_job, on_gone=on_gone)
     pod_lists = PodLists(cluster, inventory.all_pods)
     replicas = Replicas(pod_lists)
-    inspector = Inspector(pod_lists, replicas=replicas, found=tracker.failed)
+    inspector = Inspector(
+        pod_lists,
+        replicas=replicas,
+        found=tracker.failed,
+        explain=FailureLogs(cluster, settings.probe_timeout.total_seconds()).explain
+        if "logs" in sources
+        else None,
+    )
     logs = sources_to_probe.get("logs")
     initializers = InitializerReads(
         logs if isinstance(logs, LogsSource) else None,

@@ -227,6 +227,17 @@ time.sleep(3600)
 """
 
 
+# Of two nodes: the second one misses a file, and the first one its peer.
+ONE_MISSES_A_FILE = """
+import os, sys, time
+
+time.sleep(2)
+if os.environ["JOB_COMPLETION_INDEX"] == "1":
+    open("/data/" + {secret!r})
+time.sleep(1)
+raise ConnectionError("Connection closed by peer")
+"""
+
 # Serves at its port what no training process would: first `{begin}`, then `{then}` for ever, if there is any.
 ANSWERING_BADLY = """
 import os, socketserver, time

@@ -15,7 +15,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.manifests import without
 from tests.e2e.processes import wait_until
 from tests.e2e.rbac import bind_in_namespace, wait_allowed
-from tests.e2e.scripts import CRASHING, LOGGING, PRINTING, SILENT, UNRULY
+from tests.e2e.scripts import CRASHING, LOGGING, ONE_MISSES_A_FILE, PRINTING, SILENT, UNRULY
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.volumes import VolumeJobs
 from tests.e2e.workspace import TRAINER, Workspace, condition
@@ -226,3 +226,25 @@ def test_the_last_lines_are_for_who_may_read_the_log_itself(cluster: Cluster, jo
     assert "BadRequest" in unknown.stderr
     missing = team.alice.kubectl("get", "--raw", f"{team.collection}/nobody/log-tail")
     assert "NotFound" in missing.stderr
+
+
+def test_why_a_job_failed_is_read_from_what_the_first_to_fail_has_printed(
+    cluster: Cluster, shared: Workspace, only_logs: VisibilityServer
+) -> None:
+    secret = secrets.token_hex(8)
+    shared.start_job("misses", ONE_MISSES_A_FILE.format(secret=secret), nodes=2)
+
+    def failed() -> Object | None:
+        found: Object = shared.document("misses")["status"].get("failure", {})
+        return found if found.get("class") == "FileMissing" else None
+
+    failure = wait_until(failed, what="the cause is known")
+    assert failure["replica"] == "node-1"
+    assert failure["retryable"] is False
+    assert failure["cause"].startswith("a file or directory is not there")
+    assert failure["hint"] in failure["message"]
+    assert secret not in json.dumps(shared.document("misses"))
+    row = shared.alice.kubectl("get", "tjp", "misses", "-n", shared.name).stdout.splitlines()[-1]
+    assert "FileMissing (exit 1, node-1)" in row
+    tail = cluster.admin.get(f"{shared.collection}/misses/log-tail")
+    assert secret in tail["causeLine"]

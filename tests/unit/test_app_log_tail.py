@@ -114,6 +114,12 @@ async def test_it_is_the_log_of_what_failed_first() -> None:
     assert query == {"tailLines": "50", "limitBytes": str(MAX_BYTES), "container": "node", "previous": "true"}
 
 
+async def test_the_line_that_says_why_is_named() -> None:
+    said = b'Traceback (most recent call last):\n  File "x.py", line 1, in f\nMemoryError: secret\nbye\n'
+    answer = await shell(job(failure=FAILURE), Kubelet(before=said)).get(TAIL)
+    assert answer.json()["causeLine"] == "MemoryError: secret"
+
+
 @pytest.mark.parametrize("name", ["../../team-b/pods/victim", "..", "a/log?x=", "a%2f..", "A", ""])
 async def test_a_made_up_pod_leads_to_no_other_path(name: str) -> None:
     """Whoever may write the data directory may make up failures."""

@@ -53,6 +53,25 @@ def test_at_one_time_what_explains_more_counts() -> None:
     assert shown(failure("node-0", s=90), failure("node-3", s=100, reason="OOMKilled")) == {"node-0"}
 
 
+def caused(found: Failure, name: str) -> Failure:
+    return replace(found, cause_class=name, cause="It is so.", is_cascade=name == "PeerLost")
+
+
+def test_a_sign_of_another_s_failure_does_not_hide_the_root() -> None:
+    """A rank that has failed may end after those that lost it."""
+    lost = caused(failure("node-0", s=100), "PeerLost")
+    assert shown(lost, caused(failure("node-3", s=130), "FileMissing")) == {"node-3"}
+    assert shown(lost, failure("node-3", s=130)) == {"node-3"}
+    assert shown(lost, failure("node-3", s=300)) == {"node-0"}
+
+
+def test_a_cause_stays_known_when_the_same_failure_is_seen_again() -> None:
+    for name in ("PeerLost", "FileMissing"):
+        held = caused(failure(), name)
+        for order in ((held, failure()), (failure(), held)):
+            assert first_of(*order).cause_class == name
+
+
 def test_a_node_is_lost_before_it_counts_as_lost() -> None:
     assert shown(failure("node-0", s=100), failure("node-3", s=400, reason="NodeLost")) == {"node-3"}
 

@@ -56,13 +56,35 @@ class Cluster:
         return msgspec.json.encode({"metadata": {"continue": more}, "items": page})
 
 
+class Logs:
+    """Says why pods have failed, by the classes given; of those without one, nothing."""
+
+    def __init__(self, **classes: str) -> None:
+        self._classes = classes
+        self.read: list[str] = []
+
+    async def explain(self, ref: JobRef, found: Failure) -> Failure:
+        assert ref == JOB.ref
+        self.read.append(found.replica)
+        known = self._classes.get(found.replica.replace("-", "_"), "")
+        if known == "unreadable":
+            raise ApiError(404, "the pod is gone")
+        return replace(found, cause_class=known, is_cascade=known == "PeerLost")
+
+
 class Bench:
-    def __init__(self, cluster: Cluster, limits: Limits) -> None:
+    def __init__(self, cluster: Cluster, limits: Limits, logs: Logs | None) -> None:
         self.found: list[Failure] = []
         self.changed = asyncio.Event()
         lists = PodLists(cast(KubeClient, cluster), self._all_pods)
         self.replicas = Replicas(lists)
-        self.inspector = Inspector(lists, replicas=self.replicas, found=self._found, limits=limits)
+        self.inspector = Inspector(
+            lists,
+            replicas=self.replicas,
+            found=self._found,
+            explain=logs.explain if logs is not None else None,
+            limits=limits,
+        )
 
     def _all_pods(self, ref: JobRef) -> AllPods | None:
         assert ref == JOB.ref
@@ -74,8 +96,10 @@ class Bench:
 
 
 @asynccontextmanager
-async def inspecting(cluster: Cluster, limits: Limits = SOON) -> AsyncIterator[Bench]:
-    bench = Bench(cluster, limits)
+async def inspecting(
+    cluster: Cluster, limits: Limits = SOON, logs: Logs | None = None
+) -> AsyncIterator[Bench]:
+    bench = Bench(cluster, limits, logs)
     task = asyncio.create_task(bench.inspector.run())
     try:
         yield bench
@@ -108,6 +132,31 @@ async def test_of_all_pods_the_first_to_fail_is_found() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("logs", "read", "causes"),
+    [
+        pytest.param(Logs(node_1="FileMissing"), ["node-1"], ["", "FileMissing"], id="of what failed first"),
+        pytest.param(
+            Logs(node_1="PeerLost", node_0="FileMissing"),
+            ["node-1", "node-0"],
+            ["", "PeerLost", "FileMissing"],
+            id="of others after a sign of another's failure",
+        ),
+        pytest.param(
+            Logs(node_1="unreadable"), ["node-1", "node-0"], [""], id="none is known, and one log is gone"
+        ),
+    ],
+)
+async def test_logs_are_read_until_a_cause_is_known(logs: Logs, read: list[str], causes: list[str]) -> None:
+    killed = ended(137, "OOMKilled", at="2026-01-23T11:00:00Z")  # which the kubelet has explained
+    early = ended(1, at="2026-01-23T10:29:00Z")
+    cluster = Cluster([replica(0, ended(1)), replica(1, early), replica(2, killed)])
+    async with inspecting(cluster, Limits(pace_s=0, second_look_s=3600), logs) as bench:
+        bench.inspector.job_changed(JOB, FAILED)
+        await until(lambda: logs.read == read and len(bench.found) == len(causes))
+    assert [each.cause_class for each in bench.found] == causes
+
+
 async def test_a_pod_that_only_claims_to_be_the_job_s_is_not_believed() -> None:
     forged = replica(1, ended(137, "OOMKilled", at="2026-01-23T10:29:00Z"), owner="of another")
     async with inspecting(Cluster([forged, replica(0, ended(1))])) as bench:
@@ -138,7 +187,7 @@ async def test_a_job_that_fails_again_and_again_is_listed_no_more_often() -> Non
 
 
 async def test_no_more_jobs_wait_than_there_is_room_for() -> None:
-    bench = Bench(Cluster(), Limits(waiting=1))
+    bench = Bench(Cluster(), Limits(waiting=1), None)
     bench.inspector.job_changed(JOB, FAILED)
     other = replace(FAILED, ref=msgspec.structs.replace(JOB.ref, uid="u2"))
     bench.inspector.job_changed(None, replace(other, failure=failure()))

@@ -98,7 +98,7 @@ def _describe_failure(condition: Condition, document: JobProgress) -> str:
     failure = document.failure
     if failure is None or not failure.replica:
         return condition.message
-    return join_sentences(condition.message, failure.message)
+    return join_sentences(condition.message, failure.message, failure.because)
 
 
 def _describe_end(document: JobProgress) -> str:

@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 # Times are those of the nodes' clocks, in whole seconds: closer together, the one that explains more counts.
 SAME_TIME = timedelta(seconds=2)
+# A rank that has failed may end after those that have lost it: its launcher and its threads take their time.
+TEARDOWN = timedelta(seconds=60)
 NODE_LOST, DEADLINE_EXCEEDED = "NodeLost", "DeadlineExceeded"
 # A node counts as lost only after node-monitor-grace-period, and its pods after a toleration of 300 s
 # (https://kubernetes.io/docs/concepts/architecture/nodes/#node-controller-configurable-settings): by then the
@@ -36,6 +38,12 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=Fal
     is_retryable: bool | None = None  # None: it depends
     is_of_job: bool = False  # the job's own condition says so
     reached: str = ""  # a sentence: what the run had reported by then
+    # By what the container printed; in our own words, with numbers and names of code.
+    cause_class: str = ""  # CamelCase: AcceleratorOutOfMemory, FileMissing, ProgramError, …; "": not known
+    cause: str = ""  # a sentence
+    hint: str = ""  # a sentence: what to do
+    is_cascade: bool = False  # mostly the sign of another rank's failure
+    rank: int | None = None  # whose output says so, where ranks are marked in it
 
     @property
     def came_at(self) -> datetime:
@@ -43,13 +51,20 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=Fal
         return self.at - LOST_BEFORE if self.reason == NODE_LOST else self.at
 
     @property
+    def because(self) -> str:
+        """The cause and what to do, as sentences; "" where none is known."""
+        return f"Cause ({self.cause_class}): {self.cause} {self.hint}" if self.cause_class else ""
+
+    @property
     def weight(self) -> int:
         """How much it explains, beside others of the same time: an error is often the sign of another's."""
         if self.is_of_job:
             return 0
-        if self.reason not in ("", "Error"):
-            return 3
-        return 1 if self.signal in (None, SIGTERM) else 2
+        if self.is_cascade:
+            return 1
+        if self.cause_class or self.reason not in ("", "Error"):
+            return 4
+        return 2 if self.signal in (None, SIGTERM) else 3
 
 
 def first_of(held: Failure | None, found: Failure, *, started_at: datetime | None = None) -> Failure:
@@ -63,6 +78,7 @@ def first_of(held: Failure | None, found: Failure, *, started_at: datetime | Non
     is_one = held.container_name == found.container_name or "" in (held.container_name, found.container_name)
     if held.pod_name == found.pod_name and held.at == found.at and is_one:
         # The same one, of which more may be known.
+        held, found = (explained(held, found), found) if found.cause_class else (held, explained(found, held))
         return replace(found, reached=held.reached) if found.weight >= held.weight else held
     if held.is_of_job != found.is_of_job:
         of_job, of_pod = (held, found) if held.is_of_job else (found, held)
@@ -71,9 +87,25 @@ def first_of(held: Failure | None, found: Failure, *, started_at: datetime | Non
         return found
     if _has_gone_on(found, held, started_at):
         return held
-    if held.weight != found.weight and abs(held.came_at - found.came_at) <= SAME_TIME:
+    apart = TEARDOWN if held.is_cascade != found.is_cascade else SAME_TIME
+    if held.weight != found.weight and abs(held.came_at - found.came_at) <= apart:
         return held if held.weight > found.weight else found
     return held if held.came_at <= found.came_at else found
+
+
+def explained(failure: Failure, by: Failure) -> Failure:
+    """`failure` with the cause that another reading of the same has found."""
+    if not by.cause_class:
+        return failure
+    return replace(
+        failure,
+        cause_class=by.cause_class,
+        cause=by.cause,
+        hint=by.hint,
+        is_cascade=by.is_cascade,
+        rank=by.rank,
+        is_retryable=by.is_retryable,
+    )
 
 
 def _has_gone_on(one: Failure, other: Failure, started_at: datetime | None) -> bool:

@@ -194,7 +194,7 @@ def _why_failed(document: JobProgress, condition: Condition) -> str:
     details = [f"exit {failed.exit_code}"] if failed.exit_code is not None else []
     if rank0 is None or failed.pod_name != rank0.pod_name:
         details.append(failed.replica)
-    reason = condition.reason if failed.reason == "Error" else failed.reason
+    reason = failed.cause_class or (condition.reason if failed.reason == "Error" else failed.reason)
     return f"{reason} ({', '.join(details)})" if details else reason
 
 
@@ -204,7 +204,7 @@ def _message(document: JobProgress) -> Cell:
     is_waiting = document.phase in (Phase.PENDING, Phase.INITIALIZING)
     text = (document.job.message if is_waiting else document.message) or ""
     if not text and condition is not None:
-        text = failed.message if failed is not None else condition.message
+        text = (failed.cause or failed.message) if failed is not None else condition.message
     text = " ".join(text[: 2 * MESSAGE_CHARACTERS].split())
     return (text if len(text) <= MESSAGE_CHARACTERS else f"{text[: MESSAGE_CHARACTERS - 1]}…") or None
 
@@ -219,7 +219,9 @@ def _attempts(document: JobProgress) -> Cell:
     if document.attempts is None:
         return None
     failed = document.failure
-    return f"{document.attempts} ({failed.reason})" if failed is not None else str(document.attempts)
+    if failed is None:
+        return str(document.attempts)
+    return f"{document.attempts} ({failed.cause_class or failed.reason})"
 
 
 def _reason(document: JobProgress) -> Cell:

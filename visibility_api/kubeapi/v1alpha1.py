@@ -201,8 +201,12 @@ def _failure(failure: Failure) -> v1alpha1.Failure:
         exit_code=failure.exit_code,
         signal=failure.signal,
         reason=failure.reason or None,
-        message=join_sentences(failure.message, failure.reached) or None,
+        message=join_sentences(failure.message, failure.because, failure.reached) or None,
         retryable=failure.is_retryable,
+        class_=failure.cause_class or None,
+        cause=failure.cause or None,
+        hint=failure.hint or None,
+        rank=failure.rank,
     )
 
 

@@ -111,4 +111,9 @@ class TrainJobLogTail(WireModel):
         description="Whether lines are missing before these, or beginnings of lines: an answer has at most 64"
         " KiB, a line 2,000 characters."
     )
+    cause_line: str | None = Field(
+        default=None,
+        description="Of these, the one that says why the container failed; absent where none does. The"
+        " document's status.failure says it in the server's words.",
+    )
     lines: tuple[str, ...] = Field(description="The oldest first; control characters are replaced by U+FFFD.")

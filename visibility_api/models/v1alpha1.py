@@ -103,6 +103,17 @@ class Failure(WireModel):
         description="Whether another attempt may succeed: true for evictions, lost nodes and most signals,"
         " false for lack of memory and errors of the program. Absent where that depends.",
     )
+    class_: str | None = Field(
+        default=None,
+        description="What kind of fault it was, by the last lines that the container printed: one CamelCase"
+        " word, such as AcceleratorOutOfMemory, CheckpointMismatch, PeerLost or ProgramError. Absent where"
+        " that is not known, or no logs are read.",
+    )
+    cause: str | None = Field(default=None, description="The same as a sentence, in the server's words.")
+    hint: str | None = Field(default=None, description="What can be done about a fault of that class.")
+    rank: Int32 | None = Field(
+        default=None, ge=0, description="The rank that printed it, where ranks are marked in the output."
+    )
 
 
 class Rank0(WireModel):

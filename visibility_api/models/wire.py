@@ -21,6 +21,11 @@ from pydantic_core import CoreSchema
 from typing_extensions import TypeAliasType
 
 
+def _wire_name(name: str) -> str:
+    """`class_` is `class`, which Python keeps for itself."""
+    return to_camel(name).rstrip("_")
+
+
 class WireModel(BaseModel):
     """A JSON object. Fields are `snake_case` here and `camelCase` on the wire.
 
@@ -30,7 +35,7 @@ class WireModel(BaseModel):
     """
 
     model_config = ConfigDict(
-        alias_generator=to_camel,
+        alias_generator=_wire_name,
         validate_by_name=True,
         validate_by_alias=True,
         serialize_by_alias=True,

@@ -2,12 +2,13 @@
 
 Only pods of index 0 are watched: memory and traffic grow with jobs, not with pods. The pods of one job are
 listed when something shows that one of them has failed, and once more a little later: kubelets report late.
+What those that failed have printed last says why, where logs may be read.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -29,6 +30,7 @@ log = structlog.get_logger("visibility.inspection")
 
 PACE_S = 0.2  # between two jobs: a failing rack or network partition fails thousands at one time
 SECOND_LOOK_S = 10.0  # a kubelet reports a status within that time
+MAX_LOGS = 8  # of the pods of one job that have failed, the earliest first
 MAX_WAITING = 10_000  # jobs; of further ones only rank 0 is known
 
 
@@ -37,6 +39,11 @@ class Limits:
     pace_s: float = PACE_S
     second_look_s: float = SECOND_LOOK_S
     waiting: int = MAX_WAITING
+
+
+# A failure of a job, with the cause that the end of its container's log shows; as it is where none is known.
+# Raises ApiError, Unreachable, TooLarge.
+Explain = Callable[[JobRef, Failure], Awaitable[Failure]]
 
 
 class _Look(NamedTuple):
@@ -49,7 +56,8 @@ class _Look(NamedTuple):
 class Inspector:
     """Lists the pods of jobs, namespaces in turn, each job twice in `second_look_s` at most.
 
-    `found` is called with what failed first; `replicas` are told what all pods show.
+    `found` is called with what failed first; `replicas` are told what all pods show. `explain`: None where no
+    logs are read.
     """
 
     def __init__(
@@ -58,8 +66,10 @@ class Inspector:
         *,
         replicas: Replicas,
         found: Callable[[JobRef, Failure], None],
+        explain: Explain | None = None,
         limits: Limits = Limits(),
     ) -> None:
+        self._explain = explain
         self._lists = lists
         self._replicas = replicas
         self._found = found
@@ -130,6 +140,7 @@ class Inspector:
             failure = latest(failures, started_at=None)
             if failure is not None:
                 self._found(ref, failure)
+                await self._look_for_cause(ref, failure, failures)
         except (ApiError, Unreachable, TooLarge, TimeoutError, *UNDECODABLE) as error:
             # What rank 0 shows is known without; the next failure is another chance.
             log.debug("pods not listed", job=str(ref), error=type(error).__name__)
@@ -138,6 +149,25 @@ class Inspector:
         finally:
             self._queue.release(look)
             self._changed.set()
+
+    async def _look_for_cause(self, ref: JobRef, first: Failure, failures: Sequence[Failure]) -> None:
+        """Read the log of what failed first; of others, too, until one is no sign of another's failure."""
+        if self._explain is None:
+            return
+        others = sorted((each for each in failures if each != first), key=lambda each: each.came_at)
+        for failure in [first, *others][:MAX_LOGS]:
+            if failure.reason not in ("", "Error") or not failure.pod_name:
+                continue  # the kubelet or the scheduler has said why
+            try:
+                async with asyncio.timeout(TIMEOUT_S):
+                    found = await self._explain(ref, failure)
+            except (ApiError, Unreachable, TooLarge, TimeoutError) as error:
+                log.debug("log of a failure not read", job=str(ref), error=type(error).__name__)
+                continue
+            if found.cause_class:
+                self._found(ref, found)
+                if not found.is_cascade:
+                    return
 
     async def _failures(self, ref: JobRef) -> list[Failure]:
         failures, seen = list[Failure](), list[ReplicaStatus]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -11,6 +12,7 @@ from starlette.responses import Response
 from visibility_api.app.dependencies import Caller, LogTailParts, Served
 from visibility_api.app.documents import choose, negotiated, text
 from visibility_api.auth.identity import Attributes, client_of
+from visibility_api.causes.reading import find_cause
 from visibility_api.errors.status import (
     Forbidden,
     NotFound,
@@ -80,10 +82,12 @@ async def log_tail(
             raise Unavailable("The log could not be read from its node; try again.") from error
     if media_type == TEXT:
         return text("".join(f"{line}\n" for line in found.lines))
-    return negotiated(request, _body(resource, entry, found), headers={"Vary": "Accept"})
+    cause = await asyncio.to_thread(find_cause, found.lines)  # hostile lines take up to 50 ms
+    body = _body(resource, entry, found, cause.line if cause is not None else None)
+    return negotiated(request, body, headers={"Vary": "Accept"})
 
 
-def _body(resource: Resource, entry: Entry, found: LogEnd) -> bytes:
+def _body(resource: Resource, entry: Entry, found: LogEnd, cause_line: str | None) -> bytes:
     place = found.place
     tail = _TailOfLog(
         kind=cast(Any, resource.subresource("log-tail").kind),
@@ -94,6 +98,7 @@ def _body(resource: Resource, entry: Entry, found: LogEnd) -> bytes:
         replica=place.replica or None,
         previous=place.is_previous,
         truncated=found.is_cut,
+        cause_line=cause_line,
         lines=found.lines,
     )
     return msgspec.json.encode(tail)

@@ -1,0 +1,1 @@
+"""Programs that die, and what they print."""

@@ -1,0 +1,23 @@
+"""Programs that die for real, and what is made of what they print."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.causes.programs import PROGRAMS, run
+from visibility_api.causes.reading import find_cause
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_cause_of_a_real_death_is_found(name: str, tmp_path: Path) -> None:
+    program = PROGRAMS[name]
+    if program.needs_root and os.geteuid() != 0:
+        pytest.skip("needs root")
+    printed = run(program, sys.executable, tmp_path)
+    found = find_cause(printed.splitlines())
+    assert found is not None, printed
+    assert (found.name, program.says in found.says) == (program.cause, True), printed

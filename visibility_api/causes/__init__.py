@@ -1,0 +1,1 @@
+"""Why a program died, by the last lines that it printed."""
