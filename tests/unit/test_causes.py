@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -9,6 +11,7 @@ from tests.causes.programs import PROGRAMS, RECORDED
 from visibility_api.causes.patterns import PATTERNS
 from visibility_api.causes.reading import PROGRAM_ERROR, Cause, find_cause
 
+ROOT = Path(__file__).parents[2]
 CASCADE = "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.7]:4711"
 
 
@@ -200,3 +203,9 @@ def test_any_text_gives_a_cause_in_our_words_or_none(lines: list[str]) -> None:
         assert found.name in {each.name for each in PATTERNS} | {PROGRAM_ERROR}
         assert len(found.says) < 500
         assert isinstance(found, Cause)
+
+
+def test_each_class_is_described() -> None:
+    described = (ROOT / "docs/diagnose.md").read_text()
+    for name in {each.name for each in PATTERNS} | {PROGRAM_ERROR}:
+        assert f"| `{name}` |" in described

@@ -77,8 +77,7 @@ def describe_fault(error: BaseException) -> dict[str, str]:
     }
 
 
-def join_sentences(first: str, second: str) -> str:
-    """One after the other. Controllers end their messages with a stop, or without."""
-    if first and second and first[-1] not in ".!?:":
-        first += "."
-    return f"{first} {second}".strip()
+def join_sentences(*sentences: str) -> str:
+    """One after the other, but for empty ones. Controllers end their messages with a stop, or without."""
+    *others, last = [each for each in sentences if each] or [""]
+    return " ".join([*(each if each[-1] in ".!?:" else f"{each}." for each in others), last])
