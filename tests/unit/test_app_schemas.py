@@ -11,7 +11,7 @@ from apidocs.schemas import PREFIX
 from tests.jobs import RANK0, rank0, spent
 from tests.past import Past
 from tests.unit.api_shell import ONE, Shell
-from tests.unit.test_app_log_tail import FAILURE, TAIL, job as failed_job, shell as log_shell
+from tests.unit.test_app_log_tail import FAILURE, TAIL, Kubelet, job as failed_job, shell as log_shell
 from tests.unit.test_kubeapi_replicas import Api
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import JobRef, Phase, Replica, Termination, TrainingJob
@@ -124,7 +124,8 @@ async def test_no_field_is_published_that_is_never_sent() -> None:
         for name in body["properties"]
     }
     sent = names_in(await served(FULL)) | names_in((await Past().get()).json())
-    tail = (await log_shell(failed_job(failure=FAILURE)).get(TAIL)).json()
+    log = Kubelet(before=b"/bin/sh: 1: torchrun: not found\n")
+    tail = (await log_shell(failed_job(failure=FAILURE), log).get(TAIL)).json()
     sent |= names_in(tail)
     first = ReplicaStatus(name="node-0", pod_name=RANK0.pod_name, state="Failed", reason="Evicted")
     others = ReplicaStatus(name="node-1", pod_name="bert-1", state="Running")
