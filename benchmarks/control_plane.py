@@ -11,7 +11,7 @@ import concurrent.futures
 import contextlib
 import json
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -162,14 +162,25 @@ class ControlPlane:
     def create_jobs(self, jobs: int) -> None:
         """Each with a status as the trainer controller and a push leave it."""
 
-        def create(number: int) -> None:
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            for _ in pool.map(self._create, range(jobs)):
+                self.jobs += 1
+
+    def pass_by(self, numbers: Iterable[int]) -> None:
+        """Jobs that are created, report twice, and are deleted. Blocks."""
+
+        def live(number: int) -> None:
+            self._create(number)
+            self.apply_status(number, percentage=90)
             path = TRAINJOBS.format(kubernetes.namespace(number))
-            self.api.create(path, _train_job(number))
-            self.apply_status(number, percentage=45)
+            self.api.delete(f"{path}/{kubernetes.job_name(number)}")
 
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            for _ in pool.map(create, range(jobs)):
-                self.jobs += 1
+            list(pool.map(live, numbers))
+
+    def _create(self, number: int) -> None:
+        self.api.create(TRAINJOBS.format(kubernetes.namespace(number)), _train_job(number))
+        self.apply_status(number, percentage=45)
 
     def apply_status(self, number: int, *, percentage: int) -> None:
         """Server-side apply, as Kubeflow Trainer's status server does it."""
@@ -182,8 +193,9 @@ class ControlPlane:
         }
         self.api.apply(f"{path}/status", body)
 
-    def register_ours(self, port: int, ca_file: Path) -> None:
-        register(self.api, port=port, ca_bundle=ca_file.read_bytes())
+    def register_ours(self, port: int, ca_file: Path | None) -> None:
+        """`ca_file` None: the server publishes its CA itself."""
+        register(self.api, port=port, ca_bundle=None if ca_file is None else ca_file.read_bytes())
 
     def register_bare(self, port: int, ca_file: Path) -> None:
         """The ceiling behind the same aggregator, under a group of its own."""

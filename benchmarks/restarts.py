@@ -47,7 +47,7 @@ QUIET_S = 16.0  # before and between: longer than an interval of probes
 LAST_PUSHES = 10  # jobs that push once more right before each kill, and never again
 KILL_AFTER_S = 1.2  # after that push: more than a kill may cost
 DRAIN_S = 2  # --shutdown-delay-duration
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 150.0
 PATIENCE_S = 300.0
 TAKEN_OVER_S = {signal.SIGTERM: 1.0, signal.SIGKILL: 20.0}  # at most, so another replica owns the jobs
 LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}"
@@ -152,11 +152,10 @@ class Replica:
             )  # fmt: skip
         if not is_awaited:
             return
-        async with asyncio.timeout(READY_WITHIN_S):
-            while not await self.is_ready():
-                if self.process.returncode is not None:
-                    raise SystemExit(f"it ended by itself; its log:\n{self.log()[-3000:]}")
-                await asyncio.sleep(0.1)
+        while not await self.is_ready():
+            if self.process.returncode is not None or time.perf_counter() - began > READY_WITHIN_S:
+                raise SystemExit(f"it has ended, or is not ready; its log:\n{self.log()[-3000:]}")
+            await asyncio.sleep(0.1)
         stage.balancer.ready.append(self.port)
         stage.running.append(self)
         print(f"  {self.name} is ready after {time.perf_counter() - began:.1f} s", flush=True)
@@ -197,7 +196,8 @@ class Stage:
     ) -> None:
         self.directory, self.plane, self.fleet, self.http = directory, plane, fleet, http
         self.kubeconfig = plane.kubeconfig()
-        self.cert, self.key, self.ca = certificates(directory, SERVICE_NAME)
+        self.cert, self.key, ca = certificates(directory, SERVICE_NAME)
+        self.ca: Path | None = ca  # None: the replicas publish their own
         self.ports = [free_port() for _ in range(3)]
         self.balancer = Balancer()
         self.manner = PLAIN  # of replicas that are started without another one
@@ -300,6 +300,7 @@ class Pushers:
         self._jobs = [job for job in jobs if job.source == "push"]
         self.accepted: dict[int, int] = {}  # the last step, by job
         self.refused: Counter[str] = Counter()  # by stage
+        self.why: Counter[str] = Counter()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -327,8 +328,10 @@ class Pushers:
                 why = f"{answer.status} {(await answer.text())[:300]}"
         except aiohttp.ClientError as error:
             why = repr(error)
-        self.refused[self._witness.stage] += 1
-        if self._witness.stage == ROLLING:
+        stage = self._witness.stage
+        self.refused[stage] += 1
+        self.why[f"{stage}: {why}"[:200]] += 1
+        if stage == ROLLING:
             self._witness.examples["refused"].append(f"push: {why}")
 
     async def last_ones(self) -> None:

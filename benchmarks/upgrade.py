@@ -38,6 +38,7 @@ from .witness import QUIET, Witness
 
 ROOT = Path(__file__).parents[1]
 JOBS = 300
+RELAYED_S = 2.0  # what one replica has shown, every other shows so long after that: cores are busy here
 SETTLE_S = 20.0
 UP, DOWN, ALONE_NEW, ALONE_OLD = STEPS = "upgrade", "back", "alone, from the former", "alone, from this one"
 
@@ -142,6 +143,7 @@ async def show(revision: str, jobs: int) -> bool:
             )
         )
         stage, witness = Stage(directory, plane, fleet, http), Witness(fleet.jobs)
+        witness.may_be_stale, witness.relayed_s = True, RELAYED_S
         stage.manner = old = Manner(tree=tree)
         await stack.enter_async_context(stage.balancer.serving())
         readers, pushers = Readers(stage, witness, token), Pushers(stage, fleet.jobs, witness)
@@ -161,6 +163,8 @@ async def show(revision: str, jobs: int) -> bool:
         *(f"{n} pushes failed ({step})" for step in (UP, DOWN) if (n := pushers.refused[step])),
         *upgrade.lost[:10],
     ]
+    if pushers.why:
+        print(f"  pushes that were sent again: {dict(pushers.why.most_common(5))}")
     for fault in faults:
         print(f"    {fault}"[:400])
     took = f"load {os.getloadavg()[0]:.0f}, {time.perf_counter() - began:.0f} s"

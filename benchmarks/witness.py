@@ -80,6 +80,8 @@ class Witness:
     def document_came(self, item: Mapping[str, Any], began: datetime, by: str) -> None:
         """One document, requested or received at `began`."""
         key = item["metadata"]["namespace"], item["metadata"]["name"]
+        if key not in self._jobs:
+            return
         job, status, seen = self._jobs[key], item["status"], self._seen[key]
         self.documents[self.stage] += 1
         shown = {name for name in (*LASTING, *OF_STEADY) if _found(status, name) is not None}
@@ -140,6 +142,8 @@ class Witness:
         for row in table["rows"]:
             meta, cells = row["object"]["metadata"], row["cells"]
             key = meta["namespace"], meta["name"]
+            if key not in self._jobs:
+                continue
             job, step, seen = self._jobs[key], cells[at["Step"]], cells[at["Seen"]]
             if not step or not seen:
                 if "steps" in self._seen[key].fields:

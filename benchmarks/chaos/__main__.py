@@ -76,6 +76,8 @@ class Calendar:
             {"accepted pushes": len(forgotten)} if forgotten else {}
         )
         faults = list(_faults(name, seen, lost, healed_s, ill, has_controllers=self._has_controllers))
+        faults += at.complaints
+        at.complaints = []
         self._show(name, seen, lost, healed_s, faults)
         for each in (*forgotten[:3], *(x for kind in lost for x in self._witness.examples[kind][-3:])):
             print(f"    {each}"[:240], flush=True)
@@ -157,6 +159,7 @@ async def show(names: Sequence[str], jobs: int) -> bool:
         way = Way(plane.server.port, plane.ca_file, plane.kubelet_files()[0])
         await stack.enter_async_context(way.serving())
         at = Ground(directory, plane, fleet, http, way)
+        await asyncio.to_thread(at.keep_certificates)
         at.headers = {"Authorization": f"Bearer {token}"}
         await stack.enter_async_context(at.open_gates())
         await stack.enter_async_context(at.balancer.serving())

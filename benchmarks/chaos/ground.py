@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import yaml
 
 from benchmarks.control_plane import ControlPlane
 from benchmarks.fleet import BEAT_S, Fleet
@@ -21,10 +22,12 @@ from benchmarks.restarts import PLAIN, Manner, Pushers, Replica, Stage
 from benchmarks.scene import ALL
 from benchmarks.witness import INTERVAL_S
 from tests.e2e.api import write_kubeconfig
+from tests.e2e.manifests import ROOT, path_of
 from tests.e2e.tcp_proxy import TcpProxy
 
 from .way import Way
 
+SECRET = "visibility-api-certificate"
 CONTROLLERS = "kube-controller-manager"
 PROBE = "/readyz?exclude=watch-trainjobs&exclude=watch-jobsets&exclude=watch-jobs&exclude=watch-pods"
 PROBE_S, FAILURES = 2.0, 3  # of a replica, until the Service forwards to it no longer
@@ -41,18 +44,24 @@ class Ground(Stage):
         super().__init__(directory, plane, fleet, http)
         self.way = way
         self.kubeconfig = plane.kubeconfig(way.port)
+        self.ca = None
         self.gates = {port: TcpProxy(port) for port in self.ports}
         self.peer_host = "127.0.0.1"
-        self.own_certificates: Sequence[str] = ()  # flags, in the place of files
+        self.complaints: list[str] = []  # of a day about itself
         self.pushers: Pushers  # set at once
         self.headers: dict[str, str] = {}
         self._failures: dict[int, int] = {}
 
     def certificate_flags(self) -> Sequence[str]:
-        return self.own_certificates or super().certificate_flags()
+        return (f"--certificate-secret={SECRET}",)
 
     def peers(self, port: int) -> Sequence[str]:
         return [f"{self.peer_host}:{gate.port}" for to, gate in self.gates.items() if to != port]
+
+    def keep_certificates(self) -> None:
+        """The replicas make their own, as deploy/base has it."""
+        for thing in yaml.safe_load_all((ROOT / "deploy/base/certificate.yaml").read_text()):
+            self.plane.api.apply(path_of(thing), thing)
 
     @property
     def front(self) -> str:

@@ -51,12 +51,10 @@ class KubeApiserver:
             log=directory / "etcd.log",
             env=env,
         )
-        self._apiserver = Daemon(
-            "kube-apiserver",
-            _apiserver_argv(binaries["kube-apiserver"], directory, self.pki, self.port, self.etcd_url),
-            log=directory / "kube-apiserver.log",
-            env=env,
+        self._argv = _apiserver_argv(
+            binaries["kube-apiserver"], directory, self.pki, self.port, self.etcd_url
         )
+        self._apiserver = Daemon("kube-apiserver", self._argv, log=directory / "kube-apiserver.log", env=env)
         admin = self.pki.clients.issue_client("kubernetes-admin", "system:masters")
         self.admin_tls = ssl.create_default_context(cafile=str(self.pki.serving.bundle))
         self.admin_tls.load_cert_chain(*admin)
@@ -88,6 +86,13 @@ class KubeApiserver:
     def start_apiserver(self) -> None:
         self._apiserver.start()
         self.wait_ready()
+
+    def restart_without(self, prefix: str) -> None:
+        """As `restart`, without the flags that begin so."""
+        self.stop_apiserver()
+        self._apiserver.argv = [each for each in self._argv if not each.startswith(prefix)]
+        self.start_apiserver()
+        self._apiserver.argv = list(self._argv)
 
     def check_alive(self) -> None:
         """Raise RuntimeError, with the end of its log, when one of the processes has ended."""

@@ -78,7 +78,7 @@ class Daemon:
     ) -> None:
         self.name = name
         self.log = log
-        self._argv = list(argv)
+        self.argv = list(argv)
         self._env = dict(env) if env is not None else None
         self._process: subprocess.Popen[bytes] | None = None
         atexit.register(self.kill)
@@ -91,7 +91,7 @@ class Daemon:
     def start(self) -> None:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._env
+                self.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._env
             )
 
     def check_alive(self) -> None:

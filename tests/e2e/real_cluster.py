@@ -60,6 +60,11 @@ class RealCluster:
         self._kube.start_apiserver()
         self._wait_for_crds()
 
+    def restart_without(self, prefix: str) -> None:
+        """kube-apiserver starts anew, without the flags that begin so; `""`: with all of them."""
+        self._kube.restart_without(prefix) if prefix else self._kube.restart()
+        self._wait_for_crds()
+
     def forget_history(self) -> None:
         """A restarted watch cache begins at etcd's newest revision; one write makes that a later one."""
         self.admin.create(

@@ -9,7 +9,7 @@ import ssl
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,7 +36,9 @@ LAST_S = 30.0  # for the requests that are under way at the end
 class Installation:
     """Two replicas, of which the first is behind the aggregator."""
 
-    def __init__(self, cluster: Cluster, directory: Path, *, lifetime_s: float) -> None:
+    def __init__(
+        self, cluster: Cluster, directory: Path, *, lifetime_s: float, env: Mapping[str, str] | None = None
+    ) -> None:
         self._cluster = cluster
         kubeconfig = service_account_kubeconfig(cluster, directory)
         self.objects = list(yaml.safe_load_all((ROOT / "deploy/base/certificate.yaml").read_text()))
@@ -55,7 +57,7 @@ class Installation:
                     *("--shutdown-delay-duration=0s", *server_flags()),
                 ],
                 log=directory / f"{port}.log",
-                env={"PATH": os.environ.get("PATH", ""), "HOME": str(directory)},
+                env={"PATH": os.environ.get("PATH", ""), "HOME": str(directory), **(env or {})},
             )
             for port in self.ports
         ]
@@ -65,6 +67,12 @@ class Installation:
             each.start()
         register(self._cluster.admin, port=self.ports[0], ca_bundle=None)
         wait_until(self.is_available, what="the APIService is Available")
+
+    def restart(self) -> None:
+        """As `kubectl rollout restart` lets it happen, at once."""
+        for each in self.replicas:
+            each.stop(grace_s=20)
+            each.start()
 
     def stop(self) -> None:
         for each in self.replicas:

@@ -189,7 +189,7 @@ BROKEN: dict[str, tuple[str, Break, str, str]] = {
         "owner and clocks",
         lambda it: it.change(LEASE, "spec", "renewTime", to=(NOW + timedelta(hours=2)).isoformat()),
         "the clock of pod-a is 7200 s ahead",
-        "NTP",
+        "timedatectl set-ntp true    # on the node of pod-a",
     ),
     "an owner that has ended": (
         "owner and clocks",

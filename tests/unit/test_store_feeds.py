@@ -12,7 +12,7 @@ from tests.jobs import document
 from tests.unit.virtual_time import in_virtual_time
 from visibility_api.store import MAX_BATCH_BYTES, Batch, Feed, RevisionExpired
 from visibility_api.store.changelog import WakeUps
-from visibility_api.store.memory import MemoryStore
+from visibility_api.store.memory import EPOCH_BITS, MemoryStore
 
 BASE = 1000
 
@@ -285,3 +285,18 @@ async def test_watchers_that_have_everything_are_left_alone() -> None:
     assert not woken
     for task in tasks:
         task.cancel()
+
+
+@pytest.mark.parametrize("jobs", [0, 1])
+async def test_another_owner_cuts_no_watch_whether_there_are_jobs_or_not(jobs: int) -> None:
+    store = MemoryStore(base_revision=1)
+    store.begin_epoch(1)
+    for number in range(jobs):
+        store.put(document(f"job-{number}", step=1))
+    feed = store.watch("trainjobs", since=store.revision)
+    store.begin_epoch(2)
+    assert not feed.is_closed
+    store.put(document("a", step=1))
+    (change,) = (await feed.next_batch(10)).changes
+    assert change.entry.document.job.ref.name == "a"
+    assert store.watch("trainjobs", since=1 << EPOCH_BITS) is not None

@@ -27,6 +27,10 @@ OLDEST_MINOR = 30  # of Kubernetes 1
 LEASE_S = 60  # an owner renews its Lease every two seconds
 CLOCK_S = 10
 _APPLY = "kubectl apply -k deploy/default    # or the directory that you applied"
+_TRAINER = (
+    "kubectl apply --server-side -k"
+    " 'https://github.com/kubeflow/trainer.git/manifests/overlays/manager?ref=v2.3.0'"
+)
 _LOGS = "kubectl -n {namespace} logs -l app.kubernetes.io/name=trainjob-visibility --tail=100"
 _AGGREGATION = "https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/"
 _JOBS = f"/apis/{GROUP_VERSION}/trainingjobs"
@@ -72,7 +76,7 @@ async def check_kinds(look: Look) -> Finding:
         return warning(
             "no TrainJob can be shown: the CRD of Kubeflow Trainer is missing. Other kinds:"
             f" {', '.join(found) or 'none'}",
-            "install Kubeflow Trainer v2, if you want TrainJobs: https://www.kubeflow.org/docs/components/trainer/",
+            f"{_TRAINER}    # if you want TrainJobs",
         )
     if other:
         return warning(f"the cluster has {'; '.join(other)}", "see the versions in docs/kinds.md")
@@ -123,7 +127,7 @@ async def check_service(look: Look) -> Finding:
     if at(found, "spec", "type") != "ExternalName" and not ready:
         return fault(
             f"the Service {SERVICE} has no endpoint: no pod is ready, or its selector or port fits none",
-            f"kubectl -n {look.namespace} get pods,endpointslices; then {_APPLY}",
+            f"kubectl -n {look.namespace} get pods,endpointslices; {_APPLY}",
         )
     numbers = ", ".join(sorted(map(str, ports))) or "?"
     return ok(f"the Service {SERVICE} has {ready} endpoints on port {numbers}")
@@ -229,7 +233,7 @@ async def check_owner(look: Look) -> Finding:
     if since_s < -CLOCK_S:
         return fault(
             f"the clock of {holder} is {-since_s:.0f} s ahead of kube-apiserver's, so ages are wrong",
-            "synchronise the clock of its node (NTP)",
+            f"timedatectl set-ntp true    # on the node of {holder}, or another NTP client's command",
         )
     return ok(f"{holder} owns the jobs")
 

@@ -24,7 +24,7 @@ async def check_rights(look: Look) -> Finding:
         parts = ", ".join(dict.fromkeys(f"deploy/{right.part}" for right in missing))
         return fault(
             f"the service account visibility-api may not {'; '.join(map(str, missing[:6]))}",
-            f"apply the rights again, from {parts}",
+            f"kubectl apply -k deploy/default    # or your directory, which has to have {parts}",
         )
     note = "; pods/exec only where a namespace grants it" if by_namespace else ""
     return ok(f"the service account visibility-api has the rights of its sources{note}")

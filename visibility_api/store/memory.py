@@ -123,7 +123,7 @@ class MemoryStore:
         """Assign revisions of this epoch from now on. One that is not later than the present is an error."""
         if epoch <= self.epoch:
             raise ValueError(f"epoch {epoch} is not after {self.epoch}")
-        if any(state.entries for state in self._resources.values()):
+        if self.epoch or any(state.entries for state in self._resources.values()):
             self._marks.add(epoch << EPOCH_BITS)
             self._advance(epoch << EPOCH_BITS)
         else:
