@@ -1,7 +1,8 @@
-"""What removes everything, the commands of docs/upgrade.md and helm, in an API server of its own."""
+"""The commands that install and remove everything, kubectl's and helm's, in an API server of its own."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ import yaml
 from tests import charts
 from tests.e2e.api import write_kubeconfig
 from tests.e2e.kube import KubeApiserver, find_binaries
+from tests.e2e.processes import Daemon, free_port, wait_until
 from tests.e2e.test_install import OPERATORS_OWN
 from tests.service.test_deploy import EVERYTHING, ROOT, render
 
@@ -103,3 +105,73 @@ def test_helm_keeps_the_certificate_through_an_upgrade_and_leaves_nothing_behind
         assert "YQ==" in (kept := run(f"kubectl get {namespace} {name} -o yaml")) or "ca.crt: a" in kept
     run(f"{helm} uninstall tv {namespace}")
     assert run(LABELLED).split() == []
+
+
+@pytest.mark.parametrize("way", ["kubectl", "helm"])
+def test_one_command_installs_check_is_content_and_removal_leaves_nothing(
+    run: Callable[[str], str], environment: dict[str, str], tmp_path: Path, way: str
+) -> None:
+    install, remove = f"kubectl apply -k {ROOT / 'deploy/default'}", removal()
+    if way == "helm":
+        helm, place = charts.find_helm(), "tv -n trainjob-visibility"
+        install = f"{helm} install {place} {charts.CHART} --create-namespace"
+        remove = [f"{helm} uninstall {place}"]
+    run(install)
+    server, port = _pod_of_the_deployment(run, environment, tmp_path)
+    server.start()
+    try:
+        _lead_to(run, port)
+
+        def is_content() -> bool:
+            server.check_alive()
+            command = [sys.executable, "-m", "visibility_api", "check"]
+            told = subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False)
+            return told.returncode == 0
+
+        wait_until(is_content, what="check finds nothing broken", poll_s=1)
+        assert "NAME" not in run("kubectl get tjs -A 2>/dev/null")  # it answers: there are none
+        for command in remove:
+            run(command)
+        assert run(LABELLED).split() == []
+    finally:
+        server.stop(grace_s=5)
+
+
+def _pod_of_the_deployment(
+    run: Callable[[str], str], environment: dict[str, str], directory: Path
+) -> tuple[Daemon, int]:
+    """A process with the arguments and the account of the Deployment's pods, where there is no kubelet."""
+    namespace = "-n trainjob-visibility"
+    found = json.loads(run(f"kubectl get deployment visibility-api {namespace} -o json"))
+    command, *flags = found["spec"]["template"]["spec"]["containers"][0]["args"]
+    of_a_pod = ("--secure-port", "--data-dir", "--peers", "--shutdown-delay-duration")
+    kubeconfig, port = directory / "server.kubeconfig", free_port()
+    admin = yaml.safe_load(Path(environment["KUBECONFIG"]).read_text())
+    token = run(f"kubectl create token visibility-api {namespace}").strip()
+    kubeconfig.write_text(yaml.safe_dump(admin | {"users": [{"name": "user", "user": {"token": token}}]}))
+    argv = [
+        *(sys.executable, "-m", "visibility_api", command, f"--kubeconfig={kubeconfig}"),
+        *(flag for flag in flags if not flag.startswith(of_a_pod)),
+        *("--bind-address=127.0.0.1", f"--secure-port={port}", "--peers=127.0.0.1:1"),
+        f"--data-dir={directory}",
+    ]
+    return Daemon("visibility-api", argv, log=directory / "server.log", env=environment), port
+
+
+def _lead_to(run: Callable[[str], str], port: int) -> None:
+    """Service and APIService to that process, and a Deployment whose pods a kubelet would call ready."""
+    outside = {
+        "type": "ExternalName",
+        "externalName": "localhost",
+        "clusterIP": None,
+        "clusterIPs": None,
+        "selector": None,
+        "ports": [{"name": "https", "port": port}],
+    }
+    status = {"replicas": 2, "readyReplicas": 2, "availableReplicas": 2}
+    for name, patch in (
+        ("service visibility-api", {"spec": outside}),
+        ("apiservice v1alpha1.visibility.trainer.kubeflow.org", {"spec": {"service": {"port": port}}}),
+        ("deployment visibility-api --subresource=status", {"status": status}),
+    ):
+        run(f"kubectl patch -n trainjob-visibility {name} --type=merge -p '{json.dumps(patch)}'")
