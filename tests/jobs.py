@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from visibility_api.jobs.account import Account
 from visibility_api.jobs.job import JobRef, Phase, Rank0, Termination, TrainingJob
 from visibility_api.jobs.ledger import KINDS, PRODUCTIVE, Ledger
+from visibility_api.jobs.saved_account import save_account
 from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary
 
 T0 = datetime(2026, 1, 23, 10, 0, tzinfo=UTC)
@@ -73,7 +74,7 @@ def spent(seconds: Mapping[str, float], until: datetime = NOW) -> bytes:
     ledger.add([seconds.get(kind, 0.0) for kind in KINDS], until.timestamp())
     account = Account(ledger)
     account.doing = PRODUCTIVE
-    return account.save()
+    return save_account(account)
 
 
 def reported(

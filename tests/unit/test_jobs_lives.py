@@ -20,6 +20,7 @@ from visibility_api.jobs.holding import hold
 from visibility_api.jobs.job import Phase, Rank0, Termination, TrainingJob
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.record import summarise
+from visibility_api.jobs.saved_account import save_account
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.jobs.tracker import Tracker
 from visibility_api.kubeapi.v1alpha1 import status_of
@@ -178,7 +179,8 @@ class Server:
         record.conditions = evaluate(record, self._world.now)
         record.holding = hold(record.holding, record.job, record.last_run(), self._world.now)
         reckon_until(account, record, self._world.now)
-        return summarise(record, self._world.now, account)
+        record.wasted_s = account.wasted_s
+        return summarise(record, self._world.now, save_account(account))
 
 
 def told(document: JobProgress) -> tuple[dict[str, Any], object]:

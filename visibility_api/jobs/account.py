@@ -8,17 +8,14 @@ last one is reckoned anew with each evaluation.
 from __future__ import annotations
 
 import math
-import struct
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from visibility_api.reports.document import Progress
-from visibility_api.reports.fields import MAX_INTEGER
-from visibility_api.reports.marks import NO_MARKS, Marks
+from visibility_api.reports.marks import NO_MARKS
 
+from .evidence import Row, checksum, declares, is_stalled, marked_until, position_of
 from .ledger import (
-    KINDS,
     LOST_PROGRESS,
     MARKED,
     MOST_S,
@@ -29,11 +26,11 @@ from .ledger import (
     RECOVERY,
     STALLED,
     STARTING,
+    WASTED,
     Ledger,
     Seconds,
     none,
 )
-from .observation import Addition
 
 if TYPE_CHECKING:
     from .record import Record  # of which the saved account is a part
@@ -46,15 +43,10 @@ PAUSE_SHARE, PAUSE_DEVIATIONS, PAUSE_LEAST_S = 0.5, 3.0, 0.5  # beyond the usual
 LEARNING = 0.1  # weight of a new value in what is usual
 MOST_FRUITLESS = 255
 NOWHERE = math.nan  # a position that is not known
-_UNITS = ("step", "progress_percentage", "epoch")
-
-_FORM = 1
-_HEAD = struct.Struct("<B4d3f2I6B")
-_PART = struct.Struct("<Bf")  # the place of a value that is not 0, and the value
 
 
 class Account:
-    """Of one job. `load` one, let `settle` bring it up to date, and `save` it."""
+    """Of one job. `load_account`, let `settle` bring it up to date, and `save_account`."""
 
     __slots__ = (
         "base", "deviation", "doing", "fruitless", "given", "has_run", "highest", "is_changed", "least",
@@ -71,7 +63,7 @@ class Account:
         self.has_run = False  # before this attempt
         self.fruitless = 0  # attempts in a row without a step past `highest`
         self.highest = NOWHERE  # of all attempts before
-        self.unit = 0  # of positions, in _UNITS
+        self.unit = 0  # of positions, in UNITS
         self.usual = self.deviation = 0.0  # seconds a step, and how far one is from that; 0: not known
         self._begin_run(ledger.until)
 
@@ -140,7 +132,7 @@ class Account:
             pass
         elif report is None or report.is_final:
             kind = OTHER
-        elif _is_stalled(record):
+        elif is_stalled(record):
             kind = STALLED
         elif since_s > record.fresh_limit_s:
             kind = OTHER
@@ -156,7 +148,7 @@ class Account:
         startup = PROGRAM_STARTUP if math.isnan(self.highest) else RECOVERY
         if math.isnan(self.position):
             report = self._report(record)
-            is_expected = declares(record) if report is None else _position(report)[1] is not None
+            is_expected = declares(record) if report is None else position_of(report)[1] is not None
             is_over = report is not None and report.is_final
             kind = startup if is_expected and not is_over else OTHER
             seconds[kind] += begun_s
@@ -177,7 +169,7 @@ class Account:
         report = self._report(record)
         if report is None or report.marks == NO_MARKS:
             return 0.0
-        totals = _marked(report, at, record)
+        totals = marked_until(report, at, record)
         marked = [max(0.0, total - given) for total, given in zip(totals, self.given, strict=True)]
         if self.warm < WARM_ROWS:
             marked = self._begin_marked(marked, at, record)
@@ -193,7 +185,7 @@ class Account:
         Restores were before the steps, and waits for data at each of them. The rest was after them, as far as
         there was time.
         """
-        reported_at, end = record.reported_at, _position(record.report)[1]
+        reported_at, end = record.reported_at, position_of(record.report)[1]
         if reported_at is None or end is None or not end > self.position:  # NaN too
             return marked
         later_s = max(0.0, reported_at.timestamp() - at)
@@ -214,9 +206,9 @@ class Account:
 
     # --- reports
 
-    def follow(self, addition: Addition, record: Record, now: float) -> None:
-        """A report of the attempt that runs has just come, and the values before it."""
-        unit, position = _position(record.report)
+    def follow(self, reached_at: float, rows: Iterable[Row], record: Record, now: float) -> None:
+        """The attempt that runs has reported, at a time by our clock. `rows` came with it."""
+        unit, position = position_of(record.report)
         if position is None:
             return
         if unit != self.unit:  # what was known is of another one
@@ -224,11 +216,11 @@ class Account:
             self.usual = self.deviation = self.warm = 0
             self.unit = unit
         began, units, lost, paused_s = self.position, 0.0, 0.0, 0.0
-        was_stalled = _is_stalled(record)
+        was_stalled = is_stalled(record)
         self.is_changed = True
-        is_plain = addition.is_clock_set or self._is_steady(position, addition)
-        rows = [] if is_plain else _rows(addition, unit)
-        for told_at, reached in (*rows, (addition.reported_at.timestamp(), position)):
+        if is_steady(self.warm, self.usual, position - self.position, reached_at - self.row_at):
+            rows = ()
+        for told_at, reached in (*rows, (reached_at, position)):
             at = min(now, max(told_at, self.row_at))
             if reached <= self.position:
                 continue
@@ -251,16 +243,9 @@ class Account:
             self.highest = self.position if math.isnan(self.highest) else max(self.highest, self.position)
             self.position = position
 
-    def _is_steady(self, position: float, addition: Addition) -> bool:
-        """Whether the steps took what they usually take, so that there was no pause among them."""
-        if self.warm < WARM_ROWS or not position > self.position:
-            return False
-        took_s = addition.reported_at.timestamp() - self.row_at
-        return took_s - (position - self.position) * self.usual <= PAUSE_LEAST_S
-
     def note_reached(self, record: Record) -> None:
         """The last report of an attempt has come after its end was seen."""
-        unit, position = _position(record.report)
+        unit, position = position_of(record.report)
         if position is not None and unit == self.unit and not position <= self.highest:
             self.highest, self.fruitless, self.is_changed = position, 0, True
 
@@ -305,74 +290,15 @@ class Account:
         seconds[PRODUCTIVE] += (left_s - unexplained_s) * (1 - lost)
         self._add(seconds, self.row_at)
 
+    @property
+    def wasted_s(self) -> float:
+        """In which the job held what it has for nothing."""
+        spent = self.spent()
+        return sum([spent[kind] for kind in WASTED])
+
     def spent(self) -> Seconds:
         """In all, with what is not settled."""
         return [one + other for one, other in zip(self.ledger.whole, self.tail or none(), strict=True)]
-
-    # --- as bytes
-
-    def save(self) -> bytes:
-        head = _HEAD.pack(
-            _FORM,
-            self.row_at,
-            self.position,
-            self.base,
-            self.highest,
-            self.usual,
-            self.deviation,
-            self.least,
-            self.pod,
-            self.run,
-            self.mode,
-            self.doing,
-            self.unit,
-            self.warm,
-            self.fruitless,
-            self.has_run,
-        )
-        return b"".join((head, *_pack(self.given), *_pack(self.tail), self.ledger.save()))
-
-    @classmethod
-    def load(cls, saved: bytes) -> Account:
-        """What `save` returned. Raises ValueError, IndexError or struct.error for anything else."""
-        given, at = _unpack(saved, _HEAD.size, len(MARKED))
-        tail, at = _unpack(saved, at, len(KINDS))
-        account = cls(Ledger.load(saved[at:]))
-        account.given, account.tail = given, tail if any(tail) else []
-        form, *numbers = _HEAD.unpack_from(saved)
-        account.row_at, account.position, account.base, account.highest = numbers[:4]
-        account.usual, account.deviation, account.least, account.pod, account.run = numbers[4:9]
-        account.mode, account.doing, account.unit, account.warm, account.fruitless = numbers[9:14]
-        account.has_run = bool(numbers[14])
-        times = (account.row_at, account.usual, account.deviation, *account.given, *tail)
-        is_possible = (
-            form == _FORM
-            and min(times) >= 0
-            and max(times) <= MOST_S
-            and sum(times) >= 0  # NaN is not
-            and account.least > 0
-            and not (abs(account.position) > MAX_INTEGER or abs(account.highest) > MAX_INTEGER)
-            and not abs(account.base) > MAX_INTEGER
-            and (account.mode <= ENDED and account.unit < len(_UNITS))
-            and (account.warm <= WARM_ROWS and account.doing <= OTHER)
-        )
-        if not is_possible:
-            raise ValueError(saved)
-        return account
-
-
-def _pack(values: Sequence[float]) -> list[bytes]:
-    """Those that are not 0."""
-    parts = [_PART.pack(place, each) for place, each in enumerate(values) if each]
-    return [len(parts).to_bytes(1), *parts]
-
-
-def _unpack(saved: bytes, at: int, length: int) -> tuple[list[float], int]:
-    """The values that are packed there, and where they end."""
-    values, end = [0.0] * length, at + 1 + saved[at] * _PART.size
-    for place, each in _PART.iter_unpack(saved[at + 1 : end]):
-        values[place] = each
-    return values, end
 
 
 def _unit_s(took_s: float, units: float) -> float:
@@ -380,43 +306,6 @@ def _unit_s(took_s: float, units: float) -> float:
     return took_s / units if took_s < MOST_S * units else MOST_S
 
 
-def _rows(addition: Addition, unit: int) -> Iterator[tuple[float, float]]:
-    """The positions that came with a report, and when they were reached by our clock."""
-    for point in addition.points:
-        position = point.step if unit == 0 else point.epoch if unit == 2 else None
-        if position is not None:
-            yield point.timestamp.timestamp() - addition.ahead_s, float(position)
-
-
-def _position(report: Progress | None) -> tuple[int, float | None]:
-    """How far a run has come, and in which of _UNITS."""
-    for unit, name in enumerate(_UNITS):
-        position = getattr(report, name, None)
-        if position is not None:
-            return unit, float(position)
-    return 0, None
-
-
-def _marked(report: Progress, at: float, record: Record) -> list[float]:
-    """What the attempt has marked until `at`."""
-    marks: Marks = report.marks
-    found = list(marks.spent_s)
-    is_open = not report.is_final and not _is_stalled(record)  # one that never ends is no section
-    if is_open and marks.section is not None and marks.section_at is not None:
-        found[marks.section] += max(0.0, at - marks.section_at.timestamp() + record.clock.ahead_s)
-    return found
-
-
-def _is_stalled(record: Record) -> bool:
-    return any(each.type == "Stalled" and each.status == "True" for each in record.conditions)
-
-
-def declares(record: Record) -> bool:
-    """Whether the job reports, or says where it would: else nothing shows that it is not at work."""
-    rank0 = record.job.rank0 or record.rank0
-    says = rank0 is not None and bool(rank0.declared) and record.job.hints.source != "none"
-    return record.report is not None or says
-
-
-def checksum(text: str) -> int:
-    return zlib.crc32(text.encode())
+def is_steady(warm: int, usual: float, units: float, took_s: float) -> bool:
+    """Whether so many steps took what they usually take, so that there was no pause among them."""
+    return warm >= WARM_ROWS and units > 0 and took_s - units * usual <= PAUSE_LEAST_S

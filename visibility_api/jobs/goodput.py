@@ -2,65 +2,121 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from .account import DOWN, ENDED, PLACED, RUNNING, UNKNOWN, WAITING, Account, checksum
+from .account import (
+    DOWN,
+    ENDED,
+    PLACED,
+    RUNNING,
+    UNKNOWN,
+    WAITING,
+    WARM_ROWS,
+    Account,
+    is_steady,
+)
+from .evidence import checksum, is_stalled, position_of, rows_of
 from .job import Phase
 from .ledger import PRODUCTIVE, QUEUED, Ledger, Seconds, none
+from .observation import Addition
+from .saved_account import UNREADABLE_ACCOUNT, load_account, read_head
 
 if TYPE_CHECKING:
     from .record import Record  # of which the saved account is a part
 
 
-# What `Account.load` raises.
-UNREADABLE_ACCOUNT = (ValueError, IndexError, struct.error)
+SETTLED_S = 40.0  # usual steps are settled together, so long after the last ones at most
+
+
+def goes_on(record: Record) -> bool:
+    """Whether all that has come is one more report of usual steps, shortly after the last that were settled:
+    its account can wait, as nothing but the end of a last step would change.
+
+    This follows from what is stored and the report alone, so every process decides alike.
+    """
+    if len(record.points) != 1 or is_stalled(record) or not record.account:
+        return False
+    addition, report, job = record.points[0], record.report, record.job
+    head = read_head(record.account)
+    unit, position = position_of(report)
+    took_s = addition.reported_at.timestamp() - head.row_at
+    return (
+        head.mode == RUNNING
+        and checksum(addition.attempt) == head.run
+        and record.attempts[:1] == (addition.attempt,)
+        and job.phase is Phase.RUNNING
+        and job.rank0 is not None
+        and job.rank0.is_running
+        and report is not None
+        and report.marks.section is None
+        and not report.is_final
+        and position is not None
+        and unit == head.unit
+        and not head.fruitless
+        and 0 < took_s < SETTLED_S
+        and is_steady(head.warm, head.usual, position - head.position, took_s)
+    )
 
 
 def account_of(record: Record, now: datetime) -> Account:
     """The account of a job, with what the cluster and its reports show by now. Needs the conditions that the
     job had until now."""
     try:
-        account = Account.load(record.account)
+        account = load_account(record.account)
     except UNREADABLE_ACCOUNT:
         account = _begin(record, now)
     account.tail = []
     if account.mode == ENDED:
         return account
     now_s, points, ran = now.timestamp(), record.points, account.run
+    if not points:
+        _catch_up(account, record, now_s)
     for each in points:
         if checksum(each.attempt) != ran:
             continue
         if account.mode == RUNNING:
-            account.follow(each, record, now_s)
+            _follow(account, each, record, now_s)
         else:
             account.note_reached(record)
     for mode, at, run in _facts(account, record, now):
         account.switch(mode, min(at, now_s), record, run)
     for each in points:
         if account.mode == RUNNING and each.attempt in record.attempts and checksum(each.attempt) != ran:
-            account.follow(each, record, now_s)
+            _follow(account, each, record, now_s)
     record.fruitless = account.fruitless
     return account
 
 
+def _follow(account: Account, addition: Addition, record: Record, now_s: float) -> None:
+    rows = rows_of(addition, position_of(record.report)[0])
+    account.follow(addition.reported_at.timestamp(), rows, record, now_s)
+
+
+def _catch_up(account: Account, record: Record, now_s: float) -> None:
+    """With the last report, if that could wait when it came."""
+    unit, position = position_of(record.report)
+    is_behind = position is not None and unit == account.unit and position > account.position
+    is_its = account.mode == RUNNING and checksum(record.attempt) == account.run
+    if is_behind and is_its and record.moved_at is not None and account.warm >= WARM_ROWS:
+        account.follow(record.moved_at.timestamp(), (), record, now_s)
+
+
 def reckon_until(account: Account, record: Record, now: datetime) -> None:
     """Add what is not settled yet. Needs the conditions of now."""
-    if account.mode == ENDED:
-        return
-    at = max(now.timestamp(), account.ledger.until)
-    tail = account.reckon(at, record)
-    # Of a job that waits, or of which nothing is read, nothing changes from one minute to the next.
-    if account.mode != WAITING and (record.is_current or record.job.accelerators):
-        account.tail = tail
+    if account.mode != ENDED:
+        at = max(now.timestamp(), account.ledger.until)
+        tail = account.reckon(at, record)
+        # Of a job that waits, or of which nothing is read, nothing changes from one minute to the next.
+        if account.mode != WAITING and (record.is_current or record.job.accelerators):
+            account.tail = tail
 
 
 def read_goodput(saved: bytes) -> tuple[Ledger, int] | None:
     """The sums of a document's account, and the kind of what goes on; None where there is none."""
     try:
-        account = Account.load(saved)
+        account = load_account(saved)
     except UNREADABLE_ACCOUNT:
         return None
     if account.tail:

@@ -12,13 +12,12 @@ from visibility_api.history.job_history import JobHistory
 from visibility_api.reports.document import Progress, Refused
 from visibility_api.reports.fields import MAX_INTEGER
 
-from .account import Account, declares
 from .clock import UNKNOWN_CLOCK, NodeClock
 from .estimate import Pace, percentage
+from .evidence import declares
 from .failure import Failure, first_of
 from .holding import NOTHING_HELD, Holding, held_s
 from .job import Phase, Rank0, Termination, TrainingJob
-from .ledger import WASTED
 from .observation import Addition, Observation
 from .rhythm import section_s
 from .straggling import NOTHING_GATHERED, Gathered
@@ -89,6 +88,7 @@ class Record(State, kw_only=True):
     read_at: dict[str, datetime] = {}  # when each reporter of this attempt last was
     history: JobHistory | None = None  # None: nothing was reported yet
     fruitless: int = 0  # attempts in a row without a new step, as the account has it
+    wasted_s: float | None = None  # held for nothing, by the account
     points: list[Addition] = []  # of the history, that are not in the log yet
     last_observation: Observation | None = None  # of a probe or a push, by this process
     observed: ObservationSummary | None = None  # the same by another process, until then
@@ -175,20 +175,18 @@ def note_failure(record: Record, found: Failure) -> None:
     record.failed = first_of(held, found, started_at=started_at)
 
 
-def _resources(record: Record, now: datetime, account: Account) -> Resources | None:
+def _resources(record: Record, now: datetime) -> Resources | None:
     job = record.job
     if not job.accelerators:
         return None
     number = min(sum(count for _, count in job.accelerators), MAX_INTEGER)
     held = held_s(record.holding, now)
-    # Nothing shows that a job which neither reports nor says where it would is not at work.
-    spent = account.spent()
-    wasted_s = sum(spent[kind] for kind in WASTED)
     return Resources(
         accelerators=number,
         by_name=job.accelerators,
         held_s=_seconds(number, held),
-        wasted_s=_seconds(number, min(held, wasted_s)) if declares(record) else None,
+        # Nothing shows that a job which neither reports nor says where it would is not at work.
+        wasted_s=_seconds(number, min(held, record.wasted_s or 0.0)) if declares(record) else None,
     )
 
 
@@ -222,7 +220,7 @@ def _reached(report: Progress) -> str:
     return f"It had reported {harmless(', '.join(where)) or 'this'}{said.rstrip('.')}."
 
 
-def summarise(record: Record, now: datetime, account: Account) -> JobProgress:
+def summarise(record: Record, now: datetime, goodput: bytes) -> JobProgress:
     """What is shown of the job. Needs the record's conditions, and its account, of now."""
     job, report = record.job, record.report
     rank0 = job.rank0 or record.rank0
@@ -244,8 +242,8 @@ def summarise(record: Record, now: datetime, account: Account) -> JobProgress:
             ran_s=ran_s,
             attempts=record.begun or None,
             failure=record.failed,
-            resources=_resources(record, now, account),
-            goodput=account.save(),
+            resources=_resources(record, now),
+            goodput=goodput,
             conditions=record.conditions,
             observation=_observation(record),
         )
@@ -278,8 +276,8 @@ def summarise(record: Record, now: datetime, account: Account) -> JobProgress:
         metrics=report.metrics,
         message=report.message,
         failure=record.failed,
-        resources=_resources(record, now, account),
-        goodput=account.save(),
+        resources=_resources(record, now),
+        goodput=goodput,
         conditions=record.conditions,
         observation=_observation(record),
         seen_at=record.reported_at

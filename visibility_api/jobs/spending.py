@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from .account import declares
 from .clock import later
+from .evidence import declares
 from .goodput import goodput, read_goodput
 from .job import Phase
 from .ledger import DAY_S, KINDS, PRODUCTIVE, QUEUED

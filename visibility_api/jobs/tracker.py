@@ -20,13 +20,14 @@ from visibility_api.reports.report import parse_report
 
 from .conditions import evaluate
 from .failure import Failure
-from .goodput import account_of, reckon_until
+from .goodput import account_of, goes_on, reckon_until
 from .holding import hold
 from .job import JobRef, Rank0, TrainingJob
 from .memory import encode_state, take_state
 from .merge import LOGS, STATUS, TERMINATION, counts, merge, take
 from .observation import Addition, Observation, without_points
 from .record import PASSES_IN_S, Record, note_failure, note_reached, summarise
+from .saved_account import load_account, save_account
 from .summary import JobProgress
 from .training_health import gather
 
@@ -218,13 +219,18 @@ class Tracker:
         record.is_watched = not unwatched or (
             (ref.resource, None) not in unwatched and (ref.resource, ref.namespace) not in unwatched
         )
-        account = account_of(record, now)
+        account = account_of(record, now) if not goes_on(record) else None
         record.conditions = evaluate(record, now)
         record.holding = hold(record.holding, record.job, record.last_run(), now)
-        reckon_until(account, record, now)
-        summary = summarise(record, now, account)
-        if account.is_changed:
-            record.account = summary.goodput
+        goodput = record.account
+        if account is not None:
+            reckon_until(account, record, now)
+            record.wasted_s, goodput = account.wasted_s, save_account(account)
+            if account.is_changed:
+                record.account = goodput
+        elif record.wasted_s is None:
+            record.wasted_s = load_account(goodput).wasted_s
+        summary = summarise(record, now, goodput)
         if summary.completion_at is not None and (summary.remaining_s or 0) <= _REFRESH_S:
             self._watch_end(record, summary.completion_at - PASSING)
         shown = record.shown
