@@ -17,14 +17,24 @@ MAX_BARS = 64  # of a kind that is remembered
 MAX_LAGS = 20  # a bar that was drawn so often with fewer steps has begun again before its end
 
 _COUNT = r"\d{1,15}"
-# At the beginning of a word: no "generator", "workload" or "encoder".
+# Whole words: no "generator", "workload" or "encoder".
+_EVALUATION = (
+    r"eval(?:uat(?:e|ing|ion))?s?|val|valid(?:at(?:e|ing|ion))?|test(?:ing|s)?|sanity|predict(?:ing|ions?)?"
+    r"|infer(?:ence|ring)?"
+)
+_EVALUATION_BAR = lazily(rf"(?<![a-z])(?:{_EVALUATION})(?![a-z])", re.IGNORECASE)
 _SIDE_BAR = lazily(
-    r"(?<![a-z])(?:map(?![a-z])|mapp|download|(?:pre)?load|filter|token|generati|eval|val(?![a-z])|valid|test"
-    r"|predict|sanity|fetch|shard|extract|sav[ei]|cach|dataset|prepar|pre-?process|pars[ei]|read|index|scan"
-    r"|collect|encod(?:e(?!r)|i)|pack|(?:de)?compress|unzip|verif|checking|warm|build)",
+    rf"(?<![a-z])(?:{_EVALUATION}|map(?:ping)?|download(?:s|ing)?|(?:pre)?load(?:s|ing)?|filter(?:s|ing)?"
+    r"|token(?:s|iz(?:e|er|ing|ation))?|generat(?:ing|ion)|fetch(?:ing)?|shard(?:s|ing)?|extract(?:ing|ion)?"
+    r"|sav(?:e|ing)|cach(?:e|es|ing)|datasets?|prepar(?:e|ing|ation)|pre-?process(?:ing)?|pars(?:e|ing)"
+    r"|read(?:s|ing)?|index(?:es|ing)?|scan(?:s|ning)?|collect(?:s|ing)?|encod(?:e|ing)|pack(?:ing)?"
+    r"|(?:de)?compress(?:ing)?|unzip(?:ping)?|verif(?:y|ying|ication)|checking|warm(?:ing|-?up)?|build(?:ing)?"
+    r"|computing)(?![a-z])",
     re.IGNORECASE,
 )
-_TRAINING = lazily(r"[\W\d]{0,16}train(?:ing)?\b", re.IGNORECASE)
+_TRAINING = lazily(
+    r"(?<![a-z])(?:train(?:ing)?(?! (?:data|set|split))|(?:fine-?)?tuning|fitting)(?![a-z])", re.IGNORECASE
+)
 _MEASURED = lazily(
     r"[a-z][\w./-]{0,63}(?:\s?[=:]\s?|\s)[+-]?(?:\d{1,15}\.\d|nan|inf)|\w{1,64}=", re.IGNORECASE
 )
@@ -40,7 +50,8 @@ _WORDS = lazily(r"[^\W\d]{0,64}(?: [^\W\d]{1,64}){0,8}")
 def _is_aside(description: str) -> bool:
     """Whether a bar says that it is not the training's. What it shows of a measurement does not say so."""
     said = _MEASURED.sub("", description)
-    return _SIDE_BAR.search(said) is not None and _TRAINING.match(said) is None
+    words = _EVALUATION_BAR if _EPOCH.search(said) else _SIDE_BAR
+    return words.search(said) is not None and _TRAINING.search(said) is None
 
 
 class _Bar:
@@ -130,7 +141,11 @@ class BarReader:
         description, step, total = drawing.description, drawing.step, drawing.total
         has_name = bool(description) and not description.isspace()
         if (has_name and _is_aside(description)) or _SIDE_UNIT.search(drawing.pace):
-            return {}
+            bar = self._run
+            if bar is None or bar.total != total or not 0 < bar.step < step:
+                return {}
+            bar.step = step  # it is the training's, which says what its last step does
+            return self._position(bar)
         fields: Fields = {}
         if drawing.postfix and (metrics := read_metrics(drawing.postfix)):
             fields["metrics"] = metrics

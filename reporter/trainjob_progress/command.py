@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import resource
 import signal
-from typing import Iterable, List, NoReturn, Sequence, Set
+import time
+from typing import Dict, Iterable, List, NoReturn, Sequence, Set
 
 from .channels import Channel
 from .witness import FORWARDED, Witness
@@ -15,6 +16,7 @@ _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _ASKS_TO_STOP = {
     signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
 }  # fmt: skip
+ASKED_S = 300.0  # within which a command ends that was asked to, but by SIGTERM
 
 
 def become(words: List[str], mask: Iterable[int]) -> None:
@@ -33,7 +35,7 @@ class Command:
     ) -> None:
         """Start it: in our process group, with our environment and every descriptor that we have inherited,
         and the signal mask that we had. FORWARDED and SIGCHLD are blocked. Raises OSError."""
-        self.asked_by: Set[int] = set()  # the signals that ask for an end and have come
+        self._asked_s: Dict[int, float] = {}  # the signals that ask for an end and have come: when
         self.status = 0  # as waitpid has it, once it has ended
         self.mask = mask
         self._channels = channels
@@ -62,7 +64,7 @@ class Command:
                     return
                 continue
             if number in _ASKS_TO_STOP:
-                self.asked_by.add(number)
+                self._asked_s[number] = time.monotonic()
             is_news = not self._witness.has_seen(number) or number in self._early
             self._early.discard(number)
             if number == signal.SIGWINCH:
@@ -70,6 +72,14 @@ class Command:
                 is_news = is_news or any(resized)
             if is_news:
                 os.kill(self._pid, number)
+
+    @property
+    def asked_by(self) -> Set[int]:
+        """The signals that may have brought the end about. Some are for a new log file, or a stack dump."""
+        since_s = time.monotonic() - ASKED_S
+        return {
+            number for number, at_s in self._asked_s.items() if number == signal.SIGTERM or at_s > since_s
+        }
 
     def _has_ended(self) -> bool:
         """After a SIGCHLD. Others' children end too: a container's first process inherits them."""

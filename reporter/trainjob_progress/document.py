@@ -148,6 +148,7 @@ def prepare() -> None:
     try:
         _encode  # noqa: B018
     except NameError:
+        import dis  # noqa: F401 — call_site.py's
         import json
         import select  # noqa: F401 — publisher.py's
 

@@ -21,6 +21,7 @@ _TIME = r"\d{1,9}(?::\d\d){1,2}"
 # rich's columns stand in any order; tqdm.rich's are like these.
 _RICH = lazily(r"^(.{0,500}?)(?<![━╸╺])[━╸╺]{5,1000}\s(.{0,1000})$")
 _RICH_COUNT = lazily(rf"(?<!\S){_OF}(?!\S)")
+_PACKAGE = lazily(r"\s\[[\w.-]{1,64}\]\s*$")  # what pip installs
 _RICH_TIME = lazily(rf"(?<!\S)({_TIME}|-:--:--)(?!\S)")
 # Of the others each group has the name of what it gives.
 _BEFORE, _BEHIND = r"^(?P<description>.{0,500}?)", r"(?P<postfix>.{0,1000})$"
@@ -98,6 +99,8 @@ def _find_rich(line: str) -> Optional[Drawing]:
     if count is None:
         return None
     behind = rest[count.end() :]
+    if _PACKAGE.match(behind):
+        return None
     return Drawing(
         description, int(count.group(1)), int(count.group(2)),
         to_seconds(elapsed), to_seconds(remaining), behind, behind,

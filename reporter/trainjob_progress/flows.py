@@ -83,10 +83,12 @@ def find_numbers() -> tuple[int, ...]:
 
 
 def _find_task() -> Any:  # noqa: ANN401 — of asyncio or trio, neither of which is imported for this
-    for name, find in (("asyncio", "current_task"), ("trio.lowlevel", "current_task")):
+    events = sys.modules.get("asyncio.events")
+    has_loop = events is None or getattr(events, "_get_running_loop", object)() is not None
+    for name in ("asyncio", "trio.lowlevel") if has_loop else ("trio.lowlevel",):  # an error takes longer
         module = sys.modules.get(name)
         try:
-            task = None if module is None else getattr(module, find)()
+            task = None if module is None else module.current_task()
         except (AttributeError, RuntimeError) as error:  # half imported; no loop runs on this thread
             let_through(error)
             continue

@@ -24,7 +24,7 @@ _YOLO = lazily(
 _YOLO_HEAD = lazily(r"^\s{0,16}Epoch\s{1,16}(?:GPU|gpu)_mem((?:\s{1,16}\w{1,32}){1,16})\s*$")
 _OPENMMLAB = lazily(
     rf"^(Epoch|Iter)(?:\((\w{{1,16}})\))?\s{{1,16}}\[\s{{0,9}}({_COUNT})(?:/({_COUNT}))?\]"
-    rf"(?:\[\s{{0,9}}({_COUNT})/({_COUNT})\])?\s(.*)$"
+    rf"(?:\[\s{{0,9}}({_COUNT})/({_COUNT})\])?(?:\s(.*))?$"
 )
 _FAIRSEQ = lazily(
     rf"^([\w.-]{{1,64}}) \| epoch ({_COUNT})"
@@ -115,7 +115,7 @@ def _read_openmmlab(text: str) -> Optional[Fields]:
     kind, mode, first, first_total, step, total, rest = match.groups()
     if mode not in (None, "train"):
         return {}
-    metrics = _metrics(rest)
+    metrics = _metrics(rest or "")
     if kind == "Iter" and first_total:
         return {"step": int(first), "total_steps": int(first_total), **metrics}
     if kind == "Epoch" and total and int(total) > 0:

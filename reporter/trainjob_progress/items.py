@@ -67,6 +67,12 @@ class Items(Over[T]):
         track = self._track.__reduce__()
         return _make_inactive_items, (track, self._items, self._epoch, self._is_over)
 
+    def __copy__(self) -> Any:
+        from copy import copy
+
+        make, (track, items, epoch, is_over) = self.__reduce__()
+        return make(track, copy(items), epoch, is_over)
+
     def __iter__(self) -> Items[T]:
         self._track._home = None  # another loop goes on with it: nobody knows which until it begins anew
         return self
@@ -83,7 +89,9 @@ class Items(Over[T]):
 
     def __next__(self) -> T:
         if self._is_over:
-            raise StopIteration
+            if self._items is None:
+                raise StopIteration
+            return next(self._items)  # some go on after their end, as a file that grows
         track = self._track
         if not track._is_iterating:
             self._guard(self._go_on)
@@ -172,13 +180,14 @@ class Items(Over[T]):
     def _end_epoch(self) -> bool:
         """Whether there is another one."""
         track = self._track
-        self._items, self._is_new = None, True
+        self._is_new = True
         if self._micro:  # gradients that were left over still make a step
             self._micro = track._accumulate
             self._count()
         self._epoch += 1
         track.update(epoch=self._epochs_before + self._epoch)
         if self._epoch < track._epochs:
+            self._items = None
             return True
         self._is_over = True
         if track._total_steps is not None and self._raised_at != track._step:

@@ -62,13 +62,15 @@ _MNIST = lazily(
 _BOOSTING = lazily(rf"^(?:\[\d[\d:]{{0,16}}\]\s{{0,4}})?\[({_COUNT})\]\t(.+)$")
 _CATBOOST = lazily(rf"^({_COUNT}):\t(.*\btotal:.*)$")
 _ITEM = lazily(  # of a Python dictionary, as its repr has it; NumPy writes np.float64(0.5)
-    rf"\s*'([^'\\]{{1,200}})':\s?(?:'([^'\\]{{0,200}})'|(?:np\.\w{{1,16}}\()?({NUMBER})\)?)\s?([,}}])",
+    rf"\s*'([^'\\]{{1,200}})':\s?(?:'([^'\\]{{0,200}})'|(?:(?:np\.\w{{1,16}}|tensor|array)\()?({NUMBER})"
+    r"(?:, [^(){}]{0,64}\))?\)?)\s?([,}])",
     re.IGNORECASE,
 )
 _FILLING = lazily(r"[\s|,;()\[\]-]")
 # What is said beside: `eta: 0:10:00`, `step_avg:100.12ms`, `msg="train"`, `(+nanz)`, `120.5 ms`, `(7.0e+00)`.
 _BESIDE = lazily(
-    r"\b\w{1,16}:\s{0,4}\d{1,9}(?::\d\d){1,2}\b|\b(?:\w{1,16}[:=]\s?)?\d{1,9}(?:\.\d{1,9})?\s?m?s\b"
+    r"\b\w{1,16}[:=]\s{0,4}\d{1,9}(?::\d\d){1,2}\b"
+    r"|\b(?:\w{1,16}[:=]\s?)?\d{1,9}(?:\.\d{1,9})?\s?(?:m?s|[a-z]{1,12}/s|s/[a-z]{1,8})\b"
     r'|\b\w{1,16}="[^"]{0,200}"|\b(?:level|lvl|ts|time)=\S{1,40}|\([+-]?(?:nan|\d{1,9}(?:\.\d{1,9})?)z?\)',
     re.IGNORECASE,
 )
@@ -183,7 +185,14 @@ class LineReader:
             fields = None if is_other else self._bars.read(words, is_nested=is_nested)
             if fields is not None:
                 self._is_bar = True
-                return (fields if self._said_step is None else self._beside_lines(fields)) or None
+                fields = fields if self._said_step is None else self._beside_lines(fields)
+                at = words.rfind("]") + 1
+                behind = words[at:].strip()
+                if at and behind and "%|" in words[:at]:  # printed while the bar was there
+                    said = self._read(behind, 0) or {}
+                    metrics = {**fields.get("metrics", {}), **said.get("metrics", {})}
+                    fields = {**fields, **said, **({"metrics": metrics} if metrics else {})}
+                return fields or None
         repeats, self._repeats = self._repeats, words.endswith(_BEST)
         if repeats and _BOOSTING.match(words):
             return None
@@ -274,7 +283,7 @@ class LineReader:
             _CALL.match(text) and not any("loss" in pair.name.lower() for pair in pairs)
         ):
             return {}
-        pairs = [pair for pair in pairs if not is_place(pair)]
+        pairs = [pair for pair in pairs if not is_place(pair, text)]
         position = next((pair.start for pair in pairs if pair.name.lower() in COUNTS), None)
         if position is None:
             pairs = _name_aside(pairs, text)
@@ -358,6 +367,8 @@ def _read_object(line: str) -> Optional[Fields]:
     values = _parse_object(text)
     if not values:
         return None
+    if isinstance(values.get("trainerStatus"), dict):
+        return _read_status(values["trainerStatus"])
     if "schemaVersion" in values or ("timestamp" in values and "progressPercentage" in values):
         fields: Fields = {
             ours: values[theirs] for theirs, ours in _FIELD_OF_DOCUMENT.items() if theirs in values
@@ -379,6 +390,18 @@ def _read_object(line: str) -> Optional[Fields]:
     said = _with_position({name: value for name, value in metrics.items() if not isinstance(value, str)})
     has_text = any(isinstance(values[name], str) for name in said.get("metrics", ()))  # Katib's, HF's of v5
     return said if said and (has_text or _speaks_of_progress(said)) else None
+
+
+def _read_status(status: dict[str, Any]) -> Fields:
+    """What Kubeflow's clients push, as they print it."""
+    fields: Fields = {ours: status[theirs] for theirs, ours in _FIELD_OF_DOCUMENT.items() if theirs in status}
+    listed = status.get("metrics")
+    metrics = {
+        one["name"]: to_number(one.get("value"))
+        for one in (listed if isinstance(listed, list) else ())
+        if isinstance(one, dict) and isinstance(one.get("name"), str)
+    }
+    return {**fields, **_with_position(metrics)}
 
 
 def _read_rich(line: str) -> Optional[Fields]:

@@ -16,7 +16,7 @@ Metrics = dict[str, Union[float, str]]
 NUMBER = r"[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,4})?|[+-]?(?:nan|inf(?:inity)?)"
 _THOUSANDS = r"\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,40})?"
 # `0:10:00`, `1 day, 0:10:00`, `12ms`, `1970-01-01` and `101-200` are not 0, 1, 12, 1970 and 101.
-_END = r"(?![\w.]|[:,-]\d|\sdays?\b)"
+_END = r"(?!\.?\w|[:,-]\d|\sdays?\b)"
 _PAIR = lazily(
     rf"(?<![\w./-])([^\W\d_][\w./-]{{0,63}}(?:@\d{{1,4}}(?:\.\d{{1,2}})?|\s\([a-z]{{1,16}}\))?)"
     rf"(\s{{0,16}}[=:]\s{{0,16}}|\s{{1,16}})(?:\[(?=\d{{1,15}}\s{{0,4}}/))?({_THOUSANDS}|{NUMBER})"
@@ -26,9 +26,9 @@ _PAIR = lazily(
 _ENTRY = lazily(rf"(?<!\w)([A-Za-z_]\w{{0,63}}):\s{{0,16}}({NUMBER}){_END}", re.IGNORECASE)
 # No measurements: words of a sentence, versions, and the number of Lightning's log directory.
 _NO_NAMES = {
-    "accelerate", "and", "at", "by", "cuda", "cudnn", "datasets", "driver", "for", "from", "in", "jax",
-    "jaxlib", "keras", "lightning", "nccl", "numpy", "of", "or", "parameters", "params", "peft",
-    "python", "pytorch", "tensorflow", "to", "took", "torch", "torchaudio",
+    "accelerate", "and", "at", "by", "cuda", "cudnn", "datasets", "driver", "for", "from", "in", "inf", "jax",
+    "jaxlib", "keras", "lightning", "nan", "nccl", "numpy", "of", "or", "parameters", "params",
+    "peft", "pid",    "python", "pytorch", "tensorflow", "to", "took", "torch", "torchaudio",
     "torchvision", "transformers", "triton", "v_num",
     "version",
 }  # fmt: skip
@@ -36,7 +36,9 @@ _NO_NAMES = {
 _PARTS = {"train", "training", "val", "valid", "validation", "test", "eval", "dev"}
 _PART_CHARACTERS = 12
 # More words of a name: `learning rate: 0.1`, `[D loss: 0.5]`. They begin where something else has ended.
-_WORDS = lazily(r"(?:^|[|,;:(\[\]){}\t]\s{0,4}|\s\s|\d\s)((?:[A-Za-z][A-Za-z_]{0,31}\.?\s){1,3})$")
+_WORDS = lazily(
+    r"(?:^|[|,;:(\[\]){}\t]\s{0,4}|\s\s|\d\s)((?:(?:[A-Za-z]{1,4}\.|[A-Za-z][A-Za-z_]{0,31})\s){1,3})$"
+)
 _WORDS_CHARACTERS = 48
 # Before a count: how many there are, or what each of them takes, is not where the run stands.
 _AMOUNT = lazily(
@@ -99,10 +101,11 @@ def find_pairs(text: str) -> list[Pair]:
     return pairs
 
 
-def is_place(pair: Pair) -> bool:
-    """Whether it is a place in the code, as logging libraries print it: `train.py:12`, `yolox.core:270`."""
-    is_file = pair.name.endswith(".py")
-    return pair.sign == ":" and (is_file or "." in pair.name) and isinstance(pair.value, int)
+def is_place(pair: Pair, text: str) -> bool:
+    """Whether it is a place in the code, as logging libraries print it: `train.py:12`, `root:9 - …`."""
+    if pair.sign != ":" or not isinstance(pair.value, int) or pair.name.lower() in COUNTS:
+        return False
+    return "." in pair.name or text.startswith(" - ", pair.start + pair.length)
 
 
 def find_doubted(pairs: Iterable[Pair]) -> set[str]:

@@ -163,7 +163,7 @@ class Reporter(Level):
             if total_epochs is not None:
                 self._total_epochs = self._amount("total_epochs", total_epochs, self._total_epochs)
             if percentage is not None:
-                self._percentage = self._amount("percentage", percentage, self._percentage)
+                self._percentage = self._amount("percentage", percentage, self._percentage, 100)
             if run.values is None:
                 return
             if remaining_s is not None:
@@ -512,10 +512,14 @@ class Reporter(Level):
             return before
         return count
 
-    def _amount(self, name: str, value: object, before: Optional[float]) -> Optional[float]:
+    def _amount(
+        self, name: str, value: object, before: Optional[float], most: Optional[int] = None
+    ) -> Optional[float]:
         amount = to_amount(value)
-        if amount is None:
-            self._say(name, f"{name}={show(value)} is left out: a number from 0 to 2^53 is needed")
+        if amount is None or (most is not None and amount > most):
+            self._say(
+                name, f"{name}={show(value)} is left out: a number from 0 to {most or '2^53'} is needed"
+            )
             return before
         return amount
 

@@ -117,7 +117,7 @@ class Track(Reporter, Over[T]):
         self._is_started = True
         items = to_count(self._total)
         if items is None and self._total is not None:
-            self._doubts["total"] = f"total={show(self._total)} is no whole number: the length is used"
+            self._doubts["total"] = f"total={show(self._total)} is no number of items: the length is used"
         try:
             if items is None:
                 items = len(self._iterable)  # type: ignore[arg-type]  # asked, not known

@@ -217,7 +217,8 @@ def _scientific(number: int) -> str:
 def show(value: object) -> str:
     """A value as a warning has it: whatever it is, in a few characters."""
     try:
-        return repr(value)[:60]
+        text = repr(value)
+        return text if len(text) <= 60 else f"{text[:59]}…"
     except Exception as error:  # an integer of thousands of digits, or a foreign type's own trouble
         let_through(error)
         return f"a {type(value).__name__}"

@@ -60,7 +60,10 @@ def test_bars_that_are_not_the_training_are_left_out(name: str) -> None:
     assert read(f"{name}:  45%|████▌     | 450/1000 [01:23<01:41,  5.41it/s]") is None
 
 
-@pytest.mark.parametrize("name", ["Epoch 1/3 [Val]", "[Val] Epoch 1/3", "Epoch 1/3 - val", "Preprocess"])
+@pytest.mark.parametrize(
+    "name",
+    ["Inference", "Computing FID", "Epoch 1/3 [Val]", "[Val] Epoch 1/3", "Epoch 1/3 - val", "Preprocess"],
+)
 def test_bars_of_a_validation_or_a_preparation_are_left_out_wherever_they_say_so(name: str) -> None:
     assert read(f"{name}:  50%|████▌     | 2/4 [00:01<00:01,  5.41it/s]") is None
 
@@ -68,6 +71,7 @@ def test_bars_of_a_validation_or_a_preparation_are_left_out_wherever_they_say_so
 @pytest.mark.parametrize(
     "name",
     [
+        "ResNet train on dataset X", "Finetuning on test split A", "Fitting filterbank", "Readout layer",
         "loss 0.5 test_acc 0.9", "train mAP=0.5", "valid_loss 0.4", "Train encoder", "Generator training",
         "Workload A train", "Training on test-bench v2", "reading=1", "Train loss 0.5 | Test loss 0.5",
     ],
@@ -76,6 +80,35 @@ def test_a_bar_of_the_training_may_show_what_an_evaluation_measured(name: str) -
     """Seen: nothing at all was reported of these."""
     fields = read(f"{name}:  45%|████▌     | 450/1000 [01:23<01:41,  5.41it/s]") or {}
     assert (fields.get("step"), fields.get("total_steps")) == (450, 1000)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Epoch 2/3 dataset A", "Epoch 2/3 (tokenizer frozen)", "Warmup epoch 2/3", "Predictor epoch 2/3"],
+)
+def test_a_bar_that_names_its_epoch_is_the_trainings_whatever_it_is_about(name: str) -> None:
+    assert read(f"{name}: 50%|██| 50/100 [01:30<01:41]") == {
+        "step": 150, "total_steps": 300, "epoch": 1, "total_epochs": 3,
+    }  # fmt: skip
+
+
+def test_a_bar_that_says_what_its_last_step_does_is_still_the_trainings() -> None:
+    drawn = "{}%|████▌| {}/50 [00:10<00:01, 5.0it/s]"
+    bars = [drawn.format(80, 40), "Saving: " + drawn.format(100, 50)]
+    assert read(*bars) == {"step": 50, "total_steps": 50}
+    assert read(bars[1]) is None
+
+
+def test_what_is_printed_behind_a_bar_is_read_too() -> None:
+    bar = " 10%|█ | 10/100 [00:01<00:09, 9.0it/s]"
+    assert read(f"{bar}step 10 loss: 0.5") == {"step": 10, "total_steps": 100, "metrics": {"loss": 0.5}}
+    assert read(bar + "{'loss': 1.5, 'epoch': 0.5}") == {
+        "step": 10, "total_steps": 100, "epoch": 0.5, "metrics": {"loss": 1.5},
+    }  # fmt: skip
+
+
+def test_what_pip_installs_is_no_training() -> None:
+    assert read("   ━━━━━━━━╸━━━━━━━━━━━━━━━━━━━━━━ 3/12 [torch]") is None
 
 
 def test_the_plan_of_a_bar_before_is_not_that_of_bars_that_name_their_epochs() -> None:

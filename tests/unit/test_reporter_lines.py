@@ -292,6 +292,26 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
             {"step": 5, "metrics": {"loss": 0.5}},
         ),
         ("steps 1-10 of 100", None),
+        (
+            "step 5/10 loss=0.1 eta=0:10:00 speed=12it/s lr=1e-4 time=12:30",
+            {"step": 5, "total_steps": 10, "metrics": {"loss": 0.1, "lr": 1e-4}},
+        ),
+        ("INFO pid=1234 rank=0 step=5 loss=0.1", {"step": 5, "metrics": {"loss": 0.1}}),
+        ("Epoch: 1 completed. Loss: 0.5. Time: 12.5s", {"epoch": 1, "metrics": {"Loss": 0.5}}),
+        ("{'step': 5, 'loss': tensor(0.5000)}", {"step": 5, "metrics": {"loss": 0.5}}),
+        (
+            "{'step': 5, 'loss': tensor(0.5, device='cuda:0')}",
+            {"step": 5, "metrics": {"loss": 0.5}},
+        ),
+        ("2026-01-23 10:00:00 INFO root:9 - step 10 loss 0.1", {"step": 10, "metrics": {"loss": 0.1}}),
+        (
+            '{"trainerStatus":{"progressPercentage":45,"metrics":[{"name":"loss","value":"0.25"}]}}',
+            {"percentage": 45, "metrics": {"loss": 0.25}},
+        ),
+        (
+            "global_step 25 epoch 1/3 loss 0.5",
+            {"step": 25, "epoch": 1, "total_epochs": 3, "metrics": {"loss": 0.5}},
+        ),
         # A logger's record.
         (
             "[INFO|2026-01-23 10:00:00] llamafactory.train.callbacks:143 >> {'loss': 1.5, 'epoch': 0.10}",
