@@ -88,7 +88,7 @@ class Level:
         """A level inside this one has ended at `inner`. `key`: what it was to this one."""
         self._inner = inner
         self._inner_done += inner.step or 0
-        self._note_end(inner)
+        self._note_end(inner, has_failed=has_failed)
         self._failed_steps = (inner.step or 0) if has_failed else 0
 
     def _set_key(self, place: object) -> Key:
@@ -102,10 +102,11 @@ class Level:
         """What begins inside goes on from there, in its first round."""
         self._inner_done = self._inner_done or steps
 
-    def _note_end(self, inner: Position) -> None:
-        if self._inner_round != self._rounds:
+    def _note_end(self, inner: Position, *, has_failed: bool = False) -> None:
+        rounds = self._rounds
+        if self._inner_round != rounds if self._is_loop else not has_failed:
             self._inner_rounds += max(int(inner.epoch or 0), 1)  # a handle may stay for several
-        self._inner_round = self._rounds
+        self._inner_round = rounds
 
     def _absorb_extra(self, key: Key, inner: Position, *, has_failed: bool) -> None:  # noqa: ARG002 — as above
         """A level inside this one, which did not count, has ended at `inner`."""
@@ -183,7 +184,9 @@ class Level:
     @property
     def _rounds(self) -> float:
         """Iterations, or epochs, that are behind this level."""
-        return (to_count(self._step) or 0) if self._is_loop else int(self._epoch or 0)
+        if self._is_loop:
+            return to_count(self._step) or 0
+        return self._inner_rounds if self._epoch is None else int(self._epoch)
 
     @property
     def _planned_rounds(self) -> Optional[float]:
@@ -216,16 +219,20 @@ def _plan(level: Level, inner: Optional[Position], before: int) -> Optional[int]
     left = max(planned - rounds, 0)
     if inner is None and level._inner_round == rounds:
         left = max(left - 1, 0)  # this round has had its steps, though it is not over yet
-    return before + round(last.total_steps * left)
+    each = last.total_steps if level._is_loop else last.total_steps / max(last.total_epochs or 1, 1)
+    return before + round(each * left)
 
 
 def _epochs(
     level: Level, inner: Optional[Position], known: Position
 ) -> tuple[Optional[float], Optional[float]]:
-    if not level._is_loop and level._epoch is None and level._total_epochs is None:
-        return known.epoch, known.total_epochs
-    rounds: Optional[float] = level._rounds if level._is_loop else level._epoch
     planned = level._planned_rounds
+    if not level._is_loop and level._epoch is None:  # it leaves its epochs to what is inside
+        is_whole = planned is None and (known.total_steps or 0) >= (level._total_steps or 0)
+        if is_whole or (planned is None and known.total_epochs is None):
+            return known.epoch, known.total_epochs
+        return level._rounds + ((inner.epoch or 0) if inner is not None else 0), planned
+    rounds: Optional[float] = level._rounds if level._is_loop else level._epoch
     if inner is None or not inner.total_epochs:
         if known.total_epochs and level._is_loop:  # between two inner levels, in epochs as they count them
             done = level._rounds + (1 if level._inner_round == level._rounds else 0)

@@ -108,7 +108,7 @@ def test_a_total_that_is_none_is_a_warning(
 ) -> None:
     for _ in track(range(4), total=wrong):
         pass
-    assert f"total={wrong!r} is no whole number: the length is used" in capfd.readouterr().err
+    assert f"total={wrong!r} is no number of items: the length is used" in capfd.readouterr().err
     assert sink.last.step == 4
 
 

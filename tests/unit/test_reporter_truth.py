@@ -6,7 +6,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -199,6 +199,28 @@ def test_of_several_loops_in_one_that_is_not_tracked_the_one_that_comes_most_cou
                 run(4, f"{name.format(epoch)}val")
         r.flush(60)
         assert (sink.last.step, sink.last.epoch) == (50, 10)
+
+
+@pytest.mark.parametrize("plan", [{"total_epochs": 3}, {"total_steps": 15}])
+@pytest.mark.parametrize("inner", [lambda: report(total_steps=5), lambda: track(range(5))])
+def test_epochs_of_a_block_that_counts_none_are_what_ran_inside(
+    sink: MemorySink, plan: dict[str, int], inner: Callable[[], Any]
+) -> None:
+    """Seen: "stopped", step 15 of 25; or epoch 1 of 1 after three."""
+    seen = []
+    with report(sinks=[sink], **plan) as r:
+        for _ in range(3):
+            with inner() as i:
+                if isinstance(i, Iterable):
+                    list(i)
+                else:
+                    i.step(5)
+            r.flush(60)
+            seen.append((sink.last.step, sink.last.total_steps, sink.last.epoch))
+    is_known = "total_epochs" in plan or isinstance(i, Iterable)
+    assert seen == [(5 * at, 15, at if is_known else None) for at in (1, 2, 3)]
+    assert numbers(sink) == ("completed", "finished", 15, 15, 100)
+    assert sink.last.total_epochs == plan.get("total_epochs")
 
 
 @pytest.mark.parametrize("grows", [False, True])
