@@ -18,14 +18,14 @@ import tempfile
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Self
 
 import trustme
 from tqdm import tqdm
 
-from trainjob_progress import Reporter, report
+from trainjob_progress import Reporter, report, track
 from trainjob_progress.document import Snapshot
 from trainjob_progress.settings import find_sinks
 
@@ -65,6 +65,7 @@ def main() -> int:
 def measure_cost(directory: Path) -> dict[str, float]:
     """Nanoseconds of a call, and ratios: medians of rounds that take turns, so that noise hits all alike."""
     environ = {"TRAINJOB_PROGRESS_FILE": str(directory / "cost.json")}
+    other = {"TRAINJOB_PROGRESS_FILE": str(directory / "loop.json")}
     active = report(total_steps=10**12, sinks=find_sinks(environ))
     inactive = Reporter()
     with open(os.devnull, "w") as nowhere, tqdm(total=10**12, file=nowhere) as bar:
@@ -75,6 +76,10 @@ def measure_cost(directory: Path) -> dict[str, float]:
             "step_with_loss": lambda: loop_with_loss(active.step),
             "step_with_three": lambda: loop_with_three(active.step),
             "step_on_other_ranks": lambda: loop_with_loss(inactive.step),
+            "tqdm_loop": lambda: loop_over(tqdm(range(CALLS), file=nowhere)),
+            "track": lambda: loop_over(track(range(CALLS), sinks=find_sinks(other))),
+            "r_track": lambda: loop_over(active.track(range(CALLS))),
+            "section": lambda: loop_of_sections(active),
         }
         times: dict[str, list[float]] = {name: [] for name in contestants}
         for _ in range(ROUNDS):
@@ -87,6 +92,9 @@ def measure_cost(directory: Path) -> dict[str, float]:
     for name in ("step", "step_with_loss", "step_with_three"):
         ratios = [ours / theirs for ours, theirs in zip(times[name], times["tqdm_update"], strict=True)]
         result[f"ratio_{name}"] = round(statistics.median(ratios), 2)
+    for name in ("track", "r_track"):
+        ratios = [ours / theirs for ours, theirs in zip(times[name], times["tqdm_loop"], strict=True)]
+        result[f"ratio_{name}"] = round(statistics.median(ratios), 2)
     same = zip(times["step_with_three"], times["tqdm_with_three"], strict=True)
     result["ratio_step_with_three_to_tqdm_with_three"] = round(statistics.median(a / b for a, b in same), 2)
     return result
@@ -95,6 +103,17 @@ def measure_cost(directory: Path) -> dict[str, float]:
 def loop(call: Callable[[], Any]) -> None:
     for _ in range(CALLS):
         call()
+
+
+def loop_over(items: Iterable[int]) -> None:
+    for _ in items:
+        pass
+
+
+def loop_of_sections(reporter: Reporter) -> None:
+    for _ in range(CALLS):
+        with reporter.evaluating():
+            pass
 
 
 def loop_with_postfix(bar: tqdm[Any]) -> None:

@@ -256,6 +256,8 @@ class LiveRun:
         if earlier[0] == before._before[0] + 1:
             earlier = before._before  # it had been noted that it failed
         self._start_time, self._before = before._start_time, before._before
+        if self.marks is not None and before.marks is not None:
+            self.marks.checkpoint = before.marks.checkpoint
         if self.values is not None:
             self.values.update(before.values or {})
 

@@ -86,8 +86,8 @@ def mark(
 ) -> None:
     """From now on a framework's method is a section of the run that is open. A second call does nothing.
 
-    For what a framework has no hooks for. `find_futures`: of what the method returns, those by which a
-    checkpoint is complete.
+    For what a framework has no hooks for. `find_futures`: of the object whose method it is, those by which
+    the checkpoint is complete that it has begun to save.
     """
     method = getattr(owner, name, None)
     if method is None or hasattr(method, "_is_marked"):
@@ -100,7 +100,7 @@ def mark(
         with Section(reporter, kind) as section:
             result = method(*args, **kwargs)
             if find_futures is not None:
-                _until(section, find_futures, result)
+                _until(section, find_futures, args[0])
         if kind == RESTORE and not reporter.is_active:
             global _restored_s
             _restored_s += time.monotonic() - began_s
@@ -131,5 +131,5 @@ def quietly(hook: F) -> F:
 
 
 @quietly
-def _until(section: Section, find_futures: Callable[[Any], Iterable[Any]], result: Any) -> None:
-    section.until(*find_futures(result))
+def _until(section: Section, find_futures: Callable[[Any], Iterable[Any]], whose: Any) -> None:
+    section.until(*find_futures(whose))
