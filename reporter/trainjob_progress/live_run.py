@@ -17,7 +17,7 @@ from .document import MAX_METRICS, MAX_TEXT, Snapshot, now_s
 from .estimate import Pace, find_percentage
 from .levels import find_position
 from .publisher import Publisher, wait_for_end, warn
-from .values import Held, read_held, show, to_metrics
+from .values import Held, read_held, read_ready, show, to_metrics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -573,6 +573,7 @@ class LiveRun:
             self._due_since_s = now_s
             self._ask()
         elif now_s - self._due_since_s > PATIENCE_S:
+            read_ready(self.values or {})
             taken = self._take()
             # The time of a report is when something moved: a hung run must look hung. And if the training
             # thread came by meanwhile, its own snapshot is better.

@@ -426,13 +426,16 @@ class Reporter(Level):
         """What was meant by whatever `step` was given."""
         if is_mapping(n):
             n, metrics = (1 if metrics is None else metrics), n
-        if "n" in named:
+        is_named = "n" in named
+        if is_named:
             named = dict(named)
             n = named.pop("n")
         self._check_names(named)
         count = to_count(n)
         if count is None:
             self._say("step", f"step({show(n)}) counts nothing: a whole number of steps is needed")
+        elif is_named and self._total_steps and self._step + count > self._total_steps:
+            self._say("n", f'n={show(n)} counts steps, more than are planned: step({{"n": …}}) is a metric')
         if metrics is not None:
             if is_mapping(metrics):
                 named = {**metrics, **named}

@@ -96,6 +96,18 @@ def read_held(values: dict[str, Any]) -> None:
                 values[name] = number
 
 
+def read_ready(values: Mapping[str, Any]) -> None:
+    """Note what can be read without waiting for a device, on any thread: of JAX, which says so."""
+    for value in tuple(values.values()):
+        if type(value) is not Held:
+            continue
+        try:
+            if value.tensor.is_ready():
+                value.before = read(value.tensor)
+        except Exception as error:  # another library's, which may be read on the training thread alone
+            let_through(error)
+
+
 def to_metrics(values: Mapping[str, Any]) -> dict[str, Value]:
     """`values` as a document has them, in their order: names and texts cut to length, no device asked."""
     metrics: dict[str, Value] = {}

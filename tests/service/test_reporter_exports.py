@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_type_hints
 
 import trainjob_progress
 
@@ -20,6 +21,14 @@ def test_what_is_exported_is_what_is_listed_and_sorted() -> None:
     }
     assert set(trainjob_progress.__all__) == public
     assert trainjob_progress.__all__ == sorted(trainjob_progress.__all__)
+
+
+def test_a_tool_that_asks_for_type_hints_gets_no_error() -> None:
+    """There are none: what they name is imported for type checkers alone."""
+    for name in trainjob_progress.__all__:
+        public = getattr(trainjob_progress, name)
+        methods = [method for method in vars(public).values() if callable(method)]
+        assert [get_type_hints(one) for one in (public, *methods)] == [{}] * (1 + len(methods))
 
 
 def test_nothing_but_the_standard_library_is_imported_outside_of_integrations() -> None:

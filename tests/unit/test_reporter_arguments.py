@@ -266,6 +266,18 @@ def test_no_argument_makes_a_reporter_raise(arguments: dict[str, Any], first: An
     abandon_all()
 
 
+@pytest.mark.parametrize(("arguments", "is_said"), [({"n": 32}, True), ({"n": 2}, False), ({}, False)])
+def test_a_metric_that_is_taken_for_a_number_of_steps_is_said(
+    capfd: pytest.CaptureFixture[str], arguments: dict[str, Any], is_said: bool
+) -> None:
+    """`n=32`, the number of samples, say: once it counts more than is planned."""
+    with report(total_steps=100) as r:
+        for _ in range(50):
+            r.step(loss=0.5, **arguments)
+    wanted = ['trainjob_progress: n=32 counts steps, more than are planned: step({"n": …}) is a metric']
+    assert capfd.readouterr().err.splitlines() == (wanted if is_said else [])
+
+
 def test_a_masked_number_is_left_out(places: list[MemorySink], capfd: pytest.CaptureFixture[str]) -> None:
     """Seen: 0.0."""
     with report() as r:

@@ -108,6 +108,28 @@ def test_the_last_of_a_burst_of_steps_is_not_held_back_by_a_long_one(sink: Memor
     assert sink.last.metrics == {"loss": 0.125}
 
 
+def test_a_number_that_is_ready_on_its_device_is_shown_though_the_loop_does_not_come_by(
+    sink: MemorySink,
+) -> None:
+    """JAX says whether it is; a result of an evaluation, say, before something long."""
+
+    class Array:
+        def __init__(self, *, is_ready: bool) -> None:
+            self.is_ready = lambda: is_ready
+
+        def item(self) -> float:
+            assert self.is_ready(), "a hanging device was asked"
+            return 0.25
+
+    with report(total_steps=10, sinks=[sink]) as r:
+        wait_until(lambda: r.is_due)
+        r.step()
+        r.update(eval_loss=Array(is_ready=True), later=Array(is_ready=False), count=1)
+        wait_until(lambda: "count" in sink.last.metrics)
+        assert sink.last.metrics == {"eval_loss": 0.25, "count": 1}
+        r.update(later=0.5)
+
+
 @pytest.mark.parametrize("loss", [0.5, float("nan")])
 def test_a_run_that_hangs_is_not_made_to_look_fresh(sink: MemorySink, loss: float) -> None:
     class Tensor:
