@@ -533,3 +533,22 @@ async def test_a_redirect_is_not_followed() -> None:
         with pytest.raises(ApiError) as raised:
             await client.get(PATH)
     assert raised.value.status == 302
+
+
+@pytest.mark.parametrize(
+    ("date", "ahead_s"),
+    [
+        ("Thu, 01 Jan 1970 00:00:10 GMT", 1_700_000_000 - 10),
+        *((date, 0) for date in ("", "soon", "Thu, 01 Jan 1970 00:00:10 +99999999999", "31 Feb", "\xb2")),
+    ],
+)
+async def test_the_date_of_an_answer_says_how_far_our_clock_is_ahead_and_nonsense_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, date: str, ahead_s: float
+) -> None:
+    async def handle(_: web.Request) -> web.StreamResponse:
+        return web.json_response({}, headers={"Date": date})
+
+    async with fake_apiserver(handle) as client:
+        monkeypatch.setattr("visibility_api.kube.client.time.time", lambda: 1_700_000_000.0)
+        await client.get("/apis")
+        assert client.clock_ahead_s == ahead_s

@@ -12,7 +12,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from email.utils import parsedate_to_datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -32,6 +32,7 @@ Query = Sequence[tuple[str, str]]
 
 JSON = "application/json"
 USER_AGENT = "trainjob-visibility"
+HTTP_DATE = "%a, %d %b %Y %H:%M:%S GMT"  # RFC 9110, 5.6.7; nobody sends the older forms
 READ_BUFFER_BYTES = 2 * 1024 * 1024
 CONNECT_TIMEOUT_S = 10.0
 
@@ -160,7 +161,8 @@ class KubeClient:
 
     def _compare_clocks(self, date: str) -> None:
         with suppress(ValueError):
-            self.clock_ahead_s = time.time() - parsedate_to_datetime(date).timestamp()
+            theirs = datetime.strptime(date, HTTP_DATE).replace(tzinfo=UTC)
+            self.clock_ahead_s = time.time() - theirs.timestamp()
 
     @asynccontextmanager
     async def lines(
