@@ -18,7 +18,7 @@ class Around(Reporter):
     """Stands for it. Of the loops inside, the one that comes most often counts; while none has come twice,
     those at one place in the code, which may be data sets or folds."""
 
-    __slots__ = ("_before", "_begun", "_counted", "_done", "_failed_key")
+    __slots__ = ("_before", "_begun", "_counted", "_done", "_failed", "_inside")
     stands_for_loop = True
 
     def __init__(self, run: LiveRun, loop: Optional[Loop]) -> None:
@@ -31,7 +31,8 @@ class Around(Reporter):
         self._begun: dict[Key, int] = {}  # how often each of them has begun, in their order
         self._done: dict[Key, tuple[int, int]] = {}  # their steps, and how often each came to its end
         self._counted: list[Key] = []
-        self._failed_key: Optional[Key] = None  # of the last one, if it failed
+        self._failed: Optional[tuple[Key, Optional[str], Position]] = None  # the last one, if it failed
+        self._inside: Optional[str] = None  # its name, as it was given
 
     def _takes_in(self, inner: Level, place: object) -> bool:
         key = inner._set_key(place)
@@ -43,6 +44,8 @@ class Around(Reporter):
             self._counted = counted
             self._inner_done = self._before + sum(self._done[one][0] for one in counted)
             self._step = sum(self._done[one][1] for one in counted)
+        if key in counted:
+            self._inside, self._name = inner._name, None
         return key in counted
 
     def _take_before(self, steps: int) -> None:
@@ -51,7 +54,8 @@ class Around(Reporter):
 
     def _absorb(self, inner: Position, key: Key, *, has_failed: bool) -> None:
         super()._absorb(inner, key, has_failed=has_failed)
-        self._failed_key = key if has_failed else None
+        self._failed = (key, self._inside, inner) if has_failed else None
+        self._name = self._inside  # until the next one
         self._absorb_extra(key, inner, has_failed=has_failed)
         self._step += not has_failed
 
@@ -60,7 +64,9 @@ class Around(Reporter):
         self._done[key] = steps + (inner.step or 0), ends + (not has_failed)
 
     def _try_again(self) -> None:
-        if self._failed_key is not None and self._inner_round == self._rounds:
-            steps, ends = self._done[self._failed_key]
-            self._done[self._failed_key] = steps - self._failed_steps, ends
+        if self._failed is not None and self._inner_round == self._rounds:
+            key, name, position = self._failed
+            self._run.note_attempt(name, "failed", position)
+            steps, ends = self._done[key]
+            self._done[key] = steps - self._failed_steps, ends
         super()._try_again()

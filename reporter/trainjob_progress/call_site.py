@@ -85,26 +85,31 @@ def _read_loops(code: CodeType, at: int) -> Iterator[tuple[int, int]]:
             following[offset].append(later.offset)
         # Of `await` and `yield from`: back to the waiting, and from a throw() to what comes after it.
         is_await = name == "JUMP_BACKWARD_NO_INTERRUPT" or before == "CLEANUP_THROW"
-        if is_jump and not is_await and to <= at <= offset:
+        if is_jump and not is_await and to <= at and to <= offset:
             back.append((to, offset))
         before = name
     if not back:
         return
-    for entry in getattr(whole, "exception_entries", ()):  # Python 3.11 and later
+    entries = getattr(whole, "exception_entries", ())  # Python 3.11 and later
+    for entry in entries:
         for offset in range(entry.start, entry.end, 2):
             if offset in following:
                 following[offset].append(entry.target)
     at = max(offset for offset in following if offset <= at)  # a call has more than one place
-    for to, offset in back:  # out of a handler at the function's end, too: that makes no loop
-        if at in _reach(to, following) and offset in _reach(at, following):
+    is_handler = any(entry.target <= at for entry in entries)  # which stands behind the loops that it is in
+    for to, offset in back:
+        if at > offset and not is_handler:
+            continue
+        if at in _reach(to, following) and offset in _reach(at, following, but=to):
             yield to, offset
 
 
-def _reach(start: int, following: Mapping[int, Sequence[int]]) -> set[int]:
+def _reach(start: int, following: Mapping[int, Sequence[int]], but: Optional[int] = None) -> set[int]:
+    """Where the program may come to from there, as far as it does not come by `but`."""
     found, waiting = {start}, [start]
     while waiting:
         for offset in following[waiting.pop()]:
-            if offset not in found:
+            if offset not in found and offset != but:
                 found.add(offset)
                 waiting.append(offset)
     return found

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from .extremes import Spans
     from .flows import Flow
-    from .levels import Level
+    from .levels import Level, Position
     from .sinks import Sink
     from .values import Number
 
@@ -282,15 +282,20 @@ class LiveRun:
 
     def _note(self, ending: Optional[str]) -> None:
         """For the message of those that come after it."""
-        global earlier
+        before = self._before
         levels = _find_counted(self.levels)
-        if self.main is not None or not levels or not self._publishers or (
-            ending not in ("failed", "ended") and levels[0]._name is None
-        ):  # fmt: skip
+        if levels and (ending in ("failed", "ended") or levels[0]._name is not None):
+            self.note_attempt(levels[0]._name, ending or "ended", find_position(levels))
+            self._before = before
+
+    def note_attempt(self, name: Optional[str], ending: str, at: Position) -> None:
+        """One is over, and another takes its place."""
+        global earlier
+        if self.main is not None or not self._publishers:
             return
         count, last = earlier
-        text = f"{levels[0]._name or 'an attempt'} {ending or 'ended'} at {_show_count(levels)}"
-        earlier = count + 1, (*last, text[:MAX_NOTE])[-MAX_SHOWN:]
+        text = f"{name or 'an attempt'} {ending} at {_show_position(at)}"
+        self._before = earlier = count + 1, (*last, text[:MAX_NOTE])[-MAX_SHOWN:]
 
     def abandon(self) -> None:
         """Stop without a last document: another run takes this one's place."""
@@ -705,5 +710,8 @@ def _find_name(levels: Sequence[Level], instead: str = "another loop") -> str:
 
 
 def _show_count(levels: Sequence[Level]) -> str:
-    position = find_position(levels)
+    return _show_position(find_position(levels))
+
+
+def _show_position(position: Position) -> str:
     return f"{position.step}/{position.total_steps}" if position.total_steps else f"{position.step}"

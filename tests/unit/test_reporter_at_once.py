@@ -135,7 +135,7 @@ def test_tasks_inside_of_a_reporters_block_count_in_it(
 
     with report(total_epochs=2, sinks=[sink]):
         asyncio.run(train())
-    assert numbers(sink)[:3] == ("completed", "stopped", 10)
+    assert numbers(sink)[:3] == ("completed", "finished", 10)
     assert capfd.readouterr().err == ""
 
 

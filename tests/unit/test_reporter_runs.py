@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.reporting import MemorySink
-from trainjob_progress import report, report_metrics, track
+from trainjob_progress import current, report, report_metrics, track
 
 
 @pytest.fixture
@@ -58,6 +58,25 @@ def test_a_retry_shows_the_attempt_that_failed(sink: MemorySink) -> None:
         train(50)
     assert (sink.last.step, sink.last.total_steps, sink.last.state) == (50, 50, "completed")
     assert sink.last.message == "earlier: an attempt failed at 60/200"
+
+
+def test_retries_in_a_loop_show_the_attempts_that_failed(sink: MemorySink) -> None:
+    """Seen: no message at all from Python 3.11 on."""
+
+    def train(size: int) -> None:
+        for at in track(range(10), desc=f"size {size}", sinks=[sink] if size == 32 else None):
+            if size > 8 and at == 4:
+                raise RuntimeError
+
+    size = 32
+    while True:
+        try:
+            train(size)
+            break
+        except RuntimeError:
+            size //= 2
+    current().flush(60)
+    assert sink.last.message == "size 8; earlier: size 32 failed at 4/10, size 16 failed at 4/10"
 
 
 def test_a_restart_begins_the_next_attempt_of_the_same_reporter(sink: MemorySink) -> None:

@@ -112,7 +112,7 @@ with report() as r:
 with report(total_steps=12):
     for epoch in range(3):
         for item in track(range(4)): pass
-""": ("", ("finished", 12, 12, 1)),
+""": ("", ("finished", 12, 12, 3)),
     """
 with report(total_steps=12) as r:
     for item in track(range(4)): pass  # before the training
