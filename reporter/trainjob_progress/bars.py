@@ -58,18 +58,9 @@ class _Bar:
     """One bar, as often as it is drawn and however often it begins again."""
 
     __slots__ = (
-        "before",
-        "counts_epochs",
-        "drawn",
-        "elapsed_s",
-        "full_s",
-        "has_lines",
-        "lags",
-        "lasts_s",
-        "name",
-        "step",
-        "total",
-    )
+        "before", "counts_epochs", "drawn", "elapsed_s", "full_s", "has_lines", "lags", "lasts_s", "name",
+        "step", "total",
+    )  # fmt: skip
 
     def __init__(self, name: str, total: int) -> None:
         self.name = name

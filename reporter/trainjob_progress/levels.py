@@ -50,7 +50,7 @@ class Level:
         "_begun_round", "_counts", "_epoch", "_extras", "_failed_steps", "_flow", "_gaps", "_in_a_row",
         "_initial_step", "_inner", "_inner_done", "_inner_key", "_inner_round", "_inner_rounds",
         "_is_entered", "_is_iterating", "_is_loop", "_key", "_loops", "_name", "_percentage", "_place",
-        "_run", "_step", "_total_epochs", "_total_steps",
+        "_rounds_before", "_run", "_step", "_total_epochs", "_total_steps",
     )  # fmt: skip
     stands_for_loop = False  # one that nobody tracks, around one that is tracked
     # Of a loop that is tracked: it was left, though its iterator is kept; it has no item yet.
@@ -71,6 +71,7 @@ class Level:
         self._percentage: Optional[float] = None
         self._is_loop = False  # its steps are the iterations of a loop, which may hold other loops
         self._counts = True  # for the level around it; if not, only a message is made of it
+        self._rounds_before: Optional[int] = None  # whose steps nobody has said; None: _initial_step
         self._inner_done = 0  # steps of levels inside that have ended
         self._inner: Optional[Position] = None  # where the last one of them ended
         self._inner_round: Optional[float] = None  # the iteration in which it ended
@@ -87,7 +88,8 @@ class Level:
     def _absorb(self, inner: Position, key: Key, *, has_failed: bool) -> None:  # noqa: ARG002 — as below
         """A level inside this one has ended at `inner`. `key`: what it was to this one."""
         self._inner = inner
-        self._inner_done += inner.step or 0
+        self._inner_done += _find_before(self, inner) + (inner.step or 0)
+        self._rounds_before = 0
         self._note_end(inner, has_failed=has_failed)
         self._failed_steps = (inner.step or 0) if has_failed else 0
 
@@ -101,6 +103,7 @@ class Level:
     def _take_before(self, steps: int) -> None:
         """What begins inside goes on from there, in its first round."""
         self._inner_done = self._inner_done or steps
+        self._rounds_before = 0
 
     def _note_end(self, inner: Position, *, has_failed: bool = False) -> None:
         rounds = self._rounds
@@ -201,9 +204,17 @@ def find_position(levels: Sequence[Level]) -> Position:
         return Position(to_count(level._step), _sane(level), level._epoch, level._total_epochs)
     inner = find_position(inside) if inside else None
     known = inner or level._inner or Position()
-    before = level._inner_done
+    before = level._inner_done + _find_before(level, known)
     step = before + ((inner.step or 0) if inner is not None else 0)
     return Position(step, _plan(level, inner, before), *_epochs(level, inner, known))
+
+
+def _find_before(level: Level, inner: Position) -> int:
+    """Steps of rounds that were done before a loop began: as many in each as in the first one inside it."""
+    if not level._is_loop:
+        return 0
+    rounds = level._initial_step if level._rounds_before is None else level._rounds_before
+    return (rounds or 0) * (inner.total_steps or 0)
 
 
 def _plan(level: Level, inner: Optional[Position], before: int) -> Optional[int]:

@@ -143,7 +143,7 @@ def to_number(value: Any) -> Optional[Number]:  # noqa: ANN401
     """A Python number for anything that holds exactly one; None for the rest."""
     if type(value) is int or type(value) is float:
         return value
-    if isinstance(value, (str, bytes)):
+    if value is None or isinstance(value, (str, bytes)):
         return None
     try:
         if hasattr(value, "detach"):

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.reporting import BrokenSink, HangingSink, MemorySink, wait_until
-from trainjob_progress import Reporter, report, report_metrics, track
+from trainjob_progress import Reporter, report, report_metrics, termination, track
 from trainjob_progress.publisher import is_runnable
 from trainjob_progress.sinks.file import FileSink, TerminationSink
 from trainjob_progress.values import Held
@@ -613,3 +613,13 @@ def test_a_sample_of_a_run_that_ends_meanwhile_is_what_was_known(sink: MemorySin
         run.levels = []  # as its end does, on another thread
         assert run._take() is known
         run.levels = levels
+
+
+def test_a_loop_begins_without_an_error_of_our_own(monkeypatch: pytest.MonkeyPatch, sink: MemorySink) -> None:
+    """Seen: four for each inner loop, where asyncio was imported, and of each all handlers were looked at."""
+    looked: list[BaseException] = []
+    monkeypatch.setattr(termination, "_is_raised_by_handler", lambda error, _: looked.append(error))
+    for _ in track(range(3), sinks=[sink]):
+        for _ in track(range(2)):
+            pass
+    assert looked == []

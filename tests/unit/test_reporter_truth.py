@@ -41,6 +41,20 @@ def test_nested_tracked_loops_are_epochs_and_steps(sink: MemorySink) -> None:
     assert sink.last.metrics == {"loss": 0.5}
 
 
+def test_epochs_that_were_done_before_have_had_their_steps(sink: MemorySink) -> None:
+    """Seen: "epoch 8 of 10, step 10 of 20, 50 %"."""
+    seen = []
+    for epoch in track(range(6, 10), initial_step=6, sinks=[sink]):
+        for step in track(range(5)):
+            if epoch == 6 and step == 2:
+                current().flush(60)
+                seen.append((*numbers(sink)[2:], sink.last.epoch, sink.last.total_epochs))
+        current().flush(60)
+        seen.append((*numbers(sink)[2:], sink.last.epoch, sink.last.total_epochs))
+    assert seen[0] == (32, 50, 64, 6, 10)
+    assert seen[1:] == [(35, 50, 70, 7, 10), (40, 50, 80, 8, 10), (45, 50, 90, 9, 10), (50, 50, 100, 10, 10)]
+
+
 def test_a_run_is_never_said_to_be_over_between_its_loops(sink: MemorySink) -> None:
     for _ in track(range(5), sinks=[sink]):
         for _ in track(range(3)):
