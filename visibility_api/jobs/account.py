@@ -14,11 +14,22 @@ from typing import TYPE_CHECKING
 from visibility_api.reports.document import Progress
 from visibility_api.reports.marks import NO_MARKS
 
-from .evidence import Row, checksum, declares, is_stalled, marked_until, position_of
+from .evidence import (
+    PAUSE_LEAST_S,
+    WARM_ROWS,
+    Row,
+    begin_marked,
+    checksum,
+    declares,
+    is_stalled,
+    is_steady,
+    marked_until,
+    position_of,
+    seconds_a_unit,
+)
 from .ledger import (
     LOST_PROGRESS,
     MARKED,
-    MOST_S,
     OTHER,
     PRODUCTIVE,
     PROGRAM_STARTUP,
@@ -38,8 +49,7 @@ if TYPE_CHECKING:
 # What a job is doing, as the cluster shows it. Unknown: what was before it was first seen, and after its end.
 WAITING, PLACED, RUNNING, DOWN, UNKNOWN, ENDED = range(6)
 
-WARM_ROWS = 3  # steps seen until what one takes is known: the first are slower, for compilation
-PAUSE_SHARE, PAUSE_DEVIATIONS, PAUSE_LEAST_S = 0.5, 3.0, 0.5  # beyond the usual time of its steps, at least
+PAUSE_SHARE, PAUSE_DEVIATIONS = 0.5, 3.0  # beyond the usual time of its steps, at least
 LEARNING = 0.1  # weight of a new value in what is usual
 MOST_FRUITLESS = 255
 NOWHERE = math.nan  # a position that is not known
@@ -172,26 +182,12 @@ class Account:
         totals = marked_until(report, at, record)
         marked = [max(0.0, total - given) for total, given in zip(totals, self.given, strict=True)]
         if self.warm < WARM_ROWS:
-            marked = self._begin_marked(marked, at, record)
+            marked = begin_marked(marked, at, record, self.base, self.position)
         total_s = sum(marked)
         share = min(1.0, most_s / total_s) if total_s > 0 else 0.0
         for kind, some in zip(MARKED, marked, strict=True):
             seconds[kind] += some * share
         return total_s * share
-
-    def _begin_marked(self, marked: Seconds, at: float, record: Record) -> Seconds:
-        """Of what a report marks the part that was before `at`, in the first steps: the report may be later.
-
-        Restores were before the steps, and waits for data at each of them. The rest was after them, as far as
-        there was time.
-        """
-        reported_at, end = record.reported_at, position_of(record.report)[1]
-        if reported_at is None or end is None or not end > self.position:  # NaN too
-            return marked
-        later_s = max(0.0, reported_at.timestamp() - at)
-        share = (self.position - self.base + 1) / (end - self.base + 1) if later_s else 1.0
-        loading_s, save_s, restore_s, evaluation_s = marked
-        return [loading_s * share, max(0.0, save_s - later_s), restore_s, max(0.0, evaluation_s - later_s)]
 
     def _report(self, record: Record) -> Progress | None:
         """The last one of the attempt that runs."""
@@ -253,7 +249,7 @@ class Account:
         if math.isnan(self.position):
             self.base = reached
         elif at > self.row_at:
-            self.least = min(self.least, _unit_s(at - self.row_at, reached - self.position))
+            self.least = min(self.least, seconds_a_unit(at - self.row_at, reached - self.position))
         self.position, self.row_at = reached, at
         if self.warm == WARM_ROWS - 1:
             self.settle(at, record)
@@ -262,7 +258,7 @@ class Account:
 
     def _learn(self, units: float, took_s: float) -> float:
         """So many steps took so long. Returns how much of that was a pause."""
-        unit_s = _unit_s(took_s, units)
+        unit_s = seconds_a_unit(took_s, units)
         if not self.usual:
             self.usual = unit_s
             return 0.0
@@ -299,13 +295,3 @@ class Account:
     def spent(self) -> Seconds:
         """In all, with what is not settled."""
         return [one + other for one, other in zip(self.ledger.whole, self.tail or none(), strict=True)]
-
-
-def _unit_s(took_s: float, units: float) -> float:
-    """Seconds a step; an epoch may have advanced by next to nothing."""
-    return took_s / units if took_s < MOST_S * units else MOST_S
-
-
-def is_steady(warm: int, usual: float, units: float, took_s: float) -> bool:
-    """Whether so many steps took what they usually take, so that there was no pause among them."""
-    return warm >= WARM_ROWS and units > 0 and took_s - units * usual <= PAUSE_LEAST_S

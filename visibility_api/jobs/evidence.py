@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from visibility_api.reports.document import Progress
 
+from .ledger import MOST_S, Seconds
 from .observation import Addition
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 UNITS = ("step", "progress_percentage", "epoch")  # of positions
 
+WARM_ROWS = 3  # steps seen until what one takes is known: the first are slower, for compilation
+PAUSE_LEAST_S = 0.5
 
 Row = tuple[float, float]  # when a position was reached by our clock, and the position
 
@@ -48,6 +51,22 @@ def marked_until(report: Progress, at: float, record: Record) -> list[float]:
     return found
 
 
+def begin_marked(marked: Seconds, at: float, record: Record, base: float, position: float) -> Seconds:
+    """Of what a report marks the part that was before `at`, in the first steps: the report may be later.
+    `base`, `position`: of the first one seen, and of the one at that time.
+
+    Restores were before the steps, and waits for data at each of them. The rest was after them, as far as
+    there was time.
+    """
+    reported_at, end = record.reported_at, position_of(record.report)[1]
+    if reported_at is None or end is None or not end > position:  # NaN too
+        return marked
+    later_s = max(0.0, reported_at.timestamp() - at)
+    share = (position - base + 1) / (end - base + 1) if later_s else 1.0
+    loading_s, save_s, restore_s, evaluation_s = marked
+    return [loading_s * share, max(0.0, save_s - later_s), restore_s, max(0.0, evaluation_s - later_s)]
+
+
 def is_stalled(record: Record) -> bool:
     return any(each.type == "Stalled" and each.status == "True" for each in record.conditions)
 
@@ -61,3 +80,13 @@ def declares(record: Record) -> bool:
 
 def checksum(text: str) -> int:
     return zlib.crc32(text.encode())
+
+
+def seconds_a_unit(took_s: float, units: float) -> float:
+    """Seconds a step; an epoch may have advanced by next to nothing."""
+    return took_s / units if took_s < MOST_S * units else MOST_S
+
+
+def is_steady(warm: int, usual: float, units: float, took_s: float) -> bool:
+    """Whether so many steps took what they usually take, so that there was no pause among them."""
+    return warm >= WARM_ROWS and units > 0 and took_s - units * usual <= PAUSE_LEAST_S

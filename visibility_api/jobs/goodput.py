@@ -13,11 +13,9 @@ from .account import (
     RUNNING,
     UNKNOWN,
     WAITING,
-    WARM_ROWS,
     Account,
-    is_steady,
 )
-from .evidence import checksum, is_stalled, position_of, rows_of
+from .evidence import WARM_ROWS, checksum, is_stalled, is_steady, position_of, rows_of
 from .job import Phase
 from .ledger import PRODUCTIVE, QUEUED, Ledger, Seconds, none
 from .observation import Addition
@@ -56,7 +54,9 @@ def goes_on(record: Record) -> bool:
         and unit == head.unit
         and not head.fruitless
         and 0 < took_s < SETTLED_S
-        and is_steady(head.warm, head.usual, position - head.position, took_s)
+        and position > head.position
+        # Between two steps, a report comes as much later as the one that goes on.
+        and is_steady(head.warm, head.usual, position - head.position + 1, took_s)
     )
 
 

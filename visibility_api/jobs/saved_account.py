@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from visibility_api.reports.fields import MAX_INTEGER
 
-from .account import ENDED, WARM_ROWS, Account
-from .evidence import UNITS
+from .account import ENDED, Account
+from .evidence import UNITS, WARM_ROWS
 from .ledger import KINDS, MARKED, MOST_S, OTHER, Ledger
 
 UNREADABLE_ACCOUNT = (ValueError, IndexError, struct.error)  # what `load_account` raises
