@@ -256,10 +256,12 @@ def test_torchtune(progress: Progress, tmp_path: Path, monkeypatch: pytest.Monke
         checkpoint_dir=str(tmp_path / "in"), checkpoint_files=["model.pt"], model_type="LLAMA2",
         output_dir=str(tmp_path / "out"),
     )  # fmt: skip
+    slowly(monkeypatch, torch, "load")
+    slowly(monkeypatch, torch, "save")
     checkpointer.load_checkpoint()
     checkpointer.save_checkpoint({"model": {"layer": torch.zeros(2)}}, epoch=0)
     logger.close()
-    assert set(spent(progress)) == {"checkpointSave", "checkpointRestore"}
+    check(spent(progress), checkpointSave=SLOW_S, checkpointRestore=SLOW_S)
     assert progress.last["checkpoint"]["step"] == 20
 
 
@@ -273,6 +275,7 @@ def test_asynchronous_saves_of_torch_cost_nothing(
     from trainjob_progress.integrations import torch_checkpoint
 
     slowly(monkeypatch, filesystem.FileSystemWriter, "write_data")
+    slowly(monkeypatch, filesystem.FileSystemReader, "read_data")
     state = {"weight": torch.zeros(4)}
     with report(total_steps=10) as r:
         r.step(5)
@@ -289,7 +292,7 @@ def test_asynchronous_saves_of_torch_cost_nothing(
         torch_checkpoint.load(state, checkpoint_id=str(tmp_path / "b"), no_dist=True)
     assert progress.last["checkpoint"]["step"] == 7
     assert SLOW_S <= spent(progress)["checkpointSave"] < 2 * SLOW_S
-    assert spent(progress)["checkpointRestore"] > 0
+    assert spent(progress)["checkpointRestore"] >= SLOW_S
 
 
 def test_orbax(progress: Progress, tmp_path: Path) -> None:
