@@ -13,7 +13,8 @@ from .patterns import lazily
 
 _COUNT = r"\d{1,15}"
 _TQDM = lazily(
-    rf"(?<![^\s:])(\d{{1,3}})%\|[^|]{{0,1000}}\|\s{{0,16}}({_COUNT})/({_COUNT})\s{{0,16}}"
+    rf"(?<![^\s:])(\d{{1,3}})%(?:\|[^|]{{0,1000}}\||(?=\s{_COUNT}/{_COUNT}\s\[[\d:]{{1,16}}<))"  # ncols=0
+    rf"\s{{0,16}}({_COUNT})/({_COUNT})\s{{0,16}}"
     r"\[([^\],]{0,64})(?:,\s?([^\],]{0,64}))?(?:,\s?([^\]]*))?\]?"
 )
 _OF = rf"({_COUNT})/({_COUNT})"
@@ -64,6 +65,8 @@ def find_drawing(line: str) -> Optional[Drawing]:
     """The newest bar of a line; None when there is none."""
     if "%|" in line:
         return _find_tqdm(line) or _find_by_names(_IGNITE, line)
+    if "% " in line and "<" in line and (found := _find_tqdm(line)) is not None:
+        return found
     if "━" in line:
         return _find_rich(line)
     if "%]" in line:

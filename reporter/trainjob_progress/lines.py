@@ -61,9 +61,8 @@ _MNIST = lazily(
 )
 _BOOSTING = lazily(rf"^(?:\[\d[\d:]{{0,16}}\]\s{{0,4}})?\[({_COUNT})\]\t(.+)$")
 _CATBOOST = lazily(rf"^({_COUNT}):\t(.*\btotal:.*)$")
-_ITEM = lazily(  # of a Python dictionary, as its repr has it; NumPy writes np.float64(0.5)
-    rf"\s*'([^'\\]{{1,200}})':\s?(?:'([^'\\]{{0,200}})'|(?:(?:np\.\w{{1,16}}|tensor|array)\()?({NUMBER})"
-    r"(?:, [^(){}]{0,64}\))?\)?)\s?([,}])",
+_ITEM = lazily(  # of a Python dictionary, as its repr has it
+    rf"\s*'([^'\\]{{1,200}})':\s?(?:'([^'\\]{{0,200}})'|({NUMBER}))\s?([,}}])",
     re.IGNORECASE,
 )
 _FILLING = lazily(r"[\s|,;()\[\]-]")
@@ -76,15 +75,20 @@ _BESIDE = lazily(
 )
 _TIME = lazily(r"^\W{0,16}\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16}\s*")
 _RAY = lazily(r"^\(\w[\w.]{0,64}(?: pid=\d{1,9})(?:, ip=[\d.]{7,15})?\)\s")  # what Ray puts before a line
-_NUMPY = lazily(r"\bnp\.\w{1,16}\(([^()]{1,40})\)")
+# `np.float64(0.5)`, `tensor(0.5, device='cuda:0')`, `Array([0.5], dtype=float32)`
+_ARRAY = lazily(
+    rf"\b(?:np\.\w{{1,16}}|tensor|array)\(\[?({NUMBER})\]?(?:, [a-z][^()]{{0,100}})?\)", re.IGNORECASE
+)
 # What logging libraries put before a message: all up to the level and, as Loguru does, a place in the code.
 _RECORD = lazily(
     r"^\[(?:INFO|DEBUG)\|[^\]>]{0,64}\][^>]{0,64}>> "  # of Transformers
-    r"|^.{0,160}?\b(?:INFO|DEBUG)\b[\s|:\]-]{0,16}(?:[\w.]{1,64}:[\w<>]{1,64}:\d{1,6} - |[\w.]{1,64}:(?=\{))?"
+    r"|^.{0,160}?\b(?:INFO|DEBUG)\b[\s|:\]-]{0,16}(?:[\w.]{1,64}:[\w<>]{1,64}:\d{1,6} - |[\w.]{1,64}:(?=\{)"
+    r"|\[[\w.]{1,64}:\d{1,6}\] )?"
     r"|^[ID]\d{4} [\d:.]{8,15}\s{1,8}\d{1,9} [\w.]{1,64}:\d{1,6}\] "
 )
 # Before a position: of an evaluation, or of an earlier moment.
 _ASIDE = lazily(r"\b(?:eval\w*|val|valid\w*|test\w*|infer\w*|predict\w*|best)\b", re.IGNORECASE)
+_OWN_LINE = '{"schemaVersion":'
 _OWN_RECORD = '{"timestamp": "'
 _BEST = "est iteration is:"  # LightGBM: the next line repeats an earlier round
 _POSITION = {"step", "epoch"}
@@ -167,6 +171,8 @@ class LineReader:
         words = own_words(line.rstrip())
         if words is None or not words.strip():
             return None
+        if (begin := words.find(_OWN_LINE)) > 0:  # behind what the program has printed without a line end
+            words = words[begin:]
         if self._search is not None:
             return self._read_own(self._search, words)
         if not _MAY_MEAN.search(words):
@@ -273,9 +279,7 @@ class LineReader:
         return fields
 
     def _read_pairs(self, line: str) -> Optional[Fields]:
-        text = _message(line)
-        if "np." in text:
-            text = _NUMPY.sub(r"\1", text)
+        text = _plain(_message(line))
         pairs = find_pairs(text)
         if not pairs or not _is_said_by(pairs, text):
             return self._read_both(text)
@@ -353,7 +357,8 @@ class LineReader:
 def _may_be_bar(line: str) -> bool:
     """Whether it has a part of a bar: of tqdm, rich, alive-progress, progressbar2, fastprogress or click."""
     return (
-        "%|" in line or "━" in line or "%] in " in line or ") |" in line or "% [" in line
+        "%|" in line or ("% " in line and "<" in line) or "━" in line
+        or "%] in " in line or ") |" in line or "% [" in line
         or "#]" in line or "-]" in line
     )  # fmt: skip
 
@@ -467,6 +472,11 @@ def _message(line: str) -> str:
     return text
 
 
+def _plain(text: str) -> str:
+    """With numbers in place of arrays of one."""
+    return _ARRAY.sub(r"\1", text) if "(" in text else text
+
+
 def _name_aside(pairs: list[Pair], text: str) -> list[Pair]:
     """Measurements of an evaluation, by names that say so: `Test: loss: 0.4 acc: 0.9`."""
     start = pairs[0].start if pairs else 0
@@ -517,7 +527,7 @@ def _with_position(values: Mapping[str, Any]) -> Fields:
 def _parse_object(text: str) -> Optional[dict[str, Any]]:
     """A JSON object, or the repr of a flat Python dictionary as Hugging Face prints it."""
     if text.startswith("{'"):
-        return _parse_repr(text)
+        return _parse_repr(_plain(text))
     import json
 
     try:

@@ -111,6 +111,14 @@ def test_what_pip_installs_is_no_training() -> None:
     assert read("   ━━━━━━━━╸━━━━━━━━━━━━━━━━━━━━━━ 3/12 [torch]") is None
 
 
+@pytest.mark.parametrize("name", ["", "Training: "])
+def test_a_bar_without_a_bar_is_one(name: str) -> None:
+    assert read(f"{name} 45% 18/40 [00:00<00:00, 49.0it/s, loss=0.5]") == {
+        "step": 18, "total_steps": 40, "metrics": {"loss": 0.5},
+    }  # fmt: skip
+    assert read(f"{name} 45% 18/40 [0.5, 0.6]") is None
+
+
 def test_the_plan_of_a_bar_before_is_not_that_of_bars_that_name_their_epochs() -> None:
     """Seen: "20 of 100" for two epochs of 10, after a preparation of 100."""
     before = "100%|██████████| 100/100 [00:10<00:00,  5.00it/s]"

@@ -317,6 +317,18 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
             "[INFO|2026-01-23 10:00:00] llamafactory.train.callbacks:143 >> {'loss': 1.5, 'epoch': 0.10}",
             {"epoch": 0.1, "metrics": {"loss": 1.5}},
         ),
+        ("INFO [train:12] step:5 loss:0.5", {"step": 5, "metrics": {"loss": 0.5}}),
+        ("INFO step:5 | loss:0.5", {"step": 5, "metrics": {"loss": 0.5}}),
+        # Arrays of one number.
+        (
+            "{'loss': tensor(0.5000, device='cuda:0', grad_fn=<NllLoss>), 'step': Array(5, dtype=int32)}",
+            {"step": 5, "metrics": {"loss": 0.5}},
+        ),
+        (
+            "step 5 loss: tensor([0.5000], device='cuda:0') acc array(0.9)",
+            {"step": 5, "metrics": {"loss": 0.5, "acc": 0.9}},
+        ),
+        ("step 5 loss tensor([0.5, 0.6])", None),
         # Settings.
         ("Namespace(epoch=100, batch=32, lr=0.001, gpu='0')", None),
         ("StepLR(step=2, gamma=0.5, lr=0.1)", None),
@@ -420,9 +432,10 @@ def test_what_is_no_progress_is_not_read(line: str) -> None:
     assert read(line) is None
 
 
-def test_our_own_line_is_read_whole() -> None:
+@pytest.mark.parametrize("before", ["", "done ", " 10%|█ | 1/10 [00:01<00:09, 9.0it/s]", "step 3 loss 0.5 "])
+def test_our_own_line_is_read_whole_wherever_it_begins(before: str) -> None:
     line = (
-        '{"schemaVersion":1,"state":"running","step":450,"totalSteps":1000,"metrics":{"loss":0.25},'
+        before + '{"schemaVersion":1,"state":"running","step":450,"totalSteps":1000,"metrics":{"loss":0.25},'
         '"message":"x","timestamp":"2026-01-23T10:30:45Z"}'
     )
     assert read(line) == {"step": 450, "total_steps": 1000, "message": "x", "metrics": {"loss": 0.25}}
