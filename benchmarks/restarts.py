@@ -350,7 +350,7 @@ async def keep(work: Callable[[], Awaitable[None]], witness: Witness) -> None:
             await work()
         except (aiohttp.ClientError, TimeoutError) as error:
             witness.refused[witness.stage] += 1
-            if witness.stage == ROLLING:
+            if witness.stage in witness.judged:
                 witness.examples["refused"].append(f"{work.__name__}: {error!r}")
             await asyncio.sleep(0.2)
 

@@ -165,6 +165,8 @@ async def show(revision: str, jobs: int) -> bool:
     ]
     if pushers.why:
         print(f"  pushes that were sent again: {dict(pushers.why.most_common(5))}")
+    if refused := witness.examples["refused"]:
+        print(f"  requests without an answer: {refused[:5]}"[:600])
     for fault in faults:
         print(f"    {fault}"[:400])
     took = f"load {os.getloadavg()[0]:.0f}, {time.perf_counter() - began:.0f} s"

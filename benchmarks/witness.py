@@ -204,6 +204,8 @@ def _found(status: Mapping[str, Any], name: str) -> Any:
 def _most_s(age: str) -> float:
     """The most seconds that kubectl's way to print an age stands for."""
     parts = [(int(number), unit) for number, unit in _AGE.findall(age)]
+    if not parts:  # of a report that the server's clock has not reached yet there is no age
+        return float("inf")
     return sum(number * _UNIT_S[unit] for number, unit in parts) + _UNIT_S[parts[-1][1]]
 
 

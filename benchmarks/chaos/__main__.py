@@ -41,7 +41,8 @@ from .way import Way
 
 JOBS = 300
 RELAYED_S = 2.0  # what one replica has shown, every other shows so long after that: cores are busy here
-CALM_S = 20.0  # before the first day, and between two
+AFTER_S = 5.0  # seen of each day when it is healed
+CALM_S = 10.0  # before the first day, and between two
 
 
 class Calendar:
@@ -70,11 +71,13 @@ class Calendar:
         healed_s = await at.healed()
         ill = await at.why_ill() if healed_s == float("inf") else ""
         accepted = dict(at.pushers.accepted)
-        await asyncio.sleep(3)
+        await asyncio.sleep(AFTER_S)
         forgotten = await at.forgotten(accepted)
         lost = dict(Counter(self._witness.faults) - before) | (
             {"accepted pushes": len(forgotten)} if forgotten else {}
         )
+        if day.may_go_back and (number := lost.pop("older", 0)):
+            print(f"  {number} documents of one replica were older than what the other had shown")
         faults = list(_faults(name, seen, lost, healed_s, ill, has_controllers=self._has_controllers))
         faults += at.complaints
         at.complaints = []

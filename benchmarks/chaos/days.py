@@ -47,6 +47,7 @@ class BadDay:
     make: Callable[[Ground], Awaitable[str]]
     is_others: bool = False
     may_fail: bool = False
+    may_go_back: bool = False  # reads from one replica, behind those from another
 
 
 async def kube_apiserver_gone(at: Ground) -> str:
@@ -276,7 +277,7 @@ DAYS: dict[str, BadDay] = {
     "out of memory": BadDay(make=out_of_memory, may_fail=True),
     "disk full": BadDay(make=disk_full),
     "slow clients": BadDay(make=slow_clients),
-    "follower cut off": BadDay(make=follower_cut_off),
+    "follower cut off": BadDay(make=follower_cut_off, may_go_back=True),
     "DNS gone": BadDay(make=dns_gone),
     "certificate ends": BadDay(make=certificate_ends, may_fail=True),
     "a day of churn": BadDay(make=day_of_churn),
