@@ -61,7 +61,7 @@ TO_BE_SPENT = {
     LOADING: {"dataLoading", "evaluation"},
     RESTARTING: {"checkpointSave", "lostProgress", "recovery"},
 }
-LOADING_SHARE = (0.2, 0.4)  # of the time in which its steps are done
+LOADING_SHARE = (0.2, 0.5)  # of the time in which its steps are done
 # Conditions that say what goes wrong while a job runs.
 VERDICTS = ("Stalled", "Diverged", "Plateaued", "Straggling")
 
