@@ -54,14 +54,23 @@ class Publisher:
             if self._thread is not None:
                 return
             # Daemon: a sink that hangs must not keep a finished training process alive.
-            self._thread = thread = threading.Thread(
+            thread = threading.Thread(
                 target=self._run, name=f"progress {type(self.sink).__name__}", daemon=True
             )
+            # Signals wait meanwhile: a handler of the program's that raises would leave it half begun.
+            mask = (
+                signal.pthread_sigmask(signal.SIG_BLOCK, ()) if hasattr(signal, "pthread_sigmask") else None
+            )
+            self._thread = thread
             try:
+                if mask is not None:
+                    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
                 thread.start()
-            except BaseException:
-                self._thread = None
-                raise
+            finally:
+                if thread.ident is None:
+                    self._thread = None
+                if mask is not None:
+                    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     @property
     def is_running(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -19,6 +20,7 @@ import trainjob_progress
 from tests.reporting import MemorySink
 from trainjob_progress import Reporter, report, track
 from trainjob_progress.loops import abandon_all
+from trainjob_progress.publisher import Publisher
 
 PACKAGE = str(Path(trainjob_progress.__file__).parent)
 
@@ -193,3 +195,20 @@ def test_it_comes_out_where_leaving_a_lock_fails_on_top_of_it() -> None:
 
     with pytest.raises(TimeIsUpError):
         make().update(metrics={"loss": Lock()})
+
+
+def test_a_thread_of_ours_begins_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: the interpreter had forgotten the thread before it ran, and the run wrote nothing any more."""
+
+    class Thread(threading.Thread):
+        def start(self) -> None:
+            signal.raise_signal(signal.SIGUSR1)
+            super().start()
+
+    monkeypatch.setattr(threading, "Thread", Thread)
+    publisher = Publisher(MemorySink(), lambda: None)
+    with pytest.raises(TimeIsUpError):
+        publisher.start()
+    assert publisher.is_running
+    assert publisher.end().get(timeout=60)
+    assert signal.SIGUSR1 not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
