@@ -6,7 +6,17 @@ import { parsers } from "prettier/plugins/markdown";
 
 const DOCS = new URL("../docs/", import.meta.url);
 const HERE = new URL("src/docs/", import.meta.url);
-const NAMES = ["troubleshooting", "instrument", "annotations", "document", "logs", "push", "history", "install"];
+const NAMES = [
+  "troubleshooting",
+  "instrument",
+  "annotations",
+  "document",
+  "logs",
+  "push",
+  "history",
+  "goodput",
+  "install",
+];
 // Whose tables tell reasons; where two tell the same one, the first counts that does not refer to the other.
 const OF_REASONS = [
   ["logs", "reasons"],

@@ -1,6 +1,16 @@
 /** Made-up jobs, the same ones for the same number: what a fleet looks like on a usual day, and worse. */
 
-import type { Condition, History, JobDocument, KubernetesEvent, Phase, ReplicaStatus, Series } from "../src/api/types";
+import type {
+  Condition,
+  GoodputOfWindow,
+  History,
+  JobDocument,
+  KubernetesEvent,
+  Phase,
+  ReplicaStatus,
+  SecondsByKind,
+  Series,
+} from "../src/api/types";
 
 const NAMES = [
   "bert-base",
@@ -202,6 +212,7 @@ export class MadeJob {
               },
             }
           : {}),
+        ...this.spent(now, accelerators),
         ...(phase === "Failed" ? { failure: failureOf(this, iso(ended)) } : {}),
         observation:
           this.trouble === "Silent"
@@ -216,6 +227,49 @@ export class MadeJob {
               }
             : { source: "push", consecutiveFailures: 0, lastProbeTime: iso(now - 2_000) },
         ...this.says,
+      },
+    };
+  }
+
+  /** Seconds by kind, of as many as have passed. */
+  seconds(all: number): SecondsByKind {
+    const share = (what: number, most: number) => Math.floor(all * most * random(this.number, what));
+    const queued = this.hasRun ? share(60, 0.15) : Math.floor(all);
+    if (!this.hasRun) return { queued };
+    const isStalled = this.trouble === "Stalled";
+    const some: SecondsByKind = {
+      queued,
+      starting: share(61, 0.02),
+      programStartup: share(62, 0.05),
+      dataLoading: share(63, this.number % 3 === 0 ? 0.35 : 0.05),
+      checkpointSave: share(64, 0.04),
+      evaluation: share(65, 0.1),
+      ...(this.number % 7 === 0 ? { lostProgress: share(66, 0.08), recovery: share(67, 0.06) } : {}),
+      ...(isStalled ? { stalled: Math.min(1500, Math.floor(all / 4)) } : {}),
+      other: share(68, 0.03),
+    };
+    const rest = Object.values(some).reduce((sum, one) => sum + one, 0);
+    return { ...some, productive: Math.max(0, Math.floor(all) - rest) };
+  }
+
+  private spent(now: number, accelerators: number): Partial<JobDocument["status"]> {
+    const until = this.hasRun ? now - this.endedAgo - 20_000 : this.startedAt - 60_000;
+    const all = (until - this.startedAt + 90_000) / 1000;
+    const waste = this.seconds(all);
+    const wasted = [waste.starting && `Starting ${waste.starting}s`, waste.stalled && `Stalled ${waste.stalled}s`];
+    return {
+      ...(this.hasRun && this.number % 5 !== 4
+        ? { checkpoint: { step: this.step - (this.step % 100), time: iso(now - this.endedAgo - 26 * 60_000) } }
+        : {}),
+      goodput: {
+        time: iso(until),
+        ...(this.phase === "Failed" || this.phase === "Succeeded"
+          ? {}
+          : { current: !this.hasRun ? "Queued" : this.trouble === "Stalled" ? "Stalled" : "Productive" }),
+        whole: windowOf(waste, accelerators),
+        ...(all > 3600 ? { hour: windowOf(this.seconds(3600), accelerators) } : {}),
+        ...(all > 86400 ? { day: windowOf(this.seconds(86400), accelerators) } : {}),
+        ...(wasted.some(Boolean) ? { wastedMessage: wasted.filter(Boolean).join(", ") } : {}),
       },
     };
   }
@@ -320,7 +374,10 @@ export class MadeJob {
     return [{ name: "dataset-initializer-0", state: "Succeeded", restartCount: 0 }, ...node];
   }
 
+  hasEvents: KubernetesEvent[] | undefined;
+
   events(now: number): KubernetesEvent[] {
+    if (this.hasEvents) return this.hasEvents;
     return [
       {
         metadata: { uid: `${this.uid}-1` },
@@ -342,6 +399,19 @@ export class MadeJob {
       },
     ];
   }
+}
+
+export function windowOf(seconds: SecondsByKind, accelerators: number, weights = seconds): GoodputOfWindow {
+  const all = Object.values(weights).reduce((sum, one) => sum + one, 0);
+  const held = all - (weights.queued ?? 0);
+  const tenth = (share: number) => Math.round(1000 * share) / 10;
+  const times = Object.entries(seconds).map(([kind, some]) => [kind, some * accelerators]);
+  return {
+    ...(held > 0 ? { percentage: tenth((weights.productive ?? 0) / held) } : {}),
+    ...(all > 0 ? { schedulingPercentage: tenth(held / all) } : {}),
+    seconds,
+    ...(accelerators > 0 ? { acceleratorSeconds: Object.fromEntries(times) as SecondsByKind } : {}),
+  };
 }
 
 function phaseOf(value: number, number: number): Phase {

@@ -7,8 +7,8 @@ import type { AddressInfo, Socket } from "node:net";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 
-import type { JobDocument } from "../src/api/types";
-import { MadeJob } from "./fixture-jobs";
+import type { JobDocument, SecondsByKind, SumsOfJobs } from "../src/api/types";
+import { MadeJob, windowOf } from "./fixture-jobs";
 
 const GROUP = "/apis/visibility.trainer.kubeflow.org/v1alpha1";
 const BUILT = fileURLToPath(new URL("../../visibility_api/dashboard", import.meta.url));
@@ -28,6 +28,7 @@ interface Watcher {
   resource: string;
   namespace: string | undefined;
   name: string | undefined;
+  kinds: readonly string[];
 }
 
 interface Change {
@@ -64,6 +65,8 @@ export class Fixture {
   /** Heads of watches come through, and nothing of what follows, as by a proxy that buffers. */
   isBuffered = false;
   hasHistory = true;
+  /** Kinds that the viewer may read; a test may change it. */
+  readable: readonly string[] = [...KINDS];
   /** Whether the viewer may list and watch jobs, beside getting one. */
   mayList = true;
   mayWatch = true;
@@ -198,6 +201,8 @@ export class Fixture {
     const namespace = rest[0] === "namespaces" ? rest[1] : undefined;
     const [resource, name, subresource] = namespace === undefined ? rest : rest.slice(2);
     if (resource === "dashboard") return sendFile(request, response, name);
+    if (KINDS.has(resource ?? "") && !this.readable.includes(resource ?? ""))
+      return sendStatus(response, 403, "Forbidden", `User "bob" cannot get resource "${resource}"`);
     const isAll = resource === "trainingjobs" && this.options.allKinds !== "unknown";
     if (resource === undefined || !(isAll || KINDS.has(resource)))
       return sendStatus(response, 404, "", "the server could not find the requested resource");
@@ -245,10 +250,11 @@ export class Fixture {
       if (Number(query.get("resourceVersion")) < this.oldest) {
         return sendStatus(response, 410, "Expired", "too old resource version");
       }
+      this.tellKinds(response, resource);
       response.writeHead(200, { "Content-Type": "application/json" });
       response.flushHeaders();
       if (this.isBuffered) return;
-      const watcher = { response, resource, namespace, name };
+      const watcher = { response, resource, namespace, name, kinds: this.readable };
       this.watchers.add(watcher);
       for (const change of this.changes) {
         if (change.version > Number(query.get("resourceVersion"))) tell(watcher, change);
@@ -260,9 +266,12 @@ export class Fixture {
     const found = this.jobs.filter(
       (job) =>
         (isAll || job.plural === resource) &&
+        this.readable.includes(job.plural) &&
         (namespace ?? job.namespace) === job.namespace &&
         (name ?? job.name) === job.name,
     );
+    const sumBy = query.get("sumBy");
+    if (isAll && sumBy !== null) return this.sums(request, response, found, sumBy, query.get("window") ?? "day");
     const from = Number(query.get("continue") ?? 0);
     const limit = Number(query.get("limit") ?? 0) || found.length;
     const items = found.slice(from, from + limit).map((job) => {
@@ -271,10 +280,44 @@ export class Fixture {
     });
     const rest = Math.max(0, found.length - from - limit);
     const more = rest > 0 ? { continue: String(from + limit), remainingItemCount: rest } : {};
+    this.tellKinds(response, resource);
     send(request, response, {
       kind: "TrainJobProgressList",
       metadata: { resourceVersion: String(this.revision), ...more },
       items,
+    });
+  }
+
+  private tellKinds(response: ServerResponse, resource: string): void {
+    if (resource === "trainingjobs") response.setHeader("Readable-Resources", this.readable.join(","));
+  }
+
+  /** As the server sums them: groups with the most accelerator-seconds first, ten of them, and the others. */
+  private sums(request: IncomingMessage, response: ServerResponse, jobs: MadeJob[], by: string, window: string): void {
+    const now = Date.now();
+    const nameOf = (job: MadeJob) => {
+      const labels = job.document(now).metadata.labels ?? {};
+      if (by === "namespace") return job.namespace;
+      if (by === "kind") return job.kind;
+      if (by === "nodePool") return job.hasRun ? `pool-${job.number % 3}` : "";
+      return labels[by === "queue" ? "kueue.x-k8s.io/queue-name" : by.replace("label:", "")] ?? "";
+    };
+    const groups = new Map<string, MadeJob[]>();
+    for (const job of jobs) groups.set(nameOf(job), [...(groups.get(nameOf(job)) ?? []), job]);
+    const sums = [...groups].map(([name, some]) => sumsOf(name, some, window, now));
+    const weight = ({ goodput }: SumsOfJobs) =>
+      Object.values(goodput.acceleratorSeconds ?? {}).reduce((a, b) => a + b, 0);
+    sums.sort((one, other) => weight(other) - weight(one));
+    const rest = jobs.filter((job) => sums.slice(10).some(({ name }) => (name ?? "") === nameOf(job)));
+    send(request, response, {
+      kind: "TrainingJobSums",
+      metadata: { resourceVersion: String(this.revision) },
+      time: new Date(now).toISOString().replace(/\.\d+Z$/, "Z"),
+      sumBy: by,
+      window,
+      total: sumsOf("", jobs, window, now),
+      groups: sums.slice(0, 10),
+      ...(rest.length > 0 ? { others: sumsOf("", rest, window, now) } : {}),
     });
   }
 
@@ -374,11 +417,42 @@ export class Fixture {
     }
     const name = /involvedObject\.name=(.+)$/.exec(query.get("fieldSelector") ?? "")?.[1];
     const job = this.jobs.find((one) => one.namespace === namespace && one.name === name);
-    sendJson(response, { items: job ? job.events(Date.now()) : [] });
+    const all = job?.events(Date.now()) ?? [];
+    const end = Number(query.get("continue") ?? 0) + Number(query.get("limit"));
+    const metadata = end < all.length ? { continue: String(end) } : {};
+    sendJson(response, { metadata, items: all.slice(Number(query.get("continue") ?? 0), end) });
   }
 }
 
-function tell({ response, resource, namespace, name }: Watcher, { job, own, all }: Change): void {
+function sumsOf(name: string, jobs: readonly MadeJob[], window: string, now: number): SumsOfJobs {
+  const [seconds, weights]: [SecondsByKind, SecondsByKind] = [{}, {}];
+  const add = (to: SecondsByKind, some: SecondsByKind = {}) => {
+    for (const [kind, more] of Object.entries(some) as [keyof SecondsByKind, number][])
+      to[kind] = (to[kind] ?? 0) + more;
+  };
+  for (const job of jobs) {
+    const { goodput } = job.document(now).status;
+    const spent = (window === "whole" ? goodput?.whole : goodput?.[window as "hour" | "day"]) ?? goodput?.whole;
+    add(seconds, spent?.seconds);
+    add(weights, spent?.acceleratorSeconds);
+  }
+  const hasAny = Object.values(weights).some((some) => some > 0);
+  const running = jobs.filter(({ phase }) => phase === "Running");
+  const held = running.map((job) => job.document(now).status.resources?.accelerators ?? 0);
+  return {
+    ...(name ? { name } : {}),
+    jobs: jobs.length,
+    running: running.length,
+    accelerators: held.reduce((sum, one) => sum + one, 0),
+    goodput: {
+      ...windowOf(seconds, 0, hasAny ? weights : seconds),
+      ...(hasAny ? { acceleratorSeconds: weights } : {}),
+    },
+  };
+}
+
+function tell({ response, resource, namespace, name, kinds }: Watcher, { job, own, all }: Change): void {
+  if (!kinds.includes(job.plural)) return;
   if ((namespace ?? job.namespace) !== job.namespace || (name ?? job.name) !== job.name) return;
   if (resource === "trainingjobs") response.write(all);
   else if (resource === job.plural) response.write(own);

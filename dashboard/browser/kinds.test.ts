@@ -127,6 +127,51 @@ test.each(["unknown", "forbidden"] as const)("without a list of all kinds (%s) T
   expect(await page.getByText("Only TrainJobs are shown").count()).toBe(0);
 });
 
+const RIGHTS = ["trainjobs", "jobs", "volcanojobs"]; // of the next user, or of this one from now on
+
+test("a user who logs in after another sees no job of a kind that only the other one may list", async () => {
+  await show();
+  await page.getByText(`${JOBS} jobs`, { exact: true }).waitFor();
+  const other = await page.context().newPage();
+  await other.goto(fixture.page() + route(torch));
+  await other.getByRole("heading", { name: torch.name }).waitFor();
+  fixture.readable = RIGHTS;
+  const later = await page.context().newPage();
+  await later.goto(fixture.page());
+  await later.getByText(`${JOBS - 1} jobs`, { exact: true }).waitFor();
+  expect(await later.locator(`[data-key^="pytorchjobs/"]`).count()).toBe(0);
+  await page.getByText(`${JOBS - 1} jobs`, { exact: true }).waitFor();
+  await other.getByText("You may not see this any more").waitFor();
+  expect(await other.getByText("This job has been deleted").count()).toBe(0); // nobody has said so
+});
+
+test("a kind to which the right is taken leaves the list when its watch begins anew, and comes back with the right", async () => {
+  await show();
+  await page.getByText(`${JOBS} jobs`, { exact: true }).waitFor();
+  await until(() => fixture.watching, Boolean);
+  fixture.readable = RIGHTS;
+  fixture.endWatches();
+  await page.getByText(`${JOBS - 1} jobs`, { exact: true }).waitFor();
+  fixture.readable = ["trainjobs", "jobs", "pytorchjobs", "volcanojobs"];
+  fixture.endWatches();
+  await page.getByText(`${JOBS} jobs`, { exact: true }).waitFor();
+});
+
+test("a list that falls back to TrainJobs calls no job of another kind deleted", async () => {
+  await show();
+  await page.getByText(`${JOBS} jobs`, { exact: true }).waitFor();
+  const other = await page.context().newPage();
+  await other.goto(fixture.page() + route(torch));
+  const numbers = () => other.locator(".numbers").textContent();
+  const before = await numbers();
+  fixture.options.allKinds = "forbidden";
+  fixture.expireWatches();
+  await page.getByText("Only TrainJobs are shown").waitFor();
+  fixture.change(torch);
+  await until(numbers, (text) => text !== before);
+  expect(await other.getByText("This job has been deleted").count()).toBe(0);
+});
+
 test("jobs of several kinds are compared", async () => {
   await show();
   for (const job of [torch, volcano]) {

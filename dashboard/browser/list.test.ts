@@ -132,7 +132,7 @@ test("one tells the page who one is, and sees one's own jobs", async () => {
 
 test("labels have columns", async () => {
   await show();
-  await page.getByRole("button", { name: "Labels" }).click();
+  await page.getByRole("button", { name: "Columns" }).click();
   await page.getByLabel("team").check();
   await page.keyboard.press("Escape");
   await page.getByRole("columnheader", { name: "team" }).waitFor();

@@ -205,7 +205,7 @@ test("long names widen no window, and menus open within it", async () => {
   expect((await wide()).filter((one) => !/^(T[RDH]|TABLE|THEAD|TBODY|TIME|BDI)\./.test(one))).toEqual([]); // in a box that scrolls
   await page.goto(fixture.page());
   await isListed();
-  for (const name of ["Group", "Labels", "Views", "Owner", "Namespace"]) {
+  for (const name of ["Group", "Columns", "Views", "Owner", "Namespace"]) {
     await page.getByRole("button", { name, exact: true }).click();
     const box = (await page.locator(".sheet:not([hidden])").boundingBox())!;
     expect(box.x, name).toBeGreaterThanOrEqual(0);

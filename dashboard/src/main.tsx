@@ -3,6 +3,7 @@ import { render } from "preact";
 import "./styles/base.css";
 import "./styles/fleet.css";
 import "./styles/job.css";
+import "./styles/goodput.css";
 import "uplot/dist/uPlot.min.css";
 import "./styles/print.css";
 import { App } from "./views/app";

@@ -187,6 +187,19 @@ async def test_kinds_without_a_right_are_in_no_answer() -> None:
         assert names([await client.event()]) == [("MODIFIED", "trainjobs.bert")]
 
 
+async def test_lists_and_watches_say_which_kinds_the_caller_may_read() -> None:
+    server = filled()
+    every = ",".join(sorted(KIND_NAMES))
+    assert (await server.get(f"{EVERY}?limit=1")).header("readable-resources") == every
+    server.denied = {"pytorchjobs"}
+    fewer = ",".join(sorted(set(KIND_NAMES) - {"pytorchjobs"}))
+    assert (await server.get(EVERY)).header("readable-resources") == fewer
+    async with server.watch(f"{EVERY}?watch=true") as client:
+        await client.events(3)
+        assert client.headers["readable-resources"] == fewer
+    assert (await server.get(f"{BASE}/trainjobs")).header("readable-resources") is None
+
+
 async def test_a_caller_with_a_right_to_no_kind_is_refused() -> None:
     server = filled()
     server.denied = set(KIND_NAMES)

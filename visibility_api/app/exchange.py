@@ -133,7 +133,7 @@ class Exchange:
         """Send the headers at once (client-go's `Watch` returns with them), then what the handler writes."""
         self.series.count(200)
         content_type = (b"content-type", stream.content_type.encode())
-        headers = [content_type, *self.own_headers, DEFAULT_CACHE_CONTROL]
+        headers = [content_type, *self.own_headers, DEFAULT_CACHE_CONTROL, *stream.headers]
         try:
             await self.send({"type": "http.response.start", "status": 200, "headers": headers})
             await stream.write(self._send_chunk)

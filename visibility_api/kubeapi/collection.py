@@ -18,7 +18,7 @@ from .lists import Lists
 from .message import ResourceRequest, ResourceResponse
 from .negotiation import JSON, Representation, Target, negotiate_request
 from .rendering import render
-from .training_jobs import AllKinds
+from .training_jobs import AllKinds, readable_header
 from .v1alpha1 import Codec
 
 _VARY = (b"vary", b"Accept")
@@ -97,7 +97,8 @@ class Collection:
         layout = layout_of(form, representation)
         making = self._lists.body(layout, resources, namespace, options, client=request.client)
         body = await unless_gone(request.receive, making)
-        return ResourceResponse(content_type=representation.media_type, body=body)
+        headers = readable_header(resources)
+        return ResourceResponse(content_type=representation.media_type, body=body, headers=headers)
 
     async def _sums(
         self, request: ResourceRequest, view: AllKinds, by: str, window: Window

@@ -70,6 +70,7 @@ class ResourceStream:
     """
 
     content_type: str = "application/json"
+    headers: Sequence[tuple[bytes, bytes]] = ()
     write: Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
 
 

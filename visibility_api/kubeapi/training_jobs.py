@@ -19,15 +19,21 @@ from visibility_api.jobs.summary import JobProgress
 from visibility_api.models import v1alpha1
 from visibility_api.models.served import TRAINING_JOBS, Resource
 from visibility_api.models.wire import struct_of
-from visibility_api.store import Entry
+from visibility_api.store import Entry, Resources
 
 from .columns import COLUMNS, KIND, Cell, leading_cells
 from .message import Authorizer, ResourceRequest
 from .v1alpha1 import Codec
 
 _JobReference = struct_of(v1alpha1.JobReference)
+READABLE = b"readable-resources"  # the header of a list or watch of all kinds: those that the caller may read
 _NAME = b'{"name":"'  # how metadata begins
 _encode = msgspec.json.Encoder().encode
+
+
+def readable_header(resources: Resources) -> tuple[tuple[bytes, bytes], ...]:
+    """Says which kinds an answer is of: a watch goes on with the rights of now, its list may be of others."""
+    return () if isinstance(resources, str) else ((READABLE, ",".join(sorted(resources)).encode()),)
 
 
 class AllKinds:

@@ -26,7 +26,7 @@ from .forms import Forms
 from .list_options import ListOptions, read_watch_options
 from .message import Receive, ResourceRequest, ResourceStream
 from .negotiation import Target, negotiate_request
-from .training_jobs import AllKinds
+from .training_jobs import AllKinds, readable_header
 from .turns import Turns
 from .v1alpha1 import Codec
 
@@ -123,7 +123,7 @@ class Watches:
                 feed.close()
                 self._feeds.discard(feed)
 
-        return ResourceStream(write=write)
+        return ResourceStream(write=write, headers=readable_header(resources))
 
     def _open(
         self, resources: Resources, namespace: str | None, options: ListOptions, client: Hashable

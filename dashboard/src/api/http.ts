@@ -64,6 +64,17 @@ export function getJson<T>(path: string, signal?: AbortSignal): Promise<T> {
   return whole(signal, async (either) => (await request(path, "application/json", either)).json() as Promise<T>);
 }
 
+/** With what its head says of the kinds that it is of: see Watch. */
+export function getJsonOf<T>(path: string, signal?: AbortSignal): Promise<{ value: T; kinds: string | null }> {
+  return whole(signal, async (either) => {
+    const answer = await request(path, "application/json", either);
+    return { value: (await answer.json()) as T, kinds: kindsOf(answer) };
+  });
+}
+
+/** The kinds that the viewer may read, of a list or watch of all kinds. */
+export const kindsOf = (answer: Response) => answer.headers.get("Readable-Resources");
+
 export function getText(path: string, accept: string, signal?: AbortSignal): Promise<string> {
   return whole(signal, async (either) => (await request(path, accept, either)).text());
 }

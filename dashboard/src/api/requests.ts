@@ -3,7 +3,7 @@
 import { corePath, resourcePath, withQuery, type Address } from "./address";
 import { linesOf } from "../model/log";
 import { ApiError, ConnectionLost, getJson, getText } from "./http";
-import type { History, JobDocument, KubernetesEvent, LogTail } from "./types";
+import type { History, JobDocument, JobSums, KubernetesEvent, LogTail } from "./types";
 
 /** A job's place in the API. `plural` is the resource, such as trainjobs. */
 export interface JobRef {
@@ -49,6 +49,19 @@ async function getDocument(path: string, signal?: AbortSignal): Promise<JobDocum
   return found;
 }
 
+/** Over the jobs that the viewer may list, ten groups at most. */
+export async function getSums(
+  address: Address,
+  query: { sumBy: string; window: string },
+  signal?: AbortSignal,
+): Promise<JobSums> {
+  const path = withQuery(resourcePath(address, "trainingjobs", address.namespace), query);
+  const found = await getJson<JobSums>(path, signal);
+  if (found?.kind !== "TrainingJobSums" || !found.total || !Array.isArray(found.groups))
+    throw new ConnectionLost("The answer has no sums.");
+  return found;
+}
+
 /** With a status for each replica, 1,000 at most: those after the replica named `after`. */
 export const getReplicas = (address: Address, ref: JobRef, after: string | undefined, signal?: AbortSignal) =>
   getDocument(withQuery(subject(address, ref, "progress"), { replicas: "all", continue: after }), signal);
@@ -88,18 +101,29 @@ export async function getLog(
   }
 }
 
+const EVENTS_A_PAGE = 500;
+const MOST_EVENT_PAGES = 10;
+
 /** Of the job and what bears its name (its JobSet), and of one pod. Only behind kube-apiserver. */
 export async function getEvents(address: Address, ref: JobRef, pod?: string): Promise<KubernetesEvent[]> {
   const path = corePath(address, "namespaces", ref.namespace, "events");
   const names = pod === undefined ? [ref.name] : [ref.name, pod];
-  const lists = await Promise.all(
-    names.map((name) =>
-      getJson<{ items?: KubernetesEvent[] }>(
-        withQuery(path, { fieldSelector: `involvedObject.name=${name}`, limit: 100 }),
-      ),
-    ),
-  );
-  return lists.flatMap((list) => list.items ?? []);
+  const lists = await Promise.all(names.map((name) => getEventsOf(path, name)));
+  return lists.flat();
+}
+
+/** They come by name, so the newest are in the last page. */
+async function getEventsOf(path: string, name: string): Promise<KubernetesEvent[]> {
+  const found: KubernetesEvent[] = [];
+  let token: string | undefined;
+  for (let pages = 0; pages < MOST_EVENT_PAGES; pages++) {
+    const query = { fieldSelector: `involvedObject.name=${name}`, limit: EVENTS_A_PAGE, continue: token };
+    const page = await getJson<{ items?: KubernetesEvent[]; metadata?: { continue?: string } }>(withQuery(path, query));
+    found.push(...(page.items ?? []));
+    token = page.metadata?.continue || undefined;
+    if (token === undefined) break;
+  }
+  return found;
 }
 
 /** The namespaces that the viewer may list; rejects for most. */

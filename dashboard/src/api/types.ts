@@ -11,6 +11,27 @@ export type ReplicaStatus = NonNullable<ProgressStatus["replicaStatuses"]>[numbe
 export type History = Schemas["org.kubeflow.trainer.visibility.v1alpha1.TrainJobProgressHistory"];
 export type Series = History["series"][number];
 export type Attempt = History["attempts"][number];
+export type GoodputOfWindow = Schemas["org.kubeflow.trainer.visibility.v1alpha1.GoodputOfWindow"];
+export type SecondsByKind = Schemas["org.kubeflow.trainer.visibility.v1alpha1.SecondsByKind"];
+
+/** Sums over some jobs; without a name of those that have no such label. */
+export interface SumsOfJobs {
+  name?: string;
+  jobs: number;
+  running: number;
+  accelerators: number;
+  goodput: GoodputOfWindow;
+}
+
+/** What a list of `trainingjobs` answers with `sumBy`. */
+export interface JobSums {
+  kind: "TrainingJobSums";
+  /** The end of the window. */
+  time: string;
+  total: SumsOfJobs;
+  groups: SumsOfJobs[];
+  others?: SumsOfJobs;
+}
 
 /** The end of a log, of the container that failed first or of rank 0's. */
 export interface LogTail {
@@ -68,5 +89,5 @@ export interface KubernetesEvent {
   lastTimestamp?: string | null;
   eventTime?: string | null;
   series?: { count?: number; lastObservedTime?: string };
-  involvedObject?: { kind?: string; name?: string };
+  involvedObject?: { kind?: string; name?: string; uid?: string };
 }

@@ -1,14 +1,25 @@
 /** One collection, listed page by page and then followed by a watch, until it is stopped.
  *
  * A watch that ends goes on from its last version. It is listed anew when the server no longer knows that version
- * (410), when it may be another server, since nothing answered meanwhile, and after a silence: the server writes a
+ * (410), when it may be another server, since nothing answered meanwhile, when the viewer may read other kinds than
+ * those that were listed, and after a silence: the server writes a
  * bookmark each minute, so a stream that is silent for longer is dead, or a proxy holds it back.
  */
 
 import { withQuery } from "./address";
 import { Backoff, pause } from "./backoff";
 import { serverNow } from "./clock";
-import { ApiError, ConnectionLost, getJson, NobodyAnswers, request, statusError, toFault, type Fault } from "./http";
+import {
+  ApiError,
+  ConnectionLost,
+  getJsonOf,
+  kindsOf,
+  NobodyAnswers,
+  request,
+  statusError,
+  toFault,
+  type Fault,
+} from "./http";
 import { LineSplitter } from "./lines";
 import type { DocumentList, JobDocument, WatchEvent } from "./types";
 
@@ -28,6 +39,9 @@ export interface Link {
   readonly retryAt?: number;
 }
 
+/** The viewer may read other kinds now than those that were listed. */
+class OtherKinds extends Error {}
+
 export interface Follower {
   /** A list begins: what is not in it when it ends is gone. */
   listing(): void;
@@ -44,6 +58,8 @@ export class Watch {
   private readonly backoff = new Backoff();
   private version: string | undefined;
   private state: Link["state"] = "connecting";
+  /** Which the viewer could read when they were listed; null where the list is of one kind. */
+  private kinds: string | null = null;
   private hasBeenLive = false;
   private asOf: number | undefined;
 
@@ -69,11 +85,16 @@ export class Watch {
     this.say("paused");
   }
 
-  /** Whether who views now may list it: throws what the server answers. One who may not is refused all of it. */
+  /** Whether who views now may read what was listed: throws what the server answers. One who may not is refused all
+   * of it; for one who may read other kinds it is listed anew, which ends in a link that is live. */
   async check(): Promise<void> {
     const running = this.running?.signal;
     try {
-      await getJson(withQuery(this.path, { limit: 1, fieldSelector: this.selector }), running);
+      const { kinds } = await getJsonOf(withQuery(this.path, { limit: 1, fieldSelector: this.selector }), running);
+      if (kinds === this.kinds) return;
+      this.version = undefined;
+      this.reopen();
+      throw new OtherKinds();
     } catch (error) {
       if (running?.aborted === false && error instanceof ApiError && !this.survives(error)) this.trying.abort();
       throw error;
@@ -84,6 +105,11 @@ export class Watch {
     if (this.state === "refused") return void this.start();
     if (this.state === "lost") this.trying.abort(); // it may hang
     this.waiting.abort();
+  }
+
+  /** Whether what it lists contains jobs of this resource, as far as that is known. */
+  has(plural: string): boolean {
+    return this.kinds === null || this.kinds.split(",").includes(plural);
   }
 
   /** Asks again at once, whatever the connection seems to be: after a sleep it may be dead. */
@@ -132,8 +158,10 @@ export class Watch {
     let version: string | undefined;
     do {
       const query = { limit: token ? PAGE_ITEMS : FIRST_ITEMS, continue: token, fieldSelector: this.selector };
-      const page = await getJson<DocumentList>(withQuery(this.path, query), signal);
+      const { value: page, kinds } = await getJsonOf<DocumentList>(withQuery(this.path, query), signal);
       signal.throwIfAborted();
+      if (token !== undefined && kinds !== this.kinds) throw new OtherKinds();
+      this.kinds = kinds;
       if (!Array.isArray(page.items)) throw new ConnectionLost("The answer is no list of jobs.");
       token = page.metadata.continue || undefined;
       version = page.metadata.resourceVersion;
@@ -166,6 +194,7 @@ export class Watch {
         fieldSelector: this.selector,
       };
       const answer = await request(withQuery(this.path, query), "application/json", either);
+      if (kindsOf(answer) !== this.kinds) throw new OtherKinds();
       this.hasBeenLive = true;
       this.say("live");
       const reader = answer.body?.getReader();
@@ -182,6 +211,7 @@ export class Watch {
       }
     } catch (error) {
       if (error instanceof ApiError || error instanceof NobodyAnswers || signal.aborted) throw error;
+      if (error instanceof OtherKinds) throw error;
       if (silence.signal.aborted) this.version = undefined;
       const why = silence.signal.aborted
         ? `Nothing has come for ${SILENCE_MS / 1000} s.`
@@ -214,7 +244,7 @@ export class Watch {
 
   /** Whether to try again: not where the viewer has no right, or the server no such resource. */
   private survives(error: Error): boolean {
-    if (error instanceof NobodyAnswers) this.version = undefined;
+    if (error instanceof NobodyAnswers || error instanceof OtherKinds) this.version = undefined;
     if (!(error instanceof ApiError)) return true;
     if (error.code === 401 || error.code === 403 || ([404, 405].includes(error.code) && !this.hasBeenLive)) {
       this.running = undefined;
@@ -227,7 +257,7 @@ export class Watch {
   }
 
   private async wait(error: Error, running: AbortSignal): Promise<void> {
-    const isExpired = error instanceof ApiError && error.code === 410;
+    const isExpired = error instanceof OtherKinds || (error instanceof ApiError && error.code === 410);
     const asked = error instanceof ApiError ? (error.retryAfterSeconds ?? 0) * 1000 : 0;
     const ms = Math.max(Math.min(asked, 30_000), this.backoff.nextMs());
     if (!isExpired || this.state === "lost") {

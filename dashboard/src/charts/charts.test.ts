@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 
 import type { Curve } from "../model/series";
 import { divisible } from "./range";
-import { describe, plan } from "./series-plan";
+import { describe, newest, plan, stepsBack } from "./series-plan";
 import { smooth } from "./smoothing";
 import { spark } from "./sparkline";
 
@@ -141,4 +141,24 @@ test("values whose difference would be infinite are as good as infinite, and mar
   });
   const tiny = [{ curve: curve([5e-324, 1]), job: 0, start: 0 }];
   expect(plan(tiny, { ...step, isLog: true }).hidden).toBe(1);
+});
+
+test("after a step back within an attempt the last value is the one that came last, and what it undid is told apart", () => {
+  const back = curve([5, 9, 14.9, 1.2, 0.9], { steps: [10, 500, 1000, 500, 600] });
+  const drawn = plan([{ curve: back, job: 0, start: 0 }], step);
+  expect(drawn.curves.map(({ line, xs, values }) => [line.isLastAttempt, xs, values])).toEqual([
+    [false, [10, 500, 1000], [5, 9, 14.9]],
+    [true, [500, 600], [1.2, 0.9]],
+  ]);
+  expect([newest(drawn), stepsBack(drawn)]).toEqual([600, [500]]);
+  expect(describe(drawn, "Step", String)).toContain(
+    "loss before a step back in attempt 1: 3 points, from 5 to 14.9, between 5 and 14.9. loss: 2 points, from 1.2 to 0.9",
+  );
+  const byTime = plan([{ curve: back, job: 0, start: 0 }], { ...step, axis: "time" });
+  expect(byTime.curves).toHaveLength(1);
+  const jumping = curve(
+    Array.from({ length: 100 }, (_, at) => at),
+    { steps: Array.from({ length: 100 }, (_, at) => at + (at % 2 ? -2 : 2)) },
+  );
+  expect(plan([{ curve: jumping, job: 0, start: 0 }], step).curves).toHaveLength(1); // lines of a log, in disorder
 });

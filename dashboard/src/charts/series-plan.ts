@@ -16,6 +16,9 @@ export interface Line {
   readonly metric: string;
   readonly job: number;
   readonly attempt: number;
+  /** Counted anew whenever the run steps back within its attempt: then what it did after that place counts no more. */
+  readonly pass: number;
+  /** Whether it is the last pass of the last attempt: what counts now. */
   readonly isLastAttempt: boolean;
   readonly isRaw: boolean;
   readonly showsPoints: boolean;
@@ -28,6 +31,8 @@ export interface Placed {
   readonly values: readonly number[];
   /** Of each of `values`; undefined where the curve is not smoothed. */
   readonly smoothed: readonly (number | null)[] | undefined;
+  /** When its last value was reported (seconds). */
+  readonly until: number;
 }
 
 export interface Plan {
@@ -59,8 +64,10 @@ export function plan(owned: readonly Owned[], { axis, isLog, weight }: Look): Pl
   const lines: Line[] = [];
   const curves: Placed[] = [];
   const tables: { xs: number[]; values: (number | null)[] }[] = [];
-  for (const { curve, job, start } of owned) {
-    const { xs, values } = placed(curve, axis, start);
+  const parts = owned.flatMap(({ curve, job, start }) =>
+    passesOf(curve, axis, start).map((part) => ({ curve, job, ...part })),
+  );
+  for (const { curve, job, pass, isLastPass, until, xs, values } of parts) {
     const shown = values.map((value, at) => {
       if (!(Math.abs(value) <= LARGEST)) {
         broken.push(xs[at] ?? 0);
@@ -78,14 +85,15 @@ export function plan(owned: readonly Owned[], { axis, isLog, weight }: Look): Pl
       metric: curve.metric,
       job,
       attempt: curve.attempt,
-      isLastAttempt: curve.attempt === last,
+      pass,
+      isLastAttempt: curve.attempt === last && isLastPass,
       showsPoints: isEvaluation(curve.metric) || xs.length <= FEW,
     };
     const isSmoothed = weight > 0 && xs.length > 2 && !isEvaluation(curve.metric) && !isSchedule(curve.metric);
     const smoothed = isSmoothed ? smooth(shown, weight) : undefined;
     tables.push({ xs, values: shown });
     lines.push({ ...line, isRaw: isSmoothed });
-    curves.push({ line: { ...line, isRaw: false }, xs, values, smoothed });
+    curves.push({ line: { ...line, isRaw: false }, xs, values, smoothed, until });
     if (smoothed) {
       tables.push({ xs, values: smoothed });
       lines.push({ ...line, isRaw: false, showsPoints: false });
@@ -95,14 +103,53 @@ export function plan(owned: readonly Owned[], { axis, isLog, weight }: Look): Pl
   return { columns, lines, curves, lone: columns.slice(1).map(lonePoints), broken, large, hidden };
 }
 
-/** By position; of several points at one place the last counts (a step that is reported again). */
-function placed(curve: Curve, axis: Axis, start: number): { xs: number[]; values: number[] } {
-  const at = new Map<number, number>();
-  positions(curve, axis, start).forEach((x, index) => {
-    if (x !== null) at.set(x, curve.values[index] ?? NaN);
+const MOST_PASSES = 8; // a run whose steps come in disorder steps back all the time
+
+interface Pass {
+  readonly pass: number;
+  readonly isLastPass: boolean;
+  readonly until: number;
+  readonly xs: number[];
+  readonly values: number[];
+}
+
+/** The passes of a curve, each by position; of several points at one place the last counts (a step that is reported
+ * again). */
+function passesOf(curve: Curve, axis: Axis, start: number): Pass[] {
+  const places = positions(curve, axis, start);
+  const begins = [0];
+  let before = -Infinity;
+  places.forEach((x, index) => {
+    if (x === null) return;
+    if (x < before) begins.push(index);
+    before = x;
   });
-  const xs = [...at.keys()].sort((one, other) => one - other);
-  return { xs, values: xs.map((x) => at.get(x) ?? NaN) };
+  const from = begins.length > MOST_PASSES ? [0] : begins;
+  return from.map((begin, pass) => {
+    const end = from[pass + 1] ?? places.length;
+    const at = new Map<number, number>();
+    for (let index = begin; index < end; index++) {
+      const x = places[index];
+      if (x !== null && x !== undefined) at.set(x, curve.values[index] ?? NaN);
+    }
+    const xs = [...at.keys()].sort((one, other) => one - other);
+    const values = xs.map((x) => at.get(x) ?? NaN);
+    return { pass, isLastPass: pass === from.length - 1, until: curve.times[end - 1] ?? NaN, xs, values };
+  });
+}
+
+/** Where the newest value that counts lies; undefined where there is none. */
+export function newest({ curves }: Plan): number | undefined {
+  const own = curves.filter(({ line, xs }) => line.isLastAttempt && xs.length > 0);
+  const [first, ...rest] = own;
+  return rest.reduce((one, other) => (other.until > (one?.until ?? NaN) ? other : one), first)?.xs.at(-1);
+}
+
+/** Where the last attempt of a job has stepped back to. */
+export function stepsBack({ curves }: Plan): number[] {
+  const last = Math.max(...curves.map(({ line }) => line.attempt));
+  const found = curves.filter(({ line }) => line.attempt === last && line.pass > 0);
+  return [...new Set(found.flatMap(({ xs }) => xs[0] ?? []))];
 }
 
 function join(tables: readonly { xs: number[]; values: (number | null)[] }[]): Plan["columns"] {
@@ -151,6 +198,13 @@ export function curvesAt({ curves }: Plan, x: number | undefined): Placed[] {
   );
 }
 
+/** What an earlier part of a curve is called. */
+export function earlier(line: Line, curves: readonly Placed[]): string {
+  const isLast = (one: Line) => one.job === line.job && one.attempt === line.attempt && one.pass > line.pass;
+  const own = curves.some((one) => one.line.metric === line.metric && isLast(one.line));
+  return `${own ? "before a step back in" : "of"} attempt ${line.attempt + 1}`;
+}
+
 /** In a sentence, for those who cannot see the chart: the values as they were reported. */
 export function describe({ curves }: Plan, axisName: string, format: (value: number) => string): string {
   const parts = curves.flatMap(({ line, values }) => {
@@ -160,7 +214,7 @@ export function describe({ curves }: Plan, axisName: string, format: (value: num
     if (first === undefined || last === undefined) return [];
     const lowest = finite.reduce((least, value) => Math.min(least, value), Infinity);
     const highest = finite.reduce((most, value) => Math.max(most, value), -Infinity);
-    const name = line.isLastAttempt ? line.metric : `${line.metric} of attempt ${line.attempt + 1}`;
+    const name = line.isLastAttempt ? line.metric : `${line.metric} ${earlier(line, curves)}`;
     const bad = values.length - finite.length;
     return [
       `${name}: ${finite.length} points, from ${format(first)} to ${format(last)}, between ${format(lowest)} and ${format(highest)}` +

@@ -161,7 +161,9 @@ export class Hub {
     if (this.ticks++ % BEAT_TICKS === 0) this.beat(now, isAwake);
     for (const feed of [...this.lists.values(), ...this.jobs.values()]) {
       if (feed.link.state === "live") void feed.prove();
-      if (feed.link.state === "refused" && feed.isSeen && this.ticks % REFUSED_TICKS === 0) retry(feed);
+      if (!feed.isSeen || this.ticks % REFUSED_TICKS !== 0) continue;
+      if (feed.link.state === "refused") retry(feed);
+      else if (feed instanceof ListFeed) void feed.regain();
     }
     this.arrange();
   }

@@ -56,10 +56,11 @@ export class ListFeed extends Feed {
         this.remaining = remaining;
       },
       listed: () => {
-        for (const [key, { uid }] of this.jobs) {
+        for (const [key, { uid, plural: own }] of this.jobs) {
           if (this.seen.has(key)) continue;
           this.drop(key);
-          this.changed(key, { gone: { uid } });
+          // What the viewer may not list any more need not be gone.
+          if (plural === ALL ? watch.has(own) : own === plural) this.changed(key, { gone: { uid } });
         }
         this.remaining = 0;
         this.hasListed = true;
@@ -105,6 +106,16 @@ export class ListFeed extends Feed {
   retry(): void {
     if (this.link.state === "refused" && this.lacks !== undefined) this.goAll();
     else this.watch.retryNow();
+  }
+
+  /** Asks for all kinds again, where only TrainJobs are listed: the refusal may have been of a moment. */
+  async regain(): Promise<void> {
+    if (this.lacks === undefined || this.link.state !== "live") return;
+    const path = resourcePath(this.wish.address, ALL, this.wish.namespace);
+    await getJson(withQuery(path, { limit: 1 })).then(
+      () => this.goAll(),
+      () => undefined, // refused still
+    );
   }
 
   private goAll(): void {

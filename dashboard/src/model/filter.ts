@@ -4,6 +4,8 @@ import { FLAGS, hasFailedToday, isWasting, type Flag, type Job } from "./job";
 import type { Phase } from "../api/types";
 import { isGrouping, type Grouping } from "./groups";
 import { isSortKey, type SortKey } from "./sort";
+import { isWindow, type Window } from "./goodput";
+import { isSumming, type Summing } from "./sums";
 import { isSpan, type Span } from "./timeline";
 
 export const PHASES: readonly Phase[] = [
@@ -39,6 +41,9 @@ export interface Filter {
   readonly open: readonly string[];
   /** Labels that have a column. */
   readonly columns: readonly string[];
+  readonly extras: readonly Extra[];
+  /** What the time of all jobs is summed by, above the list, and over which window; undefined: it is not. */
+  readonly sums: { readonly by: Summing; readonly window: Window } | undefined;
   /** How much of the time is shown as bars; undefined is the usual table. */
   readonly span: Span | undefined;
 }
@@ -56,10 +61,16 @@ export const EVERYTHING: Filter = {
   group: "",
   open: [],
   columns: [],
+  extras: [],
+  sums: undefined,
   span: undefined,
 };
 
 export const MOST_COLUMNS = 3;
+
+/** Columns that are there when they are asked for. */
+export const EXTRAS = { goodput: "Goodput", checkpoint: "Checkpoint" } as const;
+export type Extra = keyof typeof EXTRAS;
 
 /** The queue or owner of jobs that have none, as it is chosen and written. */
 export const NONE = "-";
@@ -127,6 +138,11 @@ export function toQuery(filter: Filter): URLSearchParams {
   if (filter.group) query.set("group", filter.group);
   for (const name of filter.open) query.append("open", name);
   for (const label of filter.columns) query.append("column", label);
+  for (const extra of filter.extras) query.append("show", extra);
+  if (filter.sums) {
+    query.set("time", filter.sums.by);
+    query.set("window", filter.sums.window);
+  }
   if (filter.span) query.set("timeline", filter.span);
   return query;
 }
@@ -136,6 +152,7 @@ export function fromQuery(query: URLSearchParams): Filter {
   const sort = query.get("sort") ?? "";
   const key = sort.replace(/^-/, "");
   const [group, span] = [query.get("group") ?? "", query.get("timeline") ?? ""];
+  const [by, window] = [query.get("time") ?? "", query.get("window") ?? "day"];
   return {
     text: query.get("q") ?? "",
     phases: PHASES.filter((phase) => query.getAll("phase").includes(phase)),
@@ -149,6 +166,8 @@ export function fromQuery(query: URLSearchParams): Filter {
     group: isGrouping(group) ? group : "",
     open: query.getAll("open"),
     columns: [...new Set(query.getAll("column"))].slice(0, MOST_COLUMNS),
+    extras: (Object.keys(EXTRAS) as Extra[]).filter((extra) => query.getAll("show").includes(extra)),
+    sums: isSumming(by) && isWindow(window) ? { by, window } : undefined,
     span: isSpan(span) ? span : undefined,
   };
 }

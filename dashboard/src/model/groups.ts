@@ -1,7 +1,7 @@
 /** Jobs in groups, with what each group holds and wastes. */
 
 import { holdsAccelerators, isStuck, isWasting, type Job } from "./job";
-import { labelOf } from "./labels";
+import { LABEL, labelOf } from "./labels";
 
 export const GROUPINGS = {
   namespace: "Namespace",
@@ -10,7 +10,7 @@ export const GROUPINGS = {
   owner: "Owner",
   kind: "Kind",
 } as const;
-const LABEL = "label:";
+
 export type Grouping = keyof typeof GROUPINGS | `label:${string}`;
 
 export const isGrouping = (text: string): text is Grouping =>

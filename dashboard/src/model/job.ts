@@ -3,10 +3,8 @@
 import type { JobRef } from "../api/requests";
 import type { Condition, JobDocument, Phase, ProgressStatus } from "../api/types";
 import { isSameDay } from "./format";
-import { keptLabels, ownerOf } from "./labels";
+import { keptLabels, ownerOf, QUEUE_LABEL } from "./labels";
 import { mainMetric } from "./main-metric";
-
-export const QUEUE_LABEL = "kueue.x-k8s.io/queue-name";
 
 export interface Job extends JobRef {
   readonly key: string;
@@ -37,18 +35,37 @@ export interface Job extends JobRef {
   readonly metric: { readonly name: string; readonly value: string } | undefined;
   readonly accelerators: number;
   readonly wastedS: number;
+  /** What it was wasted on, by kind. */
+  readonly wastedOn: string;
+  /** Of its whole life; undefined before it ran. */
+  readonly goodput: number | undefined;
+  /** The last one that is complete. */
+  readonly checkpoint: { readonly step: number; readonly at: number } | undefined;
   readonly searched: string;
 }
 
 /** What is wrong with a job, the worst first. */
-export const FLAGS = ["Stalled", "Diverged", "Straggling", "Plateaued", "Not reporting", "Not fresh"] as const;
+export const FLAGS = [
+  "Stalled",
+  "Diverged",
+  "No progress",
+  "Straggling",
+  "Plateaued",
+  "At risk",
+  "Low goodput",
+  "Not reporting",
+  "Not fresh",
+] as const;
 export type Flag = (typeof FLAGS)[number];
 
-const RAISED: Record<Flag, readonly [type: string, status: string]> = {
+export const RAISED: Record<Flag, readonly [type: string, status: string]> = {
   Stalled: ["Stalled", "True"],
   Diverged: ["Diverged", "True"],
+  "No progress": ["NoProgress", "True"],
   Straggling: ["Straggling", "True"],
   Plateaued: ["Plateaued", "True"],
+  "At risk": ["AtRisk", "True"],
+  "Low goodput": ["LowGoodput", "True"],
   "Not reporting": ["Reporting", "False"],
   "Not fresh": ["Fresh", "False"],
 };
@@ -106,6 +123,9 @@ export function toJob(plural: string, { kind, metadata, status }: JobDocument): 
     metric: mainMetric(status.metrics ?? []),
     accelerators: resources?.accelerators ?? 0,
     wastedS: resources?.wastedAcceleratorSeconds ?? 0,
+    wastedOn: status.goodput?.wastedMessage ?? "",
+    goodput: status.goodput?.whole.percentage,
+    checkpoint: status.checkpoint && { step: status.checkpoint.step, at: time(status.checkpoint.time) },
     searched: `${namespace}/${name} ${queue} ${node} ${owner}`.toLowerCase(),
   };
 }
@@ -121,7 +141,8 @@ export function flagsOf(status: ProgressStatus): Flag[] {
   const raised = FLAGS.filter((flag) => {
     const [type, value] = RAISED[flag];
     if (!isActive && flag !== "Diverged") return false;
-    if (flag === "Not fresh" && status.phase !== "Running") return false;
+    // What does not run yet has nothing to report.
+    if ((flag === "Not fresh" || flag === "Not reporting") && status.phase !== "Running") return false;
     return conditions.some((one) => one.type === type && one.status === value);
   });
   // What does not advance has old numbers, and what is not read too: that is no second fault.
@@ -150,12 +171,15 @@ function reportingReason(status: ProgressStatus): string {
   return reporting && reporting.status !== "True" ? reporting.reason : "";
 }
 
-/** Accelerators that the job holds while it does not advance towards anything. */
+/** Whether it holds accelerators while it does not advance towards anything. */
 export function isWasting(job: Job): boolean {
   return holdsAccelerators(job) && isStuck(job);
 }
 
-export const isStuck = ({ flags }: Job) => flags.includes("Stalled") || flags.includes("Diverged");
+/** What is worst of all: it stands still, has lost what it learned, or ends again and again before it comes further. */
+const STUCK: ReadonlySet<Flag> = new Set(["Stalled", "Diverged", "No progress"]);
+export const isStuckBy = (flag: Flag | undefined) => flag !== undefined && STUCK.has(flag);
+export const isStuck = ({ flags }: Job) => flags.some(isStuckBy);
 
 export const hasFailedToday = (job: Job, now: number, zone: string | undefined) =>
   job.phase === "Failed" && now - job.ended < 48 * 3600_000 && isSameDay(job.ended, now, zone);

@@ -2,10 +2,25 @@
 
 export type Labels = Readonly<Record<string, string>>;
 
+export const QUEUE_LABEL = "kueue.x-k8s.io/queue-name";
+
+/** Before the name of one, where something else could stand. */
+export const LABEL = "label:";
+
 const MOST = 24; // of each of thousands of jobs
 
 /** Kubernetes keeps no creator of an object; these are the names that people give such a label. */
 const OWNER = /(^|[/.])(owner|user|username|user-?name|created-?by|creator|submitted-?by)$/i;
+
+const MOST_OFFERED = 100;
+
+/** Those that jobs have, to choose from. */
+export function labelsOf(jobs: Iterable<{ readonly labels: Labels }>): string[] {
+  const found = new Set<string>();
+  for (const { labels } of jobs) for (const label of Object.keys(labels)) found.add(label);
+  found.delete(QUEUE_LABEL);
+  return [...found].sort().slice(0, MOST_OFFERED);
+}
 
 export const keptLabels = (labels: Labels): Labels =>
   Object.keys(labels).length <= MOST ? labels : Object.fromEntries(Object.entries(labels).slice(0, MOST));

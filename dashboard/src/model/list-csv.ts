@@ -32,6 +32,9 @@ const COLUMNS: readonly [name: string, of: (job: Job) => Value][] = [
   ["attempts", (job) => job.attempts],
   ["accelerators", (job) => job.accelerators],
   ["wastedAcceleratorSeconds", (job) => job.wastedS],
+  ["goodputPercentage", (job) => job.goodput],
+  ["checkpointStep", (job) => job.checkpoint?.step],
+  ["checkpointTime", (job) => instant(job.checkpoint?.at ?? NaN)],
 ];
 
 const instant = (at: number) => (Number.isNaN(at) ? undefined : new Date(at).toISOString());

@@ -38,6 +38,24 @@ const MORE: Record<string, Help> = {
     meaning: ["the metric has had no better value for a long part of the run"],
     advice: [],
   },
+  NoNewStep: {
+    page: "troubleshooting",
+    at: "noprogress-is-true",
+    meaning: ["three attempts in a row have ended, and none got past the highest step of all before"],
+    advice: ["suspend the job until you know why its attempts end: the failure and the log say more"],
+  },
+  NoRecentCheckpoint: {
+    page: "troubleshooting",
+    at: "atrisk-is-true",
+    meaning: ["what was done since the last checkpoint is lost if the run ends"],
+    advice: ["see that checkpoints are saved, and save them more often"],
+  },
+  BelowThreshold: {
+    page: "troubleshooting",
+    at: "lowgoodput-is-true",
+    meaning: ["less of the time makes progress than the job's annotation goodput-below asks for"],
+    advice: ["look at where the time went, below: the largest kind beside Productive is where to begin"],
+  },
 };
 
 export function helpFor(reason: string | undefined): Help | undefined {

@@ -3,6 +3,7 @@
 import type { JobRef } from "../api/requests";
 import type { DocsLink } from "../docs/text";
 import { nameOf } from "./compared";
+import { isWindow, type Window } from "./goodput";
 import { EVERYTHING, fromQuery, toQuery, type Filter } from "./filter";
 import { AXES, type Axis } from "./series";
 
@@ -16,6 +17,8 @@ export interface JobLook {
   readonly others: readonly string[];
   /** What is seen of the axis; undefined is all. */
   readonly range: { readonly min: number; readonly max: number } | undefined;
+  /** Over which it is told where the time went. */
+  readonly window: Window;
 }
 
 export type Route =
@@ -33,6 +36,7 @@ export const USUAL_LOOK: JobLook = {
   metrics: [],
   others: [],
   range: undefined,
+  window: "whole",
 };
 export const MOST_OTHERS = 7;
 const DOCS = "docs"; // a job's path has three parts, so it is none
@@ -82,7 +86,7 @@ function jobPath({ plural, namespace, name }: JobRef): string {
 }
 
 function lookOf(query: URLSearchParams, own: string): JobLook {
-  const axis = query.get("x") ?? "";
+  const [axis, window] = [query.get("x") ?? "", query.get("window") ?? ""];
   const weight = Number(query.get("smooth") ?? USUAL_LOOK.weight);
   return {
     axis: Object.hasOwn(AXES, axis) ? (axis as Axis) : undefined,
@@ -91,6 +95,7 @@ function lookOf(query: URLSearchParams, own: string): JobLook {
     metrics: query.getAll("metric"),
     others: [...new Set(query.getAll("with"))].filter((other) => other !== own),
     range: rangeOf(query.get("from"), query.get("to")),
+    window: isWindow(window) ? window : USUAL_LOOK.window,
   };
 }
 
@@ -105,6 +110,7 @@ function queryOf(look: JobLook): URLSearchParams {
     query.set("from", rounded(look.range.min));
     query.set("to", rounded(look.range.max));
   }
+  if (look.window !== USUAL_LOOK.window) query.set("window", look.window);
   return query;
 }
 

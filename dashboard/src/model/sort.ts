@@ -1,7 +1,7 @@
 /** The order of the fleet. The usual one shows first what somebody should look at, and changes seldom. */
 
 import type { Today } from "./filter";
-import { hasFailedToday, isWasting, type Job } from "./job";
+import { hasFailedToday, isWasting, type Flag, type Job } from "./job";
 
 export const SORTS = {
   attention: "Needs attention",
@@ -12,6 +12,8 @@ export const SORTS = {
   end: "Ends",
   seen: "Last report",
   accelerators: "Accelerators",
+  goodput: "Goodput",
+  checkpoint: "Checkpoint",
   age: "Age",
   kind: "Kind",
 } as const;
@@ -26,16 +28,27 @@ type Order = (one: Job, other: Job, today: Today) => number;
 
 const PHASE_ORDER = ["Running", "Initializing", "Pending", "Suspended", "Unknown", "Failed", "Succeeded"];
 
+const URGENCY: Record<Exclude<Flag, "Not fresh">, number> = {
+  Stalled: 1,
+  Diverged: 2,
+  "No progress": 3,
+  Straggling: 5,
+  Plateaued: 6,
+  "At risk": 7,
+  "Low goodput": 8,
+  "Not reporting": 9,
+};
+
 /** 0 is the most urgent. Of the clock it depends on the day alone, so that rows keep their places. */
 export function urgency(job: Job, { now, zone }: Today): number {
   if (isWasting(job)) return 0;
-  if (hasFailedToday(job, now, zone)) return 3;
+  if (hasFailedToday(job, now, zone)) return 4;
   const [worst] = job.flags;
   // A report that is late is usual of an evaluation or a checkpoint: such jobs stay among those that run.
   if (worst && worst !== "Not fresh" && job.phase !== "Succeeded" && job.phase !== "Failed") {
-    return { Stalled: 1, Diverged: 2, Straggling: 4, Plateaued: 5, "Not reporting": 6 }[worst];
+    return URGENCY[worst];
   }
-  return 7 + PHASE_ORDER.indexOf(job.phase);
+  return 10 + PHASE_ORDER.indexOf(job.phase);
 }
 
 const byName = (one: Job, other: Job) =>
@@ -52,6 +65,8 @@ const ORDERS: Record<SortKey, Order> = {
   end: (one, other) => missingLast(one.remainingS ?? NaN, other.remainingS ?? NaN),
   seen: (one, other) => missingLast(-one.updated, -other.updated),
   accelerators: (one, other) => other.accelerators - one.accelerators || other.wastedS - one.wastedS,
+  goodput: (one, other) => missingLast(one.goodput ?? NaN, other.goodput ?? NaN),
+  checkpoint: (one, other) => missingLast(one.checkpoint?.at ?? NaN, other.checkpoint?.at ?? NaN),
   age: newestFirst,
   kind: (one, other) => compare(one.kind, other.kind),
 };
@@ -74,6 +89,8 @@ const VALUES: Partial<Record<SortKey, (job: Job) => number>> = {
   metric: (job) => metric(job),
   end: (job) => job.remainingS ?? NaN,
   seen: (job) => job.updated,
+  goodput: (job) => job.goodput ?? NaN,
+  checkpoint: (job) => job.checkpoint?.at ?? NaN,
   age: (job) => job.created,
 };
 

@@ -2,7 +2,7 @@
 
 import type { ProgressStatus } from "../api/types";
 import { count } from "./format";
-import { flagsOf, hasFailedToday, type Job } from "./job";
+import { flagsOf, hasFailedToday, isStuck, isStuckBy, type Job } from "./job";
 import type { Filter, Today } from "./filter";
 import { visible } from "./text";
 
@@ -19,7 +19,7 @@ export function jobTab(name: string, status: ProgressStatus | undefined, isLive:
   if (!status || !isLive) return { title: `${shown} · training jobs`, mark: status ? "old" : "plain" };
   const { phase, progressPercentage: percent } = status;
   const [flag] = flagsOf(status);
-  const isBad = phase === "Failed" || flag === "Stalled" || flag === "Diverged";
+  const isBad = phase === "Failed" || isStuckBy(flag);
   const state = [
     phase === "Running" ? (flag ?? "") : phase,
     percent === undefined || phase === "Succeeded" ? "" : `${percent}%`,
@@ -31,8 +31,7 @@ export function jobTab(name: string, status: ProgressStatus | undefined, isLive:
   };
 }
 
-const needsLook = (job: Job, { now, zone }: Today) =>
-  job.flags.includes("Stalled") || job.flags.includes("Diverged") || hasFailedToday(job, now, zone);
+const needsLook = (job: Job, { now, zone }: Today) => isStuck(job) || hasFailedToday(job, now, zone);
 
 export function listTab(jobs: Iterable<Job>, today: Today, isLive: boolean): TabState {
   if (!isLive) return { title: "Training jobs", mark: "old" };
@@ -42,13 +41,14 @@ export function listTab(jobs: Iterable<Job>, today: Today, isLive: boolean): Tab
 }
 
 /** What of a job is worth a notification; "" is nothing. */
-export type Outcome = "has failed" | "has succeeded" | "has diverged" | "has stalled" | "";
+export type Outcome = "has failed" | "has succeeded" | "has diverged" | "has stalled" | "comes no further" | "";
 
 export function outcomeOf(job: Pick<Job, "phase" | "flags">): Outcome {
   if (job.phase === "Failed") return "has failed";
   if (job.phase === "Succeeded") return "has succeeded";
   if (job.flags.includes("Diverged")) return "has diverged";
-  return job.flags.includes("Stalled") ? "has stalled" : "";
+  if (job.flags.includes("Stalled")) return "has stalled";
+  return job.flags.includes("No progress") ? "comes no further" : "";
 }
 
 export interface NotifiedJob {
@@ -59,18 +59,20 @@ export interface NotifiedJob {
 /** Remembers how each job of a list was, and tells which have got worse since. */
 export class Outcomes {
   private known: Map<string, Outcome> | undefined;
+  private lookedAt = NaN;
 
-  /** The first call is what later ones are compared with. */
-  take(jobs: Iterable<Job>): NotifiedJob[] {
-    const before = this.known;
+  /** The first call is what later ones are compared with. A job that comes into the list need not be new. */
+  take(jobs: Iterable<Job>, now: number): NotifiedJob[] {
+    const [before, since] = [this.known, this.lookedAt];
     this.known = new Map();
+    this.lookedAt = now;
     const found: NotifiedJob[] = [];
     for (const job of jobs) {
       const outcome = outcomeOf(job);
       const key = `${job.key} ${job.uid}`;
       this.known.set(key, outcome);
-      if (before && outcome !== (before.get(key) ?? "") && outcome && outcome !== "has succeeded")
-        found.push({ job, outcome });
+      const known = before?.get(key) ?? (job.created > since || job.ended > since ? "" : outcome);
+      if (before && outcome !== known && outcome && outcome !== "has succeeded") found.push({ job, outcome });
     }
     return found;
   }

@@ -22,10 +22,8 @@ function show(text: string): string {
   });
 }
 
-/** The same of a text of several lines, such as a log. */
-export function visibleLines(text: string): string {
-  return text
-    .split(/\r?\n/)
-    .map((line) => line.split("\t").map(visible).join("\t"))
-    .join("\n");
-}
+/** The same of a line of a log, in which tabs are usual. */
+export const visibleLine = (line: string): string => line.split("\t").map(visible).join("\t");
+
+/** Of several lines. */
+export const visibleLines = (text: string): string => text.split(/\r?\n/).map(visibleLine).join("\n");

@@ -4,7 +4,18 @@ import { useMemo, useState } from "preact/hooks";
 
 import { LineChart, type LineStyle, type Range } from "../charts/line-chart";
 import { DASHES, palette } from "../charts/palette";
-import { curvesAt, describe, plan, valueAt, type Line, type Owned, type Placed } from "../charts/series-plan";
+import {
+  curvesAt,
+  describe,
+  earlier,
+  newest,
+  plan,
+  stepsBack,
+  valueAt,
+  type Line,
+  type Owned,
+  type Placed,
+} from "../charts/series-plan";
 import { bestOf, type Best } from "../model/best";
 import { nameOf, type ComparedJob } from "../model/compared";
 import { count, duration, exactValue, fullTime, metricValue } from "../model/format";
@@ -33,6 +44,7 @@ interface Props {
   pin: () => void;
 }
 
+const STEP_BACK = "step back";
 const NO_REF = { plural: "", namespace: "", name: "" };
 
 /** Its curves are worked out and drawn while it is seen: a job may have hundreds of metrics. */
@@ -109,15 +121,21 @@ function Chart({ group, metrics, jobs, axis, look, range, zoom, height }: Props 
     const colour = colours.lines[(isCompared ? job : at) % colours.lines.length] ?? colours.text;
     return { colour, dash: isCompared ? (DASHES[at % DASHES.length] ?? []) : [] };
   };
-  const marks = useMemo(() => (isCompared ? [] : attemptMarks(jobs[0], axis)), [jobs, axis, isCompared]);
-  const at = pointed ?? drawn.columns[0].at(-1);
+  const marks = useMemo(
+    () =>
+      isCompared
+        ? []
+        : [...attemptMarks(jobs[0], axis), ...stepsBack(drawn).map((back) => ({ at: back, label: STEP_BACK }))],
+    [jobs, axis, isCompared, drawn],
+  );
+  const at = pointed ?? newest(drawn) ?? drawn.columns[0].at(-1);
   return (
     <>
       <Legend
         where={whereText(at, axis, zone)}
         entries={curvesAt(drawn, pointed).map((curve) => ({
           line: curve.line,
-          label: label(curve.line, metrics, jobs),
+          label: label(curve.line, metrics, jobs, drawn.curves),
           style: styleOf(curve.line),
           best: isCompared || pointed !== undefined ? undefined : bestOf(curve.line.metric, curve.values),
           ...told(curve, at, axis, zone),
@@ -140,7 +158,10 @@ function Chart({ group, metrics, jobs, axis, look, range, zoom, height }: Props 
         description={[
           `${visible(group)}.`,
           visible(describe(drawn, AXES[axis], metricValue)),
-          ...marks.map(({ at: began, label: what }) => `${what} began at ${whereText(began, axis, zone)}.`),
+          ...marks.map(
+            ({ at: place, label: what }) =>
+              `${what} ${what === STEP_BACK ? "to" : "began at"} ${whereText(place, axis, zone)}.`,
+          ),
         ].join(" ")}
       />
       <Notes broken={drawn.broken.length - drawn.large} large={drawn.large} hidden={drawn.hidden} />
@@ -179,9 +200,14 @@ function attemptMarks(job: ComparedJob | undefined, axis: Axis): { at: number; l
   });
 }
 
-function label(line: Line, metrics: readonly string[], jobs: readonly ComparedJob[]): string {
+function label(
+  line: Line,
+  metrics: readonly string[],
+  jobs: readonly ComparedJob[],
+  curves: readonly Placed[],
+): string {
   const job = jobs[line.job];
-  const attempt = line.isLastAttempt ? "" : ` attempt ${line.attempt + 1}`;
+  const attempt = line.isLastAttempt ? "" : ` ${earlier(line, curves).replace(/^of /, "")}`;
   if (jobs.length === 1 || !job) return line.metric + attempt;
   const name = line.job === 0 ? job.ref.name : nameOf(job.ref);
   return (metrics.length === 1 ? name : `${name} ${line.metric}`) + attempt;
@@ -212,7 +238,7 @@ function Legend({ where, entries }: { where: string; entries: readonly Entry[] }
     <div class="legend-line">
       <ul class="legend">
         {entries.map(({ line, label: name, value, smoothed, own, style, best }) => (
-          <li key={`${line.job} ${line.attempt} ${line.metric}`}>
+          <li key={`${line.job} ${line.attempt} ${line.pass} ${line.metric}`}>
             <Swatch {...style} />
             <bdi title={visible(name)}>{visible(name)}</bdi>
             <b>{value === undefined ? "" : exactValue(value)}</b>

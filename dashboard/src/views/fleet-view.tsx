@@ -8,6 +8,7 @@ import type { Fleet } from "../model/fleet";
 import { isFiltering, matcher, narrowedTo, unfiltered, type Filter } from "../model/filter";
 import { count } from "../model/format";
 import { grouped, rowsOf } from "../model/groups";
+import { labelsOf } from "../model/labels";
 import { windowOf } from "../model/timeline";
 import type { Route } from "../model/routes";
 import { sorted } from "../model/sort";
@@ -16,6 +17,7 @@ import { visible } from "../model/text";
 import type { Sparks } from "../model/sparks";
 import { useSettings } from "../settings";
 import { FilterBar } from "./filter-bar";
+import { FleetGoodput } from "./fleet-goodput";
 import { JobList } from "./job-list";
 import { ListTools } from "./list-tools";
 import { TickedJobs } from "./ticked-jobs";
@@ -91,6 +93,13 @@ export function FleetView({ address, fleet, sparks, filter, go }: Props) {
           <PrintedAsOf at={until} />
           {isFiltering(filter) && <p class="printed">Narrowed to {visible(narrowedTo(filter))}</p>}
           <SummaryLine jobs={fleet.jobs.values()} version={version} now={now} filter={filter} change={change} />
+          <FleetGoodput
+            address={address}
+            filter={filter}
+            change={change}
+            labels={() => labelsOf(fleet.jobs.values())}
+            now={now}
+          />
           <FilterBar jobs={fleet.jobs.values()} version={version} filter={filter} change={change} search={search} />
           <div class="list-tools">
             <p class="matches" role="status">

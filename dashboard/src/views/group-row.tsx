@@ -34,7 +34,7 @@ export function GroupRow({ group, index, top, isOpen, toggle }: Props) {
       </div>
       <div role="cell" class="cell">
         {states.join(", ")}
-        {stuck > 0 && <span class="bad-text"> · {count(stuck)} stalled or diverged</span>}
+        {stuck > 0 && <span class="bad-text"> · {count(stuck)} stuck</span>}
       </div>
       <div role="cell" class="cell held">
         {held > 0 && `${count(held)} ${held === 1 ? "accelerator" : "accelerators"}`}

@@ -2,7 +2,7 @@
 
 import type { Condition, ProgressStatus } from "../api/types";
 import { duration } from "../model/format";
-import { flagsOf, time } from "../model/job";
+import { flagsOf, RAISED, time, type Flag } from "../model/job";
 import { visible } from "../model/text";
 import { Instant, Notice } from "./parts";
 import { ReasonHelp } from "./reason-help";
@@ -38,20 +38,28 @@ const WORDS: Record<string, Record<string, string>> = {
     False: "All replicas keep pace",
     Unknown: "Not known whether replicas keep pace",
   },
+  NoProgress: { True: "Attempts end before they come further", False: "Attempts come further" },
+  AtRisk: { True: "The last checkpoint is old", False: "The last checkpoint is recent" },
+  LowGoodput: { True: "Little of the time makes progress", False: "Enough of the time makes progress" },
   Suspended: { True: "Suspended", False: "Not suspended" },
   Complete: { True: "Complete", False: "Not complete" },
   Failed: { True: "Failed", False: "Has not failed" },
 };
-const ALARMS: Record<string, "bad" | "warn"> = {
+const ALARMS: Partial<Record<Flag, "bad" | "warn">> = {
   Stalled: "bad",
   Diverged: "bad",
+  "No progress": "bad",
   Straggling: "warn",
   Plateaued: "warn",
+  "At risk": "warn",
+  "Low goodput": "warn",
 };
 
 /** Reasons that say more than the status does. */
 const BY_REASON: Record<string, string> = {
   "Stalled NotTraining": "The job does not train now",
+  "AtRisk NotTraining": "The job does not train now",
+  "LowGoodput NotTraining": "The job does not train now",
   "Fresh NoReport": "There are no numbers yet",
   "Fresh FinalReport": "The numbers are final",
   "Diverged FarAboveUsual": "A loss or gradient is far above what was usual",
@@ -62,18 +70,24 @@ export function inWords({ type, status, reason }: Condition): string {
   return BY_REASON[`${type} ${reason}`] ?? WORDS[type]?.[status] ?? `${visible(type)}: ${visible(status)}`;
 }
 
-export function ConditionList({ status, now }: { status: ProgressStatus; now: number }) {
+interface Props {
+  status: ProgressStatus;
+  now: number;
+  /** Up to when the job is known: what was so then need not be so now. */
+  asOf: number;
+}
+
+export function ConditionList({ status, now, asOf }: Props) {
   const conditions = status.conditions ?? [];
-  const flags = flagsOf(status);
-  const raised = conditions.filter(({ type }) => type in ALARMS && (flags as string[]).includes(type));
+  const raised = flagsOf(status).flatMap((flag) => {
+    const kind = ALARMS[flag];
+    const condition = conditions.find(({ type }) => type === RAISED[flag][0]);
+    return kind && condition ? [{ kind, condition }] : [];
+  });
   return (
     <>
-      {raised.map((condition) => (
-        <Notice
-          key={condition.type}
-          kind={ALARMS[condition.type] ?? "warn"}
-          title={`${inWords(condition)}${since(condition, now)}.`}
-        >
+      {raised.map(({ kind, condition }) => (
+        <Notice key={condition.type} kind={kind} title={`${inWords(condition)}${since(condition, asOf)}.`}>
           {visible(withoutAge(condition))} <ReasonHelp reason={condition.reason} />
         </Notice>
       ))}
@@ -124,6 +138,7 @@ export function ConditionList({ status, now }: { status: ProgressStatus; now: nu
 
 /** The title says since when, by the clock; the message as of when it was written. */
 function withoutAge({ type, message }: Condition): string {
+  if (type === "AtRisk") return message.replace(/ If the run ends now, .* (?:is|are) lost\./, "");
   if (type !== "Stalled") return message;
   const rest = message.replace(/^[^.;]* for (?:\d+[smhd])+; /, "");
   return rest.charAt(0).toUpperCase() + rest.slice(1);

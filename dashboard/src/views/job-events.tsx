@@ -3,7 +3,7 @@
 import type { Address } from "../api/address";
 import { ApiError } from "../api/http";
 import { getEvents, type JobRef } from "../api/requests";
-import type { KubernetesEvent } from "../api/types";
+import type { KubernetesEvent, ObjectMeta } from "../api/types";
 import { count } from "../model/format";
 import { time } from "../model/job";
 import { visible } from "../model/text";
@@ -13,13 +13,17 @@ import { useLoaded } from "./hooks";
 interface Props {
   address: Address;
   jobRef: JobRef;
+  job: ObjectMeta;
+  /** Its own, without the page's "Progress". */
+  kind: string;
   pod: string | undefined;
   now: number;
 }
 
+const MOST = 100;
 const AGAIN_MS = 30_000;
 
-export function Events({ address, jobRef, pod, now }: Props) {
+export function Events({ address, jobRef, job, kind, pod, now }: Props) {
   const turn = Math.floor(now / AGAIN_MS);
   const events = useLoaded(() => getEvents(address, jobRef, pod), [address, jobRef.namespace, jobRef.name, pod, turn]);
   return (
@@ -30,14 +34,16 @@ export function Events({ address, jobRef, pod, now }: Props) {
       {events.state === "loading" && <p class="muted">Reading the events</p>}
       {events.state === "failed" && <p class="muted">{refusal(events.error, jobRef.namespace)}</p>}
       {events.state === "here" && <AsOf what="Events are" at={events.asOf} now={now} />}
-      {events.state === "here" && <EventTable events={events.value} now={now} />}
+      {events.state === "here" && (
+        <EventTable events={events.value.filter((event) => isOf(event, job, kind))} now={now} />
+      )}
     </details>
   );
 }
 
 function EventTable({ events, now }: { events: readonly KubernetesEvent[]; now: number }) {
   if (events.length === 0) return <p class="muted">None: Kubernetes forgets events after an hour.</p>;
-  const shown = [...events].sort((one, other) => lastTime(other) - lastTime(one)).slice(0, 100);
+  const shown = [...events].sort((one, other) => lastTime(other) - lastTime(one)).slice(0, MOST);
   return (
     <div class="scrolled" tabIndex={0} role="group" aria-label="Events">
       <table>
@@ -67,8 +73,20 @@ function EventTable({ events, now }: { events: readonly KubernetesEvent[]; now: 
           ))}
         </tbody>
       </table>
+      {events.length > MOST && (
+        <p class="muted">
+          The newest {MOST} of {count(events.length)} events.
+        </p>
+      )}
     </div>
   );
+}
+
+/** Not of an earlier job of the same name, nor of what that one had made. */
+function isOf(event: KubernetesEvent, job: ObjectMeta, kind: string): boolean {
+  const { kind: of, uid } = event.involvedObject ?? {};
+  if (of === kind && uid) return uid === job.uid;
+  return !(lastTime(event) < time(job.creationTimestamp));
 }
 
 function lastTime(event: KubernetesEvent): number {

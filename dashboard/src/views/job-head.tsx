@@ -2,9 +2,11 @@
 
 import type { JobDocument } from "../api/types";
 import { age, clock, count, duration, epochs, fullTime, rate, acceleratorTime } from "../model/format";
-import { flagsOf, hasEnded, kindName, QUEUE_LABEL, time } from "../model/job";
+import { flagsOf, hasEnded, kindName, time } from "../model/job";
+import { QUEUE_LABEL } from "../model/labels";
 import { visible } from "../model/text";
 import { useSettings } from "../settings";
+import { riskOf } from "../model/goodput";
 import { FlagBadge, PhaseBadge, ProgressBar, Text } from "./parts";
 import { ReasonHelp } from "./reason-help";
 
@@ -52,7 +54,7 @@ export function JobHead({ plural, document: { kind, metadata, status }, now, asO
           {percent !== undefined && (
             <ProgressBar percent={percent} label={`Progress of ${visible(name)}`} kind={`thick ${barKind}`} />
           )}
-          {!isGone && <Ending document={{ metadata, status }} now={now} />}
+          {!isGone && <Ending document={{ metadata, status }} now={now} asOf={asOf} />}
         </div>
       </div>
       <dl class="numbers">
@@ -65,6 +67,7 @@ export function JobHead({ plural, document: { kind, metadata, status }, now, asO
         {(status.attempts ?? 1) > 1 && <Fact name="Attempts" value={count(status.attempts ?? 1)} />}
         <Accelerators status={status} />
       </dl>
+      <Risk status={status} now={now} asOf={asOf} isGone={isGone} />
       {status.message && (
         <p class="run-says">
           <span class="muted">The run says:</span> <Text>{status.message}</Text>
@@ -120,18 +123,18 @@ function Started({ status, now, asOf, isGone }: { status: Status; now: number; a
   const { zone } = useSettings();
   const [began, ended] = [time(status.startTime), time(status.endTime)];
   const length = status.durationSeconds ?? (Number.isNaN(ended) ? (asOf - began) / 1000 : (ended - began) / 1000);
+  // What waits again does not run: how long it ran before is not known here.
+  const ranAs = hasEnded(status.phase) ? "Took" : status.phase !== "Running" ? "" : isGone ? "Ran for" : "Runs for";
   return (
     <>
       {!Number.isNaN(began) && <Fact name="Started" value={clock(began, zone, now)} title={fullTime(began, zone)} />}
       {!Number.isNaN(ended) && <Fact name="Ended" value={clock(ended, zone, now)} title={fullTime(ended, zone)} />}
-      {length >= 0 && (
-        <Fact name={hasEnded(status.phase) ? "Took" : isGone ? "Ran for" : "Runs for"} value={duration(length)} />
-      )}
+      {length >= 0 && ranAs && <Fact name={ranAs} value={duration(length)} />}
     </>
   );
 }
 
-function Accelerators({ status: { resources } }: { status: Status }) {
+function Accelerators({ status: { resources, goodput } }: { status: Status }) {
   if (!resources?.accelerators) return null;
   const names = (resources.byName ?? []).map(({ name, count: number }) => `${number} × ${visible(name)}`).join(", ");
   return (
@@ -141,9 +144,45 @@ function Accelerators({ status: { resources } }: { status: Status }) {
         <Fact name="Accelerator time" value={acceleratorTime(resources.acceleratorSeconds)} />
       )}
       {(resources.wastedAcceleratorSeconds ?? 0) > 0 && (
-        <Fact name="Of it wasted" value={acceleratorTime(resources.wastedAcceleratorSeconds ?? 0)} />
+        <Fact
+          name="Of it wasted"
+          value={acceleratorTime(resources.wastedAcceleratorSeconds ?? 0)}
+          title={visible(goodput?.wastedMessage ?? "")}
+        />
       )}
     </>
+  );
+}
+
+/** What is kept of the run, and what is lost if it ends now. */
+function Risk({ status, now, asOf, isGone }: { status: Status; now: number; asOf: number; isGone: boolean }) {
+  const { zone } = useSettings();
+  const risk = riskOf(status, asOf);
+  if (!risk) return null;
+  const { step, savedAt, lostS, accelerators } = risk;
+  const isAtRisk = flagsOf(status).includes("At risk");
+  return (
+    <p class="at-risk">
+      Last checkpoint: step <b>{count(step)}</b>,{" "}
+      <span title={fullTime(savedAt, zone)}>{clock(savedAt, zone, now)}</span>.{" "}
+      {lostS !== undefined && !isGone && (
+        <span class={isAtRisk ? "warn-text" : ""}>
+          If it {asOf === now ? "is preempted now" : `was preempted at ${clock(asOf, zone, now)}`},{" "}
+          <b>{duration(lostS)}</b>
+          {accelerators > 0 ? (
+            <>
+              {" × "}
+              <b>
+                {count(accelerators)} {accelerators === 1 ? "accelerator" : "accelerators"}
+              </b>{" "}
+              are lost.
+            </>
+          ) : (
+            " of work are lost."
+          )}
+        </span>
+      )}
+    </p>
   );
 }
 
@@ -160,23 +199,34 @@ function whyNoEnd(status: Status): string {
 }
 
 /** When the run ends, as a sentence. */
-function Ending({ document: { status }, now }: { document: JobDocument; now: number }) {
+function Ending({ document: { status }, now, asOf }: { document: JobDocument; now: number; asOf: number }) {
   const { zone } = useSettings();
-  const remaining = status.estimatedRemainingSeconds;
+  const end = time(status.estimatedCompletionTime);
+  // As it was written, it would stand still until the next report.
+  const remaining = Number.isNaN(end) ? status.estimatedRemainingSeconds : (end - asOf) / 1000;
   if (hasEnded(status.phase)) return null;
-  if (remaining === undefined || flagsOf(status).includes("Diverged")) {
+  if (
+    status.estimatedRemainingSeconds === undefined ||
+    remaining === undefined ||
+    flagsOf(status).includes("Diverged")
+  ) {
     return status.phase === "Running" ? <p class="muted">No estimate of the end: {whyNoEnd(status)}.</p> : null;
   }
-  const end = time(status.estimatedCompletionTime);
   const { earliest, latest } = status.estimatedCompletionRange ?? {};
   const range =
     earliest && latest ? ` (between ${clock(time(earliest), zone, now)} and ${clock(time(latest), zone, now)})` : "";
   return (
     <p>
-      About <b>{duration(remaining)}</b> left
+      {remaining > 0 ? (
+        <>
+          About <b>{duration(remaining)}</b> left
+        </>
+      ) : (
+        "About to end"
+      )}
       {!Number.isNaN(end) && (
         <>
-          , ends <b title={fullTime(end, zone)}>{clock(end, zone, now)}</b>
+          , {remaining > 0 ? "ends" : "by the estimate of"} <b title={fullTime(end, zone)}>{clock(end, zone, now)}</b>
         </>
       )}
       {range}

@@ -2,7 +2,7 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
-import type { Filter } from "../model/filter";
+import { EXTRAS, type Filter } from "../model/filter";
 import { clock, count } from "../model/format";
 import { isGroup, type Group } from "../model/groups";
 import { takeLastOpened } from "../model/last-opened";
@@ -37,12 +37,13 @@ export interface Timeline {
   readonly until: number;
 }
 
-export const NARROW = "(max-width: 760px)";
+export const NARROW = "screen and (max-width: 760px)";
 const ROW = 46; // pixels; as in fleet.css
 const NARROW_ROW = 104;
 const SETTLED_MS = 3 * 60_000; // since the end of a job; then its row tells minutes, and is drawn again that often
 const FIRST_ROWS = 8;
 const MOST_PRINTED = 2000;
+const MOST_ROOMY = 2; // columns beside the usual ones that keep their least widths
 const BEYOND = 6; // rows drawn above and below what is seen
 
 const COLUMNS: readonly [name: string, sort: SortKey | undefined, kind: string][] = [
@@ -56,7 +57,7 @@ const COLUMNS: readonly [name: string, sort: SortKey | undefined, kind: string][
 ];
 
 export function JobList({ rows, sparks, filter, change, now, isLoading, timeline, hasKinds, ticked, tick }: Props) {
-  const { columns } = filter;
+  const { columns, extras } = filter;
   const { zone } = useSettings();
   const isNarrow = useMedia(NARROW);
   const height = isNarrow ? NARROW_ROW : ROW;
@@ -71,13 +72,15 @@ export function JobList({ rows, sparks, filter, change, now, isLoading, timeline
   const seen = inView.map((row, at) => ({ row, index: from + at }));
   if (focused && !inView.includes(focused.row)) seen.push(focused); // else the keyboard would lose its place
   useEffect(() => sparks.show(inView.filter((row): row is Job => !isGroup(row) && (!timeline || row.attempts > 1))));
+  const more = extras.length + columns.length + (hasKinds ? 1 : 0);
+  const width = `minmax(${more > MOST_ROOMY ? 0 : 70}px, 0.8fr)`;
   const toggle = (name: string) => change({ ...filter, open: toggled(filter.open, name) });
   return (
     <div
-      class={`list ${timeline ? "over-time" : ""}`}
+      class={`list ${timeline ? "over-time" : ""} ${more > MOST_ROOMY ? "crowded" : ""}`}
       style={{
-        "--more": columns.map(() => "minmax(70px, 0.8fr)").join(" "),
-        "--kind": hasKinds ? "minmax(70px, 0.8fr)" : "",
+        "--more": [...extras, ...columns].map(() => width).join(" "),
+        "--kind": hasKinds ? width : "",
       }}
       role="table"
       aria-label="Training jobs"
@@ -97,6 +100,16 @@ export function JobList({ rows, sparks, filter, change, now, isLoading, timeline
             </div>
           )}
           {hasKinds && <ColumnHead name="Kind" sort="kind" kind="label of-kind" filter={filter} change={change} />}
+          {extras.map((extra) => (
+            <ColumnHead
+              key={extra}
+              name={EXTRAS[extra]}
+              sort={extra}
+              kind="label extra"
+              filter={filter}
+              change={change}
+            />
+          ))}
           {columns.map((label) => (
             <div key={label} role="columnheader" class="cell label">
               <Text>{label}</Text>
@@ -131,6 +144,7 @@ export function JobList({ rows, sparks, filter, change, now, isLoading, timeline
               spark={sparks.of(row)}
               version={sparked}
               hasKind={hasKinds}
+              extras={extras}
               columns={columns}
               timeline={timeline}
               isTicked={ticked.has(row.key)}

@@ -2,7 +2,7 @@
 
 import type { ProgressStatus } from "../api/types";
 import { count, duration } from "../model/format";
-import { conditionOf, hasEnded, time } from "../model/job";
+import { conditionOf, time } from "../model/job";
 import { visible } from "../model/text";
 import { Ago, Text } from "./parts";
 import { ReasonHelp } from "./reason-help";
@@ -16,8 +16,20 @@ const SOURCES: Record<string, string> = {
   termination: "the container's termination message (termination)",
 };
 
-export function Reading({ status, now }: { status: ProgressStatus; now: number }) {
+interface Props {
+  status: ProgressStatus;
+  now: number;
+  /** Whether what is shown is current. */
+  isLive: boolean;
+}
+
+/** A probe that finds nothing new is not told at once. */
+const UNTOLD_MS = 90_000;
+
+export function Reading({ status, now, isLive }: Props) {
   const { observation } = status;
+  const isProbed = isLive && status.phase === "Running";
+  const isRecent = isProbed && now - time(observation?.lastProbeTime) < UNTOLD_MS;
   const reporting = conditionOf(status, "Reporting");
   const reason = observation?.reason ?? (reporting?.status === "True" ? undefined : reporting?.reason);
   const message = observation?.message ?? (reporting?.status === "True" ? undefined : reporting?.message);
@@ -33,12 +45,18 @@ export function Reading({ status, now }: { status: ProgressStatus; now: number }
             <>
               <dt>Last probed</dt>
               <dd>
-                <Ago at={time(observation.lastProbeTime)} now={now} /> ago
+                {isRecent ? (
+                  "within the last 90 s"
+                ) : (
+                  <>
+                    <Ago at={time(observation.lastProbeTime)} now={now} /> ago
+                  </>
+                )}
                 {observation.latencySeconds !== undefined && `, took ${latency(observation.latencySeconds)}`}
               </dd>
             </>
           )}
-          {observation.nextProbeTime && !hasEnded(status.phase) && (
+          {observation.nextProbeTime && isProbed && (
             <>
               <dt>Next probe</dt>
               <dd>{next(time(observation.nextProbeTime), now)}</dd>
@@ -65,10 +83,9 @@ export function Reading({ status, now }: { status: ProgressStatus; now: number }
 }
 
 const latency = (seconds: number) => (seconds < 1 ? `${Math.round(seconds * 1000)} ms` : duration(seconds));
-const DUE_MS = 5000;
 const next = (at: number, now: number) =>
   at > now
     ? `in ${duration((at - now) / 1000)}`
-    : now - at < DUE_MS
-      ? "now"
+    : now - at < UNTOLD_MS
+      ? "due"
       : `overdue by ${duration((now - at) / 1000)}`;

@@ -1,8 +1,10 @@
-import { Component } from "preact";
+import { Component, type TargetedMouseEvent } from "preact";
 
 import { spark } from "../charts/sparkline";
+import type { Extra } from "../model/filter";
+import { percentage } from "../model/goodput";
 import { acceleratorTime, age, count, duration, epochs, metricValue, rate } from "../model/format";
-import { hasEnded, isWasting, type Job } from "../model/job";
+import { hasEnded, isStuck, isWasting, type Job } from "../model/job";
 import { labelOf } from "../model/labels";
 import { jobLink } from "../model/routes";
 import type { SparkData } from "../model/sparks";
@@ -20,6 +22,7 @@ interface Props {
   spark: SparkData | undefined;
   /** Of the curves: a row is drawn again when its own has changed. */
   version: number;
+  extras: readonly Extra[];
   /** Labels that have a column. */
   columns: readonly string[];
   /** Whether it tells its kind. */
@@ -36,8 +39,8 @@ export class JobRow extends Component<Props> {
     return Object.entries(shown).some(([name, value]) => next[name as keyof Props] !== value);
   }
 
-  override render({ job, index, top, now, spark: data, hasKind, columns, timeline, isTicked, tick }: Props) {
-    const kind = isWasting(job) || job.flags.includes("Stalled") || job.flags.includes("Diverged") ? "bad" : "";
+  override render({ job, index, top, now, spark: data, hasKind, extras, columns, timeline, isTicked, tick }: Props) {
+    const kind = isStuck(job) ? "bad" : "";
     // Beside the phase there is no room for what else is wrong.
     const why = [job.why, ...(job.phase === "Running" ? [] : job.flags)].filter(Boolean).map(visible).join(" · ");
     return (
@@ -47,6 +50,7 @@ export class JobRow extends Component<Props> {
         aria-rowindex={index + 2}
         data-key={job.key}
         style={{ transform: `translateY(${top}px)` }}
+        onClick={openJob}
       >
         <div role="cell" class="cell name">
           <input
@@ -95,6 +99,19 @@ export class JobRow extends Component<Props> {
             <Text>{job.kind}</Text>
           </div>
         )}
+        {extras.map((extra) => (
+          <div key={extra} role="cell" class="cell label extra">
+            {extra === "goodput" && job.goodput !== undefined && percentage(job.goodput)}
+            {extra === "checkpoint" && job.checkpoint && (
+              <>
+                <span>{count(job.checkpoint.step)}</span>
+                <small>
+                  <Ago at={job.checkpoint.at} now={now} /> ago
+                </small>
+              </>
+            )}
+          </div>
+        ))}
         {columns.map((label) => (
           <div key={label} role="cell" class="cell label">
             <Text>{labelOf(job, label)}</Text>
@@ -103,6 +120,11 @@ export class JobRow extends Component<Props> {
       </div>
     );
   }
+}
+
+/** The link covers the row, but for what tells more to whoever points at it. */
+function openJob({ target, currentTarget }: TargetedMouseEvent<HTMLElement>): void {
+  if (!(target as Element).closest("a, input")) currentTarget.querySelector("a")?.click();
 }
 
 /** Of what else is wrong: its name where it is one, else how many. */
@@ -136,7 +158,9 @@ function Usual({ job, data, now }: { job: Job; data: SparkData | undefined; now:
       <div role="cell" class="cell accelerators">
         {job.accelerators > 0 && <span>{count(job.accelerators)}</span>}
         {job.wastedS >= 60 && (
-          <small class={isWasting(job) ? "bad-text" : ""}>{acceleratorTime(job.wastedS)} wasted</small>
+          <small class={isWasting(job) ? "bad-text" : ""} title={visible(job.wastedOn) || undefined}>
+            {acceleratorTime(job.wastedS)} wasted
+          </small>
         )}
       </div>
     </>
@@ -207,7 +231,7 @@ function End({ job, now }: { job: Job; now: number }) {
   if (job.remainingS === undefined || job.flags.includes("Diverged")) return null;
   return (
     <>
-      <span>{duration(job.remainingS)}</span>
+      <span>{duration(Number.isNaN(job.completion) ? job.remainingS : (job.completion - now) / 1000)}</span>
       <small>
         <Instant at={job.completion} now={now} />
       </small>

@@ -16,6 +16,7 @@ import { StaleLine } from "./connection-line";
 import { Curves } from "./job-curves";
 import { Events } from "./job-events";
 import { Failure, RunningLog } from "./job-failure";
+import { JobGoodput } from "./job-goodput";
 import { JobHead } from "./job-head";
 import { Reading } from "./job-reading";
 import { Replicas } from "./job-replicas";
@@ -74,7 +75,14 @@ export function JobView({ address, fleet, route, go }: Props) {
               </Notice>
             )}
             <Failure address={address} jobRef={ref} status={found.status} now={now} />
-            <ConditionList status={found.status} now={now} />
+            <ConditionList status={found.status} now={now} asOf={followed.asOf(now)} />
+            <JobGoodput
+              job={found}
+              now={now}
+              asOf={followed.asOf(now)}
+              window={look.window}
+              choose={(window) => go({ ...route, look: { ...look, window } }, true)}
+            />
             <Curves
               address={address}
               fleet={fleet}
@@ -85,10 +93,17 @@ export function JobView({ address, fleet, route, go }: Props) {
             <Attempts attempts={followed.curves.attempts} job={found} asOf={followed.asOf(now)} now={now} />
             <div class="facts">
               <Replicas address={address} jobRef={ref} job={found} now={now} />
-              <Reading status={found.status} now={now} />
+              <Reading status={found.status} now={now} isLive={isLive} />
             </div>
             <RunningLog address={address} jobRef={ref} status={found.status} />
-            <Events address={address} jobRef={ref} pod={found.status.rank0?.podName} now={now} />
+            <Events
+              address={address}
+              jobRef={ref}
+              job={found.metadata}
+              kind={(found.kind ?? "").replace(/Progress$/, "")}
+              pod={found.status.rank0?.podName}
+              now={now}
+            />
             <Yaml address={address} jobRef={ref} version={found.metadata.resourceVersion} />
           </>
         )}

@@ -3,9 +3,10 @@
 import { useMemo, useState } from "preact/hooks";
 
 import type { Fleet } from "../model/fleet";
-import { MOST_COLUMNS, toQuery, type Filter } from "../model/filter";
+import { EXTRAS, MOST_COLUMNS, toQuery, type Extra, type Filter } from "../model/filter";
 import { byLabel, groupingName, GROUPINGS, type Grouping } from "../model/groups";
-import { QUEUE_LABEL, type Job } from "../model/job";
+import type { Job } from "../model/job";
+import { labelsOf } from "../model/labels";
 import { listCsv } from "../model/list-csv";
 import { visible } from "../model/text";
 import { isSpan, SPAN_NAMES, SPANS, type Span } from "../model/timeline";
@@ -25,7 +26,8 @@ interface Props {
 }
 
 export function ListTools({ fleet, jobs, filter, change, asOf }: Props) {
-  const { group, columns, span } = filter;
+  const { group, columns, extras, span } = filter;
+  const chosen = extras.length + columns.length;
   const download = () => {
     const at = new Date(asOf).toISOString().slice(0, 19).replaceAll(":", "-");
     save(listCsv(jobs, columns), `training-jobs-${at}Z.csv`, "text/csv");
@@ -49,11 +51,8 @@ export function ListTools({ fleet, jobs, filter, change, asOf }: Props) {
       <Popover label={group ? `Group: ${visible(groupingName(group))}` : "Group"} isChosen={group !== ""} side="right">
         <Groupings fleet={fleet} filter={filter} change={change} />
       </Popover>
-      <Popover
-        label={columns.length ? `Labels: ${columns.length}` : "Labels"}
-        isChosen={columns.length > 0}
-        side="right"
-      >
+      <Popover label={chosen ? `Columns: ${chosen}` : "Columns"} isChosen={chosen > 0} side="right">
+        <ExtraColumns filter={filter} change={change} />
         <LabelColumns fleet={fleet} filter={filter} change={change} />
       </Popover>
       <Popover label="Views" side="right">
@@ -67,17 +66,8 @@ export function ListTools({ fleet, jobs, filter, change, asOf }: Props) {
 }
 
 type ChoiceProps = Pick<Props, "fleet" | "filter" | "change">;
-const MOST_LABELS = 100;
-
 /** Read when the menu is opened. */
-function useLabels(fleet: Fleet): string[] {
-  return useMemo(() => {
-    const found = new Set<string>();
-    for (const { labels } of fleet.jobs.values()) for (const label of Object.keys(labels)) found.add(label);
-    found.delete(QUEUE_LABEL);
-    return [...found].sort().slice(0, MOST_LABELS);
-  }, [fleet]);
-}
+const useLabels = (fleet: Fleet) => useMemo(() => labelsOf(fleet.jobs.values()), [fleet]);
 
 function Groupings({ fleet, filter, change }: ChoiceProps) {
   const labels = useLabels(fleet);
@@ -93,6 +83,23 @@ function Groupings({ fleet, filter, change }: ChoiceProps) {
             onChange={() => change({ ...filter, group: one, open: [] })}
           />
           <span class="option-name">{one === "" ? "No groups" : visible(groupingName(one))}</span>
+        </label>
+      ))}
+    </div>
+  );
+}
+
+function ExtraColumns({ filter, change }: Pick<Props, "filter" | "change">) {
+  return (
+    <div class="options" role="group" aria-label="Further columns">
+      {(Object.keys(EXTRAS) as Extra[]).map((extra) => (
+        <label key={extra}>
+          <input
+            type="checkbox"
+            checked={filter.extras.includes(extra)}
+            onChange={() => change({ ...filter, extras: toggled(filter.extras, extra) })}
+          />
+          <span class="option-name">{EXTRAS[extra]}</span>
         </label>
       ))}
     </div>
@@ -118,7 +125,7 @@ function LabelColumns({ fleet, filter, change }: ChoiceProps) {
           </label>
         ))}
       </div>
-      <small>{offered.length === 0 ? "No job has a label." : `At most ${MOST_COLUMNS} columns.`}</small>
+      <small>{offered.length === 0 ? "No job has a label." : `At most ${MOST_COLUMNS} labels.`}</small>
     </>
   );
 }

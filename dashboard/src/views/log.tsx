@@ -7,7 +7,7 @@ import { ApiError } from "../api/http";
 import type { LogTail } from "../api/types";
 import { count, fullTime } from "../model/format";
 import { pieces, search } from "../model/log";
-import { visible } from "../model/text";
+import { visible, visibleLine } from "../model/text";
 import { useSettings } from "../settings";
 import { useNow, usePolled } from "./hooks";
 
@@ -66,7 +66,7 @@ export function Log({ read, goesOn, of, refused }: Props) {
 function LogLines({ lines, children }: { lines: readonly string[]; children: ComponentChildren }) {
   const [text, setText] = useState("");
   const sought = visible(text);
-  const seen = useMemo(() => lines.map(visible), [lines]); // what is seen can be found
+  const seen = useMemo(() => lines.map(visibleLine), [lines]); // what is seen can be found
   const found = useMemo(() => search(seen, sought), [seen, sought]);
   const shown = useMemo(
     () =>

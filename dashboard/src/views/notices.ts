@@ -26,7 +26,7 @@ export function useListNotices(fleet: Fleet, filter: Filter, today: Today, versi
   useEffect(() => {
     if (!notifies || !fleet.hasListed) return;
     const matches = matcher(withoutState(filter), today);
-    const found = outcomes.take([...fleet.jobs.values()].filter(matches));
+    const found = outcomes.take([...fleet.jobs.values()].filter(matches), today.now);
     if (found.length > MOST) {
       const first = found.slice(0, MOST).map(told).join(", ");
       notify(`${count(found.length)} jobs have failed, stalled or diverged`, `${first}, …`, "list", fleetLink(filter));

@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 
 import type { Phase } from "../api/types";
 import { age, clock, fullTime } from "../model/format";
-import type { Flag } from "../model/job";
+import { isStuckBy, type Flag } from "../model/job";
 import { visible } from "../model/text";
 import { useSettings } from "../settings";
 
@@ -40,8 +40,7 @@ export function PhaseBadge({ phase }: { phase: Phase }) {
 }
 
 export function FlagBadge({ flag }: { flag: Flag }) {
-  const isBad = flag === "Stalled" || flag === "Diverged";
-  return <span class={`badge ${isBad ? "bad" : "warn"}`}>{flag}</span>;
+  return <span class={`badge ${isStuckBy(flag) ? "bad" : "warn"}`}>{flag}</span>;
 }
 
 export function ProgressBar({ percent, label, kind }: { percent: number | undefined; label: string; kind?: string }) {
@@ -90,9 +89,9 @@ export function PrintedAsOf({ at }: { at: number }) {
 const SOON_MS = 90_000; // what is read each half minute, and a minute for the answer
 
 /** Says of what is read now and then when that was, if that is long ago. */
-export function AsOf({ what, at, now }: { what: string; at: number; now: number }) {
+export function AsOf({ what, at, now, lateMs = SOON_MS }: { what: string; at: number; now: number; lateMs?: number }) {
   const { zone } = useSettings();
-  if (!(now - at > SOON_MS)) return null;
+  if (!(now - at > lateMs)) return null;
   return (
     <p class="warn-text">
       {what} as of {clock(at, zone, now)}: no answer has come since.
