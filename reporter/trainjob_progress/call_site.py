@@ -175,11 +175,14 @@ def _is_library(path: str) -> bool:
 
 
 def _has_handler(code: CodeType, at: int) -> bool:
-    """Whether an exception at this place may be caught in its own function; True where nobody knows."""
+    """Whether an exception at this place may be caught in its own function."""
     import dis
 
-    entries = getattr(dis.Bytecode(code), "exception_entries", None)  # Python 3.11 and later
-    return entries is None or any(entry.start <= at < entry.end for entry in entries)
+    whole = dis.Bytecode(code)
+    entries = getattr(whole, "exception_entries", None)
+    if entries is None:  # before Python 3.11 instructions begin what has a handler, and name it
+        return any(one.opname.startswith("SETUP_") and one.offset < at < one.argval for one in whole)
+    return any(entry.start <= at < entry.end for entry in entries)
 
 
 def find_loop_code(frame: FrameType) -> Optional[CodeType]:
