@@ -69,7 +69,7 @@ class Stage:
         if do.startswith("set kube-apiserver's --requestheader-"):
             self.cluster.restart_without("")
             return
-        command = do.replace("deploy/default", str(self.directory / "applied"))
+        command = do.replace("deploy/mine", str(self.directory / "applied"))
         if "kubeflow/trainer.git" in do:  # there may be no way out
             command = f"kubectl apply --server-side -f {self.directory / 'crds.yaml'}"
         environment = {

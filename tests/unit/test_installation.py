@@ -125,6 +125,16 @@ async def test_a_good_installation_has_no_broken_link() -> None:
     assert {(verb, objects.plural) for verb in ("list", "watch") for objects in USERS} <= asked
 
 
+async def test_of_what_is_not_installed_nothing_is_said_to_be_well() -> None:
+    cluster = Cluster()
+    kept = ("/version", EXTENSION, "/apis/trainer.kubeflow.org/v1alpha1")
+    cluster.objects = {path: found for path, found in cluster.objects.items() if path in kept}
+    found = dict(await cluster.check())
+    assert {found[name].state for name in ("pods", "Service", "certificate", "APIService")} == {State.FAULT}
+    assert {found[name].state for name in ("owner and clocks", "jobs")} == {State.UNKNOWN}
+    assert found["certificate"].do == "mend what is named above"
+
+
 Break = Callable[[Cluster], None]
 BROKEN: dict[str, tuple[str, Break, str, str]] = {
     "another CA": (

@@ -20,13 +20,14 @@ from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError
 from visibility_api.models.served import GROUP_VERSION
 
-from .look import Check, Finding, Look, State, at, fault, listed, ok, run, warning
+from .look import Check, Finding, Look, Object, State, at, fault, listed, ok, run, warning
 from .rights import arguments_of, check_rights
 
 OLDEST_MINOR = 30  # of Kubernetes 1
 LEASE_S = 60  # an owner renews its Lease every two seconds
 CLOCK_S = 10
-_APPLY = "kubectl apply -k deploy/default    # or the directory that you applied"
+_APPLY = "kubectl apply -k deploy/mine    # the directory that you applied; with Helm: helm upgrade"
+_ABOVE = "mend what is named above"
 _TRAINER = (
     "kubectl apply --server-side -k"
     " 'https://github.com/kubeflow/trainer.git/manifests/overlays/manager?ref=v2.3.0'"
@@ -84,8 +85,7 @@ async def check_kinds(look: Look) -> Finding:
 
 
 async def check_deployment(look: Look) -> Finding:
-    apps = f"/apis/apps/v1/namespaces/{look.namespace}/deployments/visibility-api"
-    found = await look.read(apps)
+    found = await _deployment(look)
     if found is None:
         return fault(f"there is no Deployment visibility-api in namespace {look.namespace}", _APPLY)
     wanted, ready = at(found, "spec", "replicas") or 0, at(found, "status", "readyReplicas") or 0
@@ -97,6 +97,10 @@ async def check_deployment(look: Look) -> Finding:
         f"{ready} of {wanted} pods are ready{': ' + why if why else ''}",
         f"kubectl -n {look.namespace} describe pods; {_LOGS.format(namespace=look.namespace)}",
     )
+
+
+async def _deployment(look: Look) -> Object | None:
+    return await look.read(f"/apis/apps/v1/namespaces/{look.namespace}/deployments/visibility-api")
 
 
 async def _waiting(look: Look) -> str:
@@ -152,7 +156,7 @@ async def check_api_service(look: Look) -> Finding:
             why = f"{at(condition, 'reason')}: {at(condition, 'message')}"
             return fault(
                 f"kube-apiserver does not reach the server: {why}",
-                'mend what is named above; else docs/troubleshooting.md, "kubectl says the API is not there"',
+                f'{_ABOVE}; else see docs/troubleshooting.md, "The server is down"',
             )
     return ok("the APIService is Available")
 
@@ -162,7 +166,11 @@ async def check_certificate(look: Look) -> Finding:
     bundle = read_certificates(_decoded(at(await look.read(API_SERVICE), "spec", "caBundle")))
     restart = f"kubectl -n {look.namespace} rollout restart deploy/visibility-api"
     if not bundle:
-        return fault("the APIService has no caBundle: kube-apiserver trusts no certificate", restart)
+        ready = at(await _deployment(look), "status", "readyReplicas")
+        return fault(
+            "the APIService has no caBundle: kube-apiserver trusts no certificate",
+            f"{restart}    # the server puts it back within a minute as well" if ready else _ABOVE,
+        )
     for name in ("visibility-api-certificate", "visibility-api-tls"):
         secret = await look.read(f"/api/v1/namespaces/{look.namespace}/secrets/{name}")
         chain = read_certificates(_decoded(at(secret, "data", "tls.crt")))
@@ -205,16 +213,18 @@ async def check_answer(look: Look) -> Finding:
     except ApiError as error:
         if error.status == 503:
             return fault(
-                f"the API answers 503: {error.message}",
-                f"wait until the jobs are listed; then {_LOGS.format(namespace=look.namespace)}",
+                f"the API answers 503: {error.message or 'kube-apiserver does not reach the server'}",
+                f"{_ABOVE}, or wait until the jobs are listed; then {_LOGS.format(namespace=look.namespace)}",
             )
         raise
     if found is None:
-        return fault("kube-apiserver does not know the API's resources", "mend what is named above")
+        return fault("kube-apiserver does not know the API's resources", _ABOVE)
     return ok("training jobs can be listed through kube-apiserver")
 
 
 async def check_owner(look: Look) -> Finding:
+    if await _deployment(look) is None:
+        return Finding(State.UNKNOWN, "not checked: there is no server")
     if not any(each.startswith("--peers") for each in await arguments_of(look)):
         return ok("a single replica: it owns the jobs")
     lease = f"/apis/coordination.k8s.io/v1/namespaces/{look.namespace}/leases/trainjob-visibility"
@@ -248,7 +258,15 @@ async def _server_time(look: Look) -> datetime:
 
 async def check_jobs(look: Look) -> Finding:
     """Jobs that run and of which nothing is known, by the reason that each states."""
-    jobs = await look.items(_JOBS, (("fieldSelector", "status.phase=Running"), ("limit", "500")))
+    try:
+        found = await look.read(_JOBS, (("fieldSelector", "status.phase=Running"), ("limit", "500")))
+    except ApiError as error:
+        if error.status != 503:
+            raise
+        found = None
+    if found is None:
+        return Finding(State.UNKNOWN, "not checked: the API does not answer")
+    jobs = listed(found, "items")
     reasons: Counter[str] = Counter()
     for job in jobs:
         for condition in listed(job, "status", "conditions"):

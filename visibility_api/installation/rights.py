@@ -22,9 +22,10 @@ async def check_rights(look: Look) -> Finding:
                 missing.append(right)
     if missing:
         parts = ", ".join(dict.fromkeys(f"deploy/{right.part}" for right in missing))
+        more = f"; and {len(missing) - 6} more" if len(missing) > 6 else ""
         return fault(
-            f"the service account visibility-api may not {'; '.join(map(str, missing[:6]))}",
-            f"kubectl apply -k deploy/default    # or your directory, which has to have {parts}",
+            f"the service account visibility-api may not {'; '.join(map(str, missing[:6]))}{more}",
+            f"kubectl apply -k deploy/mine    # your directory, with {parts} in it; with Helm: helm upgrade",
         )
     note = "; pods/exec only where a namespace grants it" if by_namespace else ""
     return ok(f"the service account visibility-api has the rights of its sources{note}")
