@@ -75,7 +75,9 @@ async function show(job: MadeJob, look = ""): Promise<void> {
     const real = CanvasRenderingContext2D.prototype.fillText;
     CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
       written.push(text);
-      if (this.textAlign === "right" && x < this.measureText(text).width) cut.push(text);
+      const { width } = this.measureText(text);
+      if (this.textAlign === "right" && x < width) cut.push(text);
+      if (this.textAlign === "center" && x + width / 2 > this.canvas.width) cut.push(text);
       return real.call(this, text, x, y);
     };
   });
@@ -162,6 +164,19 @@ test("no tick is cut off, however large its value is", async () => {
   has(job, { loss: [range(0, 100, 10, (step) => -9.87654e299 * (1 - step / 1000))] });
   await show(job);
   await until(written, (texts) => texts.some((text) => /e29\d$/.test(text)));
+  expect(await page.evaluate(() => (window as unknown as { cut: string[] }).cut)).toEqual([]);
+});
+
+test.each([
+  ["time", /^(\d{1,2} [A-Z][a-z]{2,3} )?\d\d:\d\d$|^\d{1,2} [A-Z][a-z]{2,3}$/],
+  ["step", /^\d+k$/],
+])("ticks on the axis of %s are whole, and written as everywhere else", async (axis, form) => {
+  const job = fixture.jobs.find(trains)!;
+  has(job, { zero: [range(0, 200_000, 200, () => 0)] });
+  job.hasHistory!.series[0]!.times = job.hasHistory!.series[0]!.times.map((_, at) => NOW - 36_000 + 36 * at);
+  await show(job, `?x=${axis}`);
+  await until(written, (texts) => texts.filter((text) => form.test(text)).length > 3);
+  expect((await written()).filter((text) => /[ap]m|\//.test(text))).toEqual([]);
   expect(await page.evaluate(() => (window as unknown as { cut: string[] }).cut)).toEqual([]);
 });
 
@@ -252,6 +267,32 @@ test("charts that are out of view are on paper too", async () => {
     }).length;
   });
   expect(drawn).toBe(20);
+});
+
+test("from a dark browser every chart is printed as on light, however many there are", async () => {
+  const job = fixture.jobs.find(trains)!;
+  const names = Array.from({ length: 31 }, (_, at) => `metric${at}`);
+  has(job, Object.fromEntries(names.map((name, at) => [name, [range(0, 100, 1, (step) => step * at)]])));
+  await show(job);
+  await page.emulateMedia({ colorScheme: "dark" });
+  const print = () =>
+    page.evaluate(async () => {
+      const colours = new Set<unknown>();
+      const real = CanvasRenderingContext2D.prototype.fillText;
+      CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+        colours.add(this.fillStyle);
+        return real.call(this, text, x, y);
+      };
+      window.dispatchEvent(new Event("beforeprint"));
+      await Promise.resolve();
+      await Promise.resolve();
+      const drawn = { colours: [...colours], charts: document.querySelectorAll(".plot canvas").length };
+      CanvasRenderingContext2D.prototype.fillText = real;
+      window.dispatchEvent(new Event("afterprint"));
+      return drawn;
+    });
+  await until(print, ({ charts }) => charts === 31);
+  expect((await print()).colours).toEqual(["#5c666d"]);
 });
 
 test("of 300 metrics those in view are drawn, and any is found and kept on top", async () => {

@@ -254,6 +254,26 @@ test("a probe that is late says by how much", async () => {
   await page.getByText(/overdue by 5 min/).waitFor();
 });
 
+test("a job that waits is no job that cannot be read, and is told to have not begun", async () => {
+  const job = fixture.jobs.find((one) => one.phase === "Pending")!;
+  job.says = {
+    conditions: [
+      {
+        type: "Reporting",
+        status: "False",
+        reason: "NoRank0Pod",
+        message: "",
+        lastTransitionTime: "2026-01-01T00:00:00Z",
+      },
+    ],
+    metrics: [],
+  };
+  job.hasHistory = { attempts: [], progress: [], series: [] };
+  await show((one) => one === job);
+  await page.getByText("The run has not begun").waitFor();
+  expect((await page.locator(".job-title .badge").allTextContents()).join()).not.toContain("Not reporting");
+});
+
 test("a CSV that is refused says so", async () => {
   await show(isGood);
   fixture.hasHistory = false;

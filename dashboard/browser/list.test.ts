@@ -210,6 +210,28 @@ test("jobs and their attempts are shown over time", async () => {
   await until(told, (text) => /runs for/.test(text ?? ""));
 });
 
+test.each([1280, 320])("what the timeline's axis names is at its place (%s px)", async (width) => {
+  await show();
+  await page.setViewportSize({ width, height: 800 });
+  await page.getByLabel("Show as").selectOption("24h");
+  const places = () =>
+    page.evaluate(() => {
+      const bars = document.querySelector(".body .bars")!.getBoundingClientRect();
+      const texts = [...document.querySelectorAll(".header .timeline span")].map((one) => one.getBoundingClientRect());
+      const at = (text: DOMRect) =>
+        [text.left, (text.left + text.right) / 2, text.right].map((x) => (x - bars.left) / bars.width);
+      return texts.filter((text) => text.width > 0).map(at);
+    });
+  await page.locator(".body .bars").first().waitFor();
+  const found = await places();
+  expect(found.length).toBeGreaterThanOrEqual(3);
+  found.forEach((found3, index) => {
+    const share = index / (found.length - 1);
+    const own = found3[share === 0 ? 0 : share === 1 ? 2 : 1] ?? NaN;
+    expect(Math.abs(own - share)).toBeLessThan(0.01);
+  });
+});
+
 test("no bar goes on beyond what is known", async () => {
   ({ page, faults } = await open(browser, "about:blank"));
   await page.addInitScript(() => Reflect.deleteProperty(window, "SharedWorker"));

@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 
 import type { Axis } from "../model/series";
-import { duration, tickTexts } from "../model/format";
+import { duration, tickTexts, timeTicks } from "../model/format";
 import { useSize } from "../views/hooks";
 import { faint, type Palette } from "./palette";
 import { divisible } from "./range";
@@ -98,7 +98,7 @@ function options(latest: { current: Props }, width: number): uPlot.Options {
   return {
     width,
     height,
-    padding: [10, 12, 0, 0],
+    padding: [10, axis === "time" || axis === "relative" ? 38 : 20, 0, 0], // half of the last tick's text
     legend: { show: false },
     cursor: {
       drag: { x: true, y: false, setScale: false },
@@ -116,7 +116,13 @@ function options(latest: { current: Props }, width: number): uPlot.Options {
         ...axisLook,
         size: 26,
         gap: 4,
-        space: 70,
+        space: axis === "time" ? 92 : 70,
+        ...(axis === "time"
+          ? {
+              values: (_: uPlot, ticks: number[], _at: number, _space: number, step: number) =>
+                timeTicks(ticks, step, zone),
+            }
+          : {}),
         ...(axis === "relative"
           ? { values: (_: uPlot, ticks: number[]) => ticks.map((tick) => duration(tick)), incrs: SPANS }
           : {}),

@@ -1,7 +1,9 @@
 /** Which value of a metric is the best, where its name tells. */
 
-const LOWER = /loss|error|perplexity|ppl|mse|mae|rmse|\bwer\b|\bcer\b|\bfid\b/i;
-const HIGHER = /acc|precision|recall|\bf1|bleu|rouge|auc|\bmap\b|iou|reward|psnr|ssim/i;
+import { isLoss, wordsOf } from "./main-metric";
+
+const LOWER = /^(errors?|perplexity|ppl|nll|r?mse|mae|wer|cer|fid)$/;
+const HIGHER = /^(acc\d?|accuracy|precision|recall|f1|bleu\d?|rouge\w?|auc|auroc|map|miou|iou|rewards?|psnr|ssim)$/;
 
 export interface Best {
   readonly name: "lowest" | "highest";
@@ -10,7 +12,8 @@ export interface Best {
 
 /** Of the finite values; undefined when there is none, and when the name does not tell. */
 export function bestOf(metric: string, values: readonly number[]): Best | undefined {
-  const name = LOWER.test(metric) ? "lowest" : HIGHER.test(metric) ? "highest" : undefined;
+  const has = (sought: RegExp) => wordsOf(metric).some((word) => sought.test(word));
+  const name = isLoss(metric) || has(LOWER) ? "lowest" : has(HIGHER) ? "highest" : undefined;
   if (!name) return undefined;
   const better = name === "lowest" ? Math.min : Math.max;
   const value = values.reduce((best, one) => (Number.isFinite(one) ? better(best, one) : best), NOTHING[name]);

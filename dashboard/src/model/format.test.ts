@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { acceleratorTime, age, clock, count, duration, isSameDay, metricValue, rate } from "./format";
+import { acceleratorTime, age, clock, count, duration, isSameDay, metricValue, rate, timeTicks } from "./format";
 import { visible, visibleLines } from "./text";
 
 test.each([
@@ -64,4 +64,12 @@ test("characters that hide or reorder text are shown as what they are", () => {
   expect(visible("👩🏽\u200d🚀 ❤️\u200d🔥")).toBe("👩🏽\u200d🚀 ❤️\u200d🔥"); // one emoji each
   expect(visible("a\u200db")).toBe("a[U+200D]b");
   expect(visibleLines("a\tb\r\n\u0007")).toBe("a\tb\n[U+0007]");
+});
+
+test("ticks of time tell the day first, at midnight, and seconds where they need to", () => {
+  const at = Date.UTC(2026, 10, 22, 22) / 1000;
+  const every = (stepS: number) => [0, 1, 2].map((one) => at + one * stepS);
+  expect(timeTicks(every(3600), 3600, "UTC")).toEqual(["22 Nov 22:00", "23:00", "23 Nov"]);
+  expect(timeTicks(every(10), 10, "UTC")).toEqual(["22 Nov 22:00:00", "22:00:10", "22:00:20"]);
+  expect(timeTicks(every(86400), 86400, "UTC")).toEqual(["22 Nov", "23 Nov", "24 Nov"]);
 });

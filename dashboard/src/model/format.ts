@@ -104,6 +104,21 @@ export function clock(instant: number, zone: string | undefined, now: number): s
   return at.year === today.year ? `${day} ${time}` : `${day} ${at.year}`;
 }
 
+/** Ticks of an axis of time, `stepS` apart (seconds): days, or times of which the first and each midnight tell the day. */
+export function timeTicks(ticks: readonly (number | null)[], stepS: number, zone: string | undefined): string[] {
+  let day = "";
+  return ticks.map((tick) => {
+    if (tick === null) return "";
+    const at = parts(tick * 1000, zone);
+    const date = `${at.day} ${at.month}`;
+    const isNew = date !== day;
+    day = date;
+    if (stepS >= DAY || (isNew && `${at.hour}${at.minute}` === "0000")) return date;
+    const seconds = stepS < MINUTE ? `:${String(Math.floor(tick) % 60).padStart(2, "0")}` : "";
+    return `${isNew ? `${date} ` : ""}${at.hour}:${at.minute}${seconds}`;
+  });
+}
+
 /** With seconds and the zone's name, for where it is looked at closely. */
 export function fullTime(instant: number, zone: string | undefined): string {
   if (Number.isNaN(instant)) return "";

@@ -1,13 +1,23 @@
 /** Lines of a log, as they are shown and searched. */
 
-const MOST = 2000; // characters of a line, as the server has it
-const COLOURS = /\u001b\[[0-9;]*m/g;
+import { count } from "./format";
+
+const MOST = 2000; // characters of a line
+const END = 500; // of them those at its end, where an exception says what it is
+/** Colours, and what moves the cursor. */
+const SEQUENCES = /\u001b\[[0-?]*[@-~]/g;
 
 /** Of a log as Kubernetes gives it: of a line that was drawn again and again the last form, and no colours. */
 export function linesOf(text: string): string[] {
   const lines = text.split("\n");
   if (lines.at(-1) === "") lines.pop();
-  return lines.map((line) => (line.replace(/\r+$/, "").split("\r").at(-1) ?? "").replace(COLOURS, "").slice(0, MOST));
+  return lines.map((line) => shortened((line.replace(/\r+$/, "").split("\r").at(-1) ?? "").replace(SEQUENCES, "")));
+}
+
+function shortened(line: string): string {
+  if (line.length <= MOST) return line;
+  const left = line.length - MOST;
+  return `${line.slice(0, MOST - END)} [… ${count(left)} left out …] ${line.slice(-END)}`;
 }
 
 /** Which lines have the text, in any case; all when it is empty. */

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 
 import type { JobDocument, ProgressStatus } from "../api/types";
 import { EVERYTHING, fromQuery, isFiltering, matcher, toQuery, type Filter } from "./filter";
+import { bestOf } from "./best";
 import { isWasting, toJob } from "./job";
 import { mainMetric } from "./main-metric";
 import { formatRoute, parseRoute, USUAL_LOOK } from "./routes";
@@ -145,4 +146,22 @@ test("the figures count what runs, what is wrong, and accelerators that nobody u
   });
   expect(summarise(jobs, NOW, "America/New_York").failedToday).toBe(0);
   expect(jobs.filter(isWasting).map(({ name }) => name)).toEqual(["b"]);
+});
+
+test.each([
+  ["train_loss", "lowest"],
+  ["trainLoss", "lowest"],
+  ["top1_acc", "highest"],
+  ["val/mIoU", "highest"],
+  ["loss_scale", undefined],
+  ["previous_x", undefined],
+  ["accumulated_steps", undefined],
+  ["accelerator_memory", undefined],
+])("the best %s is the %s: words tell, not parts of words", (name, best) => {
+  expect(bestOf(name, [1, 2])?.name).toBe(best);
+});
+
+test("the scale of a loss is not the job's main metric", () => {
+  const metrics = ["loss_scale", "accuracy"].map((name) => ({ name, value: "1" }));
+  expect(mainMetric(metrics)?.name).toBe("accuracy");
 });

@@ -74,5 +74,7 @@ export function placed({ from, to }: Window, within: Window): { x: number; width
   return { x: (100 * (left - within.from)) / all, width: Math.max(0.3, (100 * (right - left)) / all) };
 }
 
-/** Instants that an axis names: some five, evenly. */
-export const ticksOf = ({ from, to }: Window): number[] => [0, 1, 2, 3, 4].map((at) => from + (at * (to - from)) / 4);
+/** Of what is seen, in percent: places that an axis names. */
+export const TICKS = [0, 25, 50, 75, 100];
+
+export const tickAt = ({ from, to }: Window, percent: number): number => from + (percent * (to - from)) / 100;

@@ -222,9 +222,13 @@ export function useLasting(is: boolean, ms: number): boolean {
   return lasts;
 }
 
+let isPrinting = false; // for what is drawn for paper only: it comes after the event
+globalThis.addEventListener?.("beforeprint", () => (isPrinting = true));
+globalThis.addEventListener?.("afterprint", () => (isPrinting = false));
+
 /** Whether the page is being printed: then what is out of the window is needed too. */
 export function usePrinting(): boolean {
-  const [isPrinted, print] = useState(false);
+  const [isPrinted, print] = useState(isPrinting);
   useEffect(() => {
     const [begin, end] = [() => print(true), () => print(false)];
     window.addEventListener("beforeprint", begin);

@@ -19,7 +19,7 @@ import { Compare, ComparedJobs } from "./compare";
 import { CompareTable } from "./compare-table";
 import { CurvePanel } from "./curve-panel";
 import { CurveTools } from "./curve-tools";
-import { useNow } from "./hooks";
+import { useNow, usePrinting } from "./hooks";
 import { AsOf, Code, Notice } from "./parts";
 
 interface Props {
@@ -119,6 +119,7 @@ function Charts({ names, ...shown }: ChartsProps) {
   const [text, search] = useState("");
   const [isByName, sortByName] = useState(false);
   const [most, show] = useState(PAGE);
+  const isPrinted = usePrinting();
   const groups = groupMetrics(names);
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const isPinned = (group: string) => settings.pinned.includes(group);
@@ -149,7 +150,7 @@ function Charts({ names, ...shown }: ChartsProps) {
         </div>
       )}
       <div class={`charts ${groups.size === 1 ? "single" : ""}`}>
-        {ordered.slice(0, most).map(([group, metrics]) => (
+        {ordered.slice(0, isPrinted ? undefined : most).map(([group, metrics]) => (
           <CurvePanel
             key={group}
             group={group}
@@ -223,6 +224,7 @@ function NoCurves({ followed }: { followed: FollowedJob }) {
       </Notice>
     );
   }
+  if (!document?.status.startTime) return <p class="muted">The run has not begun.</p>;
   return (
     <section class="panel teaching" aria-labelledby="no-metrics">
       <h2 id="no-metrics">No metrics</h2>

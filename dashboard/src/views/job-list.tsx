@@ -9,7 +9,7 @@ import { takeLastOpened } from "../model/last-opened";
 import type { Job } from "../model/job";
 import { beginsWithMost, type SortKey } from "../model/sort";
 import type { Sparks } from "../model/sparks";
-import { ticksOf, type Window } from "../model/timeline";
+import { tickAt, TICKS, type Window } from "../model/timeline";
 import { useSettings } from "../settings";
 import { toggled } from "./filter-bar";
 import { GroupRow } from "./group-row";
@@ -94,8 +94,10 @@ export function JobList({ rows, sparks, filter, change, now, isLoading, timeline
           ))}
           {timeline && (
             <div role="columnheader" class="cell timeline">
-              {ticksOf(timeline.window).map((at, index) => (
-                <span key={index}>{clock(at, zone, timeline.until)}</span>
+              {TICKS.map((at) => (
+                <span key={at} style={{ left: `${at}%` }}>
+                  {clock(tickAt(timeline.window, at), zone, timeline.until)}
+                </span>
               ))}
             </div>
           )}

@@ -48,6 +48,10 @@ export function JobPods({ address, jobRef, uid, status, isSeen, now, children }:
   useEffect(() => go([]), [uid]);
   const { value, error } = polled;
   const replicas = value?.replicaStatuses ?? [];
+  const isBeyond = value !== undefined && replicas.length === 0 && after.length > 0; // the job has fewer pods now
+  useEffect(() => {
+    if (isBeyond) go([]);
+  }, [isBeyond]);
   if (replicas.length === 0) {
     return (
       <>
@@ -63,7 +67,9 @@ export function JobPods({ address, jobRef, uid, status, isSeen, now, children }:
       <AsOf polled={polled} at={time(value?.replicaStatusesTime)} everyMs={isSeen && goesOn ? everyMs : 0} now={now} />
       {(next || after.length > 0) && (
         <div class="pages">
-          <span class="muted">These are {count(replicas.length)} of more pods.</span>
+          <span class="muted">
+            These are {count(replicas.length)} of {desired > replicas.length ? count(desired) : "more"} pods.
+          </span>
           <button type="button" class="button" disabled={after.length === 0} onClick={() => go(after.slice(0, -1))}>
             Those before
           </button>

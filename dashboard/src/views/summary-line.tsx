@@ -1,6 +1,6 @@
 import { useMemo } from "preact/hooks";
 
-import type { Filter } from "../model/filter";
+import { unfiltered, type Filter } from "../model/filter";
 import { acceleratorTime, count } from "../model/format";
 import type { Job } from "../model/job";
 import { summarise } from "../model/summary";
@@ -20,7 +20,7 @@ export function SummaryLine({ jobs, version, now, filter, change }: Props) {
   const { zone } = useSettings();
   const minute = Math.floor(now / 60_000);
   const sum = useMemo(() => summarise(jobs, now, zone), [version, minute, zone]);
-  const only = (what: Partial<Filter>) => () => change({ ...filter, phases: [], troubles: [], ...what });
+  const only = (what: Partial<Filter>) => () => change({ ...unfiltered(filter), ...what });
   return (
     <ul class="summary" aria-label="Summary">
       <Figure
