@@ -244,7 +244,7 @@ def test_why_a_job_failed_is_read_from_what_the_first_to_fail_has_printed(
     assert failure["cause"].startswith("a file or directory is not there")
     assert failure["hint"] in failure["message"]
     assert secret not in json.dumps(shared.document("misses"))
-    row = shared.alice.kubectl("get", "tjp", "misses", "-n", shared.name).stdout.splitlines()[-1]
-    assert "FileMissing (exit 1, node-1)" in row
+    wide = shared.alice.kubectl("get", "tjp", "misses", "-n", shared.name, "-o", "wide").stdout
+    assert "(FileMissing)" in wide  # ATTEMPTS: it is tried again
     tail = cluster.admin.get(f"{shared.collection}/misses/log-tail")
     assert secret in tail["causeLine"]

@@ -125,6 +125,14 @@ async def test_a_good_installation_has_no_broken_link() -> None:
     assert {(verb, objects.plural) for verb in ("list", "watch") for objects in USERS} <= asked
 
 
+async def test_who_may_see_nothing_has_checked_nothing() -> None:
+    cluster = Cluster()
+    cluster.faults = {path: ApiError(401, "Unauthorized") for path in cluster.objects}
+    found = await cluster.check()
+    assert not is_good(found)
+    assert "Nothing was checked" in describe(found)
+
+
 async def test_of_what_is_not_installed_nothing_is_said_to_be_well() -> None:
     cluster = Cluster()
     kept = ("/version", EXTENSION, "/apis/trainer.kubeflow.org/v1alpha1")

@@ -144,7 +144,11 @@ async def check_api_service(look: Look) -> Finding:
     service = at(found, "spec", "service")
     named = f"{at(service, 'namespace')}/{at(service, 'name')}"
     if named != f"{look.namespace}/{SERVICE}":
-        return fault(f"the APIService names the Service {named}, not {look.namespace}/{SERVICE}", _APPLY)
+        says = f"the APIService names the Service {named}, not {look.namespace}/{SERVICE}"
+        if at(service, "name") == SERVICE:
+            elsewhere = at(service, "namespace")
+            return fault(says, f"visibility-api check --namespace {elsewhere}    # if it was installed there")
+        return fault(says, _APPLY)
     if at(found, "spec", "insecureSkipTLSVerify"):
         return fault("kube-apiserver does not verify the server: insecureSkipTLSVerify is set", _APPLY)
     served = await look.read(f"/api/v1/namespaces/{look.namespace}/services/{SERVICE}")

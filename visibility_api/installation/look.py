@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from visibility_api.kube.errors import ApiError, ClusterError
+from visibility_api.kube.errors import ApiError, ClusterError, Unreachable
 
 Object = Mapping[str, Any]
 Query = tuple[tuple[str, str], ...]
@@ -89,7 +89,7 @@ Check = Callable[[Look], Awaitable[Finding]]
 
 async def run(look: Look, checks: Sequence[tuple[str, Check]]) -> list[tuple[str, Finding]]:
     """Each in its order, whatever the others find."""
-    found = []
+    found = list[tuple[str, Finding]]()
     for name, check in checks:
         try:
             finding = await check(look)
@@ -100,6 +100,8 @@ async def run(look: Look, checks: Sequence[tuple[str, Check]]) -> list[tuple[str
                 finding = fault(str(error), "try again; see the log of kube-apiserver")
         except ClusterError as error:
             finding = fault(str(error), "check that kube-apiserver can be reached with this kubeconfig")
+            if isinstance(error, Unreachable):
+                return [*found, (name, finding)]  # the others would find the same
         found.append((name, finding))
     return found
 

@@ -42,13 +42,18 @@ def encode(found: Sequence[tuple[str, Finding]]) -> str:
 
 
 def is_good(found: Sequence[tuple[str, Finding]]) -> bool:
-    """Whether there is no fault."""
-    return all(finding.state is not State.FAULT for _, finding in found)
+    """Whether there is no fault, and something that holds: who may see nothing has checked nothing."""
+    states = {finding.state for _, finding in found}
+    return State.FAULT not in states and State.OK in states
 
 
 def _summary(found: Sequence[tuple[str, Finding]]) -> str:
     faults = [name for name, finding in found if finding.state is State.FAULT]
     if faults:
         return f"{len(faults)} of {len(found)} links are broken. Mend {faults[0]} first."
+    if not is_good(found):
+        return (
+            "Nothing was checked. Use the kubeconfig of an administrator, and log in again if it has ended."
+        )
     doubts = sum(finding.state is not State.OK for _, finding in found)
     return "Every link holds." if not doubts else f"No link is broken; {doubts} of {len(found)} need a look."
