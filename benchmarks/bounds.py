@@ -24,7 +24,7 @@ from visibility_api.reports.report import parse_report
 
 READINGS = 50
 MAX_RATIO = 8.0
-MAX_KIB_A_JOB = 9.4  # of Python objects, its first document and the change that brought it included
+MAX_KIB_A_JOB = 9.5  # of Python objects, its first document and the change that brought it included
 MAX_DOWNSAMPLING_MS = 10.0
 MAX_HISTORY_PERCENT, HISTORY_JOBS = 10.0, 20
 MAX_KIB_UNREAD = 0.5  # of a megabyte that nobody reads, spread over a job's objects

@@ -86,11 +86,17 @@ async function show(job: MadeJob, look = ""): Promise<void> {
 }
 
 async function pointAt(share: number): Promise<void> {
-  // A chart is made anew when the history comes.
-  const box = await until(() => page.locator(".plot .u-over").first().boundingBox(), Boolean);
+  // A chart is made anew when the history comes, and moves while those above it come.
+  const plot = page.locator(".plot .u-over").first();
+  await page.locator(".curve-panel").first().scrollIntoViewIfNeeded();
+  const box = await until(() => plot.boundingBox(), Boolean);
   await page.mouse.move(box!.x + box!.width * share, box!.y + box!.height / 2);
 }
 
+const legendAt = async (share: number) => {
+  await pointAt(share);
+  return legend();
+};
 const legend = () => page.locator(".legend li").allTextContents();
 const written = () => page.evaluate(() => (window as unknown as { written: string[] }).written);
 
@@ -116,8 +122,10 @@ test("the value as it was reported is shown exactly, the smoothed one beside it,
   has(job, { loss: [[...range(0, 40, 10, (step) => 2 - step / 100), [50, "1.2900001"]]] });
   await show(job);
   await until(legend, ([text]) => /^loss\s*1\.2900001\s*smoothed\s*1\.\d+$/.test(text ?? ""));
-  await pointAt(0);
-  await until(legend, ([text]) => /^loss\s*2\s*smoothed\s*2$/.test(text ?? ""));
+  await until(
+    () => legendAt(0),
+    ([text]) => /^loss\s*2\s*smoothed\s*2$/.test(text ?? ""),
+  );
 });
 
 test("an earlier attempt under the pointer has its values in the legend", async () => {
@@ -125,10 +133,14 @@ test("an earlier attempt under the pointer has its values in the legend", async 
   has(job, { loss: [range(0, 400, 10, () => 5), range(350, 1000, 10, () => 3)] });
   await show(job);
   await until(legend, ([text]) => /^loss\s*3/.test(text ?? ""));
-  await pointAt(0.1);
-  await until(legend, (texts) => texts.length === 1 && /^loss attempt 1\s*5/.test(texts[0] ?? ""));
-  await pointAt(0.38);
-  await until(legend, (texts) => texts.length === 2);
+  await until(
+    () => legendAt(0.1),
+    (texts) => texts.length === 1 && /^loss attempt 1\s*5/.test(texts[0] ?? ""),
+  );
+  await until(
+    () => legendAt(0.38),
+    (texts) => texts.length === 2,
+  );
 });
 
 test.each([
@@ -193,8 +205,10 @@ test("past the last value of a compared job, its value is told with its own step
   has(job, { loss: [range(0, 1000, 10, () => 3)] });
   has(other, { loss: [range(0, 200, 10, () => 4)] });
   await show(job, `?with=${other.namespace}/${other.name}`);
-  await pointAt(0.9);
-  await until(legend, (texts) => texts.some((text) => text.includes(other.name) && /step 200/.test(text)));
+  await until(
+    () => legendAt(0.9),
+    (texts) => texts.some((text) => text.includes(other.name) && /step 200/.test(text)),
+  );
   expect((await legend()).find((text) => text.includes(job.name))).not.toContain("step");
 });
 

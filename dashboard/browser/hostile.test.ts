@@ -139,10 +139,12 @@ test("a hundred metrics, five thousand points, fifty attempts", async () => {
   fixture.change(job);
   reports({ loss: wave(100) }, 50);
   await page.reload();
+  await page.locator(".curve-panel").first().scrollIntoViewIfNeeded(); // charts are drawn when they are seen
   await page.getByRole("img", { name: /attempt 50 began at/ }).waitFor();
   reports({ loss: wave(5000) });
   await page.reload();
-  await page.getByRole("img", { name: /loss: 5000 points/ }).waitFor();
+  await page.locator(".curve-panel").first().scrollIntoViewIfNeeded();
+  await page.getByRole("img", { name: /: 5000 points/ }).waitFor();
 });
 
 test("a clock that is wrong makes no negative age", async () => {

@@ -193,6 +193,7 @@ test("long names widen no window, and menus open within it", async () => {
   };
   Object.assign(job, { namespace: "n".repeat(63), name: "j".repeat(120) });
   await show(route(), { viewport: { width: 320, height: 700 } });
+  await page.locator(".curve-panel").first().scrollIntoViewIfNeeded(); // charts are drawn when they are seen
   await page.locator(".plot canvas").waitFor();
   const wide = () =>
     page.evaluate(() =>

@@ -224,7 +224,8 @@ function NoCurves({ followed }: { followed: FollowedJob }) {
       </Notice>
     );
   }
-  if (!document?.status.startTime) return <p class="muted">The run has not begun.</p>;
+  const { phase = "Pending", startTime } = document?.status ?? {};
+  if (phase !== "Running" && !startTime) return <p class="muted">The run has not begun.</p>;
   return (
     <section class="panel teaching" aria-labelledby="no-metrics">
       <h2 id="no-metrics">No metrics</h2>
