@@ -7,12 +7,14 @@ import base64
 import socket
 import ssl
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.cluster import Cluster
 from tests.e2e.manifests import APISERVICE_PATH, NAMESPACE, SERVICE_NAME
+from tests.e2e.processes import wait_until
 from tests.e2e.real_cluster import RealCluster
 from tests.e2e.renewal_drill import Installation, drill
 from tests.e2e.visibility_server import VisibilityServer
@@ -66,9 +68,14 @@ def test_the_name_of_the_service_is_in_the_certificate_and_its_ca_is_published_f
     bundle = base64.b64decode(cluster.admin.get(APISERVICE_PATH)["spec"]["caBundle"])
     assert published["ca.crt"].encode() == bundle
     context = ssl.create_default_context(cadata=published["ca.crt"])
+
+    def trusted(port: int) -> bool:
+        try:
+            plain = socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            return False  # the API is available with the first of them
+        with plain, context.wrap_socket(plain, server_hostname=SERVICE_NAME):
+            return True
+
     for port in installation.ports:
-        with (
-            socket.create_connection(("127.0.0.1", port)) as plain,
-            context.wrap_socket(plain, server_hostname=SERVICE_NAME),
-        ):
-            pass
+        wait_until(partial(trusted, port), what="the replica listens")
