@@ -147,7 +147,7 @@ async def out_of_memory(at: Ground) -> str:
 async def disk_full(at: Ground) -> str:
     disk = at.directory / "disk"
     disk.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], check=True)  # noqa: ASYNC221
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], check=True)  # noqa: ASYNC221 - takes no time
     try:
         owner, _ = at.owner_and_follower()
         new = await at.replace(owner, Manner(flags=[f"--data-dir={disk}/data"]))
@@ -160,7 +160,7 @@ async def disk_full(at: Ground) -> str:
         await asyncio.sleep(RESTART_S)
         await at.replace(new)
     finally:
-        subprocess.run(["umount", "-l", disk], check=True)  # noqa: ASYNC221
+        subprocess.run(["umount", "-l", disk], check=True)  # noqa: ASYNC221 - takes no time
     return f"of the data directory, {STORM_S:.0f} s long, with a kill and a start meanwhile"
 
 
@@ -229,7 +229,7 @@ async def certificate_ends(at: Ground) -> str:
     for old in list(at.running):
         await at.replace(old, Manner(flags=[f"--certificate-lifetime={LIFETIME_S:.0f}s"]))
     await asyncio.to_thread(api.patch, secret, {"data": {"tls.crt": None, "tls.key": None}})
-    while max(await asyncio.gather(*map(_ends, at.running))) > time.time() + LIFETIME_S:  # noqa: ASYNC110
+    while max(await asyncio.gather(*map(_ends, at.running))) > time.time() + LIFETIME_S:  # noqa: ASYNC110 - no certificate tells that it has changed
         await asyncio.sleep(1)
     kept = await asyncio.to_thread(api.get, f"{bindings}/{BINDING}")
     await asyncio.to_thread(api.delete, f"{bindings}/{BINDING}")

@@ -118,6 +118,8 @@ async def test_the_line_that_says_why_is_named() -> None:
     said = b'Traceback (most recent call last):\n  File "x.py", line 1, in f\nMemoryError: secret\nbye\n'
     answer = await shell(job(failure=FAILURE), Kubelet(before=said)).get(TAIL)
     assert answer.json()["causeLine"] == "MemoryError: secret"
+    goes_on = await shell(job(), Kubelet(now=said)).get(TAIL)
+    assert "causeLine" not in goes_on.json()
 
 
 @pytest.mark.parametrize("name", ["../../team-b/pods/victim", "..", "a/log?x=", "a%2f..", "A", ""])

@@ -67,6 +67,8 @@ class Logs:
         assert ref == JOB.ref
         self.read.append(found.replica)
         known = self._classes.get(found.replica.replace("-", "_"), "")
+        if known == "hangs":
+            await asyncio.Event().wait()
         if known == "unreadable":
             raise ApiError(404, "the pod is gone")
         return replace(found, cause_class=known, is_cascade=known == "PeerLost")
@@ -155,6 +157,15 @@ async def test_logs_are_read_until_a_cause_is_known(logs: Logs, read: list[str],
         bench.inspector.job_changed(JOB, FAILED)
         await until(lambda: logs.read == read and len(bench.found) == len(causes))
     assert [each.cause_class for each in bench.found] == causes
+
+
+async def test_logs_that_hang_take_the_place_of_other_jobs_for_one_time_limit() -> None:
+    logs = Logs(node_0="hangs", node_1="hangs")
+    cluster = Cluster([replica(0, ended(1)), replica(1, ended(1))], [replica(0, {"running": {}})])
+    async with inspecting(cluster, Limits(pace_s=0, second_look_s=0, logs_s=0.01), logs) as bench:
+        bench.inspector.job_changed(JOB, FAILED)
+        await until(lambda: len(cluster.queries) == 2)
+    assert len(logs.read) == 1
 
 
 async def test_a_pod_that_only_claims_to_be_the_job_s_is_not_believed() -> None:

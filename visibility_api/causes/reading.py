@@ -75,8 +75,7 @@ class _Line:
 class _Found:
     """A candidate: a line that says why, or an exception."""
 
-    first: int  # numbers of lines
-    last: int
+    last: int  # the number of its last line
     cause: Cause
 
 
@@ -131,7 +130,7 @@ def _candidates(lines: Sequence[_Line]) -> Iterator[_Found]:
             yield _of_chain(chain)
             chain = []
         if (known := _known(line, is_error=False)) is not None:
-            yield _Found(line.number, line.number, known)
+            yield _Found(line.number, known)
         at += 1
     if chain:
         yield _of_chain(chain)
@@ -142,12 +141,12 @@ def _of_chain(chain: Sequence[_Found]) -> _Found:
     known = [each for each in chain if each.cause.name != PROGRAM_ERROR]
     roots = [each for each in known if not each.cause.is_cascade]
     chosen = (roots or known or chain[-1:])[0]
-    return replace(chosen, first=chain[0].first, last=chain[-1].last)
+    return replace(chosen, last=chain[-1].last)
 
 
 def _exception(lines: Sequence[_Line], at: int) -> tuple[int, _Found | None]:
     """One traceback, from its first line; the number of the line after it, and what it says."""
-    first, own, at = lines[at].number, "", at + 1
+    own, at = "", at + 1
     while at < len(lines) and (lines[at].text.startswith((" ", "\t")) or not lines[at].text):
         frame = _FRAME.match(lines[at].text)
         if frame is not None and not _FOREIGN.search(frame["file"]):
@@ -179,7 +178,7 @@ def _exception(lines: Sequence[_Line], at: int) -> tuple[int, _Found | None]:
         )
     elif where:
         known = replace(known, says=f"{known.says[:-1]} (raised{where}).")
-    return at, _Found(first, lines[at - 1].number, known)
+    return at, _Found(lines[at - 1].number, known)
 
 
 def _known(line: _Line, *, is_error: bool) -> Cause | None:

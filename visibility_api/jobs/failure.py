@@ -78,7 +78,9 @@ def first_of(held: Failure | None, found: Failure, *, started_at: datetime | Non
     is_one = held.container_name == found.container_name or "" in (held.container_name, found.container_name)
     if held.pod_name == found.pod_name and held.at == found.at and is_one:
         # The same one, of which more may be known.
-        held, found = (explained(held, found), found) if found.cause_class else (held, explained(found, held))
+        held, found = (
+            (_explained(held, found), found) if found.cause_class else (held, _explained(found, held))
+        )
         return replace(found, reached=held.reached) if found.weight >= held.weight else held
     if held.is_of_job != found.is_of_job:
         of_job, of_pod = (held, found) if held.is_of_job else (found, held)
@@ -93,7 +95,7 @@ def first_of(held: Failure | None, found: Failure, *, started_at: datetime | Non
     return held if held.came_at <= found.came_at else found
 
 
-def explained(failure: Failure, by: Failure) -> Failure:
+def _explained(failure: Failure, by: Failure) -> Failure:
     """`failure` with the cause that another reading of the same has found."""
     if not by.cause_class:
         return failure

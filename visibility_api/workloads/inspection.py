@@ -39,6 +39,7 @@ class Limits:
     pace_s: float = PACE_S
     second_look_s: float = SECOND_LOOK_S
     waiting: int = MAX_WAITING
+    logs_s: float = TIMEOUT_S  # for the logs of one job, all together
 
 
 # A failure of a job, with the cause that the end of its container's log shows; as it is where none is known.
@@ -143,7 +144,7 @@ class Inspector:
                 await self._look_for_cause(ref, failure, failures)
         except (ApiError, Unreachable, TooLarge, TimeoutError, *UNDECODABLE) as error:
             # What rank 0 shows is known without; the next failure is another chance.
-            log.debug("pods not listed", job=str(ref), error=type(error).__name__)
+            log.debug("pods or logs not read", job=str(ref), error=type(error).__name__)
         except Exception as error:  # of one job: docs/decisions/0005
             log.error("job not inspected", job=str(ref), **describe_fault(error))
         finally:
@@ -155,19 +156,19 @@ class Inspector:
         if self._explain is None:
             return
         others = sorted((each for each in failures if each != first), key=lambda each: each.came_at)
-        for failure in [first, *others][:MAX_LOGS]:
-            if failure.reason not in ("", "Error") or not failure.pod_name:
-                continue  # the kubelet or the scheduler has said why
-            try:
-                async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(self._limits.logs_s):  # other jobs wait for this one's place
+            for failure in [first, *others][:MAX_LOGS]:
+                if failure.reason not in ("", "Error") or not failure.pod_name:
+                    continue  # the kubelet or the scheduler has said why
+                try:
                     found = await self._explain(ref, failure)
-            except (ApiError, Unreachable, TooLarge, TimeoutError) as error:
-                log.debug("log of a failure not read", job=str(ref), error=type(error).__name__)
-                continue
-            if found.cause_class:
-                self._found(ref, found)
-                if not found.is_cascade:
-                    return
+                except (ApiError, Unreachable, TooLarge) as error:
+                    log.debug("log of a failure not read", job=str(ref), error=type(error).__name__)
+                    continue
+                if found.cause_class:
+                    self._found(ref, found)
+                    if not found.is_cascade:
+                        return
 
     async def _failures(self, ref: JobRef) -> list[Failure]:
         failures, seen = list[Failure](), list[ReplicaStatus]()

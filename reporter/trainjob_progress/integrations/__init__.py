@@ -106,7 +106,7 @@ def mark(
             _restored_s += time.monotonic() - began_s
         return result
 
-    run._is_marked = True  # type: ignore[attr-defined]
+    run._is_marked = True  # type: ignore[attr-defined]  # a function takes any attribute
     setattr(owner, name, run)
 
 

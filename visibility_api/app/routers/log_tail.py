@@ -82,7 +82,8 @@ async def log_tail(
             raise Unavailable("The log could not be read from its node; try again.") from error
     if media_type == TEXT:
         return text("".join(f"{line}\n" for line in found.lines))
-    cause = await asyncio.to_thread(find_cause, found.lines)  # hostile lines take up to 50 ms
+    # Of what has not failed, nothing in its log is the cause. Hostile lines take up to 50 ms.
+    cause = await asyncio.to_thread(find_cause, found.lines) if document.failure is not None else None
     body = _body(resource, entry, found, cause.line if cause is not None else None)
     return negotiated(request, body, headers={"Vary": "Accept"})
 
