@@ -93,7 +93,7 @@ class Snapshot:
         return Snapshot(**{**{name: getattr(self, name) for name in self.__slots__}, **fields})
 
     _MOVING = ("epoch", "message", "metrics", "percentage", "step", "total_epochs", "total_steps")
-    _MARKED = ("section", "checkpoint")
+    _MARKED = ("section", "checkpoint", "spent_s")
 
 
 def encode(

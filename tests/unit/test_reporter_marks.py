@@ -123,6 +123,17 @@ def test_sections_that_do_not_end_in_order_count_no_second_twice(clock: Clock, s
     assert spent(r) == {"checkpointSave": 6, "evaluation": 1}
 
 
+def test_time_is_shown_though_nothing_else_has_moved_since_the_last_document(
+    clock: Clock, sink: MemorySink
+) -> None:
+    """An evaluation that nobody asked for a document in, and a run that hangs after it."""
+    r = report(100, sinks=[sink])
+    r.flush(5)
+    assert r._run.marks is not None
+    r._run.marks.add(EVALUATION, 2)
+    assert spent(r) == {"evaluation": 2}
+
+
 def test_an_exception_passes_through_ends_the_section_and_completes_no_checkpoint(
     clock: Clock, sink: MemorySink
 ) -> None:
